@@ -24,7 +24,16 @@ func (a *Actions) Reset() {
 // Datagram is a MAD to be sent to the peer's queue pair 1.
 type Datagram struct {
 	Local, Remote netip.Addr
-	MAD           [mad.Size]byte
+	// PKey is that of the partition in which the exchange began.
+	PKey uint16
+	MAD  [mad.Size]byte
+}
+
+// Way is between which ports and in which partition a MAD has come. The addresses are without zone;
+// PKey is the entry of this port's table that lets the MAD in, which answers carry as well.
+type Way struct {
+	Local, Peer netip.Addr
+	PKey        uint16
 }
 
 // EventKind is the kind of an event.

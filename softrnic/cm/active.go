@@ -20,7 +20,7 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 	if old := m.byQPN[req.QPN]; old != nil {
 		return 0, opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", req.QPN, old.state)
 	}
-	c := m.newConn(&m.cfg, local, peer)
+	c := m.newConn(&m.cfg, Way{local, peer, req.PKey})
 	if c == nil {
 		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
 	}
@@ -53,7 +53,7 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	if c == nil {
 		// The peer has a connection that this side does not know, for example after a restart.
 		m.stats.Strays++
-		m.send(in.local, in.peer, in.tid, &mad.REJ{
+		m.send(in.way(), in.tid, &mad.REJ{
 			LocalID: rep.RemoteID, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonInvalidID,
 		}, out)
 		return
@@ -138,7 +138,7 @@ func (m *Machine) Delay(id mad.CommID, out *Actions) error {
 }
 
 func (m *Machine) sendMRA(c *conn, about mad.Stage, out *Actions) {
-	m.send(c.local, c.peer, c.tid, &mad.MRA{
+	m.send(c.way(), c.tid, &mad.MRA{
 		LocalID: c.id, RemoteID: c.remoteID, About: about, Timeout: m.cfg.ServiceTimeout,
 	}, out)
 }

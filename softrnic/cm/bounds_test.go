@@ -38,7 +38,7 @@ func TestBoundsOfARequest(t *testing.T) {
 		must(t, n.m.Listen(testService, 9))
 		req := &mad.REQ{LocalID: 5, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}}
 		c.change(req)
-		n.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, 7, req), &n.out)
+		n.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, 7, req), &n.out)
 		if c.want == 0 {
 			if len(n.out.Events) != 1 || n.out.Events[0].Kind != EventRequest || len(n.out.Tx) != 0 {
 				t.Errorf("type %d, MTU %d, QPN %#x: events %v, %d datagrams", req.Type, req.MTU, uint32(req.QPN), n.out.Events, len(n.out.Tx))
@@ -55,7 +55,7 @@ func TestBoundsOfARequest(t *testing.T) {
 // this side has forgotten.
 func TestRTUOfNoConnection(t *testing.T) {
 	n := newNode(t, "b", 1, nil)
-	n.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, 7, &mad.RTU{LocalID: 5, RemoteID: 6}), &n.out)
+	n.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, 7, &mad.RTU{LocalID: 5, RemoteID: 6}), &n.out)
 	rej, ok := only(t, n).(*mad.REJ)
 	if !ok || rej.RemoteID != 5 || rej.LocalID != 6 || rej.Reason != mad.ReasonInvalidID {
 		t.Errorf("%+v", rej)

@@ -19,8 +19,8 @@ const (
 )
 
 // DatagramService is a Service whose datagrams are resolved by SIDR_REQ and SIDR_REP (IBTA 12.11):
-// ports are of RDMA-CM's UDP port space, and a name is another number than that of the connected
-// service of that name.
+// a port is in RDMA-CM's UDP port space, and a name gets a different service number than the
+// connected service with the same name.
 type DatagramService struct{ Service }
 
 // DatagramServiceOf turns a name into a number.

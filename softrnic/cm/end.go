@@ -104,7 +104,7 @@ func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
 	c := m.find(in, dreq.RemoteID, dreq.LocalID)
 	if c == nil {
 		m.stats.Strays++
-		m.send(in.local, in.peer, in.tid, &mad.DREP{LocalID: dreq.RemoteID, RemoteID: dreq.LocalID}, out)
+		m.send(in.way(), in.tid, &mad.DREP{LocalID: dreq.RemoteID, RemoteID: dreq.LocalID}, out)
 		return
 	}
 	from := c.state

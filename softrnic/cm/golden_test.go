@@ -56,7 +56,7 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 		wantH, want := decode(t, frames[1].Payload)
 		wantREP := want.(*mad.REP)
 		a, b := frames[0].SrcAddr(), frames[0].DstAddr()
-		n.m.Handle(0, b, a, frames[0].Payload, &n.out)
+		n.m.Handle(0, Way{b, a, 0xffff}, frames[0].Payload, &n.out)
 		if len(n.out.Events) != 1 || n.out.Events[0].Kind != EventRequest || len(n.out.Tx) != 0 {
 			t.Fatalf("%s: REQ: %+v", file, n.out)
 		}
@@ -83,7 +83,7 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 		deliver := func(f wire.Frame) {
 			p := append([]byte(nil), f.Payload...)
 			binary.BigEndian.PutUint32(p[mad.HeaderLen+4:], uint32(conn))
-			n.m.Handle(0, b, a, p, &n.out)
+			n.m.Handle(0, Way{b, a, 0xffff}, p, &n.out)
 		}
 		deliver(frames[2])
 		if len(n.out.Events) != 1 || n.out.Events[0].Kind != EventEstablished {
@@ -132,7 +132,7 @@ func TestInitiatorAsCaptured(t *testing.T) {
 func TestRejectAsCaptured(t *testing.T) {
 	frames := capture(t, "cm_reject.pcap")
 	n := newNode(t, "b", 3, nil)
-	n.m.Handle(0, frames[0].DstAddr(), frames[0].SrcAddr(), frames[0].Payload, &n.out)
+	n.m.Handle(0, Way{frames[0].DstAddr(), frames[0].SrcAddr(), 0xffff}, frames[0].Payload, &n.out)
 	if len(n.out.Tx) != 1 || string(n.out.Tx[0].MAD[:]) != string(frames[1].Payload) {
 		t.Errorf("answer\n%x, want\n%x", n.out.Tx[0].MAD, frames[1].Payload)
 	}

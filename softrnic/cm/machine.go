@@ -120,9 +120,8 @@ func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	}
 }
 
-// Handle takes a datagram from peer to local, both without zone. Messages that are malformed or fit
-// no connection are counted.
-func (m *Machine) Handle(now clock.Time, local, peer netip.Addr, b []byte, out *Actions) {
+// Handle takes a datagram. Messages that are malformed or fit no connection are counted.
+func (m *Machine) Handle(now clock.Time, on Way, b []byte, out *Actions) {
 	m.stats.Rcvd++
 	var h mad.Header
 	msg, err := mad.Parse(b, &h)
@@ -130,7 +129,7 @@ func (m *Machine) Handle(now clock.Time, local, peer netip.Addr, b []byte, out *
 		m.stats.Malformed++
 		return
 	}
-	in := incoming{m: m, now: now, local: local, peer: peer, tid: h.TID}
+	in := incoming{m: m, now: now, local: on.Local, peer: on.Peer, pkey: on.PKey, tid: h.TID}
 	switch msg := msg.(type) {
 	case *mad.REQ:
 		in.handleREQ(msg, out)
@@ -158,8 +157,12 @@ type incoming struct {
 	m           *Machine
 	now         clock.Time
 	local, peer netip.Addr
+	pkey        uint16
 	tid         uint64
 }
+
+// way is how the message has come.
+func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 
 // requested moves a connection along the edge that a request of the application causes. It returns
 // ErrClosed if there is no such connection, and an illegalState if its state has no such edge.

@@ -1,10 +1,6 @@
 package cm
 
-import (
-	"net/netip"
-
-	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
-)
+import "github.com/rdmalab/rdmalab/softrnic/wire/mad"
 
 // outbox sends messages and counts them.
 type outbox struct {
@@ -40,13 +36,13 @@ func (o *outbox) put(c *conn, tid uint64, msg mad.Message, out *Actions) {
 
 func (o *outbox) sendLast(c *conn, out *Actions) {
 	o.stats.Sent++
-	out.Tx = append(out.Tx, Datagram{Local: c.local, Remote: c.peer, MAD: c.last})
+	out.Tx = append(out.Tx, Datagram{Local: c.local, Remote: c.peer, PKey: c.pkey, MAD: c.last})
 }
 
 // send sends a message that is not kept.
-func (o *outbox) send(local, peer netip.Addr, tid uint64, msg mad.Message, out *Actions) {
+func (o *outbox) send(on Way, tid uint64, msg mad.Message, out *Actions) {
 	o.stats.Sent++
-	out.Tx = append(out.Tx, Datagram{Local: local, Remote: peer})
+	out.Tx = append(out.Tx, Datagram{Local: on.Local, Remote: on.Peer, PKey: on.PKey})
 	mad.Append(out.Tx[len(out.Tx)-1].MAD[:0], tid, msg)
 }
 

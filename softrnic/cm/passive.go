@@ -77,7 +77,7 @@ func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
 	m := in.m
 	var c *conn
 	if m.requests < m.cfg.MaxRequests {
-		c = m.newConn(&m.cfg, in.local, in.peer)
+		c = m.newConn(&m.cfg, in.way())
 	}
 	if c == nil {
 		in.refuse(req, mad.ReasonNoResources, out)
@@ -102,7 +102,7 @@ func (in incoming) refuse(req *mad.REQ, reason mad.Reason, out *Actions) {
 		gid := in.local.As16()
 		rej.InfoLen = uint8(copy(rej.Info[:], gid[:])) // the GID to use instead
 	}
-	m.send(in.local, in.peer, in.tid, rej, out)
+	m.send(in.way(), in.tid, rej, out)
 }
 
 // repeatedREQ answers a request that was received before.
@@ -145,7 +145,7 @@ func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	switch {
 	case c == nil:
 		m.stats.Strays++
-		m.send(in.local, in.peer, in.tid, &mad.REJ{
+		m.send(in.way(), in.tid, &mad.REJ{
 			LocalID: rtu.RemoteID, RemoteID: rtu.LocalID, About: mad.StageOther, Reason: mad.ReasonInvalidID,
 		}, out)
 	case c.state == TimeWait:

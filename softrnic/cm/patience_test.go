@@ -23,7 +23,7 @@ func TestSlowInitiator(t *testing.T) {
 		h, m := decode(t, d.MAD[:])
 		req := *m.(*mad.REQ)
 		req.LocalTimeout, req.MaxCMRetries = code, maxCMRetries
-		b.m.Handle(0, d.Remote, d.Local, mad.Append(nil, h.TID, &req), &b.out)
+		b.m.Handle(0, Way{d.Remote, d.Local, 0xffff}, mad.Append(nil, h.TID, &req), &b.out)
 		if err := b.m.Accept(0, b.out.Events[0].Conn, mad.REP{QPN: 0x200}, &b.out); err != nil {
 			t.Fatal(err)
 		}

@@ -207,7 +207,7 @@ func (s *storm) pass(d time.Duration) {
 		if f.d.Remote == addrs["b"] {
 			to = s.nodes[1]
 		}
-		to.m.Handle(s.now, f.d.Remote, f.d.Local, f.d.MAD[:], &to.out)
+		to.m.Handle(s.now, Way{f.d.Remote, f.d.Local, 0xffff}, f.d.MAD[:], &to.out)
 	}
 	s.t.Errorf("it never becomes quiet")
 }
@@ -319,7 +319,7 @@ func FuzzHandle(f *testing.F) {
 				d[28], d[29], d[30], d[31] = byte(own>>24), byte(own>>16), byte(own>>8), byte(own)
 			}
 			n.out.Reset()
-			n.m.Handle(now, addrs["b"], addrs["a"], d[:], &n.out)
+			n.m.Handle(now, Way{addrs["b"], addrs["a"], 0xffff}, d[:], &n.out)
 			for _, e := range n.out.Events {
 				switch e.Kind {
 				case EventRequest:

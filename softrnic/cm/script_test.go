@@ -186,7 +186,7 @@ func (s *script) deliver() {
 		if d.Remote == addrs["b"] {
 			to = s.nodes[1]
 		}
-		to.m.Handle(s.now, d.Remote, d.Local, d.MAD[:], &to.out)
+		to.m.Handle(s.now, Way{d.Remote, d.Local, 0xffff}, d.MAD[:], &to.out)
 		s.collect()
 	}
 }

@@ -15,7 +15,7 @@ func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, 
 	if local.Is4() != peer.Is4() || !local.IsValid() {
 		return 0, opError(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
 	}
-	c := m.newConn(&m.cfg, local, peer)
+	c := m.newConn(&m.cfg, Way{local, peer, req.PKey})
 	if c == nil {
 		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
 	}
@@ -46,7 +46,7 @@ func (in incoming) handleSIDRReq(req *mad.SIDRReq, out *Actions) {
 	var c *conn
 	owner, ok := m.listeners[req.Service]
 	if ok && req.RequestID != 0 && m.requests < m.cfg.MaxRequests {
-		c = m.newConn(&m.cfg, in.local, in.peer)
+		c = m.newConn(&m.cfg, in.way())
 	}
 	if c == nil {
 		status := mad.SIDRNoQP
@@ -54,7 +54,7 @@ func (in incoming) handleSIDRReq(req *mad.SIDRReq, out *Actions) {
 			status = mad.SIDRUnsupported
 		}
 		m.stats.Refused++
-		m.send(in.local, in.peer, in.tid, &mad.SIDRRep{RequestID: req.RequestID, Status: status, Service: req.Service}, out)
+		m.send(in.way(), in.tid, &mad.SIDRRep{RequestID: req.RequestID, Status: status, Service: req.Service}, out)
 		return
 	}
 	m.step(c, rxSIDRReq)

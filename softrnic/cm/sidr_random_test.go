@@ -161,7 +161,7 @@ func (q *questions) pass(until clock.Time) {
 		if d.Remote == addrs["b"] {
 			n = q.b
 		}
-		n.m.Handle(q.now, d.Remote, d.Local, d.MAD[:], &n.out)
+		n.m.Handle(q.now, Way{d.Remote, d.Local, 0xffff}, d.MAD[:], &n.out)
 	}
 	q.t.Fatal("it does not end")
 }

@@ -154,7 +154,7 @@ func (p *play) handle(b []byte) {
 	if p.under(32) == 0 {
 		peer = netip.MustParseAddr("10.77.0.3")
 	}
-	p.n.m.Handle(p.now, addrs["b"], peer, b, &p.n.out)
+	p.n.m.Handle(p.now, Way{addrs["b"], peer, 0xffff}, b, &p.n.out)
 }
 
 // application makes a call, which the state may not allow.

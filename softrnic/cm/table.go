@@ -55,12 +55,16 @@ type conn struct {
 	orphan       bool // its owner gets no more events
 	state        State
 	local, peer  netip.Addr
+	pkey         uint16
 	service      mad.ServiceID
 	qpn, remQPN  wire.QPN
 	remoteGUID   uint64
 	sidr         bool
 	inTimeWait   bool
 }
+
+// way is how its messages go.
+func (c *conn) way() Way { return Way{c.local, c.peer, c.pkey} }
 
 // Conns counts the connections that have not ended, and those that are in time-wait.
 func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
@@ -117,7 +121,7 @@ const maxIDTries = 64
 
 // newConn makes a connection in Idle with a number that peers cannot guess. It returns nil when the
 // table is full.
-func (t *table) newConn(cfg *Config, local, peer netip.Addr) *conn {
+func (t *table) newConn(cfg *Config, on Way) *conn {
 	if len(t.conns)-t.waiting >= cfg.MaxConns {
 		return nil
 	}
@@ -127,7 +131,7 @@ func (t *table) newConn(cfg *Config, local, peer netip.Addr) *conn {
 			continue
 		}
 		t.serial++
-		c := &conn{id: id, serial: t.serial, local: local, peer: peer}
+		c := &conn{id: id, serial: t.serial, local: on.Local, peer: on.Peer, pkey: on.PKey}
 		t.conns[id] = c
 		return c
 	}

@@ -193,7 +193,7 @@ func carry(from, to *node) {
 	tx := append([]Datagram(nil), from.out.Tx...)
 	from.out.Reset()
 	for i := range tx {
-		to.m.Handle(0, tx[i].Remote, tx[i].Local, tx[i].MAD[:], &to.out)
+		to.m.Handle(0, Way{tx[i].Remote, tx[i].Local, 0xffff}, tx[i].MAD[:], &to.out)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestMessagesOfOthers(t *testing.T) {
 		"another number":     {addrs["a"], mad.DREQ{LocalID: ida + 1, RemoteID: idb, QPN: 0x50}},
 		"another queue pair": {addrs["a"], mad.DREQ{LocalID: ida, RemoteID: idb, QPN: 0x51}},
 	} {
-		b.m.Handle(0, addrs["b"], c.from, mad.Append(nil, 7, &c.dreq), &b.out)
+		b.m.Handle(0, Way{addrs["b"], c.from, 0xffff}, mad.Append(nil, 7, &c.dreq), &b.out)
 		if b.m.State(idb) != Established || len(b.out.Events) != 0 {
 			t.Fatalf("a DREQ with %s: state %v, events %v", what, b.m.State(idb), b.out.Events)
 		}
@@ -225,7 +225,7 @@ func TestMessagesOfOthers(t *testing.T) {
 	must(t, b.m.Disconnect(0, idb, &b.out))
 	b.out.Reset()
 	strays = b.m.Stats().Strays
-	b.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, 7, &mad.DREP{LocalID: ida, RemoteID: idb}), &b.out)
+	b.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, 7, &mad.DREP{LocalID: ida, RemoteID: idb}), &b.out)
 	if b.m.State(idb) != DREQSent || b.m.Stats().Strays != strays+1 {
 		t.Errorf("a DREP of another exchange: state %v, %d strays", b.m.State(idb), b.m.Stats().Strays-strays)
 	}
@@ -259,7 +259,7 @@ func TestInitiatorGivesUp(t *testing.T) {
 	b := newNode(t, "b", 1, nil)
 	must(t, b.m.Listen(testService, 9))
 	from := func(tid uint64, m mad.Message) {
-		b.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, tid, m), &b.out)
+		b.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, tid, m), &b.out)
 	}
 	from(1, &mad.SIDRReq{RequestID: 5, Service: testService, PKey: 0xffff})
 	from(2, &mad.REQ{LocalID: 5, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}})
@@ -278,7 +278,7 @@ func TestCountsOfTrouble(t *testing.T) {
 	b := newNode(t, "b", 1, func(c *Config) { c.MaxRequests = 1 })
 	must(t, b.m.Listen(testService, 9))
 	from := func(tid uint64, m mad.Message) {
-		b.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, tid, m), &b.out)
+		b.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, tid, m), &b.out)
 	}
 	from(1, &mad.SIDRReq{RequestID: 5, Service: testService, PKey: 0xffff})
 	from(2, &mad.SIDRReq{RequestID: 6, Service: testService, PKey: 0xffff})
@@ -294,7 +294,7 @@ func TestCountsOfTrouble(t *testing.T) {
 	ida, idb := handshake(t, a, c)
 	strays := c.m.Stats().Strays
 	again := &mad.REQ{LocalID: ida, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}}
-	c.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, c.m.conns[idb].tid, again), &c.out)
+	c.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, c.m.conns[idb].tid, again), &c.out)
 	if st := c.m.Stats(); st.Strays != strays+1 || len(c.out.Tx) != 0 {
 		t.Errorf("a REQ behind the RTU: %+v, %d datagrams", st, len(c.out.Tx))
 	}
@@ -310,7 +310,7 @@ func TestStaleReplyIsRemembered(t *testing.T) {
 	tid := a.m.conns[id].tid
 	reply := func(local mad.CommID) *mad.REJ {
 		a.out.Reset()
-		a.m.Handle(0, addrs["a"], addrs["b"], mad.Append(nil, tid, &mad.REP{LocalID: local, RemoteID: id, QPN: 0x50}), &a.out)
+		a.m.Handle(0, Way{addrs["a"], addrs["b"], 0xffff}, mad.Append(nil, tid, &mad.REP{LocalID: local, RemoteID: id, QPN: 0x50}), &a.out)
 		rej, _ := decodeREJ(a)
 		return rej
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -37,6 +38,7 @@ func openPair(t testing.TB, spin time.Duration, cable memcable.Config) [2]*Devic
 			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				PKeys:   verbstest.PKeys[i],
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },
 			},
 		})

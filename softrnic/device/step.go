@@ -56,15 +56,11 @@ func (d *Device) flush() {
 	if len(d.out.Frames) == 0 {
 		return
 	}
-	if d.ring != nil {
-		d.record(d.clock.Now(), pathtrace.Sending)
-	}
+	d.mark(pathtrace.Sending)
 	if _, err := d.port.Send(&d.out); err != nil {
 		d.fail(err)
 	}
-	if d.ring != nil {
-		d.record(d.clock.Now(), pathtrace.Sent)
-	}
+	d.mark(pathtrace.Sent)
 	d.out.Reset()
 }
 
@@ -115,13 +111,11 @@ func (d *Device) catchUp() (now clock.Time, err error) {
 
 // received handles the frames of one receive call.
 func (d *Device) received(now clock.Time) {
-	if d.ring == nil {
-		d.handle(now, d.rx.Frames)
-		return
+	if d.ring != nil {
+		d.record(now, pathtrace.Received)
 	}
-	d.record(now, pathtrace.Received)
 	d.handle(now, d.rx.Frames)
-	d.record(d.clock.Now(), pathtrace.Handled)
+	d.mark(pathtrace.Handled)
 }
 
 func (d *Device) handle(now clock.Time, frames []packetio.Frame) {

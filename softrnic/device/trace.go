@@ -14,6 +14,13 @@ type tracing struct {
 // record adds an event to the ring.
 func (d *Device) record(at clock.Time, p pathtrace.Point) { d.ring.Add(d.clock.Monotonic(at), p, 0) }
 
+// mark records p as of now, if anything is recorded.
+func (d *Device) mark(p pathtrace.Point) {
+	if d.ring != nil {
+		d.record(d.clock.Now(), p)
+	}
+}
+
 // StartTrace makes the device record up to n events, beginning now. It ends an earlier recording.
 func (d *Device) StartTrace(n int) {
 	ring := pathtrace.NewRing(n)

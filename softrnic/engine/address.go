@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -177,6 +178,14 @@ func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	}
 	mine = wire.MAC(b[:6]) == p.cfg.MAC || b[0]&1 != 0
 	return mine, !mine
+}
+
+// checkPKey refuses a P_Key that is not in the port's table: management datagrams carry it.
+func (p *port) checkPKey(op string, pkey uint16) error {
+	if !slices.Contains(p.cfg.PKeys, pkey) {
+		return opError(op, verbs.ErrInvalid, "P_Key %#x is not one of the port's: %#x", pkey, p.cfg.PKeys)
+	}
+	return nil
 }
 
 // opError makes the error for a mistake of the caller.

@@ -206,12 +206,15 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 		rkey = w.Key()
 	}
 	wr := verbs.SendWR{
-		Op: verbs.WROpcode(r.IntN(int(verbs.OpRegMR) + 1)), Flags: verbs.SendFlags(r.IntN(8)), SGL: []verbs.SGE{n.sge(r)},
+		Op: verbs.WROpcode(r.IntN(int(verbs.OpAtomicWrite) + 1)), Flags: verbs.SendFlags(r.IntN(8)), SGL: []verbs.SGE{n.sge(r)},
 		RemoteAddr: va, RKey: rkey, InvRKey: rkey, CompareAdd: r.Uint64(),
 	}
 	switch wr.Op {
-	case verbs.OpCmpSwap, verbs.OpFetchAdd:
+	case verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd:
 		wr.SGL[0].Length = 8
+		wr.RemoteAddr &^= 7
+	case verbs.OpAtomicWrite:
+		wr.SGL, wr.Flags = nil, wr.Flags&^verbs.Inline
 		wr.RemoteAddr &^= 7
 	case verbs.OpLocalInv:
 		wr.InvRKey, wr.SGL = n.rkey(r), nil

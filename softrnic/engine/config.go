@@ -23,6 +23,9 @@ type Config struct {
 	Rand *rand.Rand
 	// Resolve gives the MAC for a peer's address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)
+	// PKeys is the table of P_Keys of the port, at most MaxPKeys of different partitions. nil: 0xffff
+	// alone, which is the default partition with full membership.
+	PKeys []uint16
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
 	// Window and AckEvery are the fields of transport.Config for every queue pair. 0: the defaults
@@ -66,6 +69,8 @@ const (
 	defaultLinkMTU = 4200
 	// maxMsgSize is the longest message (IBTA 9.7/size): 2^31 bytes.
 	maxMsgSize = 1 << 31
+	// MaxPKeys bounds the partitions of a port.
+	MaxPKeys = 128
 	// maxGIDs bounds the addresses of a port.
 	maxGIDs = 64
 )
@@ -77,6 +82,9 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	setDefault(&c.LinkMTU, defaultLinkMTU)
+	if len(c.PKeys) == 0 {
+		c.PKeys = []uint16{wire.DefaultPKey}
+	}
 	l := &c.Limits
 	setDefault(&l.PDs, 1024)
 	setDefault(&l.MRs, 65536)
@@ -111,6 +119,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("engine config: link MTU %d cannot hold the smallest path MTU; give at least %d",
 			c.LinkMTU, int(verbs.MTU256)+ipv4Overhead)
 	}
+	if err := validPKeys(c.PKeys); err != nil {
+		return err
+	}
 	l := c.Limits
 	for name, v := range map[string]int{
 		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "SRQs": l.SRQs, "CQE": l.CQE, "QPWR": l.QPWR,
@@ -118,6 +129,24 @@ func (c Config) Validate() error {
 	} {
 		if v < 0 {
 			return fmt.Errorf("engine config: limit %s is %d; it cannot be negative", name, v)
+		}
+	}
+	return nil
+}
+
+// validPKeys checks a table of P_Keys.
+func validPKeys(table []uint16) error {
+	if len(table) > MaxPKeys {
+		return fmt.Errorf("engine config: %d P_Keys; a port has at most %d", len(table), MaxPKeys)
+	}
+	for i, k := range table {
+		if k&^verbs.PKeyMember == 0 {
+			return fmt.Errorf("engine config: P_Key %#x names no partition; take 1 to 0x7fff, plus 0x8000 for a full member", k)
+		}
+		for _, other := range table[:i] {
+			if k&^verbs.PKeyMember == other&^verbs.PKeyMember {
+				return fmt.Errorf("engine config: P_Keys %#x and %#x are of one partition; give one of them", other, k)
+			}
 		}
 	}
 	return nil

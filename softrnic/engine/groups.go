@@ -191,7 +191,7 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 		switch {
 		case !qp.receives():
 			c.RxUnknownQP++
-		case !samePartition(f.BTH.PKey, qp.pkey):
+		case !verbs.SamePartition(f.BTH.PKey, qp.pkey):
 			c.RxPkeyErr++
 		default:
 			c.RcvdMulticast++

@@ -67,11 +67,12 @@ func guid(m wire.MAC) uint64 {
 // queue pair.
 func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
 	c := &e.counters
+	own, member := verbs.PKeyIndex(e.cfg.PKeys, f.BTH.PKey) // of all that the port has (IBTA 10.9.3)
 	switch {
 	case f.BTH.Opcode != wire.UDSendOnly || f.DETH.SrcQP != gsiQPN:
 		c.RxUnsupported++
 		return
-	case !samePartition(f.BTH.PKey, defaultPKey):
+	case !member:
 		c.RxPkeyErr++
 		return
 	case f.DETH.QKey != gsiQKey:
@@ -84,7 +85,7 @@ func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packet
 	}
 	c.RcvdPkts++
 	c.RcvdBytes += uint64(len(b))
-	g.m.Handle(now, f.DstAddr().Unmap(), f.SrcAddr().Unmap(), f.Payload, &g.acts)
+	g.m.Handle(now, cm.Way{Local: f.DstAddr().Unmap(), Peer: f.SrcAddr().Unmap(), PKey: e.cfg.PKeys[own]}, f.Payload, &g.acts)
 	g.carryOut(now, out)
 }
 
@@ -234,7 +235,9 @@ func (g *GSI) request(ev *cm.Event) {
 	req, _ := ev.Message.(*mad.REQ)
 	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req, listener: l}
 	why, ok := cm.Refusal{Reason: mad.ReasonNoResources}, false
-	if l != nil && !l.datagrams {
+	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, req.PKey); !member {
+		why.Reason = mad.ReasonUnsupported // the connection would be in a partition that this port is not in
+	} else if l != nil && !l.datagrams {
 		why, ok = l.admit(c)
 	}
 	if !ok {
@@ -266,7 +269,7 @@ func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	}
 	f := e.tx.head(&r, datagramPort(gsiQPN))
 	f.Packet = wire.Packet{
-		BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: defaultPKey, DestQP: gsiQPN, AckReq: true, PSN: g.psn},
+		BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: d.PKey, DestQP: gsiQPN, AckReq: true, PSN: g.psn},
 		DETH: wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}, Payload: d.MAD[:],
 	}
 	g.psn = g.psn.Next()

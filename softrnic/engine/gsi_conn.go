@@ -155,6 +155,9 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	if qp == nil {
 		return nil, opError(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", req.QPN)
 	}
+	if err := g.e.checkPKey(op, req.PKey); err != nil {
+		return nil, err
+	}
 	r, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256)
 	if err != nil {
 		return nil, err

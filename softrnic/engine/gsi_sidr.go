@@ -26,6 +26,9 @@ func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error)
 // holds. Answered of the record is the answer; End is cm.EventUnreachable when none comes.
 func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, out *packetio.Batch) (*CMConn, error) {
 	const op = "resolve"
+	if err := g.e.checkPKey(op, req.PKey); err != nil {
+		return nil, err
+	}
 	if _, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256); err != nil {
 		return nil, err
 	}
@@ -50,7 +53,7 @@ func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.B
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)
-	if l == nil || !l.datagrams {
+	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, ask.PKey); !member || l == nil || !l.datagrams {
 		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRUnsupported})
 		return
 	}

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
 // ask sends b a SIDR request for a datagram service and runs until nothing is in flight.
 func ask(t *testing.T, p *pair, s mad.ServiceID) *CMConn {
 	t.Helper()
-	c, err := gsi(t, p.a.e).Resolve(p.now, ipA, ipB, mad.SIDRReq{Service: s, PKey: defaultPKey}, &p.a.out)
+	c, err := gsi(t, p.a.e).Resolve(p.now, ipA, ipB, mad.SIDRReq{Service: s, PKey: wire.DefaultPKey}, &p.a.out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestQuestionsAndConnections(t *testing.T) {
 	if c := ask(t, p, testService); c.Answered == nil || c.Answered.Status != mad.SIDRUnsupported {
 		t.Errorf("a question after connections: %+v", c.Answered)
 	}
-	c, err := gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{Service: testService + 1, QPN: p.a.qp.Num(), MTU: 3, PKey: defaultPKey}, &p.a.out)
+	c, err := gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{Service: testService + 1, QPN: p.a.qp.Num(), MTU: 3, PKey: wire.DefaultPKey}, &p.a.out)
 	if err != nil {
 		t.Fatal(err)
 	}

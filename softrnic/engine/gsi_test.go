@@ -35,7 +35,7 @@ func unconnected(t testing.TB) *pair {
 
 func dial(t testing.TB, p *pair, from, to netip.Addr) *CMConn {
 	t.Helper()
-	c, err := gsi(t, p.a.e).Connect(p.now, from, to, mad.REQ{Service: testService, QPN: p.a.qp.Num(), PSN: testPSN, MTU: 3, PKey: defaultPKey}, &p.a.out)
+	c, err := gsi(t, p.a.e).Connect(p.now, from, to, mad.REQ{Service: testService, QPN: p.a.qp.Num(), PSN: testPSN, MTU: 3, PKey: wire.DefaultPKey}, &p.a.out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestListenersAndRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{Service: testService, QPN: other.Num(), MTU: 3}, &p.a.out)
+	second, err := gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{Service: testService, QPN: other.Num(), MTU: 3, PKey: wire.DefaultPKey}, &p.a.out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,9 +245,9 @@ func TestListenersAndRefusals(t *testing.T) {
 	p.run(t, 10*clock.Time(1e9))
 	checkForgotten(t, p)
 
-	_, err = gsi(t, p.a.e).Connect(p.now, ipA, netip.MustParseAddr("10.77.0.9"), mad.REQ{QPN: other.Num()}, &p.a.out)
+	_, err = gsi(t, p.a.e).Connect(p.now, ipA, netip.MustParseAddr("10.77.0.9"), mad.REQ{QPN: other.Num(), PKey: wire.DefaultPKey}, &p.a.out)
 	wantErr(t, "no such host", err, verbs.ErrUnreachable)
-	_, err = gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{QPN: 5}, &p.a.out)
+	_, err = gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{QPN: 5, PKey: wire.DefaultPKey}, &p.a.out)
 	wantErr(t, "no such queue pair", err, verbs.ErrInvalid)
 	last := dial(t, p, ipA, ipB)
 	p.a.e.Down()
@@ -269,7 +269,7 @@ func TestConnectionToItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out packetio.Batch
-	c, err := g.Connect(0, ipA, ipA, mad.REQ{Service: testService, QPN: a.qp.Num(), MTU: 3}, &out)
+	c, err := g.Connect(0, ipA, ipA, mad.REQ{Service: testService, QPN: a.qp.Num(), MTU: 3, PKey: wire.DefaultPKey}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestDropsAtQueuePairOne(t *testing.T) {
 		return &wire.Frame{
 			Eth: wire.Ethernet{Dst: macB, Src: macA}, IPv4: wire.IPv4{TTL: 64, Src: ipA.As4(), Dst: ipB.As4()},
 			Packet: wire.Packet{
-				BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: defaultPKey, DestQP: gsiQPN},
+				BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: wire.DefaultPKey, DestQP: gsiQPN},
 				DETH: wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}, Payload: mad.Append(nil, 1, &mad.DREQ{LocalID: 1}),
 			},
 		}

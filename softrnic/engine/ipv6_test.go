@@ -64,38 +64,3 @@ func TestIPv6Headers(t *testing.T) {
 		t.Errorf("%+v, %d frames", wc, frames)
 	}
 }
-
-// Two P_Keys match if they name the same partition and at least one is a full member, over IPv6 as
-// over IPv4 (IBTA 10.9.3).
-func TestPKeys(t *testing.T) {
-	for _, c := range []struct {
-		a, b uint16
-		want bool
-	}{
-		{0, 0, true}, {0xffff, 0x7fff, true}, {0x7fff, 0x7fff, false}, {0x8001, 0x8001, true}, {0x8001, 1, true}, {0x8001, 0x8002, false},
-	} {
-		a := newSide(t, newEngine(t, "a", 1, macA, nil, ipA, ip6A))
-		b := newSide(t, newEngine(t, "b", 2, macB, nil, ipB, ip6B))
-		p := connectPair(t, a, b, 1, verbs.MTU1024)
-		for _, x := range []struct {
-			s, peer *side
-			pkey    uint16
-		}{{a, b, c.a}, {b, a, c.b}} {
-			q := x.s.qp
-			for _, err := range []error{
-				q.ToReset(), q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite, PKey: x.pkey}),
-				q.ToRTR(0, verbs.ToRTR{DestQPN: x.peer.qp.Num(), DestGID: x.peer.e.cfg.GIDs[1], SourceGID: 1, PathMTU: verbs.MTU1024}),
-				q.ToRTS(0, verbs.ToRTS{Timeout: 14}),
-			} {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		p.post(t, a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte{1}, RemoteAddr: b.base, RKey: b.key})
-		p.settle(t)
-		if got := b.buf[0] == 1; got != c.want || (b.e.counters.RxPkeyErr == 0) != c.want {
-			t.Errorf("P_Keys %#x and %#x: arrived %v, %d dropped", c.a, c.b, got, b.e.counters.RxPkeyErr)
-		}
-	}
-}

@@ -298,7 +298,7 @@ func TestManagementDatagrams(t *testing.T) {
 	p := unconnected(t)
 	g := gsi(t, p.a.e)
 	for range 3 {
-		if _, err := g.Resolve(0, ipA, ipB, mad.SIDRReq{Service: testService, PKey: defaultPKey}, &p.a.out); err != nil {
+		if _, err := g.Resolve(0, ipA, ipB, mad.SIDRReq{Service: testService, PKey: wire.DefaultPKey}, &p.a.out); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -312,7 +312,7 @@ func TestManagementDatagrams(t *testing.T) {
 			t.Errorf("datagram %d has PSN %#x, the first has %#x", i, uint32(psn), uint32(first))
 		}
 	}
-	c, err := g.Resolve(0, ipA, ipA, mad.SIDRReq{Service: testService + 1, PKey: defaultPKey}, &p.a.out)
+	c, err := g.Resolve(0, ipA, ipA, mad.SIDRReq{Service: testService + 1, PKey: wire.DefaultPKey}, &p.a.out)
 	if err != nil || c.Answered == nil || c.Answered.Status != mad.SIDRUnsupported {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -34,7 +34,6 @@ const (
 	// do not happen.
 	maxQPNTries          = 64
 	firstQPN    wire.QPN = 2
-	defaultPKey          = 0xffff
 )
 
 // CreateQP makes a queue pair in RESET. The CQ fields of init are ignored; send and recv take their
@@ -109,15 +108,17 @@ func (q *QP) Query() (verbs.QPAttr, error) {
 
 // ToInit goes from RESET to INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
-	if err := alive("modify QP to INIT", q.dead); err != nil {
+	const op = "modify QP to INIT"
+	if err := alive(op, q.dead); err != nil {
 		return err
+	}
+	if n := len(q.e.cfg.PKeys); a.PKeyIndex < 0 || a.PKeyIndex >= n {
+		return opError(op, verbs.ErrInvalid, "P_Key index %d; the port has %d", a.PKeyIndex, n)
 	}
 	if err := q.q.ToInit(a); err != nil {
 		return err
 	}
-	if q.pkey = a.PKey; q.pkey == 0 {
-		q.pkey = defaultPKey
-	}
+	q.pkey = q.e.cfg.PKeys[a.PKeyIndex]
 	return nil
 }
 

@@ -166,7 +166,7 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 		c.RxWrongPeer++
 		return nil
 	}
-	if !samePartition(f.BTH.PKey, qp.pkey) {
+	if !verbs.SamePartition(f.BTH.PKey, qp.pkey) {
 		e.saw(f, "P_Key")
 		c.RxPkeyErr++
 		return nil
@@ -176,13 +176,6 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 
 // vlanMask is the VLAN in a tag.
 const vlanMask = 0xfff
-
-// samePartition compares P_Keys: the same partition, and at least one side a full member (IBTA
-// 10.9.3).
-func samePartition(a, b uint16) bool {
-	const member = 0x8000
-	return a&^member == b&^member && (a|b)&member != 0
-}
 
 // receives reports whether the queue pair takes packets in its state.
 func (q *QP) receives() bool {

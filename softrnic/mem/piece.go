@@ -1,6 +1,10 @@
 package mem
 
-import "github.com/rdmalab/rdmalab/softrnic/verbs"
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
 
 // Far is memory outside of this process, by the address that its owner knows: that of a program
 // whose work requests the NIC executes. Its pages come and go with the program, so each access may
@@ -82,4 +86,52 @@ func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
 		ok = p.r.far.Store64(at, old+add)
 	}
 	return old, ok
+}
+
+// MaskedCmpSwap stores the bits of swapMask of swap in the piece, which has 8 bytes, if its bits of
+// compareMask are those of compare, and returns what it held. Host order.
+func (p Piece) MaskedCmpSwap(compare, compareMask, swap, swapMask uint64) (old uint64, ok bool) {
+	if old, ok = p.load(); ok {
+		ok = p.store(old, maskedCmpSwap(old, compare, compareMask, swap, swapMask))
+	}
+	return old, ok
+}
+
+// MaskedFetchAdd adds to each field of the piece, which has 8 bytes, and returns what it held.
+// boundary has the highest bit of each field. Host order.
+func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
+	if old, ok = p.load(); ok {
+		ok = p.store(old, maskedFetchAdd(old, add, boundary))
+	}
+	return old, ok
+}
+
+// Store64 replaces the word in the piece, which has 8 bytes, at once: no peer reads a part of it. Host
+// order. False: the memory is far, and is there no more.
+func (p Piece) Store64(v uint64) bool {
+	if p.r.far != nil {
+		return p.r.far.Store64(p.r.start+p.off, v)
+	}
+	binary.NativeEndian.PutUint64(p.near(), v)
+	return true
+}
+
+// load returns the word in the piece, which has 8 bytes.
+func (p Piece) load() (uint64, bool) {
+	if p.r.far != nil {
+		return p.r.far.Load64(p.r.start + p.off)
+	}
+	return binary.NativeEndian.Uint64(p.near()), true
+}
+
+// store replaces the word in the piece, unless it is the same.
+func (p Piece) store(old, v uint64) bool {
+	switch {
+	case old == v:
+	case p.r.far != nil:
+		return p.r.far.Store64(p.r.start+p.off, v)
+	default:
+		binary.NativeEndian.PutUint64(p.near(), v)
+	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -124,4 +125,77 @@ func TestFarMemoryBounds(t *testing.T) {
 			t.Errorf("%#x: %v", c, err)
 		}
 	}
+}
+
+// A masked CMP_SWAP compares and swaps only bits of its masks; a masked FETCH_ADD adds field by
+// field, as a loop over the bits with a carry that no boundary lets through does. Near and far
+// memory do the same, and a page that is not there does nothing.
+func TestMaskedAtomics(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	far := &pages{at: 0x10000}
+	fr, err := tab.RegFar(pd, far, far.at, far.at, 8192, allAccess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nr, err := tab.Reg(pd, make([]byte, 4096), allAccess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		old, compare, compareMask, swap, swapMask, want uint64
+	}{
+		{0x1234, 0x1234, ^uint64(0), 0xffff, ^uint64(0), 0xffff},
+		{0x1234, 0x0034, 0xff, 0xabcd, 0xff00, 0xab34},
+		{0x1234, 0x0035, 0xff, 0xabcd, 0xff00, 0x1234},
+		{0x1234, 0xdead, 0, 0xabcd, 0xf, 0x123d},
+		{0x1234, 0x1234, ^uint64(0), 0xabcd, 0, 0x1234},
+		{1 << 63, 0, 1, 1, 1, 1<<63 | 1},
+	} {
+		for _, r := range []*Region{nr, fr} {
+			word, _ := tab.Remote(pd, testQP, r.RKey(), r.Base()+16, 8, verbs.RemoteAtomic)
+			if _, ok := word.CmpSwap(readWord(t, word), c.old); !ok {
+				t.Fatal("the word was not set")
+			}
+			old, ok := word.MaskedCmpSwap(c.compare, c.compareMask, c.swap, c.swapMask)
+			if got := readWord(t, word); old != c.old || got != c.want || !ok {
+				t.Errorf("%+v: %#x after %#x, %t", c, got, old, ok)
+			}
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		old, add, boundary := r.Uint64(), r.Uint64(), r.Uint64()&r.Uint64()
+		want, carry := uint64(0), uint64(0)
+		for bit := uint64(1); bit != 0; bit <<= 1 {
+			sum := carry + min(1, old&bit) + min(1, add&bit)
+			want |= bit * (sum & 1)
+			if carry = sum >> 1; boundary&bit != 0 {
+				carry = 0
+			}
+		}
+		for _, r := range []*Region{nr, fr} {
+			word, _ := tab.Remote(pd, testQP, r.RKey(), r.Base()+16, 8, verbs.RemoteAtomic)
+			_, _ = word.CmpSwap(readWord(t, word), old)
+			was, ok := word.MaskedFetchAdd(add, boundary)
+			if got := readWord(t, word); was != old || got != want || !ok {
+				t.Fatalf("%#x + %#x with boundary %#x: %#x after %#x, %t; want %#x", old, add, boundary, got, was, ok, want)
+			}
+		}
+	}
+	gone, _ := tab.Remote(pd, testQP, fr.RKey(), fr.Base()+4096, 8, verbs.RemoteAtomic)
+	if _, ok := gone.MaskedFetchAdd(1, 0); ok {
+		t.Error("a masked FETCH_ADD on the page that is not there")
+	}
+	if _, ok := gone.MaskedCmpSwap(0, 0, 1, 1); ok {
+		t.Error("a masked CMP_SWAP on the page that is not there")
+	}
+}
+
+func readWord(t *testing.T, p Piece) uint64 {
+	t.Helper()
+	var b [8]byte
+	if !p.Read(b[:], 0) {
+		t.Fatal("the word is not there")
+	}
+	return binary.NativeEndian.Uint64(b[:])
 }

@@ -121,6 +121,20 @@ func cmpSwap(word []byte, compare, swap uint64) uint64 {
 	return old
 }
 
+// maskedCmpSwap is what a word with a value holds after a masked CMP_SWAP.
+func maskedCmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {
+	if (old^compare)&compareMask != 0 {
+		return old
+	}
+	return old&^swapMask | swap&swapMask
+}
+
+// maskedFetchAdd is what a word with a value holds after a masked FETCH_ADD: the highest bits of
+// the fields are added without their carry.
+func maskedFetchAdd(old, add, boundary uint64) uint64 {
+	return (old&^boundary + add&^boundary) ^ (old^add)&boundary
+}
+
 // fetchAdd adds to the 8 bytes of word and returns their former value. Host order.
 func fetchAdd(word []byte, add uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)

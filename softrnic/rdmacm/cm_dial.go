@@ -10,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
@@ -120,10 +119,14 @@ func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clo
 // request is the REQ for one connection.
 func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private []byte) (mad.REQ, error) {
 	p = p.withDefaults()
+	pkeys := m.cfg.Context.Device().PKeys
+	if p.PKeyIndex < 0 || p.PKeyIndex >= len(pkeys) {
+		return mad.REQ{}, opError("dial", verbs.ErrInvalid, "P_Key index %d; the port has %d", p.PKeyIndex, len(pkeys))
+	}
 	data, err := s.Request(private, local.GID.Addr(), to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
 	return mad.REQ{
 		Service: s.ID, QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(local.RdAtomic), InitiatorDepth: uint8(local.RdAtomic),
-		Retry: p.RetryCount, RNRRetry: p.RNRRetry, PKey: wire.DefaultPKey, MTU: cm.MTUCode(local.MTU), Private: data,
+		Retry: p.RetryCount, RNRRetry: p.RNRRetry, PKey: pkeys[p.PKeyIndex], MTU: cm.MTUCode(local.MTU), Private: data,
 		Primary: mad.Path{TrafficClass: p.TrafficClass, AckTimeout: p.Timeout},
 	}, err
 }

@@ -181,6 +181,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidType})
 		return mad.REP{}, err
 	}
+	p.PKeyIndex, _ = verbs.PKeyIndex(m.cfg.Context.Device().PKeys, req.PKey) // the NIC has refused requests that fit none
 	local, err := m.endpoint(qp, remote.GID.Addr(), p)
 	if err == nil && s.Port && local.MTU < remote.MTU {
 		// At a port the initiator decides about the path MTU: the REJ names the largest one that

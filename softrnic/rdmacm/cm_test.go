@@ -305,7 +305,7 @@ func TestMalformedRequest(t *testing.T) {
 		g, err := e.GSI()
 		must(t, err)
 		var out packetio.Batch // lost; it is sent again
-		c, err = g.Connect(a.ctx.Runtime().Now(), ips[0], ips[1], mad.REQ{Service: mad.PortService(mad.SpaceTCP, 80), QPN: q.QPN(), MTU: 1}, &out)
+		c, err = g.Connect(a.ctx.Runtime().Now(), ips[0], ips[1], mad.REQ{Service: mad.PortService(mad.SpaceTCP, 80), QPN: q.QPN(), MTU: 1, PKey: 0xffff}, &out)
 		must(t, err)
 	})
 	_, err = l.Accept(b.in(time.Second))

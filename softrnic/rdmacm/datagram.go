@@ -50,7 +50,7 @@ func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadli
 	}
 	var c *engine.CMConn
 	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
-		c, err = g.Resolve(now, local, to, mad.SIDRReq{Service: s.ID, PKey: wire.DefaultPKey, Private: data}, out)
+		c, err = g.Resolve(now, local, to, mad.SIDRReq{Service: s.ID, PKey: dev.PKeys[0], Private: data}, out)
 		return err
 	})
 	if err != nil {

@@ -79,6 +79,9 @@ type Params struct {
 	// MinRNRTimer is the code of the RNR timer that this side asks for. 0: 12 (0.64 ms).
 	MinRNRTimer  uint8
 	TrafficClass uint8
+	// PKeyIndex is the index of the connection's partition in verbs.DeviceAttr.PKeys. With CM, only
+	// the initiator's counts: the responder takes the entry of its own table that the request fits.
+	PKeyIndex int
 }
 
 // NoRetry as RetryCount or RNRRetry asks for no retry.

@@ -137,7 +137,7 @@ func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, i
 	if !ok {
 		return opError("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", remote.GID)
 	}
-	if err := qp.ToInit(verbs.ToInit{Access: p.Access}); err != nil {
+	if err := qp.ToInit(verbs.ToInit{Access: p.Access, PKeyIndex: p.PKeyIndex}); err != nil {
 		return err
 	}
 	err := qp.ToRTR(verbs.ToRTR{

@@ -10,16 +10,17 @@ import (
 type responseKind uint8
 
 const (
-	owedAck    responseKind = iota // ACK, NAK or RNR NAK
-	owedAtomic                     // ATOMIC_ACK
-	owedRead                       // READ responses
+	owedAck     responseKind = iota // ACK, NAK or RNR NAK
+	owedAtomic                      // ATOMIC_ACK
+	owedWritten                     // READ response without payload, of an ATOMIC_WRITE
+	owedRead                        // READ responses
 )
 
 // response is an answer that the responder owes. Most are sent in the step that made them; a long
 // READ is sent in bursts, and later answers wait for it, because answers leave in PSN order.
 type response struct {
 	kind     responseKind
-	fresh    bool // of a new READ or atomic: it occupies a responder resource
+	fresh    bool // of a new READ, atomic or ATOMIC_WRITE: it occupies a responder resource
 	syndrome wire.Syndrome
 	psn      wire.PSN
 	value    uint64 // of an atomic
@@ -76,6 +77,8 @@ func (a *answers) last(now clock.Time, out *Actions) {
 			a.sendAck(e, out)
 		case owedAtomic:
 			a.sendAtomicAck(e, out)
+		case owedWritten:
+			a.sendWritten(e, out)
 		case owedRead:
 			if !refused {
 				return
@@ -189,6 +192,8 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 			a.sendAck(e, out)
 		case owedAtomic:
 			a.sendAtomicAck(e, out)
+		case owedWritten:
+			a.sendWritten(e, out)
 		case owedRead:
 			for e.sent < e.packets {
 				if budget == 0 {
@@ -223,6 +228,13 @@ func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAtomicAck, e.psn
 	tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: a.msn}
 	tx.AtomicAck = e.value
+}
+
+// sendWritten answers an ATOMIC_WRITE.
+func (a *answers) sendWritten(e *response, out *Actions) {
+	tx := a.newPacket(out)
+	tx.BTH.Opcode, tx.BTH.PSN = wire.RCReadResponseOnly, e.psn
+	tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: a.msn}
 }
 
 // readOutcome is the result of making the next response packet of a READ.

@@ -142,10 +142,10 @@ func positive(p *wire.Packet) bool {
 	return !p.BTH.Opcode.Has(wire.HasAETH) || p.AETH.Syndrome.IsAck()
 }
 
-// readAnswer takes a READ response packet at una.
+// readAnswer takes a READ response packet at una: of a READ, or without payload of an ATOMIC_WRITE.
 func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
-	if w.op != verbs.OpRead || !positive(p) || !c.fitsRead(w, p) {
+	if !positive(p) || !c.fitsRead(w, p) {
 		c.saw(p.BTH.Opcode, "bad")
 		c.badResponse(out)
 		return
@@ -160,11 +160,14 @@ func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	c.req.progress()
 }
 
-// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1/response). A
-// response to the request for a tail may begin with FIRST or ONLY, or go on with MIDDLE or LAST:
+// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1/response). If
+// the rest of a READ was requested again, its first response may be FIRST or ONLY, or MIDDLE or LAST:
 // responders do both.
 func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode
+	if w.op != verbs.OpRead {
+		return w.op == verbs.OpAtomicWrite && op == wire.RCReadResponseOnly && len(p.Payload) == 0
+	}
 	missing := w.length - w.acked*c.mtu
 	ends := op.Is(wire.OpLast | wire.OpOnly)
 	begins := op.Is(wire.OpFirst | wire.OpOnly)
@@ -180,7 +183,7 @@ func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 // atomicAnswer takes an atomic's original value at una.
 func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
-	if w.op != verbs.OpCmpSwap && w.op != verbs.OpFetchAdd || !positive(p) {
+	if !w.atomic() || !positive(p) {
 		c.saw(p.BTH.Opcode, "bad")
 		c.badResponse(out)
 		return

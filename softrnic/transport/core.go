@@ -39,11 +39,11 @@ func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: c.cfg.QPN})
 }
 
-// newPacket appends a packet to the peer.
+// newPacket appends a packet to the peer. The NIC gives it the P_Key of the queue pair.
 func (c *core) newPacket(out *Actions) *wire.Packet {
 	out.Tx = append(out.Tx, TxPacket{QP: c.qp})
 	p := &out.Tx[len(out.Tx)-1].Packet
-	p.BTH.PKey, p.BTH.DestQP = c.init.PKey, c.rtr.DestQPN
+	p.BTH.PKey, p.BTH.DestQP = wire.DefaultPKey, c.rtr.DestQPN
 	return p
 }
 

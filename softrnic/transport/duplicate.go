@@ -5,12 +5,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// result is the stored outcome of an atomic.
+// result is the stored outcome of an atomic, or that of an ATOMIC_WRITE, which has no value.
 type result struct {
 	psn   wire.PSN
 	op    wire.Opcode
 	va    uint64
 	value uint64
+}
+
+// answer is the response with the result.
+func (e *result) answer() response {
+	if e.op == wire.RCAtomicWrite {
+		return response{kind: owedWritten, psn: e.psn}
+	}
+	return response{kind: owedAtomic, psn: e.psn, value: e.value}
 }
 
 // duplicate answers a request with a PSN before the expected one. Nothing is executed twice but
@@ -33,12 +41,13 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 // duplicateAtomic answers from the stored results, newest first. A duplicate without stored result
 // is dropped: its requester has received the answer, because it has sent so many later requests.
 func (r *responder) duplicateAtomic(p *wire.Packet) {
+	va, _, _ := wordOf(p)
 	for i := len(r.exec.replay) - 1; i >= 0; i-- {
 		e := &r.exec.replay[i]
 		if e.psn != p.BTH.PSN {
 			continue
 		}
-		if e.op == p.BTH.Opcode && e.va == p.AtomicETH.VA && r.answers.owe(response{kind: owedAtomic, psn: e.psn, value: e.value}) {
+		if e.op == p.BTH.Opcode && e.va == va && r.answers.owe(e.answer()) {
 			r.env.Counters.ReplayedAtomics++
 		}
 		return

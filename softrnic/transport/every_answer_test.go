@@ -26,6 +26,9 @@ var answersTo = []struct {
 	{wire.RCReadResponseOnly, verbs.OpRead, everyTail, 0},
 	{wire.RCAtomicAck, verbs.OpFetchAdd, 8, 0},
 	{wire.RCAtomicAck, verbs.OpCmpSwap, 8, 0},
+	{wire.RCAtomicAck, verbs.OpMaskedCmpSwap, 8, 0},
+	{wire.RCAtomicAck, verbs.OpMaskedFetchAdd, 8, 0},
+	{wire.RCReadResponseOnly, verbs.OpAtomicWrite, 0, 0},
 	{wire.RCAck, verbs.OpSend, everyTail, 0},
 	{wire.RCAck, verbs.OpSendImm, everyTail, 0},
 	{wire.RCAck, verbs.OpSendInv, everyTail, 0},
@@ -67,7 +70,11 @@ func newProber(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int)
 
 func (x *prober) post(t *testing.T, op verbs.WROpcode, id uint64) {
 	t.Helper()
-	post(t, x.s, verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9})
+	wr := verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9}
+	if op == verbs.OpAtomicWrite {
+		wr.SGL = nil
+	}
+	post(t, x.s, wr)
 }
 
 // take handles an answer and returns the status of the first completed work request, and how many
@@ -88,8 +95,11 @@ func (x *prober) ended() (verbs.Status, int) {
 	return wc[0].Status, n
 }
 
-// payloadOf returns the payload length of a READ response.
-func payloadOf(op wire.Opcode) int {
+// payloadOf returns the payload length of a READ response to an operation.
+func payloadOf(op wire.Opcode, to verbs.WROpcode) int {
+	if to == verbs.OpAtomicWrite {
+		return 0
+	}
 	if op.Is(wire.OpFirst | wire.OpMiddle) {
 		return everyMTU
 	}
@@ -122,29 +132,31 @@ func TestEveryAnswerEverywhere(t *testing.T) {
 				done = 0
 			}
 			x, psn := ask()
-			st, n := x.take(c.answer, psn, payloadOf(c.answer), wire.AckNoCredits)
+			st, n := x.take(c.answer, psn, payloadOf(c.answer, c.op), wire.AckNoCredits)
 			expect("right", st, n, verbs.Success, done)
 
 			x, psn = ask()
-			st, n = x.take(c.answer, psn.Add(-1), payloadOf(c.answer), wire.AckNoCredits)
+			st, n = x.take(c.answer, psn.Add(-1), payloadOf(c.answer, c.op), wire.AckNoCredits)
 			expect("stale", st, n, 0, 0)
-			st, n = x.take(c.answer, psn.Add(1000), payloadOf(c.answer), wire.AckNoCredits)
+			st, n = x.take(c.answer, psn.Add(1000), payloadOf(c.answer, c.op), wire.AckNoCredits)
 			expect("of what was never sent", st, n, 0, 0)
 
 			if c.answer != wire.RCAck {
 				x, psn = ask()
-				st, n = x.take(c.answer, psn, payloadOf(c.answer), wire.NakRemoteAccess)
+				st, n = x.take(c.answer, psn, payloadOf(c.answer, c.op), wire.NakRemoteAccess)
 				if c.answer != wire.RCReadResponseMiddle { // a middle packet has no AETH
 					expect("refusing", st, n, verbs.BadRespErr, 1)
 				}
 				x, psn = ask()
 				x.revoke()
-				st, n = x.take(c.answer, psn, payloadOf(c.answer), wire.AckNoCredits)
-				expect("with its memory gone", st, n, verbs.LocProtErr, 1)
+				st, n = x.take(c.answer, psn, payloadOf(c.answer, c.op), wire.AckNoCredits)
+				if c.op != verbs.OpAtomicWrite { // which has none
+					expect("with its memory gone", st, n, verbs.LocProtErr, 1)
+				}
 			}
 			if c.answer.Is(wire.OpRead) {
 				x, psn = ask()
-				st, n = x.take(c.answer, psn, payloadOf(c.answer)+1, wire.AckNoCredits)
+				st, n = x.take(c.answer, psn, payloadOf(c.answer, c.op)+1, wire.AckNoCredits)
 				expect("too long", st, n, verbs.BadRespErr, 1)
 			}
 			wrong := wire.RCAtomicAck
@@ -205,7 +217,7 @@ func TestEveryAcknowledgement(t *testing.T) {
 // atomic was lost (IBTA 9.7.6.1/implied-nak).
 func TestEveryImpliedNak(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
-		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap} {
+		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite} {
 			x := newProber(t, verbs.StateRTS, op, 8)
 			x.post(t, verbs.OpWrite, 2)
 			if state == verbs.StateSQD {
@@ -223,13 +235,16 @@ func TestEveryImpliedNak(t *testing.T) {
 
 var everyOp = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
+	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite,
 }
 
 // workOf returns a valid work request for s.
 func workOf(t testing.TB, s *side, op verbs.WROpcode) verbs.SendWR {
 	t.Helper()
 	wr := verbs.SendWR{ID: 1, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, 8)}, AH: testAH(1), RemoteAddr: 4096, RKey: 9}
+	if op == verbs.OpAtomicWrite {
+		wr.SGL = nil
+	}
 	if op == verbs.OpLocalInv {
 		wr.SGL, wr.InvRKey = nil, s.fastReg(t, 8, allAccess).RKey()
 	}
@@ -329,8 +344,9 @@ func postEverywhere(t *testing.T, s *side, kind verbs.QPType, state verbs.QPStat
 func TestEveryPacketWhereNoneIsWanted(t *testing.T) {
 	for kind, service := range map[verbs.QPType]wire.Opcode{verbs.RC: wire.ServiceRC, verbs.UC: wire.ServiceUC, verbs.UD: wire.ServiceUD} {
 		for _, state := range []verbs.QPState{verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateError} {
-			for op := service; op < service+0x20; op++ {
-				if state == verbs.StateRTR && !op.Is(wire.OpResponse) || !op.Known() && kind != verbs.RC {
+			for i := range 1 << 8 {
+				op := wire.Opcode(i)
+				if op.Service() != service || state == verbs.StateRTR && !op.Is(wire.OpResponse) || !op.Known() && kind != verbs.RC {
 					continue
 				}
 				s := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12, Type: kind})
@@ -349,7 +365,7 @@ func TestEveryPacketWhereNoneIsWanted(t *testing.T) {
 
 // With initiator depth 0 a READ or atomic is refused (IBTA 9.7.3/depth).
 func TestEveryOperationWithoutDepth(t *testing.T) {
-	for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd} {
+	for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite} {
 		a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})
 		b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
 		l := defaultLink

@@ -102,7 +102,7 @@ var requestFaults = []requestFault{
 		make: func(x *trial) { x.revoke = true }, answer: wire.NakRemoteAccess, recv: verbs.LocAccessErr, fatal: true,
 	},
 	{
-		name: "misaligned", has: of(wire.OpAtomic), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.AtomicETH.VA += 4 } },
+		name: "misaligned", has: of(wire.OpAtomic), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.AtomicETH.VA += 4; p.RETH.VA += 4 } },
 		answer: wire.NakInvalid, fatal: true,
 	},
 	{
@@ -197,6 +197,9 @@ func (x *trial) packet(op wire.Opcode) wire.Packet {
 	p.DETH = wire.DETH{QKey: testQKey, SrcQP: 0x11}
 	if op.Is(wire.OpPayload) {
 		p.Payload = make([]byte, everyTail)
+	}
+	if op == wire.RCAtomicWrite {
+		p.Payload, p.RETH.Length = make([]byte, 8), 8
 	}
 	if op.Is(wire.OpFirst | wire.OpMiddle) {
 		p.Payload = make([]byte, everyMTU)
@@ -326,8 +329,8 @@ var receivingStates = map[verbs.QPType][]verbs.QPState{
 
 // requestsOf returns all request opcodes of a transport service.
 func requestsOf(service wire.Opcode) (ops []wire.Opcode) {
-	for op := service; op < service+0x20; op++ {
-		if op.Is(wire.OpRequest) {
+	for i := range 1 << 8 {
+		if op := wire.Opcode(i); op.Service() == service && op.Is(wire.OpRequest) {
 			ops = append(ops, op)
 		}
 	}
@@ -364,8 +367,9 @@ func TestEveryRequestEverywhere(t *testing.T) {
 // 9.7.4.1/reserved).
 func TestEveryReservedOpcode(t *testing.T) {
 	for _, state := range receivingStates[verbs.RC] {
-		for op := wire.ServiceRC; op < wire.ServiceUC; op++ {
-			if op.Known() {
+		for i := range 1 << 8 {
+			op := wire.Opcode(i)
+			if op.Known() || op.Service() != wire.ServiceRC {
 				continue
 			}
 			for name, c := range map[string]struct {

@@ -58,6 +58,33 @@ func TestOperationsMoveBytes(t *testing.T) {
 	}
 }
 
+// An ATOMIC_WRITE of a connection that may write, and no more than that, sets the word in host order,
+// and leaves its neighbours alone.
+func TestAtomicWrite(t *testing.T) {
+	a, b := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11}), newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
+	l := defaultLink
+	l.access = verbs.RemoteWrite
+	connect(t, a, b, l)
+	r, err := b.env.Mem.Reg(b.pd, b.buf[1024:1048], verbs.LocalWrite|verbs.RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.buf[1024:1048] {
+		b.buf[1024+i] = 0xee
+	}
+	wr := verbs.SendWR{Op: verbs.OpAtomicWrite, Flags: verbs.Signalled, Swap: 0x1122334455667788, RemoteAddr: r.Base() + 8, RKey: r.RKey()}
+	post(t, a, wr)
+	settle(t, 0, a, b)
+	if wc := onlyWC(t, a.scq); wc.Status != verbs.Success || wc.Opcode != verbs.WCAtomicWrite || wc.ByteLen != 0 {
+		t.Errorf("%+v", wc)
+	}
+	for at, want := range map[int]uint64{0: 0xeeeeeeeeeeeeeeee, 8: wr.Swap, 16: 0xeeeeeeeeeeeeeeee} {
+		if got, err := r.Load64(at); got != want || err != nil {
+			t.Errorf("the word at %d is %#x, %v; want %#x", at, got, err, want)
+		}
+	}
+}
+
 // Atomics return the original value and change the word in host order.
 func TestAtomics(t *testing.T) {
 	a, b := newPair(t)
@@ -69,13 +96,18 @@ func TestAtomics(t *testing.T) {
 		op                verbs.WROpcode
 		compareAdd, swap  uint64
 		original, written uint64
+		masks             [2]uint64 // of the compare value or addend, and of the swap value
 	}{
-		{verbs.OpFetchAdd, 5, 0, 100, 105},
-		{verbs.OpCmpSwap, 105, 9, 105, 9},
-		{verbs.OpCmpSwap, 105, 10, 9, 9},
-		{verbs.OpFetchAdd, ^uint64(0), 0, 9, 8},
+		{verbs.OpFetchAdd, 5, 0, 100, 105, [2]uint64{1, 1}},
+		{verbs.OpCmpSwap, 105, 9, 105, 9, [2]uint64{}},
+		{verbs.OpCmpSwap, 105, 10, 9, 9, [2]uint64{}},
+		{verbs.OpFetchAdd, ^uint64(0), 0, 9, 8, [2]uint64{}},
+		{verbs.OpMaskedCmpSwap, 0xa08, 0x1f00, 8, 0x1008, [2]uint64{0xf, 0xf000}},
+		{verbs.OpMaskedCmpSwap, 9, 0, 0x1008, 0x1008, [2]uint64{0xf, ^uint64(0)}},
+		{verbs.OpMaskedFetchAdd, 0xf00f, 0xff, 0x1008, 0x0007, [2]uint64{0x8008, ^uint64(0)}},
 	} {
 		wr.Op, wr.CompareAdd, wr.Swap = step.op, step.compareAdd, step.swap
+		wr.CompareAddMask, wr.SwapMask = step.masks[0], step.masks[1]
 		post(t, a, wr)
 		settle(t, 0, a, b)
 		if wc := onlyWC(t, a.scq); wc.Status != verbs.Success || wc.ByteLen != 8 {

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"encoding/binary"
+
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -28,7 +30,8 @@ type executor struct {
 	va       uint64
 	rkey     uint32
 	left     uint32
-	// replay holds the results of atomics for duplicates: newest last, at most MaxRdAtomic.
+	// replay holds the results of atomics and ATOMIC_WRITEs for duplicates: newest last, at most
+	// MaxRdAtomic.
 	replay []result
 }
 
@@ -87,7 +90,8 @@ func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// operationRights has the rights that a queue pair must grant its peer for an operation.
+// operationRights has the rights that a queue pair must grant its peer for an operation. An
+// ATOMIC_WRITE needs that of a WRITE.
 var operationRights = [...]struct {
 	op   wire.OpFlags
 	need verbs.Access
@@ -98,7 +102,13 @@ var operationRights = [...]struct {
 }
 
 // checkOperation: the queue pair must be set up for the operation (IBTA 9.7.4.1/enabled).
-func (x *executor) checkOperation(_ *wire.Packet, info *wire.OpInfo) verdict {
+func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
+	if p.BTH.Opcode == wire.RCAtomicWrite {
+		if x.init.Access&verbs.RemoteWrite == 0 {
+			return refuseOperation
+		}
+		return pass
+	}
 	for _, r := range operationRights {
 		if info.Flags&r.op != 0 && x.init.Access&r.need == 0 {
 			return refuseOperation
@@ -126,10 +136,16 @@ func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 // checkLength: FIRST and MIDDLE fill the path MTU, LAST is 1 to MTU bytes, ONLY 0 to MTU; a SEND
-// fits its receive, a WRITE is as long as its RETH says (IBTA 9.7.4.1/length).
+// fits its receive, a WRITE is as long as its RETH says (IBTA 9.7.4.1/length), and an ATOMIC_WRITE
+// has 8 bytes.
 func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	switch {
+	case p.BTH.Opcode == wire.RCAtomicWrite:
+		if n != atomicSize || p.RETH.Length != n {
+			return refuseLength
+		}
+		return pass
 	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
 		if n != 0 || p.RETH.Length > maxMsgSize {
 			return refuseLength
@@ -179,8 +195,9 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	case info.Flags&wire.OpRead != 0:
 		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteRead)
 	case info.Flags&wire.OpAtomic != 0:
-		_, ok = x.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic)
-		if ok && p.AtomicETH.VA%atomicSize != 0 {
+		va, rkey, right := wordOf(p)
+		_, ok = x.remote(rkey, va, atomicSize, right)
+		if ok && va%atomicSize != 0 {
 			return refuseAlignment // IBTA 9.4.5/alignment
 		}
 	}
@@ -240,16 +257,33 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// executeAtomic does a CMP_SWAP or FETCH_ADD and keeps its result for duplicates. The oldest result
-// is forgotten when there are as many as the peer may have atomics outstanding (IBTA 9.4.5/replay).
+// wordOf is the word that an atomic or an ATOMIC_WRITE names, and the right that it needs.
+func wordOf(p *wire.Packet) (va uint64, rkey uint32, right verbs.Access) {
+	if p.BTH.Opcode == wire.RCAtomicWrite {
+		return p.RETH.VA, p.RETH.RKey, verbs.RemoteWrite
+	}
+	return p.AtomicETH.VA, p.AtomicETH.RKey, verbs.RemoteAtomic
+}
+
+// executeAtomic does an atomic or ATOMIC_WRITE and keeps its result for duplicates: an ATOMIC_WRITE
+// that came again would undo what was written since. The oldest result is forgotten when there are
+// as many as the peer may have outstanding (IBTA 9.4.5/replay).
 func (x *executor) executeAtomic(p *wire.Packet) verdict {
-	word, _ := x.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic) // was checked
-	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: p.AtomicETH.VA}
+	va, rkey, right := wordOf(p)
+	word, _ := x.remote(rkey, va, atomicSize, right) // was checked
+	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: va}
 	ok := false
-	if p.BTH.Opcode == wire.RCCmpSwap {
-		res.value, ok = word.CmpSwap(p.AtomicETH.Compare, p.AtomicETH.SwapOrAdd)
-	} else {
-		res.value, ok = word.FetchAdd(p.AtomicETH.SwapOrAdd)
+	switch a, m := &p.AtomicETH, &p.Masks; p.BTH.Opcode {
+	case wire.RCCmpSwap:
+		res.value, ok = word.CmpSwap(a.Compare, a.SwapOrAdd)
+	case wire.RCFetchAdd:
+		res.value, ok = word.FetchAdd(a.SwapOrAdd)
+	case wire.RCAtomicWrite:
+		ok = word.Store64(binary.NativeEndian.Uint64(p.Payload))
+	case wire.RCMaskedCmpSwap:
+		res.value, ok = word.MaskedCmpSwap(a.Compare, m.CompareOrBoundary, a.SwapOrAdd, m.Swap)
+	default: // RCMaskedFetchAdd
+		res.value, ok = word.MaskedFetchAdd(a.SwapOrAdd, m.CompareOrBoundary)
 	}
 	if !ok {
 		return refuseAccess

@@ -18,7 +18,6 @@ const (
 	// queue pair 1 has it (IBTA 10.2.5/q-key).
 	controlledQKey = 1 << 31
 
-	defaultPKey     = 0xffff
 	defaultRdAtomic = 16
 	defaultHopLimit = 64
 )
@@ -35,9 +34,6 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	}
 	if err := validInit(a); err != nil {
 		return err
-	}
-	if a.PKey == 0 {
-		a.PKey = defaultPKey
 	}
 	q.init, q.state = a, to
 	return nil

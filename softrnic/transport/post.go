@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // atomicSize is the length of an atomic's operand in bytes.
@@ -31,6 +32,11 @@ var sendOps = [...]sendOp{
 	verbs.OpLocalInv: {wc: verbs.WCLocalInv, local: true},
 	verbs.OpBindMW:   {wc: verbs.WCBindMW, local: true},
 	verbs.OpRegMR:    {wc: verbs.WCRegMR, local: true},
+
+	verbs.OpMaskedCmpSwap:  {wc: verbs.WCMaskedCmpSwap},
+	verbs.OpMaskedFetchAdd: {wc: verbs.WCMaskedFetchAdd},
+
+	verbs.OpAtomicWrite: {wc: verbs.WCAtomicWrite},
 }
 
 func postErr(op string, err error, format string, args ...any) error {
@@ -101,9 +107,14 @@ func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 		return uint32(length), nil
 	case kind.local:
 		return 0, checkLocal(wr)
+	case wr.Op == verbs.OpAtomicWrite && len(wr.SGL) > 0:
+		return 0, postErr(op, verbs.ErrInvalid, "%v writes Swap, and takes no SGL", wr.Op)
+	case wr.Op == verbs.OpAtomicWrite:
+		length = atomicSize
 	case length != atomicSize:
 		return 0, postErr(op, verbs.ErrInvalid, "%v answers with 8 bytes; the SGL has %d", wr.Op, length)
-	case wr.RemoteAddr%atomicSize != 0:
+	}
+	if wr.RemoteAddr%atomicSize != 0 {
 		return 0, postErr(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)
 	}
 	return uint32(length), nil
@@ -131,7 +142,7 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 	*w = sendWQE{
 		id: wr.ID, op: wr.Op, flags: wr.Flags, length: length,
 		imm: wr.Imm, invRKey: wr.InvRKey, rkey: wr.RKey, remote: wr.RemoteAddr,
-		compareAdd: wr.CompareAdd, swap: wr.Swap, access: wr.BindAccess,
+		compareAdd: wr.CompareAdd, swap: wr.Swap, masks: wire.AtomicMasks{Swap: wr.SwapMask, CompareOrBoundary: wr.CompareAddMask}, access: wr.BindAccess,
 	}
 	if s.cfg.SignalAll {
 		w.flags |= verbs.Signalled

@@ -14,7 +14,7 @@ func TestPostRefuses(t *testing.T) {
 	sge := a.sge(0, 8)
 	big := verbs.SGE{Addr: a.mem.Base(), Length: 1 << 31, LKey: a.mem.LKey()}
 	for name, wr := range map[string]verbs.SendWR{
-		"unknown operation":       {Op: verbs.OpRegMR + 1},
+		"unknown operation":       {Op: verbs.OpAtomicWrite + 1},
 		"too many SGEs":           {Op: verbs.OpWrite, SGL: make([]verbs.SGE, 5)},
 		"too long":                {Op: verbs.OpWrite, SGL: []verbs.SGE{big, sge}},
 		"inline too long":         {Op: verbs.OpSend, Flags: verbs.Inline, Data: make([]byte, 257)},
@@ -24,6 +24,9 @@ func TestPostRefuses(t *testing.T) {
 		"atomic of 4 bytes":       {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.sge(0, 4)}},
 		"atomic of nothing":       {Op: verbs.OpCmpSwap},
 		"misaligned atomic":       {Op: verbs.OpCmpSwap, SGL: []verbs.SGE{sge}, RemoteAddr: b.mem.Base() + 1},
+		"inline ATOMIC_WRITE":     {Op: verbs.OpAtomicWrite, Flags: verbs.Inline, Data: make([]byte, 8)},
+		"ATOMIC_WRITE with SGL":   {Op: verbs.OpAtomicWrite, SGL: []verbs.SGE{sge}},
+		"misaligned ATOMIC_WRITE": {Op: verbs.OpAtomicWrite, RemoteAddr: b.mem.Base() + 4},
 		"local invalidate + SGEs": {Op: verbs.OpLocalInv, SGL: []verbs.SGE{sge}},
 	} {
 		err := a.qp.PostSend(0, &wr, &a.out)

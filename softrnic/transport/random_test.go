@@ -152,7 +152,7 @@ func (x *actor) recvSlot(i int) int { return ownArea + (maxOps+4)*slotSize/2 + i
 var randomOps = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWrite, verbs.OpWriteImm,
 	verbs.OpRead, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpFetchAdd,
-	verbs.OpSendInv, verbs.OpLocalInv,
+	verbs.OpSendInv, verbs.OpLocalInv, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite,
 }
 
 func (x *actor) postOne(t *testing.T, now clock.Time) {
@@ -192,22 +192,17 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 		k := x.r.IntN(words)
 		wr.RemoteAddr = x.peer.mem.Base() + wordArea + uint64(8*k)
 		original = x.word[k]
-		wr.CompareAdd = uint64(x.r.IntN(3))
-		if op == verbs.OpFetchAdd {
-			x.word[k] += wr.CompareAdd
-		} else if wr.Swap = uint64(x.r.IntN(3)); original == wr.CompareAdd {
-			x.word[k] = wr.Swap
-		}
+		x.word[k] = x.atomic(&wr, original)
 	}
 	if n <= 300 && op <= verbs.OpWriteImm && x.r.IntN(2) == 0 {
 		wr.Flags |= verbs.Inline
 		wr.Data = append([]byte(nil), data...)
 	} else {
 		cut := x.r.IntN(n + 1)
-		if op == verbs.OpCmpSwap || op == verbs.OpFetchAdd {
+		if atomics>>op&1 != 0 {
 			cut = 0
 		}
-		if op != verbs.OpLocalInv {
+		if op != verbs.OpLocalInv && op != verbs.OpAtomicWrite {
 			wr.SGL = []verbs.SGE{x.s.sge(off, cut), x.s.sge(off+cut, n-cut)}
 		}
 	}
@@ -222,6 +217,44 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 	if err := x.s.qp.PostSend(now, &wr, &x.s.out); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// atomic draws the operands of an atomic or ATOMIC_WRITE and returns what the word holds after it. The fields of
+// masked ones are the bytes.
+func (x *actor) atomic(wr *verbs.SendWR, word uint64) uint64 {
+	wr.CompareAdd, wr.Swap = uint64(x.r.IntN(3)), uint64(x.r.IntN(3))
+	switch wr.Op {
+	case verbs.OpAtomicWrite:
+		wr.CompareAddMask, wr.SwapMask, wr.Swap = x.r.Uint64(), x.r.Uint64(), x.r.Uint64()
+		return wr.Swap
+	case verbs.OpCmpSwap:
+		if word == wr.CompareAdd {
+			return wr.Swap
+		}
+		return word
+	case verbs.OpFetchAdd:
+		wr.CompareAddMask = x.r.Uint64()
+		return word + wr.CompareAdd
+	case verbs.OpMaskedFetchAdd:
+		wr.CompareAdd, wr.CompareAddMask, wr.SwapMask = x.r.Uint64(), 0x8080_8080_8080_8080, x.r.Uint64()
+		a, b := binary.NativeEndian.AppendUint64(nil, word), binary.NativeEndian.AppendUint64(nil, wr.CompareAdd)
+		for i := range a {
+			a[i] += b[i]
+		}
+		return binary.NativeEndian.Uint64(a)
+	}
+	wr.CompareAddMask, wr.SwapMask = uint64(1+x.r.IntN(2)), uint64(x.r.IntN(1<<16))
+	for bit := range 64 {
+		if m := uint64(1) << bit; wr.CompareAddMask&m != 0 && word&m != wr.CompareAdd&m {
+			return word
+		}
+	}
+	for bit := range 64 {
+		if m := uint64(1) << bit; wr.SwapMask&m != 0 {
+			word = word&^m | wr.Swap&m
+		}
+	}
+	return word
 }
 
 // key registers a region to be invalidated. If it is invalidated twice, or not at all, the check
@@ -267,7 +300,7 @@ func (x *actor) checkResult(i int) error {
 		if !bytes.Equal(x.s.buf[off:off+n], x.peer.buf[readArea:readArea+n]) {
 			return fmt.Errorf("READ %d of %d bytes differs", i, n)
 		}
-	case verbs.OpCmpSwap, verbs.OpFetchAdd:
+	case verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd:
 		if got := binary.NativeEndian.Uint64(x.s.buf[off:]); got != x.expect[i] {
 			return fmt.Errorf("%v %d answers %d, want %d", wr.Op, i, got, x.expect[i])
 		}

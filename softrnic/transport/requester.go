@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"encoding/binary"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -124,6 +126,8 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	case w.op == verbs.OpRead:
 		psn, last = w.first.Add(int(w.acked)), true
 		r.buildRead(w, tx)
+	case w.op == verbs.OpAtomicWrite:
+		buildAtomicWrite(w, tx, out)
 	case w.answered():
 		buildAtomic(w, tx)
 	default:
@@ -162,11 +166,27 @@ func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 	tx.RETH = wire.RETH{VA: w.remote + uint64(done), RKey: w.rkey, Length: w.length - done}
 }
 
+// buildAtomicWrite builds a request with the word in host order, as a WRITE of it has it.
+func buildAtomicWrite(w *sendWQE, tx *wire.Packet, out *Actions) {
+	tx.BTH.Opcode = wire.RCAtomicWrite
+	tx.RETH = wire.RETH{VA: w.remote, RKey: w.rkey, Length: atomicSize}
+	tx.Payload = out.alloc(atomicSize)
+	binary.NativeEndian.PutUint64(tx.Payload, w.swap)
+}
+
 func buildAtomic(w *sendWQE, tx *wire.Packet) {
 	tx.AtomicETH = wire.AtomicETH{VA: w.remote, RKey: w.rkey, SwapOrAdd: w.compareAdd}
-	tx.BTH.Opcode = wire.RCFetchAdd
-	if w.op == verbs.OpCmpSwap {
-		tx.BTH.Opcode = wire.RCCmpSwap
+	if w.op == verbs.OpCmpSwap || w.op == verbs.OpMaskedCmpSwap {
 		tx.AtomicETH.SwapOrAdd, tx.AtomicETH.Compare = w.swap, w.compareAdd
+	}
+	switch w.op {
+	case verbs.OpCmpSwap:
+		tx.BTH.Opcode = wire.RCCmpSwap
+	case verbs.OpFetchAdd:
+		tx.BTH.Opcode = wire.RCFetchAdd
+	case verbs.OpMaskedCmpSwap:
+		tx.BTH.Opcode, tx.Masks = wire.RCMaskedCmpSwap, w.masks
+	default:
+		tx.BTH.Opcode, tx.Masks.CompareOrBoundary = wire.RCMaskedFetchAdd, w.masks.CompareOrBoundary
 	}
 }

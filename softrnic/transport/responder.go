@@ -175,7 +175,9 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	case info.Flags&wire.OpAtomic != 0:
 		r.answers.executed()
 		r.ePSN = r.ePSN.Next()
-		r.answers.owe(response{kind: owedAtomic, psn: p.BTH.PSN, value: r.exec.replay[len(r.exec.replay)-1].value, fresh: true})
+		e := r.exec.replay[len(r.exec.replay)-1].answer()
+		e.fresh = true
+		r.answers.owe(e)
 		return
 	}
 	if info.Flags&(wire.OpLast|wire.OpOnly) != 0 {

@@ -21,6 +21,7 @@ type sendWQE struct {
 	remote     uint64
 	compareAdd uint64
 	swap       uint64
+	masks      wire.AtomicMasks
 	access     verbs.Access // of OpBindMW
 	to         datagramPeer
 }
@@ -32,8 +33,8 @@ type sendProgress struct {
 	started bool
 	packets uint32
 	first   wire.PSN
-	// sent and acked count from first. Of a READ or atomic, sent is 0 or 1 request, and acked
-	// counts responses.
+	// sent and acked count from first. Of a READ, atomic or ATOMIC_WRITE, sent is 0 or 1 request,
+	// and acked counts responses.
 	sent, acked uint32
 	// askedFrom is the acked of a READ when its request was last sent: where a response may begin
 	// with FIRST or ONLY.
@@ -49,8 +50,13 @@ type datagramPeer struct {
 
 // answered reports that only a response to w itself completes w: an ACK does not.
 func (w *sendWQE) answered() bool {
-	return w.op == verbs.OpRead || w.op == verbs.OpCmpSwap || w.op == verbs.OpFetchAdd
+	return (atomics|1<<verbs.OpRead|1<<verbs.OpAtomicWrite)>>w.op&1 != 0
 }
+
+// atomics has a bit for each operation that fetches a word, with masks or without.
+const atomics uint32 = 1<<verbs.OpCmpSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpMaskedCmpSwap | 1<<verbs.OpMaskedFetchAdd
+
+func (w *sendWQE) atomic() bool { return atomics>>w.op&1 != 0 }
 
 // requests returns how many request packets w consists of.
 func (w *sendWQE) requests() uint32 {

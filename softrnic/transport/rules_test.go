@@ -53,12 +53,6 @@ func modifyAttributes() []attribute {
 			func(q *QP, v int64) error { return q.ToInit(verbs.ToInit{Access: verbs.Access(v)}) },
 			func(a verbs.QPAttr) int64 { return int64(a.Init.Access) },
 		},
-		{
-			"ToInit PKey", verbs.StateReset,
-			[]int64{0, 1, 0x7fff, 0xffff},
-			func(q *QP, v int64) error { return q.ToInit(verbs.ToInit{PKey: uint16(v)}) },
-			func(a verbs.QPAttr) int64 { return int64(a.Init.PKey) },
-		},
 		rtrAttr("ToRTR PathMTU", []int64{0, 128, 256, 512, 1000, 1024, 2048, 4096, 8192},
 			func(a *verbs.ToRTR, v int64) { a.PathMTU = verbs.MTU(v) }, func(a verbs.ToRTR) int64 { return int64(a.PathMTU) }),
 		rtrAttr("ToRTR DestQPN", psn, func(a *verbs.ToRTR, v int64) { a.DestQPN = wire.QPN(v) }, func(a verbs.ToRTR) int64 { return int64(a.DestQPN) }),

@@ -153,7 +153,7 @@ func (s *script) target(peer *side) *mem.Region {
 var opNames = map[string]verbs.WROpcode{
 	"send": verbs.OpSend, "send-imm": verbs.OpSendImm, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite,
 	"write-imm": verbs.OpWriteImm, "read": verbs.OpRead, "cas": verbs.OpCmpSwap, "faa": verbs.OpFetchAdd,
-	"local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW, "reg-mr": verbs.OpRegMR,
+	"atomic-write": verbs.OpAtomicWrite, "local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW, "reg-mr": verbs.OpRegMR,
 }
 
 // post SIDE OP wr=ID [len at from imm add compare swap region] [inline fence solicited unsignalled
@@ -174,7 +174,7 @@ func (s *script) post() {
 	switch {
 	case s.d.HasArg("inline"):
 		wr.Data = me.buf[from : from+n]
-	case op != verbs.OpLocalInv:
+	case op != verbs.OpLocalInv && op != verbs.OpAtomicWrite:
 		wr.SGL = []verbs.SGE{{Addr: me.mem.Base() + uint64(from), Length: uint32(n), LKey: me.mem.LKey()}}
 		if own, ok := s.regions[s.str("local", "")]; ok {
 			wr.SGL[0].Addr, wr.SGL[0].LKey = own.Base(), own.LKey()

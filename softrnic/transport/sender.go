@@ -13,7 +13,8 @@ type sender struct {
 	sq sendQueue
 	// nextPSN is the first PSN for the next work request to be started.
 	nextPSN wire.PSN
-	// reads counts READs and atomics that are started and not complete; at most MaxRdAtomic.
+	// reads counts READs, atomics and ATOMIC_WRITEs that are started and not complete; at most
+	// MaxRdAtomic.
 	reads int
 	// draining is set in SQD until EventSQDrained is raised.
 	draining bool
@@ -118,7 +119,7 @@ func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 		return
 	}
 	wc := verbs.WC{ID: w.id, Status: status, Opcode: sendOps[w.op].wc, QPN: s.cfg.QPN}
-	if w.answered() {
+	if w.answered() && w.op != verbs.OpAtomicWrite {
 		wc.ByteLen = w.length
 	}
 	out.Done = append(out.Done, Completion{To: s.sent, WC: wc})

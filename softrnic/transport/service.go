@@ -34,7 +34,8 @@ func init() { // an initializer would refer to itself through the methods
 	services[verbs.RC] = &service{
 		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
-			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
+			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
+			verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite),
 		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry,
 	}
 	services[verbs.UC] = &service{

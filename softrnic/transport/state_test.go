@@ -156,7 +156,7 @@ func TestAttributeDefaults(t *testing.T) {
 	if q.Init != s.qp.Init() || q.RTR != s.qp.RTR() || q.QPN != s.qp.Num() || q.Type != verbs.RC {
 		t.Errorf("query and accessors differ: %+v", q)
 	}
-	if q.Init.PKey != 0xffff || q.RTR.MaxDestRdAtomic != 16 || q.RTR.HopLimit != 64 || q.RTS.MaxRdAtomic != 16 {
+	if q.RTR.MaxDestRdAtomic != 16 || q.RTR.HopLimit != 64 || q.RTS.MaxRdAtomic != 16 {
 		t.Errorf("defaults: %+v", q)
 	}
 	c := s.qp.Config()

@@ -48,6 +48,7 @@ func (p *play) beginning(pkt *wire.Packet) {
 	ops := []wire.Opcode{
 		wire.RCSendOnly, wire.RCSendOnlyImm, wire.RCSendFirst, wire.RCWriteOnly, wire.RCWriteOnlyImm, wire.RCWriteFirst, wire.RCWriteFirst,
 		wire.RCSendOnlyInv, wire.RCReadRequest, wire.RCReadRequest, wire.RCCmpSwap, wire.RCFetchAdd,
+		wire.RCMaskedCmpSwap, wire.RCMaskedFetchAdd, wire.RCAtomicWrite,
 	}
 	if q.Config().Type == verbs.UC {
 		ops = ops[:7]
@@ -60,9 +61,11 @@ func (p *play) beginning(pkt *wire.Packet) {
 	case wire.RCReadRequest:
 		pkt.RETH.Length = uint32(pick(&p.d, 0, 8, 256, 257, 800))
 		return
-	case wire.RCCmpSwap, wire.RCFetchAdd:
+	case wire.RCCmpSwap, wire.RCFetchAdd, wire.RCMaskedCmpSwap, wire.RCMaskedFetchAdd:
 		pkt.AtomicETH = wire.AtomicETH{VA: pkt.RETH.VA, RKey: pkt.RETH.RKey, SwapOrAdd: 5, Compare: 0}
 		return
+	case wire.RCAtomicWrite:
+		n, pkt.RETH.Length = 8, 8
 	case wire.RCSendFirst:
 		n = fuzzMTU
 	case wire.RCWriteFirst:
@@ -114,6 +117,10 @@ func (p *play) answer() wire.Packet {
 		return pkt
 	}
 	pkt.BTH.PSN = q.una
+	if w.op == verbs.OpAtomicWrite {
+		pkt.BTH.Opcode = wire.RCReadResponseOnly
+		return pkt
+	}
 	if w.op != verbs.OpRead {
 		pkt.BTH.Opcode, pkt.AtomicAck = wire.RCAtomicAck, uint64(p.d.roll())
 		return pkt

@@ -176,14 +176,15 @@ func (p *play) deliver(pkt wire.Packet) {
 func (p *play) postSend() {
 	s := p.s
 	op := pick(&p.d, verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpRead,
-		verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR, verbs.WROpcode(200))
+		verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
+		verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.WROpcode(200))
 	how := p.d.roll()
 	n := pick(&p.d, 0, 1, 8, 100, 256, 257, 600, 1000)
 	wr := verbs.SendWR{
 		ID: p.sendID + 1, Op: op, RemoteAddr: uint64(how) * 8, RKey: uint32(how), AH: p.ah, RemoteQPN: 7, RemoteQKey: uint32(how) << 24,
 		SGL: []verbs.SGE{s.sge(0, n)}, CompareAdd: 1, Swap: 2, Imm: 3, InvRKey: uint32(how),
 	}
-	if op == verbs.OpCmpSwap || op == verbs.OpFetchAdd {
+	if int(op) < len(sendOps) && atomics>>op&1 != 0 {
 		wr.SGL[0] = s.sge(8, 8)
 	}
 	for bit, f := range map[int]verbs.SendFlags{1: verbs.Signalled, 2: verbs.Solicited} {

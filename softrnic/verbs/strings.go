@@ -7,8 +7,12 @@ var (
 	stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 	wrNames    = [...]string{
 		"SEND", "SEND_IMM", "SEND_INV", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "BIND_MW", "REG_MR",
+		"MASKED_CMP_SWAP", "MASKED_FETCH_ADD", "ATOMIC_WRITE",
 	}
-	wcNames    = [...]string{"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM", "BIND_MW", "REG_MR"}
+	wcNames = [...]string{
+		"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM", "BIND_MW", "REG_MR", "MASKED_CMP_SWAP",
+		"MASKED_FETCH_ADD", "ATOMIC_WRITE",
+	}
 	asyncNames = [...]string{
 		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
 		"CQ error", "port active", "port error", "device fatal error",

@@ -78,6 +78,9 @@ type DeviceAttr struct {
 	MaxAH       int
 	MaxRdAtomic int // READs and atomics outstanding, as initiator and as responder
 	MaxMsgSize  uint32
+	// PKeys is the table of partitions that the port is a member of: see PKeyMember. A NIC without
+	// partitions has 0xffff alone.
+	PKeys []uint16
 	// MaxDM is the size of the memory on the NIC in bytes.
 	MaxDM int
 	// MaxAttachments is how many attachments to multicast groups there may be, and MaxGroupQPs how
@@ -227,7 +230,9 @@ type ToInit struct {
 	// Access has the rights of the peer through this queue pair: RemoteWrite, RemoteRead,
 	// RemoteAtomic.
 	Access Access
-	PKey   uint16 // 0: 0xffff
+	// PKeyIndex is the index of the queue pair's partition in DeviceAttr.PKeys. Packets of other
+	// partitions, and those between two limited members, are dropped silently and counted.
+	PKeyIndex int
 	// QKey is the Q_Key that a datagram to this UD queue pair must carry.
 	QKey uint32
 }

@@ -26,6 +26,17 @@ const (
 	// does not work completes with MWBindErr. As with OpBindMW, work requests before and behind it
 	// do not overlap with it.
 	OpRegMR
+	// OpMaskedCmpSwap is OpCmpSwap that compares the bits of CompareAddMask only, and swaps those of
+	// SwapMask only. OpMaskedFetchAdd is OpFetchAdd on fields of the word: no carry leaves a bit of
+	// CompareAddMask, which has the highest bit of each field. Both are manufacturers' operations,
+	// which only this NIC's own kind understands on the wire.
+	OpMaskedCmpSwap
+	OpMaskedFetchAdd
+	// OpAtomicWrite writes Swap to the aligned word at RemoteAddr, never a part of it, under a key
+	// with RemoteWrite. It takes neither SGL nor Inline. Like a READ it has an answer of its own,
+	// and counts to the depth of READs and atomics; executed once, a duplicate of it never undoes a
+	// later write.
+	OpAtomicWrite
 )
 
 // SendFlags modify a send work request.
@@ -49,7 +60,8 @@ type SendWR struct {
 	ID    uint64
 	Op    WROpcode
 	Flags SendFlags
-	// SGL is the local memory: source of SEND and WRITE, target of READ and atomics (8 bytes).
+	// SGL is the local memory: source of SEND and WRITE, target of READ and atomics (8 bytes); none
+	// of OpAtomicWrite.
 	// The slice is copied by the post, the memory is not.
 	SGL []SGE
 	// Data is the payload when Flags has Inline.
@@ -60,15 +72,17 @@ type SendWR struct {
 	// invalidates, or of this host's, which OpLocalInv does. Regions of RegMR are not invalidated
 	// by work requests, only by Dereg.
 	InvRKey uint32
-	// RemoteAddr and RKey name the peer's memory for WRITE, READ and atomics.
+	// RemoteAddr and RKey name the peer's memory for WRITE, READ, atomics and OpAtomicWrite.
 	RemoteAddr uint64
 	RKey       uint32
 	// BindAccess has the rights of the peer to the window that OpBindMW binds: RemoteRead,
 	// RemoteWrite, RemoteAtomic; or the rights of OpRegMR.
 	BindAccess Access
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap
-	// value.
+	// value, or what OpAtomicWrite writes, in host order.
 	CompareAdd, Swap uint64
+	// CompareAddMask and SwapMask are those of masked atomics; others ignore them.
+	CompareAddMask, SwapMask uint64
 	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set,
 	// the datagram carries the Q_Key of its own queue pair instead (IBTA 10.2.5/q-key).
 	AH         AH
@@ -97,6 +111,9 @@ const (
 	WCRecvWriteImm
 	WCBindMW
 	WCRegMR
+	WCMaskedCmpSwap
+	WCMaskedFetchAdd
+	WCAtomicWrite
 )
 
 // WCFlags say which optional fields of a completion are set.

@@ -34,6 +34,9 @@ func testFrame(op Opcode, v6, tagged bool, n int) *Frame {
 	if op.Has(HasAtomicETH) {
 		p.AtomicETH = AtomicETH{VA: 0x1000, RKey: 5, SwapOrAdd: 1, Compare: 2}
 	}
+	if op.Has(HasAtomicMasks) {
+		p.Masks = AtomicMasks{Swap: 0xf0, CompareOrBoundary: 1 << 63}
+	}
 	if op.Has(HasAETH) {
 		p.AETH = AETH{Syndrome: AckNoCredits, MSN: 7}
 	}
@@ -287,6 +290,8 @@ func TestFrameString(t *testing.T) {
 		{testFrame(RCAtomicAck, true, false, 0), "fd00::1 > fd00::2 RC_ATOMIC_ACK qp=0x111 psn=0x000100 ACK msn=7 orig=0xfedcba9876543210 ackreq"},
 		{testFrame(RCCmpSwap, false, false, 0), "10.0.0.1 > 10.0.0.2 RC_CMP_SWAP qp=0x111 psn=0x000100 va=0x1000 rkey=0x5 compare=0x2 swap=0x1 ackreq"},
 		{testFrame(RCFetchAdd, false, false, 0), "10.0.0.1 > 10.0.0.2 RC_FETCH_ADD qp=0x111 psn=0x000100 va=0x1000 rkey=0x5 add=0x1 ackreq"},
+		{testFrame(RCMaskedCmpSwap, false, false, 0), "10.0.0.1 > 10.0.0.2 RC_MASKED_CMP_SWAP qp=0x111 psn=0x000100 va=0x1000 rkey=0x5 compare=0x2 swap=0x1 cmask=0x8000000000000000 smask=0xf0 ackreq"},
+		{testFrame(RCMaskedFetchAdd, false, false, 0), "10.0.0.1 > 10.0.0.2 RC_MASKED_FETCH_ADD qp=0x111 psn=0x000100 va=0x1000 rkey=0x5 add=0x1 boundary=0x8000000000000000 ackreq"},
 		{testFrame(UDSendOnlyImm, false, false, 4), "10.0.0.1 > 10.0.0.2 UD_SEND_ONLY_IMM qp=0x111 psn=0x000100 qkey=0x11111111 srcqp=0x14 imm=0xc0b0a0 payload=4 ackreq"},
 		{testFrame(RCSendOnlyInv, false, false, 4), "10.0.0.1 > 10.0.0.2 RC_SEND_ONLY_INV qp=0x111 psn=0x000100 inv=0x12345678 payload=4 ackreq"},
 	} {

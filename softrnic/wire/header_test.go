@@ -67,6 +67,10 @@ func TestHeaders(t *testing.T) {
 			func(h header) []byte { return h.(*AtomicETH).AppendTo(nil) },
 		},
 		{
+			"AtomicMasks", "00000000000000ff 8000000080000000", new(AtomicMasks), &AtomicMasks{Swap: 0xff, CompareOrBoundary: 0x8000000080000000},
+			func(h header) []byte { return h.(*AtomicMasks).AppendTo(nil) },
+		},
+		{
 			"AETH", "60 000203", new(AETH), &AETH{Syndrome: NakPSNSequence, MSN: 0x203},
 			func(h header) []byte { return h.(*AETH).AppendTo(nil) },
 		},

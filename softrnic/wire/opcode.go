@@ -21,6 +21,10 @@ const (
 	ServiceXRC Opcode = 0xa0 // not decoded
 )
 
+// manufacturer is the first of the opcodes that are left to manufacturers (IBTA 9.2/manufacturer).
+// Those up to 0xdf are taken for operations of reliable connections.
+const manufacturer Opcode = 0xc0
+
 // Opcodes of the reliable connection service.
 const (
 	RCSendFirst          Opcode = 0x00
@@ -46,6 +50,17 @@ const (
 	RCFetchAdd           Opcode = 0x14
 	RCSendLastInv        Opcode = 0x16
 	RCSendOnlyInv        Opcode = 0x17
+	// RCAtomicWrite is of the memory placement extensions. The answer is RCReadResponseOnly without
+	// payload.
+	RCAtomicWrite Opcode = 0x1d
+)
+
+// Opcodes of masked atomics on reliable connections. Manufacturers have not published theirs: these
+// are those of the atomics without masks, among the opcodes for manufacturers. The answer is
+// RCAtomicAck.
+const (
+	RCMaskedCmpSwap  = manufacturer | RCCmpSwap
+	RCMaskedFetchAdd = manufacturer | RCFetchAdd
 )
 
 // Opcodes of the unreliable connection service.
@@ -95,8 +110,14 @@ func (o Opcode) Is(flags OpFlags) bool { return opTable[o].Flags&flags != 0 }
 // Has reports whether the opcode has any of the extended headers.
 func (o Opcode) Has(h Headers) bool { return opTable[o].Headers&h != 0 }
 
-// Service is the transport service, one of the Service constants.
-func (o Opcode) Service() Opcode { return o & serviceMask }
+// Service is the transport service, one of the Service constants; that of a manufacturer's operation
+// on reliable connections is ServiceRC.
+func (o Opcode) Service() Opcode {
+	if s := o & serviceMask; s != manufacturer {
+		return s
+	}
+	return ServiceRC
+}
 
 // Operation is the opcode without its service: equal for RC_SEND_FIRST and UC_SEND_FIRST.
 func (o Opcode) Operation() Opcode { return o & operationMask }

@@ -42,9 +42,27 @@ func TestOpcodeTable(t *testing.T) {
 			t.Errorf("%v: DETH outside of UD, or UD without one", o)
 		}
 	}
-	// IBTA 9.2: 23 opcodes of RC, 12 of UC, 2 of UD; A17.9.3: CNP.
-	if known != 23+12+2+1 {
+	// IBTA 9.2: 23 opcodes of RC, 12 of UC, 2 of UD; the memory placement extensions: ATOMIC_WRITE;
+	// A17.9.3: CNP. Masked atomics are 2 of the opcodes for manufacturers.
+	if known != 23+12+2+1+1+2 {
 		t.Errorf("%d opcodes are known", known)
+	}
+}
+
+// The opcodes of manufacturers from 0xc0 to 0xdf belong to reliable connections, and no others do
+// that are not below 0x20 (IBTA 9.2/manufacturer).
+func TestOpcodeService(t *testing.T) {
+	for i := range 256 {
+		want := Opcode(i) & 0xe0
+		if i >= 0xc0 && i <= 0xdf {
+			want = ServiceRC
+		}
+		if got := Opcode(i).Service(); got != want {
+			t.Errorf("service of %#x is %#x", i, got)
+		}
+	}
+	if RCMaskedCmpSwap != 0xd3 || RCMaskedFetchAdd != 0xd4 {
+		t.Errorf("masked atomics are %#x and %#x", uint8(RCMaskedCmpSwap), uint8(RCMaskedFetchAdd))
 	}
 }
 

@@ -2,7 +2,7 @@ package wire
 
 // Headers is the set of extended headers that follow a BTH. On the wire they stand in the order of
 // these bits.
-type Headers uint8
+type Headers uint16
 
 // Extended headers.
 const (
@@ -14,6 +14,7 @@ const (
 	HasImmDt
 	HasIETH
 	HasCNP
+	HasAtomicMasks
 )
 
 // OpFlags say what an opcode is; see Opcode.Is.
@@ -33,7 +34,7 @@ const (
 	OpSend    // consumes a receive at the responder, as do writes with OpImm
 	OpWrite
 	OpRead    // READ request or response
-	OpAtomic  // CMP_SWAP, FETCH_ADD and their answer
+	OpAtomic  // CMP_SWAP, FETCH_ADD, with masks or without, and their answer; ATOMIC_WRITE, which has a RETH
 	OpAck     // answers with an AETH and no payload: ACK, NAK, atomic answer
 	OpImm     // carries immediate data
 	OpInv     // invalidates a remote key
@@ -60,7 +61,8 @@ const (
 )
 
 // opTable is the opcode table of IBTA 9.2 for the services that this codec knows, with the extended
-// headers that each opcode has (IBTA 9.3), and the CNP of A17.9.3.
+// headers that each opcode has (IBTA 9.3), ATOMIC_WRITE of the memory placement extensions, the CNP
+// of A17.9.3, and masked atomics.
 var opTable = withHeaderLen([256]OpInfo{
 	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
 	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
@@ -85,6 +87,10 @@ var opTable = withHeaderLen([256]OpInfo{
 	RCAtomicAck:          {Name: "RC_ATOMIC_ACK", Headers: HasAETH | HasAtomicAckETH, Flags: OpResponse | OpOnly | OpAck | OpAtomic},
 	RCCmpSwap:            {Name: "RC_CMP_SWAP", Headers: HasAtomicETH, Flags: OpRequest | OpOnly | OpAtomic},
 	RCFetchAdd:           {Name: "RC_FETCH_ADD", Headers: HasAtomicETH, Flags: OpRequest | OpOnly | OpAtomic},
+	RCAtomicWrite:        {Name: "RC_ATOMIC_WRITE", Headers: HasRETH, Flags: reqOnly | OpAtomic},
+
+	RCMaskedCmpSwap:  {Name: "RC_MASKED_CMP_SWAP", Headers: HasAtomicETH | HasAtomicMasks, Flags: OpRequest | OpOnly | OpAtomic},
+	RCMaskedFetchAdd: {Name: "RC_MASKED_FETCH_ADD", Headers: HasAtomicETH | HasAtomicMasks, Flags: OpRequest | OpOnly | OpAtomic},
 
 	UCSendFirst:    {Name: "UC_SEND_FIRST", Flags: reqFirst | OpSend},
 	UCSendMiddle:   {Name: "UC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
@@ -106,7 +112,7 @@ var opTable = withHeaderLen([256]OpInfo{
 })
 
 // headerLens are the lengths of the extended headers, in the order of the bits of Headers.
-var headerLens = [8]int{dethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen}
+var headerLens = [9]int{dethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen, atomicMasksLen}
 
 // withHeaderLen fills HeaderLen. An opcode that the table does not know is a BTH with opaque
 // payload.

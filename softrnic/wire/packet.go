@@ -7,6 +7,7 @@ type Packet struct {
 	BTH       BTH
 	RETH      RETH
 	AtomicETH AtomicETH
+	Masks     AtomicMasks
 	AETH      AETH
 	DETH      DETH
 	AtomicAck uint64 // AtomicAckETH: original value
@@ -65,7 +66,9 @@ func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
 	case h&HasIETH != 0:
 		err = (*IETH)(&p.IETH).Parse(b)
 	case h&HasAtomicETH != 0:
-		err = p.AtomicETH.Parse(b)
+		if err = p.AtomicETH.Parse(b); err == nil && h&HasAtomicMasks != 0 {
+			err = p.Masks.Parse(b[atomicETHLen:])
+		}
 	case h&HasAtomicAckETH != 0:
 		err = (*AtomicAckETH)(&p.AtomicAck).Parse(b)
 	case h&HasCNP != 0:
@@ -126,7 +129,9 @@ func (p *Packet) appendHeaders(b []byte, h Headers) []byte {
 	case h&HasIETH != 0:
 		b = IETH(p.IETH).AppendTo(b)
 	case h&HasAtomicETH != 0:
-		b = p.AtomicETH.AppendTo(b)
+		if b = p.AtomicETH.AppendTo(b); h&HasAtomicMasks != 0 {
+			b = p.Masks.AppendTo(b)
+		}
 	case h&HasAtomicAckETH != 0:
 		b = AtomicAckETH(p.AtomicAck).AppendTo(b)
 	case h&HasCNP != 0:

@@ -51,11 +51,18 @@ func (p *Packet) appendHeaderText(b []byte, has Headers) []byte {
 	}
 	if has&HasAtomicETH != 0 {
 		a := &p.AtomicETH
-		if p.BTH.Opcode == RCFetchAdd {
+		if op := p.BTH.Opcode; op == RCFetchAdd || op == RCMaskedFetchAdd {
 			b = fmt.Appendf(b, " va=%#x rkey=%#x add=%#x", a.VA, a.RKey, a.SwapOrAdd)
 		} else {
 			b = fmt.Appendf(b, " va=%#x rkey=%#x compare=%#x swap=%#x", a.VA, a.RKey, a.Compare, a.SwapOrAdd)
 		}
+	}
+	switch {
+	case has&HasAtomicMasks == 0:
+	case p.BTH.Opcode == RCMaskedFetchAdd:
+		b = fmt.Appendf(b, " boundary=%#x", p.Masks.CompareOrBoundary)
+	default:
+		b = fmt.Appendf(b, " cmask=%#x smask=%#x", p.Masks.CompareOrBoundary, p.Masks.Swap)
 	}
 	if has&HasAtomicAckETH != 0 {
 		b = fmt.Appendf(b, " orig=%#x", p.AtomicAck)

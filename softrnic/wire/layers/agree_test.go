@@ -104,6 +104,7 @@ func sample(op wire.Opcode, variant int) *wire.Frame {
 		},
 		RETH:      wire.RETH{VA: 0x0102030405060708, RKey: 0x11121314, Length: 0x21222324},
 		AtomicETH: wire.AtomicETH{VA: 0x3132333435363738, RKey: 0x41424344, SwapOrAdd: 0x5152535455565758, Compare: 0x6162636465666768},
+		Masks:     wire.AtomicMasks{Swap: 0x696a6b6c6d6e6f70, CompareOrBoundary: 0x797a7b7c7d7e7f80},
 		AETH:      wire.AETH{Syndrome: 0x6f, MSN: 0x717273},
 		DETH:      wire.DETH{QKey: 0x81828384, Reserved: 0x91, SrcQP: 0xa1a2a3},
 		AtomicAck: 0xb1b2b3b4b5b6b7b8, ImmDt: 0xc1c2c3c4, IETH: 0xd1d2d3d4, CNP: wire.CNPReserved{0: 0xe1, 15: 0xe2},

@@ -47,6 +47,40 @@ func (h *AtomicETH) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.Serialize
 	return nil
 }
 
+// AtomicMasks is the header of masked atomics behind their AtomicETH.
+type AtomicMasks struct {
+	layers.BaseLayer
+	Swap              uint64
+	CompareOrBoundary uint64
+}
+
+const atomicMasksLength = 16
+
+// LayerType is LayerTypeAtomicMasks.
+func (h *AtomicMasks) LayerType() gopacket.LayerType { return LayerTypeAtomicMasks }
+
+// DecodeFromBytes reads the header.
+func (h *AtomicMasks) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	if err := take(data, atomicMasksLength, "AtomicMasks", df); err != nil {
+		return err
+	}
+	h.BaseLayer = layers.BaseLayer{Contents: data[:atomicMasksLength], Payload: data[atomicMasksLength:]}
+	h.Swap = binary.BigEndian.Uint64(data[0:8])
+	h.CompareOrBoundary = binary.BigEndian.Uint64(data[8:16])
+	return nil
+}
+
+// SerializeTo writes the header.
+func (h *AtomicMasks) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
+	data, err := b.PrependBytes(atomicMasksLength)
+	if err != nil {
+		return err
+	}
+	binary.BigEndian.PutUint64(data[0:8], h.Swap)
+	binary.BigEndian.PutUint64(data[8:16], h.CompareOrBoundary)
+	return nil
+}
+
 // AtomicAckETH is the header with the value that memory held before an atomic.
 type AtomicAckETH struct {
 	layers.BaseLayer

@@ -67,6 +67,7 @@ func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 func newDETH() header         { return new(DETH) }
 func newRETH() header         { return new(RETH) }
 func newAtomicETH() header    { return new(AtomicETH) }
+func newAtomicMasks() header  { return new(AtomicMasks) }
 func newAETH() header         { return new(AETH) }
 func newAtomicAckETH() header { return new(AtomicAckETH) }
 func newImmDt() header        { return new(ImmDt) }
@@ -79,6 +80,8 @@ const (
 	serviceUC  = 1
 	serviceUD  = 3
 	serviceCNP = 4
+	// serviceManufacturer: reliable connections, too.
+	serviceManufacturer = 6
 )
 
 // announced lists the extended headers of an opcode, by the number of the operation (IBTA 9.2,
@@ -99,6 +102,10 @@ func announced(opcode uint8) headers {
 		case 0x05:
 			return headers{newDETH, newImmDt}
 		}
+	case serviceManufacturer:
+		if operation == 0x13 || operation == 0x14 { // masked compare and swap, fetch and add
+			return headers{newAtomicETH, newAtomicMasks}
+		}
 	case serviceCNP:
 		if operation == 0x01 {
 			return headers{newCNP}
@@ -110,7 +117,7 @@ func announced(opcode uint8) headers {
 // connected is announced for the connected services.
 func connected(operation uint8) headers {
 	switch operation {
-	case 0x06, 0x0a, 0x0c: // WRITE first and only, READ request
+	case 0x06, 0x0a, 0x0c, 0x1d: // WRITE first and only, READ request, atomic write
 		return headers{newRETH}
 	case 0x0b: // WRITE only with immediate
 		return headers{newRETH, newImmDt}

@@ -22,6 +22,7 @@ var (
 	LayerTypeCNP          = register(4799, "CNP", headers{newCNP})
 	LayerTypePayload      = register(4800, "RoCEPayload", tail{})
 	LayerTypeICRC         = register(4801, "ICRC", tail{})
+	LayerTypeAtomicMasks  = register(4802, "AtomicMasks", headers{newAtomicMasks})
 )
 
 func register(number int, name string, d gopacket.Decoder) gopacket.LayerType {

@@ -1,0 +1,23 @@
+package verbs
+
+// PKeyMember is the bit of a P_Key that makes a port a full member of its partition; the other 15
+// bits are the partition's number, which is not 0. Full members talk to all members of their
+// partition, limited members to full members alone.
+const PKeyMember uint16 = 1 << 15
+
+// SamePartition reports whether packets may pass between two P_Keys: they name the same partition,
+// which is a valid one, and at least one is that of a full member (IBTA 10.9.3).
+func SamePartition(a, b uint16) bool {
+	partition := a &^ PKeyMember
+	return partition == b&^PKeyMember && partition != 0 && (a|b)&PKeyMember != 0
+}
+
+// PKeyIndex finds the entry of a table of P_Keys that can talk to a peer with pkey; false: none can.
+func PKeyIndex(table []uint16, pkey uint16) (int, bool) {
+	for i, own := range table {
+		if SamePartition(own, pkey) {
+			return i, true
+		}
+	}
+	return 0, false
+}

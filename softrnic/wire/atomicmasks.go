@@ -1,0 +1,47 @@
+package wire
+
+import "encoding/binary"
+
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------------------------------------------------------+
+//	|                     swap mask (63..32)                        |
+//	+---------------------------------------------------------------+
+//	|                     swap mask (31..0)                         |
+//	+---------------------------------------------------------------+
+//	|               compare mask or boundary (63..32)               |
+//	+---------------------------------------------------------------+
+//	|               compare mask or boundary (31..0)                |
+//	+---------------------------------------------------------------+
+
+const atomicMasksLen = 16
+
+// AtomicMasks is the header behind the AtomicETH of a masked atomic. It is not of the
+// specification: manufacturers say that further operands follow the AtomicETH, and not how. The
+// masks are numbers, as the operands are.
+type AtomicMasks struct {
+	// Swap has the bits that a CMP_SWAP replaces; 0 in a FETCH_ADD.
+	Swap uint64
+	// CompareOrBoundary has the bits that a CMP_SWAP compares, or the highest bit of each field of
+	// a FETCH_ADD.
+	CompareOrBoundary uint64
+}
+
+// Parse reads the header at the start of b.
+func (h *AtomicMasks) Parse(b []byte) error {
+	if err := need(b, atomicMasksLen, "AtomicMasks"); err != nil {
+		return err
+	}
+	h.Swap = binary.BigEndian.Uint64(b)
+	h.CompareOrBoundary = binary.BigEndian.Uint64(b[8:])
+	return nil
+}
+
+// AppendTo appends the header to b.
+func (h *AtomicMasks) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, h.Swap)
+	return binary.BigEndian.AppendUint64(b, h.CompareOrBoundary)
+}
+
+// Len is 16 bytes.
+func (h *AtomicMasks) Len() int { return atomicMasksLen }
