@@ -248,8 +248,11 @@ func (c *session) giveUp(format string, args ...any) {
 func (c *session) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reason != nil {
+	switch {
+	case c.reason != nil:
 		err = c.reason
+	case c.closed:
+		err = errors.New("the context was closed")
 	}
 	c.failure = err
 	close(c.dead)

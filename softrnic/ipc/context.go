@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -26,6 +27,7 @@ type Context struct {
 	device  verbs.DeviceAttr
 	spin    time.Duration
 	inside  bool // the daemon is this process, as in tests
+	crowd   pollpace.Crowd
 	managed bool
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
@@ -40,6 +42,11 @@ var (
 	_ verbs.Context   = (*Context)(nil)
 	_ verbs.Allocator = (*Context)(nil)
 )
+
+// pacer paces the polls of one wait. Waits of all threads share what they learn of the CPUs.
+func (c *Context) pacer() pollpace.Spinner {
+	return pollpace.Spinner{Inside: c.inside, Crowd: &c.crowd}
+}
 
 // Runtime is real time.
 func (c *Context) Runtime() verbs.Runtime { return c.runtime }

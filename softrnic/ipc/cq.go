@@ -205,10 +205,10 @@ func (c *cq) Wait(deadline clock.Time) error {
 
 // wait polls for a while and then sleeps. ready is called with mu held.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
-	pace := pollpace.Spinner{Inside: c.ctx.inside}
+	pace := c.ctx.pacer()
 	rt := c.ctx.runtime
 	var end clock.Time
-	polling := c.ctx.spin > 0
+	polling := c.ctx.spin > 0 && pace.Begin()
 	for look := 1; ; look++ {
 		var wake <-chan struct{}
 		c.mu.Lock()
@@ -222,6 +222,9 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 		c.mu.Unlock()
 		switch {
 		case err != nil || done:
+			if polling && end != 0 {
+				pace.Found()
+			}
 			return err
 		case look%looksPerClock == 1:
 			c.ctx.ctl.Polls.Add(1)

@@ -12,10 +12,11 @@
 // the work requests, as with the other implementations.
 //
 // Memory: the NIC reaches memory that the daemon has made, so RegMR takes nil or what Context.Alloc
-// returned; other buffers are refused with verbs.ErrNotSupported. No payload is copied on its way.
-// ReadAt and WriteAt of a region copy bytes directly. If the NIC accesses the region at the same
-// time, only aligned words are consistent, as with a real adapter. Load64 and Store64 are atomic
-// with respect to remote atomics.
+// returned; other buffers are refused with verbs.ErrNotSupported. The pages of all memory are made when
+// the program gets it, so that they count as memory of the program's cgroup, even if only peers use
+// them. No payload is copied on its way. ReadAt and WriteAt of a region copy bytes directly. If the
+// NIC accesses the region at the same time, only aligned words are consistent, as with a real
+// adapter. Load64 and Store64 are atomic with respect to remote atomics.
 //
 // When the program ends, for whatever reason, the daemon destroys all of its objects. Regions made
 // by Share stay, with their keys and addresses, for the next program that opens them by name.

@@ -63,6 +63,7 @@ func newHouseOf(t testing.TB, cable memcable.Config, limits engine.Limits, spin 
 			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", Limits: limits, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				PKeys: verbstest.PKeys[i],
 				Resolve: func(a netip.Addr) (wire.MAC, bool) {
 					for k := range ips {
 						if a == ips[k] {

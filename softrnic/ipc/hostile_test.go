@@ -287,7 +287,7 @@ func TestFilesAndSizes(t *testing.T) {
 // Objects, memory and attachments are bounded for each application, and each application has its
 // own share.
 func TestFloods(t *testing.T) {
-	limits := serve.Limits{Clients: 4, PDs: 3, CQs: 5, QPs: 6, MRs: 7, SRQs: 2, MWs: 3, AHs: 4, Memories: 9, Bytes: 1 << 20, QueueBytes: 1 << 20, Listeners: 2}
+	limits := serve.Limits{Clients: 4, PDs: 3, CQs: 5, QPs: 6, MRs: 7, SRQs: 2, MWs: 3, AHs: 4, Memories: 9, Bytes: 1 << 20, QueueBytes: 1 << 20, Manager: serve.ManagerLimits{Listeners: 2}}
 	h := newHouse(t, 0, func(c *serve.Config) { c.Limits = limits })
 	v := h.victim(t)
 	c := h.open(t, 0)

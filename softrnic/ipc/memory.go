@@ -61,7 +61,9 @@ type memory struct {
 }
 
 // Alloc makes memory that RegMR takes, whole or in pieces, without a copy. It is zeroed, and
-// belongs to the program until Free or Close.
+// belongs to the program until Free or Close. Its pages are made at once, as those of registered
+// memory are with a real adapter: they count as the program's, and not as those of the daemon, which
+// would else touch them first for peers.
 func (c *Context) Alloc(length int) ([]byte, error) {
 	var h proto.Handle
 	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length)
@@ -70,6 +72,9 @@ func (c *Context) Alloc(length int) ([]byte, error) {
 	}
 	m := &memory{h: h.H, bytes: bytes}
 	c.maps.add(m)
+	if err := ring.Populate(bytes); err != nil {
+		return nil, errors.Join(err, c.Free(bytes))
+	}
 	return bytes[:length:length], nil
 }
 
@@ -108,7 +113,11 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 		if err != nil {
 			return nil, err
 		}
-		return p.newMR(r, bytes, true), nil
+		m := p.newMR(r, bytes, true)
+		if err := ring.Populate(bytes); err != nil {
+			return nil, errors.Join(err, m.Dereg())
+		}
+		return m, nil
 	case length != 0 && length != len(buf):
 		return nil, opError(op, verbs.ErrInvalid, "length %d of a buffer of %d bytes", length, len(buf))
 	case len(buf) == 0:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,9 +49,17 @@ func TestCompletionsBeyondTheRing(t *testing.T) {
 	}
 }
 
+// envStrangersGroup is the variable with the number of the stranger's only group but its own.
+const envStrangersGroup = "STRANGERS_GROUP"
+
 // strangerProgram tries to open objects of another user, and prints the errors.
 func strangerProgram() error {
 	const unprivileged = 65534
+	if gid, err := strconv.Atoi(os.Getenv(envStrangersGroup)); err == nil {
+		if err := errors.Join(syscall.Setgroups([]int{gid}), syscall.Setgid(unprivileged)); err != nil {
+			return err
+		}
+	}
 	if err := syscall.Setuid(unprivileged); err != nil {
 		return err
 	}
@@ -82,6 +91,28 @@ func TestOtherUsers(t *testing.T) {
 		must(t, err)
 		if got := strings.TrimSpace(string(out)); got != want {
 			t.Errorf("a stranger saw %q, want %q", got, want)
+		}
+	}
+}
+
+// A socket for a group lets its users attach, and no others.
+func TestGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: programs of other users are started")
+	}
+	const group = 65533
+	h := newHouse(t, 0, func(c *serve.Config) { c.Group = group })
+	must(t, h.open(t, 0).Close())
+	for p := filepath.Dir(h.sockets[0]); p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
+		must(t, os.Chmod(p, 0o777))
+	}
+	for gid, want := range map[int]string{group: "false false", group - 1: "not attached"} {
+		cmd := h.program(t, "stranger")
+		cmd.Env = append(cmd.Environ(), fmt.Sprintf("%s=%d", envStrangersGroup, gid))
+		out, err := cmd.CombinedOutput()
+		must(t, err)
+		if got := strings.TrimSpace(string(out)); got != want {
+			t.Errorf("a stranger in group %d saw %q, want %q", gid, got, want)
 		}
 	}
 }

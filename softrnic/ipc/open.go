@@ -137,7 +137,7 @@ func (c *session) receive() {
 		n, oobn, flags, _, err := c.conn.ReadMsgUnix(b, oob)
 		var r answer
 		if oobn > 0 {
-			r.fds = files(oob[:oobn])
+			r.fds = ring.Files(oob[:oobn])
 		}
 		if err == nil && (n == 0 || flags&unix.MSG_TRUNC != 0) {
 			err = errors.New("the daemon has ended the connection")
@@ -152,23 +152,6 @@ func (c *session) receive() {
 		}
 		c.deliver(r)
 	}
-}
-
-// files are the file descriptors of a message.
-func files(oob []byte) (fds []int) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for i := range msgs {
-		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
-			fds = append(fds, got...)
-		}
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	return fds
 }
 
 func closeFiles(fds []int) {

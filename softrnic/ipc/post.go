@@ -8,7 +8,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
-	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -88,13 +87,15 @@ func (c *Context) unserved(bell uint32, emptyPolls *int) {
 // consumed waits until the daemon has taken all entries before tail of the queue with that bell;
 // false: the daemon is gone.
 func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
-	pace := pollpace.Spinner{Inside: c.inside}
-	var end clock.Time
-	polling, emptyPolls := c.spin > 0, 0
-	for look := 0; q.Head.Load() < tail; look++ {
-		if look < eagerLooks {
-			continue
+	for range eagerLooks {
+		if q.Head.Load() >= tail {
+			return true
 		}
+	}
+	pace := c.pacer()
+	var end clock.Time
+	polling, emptyPolls := c.spin > 0 && pace.Begin(), 0
+	for q.Head.Load() < tail {
 		if c.gone.Load() {
 			return false
 		}
@@ -111,6 +112,9 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 		if q.Head.Load() < tail && !c.sleep(wake, c.runtime.Now().Add(again)) {
 			c.unserved(bell, &emptyPolls)
 		}
+	}
+	if polling {
+		pace.Found()
 	}
 	return true
 }

@@ -193,3 +193,20 @@ func TestGroupIsShared(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseFreesQuotas closes contexts; when Close returns, the next application can have all that
+// the former one had.
+func TestCloseFreesQuotas(t *testing.T) {
+	h := newHouse(t, -1, nil)
+	for range 100 {
+		c := h.open(t, 0)
+		must(t, second(c.AllocDM(c.Device().MaxDM)))
+		must(t, second(c.AllocPD()))
+		must(t, c.Close())
+		for _, q := range h.servers[0].Quotas() {
+			if q.Used != 0 {
+				t.Fatalf("quota %s: %d in use after Close", q.Name, q.Used)
+			}
+		}
+	}
+}

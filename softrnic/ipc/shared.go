@@ -1,7 +1,10 @@
 package ipc
 
 import (
+	"errors"
+
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -18,7 +21,7 @@ type Shared struct {
 
 // Share opens the shared region called name, or makes one of length bytes. Address and keys are the
 // same for every program that opens it, as long as the NIC does not crash; the bytes survive even
-// that. It belongs to the user who made it: programs of others get ErrAccess. With length 0 it must
+// that. Its pages are made at once, as those of Alloc. It belongs to the user who made it: programs of others get ErrAccess. With length 0 it must
 // exist; otherwise its length and access must be these.
 func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, error) {
 	var r proto.Shared
@@ -27,7 +30,11 @@ func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, 
 		return nil, err
 	}
 	p := &pd{ctx: c, h: r.PD}
-	return &Shared{PD: p, MR: p.newMR(r.MR, bytes, true), Created: r.Created}, nil
+	s := &Shared{PD: p, MR: p.newMR(r.MR, bytes, true), Created: r.Created}
+	if err := ring.Populate(bytes); err != nil {
+		return nil, errors.Join(err, s.MR.Dereg(), p.Dealloc())
+	}
+	return s, nil
 }
 
 // Unshare removes a shared region; ErrBusy while any program has it open.

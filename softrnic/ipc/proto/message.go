@@ -70,7 +70,7 @@ const (
 	OpDisconnect   Op = "disconnect"    // Wait: None; H is the queue pair
 	OpDisconnected Op = "disconnected"  // Wait: None; H is the queue pair
 	OpCloseManager Op = "close_manager" // None: None
-	OpClose        Op = "close"         // None: None; all objects are gone when it is answered
+	OpClose        Op = "close"         // None: None; all objects are gone and their quotas free when it is answered; the last request
 	OpProgress     Op = "progress"      // Progress: Progress, with Working
 )
 

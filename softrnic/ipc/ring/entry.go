@@ -63,6 +63,16 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint32(b[52:], ah)
 	le.PutUint32(b[56:], uint32(wr.RemoteQPN))
 	le.PutUint32(b[60:], wr.RemoteQKey)
+	if masked(wr.Op) {
+		le.PutUint64(b[40:], wr.SwapMask)
+		le.PutUint64(b[56:], wr.CompareAddMask)
+	}
+}
+
+// masked reports that the masks of an atomic are where others have immediate data, a key to
+// invalidate, and a queue pair.
+func masked(op verbs.WROpcode) bool {
+	return op == verbs.OpMaskedCmpSwap || op == verbs.OpMaskedFetchAdd
 }
 
 // both is the list of a work request that has inline data and a list, which the NIC refuses.
@@ -80,6 +90,10 @@ func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok b
 		RemoteQPN: wire.QPN(le.Uint32(buf[56:]) & 0xffffff), RemoteQKey: le.Uint32(buf[60:]),
 	}
 	ah = le.Uint32(buf[52:])
+	if masked(wr.Op) {
+		wr.SwapMask, wr.CompareAddMask = le.Uint64(buf[40:]), le.Uint64(buf[56:])
+		wr.Imm, wr.InvRKey, wr.RemoteQPN, wr.RemoteQKey = 0, 0, 0, 0
+	}
 	if wr.Flags&verbs.Inline != 0 {
 		if n > len(slot)-sendHeader {
 			return 0, false

@@ -16,6 +16,8 @@ func FuzzEntry(f *testing.F) {
 	f.Add(bytes.Clone(slot))
 	PutSend(slot, &verbs.SendWR{ID: 1, Flags: verbs.Inline, Data: []byte("inline")}, 0)
 	f.Add(bytes.Clone(slot))
+	PutSend(slot, &verbs.SendWR{Op: verbs.OpMaskedCmpSwap, CompareAddMask: 1 << 63, SwapMask: 2}, 0)
+	f.Add(bytes.Clone(slot))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		slot := make([]byte, SendSlot(4, 64))
 		copy(slot, b)

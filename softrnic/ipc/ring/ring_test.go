@@ -79,6 +79,23 @@ func TestTooLargeStaysTooLarge(t *testing.T) {
 	}
 }
 
+// A masked atomic passes a slot with its operands and masks; what an atomic has no use for is not
+// passed in their place.
+func TestMasksPass(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd} {
+		slot := make([]byte, SendSlot(1, 0))
+		want := verbs.SendWR{
+			ID: 1, Op: op, RemoteAddr: 2, RKey: 3, CompareAdd: 4, Swap: 5, CompareAddMask: 0xfedc_ba98_7654_3210, SwapMask: 0x0123_4567_89ab_cdef,
+			SGL: []verbs.SGE{{Addr: 6, Length: 8, LKey: 7}},
+		}
+		PutSend(slot, &want, 0)
+		var got verbs.SendWR
+		if _, ok := Send(slot, make([]byte, len(slot)), &got, make([]verbs.SGE, 2)); !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v became %+v", want, got)
+		}
+	}
+}
+
 // More bells are rung again and again than Take returns at a time: each has its turn, at any place,
 // and none is lost.
 func TestEachBellHasItsTurn(t *testing.T) {

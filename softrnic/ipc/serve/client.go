@@ -44,9 +44,6 @@ type client struct {
 	objects objects
 	conns   connections
 	calls   calls
-	// left is the error with which the application's own request to close ctx ended, if not all of
-	// it was closed. Only the goroutine that reads uses it.
-	left error
 
 	done  chan struct{} // closed when everything of the client is gone
 	tasks sync.WaitGroup
@@ -67,9 +64,24 @@ func (c *client) run() {
 	defer close(c.done)
 	c.tasks.Go(c.write)
 	err := c.serve()
-	c.cut(fmt.Sprint(err))
-	c.detach()
+	var asked closeRequest
+	if !errors.As(err, &asked) {
+		c.cut(err.Error())
+		_ = c.detach() // it has logged its error
+		return
+	}
+	c.because("the application has closed its context")
+	if b, err := json.Marshal(proto.Reply{ID: uint64(asked), Error: proto.ErrorOf(c.detach())}); err == nil {
+		_ = c.send(outgoing{data: b}) // an application that has ended needs no answer
+	}
+	c.cut("")
 }
+
+// closeRequest is the ID of the request by which an application closes its context. It is answered
+// when everything that the application had is gone and its quotas are free for the next one.
+type closeRequest uint64
+
+func (closeRequest) Error() string { return "close" }
 
 // serve answers requests, one after the other; each request that waits has a goroutine.
 func (c *client) serve() error {
@@ -103,6 +115,9 @@ func (c *client) serve() error {
 				return err
 			}
 			continue
+		}
+		if req.Op == proto.OpClose {
+			return closeRequest(req.ID)
 		}
 		if err := c.dispatch(req); err != nil {
 			return err
@@ -175,7 +190,7 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 
 // detach removes everything that the application had. Memory is unmapped last, when no region is
 // left by which the NIC could reach it.
-func (c *client) detach() {
+func (c *client) detach() error {
 	close(c.gone)
 	if c.port != nil {
 		c.s.pump.with(func(*engine.Engine) { c.s.pump.remove(c.port) })
@@ -188,9 +203,9 @@ func (c *client) detach() {
 	if c.cmgr != nil {
 		c.cmgr.close()
 	}
-	left := c.left
+	var left error
 	if c.ctx != nil {
-		left = errors.Join(left, c.ctx.Close())
+		left = c.ctx.Close()
 	}
 	c.tasks.Wait()
 	errs = append(errs, c.discard())
@@ -206,22 +221,12 @@ func (c *client) detach() {
 	c.s.mu.Lock()
 	delete(c.s.clients, c)
 	c.s.mu.Unlock()
-	if err := errors.Join(append(errs, left)...); err != nil {
+	err := errors.Join(append(errs, left)...)
+	if err != nil {
 		c.s.log.Error("verbs: end of application", "pid", c.cred.Pid, "error", err)
 	}
 	c.s.log.Info("verbs: detached", "pid", c.cred.Pid, "reason", c.reason)
-}
-
-// closeContext destroys all objects. An application calls it before it ends to learn when they are
-// gone.
-func (c *client) closeContext(proto.None) (any, error) {
-	var err error
-	if m, merr := c.conns.get("close"); merr == nil {
-		err = errors.Join(c.conns.closeListeners(), m.Close())
-	}
-	c.left = c.ctx.Close()
-	c.closeShared()
-	return nil, errors.Join(err, c.left)
+	return err
 }
 
 // unmapAll unmaps all memory of a client that ends. No region may be left.

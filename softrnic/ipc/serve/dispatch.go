@@ -72,8 +72,8 @@ var handlers map[proto.Op]handler
 
 func init() { // an initializer would refer to itself
 	handlers = map[proto.Op]handler{
-		proto.OpClose: plain((*client).closeContext), proto.OpProgress: plain((*client).progress),
-		proto.OpShare: handle((*client).share), proto.OpUnshare: plain((*client).unshare),
+		proto.OpProgress: plain((*client).progress),
+		proto.OpShare:    handle((*client).share), proto.OpUnshare: plain((*client).unshare),
 
 		proto.OpAllocPD: plain(memories.allocPD), proto.OpDeallocPD: plain(memories.deallocPD),
 		proto.OpAlloc: handle(memories.alloc), proto.OpFree: plain(memories.free),

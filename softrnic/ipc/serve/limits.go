@@ -16,7 +16,8 @@ type Limits struct {
 	CQs, QPs                      int // 0: 1024 each
 	AHs                           int // 0: 4096
 	Attachments                   int // of queue pairs to multicast groups; 0: 512
-	Listeners, Requests           int // services, and requests of peers that wait for an answer; 0: 64 each
+	// Manager has those of what makes connections.
+	Manager ManagerLimits
 	// Waits are calls that wait at the same time; 0: 256.
 	Waits int
 	// Bytes of memory that it may have mapped, registered or not; 0: 16 GiB. Pages count for the
@@ -35,6 +36,16 @@ type Limits struct {
 	Reserve int
 	// ReservedDevice is the reserve of the NIC's memory, in bytes.
 	ReservedDevice int64
+}
+
+// ManagerLimits are what an application may have of the connection manager; the last three are those of
+// librdmacm.
+type ManagerLimits struct {
+	Listeners, Requests int // services, and requests of peers that wait for an answer; 0: 64 each
+
+	IDs    int // identifiers, those of peers' requests included; 0: 4096
+	Joins  int // memberships in multicast groups; 0: 512
+	Events int // events that it has not read; 0: 16384
 }
 
 // Defaults of Limits that are not small numbers.
@@ -59,11 +70,12 @@ func (l Limits) withDefaults() Limits {
 			}
 		}
 	}
-	set(64, &l.Clients, &l.Listeners, &l.Requests, &l.Shared)
+	set(64, &l.Clients, &l.Manager.Listeners, &l.Manager.Requests, &l.Shared)
 	set(256, &l.PDs, &l.SRQs, &l.MWs, &l.DMs, &l.Memories, &l.Waits)
-	set(512, &l.Attachments)
+	set(512, &l.Attachments, &l.Manager.Joins)
 	set(1024, &l.CQs, &l.QPs)
-	set(4096, &l.MRs, &l.AHs)
+	set(4096, &l.MRs, &l.AHs, &l.Manager.IDs)
+	set(16384, &l.Manager.Events)
 	set(defaultReserve, &l.Reserve)
 	l.QPs = min(l.QPs, ring.MaxBells/2)
 	l.CQs, l.SRQs = min(l.CQs, ring.MaxBells/4), min(l.SRQs, ring.MaxBells/8)
@@ -89,6 +101,9 @@ const (
 	kindAttachment
 	kindListener
 	kindRequest
+	kindID
+	kindJoin
+	kindEvent
 	kindMapped
 	kindQueued
 	kindDevice
@@ -109,6 +124,9 @@ var quotas = [kinds]struct{ name, what string }{
 	kindAttachment: {"attachments", "attachments to multicast groups"},
 	kindListener:   {"listeners", "listeners"},
 	kindRequest:    {"requests", "connection requests"},
+	kindID:         {"ids", "identifiers of librdmacm"},
+	kindJoin:       {"joins", "memberships in multicast groups"},
+	kindEvent:      {"events", "events of librdmacm"},
 	kindMapped:     {"memory", "bytes of memory"},
 	kindQueued:     {"queueMemory", "bytes of queues"},
 	kindDevice:     {"deviceMemory", "bytes of device memory"},
@@ -119,7 +137,8 @@ func (l *Limits) of(k kind) int64 {
 		kindPD: int64(l.PDs), kindMR: int64(l.MRs), kindMemory: int64(l.Memories), kindMW: int64(l.MWs), kindDM: int64(l.DMs),
 		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindQP: int64(l.QPs),
 		kindAttachment: int64(l.Attachments),
-		kindListener:   int64(l.Listeners), kindRequest: int64(l.Requests),
+		kindListener:   int64(l.Manager.Listeners), kindRequest: int64(l.Manager.Requests),
+		kindID: int64(l.Manager.IDs), kindJoin: int64(l.Manager.Joins), kindEvent: int64(l.Manager.Events),
 		kindMapped: l.Bytes, kindQueued: l.QueueBytes, kindDevice: l.DeviceBytes,
 	}[k]
 }

@@ -66,13 +66,18 @@ func parse(b []byte) (req proto.Request, err error) {
 	return req, nil
 }
 
-// cut ends the connection. The first reason counts.
-func (l *link) cut(reason string) {
+// because notes why the connection ends. The first reason counts.
+func (l *link) because(reason string) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.reason == "" {
 		l.reason = reason
 	}
-	l.mu.Unlock()
+}
+
+// cut ends the connection. The first reason counts.
+func (l *link) cut(reason string) {
+	l.because(reason)
 	_ = l.conn.Close() // twice is harmless
 }
 

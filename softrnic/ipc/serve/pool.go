@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ucma"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -18,6 +19,7 @@ const (
 	tableSRQ
 	tableQP
 	tableAttachment
+	tableID
 	tableDevice
 	tables
 	noTable
@@ -40,6 +42,8 @@ func tableOf(k kind) table {
 		return tableQP
 	case kindAttachment:
 		return tableAttachment
+	case kindID:
+		return tableID
 	case kindDevice:
 		return tableDevice
 	default: // is in no table of the NIC
@@ -61,7 +65,7 @@ type pool struct {
 // open fills the pool from the limits of the NIC.
 func (p *pool) open(nic engine.Limits, l Limits) {
 	reserve := int64(max(l.Reserve, 0))
-	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs, tableAttachment: nic.Attachments} {
+	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs, tableAttachment: nic.Attachments, tableID: ucma.MaxIDs} {
 		p.size[t] = int64(n) - (int64(n)*reserve+99)/100
 	}
 	p.size[tableDevice] = max(0, int64(nic.DeviceMemory)-l.ReservedDevice)

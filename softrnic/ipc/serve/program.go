@@ -59,19 +59,7 @@ func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil {
-		return n, nil, nil // no descriptors
-	}
-	for i := range msgs {
-		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
-			fds = append(fds, got...)
-		}
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	return n, fds, nil
+	return n, ring.Files(oob[:oobn]), nil
 }
 
 // serveUnmodified answers the commands of an unmodified program. It owns fds.
@@ -339,6 +327,8 @@ const (
 	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
 	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
 	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14 | 1<<17 | 1<<24
+	// Further ones, of 64 bits: ATOMIC_WRITE of reliable connections.
+	capabilitiesEx = 1 << 40
 )
 
 // device describes the NIC.
@@ -362,7 +352,7 @@ func (p *program) device() uverbs.Device {
 			Groups: uint32(d.MaxAttachments), GroupQPs: uint32(d.MaxGroupQPs), TotalGroupQPs: uint32(d.MaxAttachments),
 			MaxMW: uint32(pool.most(l, kindMW)), MaxAH: uint32(d.MaxAH), MaxSRQ: uint32(d.MaxSRQ), MaxSRQWR: wrs, MaxSRQSGE: sges,
 		},
-		MaxPKeys: 1, AckDelay: ackDelay, Port: 1,
+		MaxPKeys: uint16(len(d.PKeys)), AckDelay: ackDelay, Port: 1,
 	}
 }
 
@@ -370,7 +360,7 @@ func (p *program) queryDevice(struct{}) (result, error) { return answer(p.device
 
 func (p *program) queryDeviceEx(struct{}) (result, error) {
 	d := p.device()
-	ex := uverbs.ExDevice{CapFlagsEx: uint64(d.CapFlags)}
+	ex := uverbs.ExDevice{CapFlagsEx: uint64(d.CapFlags) | capabilitiesEx}
 	ex.Length = uint32(len(uverbs.Encode(d, ex)))
 	return answer(d, ex), nil
 }
@@ -395,7 +385,7 @@ func (p *program) queryPort(a uverbs.PortArgs) (result, error) {
 	)
 	d := p.c.ctx.Device()
 	return answer(uverbs.Port{
-		CapFlags: ipBased, MaxMsg: d.MaxMsgSize, GIDs: uint32(len(d.GIDs) + 1), PKeys: 1, MaxVL: 1,
+		CapFlags: ipBased, MaxMsg: d.MaxMsgSize, GIDs: uint32(len(d.GIDs) + 1), PKeys: uint16(len(d.PKeys)), MaxVL: 1,
 		PortState: uverbs.PortState{State: active, MaxMTU: mtuCode(verbs.MTU4096), ActiveMTU: mtuCode(d.ActiveMTU)},
 		PortLink:  uverbs.PortLink{Width: 1, Speed: 1, Phys: linkUp, LinkLayer: ethernet},
 	}), nil

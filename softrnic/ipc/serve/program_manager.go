@@ -27,6 +27,20 @@ type programManager struct {
 // maxEventChannels bounds the event channels of a program; each takes a descriptor here.
 const maxEventChannels = 512
 
+// managerQuota is what a program may have of the connection manager.
+type managerQuota struct{ *objects }
+
+// kindsOfManager are the kinds of its objects.
+var kindsOfManager = [...]kind{ucma.ID: kindID, ucma.Event: kindEvent, ucma.Join: kindJoin}
+
+// Take counts one more, or fails with ErrLimit, which names the quota.
+func (q managerQuota) Take(o ucma.Object) error {
+	return q.take("connection manager", need{kindsOfManager[o], 1})
+}
+
+// Add counts n more or fewer.
+func (q managerQuota) Add(o ucma.Object, n int) { q.release(need{kindsOfManager[o], -int64(n)}) }
+
 // announcement is the message that stands for an event.
 var announcement = []byte{1}
 
@@ -39,8 +53,8 @@ func (c *client) attachManager(name string, fds []int) error {
 	x := &programManager{c: c, channels: make(map[uint32]*eventQueue)}
 	x.m = ucma.New(ucma.Config{
 		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: maxEventChannels,
-		Listeners: c.s.cfg.Limits.Listeners,
-		Rand:      rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
+		Listeners: c.s.cfg.Limits.Manager.Listeners, Quota: managerQuota{&c.objects},
+		Rand: rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
 	})
 	if err := base.Close(); err != nil {
 		return err

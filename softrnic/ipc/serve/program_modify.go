@@ -109,7 +109,7 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		to = a.State
 	}
 	k := &o.attr
-	init := verbs.ToInit{Access: verbs.Access(k.Access & remoteRights), QKey: k.QKey}
+	init := verbs.ToInit{Access: verbs.Access(k.Access & remoteRights), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
 	switch {
 	case to == stateReset:
 		if err := o.qp.ToReset(); err != nil {

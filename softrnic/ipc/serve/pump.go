@@ -8,14 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
-
-// hogged is how long a step with the pause after it may take before the pump stops polling: a
-// longer time means that other threads need the processor.
-const hogged = 500 * time.Microsecond
 
 // eager is how many steps the pump makes at full speed, for one or two microseconds, after it has
 // copied a completion, which often leads to the next post at once. After a post it yields at once,
@@ -26,6 +23,7 @@ const eager = 8
 // fields behind driver are guarded by the engine's exclusiveness.
 type pump struct {
 	spinTime time.Duration // how long it polls after something has happened
+	pace     pollpace.Spinner
 	shell    verbsengine.Shell
 	poller   verbsengine.Poller // shell, or nil
 	driver   verbsengine.Driver // likewise
@@ -91,12 +89,16 @@ func (s *pump) run(stop <-chan struct{}) {
 	}
 }
 
-// spin looks until nothing has happened for the spin time, at least once.
+// spin looks until nothing has happened for the spin time, at least once. While others need the CPU
+// it looks only as long as it finds something.
 func (s *pump) spin() {
+	patient := s.pace.Begin()
 	start := s.shell.Now()
 	last := start
+	polling := false // the last step found nothing to do
 	for hasty := 0; ; hasty-- {
-		switch s.look(hasty > 0) {
+		found := s.look(hasty > 0)
+		switch found {
 		case idle:
 		case polled:
 			last = start
@@ -106,9 +108,15 @@ func (s *pump) spin() {
 			last, hasty = start, eager+1
 		}
 		now := s.shell.Now()
-		if now.Sub(last) >= s.spinTime || now.Sub(start) > hogged {
+		switch {
+		case now.Sub(last) >= s.spinTime:
 			return
+		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // the step was a pause
+			return
+		case found >= posted && polling:
+			s.pace.Found()
 		}
+		polling = found < posted
 		start = now
 	}
 }

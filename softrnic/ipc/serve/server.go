@@ -37,8 +37,12 @@ type Config struct {
 	// Manager makes connections for an application with this context; nil: applications make them
 	// by other means.
 	Manager func(ctx verbs.Context) (Manager, error)
-	// Allow reports whether a user may attach; nil: root and the daemon's own user.
-	Allow  func(uid uint32) bool
+	// Allow reports whether a user may attach; nil: root and the daemon's own user, and with a Group
+	// everyone who may connect.
+	Allow func(uid uint32) bool
+	// Group is the number of a group whose users may connect to the socket, besides its owner. It must
+	// be the group of the socket's folder, or the daemon needs the right to change it. 0: none.
+	Group  int
 	Limits Limits
 	// Spin is how long the pump polls after something has happened, and how long applications poll.
 	// 0: 50 µs; negative: not at all.
@@ -79,7 +83,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	if cfg.Allow == nil {
 		own := uint32(os.Geteuid())
-		cfg.Allow = func(uid uint32) bool { return uid == 0 || uid == own }
+		cfg.Allow = func(uid uint32) bool { return uid == 0 || uid == own || cfg.Group != 0 }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -94,6 +98,11 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	_ = os.Remove(cfg.Path) // of an earlier incarnation; if that fails, ListenUnix fails, too
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
+	if err == nil && cfg.Group != 0 {
+		if err = errors.Join(os.Chown(cfg.Path, -1, cfg.Group), os.Chmod(cfg.Path, 0o660)); err != nil {
+			err = errors.Join(err, ln.Close())
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ipc: %w", err), base.Close())
 	}
