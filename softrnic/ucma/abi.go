@@ -83,8 +83,8 @@ type (
 		Response   uint64
 		ID, Option uint32
 	}
-	// path is a struct ib_user_path_rec; fields of more than a byte are in network byte order,
-	// unless they are numbers of 32 bits that count or select.
+	// path is a struct ib_user_path_rec; byte arrays are in network byte order, fields
+	// of type uint32 in that of the host, as the kernel's header has them.
 	path struct {
 		DstGID, SrcGID          [16]byte
 		DstLID, SrcLID          [2]byte

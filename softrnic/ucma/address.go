@@ -169,6 +169,9 @@ func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
 	if !ok || !x.may(onResolve) || x.space == 0 {
 		return Result{}, unix.EINVAL
 	}
+	if err := mayTell(m.cfg.Quota); err != nil {
+		return Result{}, err
+	}
 	if x.state == Fresh {
 		src, ok := a.Src.parse()
 		if !ok {
@@ -209,9 +212,13 @@ func (m *Manager) resolveRoute(_ call, a resolveRoute) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if !x.step(onRoute) {
+	if !x.may(onRoute) {
 		return Result{}, unix.EINVAL
 	}
+	if err := mayTell(m.cfg.Quota); err != nil {
+		return Result{}, err
+	}
+	x.step(onRoute)
 	x.terms.mtu, x.terms.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
 	m.tell(x, routeResolved, 0, nil)
 	return Result{}, nil
@@ -239,7 +246,7 @@ func (m *Manager) query(_ call, a query) (Result, error) {
 		r.NodeGUID, r.Port = [8]byte(gid[8:]), onlyPort
 		p := &r.Paths[0]
 		p.SrcGID = verbs.GIDOf(x.src.Addr())
-		binary.BigEndian.PutUint16(p.PKey[:], wire.DefaultPKey)
+		binary.BigEndian.PutUint16(p.PKey[:], m.cfg.pkey(x.terms.pkeyIndex))
 		if x.dst.IsValid() {
 			p.DstGID = verbs.GIDOf(x.dst.Addr())
 		}
@@ -250,4 +257,12 @@ func (m *Manager) query(_ call, a query) (Result, error) {
 		}
 	}
 	return Result{Data: encode(r)}, nil
+}
+
+// pkey is an entry of the port's table of P_Keys.
+func (c *Config) pkey(index uint16) uint16 {
+	if table := c.Device.PKeys; int(index) < len(table) {
+		return table[index]
+	}
+	return wire.DefaultPKey
 }

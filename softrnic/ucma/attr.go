@@ -35,7 +35,7 @@ func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
 		return Result{}, err
 	}
 	t := &x.terms
-	out := qpAttr{State: a.State, QPTimes: QPTimes{Port: onlyPort}}
+	out := qpAttr{State: a.State, PKeys: [2]uint16{t.pkeyIndex}, QPTimes: QPTimes{Port: onlyPort}}
 	switch known := t.peerQPN != 0; {
 	case a.State == qpInit && x.datagrams():
 		out.Mask, out.QKey = maskInit|uverbs.MaskQKey, x.qkey()

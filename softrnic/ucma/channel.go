@@ -36,6 +36,7 @@ func newEvent(uid uint64, handle, kind uint32, status int32, param any) event {
 
 func (m *Manager) queue(ch *channel, p pending) {
 	ch.unread = append(ch.unread, p)
+	m.cfg.Quota.Add(Event, 1)
 	m.cfg.Tell(ch.number)
 }
 
@@ -55,10 +56,12 @@ func (ch *channel) full(x *id) bool {
 }
 
 // withdraw removes events, and returns how many they were.
-func (ch *channel) withdraw(which func(p *pending) bool) int {
+func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	before := len(ch.unread)
 	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })
-	return before - len(ch.unread)
+	n := before - len(ch.unread)
+	q.Add(Event, -n)
+	return n
 }
 
 // getEvent hands the oldest event out.
@@ -68,6 +71,7 @@ func (m *Manager) getEvent(x call) (Result, error) {
 	}
 	p := x.ch.unread[0]
 	x.ch.unread = slices.Delete(x.ch.unread, 0, 1)
+	m.cfg.Quota.Add(Event, -1)
 	p.of.reported++
 	if p.join != nil {
 		p.join.reported++
@@ -96,6 +100,7 @@ func (m *Manager) migrate(x call, a migrateID) (Result, error) {
 		}
 		return p.of == i
 	})
+	m.cfg.Quota.Add(Event, -len(moved)) // queue counts them again
 	i.channel, r.Withdrawn = x.ch, uint32(len(moved))
 	for _, p := range moved {
 		m.queue(x.ch, p)

@@ -71,7 +71,7 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 	t.resources, t.depth = p.Resources, p.Depth
 	req := mad.REQ{
 		Service: x.service(x.dst.Port()), QPN: qpn, PSN: t.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth,
-		Retry: t.retry, RNRRetry: t.rnrRetry, PKey: wire.DefaultPKey, MTU: t.mtu, SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
+		Retry: t.retry, RNRRetry: t.rnrRetry, PKey: m.cfg.pkey(t.pkeyIndex), MTU: t.mtu, SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
 		Primary: mad.Path{TrafficClass: x.options.tos, AckTimeout: t.ackTimeout},
 	}
 	copy(req.Private[len(x.header(req.Private[:0])):], private)
@@ -84,7 +84,7 @@ func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) 
 	if err != nil {
 		return nil, err
 	}
-	req := mad.SIDRReq{Service: x.service(x.dst.Port()), PKey: wire.DefaultPKey}
+	req := mad.SIDRReq{Service: x.service(x.dst.Port()), PKey: m.cfg.pkey(x.terms.pkeyIndex)}
 	copy(req.Private[len(x.header(req.Private[:0])):], private)
 	return c.NIC.Resolve(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
 }

@@ -25,6 +25,7 @@ type nic struct {
 	// announced counts announcements by channel.
 	announced map[uint32]int
 	ports     *Ports
+	shares    shares
 }
 
 func newNIC(t testing.TB) *nic {
@@ -44,10 +45,24 @@ func newNIC(t testing.TB) *nic {
 // program is another program on the NIC.
 func (n *nic) program(c Config) *Manager {
 	c.Device = verbs.DeviceAttr{GIDs: []verbs.GID{verbs.GIDOf(own)}, ActiveMTU: verbs.MTU1024}
+	c.Quota = &n.shares
 	c.Ports, c.Rand = n.ports, rand.New(rand.NewPCG(3, 4))
 	c.Owns, c.Tell = func(wire.QPN) bool { return true }, func(ch uint32) { n.announced[ch]++ }
 	return New(c)
 }
+
+// shares are what programs have of each object, and may have; 0: as many as they like.
+type shares struct{ has, most [Join + 1]int }
+
+func (c *shares) Take(o Object) error {
+	if c.most[o] > 0 && c.has[o] >= c.most[o] {
+		return verbs.ErrLimit
+	}
+	c.has[o]++
+	return nil
+}
+
+func (c *shares) Add(o Object, n int) { c.has[o] += n }
 
 // step is a step of the engine in which a command is executed.
 func (n *nic) step() Step {
@@ -74,6 +89,13 @@ func (n *nic) check() {
 		if k != unread[ch] {
 			n.t.Fatalf("channel %d: %d announcements, %d events", ch, k, unread[ch])
 		}
+	}
+	has := [...]int{ID: len(n.m.ids), Event: 0, Join: len(n.m.joins)}
+	for _, k := range unread {
+		has[Event] += k
+	}
+	if has != n.shares.has {
+		n.t.Fatalf("the quota counts %v identifiers, events and memberships; there are %v", n.shares.has, has)
 	}
 	waiting := map[*id]int{}
 	for _, x := range n.m.ids {
@@ -190,7 +212,8 @@ func FuzzMessage(f *testing.F) {
 // A program has as many identifiers, channels and ports as it may, and gets no more.
 func TestBounds(t *testing.T) {
 	n := newNIC(t)
-	n.m = n.program(Config{IDs: 3, Channels: 2})
+	n.m = n.program(Config{Channels: 2})
+	n.shares.most[ID] = 3
 	for i := range 3 {
 		if _, err := n.m.OpenChannel(); (err != nil) != (i == 2) {
 			t.Errorf("channel %d: %v", i, err)

@@ -41,6 +41,7 @@ type terms struct {
 	retry, rnrRetry  uint8
 	ackTimeout       uint8
 	qkey             uint32
+	pkeyIndex        uint16 // of the port's table
 }
 
 // datagrams reports whether it is of a datagram service.

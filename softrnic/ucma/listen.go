@@ -68,7 +68,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 	if own := cm.MTUCode(m.cfg.Device.ActiveMTU); c.Request != nil && c.Request.MTU > own {
 		return cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{own}}, false
 	}
-	if x.waiting >= x.backlog {
+	if x.waiting >= x.backlog || mayTell(m.cfg.Quota) != nil {
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
 	made, err := m.newID(x.channel, 0)
@@ -76,12 +76,22 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
 	made.space, made.conn, made.of, made.options.tos = x.space, c, x, x.options.tos
+	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // the NIC has refused requests that fit none
+	made.terms.pkeyIndex = uint16(pkeyIndex)
 	x.waiting++
 	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)
 	made.step(onRequest)
 	m.conns[c] = made
 	m.queue(x.channel, pending{of: x, made: made, event: newEvent(x.uid, made.handle, connectRequest, 0, m.asked(made, private))})
 	return why, true
+}
+
+// pkeyOf is the P_Key that a request, or a question after a datagram service, asks for.
+func pkeyOf(c *engine.CMConn) uint16 {
+	if c.Ask != nil {
+		return c.Ask.PKey
+	}
+	return c.Request.PKey
 }
 
 // takes reports whether a listener takes requests to an address of the NIC.

@@ -24,12 +24,13 @@ type Config struct {
 	Owns func(n wire.QPN) bool
 	// Tell announces to the program that a channel has one more event. It must not wait.
 	Tell func(channel uint32)
-	// IDs, Channels and Listeners bound what the program may have. 0: 4096, 1024, 64.
-	IDs, Channels, Listeners int
+	// Channels and Listeners bound what the program may have. 0: 1024, 64.
+	Channels, Listeners int
+	// Quota bounds what else it may have; nil: nothing does but the numbers that there are.
+	Quota Quota
 }
 
 const (
-	defaultIDs       = 4096
 	defaultChannels  = 1024
 	defaultListeners = 64
 	// maxHandle is the largest number of an identifier that librdmacm can look up.
@@ -59,8 +60,8 @@ var _ engine.CMWatcher = watcher{}
 
 // New returns a Manager without identifiers.
 func New(cfg Config) *Manager {
-	if cfg.IDs == 0 {
-		cfg.IDs = defaultIDs
+	if cfg.Quota == nil {
+		cfg.Quota = boundless{}
 	}
 	if cfg.Channels == 0 {
 		cfg.Channels = defaultChannels
@@ -186,8 +187,11 @@ func (m *Manager) Listeners() int { return len(m.listeners) }
 
 // newID makes an identifier.
 func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
-	if len(m.ids) >= min(m.cfg.IDs, maxHandle) {
+	if len(m.ids) >= maxHandle {
 		return nil, unix.ENOMEM
+	}
+	if err := m.cfg.Quota.Take(ID); err != nil {
+		return nil, err
 	}
 	for m.ids[m.next] != nil {
 		m.next = (m.next + 1) & maxHandle
@@ -234,6 +238,7 @@ func (m *Manager) end(s Step, x *id) (withdrawn int) {
 		return 0 // it ended with its listener
 	}
 	delete(m.ids, x.handle)
+	m.cfg.Quota.Add(ID, -1)
 	x.answered()
 	m.leaveAll(x)
 	m.cfg.Ports.release(x)
@@ -255,7 +260,7 @@ func (m *Manager) end(s Step, x *id) (withdrawn int) {
 			unseen = append(unseen, p.made)
 		}
 	}
-	withdrawn = x.channel.withdraw(func(p *pending) bool { return p.of == x || p.made == x })
+	withdrawn = x.channel.withdraw(m.cfg.Quota, func(p *pending) bool { return p.of == x || p.made == x })
 	for _, made := range unseen {
 		withdrawn += m.end(s, made)
 	}

@@ -46,8 +46,14 @@ func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	if !ok || !own || !x.datagrams() || uid == 0 || !group.Addr().IsMulticast() || group.Addr().Is4() != x.src.Addr().Is4() {
 		return Result{}, unix.EINVAL
 	}
-	if len(m.joins) >= min(m.cfg.IDs, maxHandle) {
+	if len(m.joins) >= maxHandle {
 		return Result{}, unix.ENOMEM
+	}
+	if err := mayTell(m.cfg.Quota); err != nil {
+		return Result{}, err
+	}
+	if err := m.cfg.Quota.Take(Join); err != nil {
+		return Result{}, err
 	}
 	for m.joins[m.nextJoin] != nil {
 		m.nextJoin = (m.nextJoin + 1) & maxHandle
@@ -76,8 +82,9 @@ func (m *Manager) leave(_ call, a destroyID) (Result, error) {
 		return Result{}, unix.ENOENT
 	}
 	delete(m.joins, j.handle)
+	m.cfg.Quota.Add(Join, -1)
 	ch := j.of.channel
-	withdrawn := ch.withdraw(func(p *pending) bool { return p.join == j })
+	withdrawn := ch.withdraw(m.cfg.Quota, func(p *pending) bool { return p.join == j })
 	return Result{Data: encode(Reported{j.reported}), Withdrawn: uint32(withdrawn), Channel: ch.number}, nil
 }
 
@@ -86,6 +93,7 @@ func (m *Manager) leaveAll(x *id) {
 	for h, j := range m.joins {
 		if j.of == x {
 			delete(m.joins, h)
+			m.cfg.Quota.Add(Join, -1)
 		}
 	}
 }

@@ -127,15 +127,46 @@ func TestJoinErrors(t *testing.T) {
 	n.check()
 }
 
-// A program has as many memberships as identifiers at most.
+// A program has as many memberships as its quota says, and a refused one takes none.
 func TestJoinsAreBounded(t *testing.T) {
 	n := member(t)
-	n.m.cfg.IDs = 3
+	n.shares.most[Join] = 3
 	at := addressOf(netip.AddrPortFrom(testGroup, 0))
 	for i := range 5 {
 		_, err := n.execute(Command{Op: JoinIPMulticast, Args: encode(joinIPMulticast{UID: 1, Addr: at})})
-		if (err != nil) != (i >= 3) || err != nil && !errors.Is(err, unix.ENOMEM) {
+		if (err != nil) != (i >= 3) || err != nil && !errors.Is(err, verbs.ErrLimit) {
 			t.Errorf("membership %d: %v", i, err)
 		}
 	}
+	n.check()
+}
+
+// A program that reads no events causes no more of them than its quota says, by any command, and its
+// peers neither.
+func TestEventsAreBoundedTogether(t *testing.T) {
+	n := member(t)
+	n.shares.most[Event] = 2
+	at := addressOf(netip.AddrPortFrom(own, 7174))
+	resolve := func(id uint32) error {
+		_, err := n.execute(Command{Op: ResolveIP, Args: encode(resolveIP{ID: id, Dst: at})})
+		return err
+	}
+	for id := uint32(1); id <= 3; id++ {
+		n.do(Command{Op: CreateID, Args: encode(createID{UID: 8, Space: spaceTCP})})
+		if err := resolve(id); (err != nil) != (id == 3) || err != nil && !errors.Is(err, verbs.ErrLimit) {
+			t.Errorf("identifier %d: %v", id, err)
+		}
+	}
+	join := Command{Op: JoinIPMulticast, Args: encode(joinIPMulticast{UID: 1, Addr: addressOf(netip.AddrPortFrom(testGroup, 0))})}
+	for what, c := range map[string]Command{"join": join, "route": {Op: ResolveRoute, Args: encode(resolveRoute{ID: 1})}} {
+		if _, err := n.execute(c); !errors.Is(err, verbs.ErrLimit) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	n.check()
+	n.event()
+	if err := resolve(3); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	n.check()
 }

@@ -82,7 +82,13 @@ func receive(t testing.TB, conn *net.UnixConn) (data []byte, errno uint32, fds [
 // attach is a program that has opened the device.
 func (h *house) attach(t testing.TB, nic int) *client {
 	t.Helper()
-	conn, errno, fds, ok := hello(t, h.sockets[nic], magic, selfFiles(t, "/proc/self/mem", "/proc/self/maps"))
+	return h.attachBy(t, nic, selfFiles(t, "/proc/self/mem", "/proc/self/maps"))
+}
+
+// attachBy is attach with these descriptors of memory and maps.
+func (h *house) attachBy(t testing.TB, nic int, files []int) *client {
+	t.Helper()
+	conn, errno, fds, ok := hello(t, h.sockets[nic], magic, files)
 	if !ok || errno != 0 || len(fds) != uverbs.WelcomeFDs {
 		t.Fatalf("attach: %v, error %d, %d descriptors", ok, errno, len(fds))
 	}
@@ -158,7 +164,8 @@ type ends struct {
 	pd, cq     uint32
 	qp         uverbs.QP
 	mr         uverbs.MR
-	buf        []byte
+	at         uint64      // of the region
+	buf        []byte      // the region, if it is the test's
 	send, recv uverbs.Ring // as the program sees them
 	done       uverbs.Ring
 }
@@ -189,9 +196,18 @@ type madeCQ struct {
 
 func (c *client) queuePair(typ uint8) *ends {
 	c.t.Helper()
-	e := &ends{client: c, buf: memory(c.t, 1<<20)}
+	buf := memory(c.t, 1<<20)
+	e := c.queuePairOn(typ, addr(buf), len(buf))
+	e.buf = buf
+	return e
+}
+
+// queuePairOn is queuePair with a region of n bytes at this address.
+func (c *client) queuePairOn(typ uint8, at uint64, n int) *ends {
+	c.t.Helper()
+	e := &ends{client: c, at: at}
 	e.pd = do[uverbs.Handle](c, uverbs.AllocPD).H
-	e.mr = do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(e.buf), Length: uint64(len(e.buf)), VA: addr(e.buf), PD: e.pd, Access: allow})
+	e.mr = do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: at, Length: uint64(n), VA: at, PD: e.pd, Access: allow})
 	cq := do[madeCQ](c, uverbs.CreateCQ, uverbs.CQArgs{User: 7, CQE: 63, Channel: -1})
 	e.cq, e.done = cq.CQ.H, c.view(cq.At)
 	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{
@@ -232,6 +248,8 @@ const (
 	opRead  = 4
 	opCAS   = 5
 	opAdd   = 6
+
+	opAtomicWrite = 15
 )
 
 // post puts a send entry into the ring and rings the bell.
@@ -254,6 +272,20 @@ func (e *ends) post(op uint32, off, n int, remote uint64, rkey uint32, more ...u
 	e.bell(e.qp.H)
 }
 
+// postWord puts an ATOMIC_WRITE into the ring, as librxe writes it, and rings the bell.
+func (e *ends) postWord(v, remote uint64, rkey uint32) {
+	i := e.send.Producer()
+	s := e.send.Slot(i)
+	clear(s)
+	binary.NativeEndian.PutUint32(s[12:], opAtomicWrite)
+	binary.NativeEndian.PutUint64(s[24:], remote)
+	binary.NativeEndian.PutUint32(s[32:], rkey)
+	binary.NativeEndian.PutUint32(s[184:], 8)
+	binary.NativeEndian.PutUint64(s[208:], v)
+	e.send.SetProducer(i + 1)
+	e.bell(e.qp.H)
+}
+
 func (c *client) bell(n uint32) {
 	if c.ctl.Ring(n) {
 		_ = unix.Sendto(c.wake, []byte{0}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
@@ -261,7 +293,7 @@ func (c *client) bell(n uint32) {
 }
 
 func (e *ends) piece(b []byte, off, n int) {
-	binary.NativeEndian.PutUint64(b, addr(e.buf)+uint64(off))
+	binary.NativeEndian.PutUint64(b, e.at+uint64(off))
 	binary.NativeEndian.PutUint32(b[8:], uint32(n))
 	binary.NativeEndian.PutUint32(b[12:], e.mr.LKey)
 }

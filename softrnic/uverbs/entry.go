@@ -8,19 +8,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sizes of entries without their pieces (rxe_send_wqe, rxe_recv_wqe), of a piece, and of the place
-// of a completion.
+// Sizes of entries without their pieces (rxe_send_wqe, rxe_recv_wqe), of a piece, of a completion,
+// of the word of an ATOMIC_WRITE, and of the place of a completion.
 const (
 	sendLen = 208
 	recvLen = 40
 	sgeLen  = 16
 	wcLen   = 48
+	wordLen = 8
 	WCSlot  = 64
 )
 
-// SendSlot is the size of a send entry with so many pieces or inline bytes; RecvSlot that of a
-// receive.
-func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline) }
+// SendSlot is the size of a send entry with so many pieces or inline bytes, and with the word of an
+// ATOMIC_WRITE; RecvSlot that of a receive.
+func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline, wordLen) }
 
 // RecvSlot is the size of a receive.
 func RecvSlot(sges int) int { return recvLen + sges*sgeLen }
@@ -58,10 +59,10 @@ const (
 // operations are indexed by enum ibv_wr_opcode. A program cannot name one that is not here.
 var operations = [...]verbs.WROpcode{
 	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, atomicWrite: verbs.OpWrite,
+	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, atomicWrite: verbs.OpAtomicWrite,
 }
 
-// atomicWrite is the operation ATOMIC_WRITE: a WRITE of 8 inline bytes, which the NIC never tears.
+// atomicWrite is the operation ATOMIC_WRITE. Its word is where others have inline data.
 const atomicWrite = 15
 
 // known are the operations that can be used.
@@ -95,15 +96,14 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 		wr.RemoteAddr, wr.CompareAdd, wr.Swap, wr.RKey = u64(sendRemote), u64(sendCompare), u64(sendSwap), u32(sendAtomic)
 	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead:
 		wr.RemoteAddr, wr.RKey = u64(sendRemote), u32(sendRKey)
+	case verbs.OpAtomicWrite:
+		return word(b, wr)
 	case verbs.OpSendInv, verbs.OpLocalInv:
 		wr.InvRKey = u32(sendImm)
 	default: // it matters only to datagrams
 		wr.RemoteQPN, wr.RemoteQKey, ah = wire.QPN(u32(sendRemote)), u32(sendQKey), u32(sendAH)
 	}
-	switch {
-	case op == atomicWrite:
-		return inlineWord(b, wr)
-	case wr.Op == verbs.OpBindMW:
+	if wr.Op == verbs.OpBindMW {
 		return 0, bind(b, wr, sges)
 	}
 	if wr.Op == verbs.OpSendImm || wr.Op == verbs.OpWriteImm {
@@ -122,14 +122,14 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 	return ah, ok
 }
 
-// inlineWord decodes the rest of an ATOMIC_WRITE.
-func inlineWord(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
-	const word = 8
-	if len(b) < sendLen+word || wr.RemoteAddr%word != 0 {
+// word decodes the rest of an ATOMIC_WRITE. It is inline whether the flags say so or not.
+func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
+	if len(b) < sendLen+wordLen {
 		return 0, false
 	}
-	wr.Flags |= verbs.Inline
-	wr.Data = b[sendLen : sendLen+word : sendLen+word]
+	wr.Flags &^= verbs.Inline
+	wr.RemoteAddr, wr.RKey = binary.NativeEndian.Uint64(b[sendRemote:]), binary.NativeEndian.Uint32(b[sendRKey:])
+	wr.Swap = binary.NativeEndian.Uint64(b[sendLen:])
 	return 0, true
 }
 
@@ -174,7 +174,7 @@ func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 // completions are the opcodes of completions by verbs.WCOpcode (enum ibv_wc_opcode).
 var completions = [...]uint32{
 	verbs.WCSend: 0, verbs.WCWrite: 1, verbs.WCRead: 2, verbs.WCCmpSwap: 3, verbs.WCFetchAdd: 4, verbs.WCBindMW: 5,
-	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
+	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCMaskedCmpSwap: 3, verbs.WCMaskedFetchAdd: 4, verbs.WCAtomicWrite: 9, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
 }
 
 // Flags of a completion (enum ibv_wc_flags).

@@ -44,6 +44,7 @@ func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *h
 			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: -1, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				PKeys: []uint16{0xffff, 0x8001},
 				Resolve: func(a netip.Addr) (wire.MAC, bool) {
 					for k := range ips {
 						if a == ips[k] {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -402,6 +403,86 @@ func TestDatagramService(t *testing.T) {
 	a.do(ucma.Connect, terms(0, ""), id, uint32(0))
 	if e := a.next(eventUnreachable); e.Status == 0 {
 		t.Errorf("no service: %+v", e)
+	}
+}
+
+// A program has no more identifiers, memberships and unread events of librdmacm than its quotas say,
+// and room again for what it gives back. A peer's request needs an identifier and an event, too.
+// Programs beside it go on.
+func TestManagerQuotas(t *testing.T) {
+	const ids, joins, events = 6, 2, 4
+	h := newHouse(t, serve.Limits{Manager: serve.ManagerLimits{IDs: ids, Joins: joins, Events: events}})
+	greedy := h.manages(t, 1)
+	refused := func(what string, op ucma.Op, args ...any) {
+		t.Helper()
+		if a, _ := greedy.raw(op, greedy.channel, args...); unix.Errno(a.Errno) != unix.ENOMEM {
+			t.Errorf("%s: %v, want ENOMEM", what, unix.Errno(a.Errno))
+		}
+	}
+	newID := []any{uint64(5), uint64(0), uint16(spaceTCP), [6]byte{}}
+	listener := greedy.listen(50, spaceTCP, servicePort+1)
+	member := greedy.create(51, spaceUDP)
+	group := sockaddr(netip.MustParseAddrPort("239.1.2.3:0"))
+	greedy.do(ucma.ResolveIP, [28]byte{}, group, member, uint32(1000))
+	greedy.next(addrResolved)
+	var last uint32
+	for range joins {
+		last = binary.NativeEndian.Uint32(greedy.do(ucma.JoinIPMulticast, uint64(0), uint64(7), group, member))
+	}
+	refused("one membership more", ucma.JoinIPMulticast, uint64(0), uint64(7), group, member)
+	greedy.do(ucma.LeaveMulticast, uint64(0), last, uint32(0))
+	last = binary.NativeEndian.Uint32(greedy.do(ucma.JoinIPMulticast, uint64(0), uint64(7), group, member))
+	for i := range events - joins {
+		greedy.do(ucma.ResolveIP, [28]byte{}, sockaddr(netip.AddrPortFrom(ips[0], 1)), greedy.create(uint64(60+i), spaceTCP), uint32(1000))
+	}
+	another := greedy.create(70, spaceTCP)
+	refused("an event more, of an address", ucma.ResolveIP, [28]byte{}, sockaddr(netip.AddrPortFrom(ips[0], 1)), another, uint32(1000))
+	greedy.create(71, spaceTCP)
+	refused("one identifier more", ucma.CreateID, newID...)
+
+	peer := h.manages(t, 0)
+	x := h.attach(t, 0).queuePair(uverbs.TypeRC)
+	knock := func(uid uint64) (id uint32) {
+		id = peer.create(uid, spaceTCP)
+		peer.resolve(id, netip.AddrPortFrom(ips[1], servicePort+1))
+		peer.do(ucma.Connect, terms(x.qp.QPN, ""), id, uint32(0), [2]uint32{})
+		return id
+	}
+	id := knock(30)
+	if e := peer.next(eventRejected); e.UID != 30 {
+		t.Errorf("event %+v", e)
+	}
+	peer.destroy(id)
+	h.meet(t) // on the same NICs
+
+	greedy.destroy(another)
+	greedy.do(ucma.LeaveMulticast, uint64(0), last, uint32(0))
+	id = knock(31)
+	for range events - 1 { // in front of it
+		greedy.do(ucma.GetEvent, uint64(0))
+	}
+	var e event
+	_, err := binary.Decode(greedy.do(ucma.GetEvent, uint64(0)), binary.NativeEndian, &e)
+	must(t, err)
+	if e.Kind != connectRequest || e.UID != 50 {
+		t.Errorf("event %+v, want a request", e)
+	}
+	refused("one identifier more, beside that of the request", ucma.CreateID, newID...)
+	peer.destroy(id)
+	greedy.destroy(listener)
+	greedy.close()
+	for end := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		used := map[string]int64{}
+		for _, q := range h.servers[1].Quotas() {
+			used[q.Name] = q.Used
+		}
+		// Of the programs that have met one is left on that NIC, with a listener and a connection.
+		if used["ids"] == 2 && used["joins"] == 0 && used["events"] == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the programs have %v", used)
+		}
 	}
 }
 

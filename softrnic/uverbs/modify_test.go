@@ -40,6 +40,29 @@ func TestAccessOnTheWayToSQD(t *testing.T) {
 	}
 }
 
+// A program sees how many P_Keys the port has, and a queue pair takes only an index below that.
+func TestPKeyIndex(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	e := h.attach(t, 0).queuePair(uverbs.TypeRC)
+	modify, query := modifier(h, t)
+	if d := do[uverbs.Device](e.client, uverbs.QueryDevice, none{}); d.MaxPKeys != 2 {
+		t.Errorf("the device has %d P_Keys, want 2", d.MaxPKeys)
+	}
+	if p := do[uverbs.Port](e.client, uverbs.QueryPort, uverbs.PortArgs{Port: 1}); p.PKeys != 2 {
+		t.Errorf("the port has %d P_Keys, want 2", p.PKeys)
+	}
+	const toInit = uverbs.MaskState | uverbs.MaskAccess | 1<<4 | 1<<5
+	for index, want := range []unix.Errno{0, 0, unix.EINVAL} {
+		errno := modify(e, toInit, func(m *uverbs.ModifyQPArgs) { m.State, m.Port, m.PKeyIndex = 1, 1, uint16(index) })
+		if errno != want {
+			t.Errorf("index %d: errno %v, want %v", index, errno, want)
+		}
+	}
+	if got := query(e); got.PKeyIndex != 1 {
+		t.Errorf("the queue pair has P_Key index %d, want 1", got.PKeyIndex)
+	}
+}
+
 // The transition from SQD to RTS takes no retry count, as ib_modify_qp.
 func TestRetryOnTheWayFromSQD(t *testing.T) {
 	h := newHouse(t, serve.Limits{})

@@ -62,6 +62,30 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// An ATOMIC_WRITE of a program sets a word, and its completion says so. One that is not aligned is
+// not executed; one of memory that is gone is an error.
+func TestAtomicWrite(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.linked(t, uverbs.TypeRC)
+	fill(b.buf[1024:1048], 3)
+	want := append([]byte(nil), b.buf[1024:1048]...)
+	binary.NativeEndian.PutUint64(want[8:], 0x1122334455667788)
+	a.postWord(0x1122334455667788, addr(b.buf)+1032, b.mr.RKey)
+	if c := a.succeeds(); c.Opcode != 9 || !bytes.Equal(b.buf[1024:1048], want) {
+		t.Errorf("ATOMIC_WRITE: %+v; the words are % x, want % x", c, b.buf[1024:1048], want)
+	}
+	a.postWord(7, addr(b.buf)+1036, b.mr.RKey)
+	if c := a.next(); c.Status == 0 || !bytes.Equal(b.buf[1024:1048], want) {
+		t.Errorf("misaligned: %v; the words are % x", verbs.Status(c.Status), b.buf[1024:1048])
+	}
+	a, b = h.linked(t, uverbs.TypeRC)
+	must(t, unix.Munmap(b.buf))
+	a.postWord(7, addr(b.buf)+1032, b.mr.RKey)
+	if c := a.next(); verbs.Status(c.Status) != verbs.RemAccessErr {
+		t.Errorf("of unmapped memory: %v", verbs.Status(c.Status))
+	}
+}
+
 // Memory that the program has unmapped is an error of the work request that names it, at either
 // end, and nothing else.
 func TestMemoryThatIsGone(t *testing.T) {

@@ -48,8 +48,10 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		port + "lid_mask_count":                      "0",
 		port + "sm_lid":                              "0x0",
 		port + "sm_sl":                               "0",
-		port + "pkeys/0":                             "0xffff",
 		dev + "device/net/" + ifname + "/address":    d.MAC.String(),
+	}
+	for i, k := range d.PKeys {
+		t[port+"pkeys/"+strconv.Itoa(i)] = fmt.Sprintf("0x%04x", k)
 	}
 	for i, g := range d.GIDs {
 		n := strconv.Itoa(i)

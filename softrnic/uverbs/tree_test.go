@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,5 +23,15 @@ func TestTreeTypes(t *testing.T) {
 	}
 	if places != 4 {
 		t.Errorf("%d places, want 4", places)
+	}
+}
+
+// ibv_query_pkey reads the P_Keys of the port here.
+func TestTreeHasPKeys(t *testing.T) {
+	tree := Tree(verbs.DeviceAttr{PKeys: []uint16{0xffff, 1}}, "eth0")
+	for i, want := range []string{"0xffff", "0x0001", ""} {
+		if got := tree[fmt.Sprintf("class/infiniband/rxe0/ports/1/pkeys/%d", i)]; got != want {
+			t.Errorf("P_Key %d is %q, want %q", i, got, want)
+		}
 	}
 }

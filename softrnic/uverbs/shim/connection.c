@@ -18,16 +18,45 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pid_t self; // of the process whose memory this is
 
+// privates are the descriptors that the library has for itself, a bit each. A program that closes all
+// descriptors does not mean these: it has not opened them.
+static _Atomic uint64_t privates[MAX_FDS / 64];
+
 static void in_child(void)
 {
 	self = getpid();
+	for (int i = 0; i < MAX_FDS / 64; i++)
+		if (privates[i]) privates[i] = 0; // the child may close them
+	forget_devices();
 	forget_manager();
 }
+
+// glibc has the first function in its shared library, musl the second.
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attribute__((weak));
+
 static void begin(void)
 {
 	self = getpid();
-	pthread_atfork(NULL, NULL, in_child);
+	if (__register_atfork) __register_atfork(NULL, NULL, in_child, NULL);
+	else if (pthread_atfork) pthread_atfork(NULL, NULL, in_child);
 }
+
+// keep_private makes a descriptor the library's own, release_private no longer, drop_private closes it.
+void keep_private(int fd)
+{
+	if (fd >= 0 && fd < MAX_FDS) atomic_fetch_or(&privates[fd / 64], 1ull << fd % 64);
+}
+void release_private(int fd)
+{
+	if (fd >= 0 && fd < MAX_FDS) atomic_fetch_and(&privates[fd / 64], ~(1ull << fd % 64));
+}
+void drop_private(int fd)
+{
+	release_private(fd);
+	if (fd >= 0) real_close(fd);
+}
+int is_private(int fd) { return fd >= 0 && fd < MAX_FDS && privates[fd / 64] & 1ull << fd % 64 && !is_borrowed(); }
 
 // watch_forks is called before anything is opened.
 void watch_forks(void) { pthread_once(&once, begin); }
@@ -39,7 +68,12 @@ int is_own(pid_t pid) { return pid == self; }
 // them in the memory of its parent.
 int is_borrowed(void) { return getpid() != self; }
 
+// The library's own descriptors are made, used and closed by system calls alone: of functions of libc
+// a tool below the program would see some and not others, and take a number that is used again for the
+// descriptor that had it before.
 void real_close(int fd) { syscall(SYS_close, fd); }
+static ssize_t send_message(int sock, const struct msghdr *m) { return syscall(SYS_sendmsg, sock, m, MSG_NOSIGNAL); }
+static ssize_t recv_message(int sock, struct msghdr *m) { return syscall(SYS_recvmsg, sock, m, MSG_CMSG_CLOEXEC); }
 
 // recv_fds receives a message and up to max descriptors; *nfds is how many came.
 ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds)
@@ -49,7 +83,7 @@ ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds)
 	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control.b, .msg_controllen = sizeof control.b };
 	ssize_t got;
 	*nfds = 0;
-	do got = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+	do got = recv_message(sock, &m);
 	while (got < 0 && errno == EINTR);
 	if (got < 0) return got;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
@@ -99,7 +133,7 @@ int hello(int sock)
 		c->cmsg_type = SCM_RIGHTS;
 		c->cmsg_len = CMSG_LEN(sizeof fds);
 		memcpy(CMSG_DATA(c), fds, sizeof fds);
-		rc = sendmsg(sock, &m, MSG_NOSIGNAL) == (ssize_t)sizeof b ? 0 : -1;
+		rc = send_message(sock, &m) == (ssize_t)sizeof b ? 0 : -1;
 	}
 	int saved = errno;
 	if (fds[0] >= 0) real_close(fds[0]);
@@ -117,30 +151,76 @@ int dial(int (*hello)(int sock))
 	strcpy(to.sun_path, path);
 	int sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0) return -1;
-	if (connect(sock, (struct sockaddr *)&to, sizeof to) == 0 && hello(sock) == 0) return sock;
+	if (syscall(SYS_connect, sock, &to, sizeof to) == 0 && hello(sock) == 0) return sock;
 	int saved = errno;
 	real_close(sock);
 	errno = saved;
 	return -1;
 }
 
-// exchange sends a message and receives the answer; the length, or -1. The caller holds the lock, so
-// that the thread must not be cancelled here.
+// entered counts the devices that this thread has entered: more than one only in handlers of signals.
+static __thread volatile int entered __attribute__((tls_model("initial-exec")));
+
+// enter locks a device, for a command or to change its descriptors; leave unlocks it. Handlers of
+// signals may run meanwhile, because an answer may take long, and may close descriptors: in one that
+// has interrupted a command, enter does not wait, but fails with EBUSY.
+int enter(struct device *d, int *cancel)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
+	if (entered++ == 0 ? pthread_mutex_lock(&d->mu) == 0 : pthread_mutex_trylock(&d->mu) == 0) return 1;
+	entered--;
+	pthread_setcancelstate(*cancel, NULL);
+	errno = EBUSY;
+	return 0;
+}
+
+void leave(struct device *d, int cancel)
+{
+	pthread_mutex_unlock(&d->mu);
+	end_left(d);
+	entered--;
+	pthread_setcancelstate(cancel, NULL);
+}
+
+// end_left ends what closes have left, unless a command goes on: then the thread of that does it when
+// it leaves. A close need not wait for a command of its own thread so.
+void end_left(struct device *d)
+{
+	int cancel, saved = errno;
+	if (!is_own(d->pid)) return; // a handler has forked
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	entered++;
+	while (d->left && pthread_mutex_trylock(&d->mu) == 0) {
+		if (atomic_exchange(&d->left, 0)) d->end(d);
+		pthread_mutex_unlock(&d->mu);
+	}
+	entered--;
+	pthread_setcancelstate(cancel, NULL);
+	errno = saved;
+}
+
+// exchange sends a message and receives the answer; the length, or -1. The caller has entered the
+// device. A command without an answer ends the connection: the answer could come later, and would be
+// taken for that of the next command.
 ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t max, int *fd)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)nv };
 	ssize_t n;
-	int nfds, cancel;
+	int nfds, sock = d->sock;
 	*fd = -1;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	do n = sendmsg(d->sock, &m, MSG_NOSIGNAL);
+	do n = send_message(sock, &m);
 	while (n < 0 && errno == EINTR);
 	if (n >= 0) {
-		n = recv_fds(d->sock, out, max, fd, 1, &nfds);
-		if (n < (ssize_t)sizeof(struct answer)) errno = EIO, n = -1;
+		n = recv_fds(sock, out, max, fd, 1, &nfds);
+		if (n < (ssize_t)sizeof(struct answer)) {
+			if (*fd >= 0) real_close(*fd);
+			d->sock = -1;
+			*fd = -1;
+			drop_private(sock);
+			errno = EIO, n = -1;
+		}
 	} else if (errno != EFAULT) { // which is the program's mistake
 		errno = EIO;
 	}
-	pthread_setcancelstate(cancel, NULL);
 	return n;
 }

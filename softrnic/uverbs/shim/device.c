@@ -2,28 +2,80 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
-// The control page, with which the memory file begins: see package softrnic/ipc/ring.
-enum { CONTROL_LEN = 8192, OFF_ASLEEP = 0, OFF_SUMMARY = 128, OFF_BELLS = 192 };
-
-enum { STATE_RTS = 3, EVENT_DEVICE_FATAL = 8 }; // enum ibv_qp_state, enum ibv_event_type
-
-// The name of the memory file, as a link of /proc has it.
-#define AREA "/memfd:verbs-area (deleted)"
-
-// channel is a completion channel, by its descriptor in the program.
-struct channel { struct device *dev; uint32_t number; };
+enum { EVENT_DEVICE_FATAL = 8 }; // enum ibv_event_type
 
 static _Atomic(struct device *) devices[MAX_FDS];
-static _Atomic(struct channel *) channels[MAX_FDS];
-// asyncs says which descriptors are for asynchronous events.
-static _Atomic uint8_t asyncs[MAX_FDS];
-enum { NOT_ASYNC, ASYNC, LOST };
 
+// ends says of which device a descriptor has events: its serial number is the upper half, the lower
+// is the number of a completion channel, or NO_CHANNEL for asynchronous events. 0: of none.
+static _Atomic uint64_t ends[MAX_FDS];
+// lost says that the program was told by a descriptor of asynchronous events that its device failed.
+static _Atomic uint8_t lost[MAX_FDS];
+
+// all are all devices that there ever were, unused those that are closed. table_mu guards these,
+// serials and copies.
+static _Atomic(struct device *) all;
+static struct device *unused;
+static uint32_t serials;
+static pthread_mutex_t table_mu = PTHREAD_MUTEX_INITIALIZER;
 
 struct device *device_of(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS) return NULL;
 	return devices[fd];
+}
+
+// end_of is what ends has for a channel of a device.
+static uint64_t end_of(struct device *d, uint32_t number) { return (uint64_t)d->serial << 32 | number; }
+
+// device_by finds an open device by its serial number.
+static struct device *device_by(uint32_t serial)
+{
+	for (struct device *d = all; d; d = d->next)
+		if (d->serial == serial) return d;
+	return NULL;
+}
+
+// retire lets a device be used again.
+static void retire(struct device *d)
+{
+	struct held h = hold(&table_mu);
+	d->next_unused = unused, unused = d;
+	let_go(&table_mu, h);
+}
+
+// end_device closes what a device has, when its last descriptor is closed.
+static void end_device(struct device *d)
+{
+	int sock = atomic_exchange(&d->sock, -1), wake = atomic_exchange(&d->wake, -1);
+	d->serial = 0;
+	syscall(SYS_munmap, d->page, CONTROL_LEN);
+	drop_private(sock); // the daemon frees everything
+	drop_private(wake);
+	retire(d);
+}
+
+// new_device returns a device that is not in use.
+static struct device *new_device(void)
+{
+	struct held h = hold(&table_mu);
+	struct device *d = unused;
+	if (d) {
+		unused = d->next_unused;
+	} else if ((d = calloc(1, sizeof *d))) {
+		pthread_mutex_init(&d->mu, NULL);
+		d->end = end_device;
+		d->next = all;
+		all = d;
+	}
+	if (d) {
+		if (++serials == 0) serials = 1;
+		d->serial = serials;
+		d->copies = 0, d->async = -1;
+		for (int i = 0; i < MAX_BELLS / 64; i++) d->sends[i] = 0;
+	}
+	let_go(&table_mu, h);
+	return d;
 }
 
 // open_device connects to the daemon and returns the memory file, in which libibverbs maps the rings.
@@ -40,45 +92,44 @@ int open_device(int flags)
 		errno = n >= (ssize_t)sizeof m.a && m.a.error ? (int)m.a.error : EIO;
 		goto fail;
 	}
-	if (!(d = calloc(1, sizeof *d))) goto fail;
 	// By system calls, because some programs replace mmap.
 	void *page = (void *)syscall(SYS_mmap, NULL, CONTROL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (page == MAP_FAILED) goto fail;
+	if (!(d = new_device())) {
+		syscall(SYS_munmap, page, CONTROL_LEN);
+		goto fail;
+	}
 	if (!(flags & O_CLOEXEC)) fcntl(fds[0], F_SETFD, 0);
-	pthread_mutex_init(&d->mu, NULL);
-	d->sock = sock, d->wake = fds[1], d->async = -1, d->page = page, d->pid = getpid();
+	d->page = page;
+	d->pid = getpid();
+	d->sock = sock;
+	d->wake = fds[1];
+	keep_private(sock);
+	keep_private(fds[1]);
 	devices[fds[0]] = d;
 	return fds[0];
 fail:
 	saved = errno;
-	free(d);
 	for (int i = 0; i < nfds && i < 2; i++) real_close(fds[i]);
 	real_close(sock);
 	errno = saved;
 	return -1;
 }
 
-// ring rings the bell of a queue pair, and wakes the daemon if it sleeps.
-static void ring(struct device *d, uint32_t bell)
-{
-	_Atomic uint64_t *bells = (_Atomic uint64_t *)(d->page + OFF_BELLS), *summary = (_Atomic uint64_t *)(d->page + OFF_SUMMARY);
-	atomic_fetch_or(&bells[bell / 64], 1ull << bell % 64);
-	atomic_fetch_or(summary, 1ull << bell / 64);
-	if (atomic_load((_Atomic uint64_t *)(d->page + OFF_ASLEEP)))
-		(void)!syscall(SYS_sendto, d->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
-}
-
 // drain takes the unread events of an object from a descriptor and returns how many they were. The
-// first 8 bytes of an event name its object. What belongs to others goes back by the daemon.
+// first 8 bytes of an event name its object. What belongs to others goes back by the daemon. A handler
+// of signals does not close the descriptor between the look at its end and the last event.
 static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, uint32_t number)
 {
 	uint32_t dropped = 0, kept = 0;
 	uint8_t *others = malloc(MAX_EVENTS * size);
 	if (!others) return 0;
-	while (kept < MAX_EVENTS && recv(fd, others + kept * size, size, MSG_DONTWAIT) == (ssize_t)size) {
+	uint64_t signals = defer_signals();
+	while (ends[fd] == end_of(d, number) && kept < MAX_EVENTS && recv(fd, others + kept * size, size, MSG_DONTWAIT) == (ssize_t)size) {
 		if (memcmp(others + kept * size, &element, sizeof element)) kept++;
 		else dropped++;
 	}
+	allow_signals(signals);
 	for (uint32_t i = 0; i < kept; i += 128) {
 		struct { struct prefix p; struct ib_uverbs_cmd_hdr h; } head = { { number, 0 }, { CMD_REPOST, 0, 0 } };
 		struct { struct answer a; uint8_t data[64]; } reply;
@@ -90,6 +141,17 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, u
 	return dropped;
 }
 
+// drain_all drains the descriptors of a channel: one, unless the program has copied it. The caller
+// holds the lock of the device, so that none of them is closed meanwhile.
+static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number)
+{
+	uint64_t end = end_of(d, number);
+	if (number == NO_CHANNEL && d->async >= 0 && ends[d->async] == end) return drain(d, d->async, size, element, number);
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		if (ends[fd] == end) return drain(d, fd, size, element, number);
+	return 0;
+}
+
 // settle subtracts the unread events from the counts of an answer, so that a destroy waits only for
 // events that the program has read.
 static void settle(struct device *d, struct answer *a, size_t n)
@@ -98,12 +160,9 @@ static void settle(struct device *d, struct answer *a, size_t n)
 	for (size_t i = 0; i < n / 4 && i < 2; i++) {
 		if (!(a->drain & 1u << i)) continue;
 		if (i == 0 && a->channel != NO_CHANNEL) {
-			for (int fd = 0; fd < MAX_FDS; fd++) {
-				struct channel *c = channels[fd];
-				if (c && c->dev == d && c->number == a->channel) words[i] -= drain(d, fd, 8, a->element, a->channel);
-			}
-		} else if (d->async >= 0) {
-			words[i] -= drain(d, d->async, sizeof(struct ib_uverbs_async_event_desc), a->element, NO_CHANNEL);
+			words[i] -= drain_all(d, 8, a->element, a->channel);
+		} else {
+			words[i] -= drain_all(d, sizeof(struct ib_uverbs_async_event_desc), a->element, NO_CHANNEL);
 		}
 	}
 }
@@ -111,8 +170,8 @@ static void settle(struct device *d, struct answer *a, size_t n)
 // channel_number is the number of the completion channel of a descriptor.
 static uint32_t channel_number(struct device *d, int fd)
 {
-	struct channel *c = fd >= 0 && fd < MAX_FDS ? channels[fd] : NULL;
-	return c && c->dev == d ? c->number : NO_CHANNEL;
+	uint64_t end = fd >= 0 && fd < MAX_FDS ? ends[fd] : 0;
+	return end >> 32 == d->serial ? (uint32_t)end : NO_CHANNEL;
 }
 
 // named_channel is the channel that a command names, if it is one that does.
@@ -133,33 +192,13 @@ static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int
 	if (n < 4 || fd >= MAX_FDS) return errno = EMFILE, -1;
 	if (op == IB_USER_VERBS_CMD_GET_CONTEXT) {
 		d->async = fd;
-		asyncs[fd] = ASYNC;
+		lost[fd] = 0;
+		ends[fd] = end_of(d, NO_CHANNEL);
 	} else {
-		struct channel *c = calloc(1, sizeof *c);
-		if (!c) return -1;
-		c->dev = d, c->number = a->number;
-		channels[fd] = c;
+		ends[fd] = end_of(d, a->number);
 	}
 	memcpy(a->data, &fd, 4);
 	return 0;
-}
-
-// note_state remembers whether a queue pair is in a state that sends, when a command has succeeded.
-static void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got)
-{
-	const struct ib_uverbs_modify_qp *m = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr) + (ex ? sizeof(struct ib_uverbs_ex_cmd_hdr) : 0));
-	uint32_t bell;
-	int sends = 0;
-	if (op == IB_USER_VERBS_CMD_CREATE_QP && got >= sizeof bell) {
-		memcpy(&bell, a->data, sizeof bell);
-	} else if (op == IB_USER_VERBS_CMD_MODIFY_QP && (const uint8_t *)(m + 1) <= b + n && m->attr_mask & 1) {
-		bell = m->qp_handle, sends = m->qp_state >= STATE_RTS;
-	} else {
-		return;
-	}
-	if (bell >= MAX_BELLS) return;
-	if (sends) d->sends[bell / 64] |= 1ull << bell % 64;
-	else d->sends[bell / 64] &= ~(1ull << bell % 64);
 }
 
 // command executes what libibverbs writes to a device.
@@ -192,8 +231,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	struct prefix p = { named_channel(d, b, n, op, ex), 0 };
 	struct iovec v[2] = { { &p, sizeof p }, { (void *)b, n } };
 	int fd, rc = 0, cancel;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); // a thread that ends here would keep the lock
-	pthread_mutex_lock(&d->mu);
+	if (!enter(d, &cancel)) return -1;
 	ssize_t got = exchange(d, v, 2, buf, sizeof buf, &fd);
 	if (got >= 0 && a->error) errno = (int)a->error, rc = -1;
 	if (got < 0) rc = -1;
@@ -204,8 +242,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		if (fd >= 0) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
 	}
 	int saved = errno;
-	pthread_mutex_unlock(&d->mu);
-	pthread_setcancelstate(cancel, NULL);
+	leave(d, cancel);
 	if (fd >= 0) real_close(fd);
 	errno = saved;
 	if (rc) return -1;
@@ -213,20 +250,69 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	return (ssize_t)n;
 }
 
-// close_device forgets the device or the completion channel of a descriptor. A child of vfork closes
-// only its own descriptor, and one of fork has none of its parent's devices.
+// forget_events forgets that a descriptor has events, before it is closed. It waits for a command of
+// the device, which may take events off it; but not in a handler of signals that has interrupted one.
+static void forget_events(int fd)
+{
+	uint64_t end = ends[fd];
+	struct device *d = device_by((uint32_t)(end >> 32));
+	if (d && is_own(d->pid)) {
+		int cancel, in = enter(d, &cancel);
+		ends[fd] = 0;
+		if (in) leave(d, cancel);
+	}
+	ends[fd] = 0;
+}
+
+// close_device forgets the device or the events of a descriptor. A child of vfork closes only its own
+// descriptor, and one of fork has none of its parent's devices.
 void close_device(int fd)
 {
-	if (fd < 0 || fd >= MAX_FDS || (!devices[fd] && !channels[fd] && !asyncs[fd]) || is_borrowed()) return;
-	struct device *d = atomic_exchange(&devices[fd], NULL);
-	if (d && is_own(d->pid)) {
-		real_close(d->sock); // the daemon frees everything
-		real_close(d->wake);
-		syscall(SYS_munmap, d->page, CONTROL_LEN);
-		free(d);
+	if (fd < 0 || fd >= MAX_FDS || (!devices[fd] && !ends[fd]) || is_borrowed()) return;
+	if (ends[fd]) forget_events(fd);
+	struct held h = hold(&table_mu);
+	struct device *d = devices[fd];
+	devices[fd] = NULL;
+	int last = d && d->copies-- == 0;
+	let_go(&table_mu, h);
+	if (!last || !is_own(d->pid)) return;
+	d->left = 1;
+	end_left(d);
+}
+
+// copy_device notes that a descriptor is a copy of another one.
+void copy_device(int from, int to)
+{
+	if (from < 0 || from >= MAX_FDS || to < 0 || to >= MAX_FDS || (!devices[from] && !ends[from]) || is_borrowed()) return;
+	struct held h = hold(&table_mu);
+	struct device *d = devices[from];
+	if (d) d->copies++;
+	devices[to] = d;
+	lost[to] = lost[from];
+	ends[to] = ends[from];
+	let_go(&table_mu, h);
+}
+
+// move_device gives a descriptor of the library another number, if it is a device's, between two of
+// its commands. 0: it is not; -1: it cannot.
+int move_device(int fd, int to)
+{
+	int found = 0, cancel;
+	for (struct device *d = all; d && !found; d = d->next) {
+		int sock = fd, wake = fd;
+		if ((d->sock != fd && d->wake != fd) || !is_own(d->pid)) continue;
+		if (!enter(d, &cancel)) return -1;
+		found = atomic_compare_exchange_strong(&d->sock, &sock, to) || atomic_compare_exchange_strong(&d->wake, &wake, to);
+		leave(d, cancel);
 	}
-	free(atomic_exchange(&channels[fd], NULL));
-	asyncs[fd] = NOT_ASYNC;
+	return found;
+}
+
+// forget_devices is called in a child of fork: another thread may have held the lock.
+void forget_devices(void)
+{
+	unused = NULL;
+	pthread_mutex_init(&table_mu, NULL);
 }
 
 // device_lost is called when nothing follows on a descriptor. That of asynchronous events ends with
@@ -234,18 +320,9 @@ void close_device(int fd)
 ssize_t device_lost(int fd, void *b, size_t n)
 {
 	struct ib_uverbs_async_event_desc ev = { .event_type = EVENT_DEVICE_FATAL };
-	uint8_t before = ASYNC;
-	if (fd < 0 || fd >= MAX_FDS || n < sizeof ev || !atomic_compare_exchange_strong(&asyncs[fd], &before, LOST)) return 0;
+	uint8_t before = 0;
+	if (fd < 0 || fd >= MAX_FDS || n < sizeof ev || !ends[fd] || (uint32_t)ends[fd] != NO_CHANNEL) return 0;
+	if (!atomic_compare_exchange_strong(&lost[fd], &before, 1)) return 0;
 	memcpy(b, &ev, sizeof ev);
 	return sizeof ev;
-}
-
-// is_copy reports whether a descriptor, which is none that was opened, is a copy of a device's:
-// libibverbs looks at it before it takes a device from another context.
-int is_copy(int fd, mode_t mode, nlink_t links)
-{
-	char path[32], link[sizeof AREA];
-	if (!S_ISREG(mode) || links != 0) return 0;
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	return readlink(path, link, sizeof link) == sizeof AREA - 1 && !memcmp(link, AREA, sizeof AREA - 1);
 }

@@ -5,17 +5,15 @@
 #define NETLINK_RDMA_FAMILY 20 // of AF_NETLINK; libibverbs would ask it for devices and believe an empty answer
 
 // NEXT finds the next definition of a function. The library's constructor has done so before most
-// calls: a handler of signals may make them, and may not call dlsym.
+// calls: a handler of signals may make them, and may not call dlsym. The library is built against
+// glibc, but linked with no libc, and runs with musl as well: there it calls no function that musl
+// does not have.
 #define NEXT(name) \
 	if (!next_##name) next_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
-// Only glibc has functions for large files that are not the others.
-#ifdef __GLIBC__
-#define LARGE(f) f(open64) f(openat64) f(stat64) f(lstat64) f(fstat64)
-#else
-#define LARGE(f)
-#endif
-#define HOOKED(f) LARGE(f) f(open) f(openat) f(read) f(write) f(close) f(stat) f(lstat) f(fstat) f(access) f(socket)
+#define HOOKED(f) \
+	f(open) f(openat) f(read) f(write) f(close) f(stat) f(lstat) f(fstat) f(access) f(socket) f(dup) f(dup2) f(dup3) f(fcntl) \
+	f(open64) f(openat64) f(stat64) f(lstat64) f(fstat64) f(fcntl64)
 #define DECLARE(name) static __typeof__(&name) next_##name;
 HOOKED(DECLARE)
 __attribute__((constructor)) static void find_all(void)
@@ -68,13 +66,107 @@ ssize_t write(int fd, const void *b, size_t n)
 	return next_write(fd, b, n);
 }
 
-int close(int fd)
+// forget forgets what a descriptor was, before it is closed.
+static void forget(int fd)
 {
 	close_device(fd);
 	close_event_channel(fd);
+}
+
+int close(int fd)
+{
+	if (is_private(fd)) return errno = EBADF, -1;
+	forget(fd);
 	NEXT(close);
 	return next_close(fd);
 }
+
+// close_range closes what the program has opened: not the library's own descriptors.
+int close_range(unsigned first, unsigned last, int flags)
+{
+	const unsigned none = ~0u;
+	int ends = first <= last && !(flags & ~CLOSE_RANGE_UNSHARE) && syscall(SYS_close_range, none, none, 0) == 0; // and the kernel can
+	for (unsigned fd = first; ends && fd <= last && fd < MAX_FDS; fd++) {
+		if (!is_private((int)fd)) {
+			forget((int)fd);
+			continue;
+		}
+		if (fd > first && syscall(SYS_close_range, first, fd - 1, flags) < 0) return -1;
+		first = fd + 1;
+	}
+	return ends && first > last ? 0 : (int)syscall(SYS_close_range, first, last, flags);
+}
+
+void closefrom(int first)
+{
+	if (first < 0) first = 0;
+	if (close_range((unsigned)first, ~0u, 0) == 0) return;
+	for (int fd = first; fd < MAX_FDS; fd++) close(fd);
+}
+
+// replace is called before a copy of a descriptor gets the number of another one, which that closes.
+// False: errno says why it cannot.
+static int replace(int from, int to)
+{
+	if (fcntl(from, F_GETFD) < 0) return 0;
+	if (is_private(to)) {
+		// EMFILE if all numbers are in use: the library has nowhere else to keep it. A kernel, which has
+		// no such descriptor, would not fail there.
+		int moved = fcntl(to, F_DUPFD_CLOEXEC, 0);
+		if (moved < 0) return 0;
+		keep_private(moved);
+		int found = move_device(to, moved);
+		if (found == 0) found = move_manager(to, moved);
+		if (found > 0) release_private(to); // the copy closes it
+		else drop_private(moved);           // it was closed just now, or a command uses it
+		return found >= 0;
+	}
+	forget(to);
+	return 1;
+}
+
+static int copied(int from, int to)
+{
+	if (to >= 0 && to != from) {
+		copy_device(from, to);
+		copy_event_channel(from, to);
+	}
+	return to;
+}
+
+int dup(int fd)
+{
+	NEXT(dup);
+	return copied(fd, next_dup(fd));
+}
+
+int dup2(int from, int to)
+{
+	NEXT(dup2);
+	if (from != to && !replace(from, to)) return -1;
+	return copied(from, next_dup2(from, to));
+}
+
+int dup3(int from, int to, int flags)
+{
+	NEXT(dup3);
+	if (from != to && !(flags & ~O_CLOEXEC) && !replace(from, to)) return -1;
+	return copied(from, next_dup3(from, to, flags));
+}
+
+#define FCNTL(name) \
+	int name(int fd, int cmd, ...) \
+	{ \
+		va_list a; \
+		va_start(a, cmd); \
+		void *arg = va_arg(a, void *); \
+		va_end(a); \
+		NEXT(name); \
+		int got = next_##name(fd, cmd, arg); \
+		return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? copied(fd, got) : got; \
+	}
+FCNTL(fcntl)
+FCNTL(fcntl64)
 
 // A device looks like a character device whose number is that of the file dev in sysfs.
 #define STAT_FIELDS(s) ((s)->st_mode = S_IFCHR | 0666, (s)->st_rdev = makedev(1, 3))
@@ -91,7 +183,7 @@ int close(int fd)
 	{ \
 		NEXT(name); \
 		int rc = next_##name(fd, s); \
-		if (rc == 0 && (device_of(fd) || event_channel_of(fd) || is_copy(fd, s->st_mode, s->st_nlink))) STAT_FIELDS(s); \
+		if (rc == 0 && (device_of(fd) || event_channel_of(fd))) STAT_FIELDS(s); \
 		return rc; \
 	}
 STAT(stat, stat)
@@ -114,7 +206,7 @@ int socket(int domain, int type, int protocol)
 	return next_socket(domain, type, protocol);
 }
 
-#ifdef __GLIBC__
+// ---- functions of glibc alone
 
 int open64(const char *path, int flags, ...)
 {
@@ -151,8 +243,7 @@ int __fxstat(int v, int fd, struct stat *s)
 	if (!next) next = (int (*)(int, int, struct stat *))dlsym(RTLD_NEXT, "__fxstat");
 	if (!next) return fstat(fd, s);
 	int rc = next(v, fd, s);
-	if (rc == 0 && (device_of(fd) || event_channel_of(fd) || is_copy(fd, s->st_mode, s->st_nlink))) STAT_FIELDS(s);
+	if (rc == 0 && (device_of(fd) || event_channel_of(fd))) STAT_FIELDS(s);
 	return rc;
 }
 
-#endif

@@ -5,10 +5,11 @@
 // event_channel is an event channel of librdmacm, by its descriptor in the program. Each message on
 // the descriptor announces an event. It is not freed, but used again: a thread may wait for events of
 // a channel that another closes.
-struct event_channel { struct device *m; uint32_t number; pid_t pid; struct event_channel *next; };
+struct event_channel { struct device *m; uint32_t number; pid_t pid; int copies; struct event_channel *next; };
 
-// manager is the connection of this process for the commands of librdmacm, of which only socket and
-// lock are in use. It lasts as long as the process or the daemon. Both are guarded by manager_mu.
+// manager is the connection of this process for the commands of librdmacm, a device that has no memory.
+// It lasts as long as the process or the daemon. manager_mu guards it, unused and closed channels; who
+// holds it does not wait for the daemon.
 static struct device *manager;
 static struct event_channel *unused;
 static pthread_mutex_t manager_mu = PTHREAD_MUTEX_INITIALIZER;
@@ -20,26 +21,51 @@ struct event_channel *event_channel_of(int fd)
 	return event_channels[fd];
 }
 
-// ask sends a command of a channel; value are more bytes behind it. The errno of the command is
-// returned as an error.
-static ssize_t ask(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
+// ask_entered sends a command of a channel; value are more bytes behind it. The errno of the command
+// is returned as an error. ask enters the connection for it.
+static ssize_t ask_entered(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
 {
 	struct prefix p = { channel, 0 };
 	struct iovec v[3] = { { &p, sizeof p }, { (void *)b, n }, { (void *)value, len } };
-	pthread_mutex_lock(&m->mu);
 	ssize_t got = exchange(m, v, len ? 3 : 2, out, max, fd);
-	pthread_mutex_unlock(&m->mu);
 	struct answer *a = out;
 	if (got >= 0 && a->error) return errno = (int)a->error, -1;
 	return got;
 }
 
-// tell is ask for a command of the library itself; the number of a new channel, or -1.
+static ssize_t ask(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
+{
+	int cancel;
+	if (!enter(m, &cancel)) return -1;
+	ssize_t got = ask_entered(m, channel, b, n, value, len, out, max, fd);
+	int saved = errno;
+	leave(m, cancel);
+	return errno = saved, got;
+}
+
+// tell is a command of the library itself; the number of a new channel, or -1. The caller has entered.
 static int64_t tell(struct device *m, uint32_t channel, uint32_t op, int *fd)
 {
 	struct rdma_ucm_cmd_hdr h = { op, 0, 0 };
 	struct { struct answer a; uint8_t data[64]; } reply;
-	return ask(m, channel, &h, sizeof h, NULL, 0, &reply, sizeof reply, fd) < 0 ? -1 : (int64_t)reply.a.number;
+	return ask_entered(m, channel, &h, sizeof h, NULL, 0, &reply, sizeof reply, fd) < 0 ? -1 : (int64_t)reply.a.number;
+}
+
+// end_channels tells the daemon of the channels that were closed.
+static void end_channels(struct device *m)
+{
+	struct held h = hold(&manager_mu);
+	struct event_channel *c = m->closed, *next;
+	m->closed = NULL;
+	let_go(&manager_mu, h);
+	for (; c; c = next) {
+		int none;
+		next = c->next;
+		tell(m, c->number, CMD_CLOSE_CHANNEL, &none);
+		h = hold(&manager_mu);
+		c->next = unused, unused = c;
+		let_go(&manager_mu, h);
+	}
 }
 
 // has_ended reports whether the daemon of a connection is gone. Its socket is closed then; the rest
@@ -47,23 +73,26 @@ static int64_t tell(struct device *m, uint32_t channel, uint32_t op, int *fd)
 static int has_ended(struct device *m)
 {
 	char b;
-	pthread_mutex_lock(&m->mu);
+	int cancel;
+	if (!enter(m, &cancel)) return 0; // a command goes on
 	int ended = m->sock < 0 || recv(m->sock, &b, 1, MSG_PEEK | MSG_DONTWAIT) == 0 || errno != EAGAIN; // no message waits: each has been answered
 	if (ended && m->sock >= 0) {
-		real_close(m->sock);
+		drop_private(m->sock);
 		m->sock = -1;
 	}
-	pthread_mutex_unlock(&m->mu);
+	leave(m, cancel);
 	return ended;
 }
 
-// connected returns the connection of this process, a new one if the daemon has begun again. The
-// caller holds the lock.
+// connected returns the connection of this process, a new one if the daemon has begun again.
 static struct device *connected(void)
 {
 	struct { struct answer a; uint8_t data[64]; } welcome;
 	int none, nfds;
-	if (manager && !has_ended(manager)) return manager;
+	struct held h = hold(&manager_mu);
+	struct device *before = manager;
+	let_go(&manager_mu, h);
+	if (before && !has_ended(before)) return before;
 	struct device *m = calloc(1, sizeof *m);
 	if (!m) return NULL;
 	if ((m->sock = dial(hello_manager)) < 0) return free(m), NULL;
@@ -76,57 +105,103 @@ static struct device *connected(void)
 		return errno = saved, NULL;
 	}
 	pthread_mutex_init(&m->mu, NULL);
-	return manager = m;
+	m->wake = -1;
+	m->pid = getpid();
+	m->end = end_channels;
+	h = hold(&manager_mu);
+	struct device *now = manager;
+	if (now == before) {
+		keep_private(m->sock);
+		manager = m;
+	}
+	let_go(&manager_mu, h);
+	if (now == before) return m;
+	real_close(m->sock); // another thread was first
+	free(m);
+	return now;
+}
+
+// new_channel asks for a channel; its number, or -1.
+static int64_t new_channel(struct device *m, int *fd)
+{
+	int cancel;
+	if (!enter(m, &cancel)) return -1;
+	int64_t number = tell(m, NO_CHANNEL, CMD_OPEN_CHANNEL, fd);
+	if (number >= 0 && (*fd < 0 || *fd >= MAX_FDS)) {
+		int none;
+		tell(m, (uint32_t)number, CMD_CLOSE_CHANNEL, &none);
+		errno = EMFILE, number = -1;
+	}
+	int saved = errno;
+	leave(m, cancel);
+	return errno = saved, number;
 }
 
 // open_event_channel returns the descriptor on which events are announced.
 int open_event_channel(int flags)
 {
 	watch_forks();
-	int fd = -1, cancel;
-	int64_t number = -1;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	pthread_mutex_lock(&manager_mu);
+	int fd = -1;
 	struct device *m = connected();
+	if (!m) return -1;
+	struct held h = hold(&manager_mu);
 	struct event_channel *c = unused ? unused : calloc(1, sizeof *c);
 	if (c) unused = c->next;
-	if (m && c) {
-		number = tell(m, NO_CHANNEL, CMD_OPEN_CHANNEL, &fd);
-		if (number >= 0 && (fd < 0 || fd >= MAX_FDS)) {
-			int none;
-			tell(m, (uint32_t)number, CMD_CLOSE_CHANNEL, &none);
-			errno = EMFILE, number = -1;
-		}
-	}
-	int saved = errno;
-	if (number < 0 && c) c->next = unused, unused = c;
-	pthread_mutex_unlock(&manager_mu);
-	pthread_setcancelstate(cancel, NULL);
+	let_go(&manager_mu, h);
+	if (!c) return -1;
+	int64_t number = new_channel(m, &fd);
 	if (number < 0) {
+		int saved = errno;
+		h = hold(&manager_mu);
+		c->next = unused, unused = c;
+		let_go(&manager_mu, h);
 		if (fd >= 0) real_close(fd);
 		return errno = saved, -1;
 	}
 	if (!(flags & O_CLOEXEC)) fcntl(fd, F_SETFD, 0);
 	if (flags & O_NONBLOCK) fcntl(fd, F_SETFL, O_NONBLOCK);
-	c->m = m, c->number = (uint32_t)number, c->pid = getpid();
+	c->m = m, c->number = (uint32_t)number, c->pid = getpid(), c->copies = 0;
 	event_channels[fd] = c;
 	return fd;
 }
 
-// close_event_channel forgets the channel of a descriptor.
+// close_event_channel forgets the channel of a descriptor, which ends with the last one.
 void close_event_channel(int fd)
 {
 	if (!event_channel_of(fd) || is_borrowed()) return;
+	struct held h = hold(&manager_mu);
 	struct event_channel *c = atomic_exchange(&event_channels[fd], NULL);
-	if (c && is_own(c->pid)) {
-		int none, cancel;
-		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-		pthread_mutex_lock(&manager_mu);
-		tell(c->m, c->number, CMD_CLOSE_CHANNEL, &none);
-		c->next = unused, unused = c;
-		pthread_mutex_unlock(&manager_mu);
-		pthread_setcancelstate(cancel, NULL);
-	}
+	struct device *m = c && c->copies-- == 0 && is_own(c->pid) ? c->m : NULL;
+	if (m) c->next = m->closed, m->closed = c;
+	let_go(&manager_mu, h);
+	if (!m) return;
+	m->left = 1;
+	end_left(m);
+}
+
+// copy_event_channel notes that a descriptor is a copy of another one.
+void copy_event_channel(int from, int to)
+{
+	if (!event_channel_of(from) || to < 0 || to >= MAX_FDS || is_borrowed()) return;
+	struct held h = hold(&manager_mu);
+	struct event_channel *c = event_channels[from];
+	if (c) c->copies++;
+	event_channels[to] = c;
+	let_go(&manager_mu, h);
+}
+
+// move_manager gives the connection's descriptor another number, as move_device does.
+int move_manager(int fd, int to)
+{
+	struct held h = hold(&manager_mu);
+	struct device *m = manager;
+	let_go(&manager_mu, h);
+	int cancel;
+	if (!m || m->sock != fd) return 0;
+	if (!enter(m, &cancel)) return -1;
+	int found = atomic_compare_exchange_strong(&m->sock, &fd, to);
+	leave(m, cancel);
+	return found;
 }
 
 // withdraw takes announcements of events back that nothing will read.

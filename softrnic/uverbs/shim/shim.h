@@ -1,11 +1,13 @@
 // What the parts of the library have in common: libc.c has the functions of libc that it replaces,
-// device.c what is below libibverbs, manager.c what is below librdmacm, connection.c the messages.
+// device.c what is below libibverbs, bells.c what of it needs no command, manager.c what is below
+// librdmacm, connection.c the messages, host.c which host it is.
 #ifndef RDMALAB_SHIM_H
 #define RDMALAB_SHIM_H
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,8 +26,12 @@
 #include <rdma/rdma_user_cm.h>
 
 #define ENV_SOCKET "RDMALAB_VERBS"
+#define ENV_TREE "SYSFS_PATH" // of libibverbs
 #define DEVICE "/dev/infiniband/uverbs0"
 #define MANAGER "/dev/infiniband/rdma_cm"
+
+// The control page, with which the memory file begins: see package softrnic/ipc/ring.
+enum { CONTROL_LEN = 8192 };
 
 enum { MAX_FDS = 65536, MAX_BELLS = 4096, MAX_MESSAGE = 8192, MAX_EVENTS = 4096 };
 enum { NO_CHANNEL = 0xffffffff, CMD_REPOST = 0x7fff0000 };
@@ -35,14 +41,53 @@ enum { CMD_OPEN_CHANNEL = 0x7fff0001, CMD_CLOSE_CHANNEL = 0x7fff0002, MAX_MANAGE
 struct prefix { uint32_t channel, reserved; };
 struct answer { uint32_t error, drain, channel, number; uint64_t element; uint8_t data[]; };
 
-// device is an open device. It stays until its descriptor is closed.
+struct event_channel;
+
+// device is an open device. It is closed with the last descriptor of it. It is not freed, but used
+// again: another thread may settle with it, or ring, when it is closed.
 struct device {
-	pthread_mutex_t mu; // one command at a time
-	int sock, wake, async;
-	uint8_t *page; // the control page
-	pid_t pid;     // of the process that has opened it
+	pthread_mutex_t mu; // one command at a time; no descriptor of it or its events is closed meanwhile: see enter
+	_Atomic int left;   // a close that came during a command has left something to end
+	void (*end)(struct device *); // ends it; the caller holds mu
+	_Atomic int sock, wake; // -1: it is closed
+	int async;              // the descriptor of asynchronous events that came; guarded by mu
+	uint8_t *page;          // the control page
+	_Atomic pid_t pid;      // of the process that has opened it
+	_Atomic uint32_t serial; // of this use of it, never 0
+	int copies;             // descriptors of it, but for the first
+	struct device *next, *next_unused;
+	struct event_channel *closed; // of the manager: channels that the daemon does not know to be closed
 	_Atomic uint64_t sends[MAX_BELLS / 64]; // which queue pairs are in a state that sends, by their bells
 };
+
+// defer_signals keeps handlers of signals from this thread until allow_signals, but for those of its
+// own faults. What is in between never waits for the daemon, so that the program can be ended.
+static inline uint64_t defer_signals(void)
+{
+	uint64_t set = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1) | 1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1));
+	uint64_t before = 0;
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &before, sizeof set);
+	return before;
+}
+static inline void allow_signals(uint64_t before) { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before); }
+
+// hold locks a table, and let_go unlocks it. A thread that is cancelled in between would keep the
+// lock, and a handler of signals that closes a descriptor in between would wait for its own thread.
+struct held { uint64_t signals; int cancel; };
+static inline struct held hold(pthread_mutex_t *mu)
+{
+	struct held h;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &h.cancel);
+	h.signals = defer_signals();
+	pthread_mutex_lock(mu);
+	return h;
+}
+static inline void let_go(pthread_mutex_t *mu, struct held h)
+{
+	pthread_mutex_unlock(mu);
+	allow_signals(h.signals);
+	pthread_setcancelstate(h.cancel, NULL);
+}
 
 #pragma GCC visibility push(hidden)
 
@@ -53,10 +98,17 @@ ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds);
 int dial(int (*hello)(int sock));
 int hello(int sock);
 int hello_manager(int sock);
+int enter(struct device *d, int *cancel);
+void leave(struct device *d, int cancel);
+void end_left(struct device *d);
 ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t max, int *fd);
 void watch_forks(void);
 int is_own(pid_t pid);
 int is_borrowed(void);
+void keep_private(int fd);
+int is_private(int fd);
+void release_private(int fd);
+void drop_private(int fd);
 
 // ---- device.c
 
@@ -64,16 +116,24 @@ int open_device(int flags);
 struct device *device_of(int fd);
 ssize_t command(struct device *d, const uint8_t *b, size_t n);
 void close_device(int fd);
+void copy_device(int from, int to);
+int move_device(int fd, int to);
+void forget_devices(void);
 ssize_t device_lost(int fd, void *b, size_t n);
-int is_copy(int fd, mode_t mode, nlink_t links);
+
+// ---- bells.c
+
+void ring(struct device *d, uint32_t bell);
+void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got);
 
 // ---- manager.c
 
-struct event_channel;
 int open_event_channel(int flags);
 struct event_channel *event_channel_of(int fd);
 ssize_t manage(struct event_channel *c, int fd, const uint8_t *b, size_t n);
 void close_event_channel(int fd);
+void copy_event_channel(int from, int to);
+int move_manager(int fd, int to);
 void forget_manager(void);
 
 #pragma GCC visibility pop

@@ -1,0 +1,38 @@
+// The bells of queue pairs: a send is posted into its ring, and the daemon looks there when it is rung for.
+#define _GNU_SOURCE
+#include "shim.h"
+
+// What is where in the control page.
+enum { OFF_ASLEEP = 0, OFF_SUMMARY = 128, OFF_BELLS = 192 };
+
+enum { STATE_RTS = 3 }; // enum ibv_qp_state
+
+// ring rings the bell of a queue pair, and wakes the daemon if it sleeps.
+void ring(struct device *d, uint32_t bell)
+{
+	_Atomic uint64_t *bells = (_Atomic uint64_t *)(d->page + OFF_BELLS), *summary = (_Atomic uint64_t *)(d->page + OFF_SUMMARY);
+	atomic_fetch_or(&bells[bell / 64], 1ull << bell % 64);
+	atomic_fetch_or(summary, 1ull << bell / 64);
+	if (!atomic_load((_Atomic uint64_t *)(d->page + OFF_ASLEEP))) return;
+	int wake;
+	do (void)!syscall(SYS_sendto, wake = d->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	while (wake != d->wake); // it got another number meanwhile
+}
+
+// note_state remembers whether a queue pair is in a state that sends, when a command has succeeded.
+void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got)
+{
+	const struct ib_uverbs_modify_qp *m = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr) + (ex ? sizeof(struct ib_uverbs_ex_cmd_hdr) : 0));
+	uint32_t bell;
+	int sends = 0;
+	if (op == IB_USER_VERBS_CMD_CREATE_QP && got >= sizeof bell) {
+		memcpy(&bell, a->data, sizeof bell);
+	} else if (op == IB_USER_VERBS_CMD_MODIFY_QP && (const uint8_t *)(m + 1) <= b + n && m->attr_mask & 1) {
+		bell = m->qp_handle, sends = m->qp_state >= STATE_RTS;
+	} else {
+		return;
+	}
+	if (bell >= MAX_BELLS) return;
+	if (sends) d->sends[bell / 64] |= 1ull << bell % 64;
+	else d->sends[bell / 64] &= ~(1ull << bell % 64);
+}
