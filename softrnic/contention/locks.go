@@ -112,7 +112,7 @@ func (c *Locker) Next(now clock.Time) *verbs.SendWR {
 	return &c.take
 }
 
-// begin has the client want a lock.
+// begin makes the client try for a lock from now on: the next one, if there are several.
 func (c *Locker) begin(now clock.Time) {
 	c.since, c.seen, c.take.CompareAdd = now, 0, 0
 	if c.pick != nil {

@@ -39,7 +39,7 @@ func (r Rate) span() pico {
 
 func picoOf(t clock.Time) pico { return pico(t) * 1000 }
 
-// time rounds up.
+// time converts picoseconds to nanoseconds, rounded up.
 func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
 
 // server works on one thing at a time, in the order of their arrival.

@@ -15,7 +15,7 @@ var classes = map[string]func(*view) bool{
 	"nak":           func(v *view) bool { return v.op == wire.RCAck && v.syndrome.IsNak() },
 	"rnr":           func(v *view) bool { return v.op == wire.RCAck && v.syndrome.IsRNR() },
 	"read_response": func(v *view) bool { return v.op >= wire.RCReadResponseFirst && v.op <= wire.RCReadResponseOnly },
-	"atomic":        func(v *view) bool { return v.op >= wire.RCAtomicAck && v.op <= wire.RCFetchAdd },
+	"atomic":        func(v *view) bool { return v.op.Is(wire.OpAtomic) },
 	"cnp":           func(v *view) bool { return v.op == wire.CNP },
 }
 
@@ -31,7 +31,7 @@ func Classes() []string {
 
 func isResponse(op wire.Opcode) bool { return op >= wire.RCReadResponseFirst && op <= wire.RCAtomicAck }
 
-func isRequest(op wire.Opcode) bool { return op < wire.ServiceCNP && !isResponse(op) }
+func isRequest(op wire.Opcode) bool { return op.Service() < wire.ServiceCNP && !isResponse(op) }
 
 // empty reports a match that selects every frame.
 func (m *Match) empty() bool {

@@ -18,7 +18,7 @@
 //	  fence to  owner 4
 //	  join      owner 4 | replaces 8 | connection 8
 //	  disconnect owner 4
-//	  take      owner 4 | offset 8 | words 4 | value 8
+//	  take      owner 4 | number 4 | offset 8 | words 4 | value 8
 //	answer   0 version | 1 kind of the request, or refused | 2 …
 //	  connect   connection 8 | boot 8 | memory 20 | locks 20 | work ≤ 64
 //	  end       -
@@ -55,7 +55,9 @@
 //
 // A table is words of the shared region in little-endian byte order, of which 0 is free. Take has
 // the service put a value into the first free word, so that clients share out what the words stand
-// for: the blocks of package fusee. Clients may read and clear words by themselves.
+// for: the blocks of package fusee. Clients may read and clear words by themselves. Each owner numbers
+// its requests; the service remembers the last one of each owner and what it has given for it, so
+// that a request whose answer was lost can be repeated.
 //
 // A Worker (package perf has one) lets the host take part in a connection, with further data in
 // connect and its answer.

@@ -58,8 +58,8 @@ func (k kind) String() string {
 const (
 	headerLen    = 2
 	connectLen   = 16
-	joinLen      = 20
-	takeLen      = 24
+	joinLen      = 24
+	takeLen      = 28
 	regionLen    = 20
 	connectedLen = 16 + 2*regionLen
 	holderLen    = 21
@@ -76,13 +76,16 @@ type request struct {
 	// else; 0: none.
 	conn  uint64
 	owner uint32
-	// shared is the connection that an owner joins.
+	// shared is the connection that an owner joins, former the one that leaves it; 0: none.
 	shared uint64
+	former uint32
 	// bytes of memory wanted for this connection alone; 0: the shared region.
 	bytes int
-	// table is where a free word is wanted, and value what it will have.
-	table table
-	value uint64
+	// table is where a free word is wanted, and value what it will have. number is that of the
+	// owner's request.
+	number uint32
+	table  table
+	value  uint64
 	// work is for the Worker of the service.
 	work []byte
 	// silent marks a request without private data. It is not on the wire.
@@ -101,9 +104,11 @@ func (r *request) encode() []byte {
 	case kindJoin:
 		b = binary.BigEndian.AppendUint32(b, r.owner)
 		b = binary.BigEndian.AppendUint64(b, r.conn)
-		return binary.BigEndian.AppendUint64(b, r.shared)
+		b = binary.BigEndian.AppendUint64(b, r.shared)
+		return binary.BigEndian.AppendUint32(b, r.former)
 	case kindTake:
 		b = binary.BigEndian.AppendUint32(b, r.owner)
+		b = binary.BigEndian.AppendUint32(b, r.number)
 		b = binary.BigEndian.AppendUint64(b, r.table.off)
 		b = binary.BigEndian.AppendUint32(b, uint32(r.table.words))
 		return binary.BigEndian.AppendUint64(b, r.value)
@@ -163,11 +168,13 @@ func parseRequest(b []byte) (request, error) {
 		}
 	case kindJoin:
 		r.owner, r.conn, r.shared = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
+		r.former = binary.BigEndian.Uint32(b[20:])
 	case kindTake:
-		r.owner, r.value = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[16:])
-		r.table = table{binary.BigEndian.Uint64(b[4:]), int(binary.BigEndian.Uint32(b[12:]))}
-		if r.table.words > maxTable || r.value == 0 {
-			return request{}, fmt.Errorf("request %v to a memory service: a table of %d words, value %d; want at most %d words, and a value other than 0", k, r.table.words, r.value, maxTable)
+		r.owner, r.number, r.value = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint64(b[20:])
+		r.table = table{binary.BigEndian.Uint64(b[8:]), int(binary.BigEndian.Uint32(b[16:]))}
+		if r.table.words > maxTable || r.value == 0 || r.number == 0 {
+			return request{}, fmt.Errorf("request %v to a memory service: number %d, a table of %d words, value %d; want at most %d words, and a number and a value other than 0",
+				k, r.number, r.table.words, r.value, maxTable)
 		}
 	case kindEnd:
 		r.conn = binary.BigEndian.Uint64(b)

@@ -24,8 +24,8 @@ func requests() []request {
 		{kind: kindDisconnect, owner: math.MaxUint32},
 		{kind: kindFenceTo, owner: math.MaxUint32},
 		{kind: kindFenceTo},
-		{kind: kindJoin, conn: math.MaxUint64, owner: math.MaxUint32, shared: math.MaxUint64 - 1},
-		{kind: kindTake, owner: math.MaxUint32, table: table{math.MaxUint64, maxTable}, value: math.MaxUint64},
+		{kind: kindJoin, conn: math.MaxUint64, owner: math.MaxUint32, shared: math.MaxUint64 - 1, former: math.MaxUint32 - 1},
+		{kind: kindTake, owner: math.MaxUint32, number: math.MaxUint32 - 1, table: table{math.MaxUint64, maxTable}, value: math.MaxUint64},
 	}
 }
 
@@ -92,11 +92,12 @@ func TestMalformedMessages(t *testing.T) {
 		"\x01\x06\x00":             "unknown refused",
 		"\x01\x03\x00\x00\x00\x00": "owner 0",
 		"\x01\x04\x00\x00\x00\x00": "owner 0",
-		"\x01\x08" + strings.Repeat("\x00", joinLen):                 "owner 0",
-		"\x01\x0a" + strings.Repeat("\x00", takeLen-1) + "\x01":      "owner 0",
-		"\x01\x0a" + strings.Repeat("\x01", takeLen):                 "at most 16777216 words",
-		"\x01\x0a" + strings.Repeat("\x00", takeLen):                 "a value other than 0",
-		"\x01\x01" + strings.Repeat("\x00", 12) + "\x10\x00\x00\x01": "268435457 bytes of memory",
+		"\x01\x08" + strings.Repeat("\x00", joinLen):                                                 "owner 0",
+		"\x01\x0a" + strings.Repeat("\x00", 7) + "\x01" + strings.Repeat("\x00", takeLen-9) + "\x01": "owner 0",
+		"\x01\x0a" + strings.Repeat("\x00", takeLen-1) + "\x01":                                      "number 0",
+		"\x01\x0a" + strings.Repeat("\x01", takeLen):                                                 "at most 16777216 words",
+		"\x01\x0a" + strings.Repeat("\x00", takeLen):                                                 "a value other than 0",
+		"\x01\x01" + strings.Repeat("\x00", 12) + "\x10\x00\x00\x01":                                 "268435457 bytes of memory",
 	} {
 		if _, err := parseRequest([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one about %q", text, err, want)

@@ -22,7 +22,11 @@ type owners struct {
 type owner struct {
 	peer   string // the address of its last connection; "": it never connected
 	fenced bool
+	took   taken
 }
+
+// taken is the last request of an owner for a word, and the index of the word that it has got.
+type taken struct{ number, index uint32 }
 
 // note stores the state of an owner.
 func (o *owners) note(id uint32, to owner) error {
@@ -42,7 +46,9 @@ func (o *owners) admit(id uint32, peer string) error {
 	case o.fenced(id):
 		return ErrFenced
 	}
-	return o.note(id, owner{peer: peer})
+	was := o.known[id]
+	was.peer = peer
+	return o.note(id, was)
 }
 
 // fenced reports whether an owner was fenced or retired.

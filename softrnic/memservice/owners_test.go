@@ -254,6 +254,12 @@ func testJoin(t *testing.T, opt simrack.Options) {
 		if err := join(shared, memservice.Claim{Owner: 9}); !errors.Is(err, memservice.ErrFenced) {
 			t.Error("a fenced owner joins:", err)
 		}
+		if err := join(shared, memservice.Claim{Owner: 10, Former: 7}); err != nil {
+			t.Error(err)
+		}
+		if err := memservice.Disconnect(ctx, m, r.srv.Addr(), 7, soon()); err != nil || !shared.works(soon()) {
+			t.Error("the end of an owner that had left ended the connection:", err)
+		}
 		if err := memservice.Fence(ctx, m, r.srv.Addr(), 8, soon()); err != nil || shared.works(soon()) {
 			t.Error("the connection works although one of its owners was fenced:", err)
 		}

@@ -241,7 +241,8 @@ func (s *Server) who(id uint32) Holder {
 // maxJoined bounds the owners of one connection.
 const maxJoined = 4096
 
-// join lets requests of an owner travel on a connection, which ends when the owner is fenced.
+// join lets requests of an owner travel on a connection, which ends when the owner is fenced. The owner
+// may take the place of a former one.
 func (s *Server) join(r request) error {
 	s.endID(r.conn)
 	i := slices.IndexFunc(s.conns, func(c *Conn) bool { return c.id == r.shared })
@@ -252,14 +253,13 @@ func (s *Server) join(r request) error {
 	switch {
 	case s.owners.fenced(r.owner):
 		return ErrFenced
-	case c.of(r.owner):
-		return nil
-	case len(c.owners) == maxJoined:
+	case len(c.owners) == maxJoined && !c.of(r.owner) && !c.of(r.former):
 		return fmt.Errorf("the connection has %d owners, no further one may join", maxJoined)
 	}
 	if err := s.owners.admit(r.owner, c.Peer.String()); err != nil {
 		return err
 	}
+	c.owners = slices.DeleteFunc(c.owners, func(id uint32) bool { return id == r.former || id == r.owner })
 	c.owners = append(c.owners, r.owner)
 	return nil
 }

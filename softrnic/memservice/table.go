@@ -30,8 +30,14 @@ type table struct {
 // the table of so many words at an offset of the shared region, and returns the word's index.
 // ErrFull: there is none. ErrFenced: the owner was fenced. After another error the outcome is
 // unknown.
-func Take(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, off uint64, words int, value uint64, deadline clock.Time) (int, error) {
-	a, err := ask(ctx, d, to, request{kind: kindTake, owner: owner, table: table{off, words}, value: value}, deadline)
+//
+// number is that of the request among those of the owner to this service, from 1. A request with the
+// number of the last one that has got a word is taken for the same one, and gets the same word: so a
+// request whose outcome is unknown can be repeated. One with a smaller number is refused.
+func Take(
+	ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner, number uint32, off uint64, words int, value uint64, deadline clock.Time,
+) (int, error) {
+	a, err := ask(ctx, d, to, request{kind: kindTake, owner: owner, number: number, table: table{off, words}, value: value}, deadline)
 	if err != nil {
 		return 0, fmt.Errorf("take a word of the memory of %v: %w", to, err)
 	}
@@ -40,12 +46,16 @@ func Take(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, off u
 
 // take answers Take. No other request is served meanwhile.
 func (s *Server) take(r request) (uint32, error) {
-	size := uint64(r.table.words) * 8
+	size, was := uint64(r.table.words)*8, s.owners.known[r.owner]
 	switch {
 	case s.owners.fenced(r.owner):
 		return 0, ErrFenced
 	case s.region == nil || size > uint64(s.region.Len()) || r.table.off > uint64(s.region.Len())-size:
 		return 0, fmt.Errorf("a table of %d words at %d is outside of the shared region", r.table.words, r.table.off)
+	case r.number == was.took.number:
+		return was.took.index, nil
+	case r.number < was.took.number:
+		return 0, fmt.Errorf("request %d of owner %d comes after request %d", r.number, r.owner, was.took.number)
 	}
 	var b [8 * tablePiece]byte
 	for from := 0; from < r.table.words; from += tablePiece {
@@ -57,8 +67,12 @@ func (s *Server) take(r request) (uint32, error) {
 			if binary.LittleEndian.Uint64(b[8*i:]) != 0 {
 				continue
 			}
+			was.took = taken{r.number, uint32(from + i)}
+			if err := s.owners.note(r.owner, was); err != nil {
+				return 0, err
+			}
 			binary.LittleEndian.PutUint64(b[:], r.value)
-			return uint32(from + i), s.region.WriteAt(b[:8], int(r.table.off)+8*(from+i))
+			return was.took.index, s.region.WriteAt(b[:8], int(r.table.off)+8*(from+i))
 		}
 	}
 	return 0, ErrFull

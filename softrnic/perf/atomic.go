@@ -105,11 +105,7 @@ func nativeWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
 func (s *session) readWord(slot, off int) (uint64, error) {
 	sge := s.sges[slot]
 	sge.Length = atomicSize
-	list := []verbs.SGE{sge}
-	err := s.run(stream{op: "read of a word", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
-		wr.Op, wr.SGL = verbs.OpRead, list
-		aim(wr, s.far.memory, off)
-	}})
+	err := s.once("read of a word", verbs.OpRead, sge, s.far.memory, off)
 	return nativeWord(s.local(sge)), err
 }
 
@@ -118,11 +114,7 @@ func (s *session) writeWord(slot, off int, v uint64) error {
 	sge := s.sges[slot]
 	sge.Length = atomicSize
 	binary.NativeEndian.PutUint64(s.local(sge), v)
-	list := []verbs.SGE{sge}
-	return s.run(stream{op: "write of a word", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
-		wr.Op, wr.SGL = verbs.OpWrite, list
-		aim(wr, s.far.memory, off)
-	}})
+	return s.once("write of a word", verbs.OpWrite, sge, s.far.memory, off)
 }
 
 // planAtomic is for bandwidth and latency.
@@ -135,11 +127,7 @@ func planAtomic(c *Config) plan {
 			err = s.latency(j, res)
 		} else {
 			m := &meter{s: s, total: c.Iters}
-			j.seen = m.seen
-			m.start()
-			err = s.run(j)
-			m.stop()
-			m.result(c, res)
+			err = m.timed(j, res)
 		}
 		if err != nil || !c.Verify {
 			return err

@@ -48,6 +48,16 @@ func (m *meter) stop() {
 	m.part = 0
 }
 
+// timed runs a stream as a timed part, and sets the result so far.
+func (m *meter) timed(j stream, res *Result) error {
+	j.seen = m.seen
+	m.start()
+	err := m.s.run(j)
+	m.stop()
+	m.result(&m.s.cfg, res)
+	return err
+}
+
 // seen looks for the fastest part.
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
@@ -89,13 +99,7 @@ func planWriteBW(c *Config) plan {
 	run := func(s *session, res *Result) error {
 		m := &meter{s: s, total: c.Iters}
 		slot := func(k int) int { return k % slots }
-		j := s.transfer("write", verbs.OpWrite, c.Iters, 0, slot, slot)
-		j.seen = m.seen
-		m.start()
-		err := s.run(j)
-		m.stop()
-		m.result(c, res)
-		return err
+		return m.timed(s.transfer("write", verbs.OpWrite, c.Iters, 0, slot, slot), res)
 	}
 	if c.Verify {
 		slots = c.chunk()
@@ -114,13 +118,7 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 		for k := range n {
 			s.pat.Fill(s.slot(k), uint64(at+k))
 		}
-		j := s.transfer("write", verbs.OpWrite, n, at, same, same)
-		j.seen = m.seen
-		m.start()
-		err := s.run(j)
-		m.stop()
-		m.result(c, res)
-		if err != nil {
+		if err := m.timed(s.transfer("write", verbs.OpWrite, n, at, same, same), res); err != nil {
 			return err
 		}
 		if err := s.readBack(c, n, at, slots, res); err != nil {
@@ -156,18 +154,13 @@ func planReadBW(c *Config) plan {
 		m := &meter{s: s, total: c.Iters}
 		j := s.transfer("read", verbs.OpRead, c.Iters, 0,
 			func(k int) int { return k % slots }, func(k int) int { return k % remote })
-		j.seen = m.seen
 		if c.Verify {
 			j.done = func(k int) error {
 				res.Verified += uint64(c.Size)
 				return s.check("read", s.slot(k%slots), uint64(k%remote))
 			}
 		}
-		m.start()
-		err := s.run(j)
-		m.stop()
-		m.result(c, res)
-		return err
+		return m.timed(j, res)
 	}
 	return plan{local: slots * c.Size, slot: c.Size, bytes: remote * c.Size, run: run}
 }

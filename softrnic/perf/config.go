@@ -103,8 +103,8 @@ type Queues struct {
 type OneWord struct {
 	// Clients is how many queue pairs of contend and locks have one operation in flight each; 0: 1.
 	Clients int `json:"clients,omitempty"`
-	// Device has contend and locks use a word in the memory of the server's NIC. Span is how long
-	// locks runs; 0: 1 s. Bits makes its words 0 or 1, and releases CAS.
+	// Device: the word of contend and locks is in the memory of the server's NIC. Span is how long
+	// locks runs; 0: 1 s. Bits: the lock word of locks is 0 or 1, and a lock is released by CAS.
 	Device bool          `json:"device,omitempty"`
 	Bits   bool          `json:"bits,omitempty"`
 	Span   time.Duration `json:"span,omitempty"`

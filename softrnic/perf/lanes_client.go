@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -115,7 +113,7 @@ func (f *laneClient) open() error {
 			return err
 		}
 		if f.kind == ConnUD && f.ah == nil {
-			if err := f.address(gid, own.GID); err != nil {
+			if f.ah, err = addressOf(f.ctx, f.pd, gid, own.GID); err != nil {
 				return err
 			}
 		}
@@ -127,16 +125,6 @@ func (f *laneClient) open() error {
 		}
 	}
 	return f.awaitReport(reportReady, 1)
-}
-
-func (f *laneClient) address(gid, own verbs.GID) (err error) {
-	for i, g := range f.ctx.Device().GIDs {
-		if g == own {
-			f.ah, err = f.pd.CreateAH(verbs.AHAttr{DestGID: gid, SourceGID: i})
-			return err
-		}
-	}
-	return fmt.Errorf("this NIC has no address %v any more", own)
 }
 
 // destroy ends the lanes.
@@ -172,11 +160,7 @@ func (f *laneClient) writeReport(off int, v uint64) error {
 
 // word moves n bytes between the server's report and the local words.
 func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
-	sge := []verbs.SGE{f.mr.SGE(f.words, n)}
-	return f.session.run(stream{op: "exchange of queue pairs", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
-		wr.Op, wr.SGL = op, sge
-		aim(wr, f.far.report, off)
-	}})
+	return f.once("exchange of queue pairs", op, f.mr.SGE(f.words, n), f.far.report, off)
 }
 
 // reliable: a completion means that the message has arrived.
@@ -245,7 +229,7 @@ func (f *laneClient) room(c *Config, slots int) bool {
 
 func (f *laneClient) post(c *Config, slots int) error {
 	i, k := f.sent%f.n, f.sent%slots
-	if c.Verify {
+	if c.Verify && c.Test != SendLat { // echoes fills the slot before the time begins
 		f.pat.Fill(f.slot(k), uint64(f.sent))
 	}
 	wr := verbs.SendWR{ID: uint64(f.posted[i]), Op: verbs.OpSendImm, Imm: uint32(f.sent), SGL: f.sges[k : k+1]}
@@ -361,15 +345,8 @@ func (f *laneClient) judgeReport(res *Result) error {
 
 // pingPong is that of a session, on the one lane.
 func (f *laneClient) pingPong(c *Config, res *Result) error {
-	h := hdrhistogram.New(1, int64(maxLatency), latencyDigits)
-	off := f.words + laneBytes(f.n)
-	pong := []verbs.SGE{f.mr.SGE(off, c.Size+f.room0())}
-	begun := f.rt.Now()
-	for k := range c.Iters {
-		if err := f.qps[0].PostRecv(verbs.RecvWR{ID: uint64(k), SGL: pong}); err != nil {
-			return err
-		}
-		start := f.rt.Now()
+	off, room := f.words+laneBytes(f.n), f.lanes.room()
+	err := f.echoes(c, f.qps[0], f.mr.SGE(off, c.Size+room), res, func(k int) error {
 		if err := f.post(c, 1); err != nil {
 			return err
 		}
@@ -383,43 +360,11 @@ func (f *laneClient) pingPong(c *Config, res *Result) error {
 				}
 			}
 		}
-		if err := f.awaitPong(c, k, f.buf[off+f.room0():], res); err != nil {
-			return err
-		}
-		record(h, f.rt.Now().Sub(start)/2)
+		return f.awaitEcho(c, k, f.buf[off+room:][:c.Size], true, res)
+	})
+	if err != nil {
+		return err
 	}
-	res.Elapsed = f.rt.Now().Sub(begun)
-	res.Lat = summary(h, c.Size, c.Iters)
 	res.Sent = f.sent
 	return f.judgeReport(res)
-}
-
-func (f *laneClient) room0() int { return f.lanes.room() }
-
-// awaitPong waits for the echo of message k. Over an unreliable service it may be lost; then wait
-// fails.
-func (f *laneClient) awaitPong(c *Config, k int, buf []byte, res *Result) error {
-	for {
-		n, err := f.rcq.Poll(f.wcs[:1])
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			if err := f.wait(f.rcq, "echo", k); err != nil {
-				return err
-			}
-			continue
-		}
-		wc := &f.wcs[0]
-		switch {
-		case wc.Status != verbs.Success:
-			return &CompletionError{Op: "receive of echo", Msg: uint64(k), Status: wc.Status, Vendor: wc.VendorErr}
-		case wc.Imm != uint32(k):
-			return fmt.Errorf("echo of message %d arrived instead of that of message %d", wc.Imm, k)
-		case !c.Verify:
-			return nil
-		}
-		res.Verified += uint64(c.Size)
-		return f.check("echo", buf[:c.Size], uint64(k))
-	}
 }

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -110,22 +111,21 @@ func (s *laneServer) begin() error {
 		}
 	}
 	if s.mode == modeEcho && s.lanes.kind == ConnUD {
-		if err := s.address(gid); err != nil {
+		var err error
+		if s.ah, err = addressOf(s.Context, s.PD, gid, s.own[0].GID); err != nil {
 			return err
 		}
 	}
 	return s.report.Store64(reportReady, 1)
 }
 
-// address makes the address handle for echoes.
-func (s *laneServer) address(gid verbs.GID) (err error) {
-	for i, own := range s.Context.Device().GIDs {
-		if own == s.own[0].GID {
-			s.ah, err = s.PD.CreateAH(verbs.AHAttr{DestGID: gid, SourceGID: i})
-			return err
-		}
+// addressOf makes the address handle for datagrams to a NIC, from this NIC's address own.
+func addressOf(ctx verbs.Context, pd verbs.PD, to, own verbs.GID) (verbs.AH, error) {
+	i := slices.Index(ctx.Device().GIDs, own)
+	if i < 0 {
+		return nil, fmt.Errorf("this NIC has no address %v any more", own)
 	}
-	return fmt.Errorf("this NIC has no address %v any more", s.own[0].GID)
+	return pd.CreateAH(verbs.AHAttr{DestGID: to, SourceGID: i})
 }
 
 // post posts the receive of a slot.

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -16,7 +17,7 @@ const (
 
 // latency runs a stream one message at a time.
 func (s *session) latency(j stream, res *Result) error {
-	h := hdrhistogram.New(1, int64(maxLatency), latencyDigits)
+	var h Latencies
 	one := j
 	one.total, one.depth, one.every = 1, 1, 1
 	begun := s.rt.Now()
@@ -28,7 +29,7 @@ func (s *session) latency(j stream, res *Result) error {
 		if err := s.run(one); err != nil {
 			return err
 		}
-		record(h, s.rt.Now().Sub(start))
+		h.Record(s.rt.Now().Sub(start))
 		if j.done != nil {
 			if err := j.done(k); err != nil {
 				return err
@@ -36,20 +37,38 @@ func (s *session) latency(j stream, res *Result) error {
 		}
 	}
 	res.Elapsed = s.rt.Now().Sub(begun)
-	res.Lat = summary(h, s.cfg.Size, j.total)
+	res.Lat = h.Summary(s.cfg.Size, j.total)
 	return nil
 }
 
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(int64(min(max(d, 1), maxLatency))) // within the range by construction
+// Latencies collects the latencies of a test. The zero value is empty.
+type Latencies struct{ h *hdrhistogram.Histogram }
+
+// Record adds a latency.
+func (l *Latencies) Record(d time.Duration) {
+	if l.h == nil {
+		l.h = hdrhistogram.New(1, int64(maxLatency), latencyDigits)
+	}
+	_ = l.h.RecordValue(int64(min(max(d, 1), maxLatency))) // within the range by construction
 }
 
-func summary(h *hdrhistogram.Histogram, size, iters int) *Latency {
-	us := func(ns int64) float64 { return float64(ns) / 1e3 }
-	return &Latency{
-		Bytes: size, Iters: iters, Min: us(h.Min()), Max: us(h.Max()), Typical: us(h.ValueAtQuantile(50)),
-		Average: h.Mean() / 1e3, Stdev: h.StdDev() / 1e3, P99: us(h.ValueAtQuantile(99)), P999: us(h.ValueAtQuantile(99.9)),
+// Count is how many were recorded.
+func (l *Latencies) Count() int {
+	if l.h == nil {
+		return 0
 	}
+	return int(l.h.TotalCount())
+}
+
+// Summary has the figures in microseconds, for messages of size bytes.
+func (l *Latencies) Summary(size, iters int) *Latency {
+	out := &Latency{Bytes: size, Iters: iters}
+	if h := l.h; h != nil {
+		us := func(ns int64) float64 { return float64(ns) / 1e3 }
+		out.Min, out.Max, out.Typical = us(h.Min()), us(h.Max()), us(h.ValueAtQuantile(50))
+		out.Average, out.Stdev, out.P99, out.P999 = h.Mean()/1e3, h.StdDev()/1e3, us(h.ValueAtQuantile(99)), us(h.ValueAtQuantile(99.9))
+	}
+	return out
 }
 
 // planLat is for WRITE and READ.
@@ -121,35 +140,48 @@ func (s *session) pingPong(c *Config, res *Result) error {
 	if err := s.awaitReport(reportReady, 1); err != nil {
 		return err
 	}
-	h := hdrhistogram.New(1, int64(maxLatency), latencyDigits)
 	j := s.sendStream(c, 1, 1)
-	pong := []verbs.SGE{s.sges[1]}
+	err := s.echoes(c, s.qp, s.sges[1], res, func(k int) error {
+		j.index = k
+		j.wr = func(_ int, wr *verbs.SendWR) { wr.Op, wr.SGL = verbs.OpSend, s.sges[:1] }
+		if err := s.run(j); err != nil {
+			return err
+		}
+		return s.awaitEcho(c, k, s.slot(1), false, res)
+	})
+	if err != nil {
+		return err
+	}
+	return s.checkReport(c.Iters, res)
+}
+
+// echoes measures messages that are echoed, one at a time: it posts the receive of an echo to qp,
+// calls turn, which sends message k and waits for its echo, and takes half of the time of turn.
+func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, turn func(k int) error) error {
+	var h Latencies
+	list := []verbs.SGE{pong}
 	begun := s.rt.Now()
 	for k := range c.Iters {
-		if err := s.qp.PostRecv(verbs.RecvWR{ID: uint64(k), SGL: pong}); err != nil {
+		if err := qp.PostRecv(verbs.RecvWR{ID: uint64(k), SGL: list}); err != nil {
 			return err
 		}
 		if c.Verify {
 			s.pat.Fill(s.slot(0), uint64(k))
 		}
-		j.index = k
-		j.wr = func(_ int, wr *verbs.SendWR) { wr.Op, wr.SGL = verbs.OpSend, s.sges[:1] }
 		start := s.rt.Now()
-		if err := s.run(j); err != nil {
+		if err := turn(k); err != nil {
 			return err
 		}
-		if err := s.awaitEcho(c, k, res); err != nil {
-			return err
-		}
-		record(h, s.rt.Now().Sub(start)/2)
+		h.Record(s.rt.Now().Sub(start) / 2)
 	}
 	res.Elapsed = s.rt.Now().Sub(begun)
-	res.Lat = summary(h, c.Size, c.Iters)
-	return s.checkReport(c.Iters, res)
+	res.Lat = h.Summary(c.Size, c.Iters)
+	return nil
 }
 
-// awaitEcho waits for the echo of message k in local slot 1.
-func (s *session) awaitEcho(c *Config, k int, res *Result) error {
+// awaitEcho waits for the echo of message k, which is in buf then. numbered: its immediate data are k.
+// Over an unreliable service the echo may be lost; then wait fails.
+func (s *session) awaitEcho(c *Config, k int, buf []byte, numbered bool, res *Result) error {
 	for {
 		n, err := s.rcq.Poll(s.wcs[:1])
 		if err != nil {
@@ -161,13 +193,16 @@ func (s *session) awaitEcho(c *Config, k int, res *Result) error {
 			}
 			continue
 		}
-		if wc := &s.wcs[0]; wc.Status != verbs.Success {
+		wc := &s.wcs[0]
+		switch {
+		case wc.Status != verbs.Success:
 			return &CompletionError{Op: "receive of echo", Msg: uint64(k), Status: wc.Status, Vendor: wc.VendorErr}
-		}
-		if !c.Verify {
+		case numbered && wc.Imm != uint32(k):
+			return fmt.Errorf("echo of message %d arrived instead of that of message %d", wc.Imm, k)
+		case !c.Verify:
 			return nil
 		}
 		res.Verified += uint64(c.Size)
-		return s.check("echo", s.slot(1), uint64(k))
+		return s.check("echo", buf, uint64(k))
 	}
 }

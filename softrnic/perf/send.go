@@ -25,16 +25,10 @@ func planSendBW(c *Config) plan {
 			return err
 		}
 		m := &meter{s: s, total: c.Iters}
-		j := s.sendStream(c, c.Iters, slots)
-		j.seen = m.seen
-		m.start()
-		err := s.run(j)
-		m.stop()
-		m.result(c, res)
-		if err == nil {
-			err = s.checkReport(c.Iters, res)
+		if err := m.timed(s.sendStream(c, c.Iters, slots), res); err != nil {
+			return err
 		}
-		return err
+		return s.checkReport(c.Iters, res)
 	}
 	// The words of a report are read into the memory behind the slots.
 	return plan{local: slots*c.Size + reportSize, slot: c.Size, request: w, run: run}
@@ -63,14 +57,7 @@ func (s *session) sendStream(c *Config, n, slots int) stream {
 func (s *session) readReport() ([reportSize]byte, error) {
 	var rep [reportSize]byte
 	off := len(s.buf) - reportSize
-	sge := []verbs.SGE{s.mr.SGE(off, reportSize)}
-	err := s.run(stream{
-		op: "read of the report", total: 1, depth: 1, every: 1,
-		wr: func(_ int, wr *verbs.SendWR) {
-			wr.Op, wr.SGL = verbs.OpRead, sge
-			aim(wr, s.far.report, 0)
-		},
-	})
+	err := s.once("read of the report", verbs.OpRead, s.mr.SGE(off, reportSize), s.far.report, 0)
 	copy(rep[:], s.buf[off:])
 	return rep, err
 }

@@ -137,7 +137,16 @@ func (s *session) wait(cq verbs.CQ, op string, k int) error {
 	}
 }
 
-// aim has a work request work on the peer's memory from offset off of r on.
+// once runs one work request of the given operation between local memory and offset off of r.
+func (s *session) once(op string, code verbs.WROpcode, local verbs.SGE, r memservice.Region, off int) error {
+	list := []verbs.SGE{local}
+	return s.run(stream{op: op, total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
+		wr.Op, wr.SGL = code, list
+		aim(wr, r, off)
+	}})
+}
+
+// aim sets the remote address and key of a work request: the peer's memory r from offset off on.
 func aim(wr *verbs.SendWR, r memservice.Region, off int) {
 	wr.RemoteAddr, wr.RKey = r.Addr+uint64(off), r.RKey
 }

@@ -1,56 +1,91 @@
 package perftestpeer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// end is a queue pair with its queues and its memory.
-type end struct {
+// objects are the verbs objects that every run has: one completion queue and one memory region.
+type objects struct {
 	rt       verbs.Runtime
 	pd       verbs.PD
 	cq       verbs.CQ
-	qp       verbs.QP
 	mr       verbs.MR
-	ah       verbs.AH
-	peer     verbs.AHAttr
-	peerQPN  wire.QPN
-	typ      verbs.QPType
 	patience time.Duration
 	wcs      [32]verbs.WC
+	undo     []func() error // destroy the objects, in the order in which they were made
+}
+
+// open makes the objects: a completion queue for n completions, a region of size bytes.
+func (o *objects) open(ctx verbs.Context, n, size int, access verbs.Access, wait time.Duration) (err error) {
+	o.rt, o.patience = ctx.Runtime(), cmp.Or(wait, patience)
+	if o.pd, err = ctx.AllocPD(); err != nil {
+		return err
+	}
+	o.undo = append(o.undo, o.pd.Dealloc)
+	if o.cq, err = ctx.CreateCQ(n); err != nil {
+		return err
+	}
+	o.undo = append(o.undo, o.cq.Destroy)
+	if o.mr, err = o.pd.RegMR(nil, size, access); err != nil {
+		return err
+	}
+	o.undo = append(o.undo, o.mr.Dereg)
+	return nil
+}
+
+// createQP makes a queue pair.
+func (o *objects) createQP(init verbs.QPInit) (verbs.QP, error) {
+	init.SendCQ, init.RecvCQ, init.SignalAll = o.cq, o.cq, true
+	qp, err := o.pd.CreateQP(init)
+	if err == nil {
+		o.undo = append(o.undo, qp.Destroy)
+	}
+	return qp, err
+}
+
+// close destroys everything, last made first.
+func (o *objects) close() (err error) {
+	for _, f := range slices.Backward(o.undo) {
+		err = errors.Join(err, f())
+	}
+	o.undo = nil
+	return err
+}
+
+// end is a queue pair with its queues and its memory.
+type end struct {
+	objects
+	qp      verbs.QP
+	ah      verbs.AH
+	peer    verbs.AHAttr
+	peerQPN wire.QPN
+	typ     verbs.QPType
 }
 
 // openEnd makes an end in state INIT with size bytes of memory.
 func openEnd(ctx verbs.Context, typ verbs.QPType, size, sends, recvs int, wait time.Duration) (e *end, err error) {
-	if wait == 0 {
-		wait = patience
-	}
-	e = &end{rt: ctx.Runtime(), typ: typ, patience: wait}
+	e = &end{typ: typ}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	if e.pd, err = ctx.AllocPD(); err != nil {
-		return e, err
-	}
-	if e.cq, err = ctx.CreateCQ(sends + recvs + 1); err != nil {
-		return e, err
-	}
 	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-	if e.mr, err = e.pd.RegMR(nil, size, access); err != nil {
+	if err := e.open(ctx, sends+recvs+1, size, access, wait); err != nil {
 		return e, err
 	}
-	q := verbs.QPInit{Type: typ, SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: sends, MaxRecvWR: recvs, SignalAll: true}
 	init := verbs.ToInit{Access: access &^ verbs.LocalWrite}
 	if typ == verbs.UD {
 		init.QKey, init.Access = qkey, 0
 	}
-	if e.qp, err = e.pd.CreateQP(q); err != nil {
+	if e.qp, err = e.createQP(verbs.QPInit{Type: typ, MaxSendWR: sends, MaxRecvWR: recvs}); err != nil {
 		return e, err
 	}
 	return e, e.qp.ToInit(init)
@@ -73,15 +108,21 @@ func (e *end) connect(l link) error {
 		if e.ah, err = e.pd.CreateAH(l.to); err != nil {
 			return err
 		}
+		e.undo = append(e.undo, e.ah.Destroy)
 	}
-	err := e.qp.ToRTR(verbs.ToRTR{
+	return l.up(e.qp)
+}
+
+// up takes a queue pair to RTS.
+func (l *link) up(qp verbs.QP) error {
+	err := qp.ToRTR(verbs.ToRTR{
 		DestQPN: l.qpn, DestGID: l.to.DestGID, SourceGID: l.to.SourceGID, RecvPSN: l.theirPSN, PathMTU: l.mtu,
 		MaxDestRdAtomic: max(l.theirOuts, 1), MinRNRTimer: rnrTimer,
 	})
 	if err != nil {
 		return err
 	}
-	return e.qp.ToRTS(verbs.ToRTS{SendPSN: l.ourPSN, Timeout: timeoutCode, RetryCount: retries, RNRRetry: 7, MaxRdAtomic: max(l.outs, 1)})
+	return qp.ToRTS(verbs.ToRTS{SendPSN: l.ourPSN, Timeout: timeoutCode, RetryCount: retries, RNRRetry: 7, MaxRdAtomic: max(l.outs, 1)})
 }
 
 // address completes a work request of a datagram.
@@ -101,43 +142,21 @@ func (e *end) grh() int {
 }
 
 // take waits for completions and returns them; all succeeded.
-func (e *end) take() ([]verbs.WC, error) {
-	n, err := e.cq.Poll(e.wcs[:])
+func (o *objects) take() ([]verbs.WC, error) {
+	n, err := o.cq.Poll(o.wcs[:])
 	if n == 0 && err == nil {
-		if err := e.cq.Wait(e.rt.Now().Add(e.patience)); err != nil {
+		if err := o.cq.Wait(o.rt.Now().Add(o.patience)); err != nil {
 			return nil, fmt.Errorf("no completion: %w", err)
 		}
-		n, err = e.cq.Poll(e.wcs[:])
+		n, err = o.cq.Poll(o.wcs[:])
 	}
 	if err != nil {
 		return nil, err
 	}
-	for i := range e.wcs[:n] {
-		if e.wcs[i].Status != verbs.Success {
-			return nil, statusError(&e.wcs[i])
+	for i := range o.wcs[:n] {
+		if o.wcs[i].Status != verbs.Success {
+			return nil, statusError(&o.wcs[i])
 		}
 	}
-	return e.wcs[:n], nil
-}
-
-// close destroys everything.
-func (e *end) close() error {
-	var errs []error
-	end := func(err error) { errs = append(errs, err) }
-	if e.qp != nil {
-		end(e.qp.Destroy())
-	}
-	if e.ah != nil {
-		end(e.ah.Destroy())
-	}
-	if e.mr != nil {
-		end(e.mr.Dereg())
-	}
-	if e.cq != nil {
-		end(e.cq.Destroy())
-	}
-	if e.pd != nil {
-		end(e.pd.Dealloc())
-	}
-	return errors.Join(errs...)
+	return o.wcs[:n], nil
 }

@@ -101,19 +101,67 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	run := &pingpongRun{Pingpong: p, end: e, slot: slot, slots: slots, got: make([]byte, slot)}
+	run := &pingpongRun{rally: rally{Pingpong: p}, end: e, slot: slot, slots: slots, got: make([]byte, slot)}
 	err = run.both(ctx, conn, &r)
 	return r, errors.Join(err, e.close())
 }
 
 // pingpongRun is a run in progress.
 type pingpongRun struct {
-	Pingpong
+	rally
 	*end
 	slot, slots int
 	got         []byte
-	sent, rcvd  int // sends completed, messages received
 	posted      int
+}
+
+// rally is what the runs of all types have in common.
+type rally struct {
+	Pingpong
+	sent, rcvd int // sends completed, messages received
+}
+
+// exchange swaps texts with the peer: hear connects to what the peer's text names. The server is
+// connected before it answers, the client after. Each then says "done"; the programs themselves do
+// not look at what it is.
+func (p *rally) exchange(conn io.ReadWriter, text []byte, hear func(heard []byte) error) error {
+	say := func(b []byte) func() error { return func() error { _, err := conn.Write(b); return err } }
+	listen := func() error {
+		b := make([]byte, len(text))
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return err
+		}
+		return hear(b)
+	}
+	steps := []func() error{say(text), listen, say([]byte(doneText))}
+	if p.Server {
+		await := func() error { _, err := io.ReadFull(conn, make([]byte, len(doneText))); return err }
+		steps = []func() error{listen, say(text), await}
+	}
+	for _, f := range steps {
+		if err := f(); err != nil {
+			return fmt.Errorf("exchange: %w", err)
+		}
+	}
+	return nil
+}
+
+// measure runs play and makes its result, also that of a part of it.
+func (p *rally) measure(rt verbs.Runtime, r *Result, play func() error) error {
+	begin := rt.Now()
+	err := play()
+	r.Elapsed = rt.Now().Sub(begin)
+	r.Iters, r.Bytes = min(p.sent, p.rcvd), uint64(p.sent+p.rcvd)*uint64(p.Size)
+	r.rates()
+	if err == nil {
+		rt.Sleep(farewell)
+	}
+	return err
+}
+
+// wrongSize is the error for a received message of n bytes.
+func (p *rally) wrongSize(n int) error {
+	return fmt.Errorf("%w: message %d has %d bytes, not %d; both sides must be given the same size", ErrWrong, p.rcvd, n, p.Size)
 }
 
 func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
@@ -128,71 +176,33 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 			return err
 		}
 	}
-	if err := p.exchange(ctx, conn, r); err != nil {
+	if err := p.meet(ctx, conn, r); err != nil {
 		return err
 	}
-	begin := p.rt.Now()
-	err := p.play()
-	r.Elapsed = p.rt.Now().Sub(begin)
-	r.Iters, r.Bytes = min(p.sent, p.rcvd), uint64(p.sent+p.rcvd)*uint64(p.Size)
-	r.rates()
-	if err == nil {
-		p.rt.Sleep(farewell)
-	}
-	return err
+	return p.measure(p.rt, r, p.play)
 }
 
-// exchange swaps places and connects. The server is connected before it answers, the client after.
-func (p *pingpongRun) exchange(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
+// meet swaps places and connects.
+func (p *pingpongRun) meet(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
 	our := place{QPN: p.qp.QPN(), PSN: wire.PSN(p.rt.Rand().Uint32() & 0xffffff)}
 	source, err := announced(ctx, p.Source)
 	if err != nil {
 		return err
 	}
 	our.GID = ctx.Device().GIDs[source]
-	text := our.AppendTo(nil)
-	var b [placeLen]byte
-	var their place
-	hear := func() error {
-		if _, err := io.ReadFull(conn, b[:]); err != nil {
-			return fmt.Errorf("exchange: %w", err)
-		}
-		if err := their.Parse(b[:]); err != nil {
+	return p.exchange(conn, our.AppendTo(nil), func(heard []byte) error {
+		var their place
+		if err := their.Parse(heard); err != nil {
 			return err
 		}
-		return noAddress(their.GID)
-	}
-	up := func() error {
+		if err := noAddress(their.GID); err != nil {
+			return err
+		}
 		r.QPN, r.PeerQPN = uint32(our.QPN), uint32(their.QPN)
 		return p.connect(link{
 			to: verbs.AHAttr{DestGID: their.GID, SourceGID: source}, qpn: their.QPN, theirPSN: their.PSN, ourPSN: our.PSN, mtu: verbs.MTU(p.MTU),
 		})
-	}
-	if p.Server {
-		if err := hear(); err != nil {
-			return err
-		}
-		if err := up(); err != nil {
-			return err
-		}
-		if _, err := conn.Write(text); err != nil {
-			return fmt.Errorf("exchange: %w", err)
-		}
-		// "done" and its NUL; the programs themselves do not look at what it is.
-		_, err := io.ReadFull(conn, b[:len(doneText)])
-		return err
-	}
-	if _, err := conn.Write(text); err != nil {
-		return fmt.Errorf("exchange: %w", err)
-	}
-	if err := hear(); err != nil {
-		return err
-	}
-	if err := up(); err != nil {
-		return err
-	}
-	_, err = conn.Write([]byte(doneText))
-	return err
+	})
 }
 
 // doneText ends both exchanges.
@@ -256,7 +266,7 @@ func (p *pingpongRun) play() error {
 func (p *pingpongRun) received(wc *verbs.WC) error {
 	p.rcvd++
 	if n := int(wc.ByteLen) - p.grh(); n != p.Size {
-		return fmt.Errorf("%w: message %d has %d bytes, not %d; both sides must be given the same size", ErrWrong, p.rcvd, n, p.Size)
+		return p.wrongSize(n)
 	}
 	if err := p.mr.ReadAt(p.got, int(wc.ID)*p.slot); err != nil {
 		return err

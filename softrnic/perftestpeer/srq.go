@@ -3,7 +3,6 @@ package perftestpeer
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -24,20 +23,15 @@ const (
 
 // srqRun is an ibv_srq_pingpong: several RC queue pairs that take their receives from one queue.
 type srqRun struct {
-	Pingpong
-	rt   verbs.Runtime
-	pd   verbs.PD
-	cq   verbs.CQ
+	rally
+	objects
 	srq  verbs.SRQ
-	mr   verbs.MR
 	qps  []*srqQP
 	byQP map[wire.QPN]*srqQP
 	our  []place
 
 	slots      int
 	got, blank []byte
-	sent, rcvd int
-	wcs        [32]verbs.WC
 }
 
 // srqQP is one queue pair of the run. It sends again when its last message has completed and the
@@ -49,44 +43,29 @@ type srqQP struct {
 
 // runSRQ does what Run does.
 func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err error) {
-	s := &srqRun{Pingpong: p, rt: ctx.Runtime(), byQP: map[wire.QPN]*srqQP{}, slots: min(p.Depth, max(1, 16<<20/p.Size))}
-	if s.Patience == 0 {
-		s.Patience = patience
-	}
+	s := &srqRun{rally: rally{Pingpong: p}, byQP: map[wire.QPN]*srqQP{}, slots: min(p.Depth, max(1, 16<<20/p.Size))}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err = s.open(ctx); err != nil {
+	if err = s.prepare(ctx); err != nil {
 		return r, err
 	}
-	if err = s.exchange(ctx, conn); err != nil {
+	if err = s.meet(ctx, conn); err != nil {
 		return r, err
 	}
 	r.QPN = uint32(s.our[0].QPN)
-	begin := s.rt.Now()
-	err = s.play()
-	r.Elapsed = s.rt.Now().Sub(begin)
-	r.Iters, r.Bytes = min(s.sent, s.rcvd), uint64(s.sent+s.rcvd)*uint64(s.Size)
-	r.rates()
-	if err == nil {
-		s.rt.Sleep(farewell)
-	}
+	err = s.measure(s.rt, &r, s.play)
 	return r, err
 }
 
-// open makes all objects and posts the receives. The first slot is what is sent; fresh memory is
+// prepare makes all objects and posts the receives. The first slot is what is sent; fresh memory is
 // zero.
-func (s *srqRun) open(ctx verbs.Context) (err error) {
-	if s.pd, err = ctx.AllocPD(); err != nil {
-		return err
-	}
-	if s.cq, err = ctx.CreateCQ(s.slots + 2*s.QueuePairs); err != nil {
+func (s *srqRun) prepare(ctx verbs.Context) (err error) {
+	if err = s.open(ctx, s.slots+2*s.QueuePairs, s.Size*(s.slots+1), verbs.LocalWrite, s.Patience); err != nil {
 		return err
 	}
 	if s.srq, err = s.pd.CreateSRQ(verbs.SRQInit{MaxWR: s.slots}); err != nil {
 		return err
 	}
-	if s.mr, err = s.pd.RegMR(nil, s.Size*(s.slots+1), verbs.LocalWrite); err != nil {
-		return err
-	}
+	s.undo = append(s.undo, s.srq.Destroy)
 	s.got, s.blank = make([]byte, s.Size), bytes.Repeat([]byte{srqBlank}, s.Size)
 	for i := range s.slots {
 		if err := s.receive(i + 1); err != nil {
@@ -98,7 +77,7 @@ func (s *srqRun) open(ctx verbs.Context) (err error) {
 		return err
 	}
 	for range s.QueuePairs {
-		qp, err := s.pd.CreateQP(verbs.QPInit{SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq, MaxSendWR: 4, SignalAll: true})
+		qp, err := s.createQP(verbs.QPInit{SRQ: s.srq, MaxSendWR: 4})
 		if err != nil {
 			return err
 		}
@@ -112,9 +91,8 @@ func (s *srqRun) open(ctx verbs.Context) (err error) {
 	return nil
 }
 
-// exchange swaps all places, the unused ones empty. The server is connected before it answers, the
-// client after.
-func (s *srqRun) exchange(ctx verbs.Context, conn io.ReadWriter) error {
+// meet swaps all places, the unused ones empty, and connects.
+func (s *srqRun) meet(ctx verbs.Context, conn io.ReadWriter) error {
 	var text []byte
 	for i := range srqPlaces {
 		if i < len(s.our) {
@@ -123,26 +101,7 @@ func (s *srqRun) exchange(ctx verbs.Context, conn io.ReadWriter) error {
 			text = (&place{}).AppendTo(text)
 		}
 	}
-	say := func() error { _, err := conn.Write(text); return err }
-	hear := func() error {
-		b := make([]byte, srqPlaces*placeLen)
-		if _, err := io.ReadFull(conn, b); err != nil {
-			return fmt.Errorf("exchange: %w", err)
-		}
-		return s.connect(ctx, b)
-	}
-	done := func() error { _, err := conn.Write([]byte(doneText)); return err }
-	steps := []func() error{say, hear, done}
-	if s.Server {
-		await := func() error { _, err := io.ReadFull(conn, make([]byte, len(doneText))); return err }
-		steps = []func() error{hear, say, await}
-	}
-	for _, f := range steps {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.exchange(conn, text, func(heard []byte) error { return s.connect(ctx, heard) })
 }
 
 // connect takes all queue pairs to RTS.
@@ -159,13 +118,10 @@ func (s *srqRun) connect(ctx verbs.Context, text []byte) error {
 		if err := noAddress(p.GID); err != nil {
 			return err
 		}
-		err := q.ToRTR(verbs.ToRTR{
-			DestQPN: p.QPN, DestGID: p.GID, SourceGID: gid, RecvPSN: p.PSN, PathMTU: verbs.MTU(s.MTU), MaxDestRdAtomic: 1, MinRNRTimer: rnrTimer,
-		})
-		if err != nil {
-			return err
+		l := link{
+			to: verbs.AHAttr{DestGID: p.GID, SourceGID: gid}, qpn: p.QPN, theirPSN: p.PSN, ourPSN: s.our[i].PSN, mtu: verbs.MTU(s.MTU),
 		}
-		if err := q.ToRTS(verbs.ToRTS{SendPSN: s.our[i].PSN, Timeout: timeoutCode, RetryCount: retries, RNRRetry: 7, MaxRdAtomic: 1}); err != nil {
+		if err := l.up(q); err != nil {
 			return err
 		}
 	}
@@ -197,15 +153,12 @@ func (s *srqRun) play() error {
 		}
 	}
 	for s.sent < s.Iters || s.rcvd < s.Iters {
-		if err := s.cq.Wait(s.rt.Now().Add(s.Patience)); err != nil {
-			return fmt.Errorf("no completion: %w", err)
-		}
-		n, err := s.cq.Poll(s.wcs[:])
+		wcs, err := s.take()
 		if err != nil {
 			return err
 		}
-		for i := range s.wcs[:n] {
-			if err := s.completed(&s.wcs[i]); err != nil {
+		for i := range wcs {
+			if err := s.completed(&wcs[i]); err != nil {
 				return err
 			}
 		}
@@ -214,15 +167,12 @@ func (s *srqRun) play() error {
 }
 
 func (s *srqRun) completed(wc *verbs.WC) error {
-	if wc.Status != verbs.Success {
-		return statusError(wc)
-	}
 	q := s.byQP[wc.QPN]
 	if wc.Opcode == verbs.WCRecv {
 		s.rcvd++
 		q.awaiting = false
-		if int(wc.ByteLen) != s.Size {
-			return fmt.Errorf("%w: message %d has %d bytes, not %d; both sides must be given the same size", ErrWrong, s.rcvd, wc.ByteLen, s.Size)
+		if n := int(wc.ByteLen); n != s.Size {
+			return s.wrongSize(n)
 		}
 		if err := s.mr.ReadAt(s.got, int(wc.ID)*s.Size); err != nil {
 			return err
@@ -241,25 +191,4 @@ func (s *srqRun) completed(wc *verbs.WC) error {
 		return s.send(q)
 	}
 	return nil
-}
-
-// close destroys everything.
-func (s *srqRun) close() error {
-	var errs []error
-	for _, q := range s.qps {
-		errs = append(errs, q.Destroy())
-	}
-	if s.srq != nil {
-		errs = append(errs, s.srq.Destroy())
-	}
-	if s.mr != nil {
-		errs = append(errs, s.mr.Dereg())
-	}
-	if s.cq != nil {
-		errs = append(errs, s.cq.Destroy())
-	}
-	if s.pd != nil {
-		errs = append(errs, s.pd.Dealloc())
-	}
-	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ package pollpace
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,29 +28,62 @@ const (
 	goschedEvery = 32
 )
 
-// Spinner paces the polling of one thread, or of several under a lock. Its zero value is ready.
+// Crowd remembers whether others need the CPUs that waits of this process poll on. Several threads
+// may use it; its zero value is ready.
 //
 // Polling on a CPU that others need takes it from the awaited processes, and Linux lets a thread
 // that yields wait for a whole time slice of theirs. To sleep is cheap then, because a CPU that
 // does not idle wakes a sleeper at once. So after a pause that long, some of the next waits do not
 // poll.
+type Crowd struct {
+	left    atomic.Int32 // waits that must not poll yet
+	skipped atomic.Int32 // how many those were the last time
+}
+
+// begin reports whether a wait that begins may poll.
+func (c *Crowd) begin() bool { return c.left.Load() <= 0 || c.left.Add(-1) < 0 }
+
+// Took judges the length of a pause. It reports whether another process kept the CPU for so long
+// that polling is of no use now.
+func (c *Crowd) Took(d time.Duration) bool {
+	if d <= hogged {
+		return false
+	}
+	n := min(max(2*c.skipped.Load(), leastSkip), mostSkip)
+	c.skipped.Store(n)
+	c.left.Store(n)
+	return true
+}
+
+// found notes that polling was successful.
+func (c *Crowd) found() {
+	if n := c.skipped.Load(); n > 0 {
+		c.skipped.Store(n / 2)
+	}
+}
+
+// Spinner paces the polling of one thread, or of several under a lock. Its zero value is ready.
 type Spinner struct {
 	// Inside: goroutines of this process may do what the thread waits for.
 	Inside bool
+	// Crowd is what the Spinner shares with those of other waits; nil: it has its own.
+	Crowd *Crowd
 
-	vain    int // pauses of this wait
-	left    int // waits that must not poll yet
-	skipped int // how many those were the last time
+	own  Crowd
+	vain int // pauses of this wait
+}
+
+func (s *Spinner) crowd() *Crowd {
+	if s.Crowd != nil {
+		return s.Crowd
+	}
+	return &s.own
 }
 
 // Begin reports whether the wait that begins may poll.
 func (s *Spinner) Begin() bool {
-	if s.left > 0 {
-		s.left--
-		return false
-	}
 	s.vain = 0
-	return true
+	return s.crowd().begin()
 }
 
 // Pause lets others run after an empty poll. It reports whether another process kept the CPU for so
@@ -58,21 +92,14 @@ func (s *Spinner) Pause() bool {
 	s.vain++
 	start := time.Now()
 	Pause(s.vain, s.Inside)
-	return s.took(time.Since(start))
+	return s.Took(time.Since(start))
 }
 
-// took judges the length of a pause.
-func (s *Spinner) took(d time.Duration) bool {
-	if d <= hogged {
-		return false
-	}
-	s.skipped = min(max(2*s.skipped, leastSkip), mostSkip)
-	s.left = s.skipped
-	return true
-}
+// Took judges a pause that was made elsewhere: see Crowd.Took.
+func (s *Spinner) Took(d time.Duration) bool { return s.crowd().Took(d) }
 
 // Found notes that polling was successful.
-func (s *Spinner) Found() { s.skipped /= 2 }
+func (s *Spinner) Found() { s.crowd().found() }
 
 // Pause lets others run after an empty poll; vain is the number of empty polls in a row, inside is
 // as Spinner.Inside.

@@ -11,7 +11,7 @@ func TestQuietCPU(t *testing.T) {
 		if !s.Begin() {
 			t.Fatal("a wait did not poll, though no other process kept the CPU")
 		}
-		if s.took(hogged) {
+		if s.Took(hogged) {
 			t.Fatalf("a pause of %v is a peer's work", hogged)
 		}
 	}
@@ -28,23 +28,36 @@ func skips(s *Spinner) (n int) {
 func TestHogs(t *testing.T) {
 	var s Spinner
 	for want := leastSkip; want <= mostSkip; want *= 2 {
-		if !s.took(2 * hogged) {
+		if !s.Took(2 * hogged) {
 			t.Fatal("a hog was not seen")
 		}
 		if n := skips(&s); n != want {
 			t.Errorf("%d waits did not poll, want %d", n, want)
 		}
 	}
-	s.took(time.Second)
+	s.Took(time.Second)
 	if n := skips(&s); n != mostSkip {
 		t.Errorf("%d waits did not poll, want at most %d", n, mostSkip)
 	}
 	for range 20 {
 		s.Found()
 	}
-	s.took(time.Second)
+	s.Took(time.Second)
 	if n := skips(&s); n != leastSkip {
 		t.Errorf("%d waits did not poll after many successes, want %d", n, leastSkip)
+	}
+}
+
+// Waits that share a crowd skip together: what one has found out, another one need not.
+func TestSharedCrowd(t *testing.T) {
+	var c Crowd
+	a, b := Spinner{Crowd: &c}, Spinner{Crowd: &c}
+	a.Took(2 * hogged)
+	if n := skips(&b); n != leastSkip {
+		t.Errorf("%d waits did not poll, want %d", n, leastSkip)
+	}
+	if !a.Begin() {
+		t.Error("the waits are over for both")
 	}
 }
 

@@ -17,7 +17,7 @@ type Config struct {
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Members bounds the threads at a time.
+	// Members is how many members, one for each thread, may exist at a time.
 	Members int
 	// Depth is how many work requests each member may have in flight; 0: 32.
 	Depth int

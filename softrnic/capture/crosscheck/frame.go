@@ -72,6 +72,8 @@ func addTransport(f *wire.Frame, l gopacket.Layer) error {
 		f.RETH = wire.RETH{VA: l.VA, RKey: l.RKey, Length: l.DMALength}
 	case *roce.AtomicETH:
 		f.AtomicETH = wire.AtomicETH{VA: l.VA, RKey: l.RKey, SwapOrAdd: l.SwapOrAdd, Compare: l.Compare}
+	case *roce.AtomicMasks:
+		f.Masks = wire.AtomicMasks{Swap: l.Swap, CompareOrBoundary: l.CompareOrBoundary}
 	case *roce.AETH:
 		f.AETH = wire.AETH{Syndrome: wire.Syndrome(l.Syndrome), MSN: l.MSN}
 	case *roce.AtomicAckETH:

@@ -213,6 +213,12 @@ func TestJSONHeaders(t *testing.T) {
 				t.Errorf("%v: %q is there: %t", f.BTH.Opcode, name, ok)
 			}
 		}
+		atomic, _ := object["atomicEth"].(map[string]any)
+		for _, name := range []string{"swapMask", "compareMaskOrBoundary"} {
+			if _, ok := atomic[name]; ok != f.BTH.Opcode.Has(wire.HasAtomicMasks) {
+				t.Errorf("%v: %q is there: %t", f.BTH.Opcode, name, ok)
+			}
+		}
 	}
 }
 

@@ -70,6 +70,9 @@ type atomic struct {
 	RKey      hex `json:"rkey"`
 	SwapOrAdd hex `json:"swapOrAdd"`
 	Compare   hex `json:"compare"`
+	// Of masked atomics.
+	SwapMask          *hex `json:"swapMask,omitempty"`
+	CompareOrBoundary *hex `json:"compareMaskOrBoundary,omitempty"`
 }
 
 type aeth struct {
@@ -150,6 +153,9 @@ func newTransport(r *Record) *transport {
 	if has&wire.HasAtomicETH != 0 {
 		a := &f.AtomicETH
 		t.AtomicETH = &atomic{VA: hex(a.VA), RKey: hex(a.RKey), SwapOrAdd: hex(a.SwapOrAdd), Compare: hex(a.Compare)}
+		if has&wire.HasAtomicMasks != 0 {
+			t.AtomicETH.SwapMask, t.AtomicETH.CompareOrBoundary = newHex(f.Masks.Swap), newHex(f.Masks.CompareOrBoundary)
+		}
 	}
 	if has&wire.HasAETH != 0 {
 		t.AETH = &aeth{Syndrome: f.AETH.Syndrome.String(), Code: uint8(f.AETH.Syndrome), MSN: f.AETH.MSN}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +141,6 @@ func mappings(t *testing.T) int {
 // are served as before.
 func TestGarbageConnections(t *testing.T) {
 	k := attached(t, Config{MTU: 1500})
-	runtime.GC()
 	before := descriptors(t)
 	pipe, err := os.Open(os.DevNull)
 	if err != nil {
@@ -190,10 +188,7 @@ func TestGarbageConnections(t *testing.T) {
 	if err := pipe.Close(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the descriptors are closed", func() bool {
-		runtime.GC()
-		return descriptors(t) <= before
-	})
+	eventually(t, "the descriptors are closed", func() bool { return descriptors(t) <= before })
 	crosses(t, k.host, k.sw)
 }
 
@@ -207,14 +202,13 @@ func TestNothingIsLeft(t *testing.T) {
 			j.fault()
 			eventually(t, "a new link", func() bool { return k.host.at.Load() != j && k.host.Attached() && k.sw.Attached() })
 		}
-		if n := mappings(t); n > maps+42 {
-			t.Errorf("%d mappings", n)
+		if n := mappings(t); n != maps+2 {
+			t.Errorf("%d mappings of one link", n-maps)
 		}
 	})
-	eventually(t, "everything is released", func() bool {
-		runtime.GC()
-		return mappings(t) <= maps && descriptors(t) <= before
-	})
+	if n, fds := mappings(t), descriptors(t); n != maps || fds > before {
+		t.Errorf("%d mappings and %d descriptors are left", n-maps, fds-before)
+	}
 }
 
 // Memory that its maker can still shrink would be a fault of the mapping side, later.

@@ -48,7 +48,7 @@ func (c *Connector) run(ctx context.Context) {
 	c.since = time.Now()
 	for ctx.Err() == nil {
 		err := c.session(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return
 		}
 		if errors.Is(err, errEnded) {
@@ -90,49 +90,49 @@ func (c *Connector) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.port.attach(j)
+	if !c.port.attach(j) {
+		return ErrClosed
+	}
 	c.said = ""
 	c.log.Info("memory link is attached")
 	c.once.Do(func() { close(c.first) })
 	await(conn)
-	j.gone.Store(true)
+	c.port.ended(j)
 	return errEnded
 }
 
 // join asks the switch for the memory of the link.
 func (c *Connector) join(conn *net.UnixConn) (*joint, error) {
-	if err := c.greet(conn); err != nil {
+	b, err := newBell()
+	if err != nil {
 		return nil, err
 	}
+	err = send(conn, hello{Host: c.host, layout: ours}, b.theirs)
+	shut(b.theirs)
 	var w welcome
-	fds, err := receive(conn, &w, 2)
+	var fds []int
+	if err == nil {
+		fds, err = receive(conn, &w, 2)
+	}
+	var mem []byte
 	switch {
 	case err != nil:
-		return nil, err
 	case w.Error != "":
-		shut(fds...)
-		return nil, errors.New(w.Error)
+		err = errors.New(w.Error)
 	case w.layout != ours || len(fds) != 2:
-		shut(fds...)
-		return nil, fmt.Errorf("the memory of this host is %+v, that of the switch %+v: restart the older one", ours, w.layout)
+		err = fmt.Errorf("the memory of this host is %+v, that of the switch %+v: restart the older one", ours, w.layout)
+	default:
+		if err = checkBell(fds[1]); err == nil {
+			mem, err = mapMemory(fds[0])
+		}
 	}
-	defer shut(fds[0]) // the mapping keeps the memory
-	mem, err := mapMemory(fds[0])
 	if err != nil {
-		shut(fds[1])
+		shut(append(fds, b.ours)...)
 		return nil, err
 	}
+	shut(fds[0]) // the mapping keeps the memory
 	const toSwitch, toHost = 0, 1
-	return newJoint(mem, toSwitch, toHost, fds[1], func() { _ = conn.Close() }), nil
-}
-
-func (c *Connector) greet(conn *net.UnixConn) error {
-	c.port.mu.Lock()
-	defer c.port.mu.Unlock()
-	if c.port.bell < 0 {
-		return ErrClosed
-	}
-	return send(conn, hello{Host: c.host, layout: ours}, c.port.bell)
+	return newJoint(mem, toSwitch, toHost, fds[1], b.ours, func() { _ = conn.Close() }), nil
 }
 
 // Close ends the link and waits for its goroutine.

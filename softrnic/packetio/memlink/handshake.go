@@ -23,13 +23,13 @@ const (
 	mostFDs = 2
 )
 
-// hello is the first message of a host. Its descriptor is the host's bell.
+// hello is the first message of a host. Its descriptor rings the host's bell.
 type hello struct {
 	Host string `json:"host"`
 	layout
 }
 
-// welcome is the switch's answer. Its descriptors are the memory and the switch's bell.
+// welcome is the switch's answer. Its descriptors are the memory and what rings the switch's bell.
 type welcome struct {
 	Error string `json:"error,omitempty"`
 	layout
@@ -72,7 +72,7 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	fds := rights(oob[:no])
+	fds := ring.Files(oob[:no])
 	switch err = json.Unmarshal(b[:nb], message); {
 	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		err = errors.New("a message is too long")
@@ -84,23 +84,6 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 		return nil, err
 	}
 	return fds, nil
-}
-
-// rights returns the descriptors of a control message.
-func rights(oob []byte) (fds []int) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for i := range msgs {
-		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
-			fds = append(fds, got...)
-		}
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	return fds
 }
 
 // shut closes descriptors; none of them was written to as a file.

@@ -17,9 +17,10 @@ const maxConns = 512
 // Listener is the switch's side of all its memory links: it gives the daemon of each host that
 // connects the memory of its link.
 type Listener struct {
-	l    *net.UnixListener
-	wg   sync.WaitGroup
-	path string
+	l      *net.UnixListener
+	wg     sync.WaitGroup
+	path   string
+	socket os.FileInfo // what Listen has made at path
 
 	mu     sync.Mutex // guards the fields below
 	ports  map[string]*Port
@@ -37,10 +38,13 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory links: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	l.SetUnlinkOnClose(false) // a successor may have its socket there
+	err = os.Chmod(path, 0o600)
+	socket, err2 := os.Lstat(path)
+	if err := errors.Join(err, err2); err != nil {
 		return nil, errors.Join(fmt.Errorf("memory links: %w", err), l.Close())
 	}
-	s := &Listener{l: l, path: path, ports: make(map[string]*Port), conns: make(map[*net.UnixConn]bool)}
+	s := &Listener{l: l, path: path, socket: socket, ports: make(map[string]*Port), conns: make(map[*net.UnixConn]bool)}
 	s.wg.Go(s.accept)
 	return s, nil
 }
@@ -101,61 +105,91 @@ func (s *Listener) serve(conn *net.UnixConn) {
 	if err != nil || len(fds) != 1 {
 		return // no host of this program
 	}
-	p, j, err := s.join(conn, &h, fds[0])
+	p := s.port(h.Host)
+	j, err := s.join(conn, &h, p, fds[0])
 	if err != nil {
 		_ = send(conn, welcome{Error: err.Error(), layout: ours}) // the host tries again in any case
 		return
 	}
-	p.attach(j)
-	await(conn)
-	j.gone.Store(true)
+	if p.attach(j) {
+		await(conn)
+		p.ended(j)
+	}
 }
 
-// join makes the memory of a host's link and hands it over. It owns the host's bell.
-func (s *Listener) join(conn *net.UnixConn, h *hello, bell int) (*Port, *joint, error) {
+// port is the present port of a host, nil if it has none.
+func (s *Listener) port(host string) *Port {
 	s.mu.Lock()
-	p := s.ports[h.Host]
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return s.ports[host]
+}
+
+// join makes the memory of the link of port p and hands it over. It owns theirs, which rings the
+// host's bell.
+func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *joint, err error) {
+	defer func() {
+		if j == nil {
+			shut(theirs)
+		}
+	}()
 	switch {
 	case p == nil || p.closed.Load():
-		shut(bell)
-		return nil, nil, fmt.Errorf("the switch has no memory link of %.40q", h.Host)
+		return nil, fmt.Errorf("the switch has no memory link of %.40q", h.Host)
 	case h.layout != ours:
-		shut(bell)
-		return nil, nil, fmt.Errorf("the memory of this switch is %+v, that of the host %+v: restart the older one", ours, h.layout)
+		return nil, fmt.Errorf("the memory of this switch is %+v, that of the host %+v: restart the older one", ours, h.layout)
+	}
+	if err := checkBell(theirs); err != nil {
+		return nil, err
 	}
 	fd, err := ring.New("rdmalab-link", memoryLen)
 	if err != nil {
-		shut(bell)
-		return nil, nil, err
+		return nil, err
 	}
 	defer shut(fd) // the mappings keep the memory
+	b, err := newBell()
+	if err != nil {
+		return nil, err
+	}
+	defer shut(b.theirs) // the host has its own by then
+	if err = send(conn, welcome{layout: ours}, fd, b.theirs); err != nil {
+		shut(b.ours)
+		return nil, err
+	}
 	mem, err := ring.Map(fd, memoryLen)
 	if err != nil {
-		shut(bell)
-		return nil, nil, err
+		shut(b.ours)
+		return nil, err
 	}
 	const toHost, toSwitch = 1, 0
-	j := newJoint(mem, toHost, toSwitch, bell, func() { _ = conn.Close() })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bell < 0 {
-		return nil, nil, ErrClosed
-	}
-	return p, j, send(conn, welcome{layout: ours}, fd, p.bell)
+	return newJoint(mem, toHost, toSwitch, theirs, b.ours, func() { _ = conn.Close() }), nil
 }
 
 // Close ends all links and waits for the goroutines.
 func (s *Listener) Close() error {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.wg.Wait()
+		return nil
+	}
 	s.closed = true
 	for conn := range s.conns {
 		_ = conn.Close() // its goroutine ends
 	}
 	s.mu.Unlock()
-	err := s.l.Close() // removes the socket
+	err := errors.Join(s.unlink(), s.l.Close())
 	s.wg.Wait()
-	if errors.Is(err, net.ErrClosed) {
+	return err
+}
+
+// unlink removes the socket, unless a successor has put its own in its place. While the listener is
+// open, no other file has the socket's number.
+func (s *Listener) unlink() error {
+	at, err := os.Lstat(s.path)
+	if err == nil && os.SameFile(at, s.socket) {
+		err = os.Remove(s.path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -39,8 +38,8 @@ type Config struct {
 // goroutines. Frames that Recv returns are copies; the caller may change them.
 type Port struct {
 	cfg Config
-	// at is the present link, nil if there was none yet. A link whose peer has gone stays: what the
-	// peer has sent can still be received.
+	// at is the present link, nil if there is none. A link whose peer has gone stays until what the
+	// peer has sent is received.
 	at     atomic.Pointer[joint]
 	closed atomic.Bool
 	down   atomic.Bool
@@ -50,8 +49,15 @@ type Port struct {
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
 
-	mu   sync.Mutex // guards bell against Close
-	bell int        // an eventfd
+	mu sync.Mutex // guards changes of at, and the fields below against Close
+	// bells is an epoll descriptor that watches the bells of the present link and own.
+	bells int
+	own   int // an eventfd that no other process has
+	// sleeper: a waiter has said that it sleeps. A port that is closed meanwhile keeps bells and own
+	// until the waiter has woken: an epoll descriptor that closes takes its events with it.
+	sleeper bool
+	// told: a look after Close has noticed it.
+	told atomic.Bool
 }
 
 var _ packetio.Port = (*Port)(nil)
@@ -64,65 +70,81 @@ func NewPort(cfg Config) (*Port, error) {
 	if cfg.MTU < 1 || cfg.MTU > maxFrame {
 		return nil, fmt.Errorf("memory link: MTU %d: want 1 to %d", cfg.MTU, maxFrame)
 	}
-	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	bells, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("memory link: %w", err)
 	}
-	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, maxHeaders), bell: bell}, nil
+	own, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		shut(bells)
+		return nil, fmt.Errorf("memory link: %w", err)
+	}
+	if err := watch(bells, own); err != nil {
+		shut(bells, own)
+		return nil, fmt.Errorf("memory link: %w", err)
+	}
+	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, maxHeaders), bells: bells, own: own}, nil
 }
 
-// joint is the memory of one link as one of its ends uses it.
-type joint struct {
-	tx sender
-	rx receiver
-	// gone: the other end has ended, or wrote what cannot be.
-	gone atomic.Bool
-	// broken is called once, when a word of the other end is wrong.
-	broken func()
-	// peer is the eventfd that wakes the other end.
-	peer int
-}
-
-// resources of a joint are released when no goroutine uses it any more.
-type resources struct {
-	mem  []byte
-	peer int
-}
-
-// newJoint takes over a link's memory and the other end's eventfd. out and in are the directions.
-func newJoint(mem []byte, out, in, peer int, broken func()) *joint {
-	direction := func(i int) []byte { return mem[i*directLen : (i+1)*directLen : (i+1)*directLen] }
-	j := &joint{tx: newSender(direction(out)), peer: peer, broken: broken}
-	j.rx.words, j.rx.mem = wordsOf(direction(in)), direction(in)
-	runtime.AddCleanup(j, func(r resources) {
-		_ = unix.Munmap(r.mem) // no goroutine can reach it any more
-		_ = unix.Close(r.peer)
-	}, resources{mem, peer})
-	return j
-}
-
-// wake rings the other end's bell.
-func (j *joint) wake() { sound(j.peer) }
-
-// one is what is added to an eventfd.
-var one = binary.NativeEndian.AppendUint64(nil, 1)
-
-func sound(bell int) { _, _ = unix.Write(bell, one) } // full means that it has rung
-
-// fault ends a link whose other end has written what cannot be.
-func (j *joint) fault() {
-	if !j.gone.Swap(true) {
-		j.broken()
+// use returns the present link for as long as the caller needs it, nil if there is none; done ends that.
+func (p *Port) use() *joint {
+	for {
+		j := p.at.Load()
+		if j == nil || j.hold() {
+			return j
+		}
 	}
 }
 
-// attach makes j the link of the port.
-func (p *Port) attach(j *joint) {
-	if former := p.at.Swap(j); former != nil {
-		p.rxDropped.Add(former.rx.dropped.Load())
-		runtime.KeepAlive(former) // its memory goes away with it
+// done ends a use of j. The last one releases what j has.
+func (p *Port) done(j *joint) {
+	if j.users.Add(-1) == 0 {
+		p.rxDropped.Add(j.release())
+	}
+}
+
+// attach makes j the link of the port, and ends the former one. It owns j, and ends it at once if
+// the port is closed; it then reports false.
+func (p *Port) attach(j *joint) bool {
+	if !p.replace(j) {
+		j.fault()
+		p.done(j)
+		return false
 	}
 	p.Wake() // a sleeping waiter has told the former link that it sleeps
+	return true
+}
+
+// replace makes j the link of the port, nil for none. It reports false if the port does not take j.
+func (p *Port) replace(j *joint) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if j != nil && (p.closed.Load() || watch(p.bells, j.bell) != nil) {
+		return false
+	}
+	if former := p.at.Swap(j); former != nil {
+		p.rxDropped.Add(former.overflow())
+		former.fault() // tells its other end
+		p.done(former)
+	}
+	return true
+}
+
+// ended is called when the connection of j has ended. What its other end has sent can still be
+// received.
+func (p *Port) ended(j *joint) {
+	j.gone.Store(true)
+	p.Wake()
+}
+
+// retire forgets a link that has ended and from which nothing more can be received.
+func (p *Port) retire(j *joint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.CompareAndSwap(j, nil) {
+		p.rxDropped.Add(j.overflow())
+		p.done(j)
+	}
 }
 
 // Attached reports whether the other end is there.
@@ -140,15 +162,22 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	if p.closed.Load() {
 		return 0, ErrClosed
 	}
-	j := p.at.Load()
-	if j == nil || !j.rx.ready() {
+	j := p.use()
+	if j == nil {
+		return 0, nil
+	}
+	defer p.done(j)
+	if gone := j.gone.Load(); !j.rx.ready() {
+		if gone {
+			p.retire(j)
+		}
 		return 0, nil
 	}
 	bad, ok := j.rx.take(b, p.cfg.Index, p.buf)
 	if !ok {
 		j.fault()
+		p.retire(j)
 	}
-	runtime.KeepAlive(j)
 	var packets, bytes uint64
 	for i := range b.Frames {
 		packets += uint64(packetsOf(&b.Frames[i]))
@@ -173,8 +202,13 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if p.closed.Load() {
 		return 0, ErrClosed
 	}
-	j := p.at.Load()
-	if j == nil || j.gone.Load() || p.down.Load() {
+	j := p.use()
+	if j == nil {
+		p.txDropped.Add(packetsIn(b.Frames))
+		return 0, nil
+	}
+	defer p.done(j)
+	if j.gone.Load() || p.down.Load() {
 		p.txDropped.Add(packetsIn(b.Frames))
 		return 0, nil
 	}
@@ -188,7 +222,8 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	}
 	var packets, bytes, refused uint64
 	unseen := 0
-	for rest := b.Frames; len(rest) > 0 && !j.gone.Load(); {
+	rest := b.Frames
+	for len(rest) > 0 && !j.gone.Load() {
 		n, length, fits := p.put(j, rest, limit)
 		count := packetsIn(rest[:n])
 		if !fits {
@@ -207,7 +242,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if j.tx.publish() {
 		j.wake()
 	}
-	runtime.KeepAlive(j)
+	refused += packetsIn(rest) // the link has ended
 	p.txPackets.Add(packets)
 	p.txBytes.Add(bytes)
 	if refused > 0 {
@@ -232,6 +267,7 @@ func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int,
 	switch {
 	case !ok:
 		j.fault()
+		return 1, length, false
 	case mem == nil:
 		j.tx.drop(packetsOf(f))
 	default:
@@ -252,6 +288,7 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 	switch {
 	case !ok:
 		j.fault()
+		return len(frames), length, false
 	case mem == nil:
 		j.tx.drop(len(frames))
 	default:
@@ -298,66 +335,101 @@ func packetsIn(frames []packetio.Frame) (n uint64) {
 	return n
 }
 
-// Stats returns the counters of the port. RxDropped are packets for which the ring had no room, and
-// malformed entries.
+// Stats returns the counters of the port. RxDropped are packets for which the ring had no room, those
+// that a link which was replaced still held, and malformed entries.
 func (p *Port) Stats() packetio.Stats {
+	p.mu.Lock() // a link that is replaced now counts once
+	defer p.mu.Unlock()
 	s := packetio.Stats{
 		RxPackets: p.rxPackets.Load(), RxBytes: p.rxBytes.Load(), RxDropped: p.rxDropped.Load(),
 		TxPackets: p.txPackets.Load(), TxBytes: p.txBytes.Load(), TxDropped: p.txDropped.Load(),
 	}
-	if j := p.at.Load(); j != nil {
+	if j := p.use(); j != nil {
 		s.RxDropped += j.rx.dropped.Load()
-		runtime.KeepAlive(j)
+		j.users.Add(-1) // the port itself uses it while mu is held
 	}
 	return s
 }
 
-// Ready reports whether frames wait; for a waiter, beside Recv.
+// Ready reports whether frames wait; for a waiter, beside Recv. It reports once that the port was closed.
 func (p *Port) Ready() bool {
-	j := p.at.Load()
-	ready := j != nil && j.rx.ready() && !j.gone.Load()
-	runtime.KeepAlive(j)
+	if p.closed.Load() && !p.told.Swap(true) {
+		return true
+	}
+	j := p.use()
+	if j == nil {
+		return false
+	}
+	ready := j.rx.ready() && !j.gone.Load()
+	p.done(j)
 	return ready
 }
 
 // Sleeping is told by a waiter that it is about to sleep, so that the sender rings the bell, and
-// that it no longer does. After Sleeping(true) the waiter looks once more.
+// that it no longer does. After Sleeping(true) the waiter looks once more. One goroutine at a time
+// calls it.
 func (p *Port) Sleeping(on bool) {
-	if j := p.at.Load(); j != nil {
-		j.rx.sleeping(on)
-		runtime.KeepAlive(j)
+	p.setSleeper(on)
+	if j := p.use(); j != nil {
+		j.sleeping(on)
+		p.done(j)
 	}
 }
 
-// Bell is the eventfd that is written when frames arrive for a sleeping waiter. It is watched for
-// edges and never read. -1: the port is closed.
+// setSleeper notes whether a waiter sleeps. The one that Close has woken releases what it slept on.
+func (p *Port) setSleeper(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sleeper = on
+	if !on && p.closed.Load() {
+		_ = p.release() // Close has returned
+	}
+}
+
+// release closes the descriptors. The caller holds mu.
+func (p *Port) release() error {
+	if p.bells < 0 {
+		return nil
+	}
+	err := errors.Join(unix.Close(p.bells), unix.Close(p.own))
+	p.bells, p.own = -1, -1
+	return err
+}
+
+// Bell is the descriptor that has an event when frames arrive for a sleeping waiter, or Wake is
+// called. It is watched for edges and never read. -1: the port is closed.
 func (p *Port) Bell() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.bell
+	if p.closed.Load() {
+		return -1
+	}
+	return p.bells
 }
 
-// Wake rings the port's own bell.
+// Wake gives a waiter an event.
 func (p *Port) Wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bell >= 0 {
-		sound(p.bell)
+	if p.own >= 0 {
+		_, _ = unix.Write(p.own, one) // full means that it has an event
 	}
 }
 
-// Close ends the port and every Wait on it; its link goes with the connection that made it.
+// one is what is added to an eventfd.
+var one = binary.NativeEndian.AppendUint64(nil, 1)
+
+// Close ends the port, its link and a Wait on it.
 func (p *Port) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	if j := p.at.Load(); j != nil {
-		j.fault()
-	}
+	p.replace(nil)
 	p.Wake()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := unix.Close(p.bell)
-	p.bell = -1
-	return err
+	if p.sleeper {
+		return nil
+	}
+	return p.release()
 }

@@ -51,11 +51,23 @@ func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok
 // ready reports whether frames wait.
 func (r *receiver) ready() bool { return r.words.tail.Load() != r.head.Load() }
 
-// sleeping says whether the receiver waits for its bell.
-func (r *receiver) sleeping(on bool) {
-	if on {
-		r.asleep.Store(1)
-	} else if r.asleep.Load() != 0 {
-		r.asleep.Store(0)
+// left counts the packets that were not taken. Nothing else uses r any more; the sender may.
+func (r *receiver) left() (packets uint64) {
+	head := r.head.Load()
+	n := r.words.tail.Load() - head
+	if n > Slots {
+		return 0
 	}
+	var buf []byte
+	for end := head + n; head != end; head++ {
+		offset, length, f, ok := getEntry(entry(r.mem, head))
+		if !ok {
+			packets++
+			continue
+		}
+		buf = append(buf[:0], r.mem[offData+offset:][:length]...)
+		f.Data = buf
+		packets += uint64(packetsOf(&f))
+	}
+	return packets
 }

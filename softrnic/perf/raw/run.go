@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/perf"
@@ -134,7 +132,7 @@ func (r *run) poll() (number uint64, ok bool, err error) {
 // latency sends one frame there and back at a time.
 func (r *run) latency(res *perf.Result) error {
 	size := min(r.cfg.Size, res.MTU) + overhead
-	took := make([]time.Duration, 0, r.cfg.Iters)
+	var took perf.Latencies
 	missed := 0 // in a row
 	begun := time.Now()
 	for i := 1; i <= r.cfg.Iters; i++ {
@@ -155,7 +153,7 @@ func (r *run) latency(res *perf.Result) error {
 			}
 			if n == uint64(i) {
 				missed = 0
-				took = append(took, time.Since(start))
+				took.Record(time.Since(start))
 				break
 			}
 		}
@@ -164,31 +162,9 @@ func (r *run) latency(res *perf.Result) error {
 		}
 	}
 	res.Elapsed = time.Since(begun)
-	res.Lat = summarise(took, r.cfg.Size, r.cfg.Iters)
-	res.Counters = lostFrames(r.cfg.Iters - len(took))
+	res.Lat = took.Summary(r.cfg.Size, r.cfg.Iters)
+	res.Counters = lostFrames(r.cfg.Iters - took.Count())
 	return nil
-}
-
-// summarise makes the latency figures, in microseconds of a whole round trip.
-func summarise(took []time.Duration, size, iters int) *perf.Latency {
-	l := &perf.Latency{Bytes: size, Iters: iters}
-	if len(took) == 0 {
-		return l
-	}
-	slices.Sort(took)
-	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	at := func(q float64) float64 { return us(took[min(len(took)-1, int(q*float64(len(took))))]) }
-	sum := 0.0
-	for _, d := range took {
-		sum += us(d)
-	}
-	l.Average = sum / float64(len(took))
-	for _, d := range took {
-		l.Stdev += (us(d) - l.Average) * (us(d) - l.Average)
-	}
-	l.Stdev = math.Sqrt(l.Stdev / float64(len(took)))
-	l.Min, l.Max, l.Typical, l.P99, l.P999 = us(took[0]), us(took[len(took)-1]), at(0.5), at(0.99), at(0.999)
-	return l
 }
 
 // bandwidth sends frames one way with a window. The peer reports at intervals how many have
