@@ -43,7 +43,7 @@ var programs = []Program{
 // Program is an entry of the registry of programs.
 type Program struct {
 	Name string
-	// HasRules: the program is a Ruled one. It has addresses of its own and a journal.
+	// HasRules: the program implements Ruled. The switch then has addresses and a journal.
 	HasRules bool
 
 	make     func(s *spec.Rack, cfg Config) (pipeline.Program, error)
@@ -57,12 +57,13 @@ type Ruled interface {
 	// stay as they are.
 	Rules() *rules.Set
 	SetRules(s *rules.Set) error
-	// Tables lists the tables of the program. ClearTable empties one and returns how many entries
-	// it had; false: there is none of that name that can be cleared.
+	// Tables lists the tables of the program. ClearTable empties the table with a name and returns
+	// how many entries it had; ok is false if no table with this name can be cleared.
 	Tables(now clock.Time) []handler.Table
 	ClearTable(name string) (int, bool)
-	// Bound counts the flows that would break if the program were replaced now. Close ends the
-	// switch's connections before the program is replaced; Unloaded is called after that.
+	// Bound counts the flows that would break if the program were replaced now. To replace the
+	// program, the switch calls Close, which ends its connections, loads the other program, and
+	// then calls Unloaded.
 	Bound() int
 	Close(c *pipeline.Ctx)
 	Unloaded()
@@ -77,15 +78,17 @@ type Config struct {
 	Rand *rand.Rand
 	// Journal is the journal, which survives a crash of the switch; nil: nothing survives.
 	Journal *journal.Journal
-	// Late: connections may be open already when the program begins, although no earlier incarnation
-	// has left a journal.
+	// Late: the program may start when connections are open already, although no earlier
+	// incarnation of the switch has left a journal.
 	Late bool
-	// Silence is how long the switch asks a silent server before it gives the server up; 0: 255 ms.
+	// Silence is how long the switch retransmits requests to a server that does not answer before
+	// it gives the server up; 0: 255 ms.
 	Silence time.Duration
-	// Hold is how long an append that is steered waits for the one before it; 0: 1 ms.
+	// Hold is how long the switch holds an append that waits for the previous append to the same
+	// key; 0: 1 ms.
 	Hold time.Duration
-	// Nodes is how many nodes of stores a switch that steers remembers; 0: 65536. Requests for nodes
-	// that it has forgotten are not steered.
+	// Nodes is how many nodes of Clover stores a switch that steers remembers; 0: 65536. The switch
+	// does not steer requests for nodes that it has forgotten.
 	Nodes int
 	// Connections is how many connections the switch tracks; 0: the default of conntrack.
 	Connections int
@@ -131,7 +134,7 @@ func Listings() (list []handler.Listing) {
 	return list
 }
 
-// Self returns the addresses of a rack's switch as an end of connections: the addresses of the rack
+// Self returns the addresses under which the rack's switch makes connections: those of the rack
 // file if its program has rules, otherwise none.
 func Self(s *spec.Rack) pipeline.Self {
 	if p, ok := Lookup(s.Switch.Program); !ok || !p.HasRules {

@@ -61,7 +61,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// box is a switch of the rack with its program, and the journal that it uses.
+// box returns a switch of the rack with its program. Its journal is in mem.
 func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.Rack) {
 	t.Helper()
 	s := rack(t, spec.ProgramSwordBox)
@@ -123,8 +123,8 @@ func TestSpoofedPacketsToTheSwitch(t *testing.T) {
 	}
 }
 
-// A switch without a journal has the rules of the rack file; a later incarnation has those that
-// were last in force, even if there were none.
+// A switch without a journal takes the rules of the rack file. A later incarnation takes the rules
+// that were last in force, even if there were none.
 func TestRulesOfAFormerIncarnation(t *testing.T) {
 	mem := make([]byte, journal.Size)
 	_, p, _ := box(t, mem)

@@ -36,7 +36,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	}
 	track := conntrack.Config{Seed: cfg.Rand.Uint64(), Connections: cfg.Connections}
 	if !ok && !cfg.Late {
-		track.Settle = -1 // the switch starts before its hosts, so no connection is older than it
+		track.Settle = -1 // the switch starts before its hosts, so every connection begins later
 	}
 	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
@@ -56,7 +56,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // rules in the journal show the next incarnation that it is not the first
+		err = p.SetRules(set) // the next incarnation knows by the rules in the journal that it is not the first
 	}
 	return p, err
 }

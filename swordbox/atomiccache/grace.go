@@ -5,10 +5,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Grace computes, for one flow, a time such that every request that was forwarded before it has
-// been answered. A word may leave Pass only when that time is later than the creation of the word
-// on all flows to its server, because operations from before the creation were not counted. The
-// zero value is ready to use.
+// Grace computes, for one flow, the clean time: every request that the switch forwarded before it
+// has been answered. A word may leave Pass only when the clean times of all flows to its server are
+// later than the creation of the word, because operations that were in flight at its creation are
+// not counted. The zero value is ready to use.
 type Grace struct {
 	mark  wire.PSN
 	at    clock.Time // when mark was the next PSN to be sent
@@ -16,9 +16,9 @@ type Grace struct {
 	open  bool // requests before mark are in flight
 }
 
-// Clean returns that time. next is the PSN that the requester will use next, acked the first one
-// that is not answered; both are PSNs of the same end. It must be called regularly: the time
-// advances when all requests that were in flight at an earlier call have been answered.
+// Clean returns the clean time. next is the PSN that the requester will use next, acked the first
+// PSN that is not answered; both are PSNs of the same end. Clean must be called regularly: the
+// clean time advances when all requests that were in flight at an earlier call have been answered.
 func (g *Grace) Clean(now clock.Time, next, acked wire.PSN) clock.Time {
 	switch {
 	case wire.Diff(acked, next) >= 0:

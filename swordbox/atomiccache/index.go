@@ -22,7 +22,7 @@ func (x *index) home(k Key) int {
 	return int(h>>32) & (len(x.entries) - 1)
 }
 
-// find returns the position of k, or the free position where k would be put.
+// find returns the position of k, or the free position at which k would be inserted.
 func (x *index) find(k Key) int {
 	i := x.home(k)
 	for x.entries[i].slot != 0 && x.entries[i].key != k {

@@ -37,7 +37,7 @@ type modelOp struct {
 	psn     wire.PSN
 	refused bool
 	orig    uint64
-	lost    bool // the packet is lost: the operation is executed late, or never
+	lost    bool // the packet is lost: the server executes the operation late, or never
 }
 
 type model struct {
@@ -51,7 +51,7 @@ type model struct {
 	own     [][]*modelOp // by client: queue to the server
 	late    []*modelOp   // lost on the way, sent again later
 	waiting []*modelOp   // in the order of their arrival
-	busy    []bool       // the client's first unanswered operation is not done
+	busy    []bool       // by client: its oldest unanswered operation is not executed
 	psn     []wire.PSN   // by client: next, and the first unanswered one
 	acked   []wire.PSN
 	grace   []Grace
@@ -83,7 +83,7 @@ func newModel(t *testing.T, seed uint64, clients int) *model {
 	return m
 }
 
-// clean is what the switch would compute from the flows.
+// clean is the clean time that the switch would compute from its flows.
 func (m *model) clean() clock.Time {
 	c := clock.Never
 	for i := range m.grace {
@@ -103,7 +103,7 @@ func (m *model) draw(client int) *modelOp {
 	case p < 10:
 		op.kind = 'c'
 		if m.r.IntN(2) == 0 {
-			op.cmp = m.memory[op.va] // a good guess
+			op.cmp = m.memory[op.va] // a value with which the CAS is likely to succeed
 		}
 	case p < 15:
 		op.kind = 'f'
@@ -120,7 +120,8 @@ func (m *model) draw(client int) *modelOp {
 	return op
 }
 
-// offer offers an operation to the table; false: it waits.
+// offer asks the table about an operation, and sends it as the decision says. It returns false if
+// the operation must wait.
 func (m *model) offer(op *modelOp) bool {
 	switch op.kind {
 	case 'l':
@@ -169,7 +170,7 @@ func (m *model) tell(op *modelOp) bool {
 		m.t.Fatalf("CAS of %#x from %d is told that it found %d; memory holds %d", op.va, op.cmp, v, m.memory[op.va])
 	}
 	if m.r.IntN(2) == 0 {
-		return false // the server may be asked for all that
+		return false // the model sends some of these operations to the server nevertheless
 	}
 	m.told++
 	m.busy[op.client] = false
@@ -216,7 +217,7 @@ func (m *model) execute(op *modelOp) {
 	m.memory[op.va] = want
 }
 
-// finish passes a response to the table.
+// finish reports a response to the table.
 func (m *model) finish(op *modelOp) {
 	m.busy[op.client] = false
 	if op.d.Kind == Client {
@@ -253,7 +254,7 @@ func (m *model) broken(guilty *modelOp) {
 	m.ask()
 }
 
-// ask offers all waiting operations again, in order.
+// ask asks the table about all waiting operations again, in their order.
 func (m *model) ask() {
 	list := m.waiting
 	m.waiting = nil
@@ -315,8 +316,8 @@ func (m *model) step() {
 	}
 }
 
-// bypass changes a word without the switch, when the server has executed everything that the switch
-// has sent; responses may still be in flight.
+// bypass changes a word without the switch. The server has executed everything that the switch has
+// sent; responses may still be in flight.
 func (m *model) bypass() {
 	va := 0x1000 + 8*uint64(m.r.IntN(8))
 	for _, op := range m.shared {

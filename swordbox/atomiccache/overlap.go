@@ -7,11 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Everything is a number of bytes that stands for the whole memory of a server, wherever they
-// begin: that of a request whose address the caller does not know.
+// Everything is a length that stands for the whole memory of a server, whatever the address. It is
+// used for a request whose address the caller does not know.
 const Everything = ^uint32(0)
 
-// Overlapping appends to buf the words of a server that n bytes at va touch, by address.
+// Overlapping appends to buf the words of a server that overlap the n bytes at va, in the order of
+// their addresses.
 func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*Word {
 	if n == 0 || t.live == 0 {
 		return buf
@@ -54,15 +55,15 @@ func rangeOf(va uint64, n uint32) (first, last uint64) {
 	return va, last
 }
 
-// Touches reports whether n bytes at va touch the word.
+// Touches reports whether the n bytes at va overlap the word.
 func (w *Word) Touches(va uint64, n uint32) bool {
 	first, last := rangeOf(va, n)
 	return n > 0 && w.VA+7 >= first && w.VA <= last
 }
 
-// ClientAll decides about a new operation that only the client's connection may carry and that
-// touches all words in n bytes at va: Client, or Wait until each of the words allows it. The caller
-// ends it with EndAll.
+// ClientAll decides about a new operation on the n bytes at va that only the client's connection
+// may carry. The result is Client, or Wait until each word that the operation touches allows it.
+// The caller ends the decision with EndAll.
 func (t *Table) ClientAll(now clock.Time, server uint16, va uint64, n uint32) Decision {
 	t.cover = t.Overlapping(t.cover[:0], server, va, n)
 	d := Decision{Kind: Client, window: t.interval(now)}
@@ -83,8 +84,8 @@ func (t *Table) ClientAll(now clock.Time, server uint16, va uint64, n uint32) De
 	return d
 }
 
-// EndAll ends the decision of ClientAll, when the server has executed the operation or will never
-// execute it.
+// EndAll ends a decision of ClientAll: the server has executed the operation, or will never execute
+// it.
 func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n uint32) {
 	if d.Kind != Client {
 		return
@@ -95,8 +96,8 @@ func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n u
 	}
 }
 
-// AtMost reports whether n bytes at va touch at most max words, and how many pages and words it has
-// looked at, which is the work that it took.
+// AtMost reports whether the n bytes at va touch at most max words. looked is the number of pages
+// and words that AtMost has examined, as a measure of its work.
 func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, looked int) {
 	if n == 0 || int(server) >= len(t.bounds) {
 		return true, 0
@@ -129,7 +130,7 @@ func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, lo
 	return found <= max, looked
 }
 
-// bound is the range of addresses of the words of a server; it never shrinks.
+// bound is the range of addresses in which the known words of a server are; it never shrinks.
 type bound struct {
 	first, last uint64 // bytes
 	any         bool

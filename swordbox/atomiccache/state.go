@@ -1,7 +1,7 @@
 package atomiccache
 
-// State is where the operations on a word travel, and what is known of its value. See the package
-// comment.
+// State says on which connection the operations on a word travel, and what the switch knows of the
+// value of the word. See the package comment.
 type State uint8
 
 // States.
@@ -24,7 +24,8 @@ type Kind uint8
 
 // Kinds.
 const (
-	// Wait: it must wait; ask again when Table.Changed returns the word.
+	// Wait: the operation waits in the switch. The caller asks again when Table.Changed returns the
+	// word.
 	Wait Kind = iota
 	// Client: unchanged, on the client's connection.
 	Client
@@ -41,7 +42,7 @@ var kindNames = [...]string{"wait", "client", "shared", "WRITE", "empty WRITE"}
 // String is the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// event is what happens to a word.
+// event is what can happen to a word.
 type event uint8
 
 const (
@@ -72,14 +73,14 @@ type guard uint8
 
 const (
 	always   guard = iota
-	clear_         // nothing is in flight in the place that must be empty; see Word.occupied
-	occupied       // an operation is in flight in that place
+	clear_         // nothing is in flight on the connections that Word.occupied looks at
+	occupied       // an operation is in flight there
 )
 
 var guardNames = [...]string{"", ", clear", ", occupied"}
 
-// edge is one edge of the state diagram. does is how the operation travels, if the event is an
-// operation.
+// edge is one edge of the state diagram. If the event is an operation, does says how the operation
+// travels.
 type edge struct {
 	from State
 	on   event
@@ -90,14 +91,16 @@ type edge struct {
 
 // edges is the state diagram of a word.
 var edges = [...]edge{
-	// Clients' connections carry every operation. An atomic under a proven R_Key moves the word.
+	// Pass: clients' connections carry every operation. An atomic under a proven R_Key makes the
+	// word leave Pass.
 	{Pass, evForeign, always, Pass, Client},
 	{Pass, evWriteWhole, always, Pass, Client},
 	{Pass, evWritePart, always, Pass, Client},
 	{Pass, evAtomic, clear_, Unknown, Shared},
 	{Pass, evAtomic, occupied, Busy, Wait},
 
-	// New operations wait for those in flight on clients' connections, at most for Config.Patience.
+	// Busy: new operations wait for those in flight on clients' connections, at most for
+	// Config.Patience.
 	{Busy, evForeign, always, Busy, Wait},
 	{Busy, evWriteWhole, always, Busy, Wait},
 	{Busy, evWritePart, always, Busy, Wait},
@@ -105,9 +108,9 @@ var edges = [...]edge{
 	{Busy, evDrained, always, Unknown, Wait},
 	{Busy, evPatience, always, Pass, Wait},
 
-	// The shared connection carries every operation that it can. Atomics go one at a time until one
-	// is answered: only the response to the last operation sent shows the value, and in a steady
-	// stream there is always a later one.
+	// Unknown and Known: the shared connection carries every operation that it can. In Unknown it
+	// carries one atomic at a time until one is answered, because only the response to the last
+	// operation sent shows the value, and in a steady stream there would always be a later one.
 	{Unknown, evAtomic, clear_, Unknown, Shared},
 	{Unknown, evAtomic, occupied, Unknown, Wait},
 	{Unknown, evWriteWhole, always, Known, Shared},
@@ -124,8 +127,8 @@ var edges = [...]edge{
 	{Known, evForeign, occupied, Closing, Wait},
 	{Known, evForget, always, Unknown, Wait},
 
-	// New operations wait for those in flight on the shared connection. The first operation after
-	// that decides the next state.
+	// Closing: new operations wait for those in flight on the shared connection. The first
+	// operation after that decides the next state.
 	{Closing, evForeign, occupied, Closing, Wait},
 	{Closing, evForeign, clear_, Busy, Client},
 	{Closing, evWriteWhole, occupied, Closing, Wait},
@@ -148,7 +151,7 @@ type cell struct {
 	ok   bool
 }
 
-// diagram is the edges by state, event, and whether the place is occupied.
+// diagram holds the edges by state, event, and whether Word.occupied is true.
 var diagram = func() (t [states][events][2]cell) {
 	for _, e := range edges {
 		c := &t[e.from][e.on]

@@ -19,7 +19,7 @@ func TestDiagramIsComplete(t *testing.T) {
 	for s := range states {
 		for on := evAtomic; on <= evForeign; on++ {
 			if (on == evHit || on == evMiss) != (s == Known) && (on <= evMiss) {
-				continue // a value is known in Known and nowhere else
+				continue // the value is known only in state Known
 			}
 			for i, c := range diagram[s][on] {
 				if !c.ok {

@@ -16,11 +16,10 @@ type Config struct {
 	// reach the server any more. 0: 5 seconds.
 	Budget time.Duration
 	// Patience is how long operations wait in the switch for the operations in flight on clients'
-	// connections; after that they are sent on clients' connections, too. It must be much shorter
+	// connections; after that they are sent on their clients' connections. It must be much shorter
 	// than a NIC's timeout. 0: 1 ms.
 	Patience time.Duration
-	// HoldOff is how long a word stays on clients' connections after Patience has expired; 0: 50
-	// ms.
+	// HoldOff is how long a word stays in Pass after Patience has expired; 0: 50 ms.
 	HoldOff time.Duration
 	// Fresh is how long after a response of the server for a word the switch may answer a CAS
 	// locally. It bounds how late clients notice that the server has crashed. 0: 100 µs.
@@ -118,8 +117,8 @@ func (t *Table) Lookup(k Key) *Word {
 
 // Get returns a word, a new one in Pass if the table did not have it. It returns nil if the address
 // is not a multiple of 8, or if the table is full of words that are not idle: the operation then
-// travels on the client's connection, and is not reported here. A *Word is valid while a Decision
-// about it has not been ended; without one, the next Get may use the Word for another address.
+// travels on the client's connection, and the caller does not report its end. A *Word stays valid
+// while a Decision about it is open; after that, the next Get may use the Word for another address.
 func (t *Table) Get(now clock.Time, k Key) *Word {
 	if w := t.Lookup(k); w != nil {
 		return w
@@ -147,8 +146,8 @@ func (t *Table) Get(now clock.Time, k Key) *Word {
 	return w
 }
 
-// Changed returns a word whose waiting operations should be asked about again; nil if there is
-// none. The caller calls it until it returns nil, after each packet and at Deadline.
+// Changed returns a word for whose waiting operations the caller should ask again; nil if there is
+// none. The caller calls Changed until it returns nil, after each packet and at Deadline.
 func (t *Table) Changed(now clock.Time) *Word {
 	for range t.due.Len() {
 		i, at := t.due.Next()
@@ -176,7 +175,7 @@ func (t *Table) Deadline() clock.Time {
 	return at
 }
 
-// Reset resets all words of a server.
+// Reset calls Reset for all words of a server.
 func (t *Table) Reset(now clock.Time, server uint16) {
 	t.Each(func(w *Word) bool {
 		if w.Server == server {
@@ -186,7 +185,7 @@ func (t *Table) Reset(now clock.Time, server uint16) {
 	})
 }
 
-// Each calls f for every word until it returns false.
+// Each calls f for each word until f returns false.
 func (t *Table) Each(f func(w *Word) bool) {
 	for i := range t.n {
 		if w := t.at(i); !f(w) {
@@ -215,7 +214,7 @@ func (t *Table) evict(now clock.Time) (slot uint32, ok bool) {
 		slot = t.hand
 		t.hand = (t.hand + 1) % t.n
 		w := t.at(slot)
-		w.client.age(t.interval(now)) // the word may not have been used since
+		w.client.age(t.interval(now)) // a word that is not used does not age its counts
 		if w.used || !w.Idle() {
 			w.used = false
 			continue
@@ -249,6 +248,6 @@ func (t *Table) remove(w *Word) {
 	t.live--
 }
 
-// pageOf is the key of the page of a word. Its address is odd, so it differs from the keys of all
-// words.
+// pageOf is the key under which byPage finds the words of a page. Its address is odd, so it differs
+// from the keys of all words.
 func pageOf(k Key) Key { return Key{k.Server, k.VA>>pageShift<<pageShift | 1} }

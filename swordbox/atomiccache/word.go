@@ -17,17 +17,17 @@ type Key struct {
 type Word struct {
 	Key
 	State State
-	// Value is the value of the word after every operation that was sent to it; it is valid in
-	// Known.
+	// Value is the value that the word will have after all operations that were sent to it. It is
+	// valid in state Known.
 	Value uint64
-	// Epoch counts how often the value became uncertain. The response to an operation of an older
-	// epoch shows nothing.
+	// Epoch counts how often the value became uncertain. The response to an operation of an earlier
+	// epoch does not show the value.
 	Epoch uint32
 	// Literal: the server refuses WRITEs to the word under R_Keys for which it executes atomics.
-	// Its operations travel on the shared connection unchanged.
+	// The switch then sends operations on the shared connection unchanged.
 	Literal bool
-	// until is the end of Config.Patience in Busy. In Pass it is the time before which the word
-	// must not leave it.
+	// until, in Busy, is when Config.Patience ends. In Pass, it is the time before which the word
+	// must not leave Pass.
 	until clock.Time
 
 	proven provenKey
@@ -37,7 +37,7 @@ type Word struct {
 	tableEntry
 }
 
-// tableEntry is how the table keeps a word.
+// tableEntry holds what the Table needs to manage the word.
 type tableEntry struct {
 	t      *Table
 	slot   uint32
@@ -61,13 +61,14 @@ type clientOps struct {
 	window uint32    // the present interval
 }
 
-// interval is the number of the interval of Config.Budget that a time is in.
+// interval is the number of the interval of length Config.Budget that contains a time.
 func (t *Table) interval(now clock.Time) uint32 { return uint32(now / clock.Time(t.cfg.Budget)) }
 
-// pending is how many operations are counted.
+// pending is the number of operations in flight that are counted.
 func (o *clientOps) pending() uint32 { return o.count[0] + o.count[1] }
 
-// age moves on to an interval, and drops the operations that no NIC retries any more.
+// age makes window the present interval, and drops the counts of operations that no NIC retransmits
+// any more.
 func (o *clientOps) age(window uint32) {
 	switch window - o.window {
 	case 0:
@@ -79,10 +80,10 @@ func (o *clientOps) age(window uint32) {
 	o.window = window
 }
 
-// counts reports whether an operation of an interval is still counted.
+// counts reports whether an operation that was sent in the interval window is still counted.
 func (o *clientOps) counts(window uint32) bool { return o.window-window <= 1 }
 
-// end takes back the count of an operation of an interval.
+// end removes an operation that was sent in the interval window from the counts.
 func (o *clientOps) end(window uint32) {
 	if o.counts(window) && o.count[window&1] > 0 {
 		o.count[window&1]--
@@ -91,29 +92,29 @@ func (o *clientOps) end(window uint32) {
 
 // switchOps counts the operations in flight on the shared connection.
 type switchOps struct {
-	// Pending is how many operations on the shared connection have not been ended.
+	// Pending is the number of operations in flight on the shared connection.
 	Pending int
 	changes int        // how many of them may change the word
 	heard   clock.Time // when the server last answered one
 	lastSeq uint32     // of the last operation sent
 }
 
-// waiters is which operations on the word wait in the switch.
+// waiters says which operations on the word wait in the switch.
 type waiters struct {
-	awaited bool // a decision was Wait
-	wanted  bool // a CAS waits for another value; see Word.Await
+	awaited bool // the decision about an operation was Wait
+	wanted  bool // a CAS waits until the value changes; see Word.Await
 }
 
-// Decision is how one operation travels. The caller keeps it with the request until the request has
-// ended.
+// Decision says how one operation travels. The caller keeps it with the request until it ends the
+// operation.
 type Decision struct {
 	Kind Kind
-	// Value is what a Write writes.
+	// Value is the value that a Write writes.
 	Value uint64
-	// Prior is the value of the word when a Write or EmptyWrite is executed: the response to the
-	// atomic.
+	// Prior is the value of the word before a Write or EmptyWrite: the original value that the
+	// response to the atomic must show.
 	Prior uint64
-	// Epoch is that of the word.
+	// Epoch is the epoch of the word when the decision was made.
 	Epoch uint32
 
 	op      wire.Opcode // of an atomic; 0: a WRITE
@@ -136,8 +137,9 @@ func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
 	return old
 }
 
-// Decide decides about a new CAS or FAA under an R_Key. Every request that was forwarded to the
-// server on clients' connections before the time clean has been answered; see Grace.
+// Decide decides how a new CAS or FAA under an R_Key travels. clean is the clean time of all flows
+// to the server: the requests that the switch forwarded on clients' connections before it have been
+// answered; see Grace.
 func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compare, swapOrAdd uint64) (d Decision) {
 	w.look(now)
 	d.op, d.rkey, d.compare, d.operand = op, rkey, compare, swapOrAdd
@@ -159,7 +161,7 @@ func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compar
 	return d
 }
 
-// become notes the value after the last operation sent.
+// become records v as the value after the last operation sent.
 func (w *Word) become(v uint64) {
 	if w.Value == v {
 		return
@@ -168,7 +170,7 @@ func (w *Word) become(v uint64) {
 	w.want()
 }
 
-// want makes Table.Changed return the word, if a CAS waits for another value.
+// want makes Table.Changed return the word, if a CAS waits until its value changes.
 func (w *Word) want() {
 	if w.wanted {
 		w.wanted, w.awaited = false, true
@@ -176,11 +178,11 @@ func (w *Word) want() {
 	}
 }
 
-// Tell returns the value with which the switch may fail a CAS under an R_Key locally. ok is false
-// if it may not. It may if the CAS would fail, and the server has acknowledged every operation that
-// could have given the word another value, the last one less than Config.Fresh ago. Nothing that
-// changes the word is then in flight, so the memory holds the value now, and the response is right
-// even if the switch crashes.
+// Tell returns the value with which the switch may answer a CAS under an R_Key itself, because the
+// CAS fails. ok is false if the switch may not. It may if the CAS would fail, and the server has
+// acknowledged every operation that could have changed the value, the last one less than
+// Config.Fresh ago. Then nothing that changes the word is in flight, the memory of the server holds
+// this value, and the response is right even if the switch crashes.
 func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, ok bool) {
 	w.look(now)
 	if w.State != Known || w.changes != 0 || compare == w.Value || !w.Proven(rkey) || now-w.heard > clock.Time(w.t.cfg.Fresh) {
@@ -200,9 +202,9 @@ func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
 	return true
 }
 
-// Touch decides about a new WRITE of one packet without immediate data that touches the word; piece
-// is what it does to the word. A WRITE that also touches words that do not travel on the same
-// connection is for Table.ClientAll.
+// Touch decides how a new WRITE of one packet without immediate data travels that changes the word
+// as piece says. For a WRITE that also touches words whose operations travel on another connection,
+// the caller uses Table.ClientAll instead.
 func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Decision) {
 	w.look(now)
 	d.rkey = rkey
@@ -220,15 +222,16 @@ func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Deci
 	return d
 }
 
-// Foreign decides about a new operation on the word that only the client's connection may carry: a
-// WRITE of several packets or with immediate data, or an operation that the switch does not know.
+// Foreign decides how a new operation on the word travels that only the client's connection may
+// carry: a WRITE of several packets or with immediate data, or an operation that the switch does
+// not know.
 func (w *Word) Foreign(now clock.Time) (d Decision) {
 	w.look(now)
 	w.step(now, evForeign, &d)
 	return d
 }
 
-// step follows the edge of an operation and notes the decision.
+// step follows the edge for an operation and fills in the decision.
 func (w *Word) step(now clock.Time, on event, d *Decision) {
 	d.Kind = w.follow(now, on)
 	d.Epoch = w.Epoch
@@ -250,7 +253,7 @@ func (w *Word) step(now clock.Time, on event, d *Decision) {
 	}
 }
 
-// tell makes Table.Changed return the word, if operations wait.
+// tell makes Table.Changed return the word, if operations on it wait.
 func (w *Word) tell() {
 	if w.awaited {
 		w.t.due.Set(w.slot, 0)
@@ -273,7 +276,7 @@ func (w *Word) follow(now clock.Time, on event) Kind {
 	return c.does
 }
 
-// enter changes the state.
+// enter puts the word into the state to.
 func (w *Word) enter(now clock.Time, to State) {
 	from := w.State
 	w.State = to
@@ -299,8 +302,9 @@ func (w *Word) enter(now clock.Time, to State) {
 	}
 }
 
-// occupied reports whether an operation is in flight in the place that must be empty for the word
-// to change: on clients' connections in Pass and Busy, on the shared one otherwise.
+// occupied reports whether an operation is in flight on the connections that must be empty before
+// the word leaves its state: clients' connections in Pass and Busy, the shared connection
+// otherwise.
 func (w *Word) occupied() bool {
 	if w.State == Pass || w.State == Busy {
 		return w.client.pending() != 0
@@ -308,7 +312,7 @@ func (w *Word) occupied() bool {
 	return w.Pending != 0
 }
 
-// look applies what time has changed.
+// look applies the changes that are due by now: counts expire, and Config.Patience may end.
 func (w *Word) look(now clock.Time) {
 	w.used = true
 	w.client.age(w.t.interval(now))

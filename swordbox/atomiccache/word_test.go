@@ -35,7 +35,7 @@ func (r *tester) cas(va, compare, swap uint64, want Kind) (*Word, Decision) {
 	return w, d
 }
 
-// known makes a word known with a value.
+// known brings a word into state Known, with a value.
 func (r *tester) known(va, value uint64) *Word {
 	r.t.Helper()
 	w, d := r.cas(va, 0, 0, Client)
@@ -57,7 +57,8 @@ func (r *tester) changed() string {
 	return strings.Join(list, ", ")
 }
 
-// A lock: learnt, acquired, tried without success, released by a WRITE.
+// The life of a lock word: its value becomes known, the lock is acquired, another CAS fails, and a
+// WRITE releases the lock.
 func TestLock(t *testing.T) {
 	r := newTester(t, Config{})
 	w := r.known(0x1000, 0)
@@ -77,8 +78,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// An operation with an R_Key that has not worked is never sent on the shared connection. An R_Key
-// that has worked replaces the one before, because the same address under two R_Keys may be two
+// The table never sends an operation under an R_Key that is not proven on the shared connection. A
+// newly proven R_Key replaces the former one, because the same address under two R_Keys may be two
 // words.
 func TestKeys(t *testing.T) {
 	r := newTester(t, Config{})
@@ -279,8 +280,8 @@ func TestEviction(t *testing.T) {
 	if w := r.Get(r.now, Key{1, 0x1010}); w != nil || r.Counters().Refused != 1 {
 		t.Error("a word with operations on their way was given up")
 	}
-	// These operations are never ended, and the words are not used again: they are idle when no NIC
-	// retries any more.
+	// The test never ends these operations, and does not use their words again. The words become
+	// idle when no NIC retransmits any more.
 	r.now = r.now.Add(2 * r.cfg.Budget)
 	if w := r.Get(r.now, Key{1, 0x1010}); w == nil || r.Counters().Evicted != 1 {
 		t.Errorf("words that no client uses keep the table full: %+v", r.Counters())
@@ -295,7 +296,7 @@ func TestOverlapping(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	r := newTester(t, Config{Max: 200})
 	var all []Key
-	for i := range 500 { // some are released again
+	for i := range 500 { // some of these words are idle again
 		k := Key{uint16(rnd.IntN(2)), uint64(rnd.IntN(4000)) * 8}
 		if i == 0 {
 			k = Key{0, ^uint64(7)}

@@ -19,7 +19,7 @@ func TestLayout(t *testing.T) {
 		registers   []pipeline.RegisterSpec
 		blocks      int
 		stages      int
-		first, last int // of the last item
+		first, last int // stages of the last item
 		fits        bool
 		note        string
 	}{
@@ -49,7 +49,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// The paper's prototype: the map entries of 512 clients take 2 MB and fit.
+// In the paper's prototype the map entries of 512 clients take 2 MB, and fit.
 func TestPaper(t *testing.T) {
 	const clients, ring = 512, 128
 	s := pipeline.Spec{Parts: []pipeline.Part{{Registers: []pipeline.RegisterSpec{{Name: "map entries", Width: 256, Entries: clients * ring}}}}}
@@ -58,7 +58,7 @@ func TestPaper(t *testing.T) {
 		t.Errorf("%.1f MiB, %+v", got, r)
 	}
 	c := Tofino()
-	if mib := c.SRAM() / 8 >> 20; mib != 15 {
+	if mib := c.Stages * c.Blocks * c.BlockWords * c.WordBits / 8 >> 20; mib != 15 {
 		t.Errorf("the chip has %d MiB", mib)
 	}
 }
@@ -126,7 +126,7 @@ func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	}
 }
 
-// Each of them alone keeps a program from fitting.
+// Each of the misfits alone keeps a program from fitting.
 func TestEachMisfitCounts(t *testing.T) {
 	for name, p := range map[string]pipeline.Part{
 		"a learned table":  {Tables: []pipeline.TableSpec{{KeyBits: 8, ValueBits: 8, Entries: 1, Learned: true}}},

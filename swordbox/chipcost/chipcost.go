@@ -40,10 +40,7 @@ func Tofino() Chip {
 	return Chip{Name: "Tofino-like", Stages: 12, Blocks: 80, BlockWords: 1024, WordBits: 128, Units: 4, UnitBits: 64, UnitBlocks: 35, Tables: 16}
 }
 
-// SRAM is the memory of all stages in bits.
-func (c *Chip) SRAM() int { return c.Stages * c.Blocks * c.BlockWords * c.WordBits }
-
-// widest is the widest register that is sensible: all stateful units of two stages.
+// widest is the widest register that the model allows, in bits: all stateful units of two stages.
 func (c *Chip) widest() int { return 2 * c.Units * c.UnitBits }
 
 // up is a/b, rounded up.

@@ -14,16 +14,17 @@ type Item struct {
 	// Kind is table or register.
 	Kind    string `json:"kind"`
 	Entries int    `json:"entries"`
-	// EntryBits is the width of an entry, Bits the size of all entries as declared.
+	// EntryBits is the width of an entry in bits, Bits the size of all entries as declared, in
+	// bits.
 	EntryBits int `json:"entryBits"`
 	Bits      int `json:"bits"`
-	// Blocks and Units that it takes; Units of stateful processing are 0 for a table. Beyond is how
-	// many of the blocks are in stages that the chip does not have.
+	// Blocks and Units are the memory blocks and stateful units that the item takes; a table takes
+	// no units. Beyond is how many of the blocks are in stages that the chip does not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyond"`
 	Units  int `json:"units,omitempty"`
-	// First and Last are its stages, from 1. They may be beyond what the chip has. 0: it is in no
-	// stage.
+	// First and Last are the first and the last stage of the item, counted from 1. They may be
+	// higher than the number of stages of the chip. 0: the item is in no stage.
 	First int `json:"first"`
 	Last  int `json:"last"`
 	// Learned: packets insert into the table. Each is how many of the entries belong to one
@@ -35,7 +36,7 @@ type Item struct {
 	Note string `json:"note,omitempty"`
 }
 
-// stages is how many stages it is in.
+// stages is the number of stages that the item occupies.
 func (i *Item) stages() int {
 	if i.First == 0 {
 		return 0
@@ -63,7 +64,7 @@ func registerItem(g pipeline.RegisterSpec, c *Chip) Item {
 	return i
 }
 
-// place is how full the stages are.
+// place records how full the stages are while items are placed.
 type place struct {
 	chip          *Chip
 	blocks, units []int // used, by stage
@@ -76,7 +77,7 @@ const maxStages = 1 << 16
 // put places an item. If an array of registers is split among stages, each part takes a stateful
 // unit.
 func (p *place) put(i *Item) {
-	each := 0 // blocks of a unit
+	each := 0 // the blocks of one stateful unit
 	if i.Units > 0 {
 		each, i.Units = up(i.Blocks, i.Units), 0
 	}
@@ -105,5 +106,5 @@ func (p *place) put(i *Item) {
 		}
 		p.from = s
 	}
-	i.Beyond += blocks // behind maxStages
+	i.Beyond += blocks // these blocks would be behind maxStages
 }

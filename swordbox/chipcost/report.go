@@ -18,15 +18,15 @@ type Budget struct {
 type Report struct {
 	Mode  string `json:"mode"`
 	Items []Item `json:"items"`
-	// Bits is the declared state; Outside is the part of it that is in no stage.
+	// Bits is the declared state in bits; Outside is the part of it that is in no stage.
 	Bits    int `json:"bits"`
 	Outside int `json:"outsideBits"`
-	// Blocks is the memory that the rest takes, Stages in how many stages; Beyond is how many of
-	// the blocks are in stages that the chip does not have.
+	// Blocks is the number of memory blocks for the state in stages, Stages the number of these
+	// stages; Beyond is how many of the blocks are in stages that the chip does not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyondBlocks"`
 	Stages int `json:"stages"`
-	// Learned is the tables into which packets insert, Rings the arrays that are divided among
+	// Learned adds up the tables into which packets insert, Rings the arrays that are divided among
 	// connections.
 	Learned Sum `json:"learned"`
 	Rings   Sum `json:"rings"`
@@ -34,8 +34,8 @@ type Report struct {
 	Needs []pipeline.Need `json:"needs"`
 	// Uses is the share of each part of the program.
 	Uses []Use `json:"uses"`
-	// Fits says that the chip has as many stages and that nothing is outside of them, inserted by
-	// packets, or needed beside.
+	// Fits says that the chip has enough stages, that all state is in stages, that packets insert
+	// into no table, and that Needs is empty.
 	Fits bool `json:"fits"`
 }
 

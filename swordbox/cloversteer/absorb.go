@@ -5,11 +5,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Appends to a key that wait while another one is sent are concurrent with it, so they may come
-// before it in the order of the key's values: overwritten at once, before anybody could read them.
-// When that append has succeeded, the switch does not send them to the chain. It lets each change
-// the header of its own node, which then names the node of the append that has overwritten it. So a
-// round trip to the server appends one node to the chain, and absorbs all appends that waited.
+// Appends to a key that wait in the switch while another append is in flight are concurrent with
+// it. So they may come before it in the order of the key's values: they are overwritten at once,
+// before any client could read them. When that append has succeeded, the switch does not send them
+// to the chain. It changes each of them into a CAS on the header of its own node, which makes this
+// node name the node that has overwritten it. So a round trip to the server appends one node to the
+// chain, and absorbs all appends that waited.
 //
 // Why that is correct:
 //
@@ -29,8 +30,8 @@ import (
 //
 // absorbed_test.go has a model of it, which tries all orders of events.
 
-// absorb sends those waiting appends of a chain on that the append of d, which has succeeded, may
-// have overwritten.
+// absorb changes those appends that wait for the append of d, which has succeeded, and that it may
+// have overwritten, and sends them to the server.
 func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 	by := m.chains.node(d.node)
 	if by == nil || by.dead {
@@ -45,7 +46,8 @@ func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 	}
 }
 
-// absorbOne sends waiter i on, if its request leads to the memory of its own node.
+// absorbOne sends the waiting append i to the header of its own node, if that node is in the memory
+// to which the request goes.
 func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, node *node) {
 	w := &m.wait.list[i]
 	n, f := m.chains.node(w.node), &w.frame
@@ -65,8 +67,8 @@ func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, no
 	m.unhold(i)
 }
 
-// joined learns from the response of an append that was absorbed: requests for its node may be
-// steered from now on.
+// joined handles the response to an append that was absorbed. If the append succeeded, requests for
+// its node may be steered from then on.
 func (t *chains) joined(k *chain, d *decision, original uint64) {
 	if original != d.compare {
 		t.stats.Lost++
@@ -78,8 +80,8 @@ func (t *chains) joined(k *chain, d *decision, original uint64) {
 	}
 }
 
-// tellAbsorbed gives an append that was absorbed the answer that its client expects of one that has
-// succeeded.
+// tellAbsorbed changes the response to an append that was absorbed into the response that its
+// client expects of an append that has succeeded.
 func (m *Machine) tellAbsorbed(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch p.AtomicAck {
 	case d.askedCompare:

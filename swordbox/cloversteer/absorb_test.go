@@ -20,7 +20,8 @@ func wantJoined(t *testing.T, got, f *wire.Frame, n layout.Handle, v layout.Vers
 	}
 }
 
-// crowded is a box in which the append of node 3 is in flight, and those of nodes 4 and 5 wait.
+// crowded returns a box in which the append of node 3 is in flight, and the appends of nodes 4 and
+// 5 wait.
 func crowded(t *testing.T) (b *box, first, second, third *wire.Frame) {
 	b = ready(t, rules.Rule{})
 	for i, h := range []layout.Handle{3, 4, 5} {
@@ -34,8 +35,9 @@ func crowded(t *testing.T) (b *box, first, second, third *wire.Frame) {
 	return b, first, second, third
 }
 
-// Appends that wait are absorbed by the first one that is sent after they have arrived, when the
-// server has accepted it: not by the one that was in flight then.
+// A waiting append is absorbed by the first append that is sent after it has arrived, when the
+// server has accepted that one. It is not absorbed by the append that was in flight when it
+// arrived.
 func TestWaitingAppendIsAbsorbed(t *testing.T) {
 	b, first, second, third := crowded(t)
 	list := b.send(answer(first, layout.Header(1)))
@@ -50,7 +52,7 @@ func TestWaitingAppendIsAbsorbed(t *testing.T) {
 	wantJoined(t, &list[0], third, 5, 1, layout.Location{Handle: 4, Version: 1})
 	wantJoined(t, b.one(third), third, 5, 1, layout.Location{Handle: 4, Version: 1}) // a retransmission
 	f := b.read(1, 5)
-	b.pass(f) // whether it comes before the tail is not known yet
+	b.pass(f) // the switch does not know yet whether this node comes before the tail
 	b.pass(answer(third, layout.Header(1)))
 	g := b.read(1, 5)
 	wantVA(t, b.one(g), g, va(4))
@@ -63,7 +65,7 @@ func TestWaitingAppendIsAbsorbed(t *testing.T) {
 	}
 }
 
-// If the append before which others wait fails, they go on as without it.
+// If the append in flight fails, the waiting appends go on as if it had not been.
 func TestFailedAppendAbsorbsNone(t *testing.T) {
 	b, first, second, third := crowded(t)
 	b.send(answer(first, layout.Header(1)))
@@ -71,7 +73,7 @@ func TestFailedAppendAbsorbsNone(t *testing.T) {
 	if len(list) != 2 {
 		t.Fatalf("left: %v", list)
 	}
-	wantVA(t, &list[0], third, va(1)) // the tail is not known any more
+	wantVA(t, &list[0], third, va(1)) // the switch does not know the tail any more
 	if s := b.m.Stats(); s.Absorbed != 0 || s.Failed != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -96,8 +98,8 @@ func TestAbsorbedAppendIsTranslated(t *testing.T) {
 	if g := b.one(answer(third, layout.Header(9))); g.AtomicAck != uint64(layout.Header(1)) {
 		t.Errorf("the client sees %v", layout.Word(g.AtomicAck))
 	}
-	// A header that looks like the one that the client expects, and is not that of its node, is no
-	// answer to it, nor is a successor.
+	// The switch drops a response whose header only looks like the one that the client expects, and
+	// is not that of its node. It also drops a response whose header names a successor.
 	for _, was := range []layout.Word{layout.Header(1), layout.Superseded(9, layout.Location{Handle: 4, Version: 1})} {
 		if list := b.send(answer(third, was)); len(list) != 0 {
 			t.Errorf("%v left as %v", was, list)

@@ -8,9 +8,9 @@ import (
 )
 
 // This is a model of appends that are absorbed: while one append of a key is in flight, others wait
-// in the switch. When it has succeeded, each of these makes its own node point to the node of that
-// one. The model tries every order of events. Requests may be lost or late, the switch may crash,
-// and clients may give a request up at any time and look for their nodes.
+// in the switch. When it has succeeded, each waiting append makes its own node point to the node of
+// the append that succeeded. The model tries every order of events. Requests may be lost or late,
+// the switch may crash, and clients may give a request up at any time and look for their nodes.
 
 // absorbing is a variant of the rules.
 type absorbing uint8
@@ -26,8 +26,9 @@ const (
 	anyWaiting
 )
 
-// Nodes of the model: the tail of the chain when it begins, that of the append in flight, that of a
-// waiting append, and one that is appended by a request that the switch does not steer.
+// Nodes of the model: the tail of the chain at the beginning, the node of the append in flight, the
+// node of a waiting append, and a node that is appended by a request which the switch does not
+// steer.
 const (
 	oldTail = iota
 	leader
@@ -36,7 +37,7 @@ const (
 	joinsNodes
 )
 
-// where is where the request of an append is.
+// where says where the request of an append is.
 type where uint8
 
 const (
@@ -47,7 +48,7 @@ const (
 	over                 // executed, or lost
 )
 
-// stage is what the client of an append does.
+// stage says what the client of an append does.
 type stage uint8
 
 const (
@@ -55,8 +56,8 @@ const (
 	knows                // it was told that the append succeeded, or has found that out
 	loser                // it was told that the append failed
 	gaveUp               // it has no answer, and has touched the node
-	repeats              // the end was still oldTail: it repeats the append
-	relinks              // it appends the node to end
+	repeats              // it has found oldTail as the end of the chain, and repeats the append
+	relinks              // it has found another end of the chain, and appends the node there
 )
 
 // joins is a state of the model.
@@ -92,7 +93,7 @@ func (s *joins) chain() (list []int8, ok bool) {
 	}
 }
 
-// leads reports whether successors lead from a node into the chain.
+// leads reports whether the successors of a node lead into the chain.
 func (s *joins) leads(n int8, chain []int8) bool {
 	for range joinsNodes {
 		if slices.Contains(chain, n) {
@@ -103,7 +104,7 @@ func (s *joins) leads(n int8, chain []int8) bool {
 	return false
 }
 
-// damage says what is wrong in a state; "": nothing.
+// damage says what is wrong in a state; "" if nothing is.
 func (s *joins) damage() string {
 	list, ok := s.chain()
 	if !ok {
@@ -120,9 +121,9 @@ func (s *joins) damage() string {
 	return ""
 }
 
-// look is the walk of a client that looks for its node, as package clover does it. A client without
-// answer looks first whether the node that it named still has no successor, and takes its node for
-// linked if that has one.
+// look is the search of a client for its node, as package clover does it. A client without an
+// answer first checks whether the node that it named still has no successor. It takes its own node
+// for linked if that one has a successor.
 func (s *joins) look(n int8) {
 	list, _ := s.chain()
 	switch {
@@ -189,7 +190,7 @@ func (s joins) steps(rule absorbing) (next []joins, names []string) {
 	return next, names
 }
 
-// execute is the server's execution of a request.
+// execute is the execution of a request by the server.
 func (s *joins) execute(n, at, node int8) {
 	s.request[n], s.answer[n] = over, 2
 	if s.swap(at, node) {
@@ -197,7 +198,8 @@ func (s *joins) execute(n, at, node int8) {
 	}
 }
 
-// tell is an answer that passes the switch and reaches its client, unless that has given up.
+// tell passes an answer through the switch to its client, unless the client has given the request
+// up.
 func (s *joins) tell(n int8, rule absorbing) {
 	if s.stage[n] == asks {
 		if s.stage[n] = loser; s.answer[n] == 1 {
@@ -216,9 +218,10 @@ func (s *joins) tell(n int8, rule absorbing) {
 	}
 }
 
-// giveUp is a client that connects again and touches its node: the switch lets a waiting copy of the
-// append go where the client sent it. What is on its way on the former connection to the server of
-// the node is not executed any more; the node that the client named may be on another server.
+// giveUp lets a client connect again and touch its node: the switch then sends a waiting copy of
+// the append to the node that the client named. Requests of the former connection to the server of
+// the client's node are not executed any more; the node that the client named may be on another
+// server.
 func (s *joins) giveUp(n int8, rule absorbing) {
 	s.stage[n] = gaveUp
 	switch {
@@ -255,8 +258,8 @@ func searchJoins(rule absorbing) (found map[string]string, states int) {
 	return found, len(seen)
 }
 
-// Appends may be absorbed by one that is sent after they have arrived, because no request of a
-// connection is executed after its client has made another one.
+// An append may be absorbed by one that is sent after it has arrived, because no request of a
+// connection is executed after its client has made another connection.
 func TestAbsorbedAppends(t *testing.T) {
 	for rule, want := range map[absorbing][]string{
 		asBuilt:         nil,

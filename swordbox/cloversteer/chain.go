@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// node is one use of an entry of the store, as its data WRITE showed it.
+// node is one version of a key's value, as the WRITE of its data showed it to the switch.
 type node struct {
 	key uint64
 	ref
@@ -17,31 +17,32 @@ type node struct {
 	place
 }
 
-// place is where a node is in its chain: of two nodes with the chain's present gen, the one with
-// the lower seq comes first. The place of a node of another gen, or with seq 0, is not known.
+// place says where a node is in its chain. Of two nodes with the chain's present gen, the one with
+// the lower seq comes first. If a node has another gen or seq 0, the switch does not know its
+// place.
 type place struct {
 	gen uint64
 	seq uint32
 }
 
-// ref names one use of an entry: its address, the incarnation of the memory, and a number that
-// differs for each data WRITE; serial 0: none.
+// ref names one use of an entry of the store: the address, the incarnation of the memory, and a
+// serial number that differs for each data WRITE; serial 0 names none.
 type ref struct {
 	va          uint64
 	incarnation uint32
 	serial      uint64
 }
 
-// id is the id under which the entry's node is stored.
+// id is the id under which the table of nodes has the entry.
 func (r ref) id() id { return id{r.va, r.incarnation} }
 
-// chain is what is known of the nodes of a key.
+// chain is what the switch knows of the nodes of a key.
 type chain struct {
 	id // the key, and the incarnation of the store
-	// gen changes whenever the places of all nodes are forgotten; seq is the highest of the nodes
-	// in it.
+	// gen changes when the switch forgets the places of all nodes of the chain. seq is the highest
+	// seq of a node with the present gen.
 	place
-	// tail is the newest node known to be linked; serial 0: none is known.
+	// tail is the newest node that the switch knows to be linked; serial 0: it knows none.
 	tail ref
 	flight
 	// first and last are the ends of the list of appends and READs that wait for the append in
@@ -49,10 +50,10 @@ type chain struct {
 	first, last int32
 }
 
-// flight is the append to a chain that is in flight, if busy.
+// flight is the append to the chain that is in flight; there is one if busy is true.
 type flight struct {
 	busy bool
-	sent uint64 // its number
+	sent uint64 // the number of this flight
 	node ref    // the appended node
 	at   clock.Time
 }
@@ -63,15 +64,15 @@ func (k *chain) has(n *node) bool { return n.gen == k.gen && n.seq != 0 }
 // pinned reports whether the chain must not be evicted: an append is in flight or waits.
 func pinned(k *chain) bool { return k.busy || k.first != none }
 
-// chains is the nodes and chains that are known.
+// chains holds the nodes and chains that the switch knows.
 type chains struct {
 	nodes  table[node]
 	byKey  table[chain]
-	serial uint64 // the last number of a node, a gen or a flight
+	serial uint64 // the last number that a node, a gen or a flight was given
 	stats  *Stats
 }
 
-// next is a number that was not used before.
+// next returns a number that was not used before.
 func (t *chains) next() uint64 {
 	t.serial++
 	return t.serial
@@ -92,7 +93,7 @@ func (t *chains) chain(key id) *chain {
 	return k
 }
 
-// forget drops what is known of a chain.
+// forget makes the switch forget the tail of a chain and the places of its nodes.
 func (t *chains) forget(k *chain) {
 	if k.tail.serial != 0 {
 		t.stats.Forgotten++
@@ -100,15 +101,15 @@ func (t *chains) forget(k *chain) {
 	k.place, k.tail = place{gen: t.next()}, ref{}
 }
 
-// forgetKey is forget for a key that may have no chain.
+// forgetKey calls forget for the chain of a key, if the key has one.
 func (t *chains) forgetKey(key id) {
 	if k := t.byKey.find(key); k != nil {
 		t.forget(k)
 	}
 }
 
-// node is the node that r names; nil if it is not known any more, or its entry was written again
-// (hole 33).
+// node returns the node that r names; nil if the switch has forgotten it, or if its entry was
+// written again (hole 33).
 func (t *chains) node(r ref) *node {
 	if r.serial == 0 {
 		return nil
@@ -120,16 +121,16 @@ func (t *chains) node(r ref) *node {
 	return n
 }
 
-// beyond is the node to which a request for n is steered: the tail of its key, if it is known to
-// come later and can look the same to the client; else nil. version is the one that the client
-// expects.
+// beyond returns the node to which a request for n is steered: the tail of the key, if it certainly
+// comes after n and if the client cannot tell it from n; otherwise nil. version is the version that
+// the client expects.
 func (t *chains) beyond(k *chain, n *node, rkey uint32, version layout.Version) *node {
 	to := t.node(k.tail)
 	switch {
 	case to == nil || !k.has(n) || n.seq >= to.seq:
 		return nil
 	case to.incarnation != n.incarnation:
-		t.stats.Elsewhere++ // hole 27: the tail is on a server that the client's connection does not lead to
+		t.stats.Elsewhere++ // hole 27: the tail is on a server that the client's connection does not reach
 		return nil
 	case to.version < version || to.rkey != rkey || to.length != n.length:
 		t.stats.Unlike++
@@ -138,9 +139,9 @@ func (t *chains) beyond(k *chain, n *node, rkey uint32, version layout.Version) 
 	return to
 }
 
-// instead is the node to which an append is steered that must fail at the entry that its client
-// named, because that was reused: the tail of its key, if it can look the same to the client; else
-// nil.
+// instead returns the node to which an append is steered that would fail where its client sent it,
+// because the entry there has been reused: the tail of the key, if the client cannot tell it from
+// the node that it expects; otherwise nil.
 func (t *chains) instead(k *chain, d *decision, version layout.Version) *node {
 	to := t.node(k.tail)
 	switch n := t.node(d.node); {
@@ -157,7 +158,8 @@ func (t *chains) instead(k *chain, d *decision, version layout.Version) *node {
 	return to
 }
 
-// decide notes an append that goes to the node that its client named, in memory of an incarnation.
+// decide records the decision to send an append to the node that its client named. incarnation is
+// that of the memory of this node.
 func (t *chains) decide(fl *flow, f *wire.Frame, incarnation uint32, k *chain, n *node) *decision {
 	d := fl.add(f.BTH.PSN, kindAppend)
 	e := &f.AtomicETH
@@ -177,13 +179,14 @@ func (t *chains) decide(fl *flow, f *wire.Frame, incarnation uint32, k *chain, n
 	return d
 }
 
-// launch makes an append the one in flight of its chain.
+// launch makes the append of d the one that is in flight to its chain.
 func (t *chains) launch(now clock.Time, k *chain, d *decision) {
 	d.sent = t.next()
 	k.flight = flight{busy: true, sent: d.sent, at: now, node: d.node}
 }
 
-// steer gives an append another target and reports whether there is a better one.
+// steer sets the tail of the key as the target of an append. It returns false if the append is to
+// go to the node that its client named.
 func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 	var to *node
 	if named := t.node(d.to); named != nil {
@@ -203,8 +206,8 @@ func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 	return true
 }
 
-// answered learns from the response of an append; original is the header that it found. landed
-// reports that the append was the one in flight of its chain.
+// answered handles the response to an append. original is the header that the append found. landed
+// reports whether it was the append in flight to its chain.
 func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) {
 	if d.absorbed {
 		t.joined(k, d, original)
@@ -213,7 +216,7 @@ func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) 
 	landed = k.busy && k.sent == d.sent
 	switch {
 	case original == d.compare && d.node.serial == 0:
-		t.forget(k) // the chain continues with a node that is not known
+		t.forget(k) // the chain continues with a node that the switch does not know
 	case original == d.compare:
 		t.stats.Linked++
 		t.linked(k, d)
@@ -229,9 +232,9 @@ func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) 
 	return landed
 }
 
-// linked notes that the node of an append is in its chain, after the node that the append went to.
-// It becomes the tail if it certainly comes after the present one: the append went to that one, or
-// was sent after the server had linked that one (seq).
+// linked records that the node of an append is in the chain, behind the node to which the append
+// went. It becomes the tail if it certainly comes after the present tail: the append went to the
+// tail, or the switch sent it after the server had linked the tail (seq).
 func (t *chains) linked(k *chain, d *decision) {
 	n := t.node(d.node)
 	if n == nil || n.dead {
@@ -246,10 +249,10 @@ func (t *chains) linked(k *chain, d *decision) {
 	if d.to != k.tail {
 		switch {
 		case d.seq != k.seq:
-			t.stats.Late++ // other nodes were linked since; their order is not known
+			t.stats.Late++ // other nodes were linked meanwhile; their order is not known
 			return
 		case before != nil && k.has(before):
-			t.forget(k) // that node had a successor: the append cannot have succeeded there
+			t.forget(k) // the switch was wrong: a node with a successor cannot have accepted the append
 			return
 		case before != nil:
 			k.seq++
@@ -257,7 +260,7 @@ func (t *chains) linked(k *chain, d *decision) {
 		}
 	}
 	if k.has(n) {
-		t.stats.Late++ // another append to this node was answered first
+		t.stats.Late++ // another append of the same node was answered first
 		return
 	}
 	k.seq++

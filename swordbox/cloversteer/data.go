@@ -6,16 +6,17 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Stray notes a request under a rule for which conntrack has no flow: it is forwarded, and its
-// response is not seen.
+// Stray handles a request that matches a rule, but whose connection the switch does not track. The
+// switch forwards it and will not recognise its response.
 func (m *Machine) Stray(r *rules.Rule, f *wire.Frame) {
 	if r.Mode == rules.Hardened {
 		m.doubt(r, f)
 	}
 }
 
-// doubt handles a request that the server may or may not execute, or whose response the switch does
-// not see: it forgets the chains that the request could change.
+// doubt handles a request of which the switch does not know whether the server executes it, or
+// whose response it will not recognise: the switch forgets the chains that the request could
+// change.
 func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 	if r == nil || r.Action != rules.Steer {
 		return
@@ -34,7 +35,8 @@ func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 	}
 }
 
-// nodeOf is the node with a handle, on whichever server; nil if it was not seen.
+// nodeOf returns the node with a handle, on any server of the store; nil if the switch did not see
+// the node.
 func (m *Machine) nodeOf(st *part, h layout.Handle) *node {
 	k, n, ok := st.place(h)
 	if !ok {
@@ -57,8 +59,8 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 	}
 }
 
-// overwrite forgets the nodes of which a request for n bytes at va changes a part, but for the one
-// that begins at va if keep is set.
+// overwrite makes the switch forget each node that a request for n bytes at va changes at least in
+// part. If keep is true, it does not forget the node that begins at va.
 func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 	forget := func(at uint64) {
 		k := id{at, st.incarnation}
@@ -90,19 +92,19 @@ func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 	}
 }
 
-// data updates the known nodes for a WRITE or an atomic. A data WRITE, which fills a whole place of
-// the pool with a valid node that has no successor, makes its node known. Any other request makes
-// the switch forget the nodes that it overwrites, and so does a data WRITE unless sure is set: the
-// server will execute the request. A request that changes the superblock, or writes a superblock
-// elsewhere on the server, makes the switch forget this server's part of the store, because handles
-// may name other nodes afterwards.
+// data handles a WRITE or an atomic to the memory of the store. A data WRITE fills a whole place of
+// the pool with a valid node that has no successor; if sure is true, which means that the server
+// will execute the request, the switch then knows this node. Any other request, and a data WRITE
+// without sure, makes the switch forget the nodes that it overwrites. A request that changes the
+// superblock, or writes a superblock elsewhere on the server, makes the switch forget this server's
+// part of the store, because handles may then name other nodes.
 func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if st.overwrites(f) {
 		m.stores.drop(st.server)
 		return
 	}
 	va, n, rkey := f.RETH.VA, f.RETH.Length, f.RETH.RKey
-	if f.BTH.Opcode.Is(wire.OpAtomic) {
+	if f.BTH.Opcode.Has(wire.HasAtomicETH) {
 		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
 	}
 	if !st.has(va, rkey) {

@@ -10,9 +10,9 @@ import (
 )
 
 // A client that got no response to an append sends a WRITE to its node on another connection before
-// it looks where the node is. From then on the append goes to the node that it names, whether it
-// waits here or arrives later: the client has seen that it cannot succeed there, and would not
-// learn that it succeeded elsewhere.
+// it looks where the node is. From then on the switch sends the append to the node that the client
+// named, whether the append waits in the switch or arrives later: the client has seen that the
+// append cannot succeed there, and would not learn that it has succeeded at another node.
 func TestTouchedNodeIsNotSteered(t *testing.T) {
 	for _, touched := range []bool{false, true} {
 		want := va(2)
@@ -41,7 +41,7 @@ func TestTouchedNodeIsNotSteered(t *testing.T) {
 		touch(b, 4)
 		list := b.send(answer(first, layout.Header(1)))
 		if want == va(2) {
-			want = va(3) // the newest node by then
+			want = va(3) // the newest node at that time
 		}
 		sent := 0
 		for i := range list {

@@ -9,13 +9,14 @@ import (
 
 // flow is what the machine remembers of the requests of one flow of a connection.
 type flow struct {
-	// ring is the decisions about the last requests, by PSN.
+	// ring holds the decisions about the last requests of the flow, by PSN.
 	ring []decision
-	// held is the request that waits; none: no request waits. It is the last request of the flow.
+	// held is the index of the request that waits in the switch; none: no request of the flow
+	// waits. It is always the last request of the flow.
 	held int32
 }
 
-// kind is what a decision is about.
+// kind says what kind of request a decision is about.
 type kind uint8
 
 const (
@@ -28,51 +29,51 @@ const (
 // decision is how the machine has treated a request.
 type decision struct {
 	kind kind
-	done bool // its response was seen
+	done bool // the switch has seen the response
 	psn  wire.PSN
 	rkey uint32
 	target
 	appended
-	// server is the memory server, of a decision about a superblock.
+	// server is the memory server, if the decision is about a READ of a superblock.
 	server netip.Addr
 }
 
 // target is where a request was sent.
 type target struct {
-	// steered: to is another address than the client asked for.
+	// steered: the request was sent to another address than the client named.
 	steered bool
-	// asked is the address that the client named, to the node that the request went to.
+	// asked is the address that the client named; to is the node to which the request was sent.
 	asked uint64
 	to    ref
-	// seen is the version that the client expects the node to have, version that of the node that
-	// the request went to. If they differ, the response is translated.
+	// seen is the version that the client expects the node to have, version the version of the node
+	// to which the request went. If they differ, the switch translates the response.
 	seen, version layout.Version
-	// format is that of the node that a READ returns.
+	// format is the layout of the node that a READ returns.
 	format layout.Format
 }
 
 // appended is the part of a decision that only appends have.
 type appended struct {
-	// compare is the operand as it was sent, askedCompare as the client sent it. A response with
-	// the value of compare is a success.
+	// compare is the operand as the switch sent it, askedCompare as the client sent it. If the
+	// response has the value of compare, the append has succeeded.
 	compare, askedCompare uint64
-	// chain is the key, and place what was known of the chain when the append was sent.
+	// chain is the key, and place is the place of the newest known node when the append was sent.
 	chain id
 	place
-	// sent is the number of the flight.
+	// sent is the number of the flight (flight.sent).
 	sent uint64
-	// stale: the entry that the client named has been reused since, so the append must fail there.
+	// stale: the entry that the client named has been reused, so the append would fail there.
 	stale bool
-	// node is the appended node, with its location; serial 0: the switch did not see it.
+	// node is the appended node, with its location; serial 0: the switch did not see the node.
 	node     ref
 	location layout.Location
-	// absorbed: the request goes to the header of node itself, with this operand instead of the
-	// client's; see absorb.
+	// absorbed: the switch sent the request to the header of node itself, with swap in place of the
+	// client's operand; see absorb.
 	absorbed bool
 	swap     uint64
 }
 
-// find returns the decision about a PSN; nil if there was none or it was overwritten.
+// find returns the decision about a PSN; nil if there was none or a later one has overwritten it.
 func (fl *flow) find(psn wire.PSN) *decision {
 	d := &fl.ring[int(psn)%len(fl.ring)]
 	if d.kind == kindNone || d.psn != psn {

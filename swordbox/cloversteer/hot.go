@@ -9,17 +9,17 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Bounds of the sketch and of the keys that may be hot.
+// Bounds of the sketch and of the warm keys, those that may become hot.
 const (
 	sketchHashes = 4
 	sketchCols   = 4096
-	// warmSets sets of warmWays keys may be hot: those with the highest counts among the keys of a
-	// set.
+	// There are warmSets sets of warmWays warm keys. Of the keys that hash to a set, those with the
+	// highest counts are in it.
 	warmWays = 8
 	warmSets = 64
 	// rankEvery is the number of requests between rankings. The first rankings come sooner: after
-	// rankFirst requests, then after twice as many, and so on. rateEvery is the interval that rates
-	// are measured over.
+	// rankFirst requests, then after twice as many, and so on. rateEvery is the interval over which
+	// rates are measured.
 	rankFirst = 16
 	rankEvery = 1024
 	rateEvery = time.Second
@@ -39,7 +39,7 @@ type hot struct {
 	since  clock.Time // when the present interval of rates began
 }
 
-// warm is a key that may be hot.
+// warm is a key that is counted exactly because it may be hot.
 type warm struct {
 	id   // the key, and the incarnation of its store
 	used bool
@@ -50,8 +50,8 @@ type warm struct {
 	reads    uint64
 	appends  uint64
 	steered  uint64
-	// rate is that of the last complete interval, in requests a second; mark is the count at the
-	// start of the present one.
+	// rate is the rate of requests in the last complete interval, per second. mark is the number of
+	// requests at the start of the present interval.
 	rate float64
 	mark uint64
 }
@@ -73,7 +73,7 @@ func (h *hot) add(x uint64) uint32 {
 	return least
 }
 
-// count notes a request for a key. The result is nil for a key that is not warm.
+// count counts a request for a key. It returns nil if the key is not warm.
 func (h *hot) count(now clock.Time, key id, appends bool) *warm {
 	x := key.hash()
 	estimate := h.add(x)
@@ -133,14 +133,15 @@ func (h *hot) find(key id) *warm {
 	return find(h.set(key.hash()), key)
 }
 
-// steer counts a request that was steered; w may be nil.
+// steer counts a request for the key that the switch sent to another node than its client named. w
+// may be nil.
 func (w *warm) steer() {
 	if w != nil {
 		w.steered++
 	}
 }
 
-// halve halves all counts, so that old requests count less.
+// halve halves all counts, so that recent requests weigh more than old ones.
 func (h *hot) halve() {
 	h.n = 0
 	for i := range h.sketch {
@@ -172,7 +173,7 @@ func (h *hot) rank() {
 }
 
 // steers reports whether a rule steers the requests for a key: all keys, those of a set, or the
-// r.Hot hottest ones as of the last ranking. w is the key if it is warm.
+// r.Hot hottest ones as of the last ranking. w is the warm key, or nil.
 func (h *hot) steers(r *rules.Rule, key uint64, w *warm) bool {
 	if r.Hot > 0 {
 		return w != nil && w.place > 0 && w.place <= r.Hot
@@ -180,7 +181,7 @@ func (h *hot) steers(r *rules.Rule, key uint64, w *warm) bool {
 	return r.HasKey(key)
 }
 
-// measure ends the interval of rates, if it is complete.
+// measure computes the rates of the warm keys, if the interval is complete.
 func (h *hot) measure(now clock.Time) {
 	d := now.Sub(h.since)
 	if d < rateEvery {

@@ -3,7 +3,6 @@ package cloversteer
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -18,7 +17,8 @@ type Stats struct {
 	Nodes    uint64 `name:"nodes" help:"data WRITEs of nodes"`
 	Appends  uint64 `name:"appends"`
 	Reads    uint64 `name:"reads" help:"READs of nodes that are known"`
-	// SteeredAppends and SteeredReads went to another node than their client named.
+	// SteeredAppends and SteeredReads count requests that the switch sent to another node than
+	// their client named.
 	SteeredAppends uint64 `name:"appends_steered"`
 	SteeredReads   uint64 `name:"reads_steered"`
 	Linked         uint64 `name:"appends_linked" help:"appends that succeeded"`
@@ -50,15 +50,9 @@ type Stats struct {
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Info lists the counters. There are no shared connections, moved flows or words.
+// Info lists the counters. A Machine has no shared connections, moved flows or words.
 func (m *Machine) Info(clock.Time) handler.Info {
-	info := handler.Info{Mode: rules.Hardened}
-	v := reflect.ValueOf(m.stats)
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		info.Counters = append(info.Counters, handler.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
-	}
-	return info
+	return handler.Info{Mode: rules.Hardened, Counters: handler.Counters("", m.stats)}
 }
 
 // Keys returns the warm keys, the hottest first.
@@ -96,20 +90,20 @@ func (m *Machine) Spec() pipeline.Part {
 	const incarnationBits, serialBits, refBits, waiterBits = 32, 64, 64 + 32 + 64, 72 * 8
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{
-			// Address and incarnation of memory to key, serial, R_Key, length, version, tombstone,
-			// place.
+			// By address and incarnation of memory: the key, serial, R_Key, length, version, tombstone
+			// and place.
 			{
 				Name: "steer nodes", KeyBits: 64 + incarnationBits, ValueBits: 64 + serialBits + 32 + 32 + 8 + 1 + 64 + 32,
 				Entries: capacity(m.cfg.Nodes), Learned: true,
 			},
-			// Key to tail, place, append in flight, list of waiting requests.
+			// By key: the tail, place, append in flight and list of waiting requests.
 			{
 				Name: "steer keys", KeyBits: 64 + incarnationBits, ValueBits: refBits + 64 + 32 + 1 + 64 + 32 + 32,
 				Entries: capacity(m.cfg.Keys), Learned: true,
 			},
-			// Server to base, R_Key, layout, incarnation, store.
+			// By server: the base, R_Key, layout, incarnation and store.
 			{Name: "steer stores", KeyBits: 128, ValueBits: 64 + 32 + 8*superLen + 2*incarnationBits, Entries: maxParts, Learned: true},
-			// Key to counts, place and rate.
+			// By key: the counts, place and rate.
 			{
 				Name: "steer hot keys", KeyBits: 64 + incarnationBits, ValueBits: 32 + 16 + 3*64 + 64 + 64,
 				Entries: warmSets * warmWays, Learned: true,

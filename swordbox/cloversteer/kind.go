@@ -22,13 +22,20 @@ func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 var keysHelp = handler.Help{
 	Name:  "keys",
-	Short: "Show the keys of Clover that clients request most, and where their newest nodes are",
-	Long: "keys shows the keys that clients request most, as a switch with a rule of action steer has counted them. It\n" +
-		"counts in a count-min sketch, whose counts it halves from time to time, and keeps the first keys in a bounded\n" +
-		"table. RATE is requests per second during about the last second. STEERED is how many requests the switch has\n" +
-		"steered to the newest node of the key. TAIL is that node: its server, address, length and version, and its\n" +
-		"position among the nodes appended since the switch knows the chain. A rule with keys=hot:8 steers the first 8\n" +
-		"keys of this list.",
+	Short: "Show which keys of the store Clover clients request most",
+	Long: "keys shows the keys of the store Clover that clients request most, hottest first, as hardened rules of action\n" +
+		"steer have counted them. A node is one version of a value; a write appends a node to the chain of its key, and\n" +
+		"the newest node, the tail, has the present value.\n\n" +
+		"  RATE/s          requests per second, measured over about the last second\n" +
+		"  READS, APPENDS  requests since the switch found the key\n" +
+		"  STEERED         how many of these the switch has sent to the tail instead of an older node that the client named\n" +
+		"  WAITING         appends that wait in the switch for the append before them\n" +
+		"  TAIL            server and address of the tail; -: the switch does not know it\n" +
+		"  LENGTH          bytes of the tail\n" +
+		"  VERSION         number that changes when the memory of a node is used again\n" +
+		"  SEQUENCE        position of the tail among the nodes appended since the switch learnt the chain\n\n" +
+		"The list is approximate: the switch keeps a bounded number of keys and halves old counts, so a key that was\n" +
+		"requested much long ago leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",
 	Example: "  rdmalab switch keys\n" +
 		"  rdmalab switch keys --watch\n" +
 		"  rdmalab switch keys -o json | jq '.[0]'\n" +
@@ -36,18 +43,18 @@ var keysHelp = handler.Help{
 	Most: "how many keys; 0: all that the switch remembers",
 }
 
-// Key is a key of a store whose requests are steered, or could be.
+// Key is a warm key of a store, as `rdmalab switch` shows it.
 type Key struct {
 	Key uint64 `json:"key"`
-	// Reads, Appends and Steered count its requests since it was found.
+	// Reads, Appends and Steered count the requests for the key since it became warm.
 	Reads   uint64 `json:"reads"`
 	Appends uint64 `json:"appends"`
 	Steered uint64 `json:"steered"`
 	// Rate is requests a second, over the last second or so.
 	Rate float64 `json:"rate"`
-	// Waiting is how many appends wait for the one before.
+	// Waiting is how many appends to the key wait in the switch.
 	Waiting int `json:"waiting"`
-	// Tail is its newest node; nil: it is not known.
+	// Tail is the newest node of the key; nil: the switch does not know it.
 	Tail *Tail `json:"tail,omitempty"`
 }
 
@@ -59,13 +66,15 @@ type Tail struct {
 	// Length in bytes.
 	Length  int   `json:"length"`
 	Version uint8 `json:"version"`
-	// Sequence is its place among the nodes that were linked since the switch knows the chain.
+	// Sequence is the place of the node in its chain, counted from when the switch learnt the
+	// chain.
 	Sequence uint32 `json:"sequence"`
 }
 
 func printKeys(out io.Writer, host func(netip.Addr) string, list []Key) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no key of a store was asked for under a rule of action steer; add one: rdmalab switch rules add server=ms0 action=steer")
+		_, err := fmt.Fprintln(out, "no key of Clover was requested under a rule of action steer; add one: rdmalab switch "+
+			"rules add server=ms0 action=steer")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -14,18 +14,18 @@ import (
 
 // Config bounds a Machine. Zero values mean the defaults.
 type Config struct {
-	// Nodes is how many nodes are remembered; 0: 65536. Keys is how many chains are followed; 0:
-	// 4096.
+	// Nodes is how many nodes the switch remembers; 0: 65536. Keys is how many chains it follows;
+	// 0: 4096.
 	Nodes, Keys int
-	// Waiting is how many requests may wait; 0: 512. A switch holds 1024 packets for all of its
-	// programs.
+	// Waiting is how many requests may wait in the switch; 0: 512. The switch holds at most 1024
+	// packets for all of its programs.
 	Waiting int
-	// Hold is how long an append waits for the one before it; 0: 1 ms. It must be shorter than NICs
-	// retry.
+	// Hold is how long an append waits for the previous append to its key; 0: 1 ms. It must be
+	// shorter than the timeout after which a NIC retries.
 	Hold time.Duration
-	// Ring is how many requests of a connection are remembered; 0: 128.
+	// Ring is how many decisions the machine remembers of a connection; 0: 128.
 	Ring int
-	// Decay is after how many requests the counts of the sketch are halved; 0: 65536.
+	// Decay is the number of requests after which the counts of the sketch are halved; 0: 65536.
 	Decay int
 }
 
@@ -46,14 +46,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Reasons of a Machine to drop a packet.
+// Reasons why a Machine drops a packet.
 const (
-	// ReasonHeld: the packet is a retransmission of one that waits.
+	// ReasonHeld: the packet is a retransmission of a request that waits in the switch.
 	ReasonHeld pipeline.Reason = "a copy waits"
-	// ReasonGone: the connection of the waiting packet has ended.
+	// ReasonGone: the connection of a waiting request has ended.
 	ReasonGone pipeline.Reason = "connection ended"
-	// ReasonTwice: the answer to an append that was absorbed, whose node had a successor already: its
-	// client has given the request up.
+	// ReasonTwice: the packet is the response to an append that was absorbed and found that its
+	// node had a successor. The client of that append has given it up.
 	ReasonTwice pipeline.Reason = "append was given up"
 	notMine     pipeline.Reason = "not for the switch"
 )
@@ -67,7 +67,7 @@ type Machine struct {
 	wait   waiting
 	free   []*flow // of connections that have ended, to be used again
 	stats  Stats
-	// scratch holds a READ response that is changed.
+	// scratch is memory for a READ response that the switch translates.
 	scratch []byte
 }
 
@@ -80,8 +80,8 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// learn notes the superblock at va of a server. The other tables are allocated when the first store
-// is known.
+// learn handles the superblock at va of a server. The tables are allocated when the first store
+// becomes known.
 func (m *Machine) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	m.stores.learn(server, va, rkey, b)
 	if m.chains.nodes.slots == nil && len(m.stores.parts) != 0 {
@@ -92,7 +92,7 @@ func (m *Machine) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	}
 }
 
-// flowOf is the state of a flow's requests; it is created for the first one.
+// flowOf returns the state of the requests of a flow. The first request creates it.
 func (m *Machine) flowOf(of *conntrack.Flow) *flow {
 	if fl, ok := of.Ext.(*flow); ok {
 		return fl
@@ -109,22 +109,22 @@ func (m *Machine) flowOf(of *conntrack.Flow) *flow {
 	return fl
 }
 
-// Request decides about a request. It evaluates new ones; of duplicates it changes only those whose
-// first copy was changed.
+// Request decides about a request. A new request may be steered or held. A duplicate is changed
+// only if its first copy was.
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	fl := m.flowOf(s.Flow)
 	if s.Class == conntrack.Duplicate {
 		return m.repeat(c, fl, p)
 	}
 	if s.Class != conntrack.New {
-		m.doubt(r, &p.Frame) // the server may not execute it
+		m.doubt(r, &p.Frame) // the server may not execute this request
 		return pipeline.Forward()
 	}
-	m.letGo(c, fl) // requests are sent in order
+	m.letGo(c, fl) // the waiting request must leave before this one
 	s.Flow.Advance(s.Span)
 	fl.add(p.BTH.PSN, kindNone)
 	if s.Flow.Peer == nil {
-		m.doubt(r, &p.Frame) // its response cannot be recognised
+		m.doubt(r, &p.Frame) // the switch cannot recognise the response
 		return pipeline.Forward()
 	}
 	if r == nil || r.Action != rules.Steer {
@@ -146,11 +146,11 @@ func (m *Machine) repeat(c *pipeline.Ctx, fl *flow, p *pipeline.Parsed) pipeline
 	return m.again(c, d, p)
 }
 
-// again applies a decision to a retransmission of its request.
+// again changes a retransmission as the decision d changed its first copy.
 func (m *Machine) again(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case !d.steered:
-	case d.kind == kindAppend && p.BTH.Opcode.Is(wire.OpAtomic) &&
+	case d.kind == kindAppend && p.BTH.Opcode.Has(wire.HasAtomicETH) &&
 		p.AtomicETH.VA == d.asked && p.AtomicETH.Compare == d.askedCompare:
 		m.stats.Repeated++
 		d.apply(&p.AtomicETH)
@@ -163,8 +163,8 @@ func (m *Machine) again(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeli
 	return pipeline.Forward()
 }
 
-// Response learns from the responses of appends and of READs of a superblock. It changes nothing in
-// responses but versions.
+// Response learns from the responses to appends and to READs of a superblock. It changes nothing in
+// a response except versions.
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	fl, ok := s.Flow.Ext.(*flow)
 	if !ok {
@@ -191,7 +191,8 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	return m.translate(c, d, p)
 }
 
-// Owned drops packets to the switch itself: steering needs no connection of the switch.
+// Owned drops packets that are addressed to the switch, because steering needs no connection of the
+// switch.
 func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop(notMine)
 }
@@ -203,8 +204,8 @@ func (m *Machine) Tick(*pipeline.Ctx) {}
 // Deadline is never.
 func (m *Machine) Deadline() clock.Time { return clock.Never }
 
-// Closed is called when a flow has ended. Its waiting request is dropped, because its queue pair is
-// gone.
+// Closed is called when a flow has ended. A request of the flow that waits is dropped, because the
+// queue pair of its client does not exist any more.
 func (m *Machine) Closed(c *pipeline.Ctx, of *conntrack.Flow) {
 	fl, ok := of.Ext.(*flow)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// ready is a box with a store, in which key 7 has the chain 1 → 2.
+// ready returns a box with a store, in which key 7 has the chain 1 → 2.
 func ready(t testing.TB, r rules.Rule) *box {
 	return newBox(t, r).begun()
 }
@@ -64,11 +64,11 @@ func TestReadIsSteeredToTheTail(t *testing.T) {
 	b := ready(t, rules.Rule{})
 	f := b.read(2, 1)
 	wantVA(t, b.one(f), f, va(2))
-	b.pass(b.read(2, 2)) // it is the tail
+	b.pass(b.read(2, 2)) // node 2 is the tail
 	b.append(3, 1, 3, 7)
 	g := b.read(2, 1)
 	wantVA(t, b.one(g), g, va(3))
-	wantVA(t, b.one(f), f, va(2)) // the decision for the first copy
+	wantVA(t, b.one(f), f, va(2)) // as the switch decided for the first copy
 }
 
 // A READ of a node that is not known to be older than the tail is not steered; otherwise its reader
@@ -89,7 +89,8 @@ func TestReadOfUnknownPlaceIsNotSteered(t *testing.T) {
 	b.pass(f) // its retransmissions as well
 }
 
-// A READ waits for the append in flight, and is then sent to its node before the next append.
+// A READ waits for the append in flight, and is then sent to the appended node before the next
+// append is sent.
 func TestReadWaitsForTheAppend(t *testing.T) {
 	b := ready(t, rules.Rule{})
 	b.node(2, 3, 1, 7)
@@ -352,8 +353,8 @@ func BenchmarkSteeredAppend(b *testing.B) {
 	}
 }
 
-// The answer of an append comes when the chain is known to go on behind its node, which the switch
-// cannot place: the node must not become the tail.
+// When the answer to an append arrives, its node already has a successor that the switch cannot
+// place in the chain. The node must not become the tail.
 func TestLateAppendDoesNotBecomeTheTail(t *testing.T) {
 	b := ready(t, rules.Rule{Steer: rules.SteerRead})
 	for i, h := range []layout.Handle{3, 4, 5} {

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Hardened steering sends an append when the one before it has been acknowledged. This is a model of
-// the alternative: the switch sends the appends of a key one after the other on a connection of its
-// own, each to the node of the append before it, and reads go to acknowledged nodes only. On one
-// connection the server executes them in order, so every executed prefix is a whole chain, if the
-// first one succeeds. The model tries every order of events, with a crash of the switch at any
-// time.
+// Hardened steering sends an append when the one before it has been acknowledged. This is a model
+// of the alternative: the switch sends the appends of a key one after the other on a connection of
+// its own, each to the node of the append before it, and READs go only to nodes whose appends are
+// acknowledged. The server executes the requests of one connection in order. So if the first append
+// succeeds, all executed appends form one chain. The model tries every order of events, with a
+// crash of the switch at any time.
 
-// pipelining is a rule for that connection.
+// pipelining is a variant of the rules for that connection.
 type pipelining uint8
 
 const (
@@ -81,7 +81,7 @@ func (s *modelChain) chain() (list []int8, ok bool) {
 	}
 }
 
-// damage says what is wrong in a state; "": nothing.
+// damage says what is wrong in a state; "" if nothing is.
 func (s *modelChain) damage() string {
 	list, ok := s.chain()
 	if !ok {
@@ -197,9 +197,9 @@ func search(rule pipelining) (found map[string]string, states int) {
 	return found, len(seen)
 }
 
-// Appends in a pipeline are right only if the first one cannot fail. If it fails, the appends behind
-// it succeed on nodes that are in no chain, and neither their answers nor answers that the switch
-// changes keep their clients from harm.
+// Appends in a pipeline are correct only if the first one cannot fail. If it fails, the appends
+// after it succeed on nodes that are in no chain. Neither their answers nor answers that the switch
+// changes keep their clients from losing values.
 func TestPipelinedAppends(t *testing.T) {
 	for rule, want := range map[pipelining][]string{
 		answersAtOnce:        {"an acknowledged node is not in the chain", "the chain is a circle"},

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// request is the current packet.
+// request is the packet that is being handled, with what belongs to it.
 type request struct {
 	c    *pipeline.Ctx
 	s    conntrack.Seen
@@ -42,8 +42,8 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 // appending is a CAS that appends a node.
 type appending struct {
 	node *node
-	// version is the version that the client expects of the node that the append goes to, incarnation
-	// the incarnation of that node's memory.
+	// version is the version that the client expects of the node to which the append goes;
+	// incarnation is that of this node's memory.
 	version     layout.Version
 	incarnation uint32
 }
@@ -93,8 +93,8 @@ func (m *Machine) swap(q *request, st *part) pipeline.Verdict {
 	return note(q.c, q.p, d)
 }
 
-// onlyOne sends a waiting append of the same node on unchanged: the client has sent another one, so
-// it does not wait for that one any more.
+// onlyOne sends a waiting append of the node n to the server unchanged. The client has sent another
+// append of n, so it does not wait for the first one any more.
 func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	for i := k.first; i != none; i = m.wait.list[i].next {
 		if w := &m.wait.list[i]; !w.read && w.node.id() == n.id() {
@@ -104,8 +104,8 @@ func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	}
 }
 
-// foreign forwards an append whose node was not seen or is on another server. From there on the
-// chain is not known.
+// foreign forwards an append whose node the switch did not see, or which is on another server. The
+// switch then forgets the chain.
 func (m *Machine) foreign(q *request, st *part, to *node) pipeline.Verdict {
 	m.stats.Foreign++
 	f := &q.p.Frame
@@ -119,7 +119,7 @@ func (m *Machine) foreign(q *request, st *part, to *node) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// plain forwards an append unchanged and notes what is needed to learn from its response.
+// plain forwards an append unchanged and records what the switch needs to learn from its response.
 func (m *Machine) plain(q *request, k *chain, a *appending) pipeline.Verdict {
 	m.chains.decide(q.flow, &q.p.Frame, a.incarnation, k, a.node)
 	return pipeline.Forward()
@@ -155,16 +155,17 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 	return note(q.c, q.p, d)
 }
 
-// parts is how many packets the response to a READ has, and the path MTU.
+// parts is the number of packets of the response to a READ, and the path MTU.
 type parts struct{ n, mtu int }
 
-// areKnown reports whether a READ may be steered: its client may ask for any of its parts again, and
-// each takes a place in the flow's ring, of which other requests need most.
+// areKnown reports whether a READ may be steered. Its client may request the response again from
+// any of its packets on, so each packet takes a place in the flow's ring; a READ may take at most a
+// quarter of the ring.
 func (p parts) areKnown(ring int) bool { return p.n == 1 || p.n > 1 && p.n <= ring/4 && p.mtu > 0 }
 
-// steerRead gives a READ of n another target, if there is a better one, and returns the decision;
-// nil if not. The response to a READ of several packets cannot be translated, because its checksum
-// covers all of them.
+// steerRead steers a READ of n to the tail of its key. It returns the decision, or nil if the READ
+// stays as it is. The switch cannot translate a response of several packets, because its checksum
+// covers all of them; so it steers such a READ only to a node of the same version.
 func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, p parts, format layout.Format) *decision {
 	t := m.chains.beyond(k, n, f.RETH.RKey, n.version)
 	if t == nil || p.n > 1 && t.version != n.version {
@@ -187,12 +188,12 @@ func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, p parts,
 	return d
 }
 
-// note explains a changed packet in captures.
+// note returns the verdict for a changed packet, with a text that explains the change in captures.
 func note(c *pipeline.Ctx, p *pipeline.Parsed, d *decision) pipeline.Verdict {
 	return pipeline.Rewrite().With(text(c, p.BTH.Opcode, d))
 }
 
-// text is the note; "" without a capture.
+// text is the text of note; "" if no capture runs.
 func text(c *pipeline.Ctx, op wire.Opcode, d *decision) string {
 	if !c.Observed() {
 		return ""

@@ -21,8 +21,8 @@ func super(i int) []byte {
 	return data
 }
 
-// A chain goes from one server to the other and back: the switch follows it, and steers requests on
-// the same server only (hole 27).
+// The chain of a key goes from one server to the other and back: the switch follows it, and steers
+// requests on the same server only (hole 27).
 func TestTailOnAnotherServer(t *testing.T) {
 	b := newBox(t, rules.Rule{}, second)
 	b.send(datagram(1, second, &mad.REQ{
@@ -51,7 +51,7 @@ func TestTailOnAnotherServer(t *testing.T) {
 	f := b.cas(1, 2, 1, far, 1)
 	b.pass(f)
 	b.pass(answer(f, layout.Header(1)))
-	b.pass(b.read(2, 1)) // the tail is on the other server
+	b.pass(b.read(2, 1)) // the tail is on the other server, so this is not steered
 	b.node(1, 3, 1, 7)
 	g := to(wire.RCCmpSwap)
 	g.AtomicETH = wire.AtomicETH{
@@ -114,7 +114,7 @@ func TestHandlesOfMemoryFormattedAgain(t *testing.T) {
 			write(5001, va(1), data) // handle far, of key 7
 			b.node(2, 5, 1, 8)
 			format(b)
-			b.pass(b.cas(2, 5, 1, far, 1)) // of key 8 now
+			b.pass(b.cas(2, 5, 1, far, 1)) // far is now the node of key 8
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestNodesOfAnotherClass(t *testing.T) {
 	for _, write := range []struct {
 		c     layout.Class
 		i     int
-		steer bool // the tail, which is the second small node, is known
+		steer bool // the switch knows the tail, which is the second small node
 	}{{2, 0, false}, {2, 1, true}, {0, 1, false}, {0, 2, true}, {1, 0, false}, {8, 0, false}, {8, 1, true}} {
 		b := newBox(t, rules.Rule{})
 		data := make([]byte, layout.SuperblockLen)
@@ -234,7 +234,8 @@ func TestLongNodes(t *testing.T) {
 	b.pass(read())
 }
 
-// hot:1 steers the hottest key alone, and the listing shows it with its tail.
+// A rule with keys=hot:1 steers requests only for the hottest key. The listing shows this key with
+// its tail.
 func TestHottestKey(t *testing.T) {
 	b := ready(t, rules.Rule{Hot: 1})
 	b.node(2, 5, 1, 8)

@@ -16,8 +16,8 @@ func twoKeys(t *testing.T) *box {
 	return b
 }
 
-// Two threads share a connection: their WRITEs and appends are interleaved in any order, and each
-// append goes to the tail of the key of its own node. Afterwards both chains are known.
+// Two threads share a connection. Their WRITEs and appends are interleaved in any order, and each
+// append goes to the tail of the key of its own node. Afterwards the switch knows both chains.
 func TestThreadsOnOneConnectionAreToldApart(t *testing.T) {
 	for name, order := range map[string][2]int{"WRITEs in the order of the appends": {0, 1}, "the other way round": {1, 0}} {
 		t.Run(name, func(t *testing.T) {

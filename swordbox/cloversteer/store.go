@@ -10,7 +10,7 @@ import (
 // superLen is the length of a superblock in bytes.
 const superLen = layout.SuperblockLen
 
-// maxParts bounds the memory servers that are known.
+// maxParts bounds the memory servers that the switch knows.
 const maxParts = 256
 
 // part is the part of a store on one memory server.
@@ -19,24 +19,25 @@ type part struct {
 	base   uint64 // address of the superblock
 	rkey   uint32
 	super  layout.Superblock
-	// incarnation differs each time that the memory was formatted or moved to another address.
+	// incarnation changes each time that the memory is formatted or moves to another address.
 	incarnation uint32
 	store       *store
 }
 
-// store is the memory of one or several servers. Chains lead from one to another.
+// store is the memory of one store on one or several servers. A chain may lead from one server to
+// another.
 type store struct {
-	// incarnation differs each time that a part was formatted or moved to another address.
+	// incarnation changes each time that a part is formatted or moves to another address.
 	incarnation uint32
 	space       layout.Space
 	parts       [layout.MaxServers]*part
 }
 
-// stores is the stores that are known.
+// stores holds the stores that the switch knows.
 type stores struct {
-	parts        map[netip.Addr]*part // by the address that rules call Server
+	parts        map[netip.Addr]*part // by the address that rules name as Server
 	byID         map[uint32]*store    // by the store ID of superblocks
-	incarnations uint32               // the last one
+	incarnations uint32               // the last incarnation that was given
 	stats        *Stats
 }
 
@@ -44,13 +45,13 @@ func newStores(stats *Stats) stores {
 	return stores{parts: make(map[netip.Addr]*part), byID: make(map[uint32]*store), stats: stats}
 }
 
-// next is an incarnation that was not used before.
+// next returns an incarnation that was not used before.
 func (t *stores) next() uint32 {
 	t.incarnations++
 	return t.incarnations
 }
 
-// learn notes the superblock at va of a server.
+// learn handles the superblock at va of a server.
 func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	var super layout.Superblock
 	s := t.parts[server]
@@ -81,8 +82,8 @@ func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	t.stats.Stores++
 }
 
-// join adds a part to its store. A part without a store ID, and one whose place in the store
-// another server has, becomes a store of its own.
+// join adds a part to its store. A part becomes a store of its own if it has no store ID, or if
+// another server has its place in the store.
 func (t *stores) join(s *part) {
 	w := t.byID[s.super.Store]
 	if s.super.Store == 0 || w != nil && (w.space != s.super.Space || w.parts[s.super.Server] != nil) {
@@ -95,8 +96,8 @@ func (t *stores) join(s *part) {
 	w.parts[s.super.Server], s.store = s, w
 }
 
-// leave removes a part from its store. The store's chains are forgotten, because its incarnation
-// changes.
+// leave removes a part from its store. The incarnation of the store changes, so the switch forgets
+// its chains.
 func (t *stores) leave(s *part) {
 	w := s.store
 	if w.parts[s.super.Server] == s {
@@ -113,8 +114,8 @@ func (t *stores) leave(s *part) {
 	}
 }
 
-// drop forgets a part: its memory is not the store's any more, or another superblock may have been
-// written there. Its handles name nothing until a superblock is seen again.
+// drop forgets a part, because its memory does not belong to the store any more or may have another
+// superblock. Handles into this part name nothing until the switch sees a superblock there again.
 func (t *stores) drop(server netip.Addr) {
 	if s := t.parts[server]; s != nil {
 		t.leave(s)
@@ -122,11 +123,11 @@ func (t *stores) drop(server netip.Addr) {
 	}
 }
 
-// overwrites reports whether a request changes the superblock of a part, or writes one elsewhere on
-// its server.
+// overwrites reports whether a request changes the superblock of the part, or writes a superblock
+// elsewhere on its server.
 func (s *part) overwrites(f *wire.Frame) bool {
 	va, n := f.RETH.VA, uint64(f.RETH.Length)
-	if f.BTH.Opcode.Is(wire.OpAtomic) {
+	if f.BTH.Opcode.Has(wire.HasAtomicETH) {
 		va, n = f.AtomicETH.VA, 8
 	} else if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && new(layout.Superblock).Parse(f.Payload) == nil {
 		return true
@@ -134,8 +135,8 @@ func (s *part) overwrites(f *wire.Frame) bool {
 	return n != 0 && va < s.base+superLen && va+n > s.base
 }
 
-// place is the ID of the node with a handle, on whichever server, and its length; ok is false if that
-// server is not known.
+// place returns the ID and the length of the node with a handle, on any server of the store. ok is
+// false if the switch does not know that server.
 func (s *part) place(h layout.Handle) (k id, n int, ok bool) {
 	p, ok := s.super.Space.Place(h)
 	if !ok {
@@ -153,7 +154,8 @@ func (s *part) has(va uint64, rkey uint32) bool {
 	return rkey == s.rkey && va >= s.base && va-s.base < uint64(s.super.Space.RegionLen())
 }
 
-// slab is the entry of a fixed space in which an address is; ok is false if there is no such entry.
+// slab returns the start of the entry that contains an address, in a space whose entries have fixed
+// classes. ok is false if there is no such entry.
 func (s *part) slab(va uint64) (start uint64, ok bool) {
 	off := int(va - s.base)
 	if _, _, ok := s.super.Space.Handle(s.super.Server, off); ok {

@@ -1,6 +1,6 @@
 package cloversteer
 
-// ways is how many slots of the table an entry may be in.
+// ways is the number of slots in which an entry may be.
 const ways = 4
 
 // id names an entry: an address with the incarnation of the memory, or a key with the incarnation
@@ -47,7 +47,7 @@ func capacity(n int) int {
 	return buckets * ways
 }
 
-// bucket is the slots that an entry may be in.
+// bucket returns the slots in which an entry may be.
 func (t *table[V]) bucket(k id) []slot[V] {
 	i := k.hash() & t.mask * ways
 	return t.slots[i : i+ways]
@@ -66,8 +66,9 @@ func (t *table[V]) find(k id) *V {
 	return nil
 }
 
-// put returns the entry, a zero one if it was not there; nil if pinned entries have all of its
-// slots. evicted: another entry was removed for it.
+// put returns the entry of k, and adds a zero one if there is none. It returns nil if pinned
+// entries occupy all slots in which the entry may be. evicted reports that it removed another entry
+// to make room.
 func (t *table[V]) put(k id, pinned func(*V) bool) (v *V, evicted bool) {
 	if v = t.find(k); v != nil {
 		return v, false

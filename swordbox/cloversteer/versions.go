@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// apply sets the operands of an append to those of its decision (holes 26 and 32).
+// apply writes the operands of a decision into an append (holes 26 and 32).
 func (d *decision) apply(e *wire.AtomicETH) {
 	e.VA = d.to.va
 	if d.absorbed {
@@ -20,10 +20,10 @@ func (d *decision) apply(e *wire.AtomicETH) {
 	e.SwapOrAdd = uint64(layout.Word(e.SwapOrAdd).WithEntryVersion(d.version))
 }
 
-// translate shows in a response the version that the client expects. It changes only the version of
-// the node that the request was steered to; that is never lower than the one that the client knows.
-// An entry that has been reused since shows a third version, translated or not, and its client asks
-// the metadata server.
+// translate puts the version that the client expects into a response. It replaces only the version
+// of the node to which the request was steered, which is never lower than the one that the client
+// knows. If the entry has been reused meanwhile, the response shows a third version, and the client
+// asks the metadata server.
 func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case d.kind == kindAppend && d.absorbed && p.BTH.Opcode == wire.RCAtomicAck:

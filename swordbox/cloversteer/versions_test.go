@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// aged is a box in which key 7 has the chain 1 → 2 → 3, of which the last one is of version 4.
+// aged returns a box in which key 7 has the chain 1 → 2 → 3, whose last node has version 4.
 func aged(t *testing.T) *box {
 	b := ready(t, rules.Rule{})
 	b.node(2, 3, 4, 7)
@@ -48,8 +48,8 @@ func TestAppendIsTranslated(t *testing.T) {
 	g := b.cas(2, 2, 1, 5, 2)
 	b.one(g) // to node 4, of version 2
 	other := layout.Location{Handle: 9, Version: 3}
-	wantWord(t, b, g, layout.Superseded(2, other), layout.Superseded(1, other)) // it failed
-	wantWord(t, b, g, layout.Header(3), layout.Header(3))                       // its entry was used again
+	wantWord(t, b, g, layout.Superseded(2, other), layout.Superseded(1, other)) // the append failed
+	wantWord(t, b, g, layout.Header(3), layout.Header(3))                       // the entry was used again
 }
 
 // A READ that is steered to a node of another version returns the version that its client expects;
@@ -86,8 +86,8 @@ func response(f *wire.Frame, data []byte) *wire.Frame {
 	return a
 }
 
-// An append to an entry that has been reused since its client saw it must fail there: it goes to
-// the tail of its key.
+// An append to an entry that was reused since its client saw it must fail there. The switch sends
+// it to the tail of its key.
 func TestStaleAppendGoesToTheTail(t *testing.T) {
 	b := aged(t)
 	b.node(1, 1, 2, 8) // entry 1 belongs to key 8 now

@@ -6,12 +6,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// none is the end of a list of waiters, and the held request of a flow that has none.
+// none is the end of a list of waiters, and flow.held of a flow that has no waiting request.
 const none = -1
 
 // waiter is an append or a READ that waits in the switch.
 type waiter struct {
-	read   bool          // a READ, of node; else an append, of node
+	read   bool          // a READ of node; otherwise an append of node
 	parts  parts         // of a READ
 	format layout.Format // of a READ's response
 	hold   pipeline.HoldID
@@ -20,8 +20,8 @@ type waiter struct {
 	next   int32 // in the list of the chain
 	chain  id
 	node   ref
-	// incarnation is the incarnation of the memory that an append goes to, version the version that
-	// its client expects there.
+	// incarnation is that of the memory to which an append goes; version is the version that its
+	// client expects there.
 	incarnation uint32
 	version     layout.Version
 	// behind is the number of the flight that an append waits for.
@@ -29,7 +29,7 @@ type waiter struct {
 	frame  wire.Frame
 }
 
-// waiting is the requests that wait, in one list for each chain.
+// waiting holds the requests that wait in the switch, in one list for each chain.
 type waiting struct {
 	list []waiter
 	free []int32
@@ -61,7 +61,8 @@ func (t *waiting) add(k *chain, w *waiter) {
 	k.last = i
 }
 
-// remove deletes a request from its chain's list; k is the chain, nil if that is forgotten.
+// remove deletes a request from the list of its chain k; k is nil if the switch has forgotten the
+// chain.
 func (t *waiting) remove(k *chain, i int32) {
 	w := &t.list[i]
 	if k != nil {
@@ -86,7 +87,8 @@ func (t *waiting) remove(k *chain, i int32) {
 	t.free = append(t.free, i)
 }
 
-// hold makes an append wait for the one in flight. Without room it is forwarded unchanged.
+// hold makes an append wait for the one that is in flight to the same chain. If there is no room,
+// the append is forwarded unchanged.
 func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	if m.wait.full() {
 		m.stats.NoRoom++
@@ -99,7 +101,7 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	}
 	m.stats.Held++
 	d := m.chains.decide(q.flow, &q.p.Frame, a.incarnation, k, a.node)
-	d.gen = 0 // if its time expires before it is released, the order of the appends is not known
+	d.gen = 0 // if the pipeline sends it because its time is over, the order of the appends is not known
 	m.wait.add(k, &waiter{
 		hold: v.ID, flow: q.flow, psn: q.p.BTH.PSN, node: a.node.ref, incarnation: a.incarnation, version: a.version,
 		behind: k.sent, frame: q.p.Frame,
@@ -107,8 +109,9 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	return v
 }
 
-// holdRead makes a READ wait for the append in flight: sent now, it would find a node that has a
-// successor by then, and its client would have to read that, too. ok is false if there is no room.
+// holdRead makes a READ wait for the append in flight. If the switch sent the READ now, the node
+// that it returns would have a successor soon, and its client would have to read that one, too. ok
+// is false if there is no room.
 func (m *Machine) holdRead(q *request, k *chain, n *node, p parts, format layout.Format) (v pipeline.Verdict, ok bool) {
 	if m.wait.full() {
 		return v, false
@@ -126,7 +129,8 @@ func (m *Machine) holdRead(q *request, k *chain, n *node, p parts, format layout
 // unhold removes a waiter.
 func (m *Machine) unhold(i int32) { m.wait.remove(m.chains.byKey.find(m.wait.list[i].chain), i) }
 
-// letGo sends the waiting request of a flow on, because another request of the flow follows it.
+// letGo sends the waiting request of a flow to the server, because another request of the flow
+// follows it.
 func (m *Machine) letGo(c *pipeline.Ctx, fl *flow) {
 	if fl.held == none {
 		return
@@ -135,19 +139,20 @@ func (m *Machine) letGo(c *pipeline.Ctx, fl *flow) {
 	m.stats.LetGo++
 }
 
-// release sends a waiter on, an append unchanged.
+// release sends a waiting request to the server. An append is sent unchanged, a READ as releaseRead
+// says.
 func (m *Machine) release(c *pipeline.Ctx, i int32) {
 	if m.wait.list[i].read {
 		m.releaseRead(c, i)
 		return
 	}
 	if !c.Release(m.wait.list[i].hold, nil, "") {
-		m.stats.Expired++ // the pipeline has sent it when its time was over
+		m.stats.Expired++ // its time was over, so the pipeline has sent it
 	}
 	m.unhold(i)
 }
 
-// releaseRead sends a READ on, to the newest node that is known now.
+// releaseRead sends a waiting READ to the node that is the newest known one now.
 func (m *Machine) releaseRead(c *pipeline.Ctx, i int32) {
 	w := &m.wait.list[i]
 	k, n := m.chains.byKey.find(w.chain), m.chains.node(w.node)
@@ -164,7 +169,7 @@ func (m *Machine) releaseRead(c *pipeline.Ctx, i int32) {
 	m.unhold(i)
 }
 
-// releaseReads sends all READs of a chain on.
+// releaseReads sends all waiting READs of a chain to the server.
 func (m *Machine) releaseReads(c *pipeline.Ctx, k *chain) {
 	for i := k.first; i != none; {
 		next := m.wait.list[i].next
@@ -175,7 +180,8 @@ func (m *Machine) releaseReads(c *pipeline.Ctx, k *chain) {
 	}
 }
 
-// goOn sends the next append of a chain, whose append in flight was answered.
+// goOn is called when the append in flight to a chain was answered. It sends the next append that
+// waits.
 func (m *Machine) goOn(c *pipeline.Ctx, k *chain) {
 	m.releaseReads(c, k)
 	for k.first != none && !k.busy {

@@ -7,11 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// bthLen is the length of the part of each packet of a burst that is looked at, in bytes.
+// bthLen is the length of a BTH in bytes, the only part of each packet of a burst that the table
+// reads.
 const bthLen = 12
 
-// Known returns the flow that a packet travels in, if the connection's other direction (Peer) is
-// known as well, else nil. It changes nothing.
+// Known returns the flow of a packet, if the table also knows the other direction of its connection
+// (Peer); otherwise nil. It changes nothing.
 func (t *Table) Known(f *wire.Frame) *Flow {
 	if fl := t.index.find(f); fl != nil && fl.Peer != nil {
 		return fl
@@ -19,11 +20,11 @@ func (t *Table) Known(f *wire.Frame) *Flow {
 	return nil
 }
 
-// Burst is Packet for several packets: b is the packets of a super-frame from their BTH on, each of
-// size bytes except the last, and f the first of them. It works for messages of one packet each and
-// for a part of one message, on a known, busy connection: packets in order, none of which is a READ
-// or an atomic. It returns the flow of the requests. If it returns nil, it has changed nothing: pass
-// the packets to Packet one by one.
+// Burst does for the packets of a super-frame what Packet does for one. b holds the packets from
+// their BTH on, each of size bytes except the last; f is the first of them. Burst handles messages
+// of one packet each, and a part of one message, on a known, busy connection, if the packets are in
+// order and none is a READ or an atomic. It returns the flow of the requests. If it returns nil, it
+// has changed nothing: the caller passes the packets to Packet one by one.
 func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Flow {
 	if size < bthLen || f.BTH.Opcode.Service() != wire.ServiceRC || !uniform(&f.BTH, b, size) {
 		return nil
@@ -49,8 +50,9 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 	return fl
 }
 
-// answerBurst notes n packets of a READ response in the direction of the flow; the last one covers
-// all of them. It returns the peer, whose requests they answer.
+// answerBurst records n packets of a READ response in the direction of the flow. The table looks at
+// the last one, which acknowledges all requests before it, too. It returns the peer, whose requests
+// the packets answer.
 func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	req := fl.Peer
 	last := f.BTH.PSN.Add(n - 1)
@@ -85,8 +87,8 @@ func uniform(h *wire.BTH, b []byte, size int) bool {
 	return burstOp(h.Opcode, response)
 }
 
-// showsMTU reports whether a packet of a burst is as long as the path MTU: the first or a middle one
-// of a message.
+// showsMTU reports whether a burst has a first or a middle packet of a message, whose length is the
+// path MTU.
 func showsMTU(b []byte, size int) bool {
 	for ; len(b) > 0; b = b[min(size, len(b)):] {
 		if wire.Opcode(b[0]).Is(wire.OpFirst | wire.OpMiddle) {

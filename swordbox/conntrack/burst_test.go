@@ -37,7 +37,7 @@ func TestBurst(t *testing.T) {
 		for i, r := range []*rig{one, all} {
 			flows[i] = r.learn(1, 2, 0x11, 0x22, 100)
 			if seed%2 == 0 {
-				flows[i].learnMTU(1024) // it is not known of a connection with short messages only
+				flows[i].learnMTU(1024) // otherwise the table does not know it of a connection with short messages only
 			}
 		}
 		for range 30 {

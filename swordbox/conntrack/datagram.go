@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// datagram learns from a message of the connection manager. Messages may be lost, duplicated and
-// reordered, so each is evaluated independently of those before it.
+// datagram learns connections from a message of the connection manager. Messages may be lost,
+// duplicated and reordered, so each is evaluated independently of those before it.
 func (t *Table) datagram(now clock.Time, in int, f *wire.Frame, icrc Checker) {
 	if len(f.Payload) < mad.Size || t.header.Parse(f.Payload) != nil || !t.header.IsCM() {
 		return
@@ -67,7 +67,7 @@ func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bo
 	}
 	for _, k := range []setupKey{a, b} {
 		if old := t.setups.known[k]; old != nil {
-			t.drop(old.toB) // its communication ID now names this connection
+			t.drop(old.toB) // the end has given its communication ID to this connection
 		}
 	}
 	toB := key{addrsBetween(to, from.addr), m.QPN}
@@ -77,13 +77,13 @@ func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bo
 	}
 	for _, k := range []*key{&toB, &toA} {
 		if old := t.index.get(k); old != nil {
-			t.drop(old) // its queue pair now belongs to this connection
+			t.drop(old) // the queue pair belongs to this connection now
 		}
 	}
 	return t.announce(now, s, b, from, &toB, &toA, &m)
 }
 
-// announce creates the flows of a connection from its REQ, which is s, and its REP, which is m.
+// announce creates the flows of a connection from its REQ (s) and its REP (m).
 func (t *Table) announce(now clock.Time, s *setup, b setupKey, from *host, toB, toA *key, m *mad.REP) bool {
 	out := t.newFlow(now, toB, s.host, from.addr)
 	if out == nil {
@@ -109,7 +109,7 @@ func (t *Table) announce(now clock.Time, s *setup, b setupKey, from *host, toB, 
 	return true
 }
 
-// reject handles a REJ. It does not end a connection that is in use.
+// reject handles a REJ. A REJ does not end a connection that is in use.
 func (t *Table) reject(from, to netip.Addr, body []byte) bool {
 	var m mad.REJ
 	if m.Parse(body) != nil {

@@ -4,10 +4,10 @@
 // out of band, from the packets themselves.
 //
 // Contract. A Table is used by one goroutine at a time. The caller passes every RoCEv2 packet with
-// its ingress port and the time to Packet, which returns the flow of the packet and what it is to
-// the responder: new, ahead of a gap, or a duplicate. The table changes no packet and drops none.
-// The caller calls Flow.Advance for each New request that it sends on; a request that it drops then
-// does not count as received.
+// its ingress port and the time to Packet, which returns the flow of the packet, and what the
+// packet is to the responder: new, ahead of a gap, or a duplicate. The table changes no packet and
+// drops none. The caller calls Flow.Advance for each New request that it sends on; a request that
+// it drops then does not count as received.
 //
 // A flow is one direction of a connection: the requests of one end, and the responses to them. A
 // connection is two flows, each the other's Peer. The key of a flow is what a request carries:

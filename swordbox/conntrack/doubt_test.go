@@ -9,8 +9,8 @@ import (
 )
 
 // A client's host restarts: its queue pair has the same QPN and PSNs as before, and is connected to
-// another queue pair of the server. Responses of the server to it must not be used with the PSN
-// shift of the old connection, whose requests the switch has moved.
+// another queue pair of the server. The switch must not translate responses to this queue pair with
+// the PSN shift of the old connection, whose requests the switch has moved.
 func TestAnswersOfAReusedQueuePair(t *testing.T) {
 	old, young, client := wire.QPN(0x22), wire.QPN(0x33), wire.QPN(0x11)
 	for _, spoke := range []bool{false, true} {
@@ -25,7 +25,7 @@ func TestAnswersOfAReusedQueuePair(t *testing.T) {
 		r.ask(packet(1, 2, young, wire.RCWriteOnly, 100))
 		r.now += clock.Time(2 * time.Millisecond)
 		want := Implausible
-		if spoke { // the requester of the old connection is alive after all
+		if spoke { // the requester of the old connection turns out to be alive
 			r.ask(packet(1, 2, old, wire.RCWriteOnly, flow.Expected))
 			want = Fine
 		}

@@ -60,13 +60,13 @@ func TestRetransmissionFillsAGap(t *testing.T) {
 	}
 }
 
-// Queue pairs that died without a response, with PSNs ahead of those in use, do not stay
-// candidates.
+// Queue pairs that ended without a response do not stay candidates, even if their PSNs are ahead of
+// those in use.
 func TestDeadFlowsAreNoCandidates(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x31, 0x300000, 0x300001)
 	r.writes(2, 0x32, 0x7fff00)
-	for i := range wire.PSN(2 * maxRuns) { // with gaps: more runs of PSNs than are remembered
+	for i := range wire.PSN(2 * maxRuns) { // with gaps, so that there are more runs of PSNs than the table remembers
 		r.writes(2, 0x33, 0x200000+3*i)
 	}
 	r.writes(2, 0x22, 1, 2, 3)
@@ -88,8 +88,8 @@ func TestReorderedRequestCounts(t *testing.T) {
 	}
 }
 
-// Two flows that claim the same peer: one of them must be wrong, so neither is paired. (The table
-// is configured as if no connection had existed before, which is wrong here.)
+// Two flows claim the same peer. One of them must be wrong, so neither is paired. (The table is
+// configured as if no connection had existed at its start, which is wrong here.)
 func TestContested(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 100) // repeated: the requester had sent PSNs up to 110 before the table tracked the flow
@@ -112,11 +112,11 @@ func TestConclusionsEndWithTheFlow(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 1)
 	r.writes(2, 0x23, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-	r.acks(2, 0x11, 5) // the confirmation does not belong to the first flow
+	r.acks(2, 0x11, 5) // this confirmation does not count for the first flow
 	r.drop(r.flow(1, 2, 0x22))
 	r.drop(r.flow(1, 2, 0x23))
 	r.writes(2, 0x25, 6, 7, 8, 9)
-	r.writes(2, 0x24, 6, 7, 8, 9) // in the slot of the first flow
+	r.writes(2, 0x24, 6, 7, 8, 9) // this flow uses the slot of the first one
 	r.acks(2, 0x12, 9)
 	r.writes(2, 0x24, 10, 11, 12, 13)
 	r.acks(2, 0x11, 10, 11, 12)
@@ -172,7 +172,7 @@ func TestFullTable(t *testing.T) {
 	}
 }
 
-// The first packet after a silence may be lost; the second one still belongs to the same
+// The first packet after a silence may be lost. Then the second one still belongs to the same
 // connection.
 func TestLossAfterASilence(t *testing.T) {
 	for _, pinned := range []bool{false, true} {

@@ -28,13 +28,14 @@ type Flow struct {
 	// Last is when a packet of this direction was last seen, Since when the flow was created.
 	Last, Since clock.Time
 
-	// Pinned keeps the flow from being forgotten for silence, and from being synchronised by its
-	// responses. A program sets it when the PSNs of client and server differ: the flow must then
-	// exist as long as its queue pair may. The table still ends a pinned flow that has been silent
-	// for Config.Idle when it is nearly full, and then refuses the flow's packets.
+	// Pinned keeps the table from forgetting the flow because it is silent, and from correcting its
+	// PSNs by its responses. A program sets it when the PSNs of client and server differ: the flow
+	// must then exist for as long as its queue pair may. When the table is nearly full, it still
+	// ends a pinned flow that has been silent for Config.Idle, and refuses the flow's packets from
+	// then on.
 	Pinned bool
-	// Checked requests that packets with a wrong ICRC are not used at all (Corrupt). Without it the
-	// table checks the ICRC only of packets that it learns something from.
+	// Checked: the table checks the ICRC of every packet of the flow, and refuses packets with a
+	// wrong one (Corrupt). Otherwise it checks only packets from which it learns something.
 	Checked bool
 	// Ext belongs to the program that handles the flow's requests. It is nil in a new flow.
 	Ext any
@@ -43,52 +44,52 @@ type Flow struct {
 	origin
 }
 
-// Ends is what names a connection, seen from the end that sends the requests: Requester sends them
-// to queue pair RespQPN of Responder. Responses go to queue pair ReqQPN of Requester; 0: it is not
-// known.
+// Ends names a connection as the end sees it that sends the requests: Requester sends them to queue
+// pair RespQPN of Responder. Responses go to queue pair ReqQPN of Requester; ReqQPN 0 means that it
+// is not known.
 type Ends struct {
 	Requester, Responder netip.Addr
 	ReqQPN, RespQPN      wire.QPN
 }
 
-// Route is how the packets of a flow cross the switch.
+// Route says how the packets of a flow cross the switch.
 type Route struct {
-	// Path is the headers of the requests below the BTH, as last seen; valid if HasPath. Peer.Path
-	// is that of the responses.
+	// Path holds the headers of the requests below the BTH, as the switch saw them last; it is
+	// valid if HasPath. Peer.Path holds those of the responses.
 	Path    transform.Path
 	HasPath bool
 	// Port is the ingress port of the requester's packets; -1: none was seen.
 	Port int
 }
 
-// follow takes the headers of a packet as the flow's path.
+// follow takes the path of the flow from the headers of a packet.
 func (r *Route) follow(f *wire.Frame) { r.Path, r.HasPath = transform.PathOf(f), true }
 
-// entry is how the table keeps a flow.
+// entry holds what the table needs to manage a flow.
 type entry struct {
 	key  key
 	host *host // of the requester
-	// noted is when host.last was last updated by a packet of the flow.
+	// noted is when a packet of the flow last updated host.last.
 	noted clock.Time
-	// prev and next link the flow in the list of its host's learning flows, or in that of the
-	// closed ones.
+	// prev and next link the flow in the list of its host's learning flows, or in the list of
+	// closed flows.
 	prev, next *Flow
-	// until is when a Closed flow is forgotten, and when a flow in another state is settled.
+	// until, of a Closed flow, is when the table forgets it; of another flow, when it is settled.
 	until clock.Time
 }
 
-// origin is how a connection became known.
+// origin says how the table learnt a connection.
 type origin struct {
 	learn     *learning // the evidence from packets; nil: the peer is known
-	setup     *setup    // the connection managers' handshake; nil: none was seen
-	announced bool      // by the connection manager
+	setup     *setup    // the handshake of the connection managers; nil: the table did not see it
+	announced bool      // learnt from the connection manager
 }
 
-// settled reports whether the table has seen every request of the flow: a PSN that it did not see
-// was not sent.
+// settled reports whether the table has seen every request of the flow. Then a PSN that it has not
+// seen was not sent.
 func (e *entry) settled(now clock.Time) bool { return now >= e.until }
 
-// mistrusts reports whether the ICRC of each packet in this direction is checked.
+// mistrusts reports whether the table checks the ICRC of each packet in this direction.
 func (fl *Flow) mistrusts() bool { return fl.Checked || fl.Peer != nil && fl.Peer.Checked }
 
 // pinned reports whether the flow or its peer is pinned.

@@ -12,28 +12,29 @@ const (
 	// maxHostsPerPort is how many addresses may be behind a port. Further addresses there get no
 	// flows.
 	maxHostsPerPort = 64
-	// hostIdle is how long an address that is not bound must be silent before it may appear behind
-	// another port.
+	// hostIdle is how long an address that is not bound must have been silent before the table
+	// accepts it behind another port.
 	hostIdle = 10 * time.Second
 )
 
-// host is an address, and the port that it is behind.
+// host is an address and the port behind which it is.
 type host struct {
 	addr  netip.Addr
 	port  int
 	fixed bool // bound to the port by the control plane
 	last  clock.Time
-	// learning are the flows of the host without a peer, the one silent for longest first.
+	// learning are the flows of the host without a peer, in the order of their last packets, the
+	// oldest first.
 	learning list
-	// lost is when a learning flow of the host was evicted; the switch may have missed packets of
-	// it. Valid if anyLost.
+	// lost is when the table evicted a learning flow of the host, whose later packets it may have
+	// missed. Valid if anyLost.
 	lost    clock.Time
 	anyLost bool
-	// setups counts its unanswered REQs, flows all flows that it is the requester of.
+	// setups counts the host's unanswered REQs, flows the flows of which it is the requester.
 	setups, flows int
 }
 
-// hosts is the addresses that the switch has seen or was configured with.
+// hosts holds the addresses that the switch has seen or that were configured.
 type hosts struct {
 	byAddr  map[netip.Addr]*host
 	perPort map[int]int
@@ -46,7 +47,8 @@ func newHosts(stats *Stats) hosts {
 	return hosts{byAddr: make(map[netip.Addr]*host), perPort: make(map[int]int), stats: stats}
 }
 
-// bind fixes an address to a port, whatever its packets claim. A negative port undoes that.
+// bind fixes an address to a port: packets with that source address are refused at other ports. A
+// negative port undoes that.
 func (t *hosts) bind(a netip.Addr, port int) {
 	h := t.byAddr[a]
 	switch {
@@ -74,9 +76,9 @@ func (t *hosts) elsewhere(a netip.Addr, port int) bool {
 	return h.fixed && h.port != port
 }
 
-// from returns the host that has the source address a of a packet from port in, and adds it if the
-// address is new. It returns nil and counts the reason if the address belongs to another port, or
-// if it is new and the port has as many addresses as it may have.
+// from returns the host with address a, of which a packet arrived at port in, and adds the host if
+// it is new. It returns nil and counts the reason if the address belongs to another port, or if it
+// is new and the port already has maxHostsPerPort addresses.
 func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	h := t.byAddr[a]
 	if h == nil {
@@ -97,7 +99,8 @@ func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	return h, Fine
 }
 
-// move lets an address appear behind another port, if it is not bound and was silent.
+// move accepts an address behind another port, if the address is not bound and was silent. It
+// reports whether it did.
 func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	if h.fixed || now.Sub(h.last) < hostIdle {
 		return false
@@ -107,11 +110,12 @@ func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	return true
 }
 
-// home reports whether a packet of a flow may come in at port in: at the host's port, which the
-// flow takes over, or at a new one if the ICRC is good and the host may move there.
+// home reports whether a packet of a flow may arrive at port in. It may if that is the port of the
+// host, which becomes the port of the flow. It may also if the ICRC is correct and the host may
+// move to that port.
 func (t *hosts) home(now clock.Time, fl *Flow, in int, icrc Checker) bool {
 	if fl.Port < 0 || fl.host.port == in {
-		fl.Port = fl.host.port // the first packet of an announced flow, or the host has moved before
+		fl.Port = fl.host.port // this is the first packet of an announced flow, or the host has moved
 		return fl.Port == in
 	}
 	if !intact(icrc) || !t.move(now, fl.host, in) {
@@ -130,8 +134,8 @@ func (t *hosts) rehome(h *host, port int) {
 	t.perPort[port]++
 }
 
-// forget removes the silent addresses without flows behind a port, and reports whether there were
-// any.
+// forget removes the addresses behind a port that are silent and have no flows. It reports whether
+// there were any.
 func (t *hosts) forget(now clock.Time, port int) bool {
 	if now < t.sweepAt {
 		return false

@@ -8,15 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// addrPair is the source and destination address of a packet; a pair of IPv4 addresses is in a
-// alone.
+// addrPair is the source and the destination address of a packet. Two IPv4 addresses fit into a.
 type addrPair struct {
 	a, b, c, d uint64
 	v6         bool
 }
 
-// key is what a request says of its flow: the addresses and the destination queue pair. The UDP
-// source port is not part of it, because NICs change it during a connection.
+// key is the part of a request that names its flow: the addresses and the destination queue pair.
+// The UDP source port is not part of it, because NICs change it during a connection.
 type key struct {
 	addrPair
 	qpn wire.QPN
@@ -32,7 +31,7 @@ func addrsOf(f *wire.Frame) addrPair {
 	return addrPair{be.Uint64(s[:]), be.Uint64(s[8:]), be.Uint64(d[:]), be.Uint64(d[8:]), true}
 }
 
-// addrsBetween is addrsOf for a packet from src to dst, which are of one family and without zone.
+// addrsBetween is addrsOf for a packet from src to dst. Both are IPv4 or both IPv6, without zone.
 func addrsBetween(src, dst netip.Addr) addrPair {
 	var f wire.Frame
 	if src.Is4() {
@@ -91,8 +90,8 @@ func newIndex(flows int, seed uint64) index {
 	return index{slots: make([]slot, n), mask: n - 1, seed: seed}
 }
 
-// find returns the flow of a packet, or nil. The IPv4 path is get with the key in registers: it
-// builds no key struct.
+// find returns the flow of a packet, or nil. For IPv4 it does the same as get without building a
+// key, so that the key stays in registers.
 func (x *index) find(f *wire.Frame) *Flow {
 	if f.V6 {
 		k := key{addrsOf(f), f.BTH.DestQP}
@@ -152,7 +151,7 @@ func (x *index) remove(fl *Flow) {
 				return
 			}
 			if home := x.slots[j].hash & x.mask; (j-home)&x.mask >= (j-i)&x.mask {
-				break // it may move to i, which is between its home and j
+				break // the flow at j may move to i, which is between its home slot and j
 			}
 		}
 		x.slots[i] = x.slots[j]

@@ -57,7 +57,7 @@ func (t *Table) List(now clock.Time) []Info {
 	return list
 }
 
-// Flow returns the flow of an ID if it is in use, else nil.
+// Flow returns the flow with an ID; nil if it is not in use.
 func (t *Table) Flow(id uint32) *Flow {
 	if int(id) >= len(t.flows) || t.flows[id].Generation == 0 {
 		return nil
@@ -77,8 +77,8 @@ func (t *Table) Clearable() int {
 }
 
 // Clear forgets all flows, also those in quarantine, except pinned ones and their peers, and
-// returns how many they were. An operator asks for it. The table learns live connections again from
-// their packets, as after its start.
+// returns how many it has forgotten. It serves a request of an operator. The table then learns live
+// connections from their packets, as after its start.
 func (t *Table) Clear() int {
 	before := t.used
 	for _, fl := range t.flows {

@@ -16,8 +16,8 @@ type conn struct {
 	a, b   int
 	qa, qb wire.QPN
 	next   wire.PSN // PSN of the client
-	serve  wire.PSN // of the server
-	acked  wire.PSN // up to which the client has responses
+	serve  wire.PSN // PSN of the next request that the server answers
+	acked  wire.PSN // PSN up to which the client has responses
 	window int
 	kinds  []wire.Opcode // of requests by PSN, used in turn; nil: WRITEs
 }
@@ -40,7 +40,7 @@ func (c *conn) ask(r *rig) {
 func (c *conn) answer(r *rig) {
 	op := wire.RCAck
 	switch c.op(c.serve) {
-	case wire.RCReadRequest:
+	case wire.RCReadRequest, wire.RCAtomicWrite:
 		op = wire.RCReadResponseOnly
 	case wire.RCCmpSwap:
 		op = wire.RCAtomicAck
@@ -97,14 +97,14 @@ func TestLearnIdenticalPSNs(t *testing.T) {
 	}
 }
 
-// In perfect lockstep connections differ only by the kinds of their requests; if these are the same
-// too, they are not paired. One step out of lockstep is enough to pair them.
+// Connections in perfect lockstep differ only in the kinds of their requests. If these are the
+// same, too, the table does not pair the flows. One step out of lockstep is enough to pair them.
 func TestLearnLockstep(t *testing.T) {
 	for _, differ := range []bool{false, true} {
 		r := newRig(t, nil)
 		conns := []*conn{{a: 1, b: 2, qa: 0x11, qb: 0x21, window: 9}, {a: 1, b: 2, qa: 0x12, qb: 0x22, window: 9}}
 		if differ {
-			conns[1].kinds = []wire.Opcode{wire.RCWriteOnly, wire.RCCmpSwap, wire.RCReadRequest}
+			conns[1].kinds = []wire.Opcode{wire.RCWriteOnly, wire.RCCmpSwap, wire.RCReadRequest, wire.RCAtomicWrite}
 		}
 		step := func() {
 			conns[0].ask(r)
@@ -156,8 +156,9 @@ func TestLearnBothWays(t *testing.T) {
 	}
 }
 
-// A table that starts in the middle sees retransmissions of requests whose successors it did not
-// see, and their responses. It must not conclude from those; with Settle it waits.
+// A table that starts in the middle of connections sees retransmissions of requests without having
+// seen the requests after them, and sees their responses. It must draw no conclusions from those;
+// with Settle it waits.
 func TestLearnInTheMiddle(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -168,7 +169,7 @@ func TestLearnInTheMiddle(t *testing.T) {
 			// retransmit.
 			conns = append(conns, &conn{a: 1, b: 2, qa: wire.QPN(0x100 + i), qb: wire.QPN(0x200 + i), next: 111, serve: wire.PSN(100 + rnd.IntN(12)), acked: 100, window: 12})
 			if rnd.IntN(2) == 0 {
-				conns[i].next = wire.PSN(100 + rnd.IntN(11)) // retransmitted from there
+				conns[i].next = wire.PSN(100 + rnd.IntN(11)) // the client retransmits from there
 			}
 		}
 		for range 400 {
@@ -203,7 +204,7 @@ func TestForgedResponses(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(9, 9))
 	forged := 0
-	for _, c := range victims { // the known flows are older
+	for _, c := range victims { // the flows that the table knows are older
 		c.ask(r)
 		c.answer(r)
 	}
@@ -353,7 +354,7 @@ func TestFloodOfAddresses(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	r.now = r.now.Add(time.Hour)
-	for range 100 { // idle flows go, then their addresses
+	for range 100 { // first the idle flows are forgotten, then their addresses
 		r.Tick(r.now)
 		r.now = r.now.Add(time.Second)
 	}
@@ -388,8 +389,9 @@ func TestThousandConnections(t *testing.T) {
 	}
 }
 
-// The queue pair of a silent connection is connected again, out of band: the flow is not used for
-// the new connection. A pinned flow is not used either; the packets are refused.
+// An application connects the queue pair of a silent connection again, out of band. The table does
+// not use the old flow for the new connection. If the flow is pinned, the table refuses the
+// packets.
 func TestReuse(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		r := newRig(t, nil)

@@ -26,11 +26,12 @@ import (
 // confirm is how many responses to new PSNs must match the only candidate.
 const confirm = 3
 
-// learner pairs flows by their packets.
+// learner finds out from packets which two flows are the two directions of one connection. It holds
+// the flows for which this is not known yet.
 type learner struct {
-	max    int // bounds the learning flows
+	max    int // bound on the learning flows
 	slots  []*learning
-	unused []uint32 // of slots
+	unused []uint32 // slots that no flow uses
 	pairs  map[addrPair]*crowd
 	budget budget
 	stats  *Stats
@@ -40,13 +41,13 @@ func newLearner(max int, stats *Stats) learner {
 	return learner{max: max, pairs: make(map[addrPair]*crowd), budget: budget{left: budgetBurst}, stats: stats}
 }
 
-// crowd is the learning flows between two hosts in one direction.
+// crowd holds the learning flows between two hosts in one direction.
 type crowd struct {
 	flows  []*Flow
-	newest clock.Time // when the last one began
+	newest clock.Time // when the newest of the flows began
 }
 
-// budget bounds the work of learning to a rate of comparisons, with a burst.
+// budget bounds the work of learning: it allows comparisons at a fixed rate, and a burst of them.
 type budget struct {
 	left int
 	at   clock.Time
@@ -58,7 +59,7 @@ const (
 	budgetEach = 200 * time.Nanosecond
 )
 
-// open reports whether comparisons are left.
+// open reports whether the budget allows comparisons now.
 func (b *budget) open(now clock.Time) bool {
 	if earned := now.Sub(b.at) / budgetEach; earned > 0 {
 		b.left = int(min(int64(b.left)+int64(earned), budgetBurst))
@@ -67,13 +68,14 @@ func (b *budget) open(now clock.Time) bool {
 	return b.left > 0
 }
 
-// inUse is how many flows are learning.
+// inUse is the number of learning flows.
 func (t *learner) inUse() int { return len(t.slots) - len(t.unused) }
 
 // full reports whether a flow must be evicted before another one can learn.
 func (t *learner) full() bool { return len(t.unused) == 0 && len(t.slots) >= t.max }
 
-// start begins to look for the peer of a flow, which may have missed packets until a time.
+// start begins to look for the peer of a flow. The table may have missed packets of the flow that
+// were sent before until.
 func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	var l *learning
 	if n := len(t.unused); n != 0 {
@@ -96,7 +98,8 @@ func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	c.flows, c.newest = append(c.flows, fl), now
 }
 
-// stop ends the learning of a flow; other flows forget their conclusions about it.
+// stop ends the search for the peer of a flow. Other learning flows forget their conclusions about
+// it.
 func (t *learner) stop(fl *Flow) {
 	l := fl.learn
 	if l == nil {
@@ -165,8 +168,8 @@ func (t *learner) response(now clock.Time, u *Flow, f *wire.Frame) *Flow {
 	return nil
 }
 
-// vote notes that d is the only flow that the responses of u can answer. It returns d when that was
-// seen often enough.
+// vote records that d is the only flow that the responses of u can answer. It returns d when enough
+// responses have shown this.
 func (t *learner) vote(u, d *Flow, psn wire.PSN) *Flow {
 	l := u.learn
 	if l.fits != d {
@@ -209,7 +212,7 @@ const maxTransit = time.Millisecond
 func (t *learner) doubtful(fl *Flow, f *wire.Frame) bool {
 	c := t.pairs[fl.key.addrPair]
 	if c == nil || fl.Last > c.newest.Add(maxTransit) {
-		return false // no flow is newer than the last packet; decided without a look at each of them
+		return false // the pinned flow has sent since the newest flow began: no need to look at each of them
 	}
 	for _, d := range c.flows {
 		if d.Since > fl.Since && d.learn.n != 0 && fl.Last <= d.Since.Add(maxTransit) && d.learn.compare(f) != impossible {

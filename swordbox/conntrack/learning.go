@@ -5,9 +5,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Bounds of the evidence.
+// Bounds of the evidence that the table keeps of a learning flow.
 const (
-	// maxRuns is how many runs of requests are remembered of a flow.
+	// maxRuns is how many runs of requests the table remembers of a flow.
 	maxRuns = 32
 	// longAgo is how many PSNs back the oldest request may be that can still be answered.
 	longAgo = 1 << 22
@@ -18,20 +18,20 @@ type kind uint8
 
 const (
 	plain kind = iota // SEND or WRITE, answered by an ACK
-	read
+	read              // answered by READ responses: READ, ATOMIC_WRITE
 	atomic
 )
 
-// run is consecutive requests of one kind: a READ, an atomic, or any number of packets of SENDs and
-// WRITEs.
+// run is a sequence of requests of one kind with consecutive PSNs: one READ, one atomic, or any
+// number of packets of SENDs and WRITEs.
 type run struct {
 	psn  wire.PSN
 	span int32
 	kind kind
 }
 
-// learning is the evidence about a flow whose peer is not known: its requests, and what its
-// responses exclude.
+// learning is the evidence about a flow whose peer is not known: its requests, and which flows its
+// responses exclude as its peer.
 type learning struct {
 	slot uint32
 	// runs is a ring of the n newest runs; next is the place of the next one. end is the PSN after
@@ -43,23 +43,23 @@ type learning struct {
 	// low is the lowest PSN that was requested, but at most longAgo back.
 	low   wire.PSN
 	until clock.Time // the flow is not settled before
-	// out is a bit set of the slots of flows that the flow's responses do not answer; any: it is
-	// not empty.
+	// out is a bit set of the slots of flows that the responses of this flow do not answer; any is
+	// true if it is not empty.
 	out []uint64
 	any bool
-	// fits is the only candidate, votes how often it matched, vote the last PSN that it matched.
-	// claim is the flow that has this one as its only candidate.
+	// fits is the only flow that can still be the peer, votes how often a response matched it, vote
+	// the last PSN that matched. claim is the flow whose fits is this one.
 	fits  *Flow
 	votes int
 	vote  wire.PSN
 	claim *Flow
 }
 
-// request notes a request of the flow.
+// request records a request of the flow.
 func (l *learning) request(f *wire.Frame, span int) {
 	psn, k := f.BTH.PSN, plain
 	switch {
-	case f.BTH.Opcode == wire.RCReadRequest:
+	case f.BTH.Opcode == wire.RCReadRequest || f.BTH.Opcode == wire.RCAtomicWrite:
 		k = read
 	case f.BTH.Opcode.Is(wire.OpAtomic):
 		k = atomic
@@ -74,7 +74,7 @@ func (l *learning) request(f *wire.Frame, span int) {
 		if l.newest().kind != read || d <= 0 {
 			return // a retransmission
 		}
-		l.newest().span = d // the READ took fewer PSNs than it could have
+		l.newest().span = d // the next request shows that the READ takes fewer PSNs than assumed
 	}
 	width := maxSpan(span, f.RETH.Length)
 	if last := l.newest(); l.n != 0 && k == plain && last.kind == plain && psn == l.end {
@@ -90,7 +90,7 @@ func (l *learning) request(f *wire.Frame, span int) {
 // newest is the run that was added last.
 func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
 
-// match is what a response shows about a flow.
+// match says what a response shows about a flow that it may answer.
 type match uint8
 
 const (
@@ -123,7 +123,7 @@ func (l *learning) compare(f *wire.Frame) match {
 		return impossible
 	}
 	if wire.Diff(psn, l.low) < 0 {
-		return impossible // else a dead flow that was never answered would stay a candidate for all others
+		return impossible // otherwise a dead flow without any response would stay a candidate for all others
 	}
 	return possible
 }
@@ -139,22 +139,23 @@ func kindOf(op wire.Opcode) kind {
 	return plain
 }
 
-// excludes reports whether responses have shown that a flow is not the peer.
+// excludes reports whether the responses of the flow have shown that o is not its peer.
 func (l *learning) excludes(o *learning) bool { return l.out[o.slot/64]>>(o.slot%64)&1 != 0 }
 
-// exclude notes that a flow is not the peer.
+// exclude records that o is not the peer of the flow.
 func (l *learning) exclude(o *learning) {
 	l.out[o.slot/64] |= 1 << (o.slot % 64)
 	l.any = true
 }
 
-// restart drops all conclusions from the flow's responses.
+// restart drops all conclusions that the responses of the flow have led to.
 func (l *learning) restart() {
 	clear(l.out)
 	l.any, l.fits, l.votes = false, nil, 0
 }
 
-// forget drops the conclusions about a flow that is no longer learning; was is its evidence.
+// forget drops the conclusions about a flow that has stopped learning; was is the evidence about
+// that flow.
 func (l *learning) forget(fl *Flow, was *learning) {
 	l.out[was.slot/64] &^= 1 << (was.slot % 64)
 	if l.fits == fl {

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// arrive creates a learning flow for a packet whose key is not known.
+// arrive creates a learning flow for a packet whose flow the table does not know.
 func (t *Table) arrive(now clock.Time, in int, k *key, f *wire.Frame, icrc Checker) (*Flow, Reason) {
 	if !intact(icrc) {
 		t.stats.Damaged++
@@ -39,7 +39,7 @@ func (t *Table) arrive(now clock.Time, in int, k *key, f *wire.Frame, icrc Check
 	return fl, Fine
 }
 
-// roomToLearn evicts a learning flow if h has no room for another one.
+// roomToLearn evicts a learning flow if the host h cannot have another one otherwise.
 func (t *Table) roomToLearn(now clock.Time, h *host) {
 	switch {
 	case h.learning.n >= max(1, t.cfg.Learning/2):
@@ -79,8 +79,8 @@ func (t *Table) newFlow(now clock.Time, k *key, h *host, responder netip.Addr) *
 	return fl
 }
 
-// makeRoom gives up a learning flow of h, or one in quarantine, or a learning flow of another host.
-// No other flow is given up.
+// makeRoom removes a flow to make room for a new one of host h: a learning flow of h, or a flow in
+// quarantine, or a learning flow of another host. It removes no other flow.
 func (t *Table) makeRoom(now clock.Time, h *host) bool {
 	if h.learning.head != nil {
 		t.evict(now, h.learning.head)
@@ -99,14 +99,15 @@ func (t *Table) makeRoom(now clock.Time, h *host) bool {
 	return false
 }
 
-// evict gives up a learning flow. From then on the table may have missed requests of its host.
+// evict removes a learning flow to make room. From then on the table may miss requests of that
+// flow's host.
 func (t *Table) evict(now clock.Time, fl *Flow) {
 	t.stats.Evicted++
 	fl.host.lost, fl.host.anyLost = now, true
 	t.drop(fl)
 }
 
-// drop forgets a flow and its peer.
+// drop removes a flow and its peer from the table.
 func (t *Table) drop(fl *Flow) {
 	peer := fl.Peer
 	t.release(fl)
@@ -115,7 +116,7 @@ func (t *Table) drop(fl *Flow) {
 	}
 }
 
-// release forgets one flow.
+// release removes one flow from the table.
 func (t *Table) release(fl *Flow) {
 	if fl.State == Closed {
 		t.closed.remove(fl)
@@ -172,9 +173,9 @@ func (t *Table) pair(a, b *Flow) {
 	}
 }
 
-// reuse looks at a request after a silence that is longer than any NIC retries. If its PSN is not
-// near the expected one, the queue pair belongs to a new connection: the flow is forgotten; if it
-// is pinned, its packets are refused.
+// reuse checks a request that comes after a silence that is longer than any NIC retries. If its PSN
+// is not near the expected one, the queue pair belongs to a new connection. Then the table forgets
+// the flow or, if it is pinned, refuses its packets.
 func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Reason {
 	if fl.State == Closed || fl.State == Learning || f.BTH.Opcode.Is(wire.OpResponse) || !fl.Synced() ||
 		fl.seen == noRequest || !intact(icrc) {
@@ -222,8 +223,8 @@ func (t *Table) wake(now clock.Time) {
 	}
 }
 
-// Tick forgets flows that have been silent for too long. It checks a part of the table at a time,
-// all of it once in sweepEvery. It is called at Deadline.
+// Tick forgets flows that have been silent for too long. Each call checks a part of the table;
+// sweepEvery is the time for all of it. The caller calls Tick at Deadline.
 func (t *Table) Tick(now clock.Time) {
 	if now < t.sweep {
 		return
@@ -244,7 +245,7 @@ func (t *Table) Tick(now clock.Time) {
 	}
 }
 
-// age ends or forgets a flow whose time is over.
+// age ends a flow that has been silent for too long, or forgets it.
 func (t *Table) age(now clock.Time, fl *Flow) {
 	last := fl.Last
 	if fl.Peer != nil {
@@ -265,9 +266,9 @@ func (t *Table) age(now clock.Time, fl *Flow) {
 		t.stats.Idled++
 		t.drop(fl)
 	case t.used-t.closed.n > t.MaxFlows()-t.MaxFlows()/8:
-		// Hosts that crash leave pinned flows without a DREQ. When the table is nearly full they
-		// are given up. If a queue pair behind one is still alive, its requests are refused and it
-		// fails, which its application sees.
+		// A host that crashes leaves pinned flows without a DREQ. The table gives them up when it
+		// is nearly full. If the queue pair of such a flow is still alive, its requests are refused
+		// and it fails, which its application sees.
 		t.stats.GivenUp++
 		t.end(now, fl)
 	}

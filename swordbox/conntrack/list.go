@@ -1,6 +1,7 @@
 package conntrack
 
-// list is a linked list of flows, the oldest first. A flow is in at most one list.
+// list is a linked list of flows, in the order in which they were appended or touched. A flow is in
+// at most one list.
 type list struct {
 	head, tail *Flow
 	n          int

@@ -21,15 +21,17 @@ func mtuOf(code uint8) int {
 	return 128 << code
 }
 
-// pathMTU is what is known of the path MTU of a connection.
+// pathMTU is what the table knows of the path MTU of a connection.
 type pathMTU struct {
 	// MTU is the path MTU in bytes; 0: not known.
 	MTU int
-	// atLeast is a lower bound of it, from READs that were answered by one packet.
+	// atLeast is a lower bound of the path MTU: the length of the longest READ that one packet
+	// answered.
 	atLeast int
 }
 
-// SpanOf is how many PSNs a READ of n bytes takes; 0: that depends on the MTU, which is not known.
+// SpanOf is the number of PSNs that a READ of n bytes takes; 0 if that depends on the MTU and the
+// table does not know the MTU.
 func (m *pathMTU) SpanOf(n uint32) int {
 	switch {
 	case n <= uint32(max(m.atLeast, minMTU, m.MTU)):
@@ -49,7 +51,7 @@ func maxSpan(span int, n uint32) int {
 	return int((uint64(n) + minMTU - 1) / minMTU)
 }
 
-// learnMTU notes the path MTU of both directions of a connection.
+// learnMTU records the path MTU of both directions of a connection.
 func (fl *Flow) learnMTU(n int) {
 	fl.setMTU(n)
 	if fl.Peer != nil {

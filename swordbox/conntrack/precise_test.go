@@ -57,29 +57,31 @@ func TestRejectOfAConnectionInUse(t *testing.T) {
 	}
 }
 
-// Only a READ response from the open READ on tells its span; each response moves Expected forward
-// and none back.
+// Only a response to the open READ, or to a later request, shows how many PSNs the READ takes. A
+// response moves Expected forward, never back.
 func TestSyncTo(t *testing.T) {
 	for name, c := range map[string]struct {
 		psn      wire.PSN
 		op       wire.Opcode
-		loose    bool // high is still an upper bound
+		payload  int
+		loose    bool // high is an upper bound
 		high     wire.PSN
 		expected wire.PSN
 	}{
-		"last of the READ":  {103, wire.RCReadResponseLast, false, 104, 104},
-		"first of the READ": {100, wire.RCReadResponseOnly, false, 101, 101},
-		"an earlier READ":   {99, wire.RCReadResponseOnly, true, 120, 100},
-		"an ACK":            {103, wire.RCAck, true, 120, 104},
+		"last of the READ":  {103, wire.RCReadResponseLast, 8, false, 104, 104},
+		"first of the READ": {100, wire.RCReadResponseOnly, 8, false, 101, 101},
+		"an earlier READ":   {99, wire.RCReadResponseOnly, 8, true, 120, 100},
+		"an ATOMIC_WRITE":   {103, wire.RCReadResponseOnly, 0, true, 120, 104},
+		"an ACK":            {103, wire.RCAck, 0, true, 120, 104},
 	} {
 		q := Sequence{Expected: 100, high: 120, loose: readOf{100, 5000}, seen: moreRequests}
-		q.syncTo(c.psn, c.op)
+		q.syncTo(c.psn, &wire.Frame{Packet: wire.Packet{BTH: wire.BTH{Opcode: c.op}, Payload: make([]byte, c.payload)}})
 		if loose := q.loose.length != 0; loose != c.loose || q.high != c.high || q.Expected != c.expected || !q.Synced() {
 			t.Errorf("%s: %+v", name, q)
 		}
 	}
 	q := Sequence{Expected: 100, high: 100}
-	if q.syncTo(50, wire.RCReadResponseOnly); q.high != 100 || q.Expected != 100 {
+	if q.syncTo(50, &wire.Frame{Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCReadResponseOnly}, Payload: make([]byte, 8)}}); q.high != 100 || q.Expected != 100 {
 		t.Errorf("without an open READ: %+v", q)
 	}
 }
@@ -106,8 +108,9 @@ func TestStatesInUse(t *testing.T) {
 	}
 }
 
-// A queue pair that is used again is noticed by a PSN far from the expected one behind a silence: not
-// by one nearby, nor while its peer still sends, nor by a response.
+// The table notices that a queue pair is used again by a request after a silence whose PSN is far
+// from the expected one. It does not suspect this after a PSN nearby, while the peer still sends,
+// or after a response.
 func TestReuseIsSuspectedBehindASilence(t *testing.T) {
 	for name, c := range map[string]struct {
 		psn    wire.PSN

@@ -5,15 +5,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// nearby is how many PSNs past the highest seen a request may be without a check of its ICRC:
-// requests that were lost may be missing before it.
+// nearby is how far behind the highest PSN seen a request may be without a check of its ICRC. A gap
+// can come from requests that were lost before the switch.
 const nearby = 4096
 
 // request classifies a request of a flow as its responder would.
 func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	op, psn := f.BTH.Opcode, f.BTH.PSN
 	if (fl.seen == noRequest || wire.Diff(psn, fl.high) > nearby) && !intact(icrc) {
-		// Responses are checked against high: a damaged PSN this far off must not become high.
+		// high decides which responses are plausible, so a damaged PSN that is far ahead must not
+		// become high.
 		t.stats.Damaged++
 		return refused(fl, false, Corrupt)
 	}

@@ -45,7 +45,7 @@ func packet(a, b int, qpn wire.QPN, op wire.Opcode, psn wire.PSN) *wire.Frame {
 	return f
 }
 
-// see passes a packet to the table as if it came from its host's port.
+// see passes a packet to the table with the port of its source host as ingress.
 func (r *rig) see(f *wire.Frame) Seen {
 	r.now++
 	return r.Packet(r.now, int(f.IPv4.Src[3]), f, r)

@@ -1,7 +1,7 @@
 package conntrack
 
-// Class is what a request is to a responder that has received every request that the switch sent
-// on.
+// Class says whether a request is in order, ahead or a duplicate for a responder that has received
+// every request which the switch has forwarded.
 type Class uint8
 
 // Classes of requests. Responses have none.
@@ -22,26 +22,27 @@ var classNames = [...]string{"unsynced", "new", "ahead", "duplicate"}
 // String is the name of the class.
 func (c Class) String() string { return classNames[c] }
 
-// Reason is why a packet was not used for tracking. A packet with a reason other than Fine is to be
-// forwarded unchanged or dropped; it must not change any state that belongs to a flow.
+// Reason says why the table did not use a packet. A program forwards a packet with a reason other
+// than Fine unchanged, or drops it; the packet must not change the state of a flow.
 type Reason uint8
 
 // Reasons.
 const (
 	// Fine: the packet was used.
 	Fine Reason = iota
-	// Untracked: not of a reliable connection.
+	// Untracked: the packet does not belong to a reliable connection.
 	Untracked
-	// Unknown: a response to a flow that is not known, or not known yet.
+	// Unknown: the packet is a response, and the table does not know which flow it answers, or not
+	// yet.
 	Unknown
-	// Spoofed: it came in at another port than its source address belongs to.
+	// Spoofed: the packet arrived at another port than the one of its source address.
 	Spoofed
-	// NoRoom: it belongs to a new connection, and the table is full.
+	// NoRoom: the packet belongs to a new connection, and the table is full.
 	NoRoom
-	// Quarantined: its connection has ended, or another connection ended under the same key a short
-	// time ago and the connection manager has not announced a new one.
+	// Quarantined: the connection of the packet has ended. Or another connection ended a short time
+	// ago under the same key, and the connection manager has not announced a new one.
 	Quarantined
-	// Implausible: a response to a PSN that was not requested.
+	// Implausible: the packet is a response to a PSN that was not requested.
 	Implausible
 	// Corrupt: the ICRC is wrong.
 	Corrupt
@@ -56,14 +57,14 @@ var reasonNames = [numReasons]string{
 // String is the name of the reason.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Seen is what a Table returns about a packet.
+// Seen is what the table says about a packet.
 type Seen struct {
 	// Flow is the flow of a request, or the flow that a response answers; nil if Bad is not Fine
 	// (but Spoofed, Quarantined and Implausible packets may name the flow that they claimed).
 	Flow *Flow
 	// Response tells responses from requests.
 	Response bool
-	// Class is that of a request.
+	// Class is the class of a request.
 	Class Class
 	// Alone: all requests that the requester sent before this New one have been answered. Not valid
 	// for pinned flows.

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
-// Sequence is how far the requests of a flow and the responses to them have come. All PSNs are the
-// requester's.
+// Sequence holds the PSNs that the requests of a flow and their responses have reached. All PSNs
+// are the requester's.
 type Sequence struct {
 	// Expected is the PSN of the next new request: what the responder expects if no packet is lost
 	// between it and the switch. It is valid if Synced.
@@ -24,10 +24,10 @@ type Sequence struct {
 	// from is the PSN of the first request seen, high the PSN after the highest; valid if a request
 	// was seen.
 	from, high wire.PSN
-	// loose is the READ of unknown span that high lies behind; high is then an upper bound. length
-	// 0: high is exact.
+	// loose is a READ whose number of PSNs (its span) is not known, and high is an upper bound of
+	// the PSN after it. length 0: there is no such READ, and high is exact.
 	loose readOf
-	// open is the newest READ of unknown span that was new. While sync is readOpen, Expected is its
+	// open is the last READ of unknown span that was New. While sync is readOpen, Expected is its
 	// PSN.
 	open readOf
 	pathMTU
@@ -39,7 +39,7 @@ type readOf struct {
 	length uint32
 }
 
-// requests is how many requests were seen on a flow.
+// requests says how many requests the table has seen on a flow: none, one or more.
 type requests uint8
 
 const (
@@ -48,7 +48,7 @@ const (
 	moreRequests
 )
 
-// sync is what is known of Sequence.Expected.
+// sync says what the table knows of Sequence.Expected.
 type sync uint8
 
 const (
@@ -56,8 +56,8 @@ const (
 	unsynced sync = iota
 	// synced: Expected is known.
 	synced
-	// readOpen: a READ of unknown span was sent on. Expected is its PSN until its responses or the
-	// MTU tell the span.
+	// readOpen: the switch has sent on a READ of unknown span. Expected is the PSN of this READ
+	// until its responses or the MTU show the span.
 	readOpen
 
 	syncs
@@ -73,7 +73,7 @@ type syncEvent uint8
 
 const (
 	evStart    syncEvent = iota // the connection manager named the first PSN
-	evAnswered                  // a response covers requests and leaves no READ before it open
+	evAnswered                  // a response covers requests and completes the READ that it answers, if any
 	evOpenRead                  // a new READ of unknown span was sent on
 	evSpan                      // the span of that READ has become known
 
@@ -95,13 +95,13 @@ var syncEdges = []transitions.Edge[sync, syncEvent]{
 	{readOpen, evSpan, synced},
 }
 
-// nextSync is syncEdges by state and event.
+// nextSync holds syncEdges by state and event.
 var nextSync = func() (t [syncs][syncEvents]sync) {
 	transitions.Fill(syncs, syncEvents, syncEdges, func(from sync, on syncEvent) *sync { return &t[from][on] })
 	return t
 }()
 
-// on follows the edge of an event.
+// on follows the edge for an event.
 func (s *sync) on(e syncEvent) { *s = nextSync[*s][e] }
 
 // Synced reports whether Expected is known: from the connection manager, or because the responder
@@ -110,8 +110,8 @@ func (s *sync) on(e syncEvent) { *s = nextSync[*s][e] }
 // a READ.
 func (q *Sequence) Synced() bool { return q.sync == synced }
 
-// First reports that no request but the current one was ever seen on the flow or may have been sent
-// before.
+// First reports that the current request is the only one that the table has seen on the flow, and
+// that none can have been sent before.
 func (q *Sequence) First() bool { return !q.HasAcked && !q.Middle && q.seen != moreRequests }
 
 // Advance moves Expected over a New request that was sent on or answered, by the Span that Packet
@@ -125,7 +125,7 @@ func (q *Sequence) Advance(span int) {
 	q.Expected = q.Expected.Add(span)
 }
 
-// quiet reports that every request seen has been answered.
+// quiet reports that all requests that the table has seen have been answered.
 func (q *Sequence) quiet() bool {
 	switch {
 	case !q.Synced():
@@ -136,8 +136,9 @@ func (q *Sequence) quiet() bool {
 	return q.HasAcked && q.Acked.Next() == q.Expected && q.high == q.Expected
 }
 
-// classify returns the class of a request with this PSN at its responder. An unsynced flow
-// guesses that the responder expects the first request seen and those in order after it.
+// classify returns the class of a request with this PSN at its responder. On an unsynced flow the
+// table assumes that the responder expects the first request that the table has seen, and those in
+// order after it.
 func (q *Sequence) classify(psn wire.PSN, span int) Class {
 	switch d := wire.Diff(psn, q.Expected); {
 	case !q.Synced():
@@ -153,8 +154,8 @@ func (q *Sequence) classify(psn wire.PSN, span int) Class {
 	return Duplicate
 }
 
-// reach moves high over a request for n bytes. Behind a READ of unknown span high is an upper bound
-// until more is known.
+// reach moves high behind a request for n bytes. Behind a READ of unknown span, high is an upper
+// bound until the span is known.
 func (q *Sequence) reach(psn wire.PSN, span int, n uint32) {
 	if q.seen == noRequest {
 		q.seen, q.from, q.high = oneRequest, psn, psn
@@ -170,22 +171,23 @@ func (q *Sequence) reach(psn wire.PSN, span int, n uint32) {
 	}
 }
 
-// reached reports whether a request with this PSN was seen.
+// reached reports whether the table has seen a request with this PSN.
 func (q *Sequence) reached(psn wire.PSN) bool {
 	return q.seen != noRequest && wire.Diff(psn, q.high) < 0
 }
 
-// acked notes that responses cover all PSNs up to this one.
+// acked records that responses cover all PSNs up to this one.
 func (q *Sequence) acked(psn wire.PSN) {
 	if !q.HasAcked || wire.Diff(psn, q.Acked) > 0 {
 		q.Acked, q.HasAcked = psn, true
 	}
 }
 
-// syncTo notes that the responder has accepted all requests up to psn, as response op says.
-func (q *Sequence) syncTo(psn wire.PSN, op wire.Opcode) {
-	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && op.Is(wire.OpRead) {
-		q.high, q.loose.length = psn.Next(), 0 // the last response of that READ
+// syncTo records that the responder has accepted all requests up to psn, as response f shows. A READ
+// response without payload answers an ATOMIC_WRITE, or a READ of no bytes, which is never loose.
+func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
+	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && f.BTH.Opcode.Is(wire.OpRead) && len(f.Payload) > 0 {
+		q.high, q.loose.length = psn.Next(), 0 // this is the last response to that READ
 	}
 	q.sync.on(evAnswered)
 	if wire.Diff(psn, q.Expected) >= 0 {
@@ -193,14 +195,14 @@ func (q *Sequence) syncTo(psn wire.PSN, op wire.Opcode) {
 	}
 }
 
-// setMTU notes the path MTU, with which the responses of a READ can be counted.
+// setMTU records the path MTU, from which the number of responses to a READ follows.
 func (q *Sequence) setMTU(n int) {
 	q.MTU, q.atLeast = n, n
 	q.countRead()
 }
 
-// countRead makes high exact and moves Expected over the open READ, if the READs' spans are known
-// now.
+// countRead is called when the path MTU becomes known. It then computes how many PSNs the READs
+// loose and open take, and sets high to the PSN after loose, Expected to the PSN after open.
 func (q *Sequence) countRead() {
 	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
 		q.high, q.loose.length = q.loose.psn.Add(span), 0

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// datagram is a message of the connection manager from host a to host b.
+// datagram returns a message of the connection manager from host a to host b.
 func datagram(a, b int, m mad.Message) *wire.Frame {
 	f := packet(a, b, gsi, wire.UDSendOnly, 0)
 	f.Payload = mad.Append(nil, 1, m)
@@ -39,8 +39,8 @@ func (r *rig) connect() (toB, toA *Flow) {
 	return toB, toA
 }
 
-// A damaged PSN, of the first request of a flow or of a later one, does not change which responses
-// are plausible.
+// The table learns nothing from a damaged PSN, of the first request of a flow or of a later one,
+// about which responses are plausible.
 func TestDamagedPSN(t *testing.T) {
 	r := newRig(t, nil)
 	flow, _ := r.connect()
@@ -61,7 +61,7 @@ func TestDamagedPSN(t *testing.T) {
 	}
 }
 
-// A connection from REQ to DREP by its datagrams, each of them twice.
+// The datagrams of a connection from REQ to DREP, each of them twice.
 func TestAnnounced(t *testing.T) {
 	r := newRig(t, nil)
 	toB, toA := r.connect()
@@ -237,7 +237,7 @@ func TestReusedIDs(t *testing.T) {
 	}
 }
 
-// end is one host with a connection manager for TestManagers.
+// end is a host with a connection manager, for TestManagers.
 type end struct {
 	host int
 	m    *cm.Machine
@@ -325,7 +325,7 @@ func (w *managers) step() {
 			continue
 		}
 		to := w.ends[f.f.IPv4.Dst[3]-1]
-		to.m.Handle(w.now, f.f.DstAddr(), f.f.SrcAddr(), f.f.Payload, &to.out)
+		to.m.Handle(w.now, cm.Way{Local: f.f.DstAddr(), Peer: f.f.SrcAddr(), PKey: f.f.BTH.PKey}, f.f.Payload, &to.out)
 		w.flush(to)
 	}
 }

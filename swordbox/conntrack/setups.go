@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Bounds of the handshakes.
+// Bounds of the handshakes that the table remembers.
 const (
-	// setupTime is how long a REQ waits for its REP. It is longer than a connection manager
-	// retransmits a REQ.
+	// setupTime is how long the table waits for the REP to a REQ. It is longer than a connection
+	// manager retransmits a REQ.
 	setupTime = time.Minute
-	// maxSetupsPerHost is how many REQs of a host may wait for a REP.
+	// maxSetupsPerHost is how many REQs of a host without a REP the table remembers.
 	maxSetupsPerHost = 1024
 )
 
@@ -27,7 +27,8 @@ type setupKey struct {
 	id    mad.CommID
 }
 
-// setup is a connection as the connection managers of its ends name it: a sent the REQ, b the REP.
+// setup is the handshake of a connection: the connection manager of a sent the REQ, that of b the
+// REP.
 type setup struct {
 	a, b     setupKey // b.id is valid if replied
 	host     *host    // of a
@@ -40,12 +41,12 @@ type setup struct {
 	toB, toA *Flow // valid if replied
 }
 
-// setups is the handshakes that were seen.
+// setups holds the handshakes that the table has seen.
 type setups struct {
-	// asked has the REQs without a REP, by the key of their sender; known the answered REQs, under the
-	// keys of both ends.
+	// asked holds the REQs without a REP, by the key of their sender. known holds the handshakes
+	// with a REP, under the keys of both ends.
 	asked, known map[setupKey]*setup
-	max          int // bounds asked
+	max          int // bound on asked
 	sweepAt      clock.Time
 	stats        *Stats
 }
@@ -54,14 +55,14 @@ func newSetups(max int, stats *Stats) setups {
 	return setups{asked: make(map[setupKey]*setup), known: make(map[setupKey]*setup), max: max, stats: stats}
 }
 
-// request notes a REQ.
+// request handles a REQ.
 func (t *setups) request(now clock.Time, from *host, to netip.Addr, body []byte) bool {
 	var m mad.REQ
 	if m.Parse(body) != nil || m.Type != 0 || m.QPN <= gsi || mtuOf(m.MTU) == 0 {
 		return false
 	}
 	if netip.AddrFrom16(m.Primary.LocalGID).Unmap() != from.addr || netip.AddrFrom16(m.Primary.RemoteGID).Unmap() != to {
-		return false // the connection is between other addresses than the datagram's
+		return false // the REQ names other addresses than those of the datagram
 	}
 	k := setupKey{from.addr, m.LocalID}
 	for _, s := range []*setup{t.asked[k], t.known[k]} {
@@ -82,7 +83,7 @@ func (t *setups) request(now clock.Time, from *host, to netip.Addr, body []byte)
 	return true
 }
 
-// replied moves an asked setup to the known ones: b sent the REP, and the two flows exist.
+// replied moves a handshake from asked to known: b has sent the REP, and the two flows exist.
 func (t *setups) replied(s *setup, b setupKey, qpn wire.QPN, toB, toA *Flow) {
 	t.forget(s)
 	s.b, s.qpnB, s.replied, s.toB, s.toA = b, qpn, true, toB, toA
@@ -90,7 +91,7 @@ func (t *setups) replied(s *setup, b setupKey, qpn wire.QPN, toB, toA *Flow) {
 	toB.setup, toA.setup = s, s
 }
 
-// established notes an RTU.
+// established handles an RTU.
 func (t *setups) established(from netip.Addr, body []byte) bool {
 	var m mad.RTU
 	if m.Parse(body) != nil {
@@ -104,14 +105,14 @@ func (t *setups) established(from netip.Addr, body []byte) bool {
 	return true
 }
 
-// on tells both flows of a replied setup of an event.
+// on passes an event to the state machines of both flows of a handshake with a REP.
 func (s *setup) on(e event) {
 	s.toB.State.on(e)
 	s.toA.State.on(e)
 }
 
-// find returns the connection that a message from one end to the other is about; nil if there is
-// none. An end that does not know the communication ID of the other yet sends 0.
+// find returns the handshake of the connection that a message from one end to the other names; nil
+// if there is none. An end that does not know the other end's communication ID yet sends 0.
 func (t *setups) find(from, to netip.Addr, local, remote mad.CommID) *setup {
 	is := func(s *setup) bool {
 		switch {
@@ -133,7 +134,7 @@ func (t *setups) find(from, to netip.Addr, local, remote mad.CommID) *setup {
 	return nil
 }
 
-// forget removes a setup; its flows stay.
+// forget removes a handshake. Its flows stay.
 func (t *setups) forget(s *setup) {
 	if !s.replied {
 		delete(t.asked, s.a)

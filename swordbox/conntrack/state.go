@@ -7,20 +7,21 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
-// State is where a flow is between its first packet and its end.
+// State is the state of a flow, from its first packet to its end.
 type State uint8
 
-// States of a flow. unused is that of a Flow that is not in use.
+// States of a flow. unused is the state of a Flow that is not in use.
 const (
 	unused State = iota
-	// Learning: packets were seen; the peer of the flow is not known for sure.
+	// Learning: the table has seen packets, and does not know for sure which flow is the peer.
 	Learning
-	// Connecting: the connection manager's REP named both queue pairs; neither RTU nor data were
-	// seen.
+	// Connecting: the connection manager's REP named both queue pairs. The table has seen neither
+	// an RTU nor data.
 	Connecting
-	// Open: both directions are known.
+	// Open: the table knows both directions.
 	Open
-	// Closing: a DREQ, or a NAK that ends the connection, was seen. Packets may still arrive.
+	// Closing: the table has seen a DREQ, or a NAK that ends the connection. Packets may still
+	// arrive.
 	Closing
 	// Closed: the connection has ended. Its key is in quarantine: packets that still arrive belong
 	// to the ended one.
@@ -48,7 +49,7 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// event is what changes the state of a flow.
+// event is what can change the state of a flow.
 type event uint8
 
 const (
@@ -87,11 +88,11 @@ var stateEdges = []transitions.Edge[State, event]{
 	{Closing, evEnded, Closed},
 }
 
-// nextState is stateEdges by state and event.
+// nextState holds stateEdges by state and event.
 var nextState = func() (t [states][events]State) {
 	transitions.Fill(State(states), events, stateEdges, func(from State, on event) *State { return &t[from][on] })
 	return t
 }()
 
-// on follows the edge of an event.
+// on follows the edge for an event.
 func (s *State) on(e event) { *s = nextState[*s][e] }

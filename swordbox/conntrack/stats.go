@@ -6,7 +6,7 @@ type Stats struct {
 	Flows    int `json:"rows"`
 	Learning int `json:"learning"`
 	Closed   int `json:"closed"`
-	// Hosts are addresses.
+	// Hosts is the number of addresses that the table remembers.
 	Hosts int `json:"hosts"`
 
 	// Announced are connections that the connection manager named, Paired those that were learnt
@@ -29,25 +29,25 @@ type Stats struct {
 
 	// Spoofed packets came in at another port than their source address belongs to.
 	Spoofed uint64 `json:"spoofed"`
-	// NoRoom are packets of connections that found no room, Evicted learning flows that were given
-	// up for others.
+	// NoRoom are packets of connections for which the table had no room, Evicted learning flows
+	// that it removed to make room.
 	NoRoom  uint64 `json:"noRoom"`
 	Evicted uint64 `json:"evicted"`
 	// Quarantined packets belong to a connection that has ended.
 	Quarantined uint64 `json:"quarantined"`
 	// Implausible responses have a PSN that was not requested.
 	Implausible uint64 `json:"implausible"`
-	// Doubted responses may belong to a newer connection whose queue pair has the QPN of an older
-	// one's.
+	// Doubted responses may belong to a newer connection whose queue pair has the same QPN as that
+	// of an older connection.
 	Doubted uint64 `json:"doubted"`
-	// Damaged packets were not learnt from because their ICRC is wrong.
+	// Damaged packets have a wrong ICRC, so the table did not learn from them.
 	Damaged uint64 `json:"damaged"`
 	// Contradicted are learning flows whose responses match no flow's requests, Contested those
 	// that claimed the same peer as another flow: both start over.
 	Contradicted uint64 `json:"contradicted"`
 	Contested    uint64 `json:"contested"`
-	// Unhurried are responses that were not learnt from because the budget of comparisons was
-	// spent.
+	// Unhurried are responses from which the table did not learn, because the budget of comparisons
+	// was spent.
 	Unhurried uint64 `json:"unhurried"`
 	// Datagrams are valid messages of the connection manager, Strays those that match no connection
 	// or are malformed.

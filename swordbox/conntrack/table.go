@@ -16,17 +16,17 @@ type Config struct {
 	// Learning is how many of the flows may be without a peer; 0: half of all. One host gets half
 	// of them.
 	Learning int
-	// Idle is how long a connection may be silent before it is forgotten, unless it is pinned. It
-	// must be longer than NICs retry. 0: 10 minutes.
+	// Idle is how long a connection may be silent before the table forgets it, unless it is pinned.
+	// It must be longer than the time for which NICs retry. 0: 10 minutes.
 	Idle time.Duration
-	// Quarantine is how long the key of an ended connection is not used again, unless the
-	// connection manager announces a new connection. It is also how long a flow must have been
-	// silent for a PSN out of order to mean that its queue pair belongs to another connection. It
-	// must be longer than NICs retry. 0: 30 seconds.
+	// Quarantine is how long the table does not accept packets under the key of an ended
+	// connection, unless the connection manager announces a new connection. It is also how long a
+	// flow must have been silent before a PSN out of order means that its queue pair belongs to
+	// another connection. It must be longer than the time for which NICs retry. 0: 30 seconds.
 	Quarantine time.Duration
-	// Settle is how long after its start the table assumes that a connection that it meets existed
-	// before. For the time of Quarantine it then concludes nothing from PSNs that it did not see on
-	// that flow. 0: 30 seconds. Negative: no connection existed at the start.
+	// Settle: a connection that the table meets within this time after its start may have existed
+	// before. For the time Quarantine the table then concludes nothing from PSNs that it has not
+	// seen on that flow. 0: 30 seconds. Negative: no connection existed at the start.
 	Settle time.Duration
 	// Seed is the seed of the hash of keys, so that hosts cannot choose keys that collide.
 	Seed uint64
@@ -58,10 +58,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// defaultSettle is the default of Config.Settle. It is longer than NICs retry.
+// defaultSettle is the default of Config.Settle. It is longer than the time for which NICs retry.
 const defaultSettle = 30 * time.Second
 
-// Table is the connections that cross a switch. Make one with NewTable.
+// Table holds the connections that cross a switch. Make one with NewTable.
 type Table struct {
 	cfg   Config
 	stats Stats
@@ -81,7 +81,7 @@ type Table struct {
 	started bool
 	start   clock.Time // of the first packet
 	sweep   clock.Time // when Tick is due
-	cursor  int        // of the sweep, in flows
+	cursor  int        // the number of the flow at which the sweep goes on
 }
 
 // NewTable makes an empty table.
@@ -100,15 +100,15 @@ func (t *Table) MaxFlows() int { return 2 * t.cfg.Connections }
 // MaxLearning bounds the flows without a peer.
 func (t *Table) MaxLearning() int { return t.cfg.Learning }
 
-// MaxHosts bounds the addresses that are remembered behind a number of ports.
+// MaxHosts bounds the addresses that the table remembers, for a switch with a number of ports.
 func (t *Table) MaxHosts(ports int) int { return ports * maxHostsPerPort }
 
 // Bind fixes an address to a port: packets with that source address are refused at other ports. A
 // negative port undoes that.
 func (t *Table) Bind(a netip.Addr, port int) { t.hosts.bind(a, port) }
 
-// Elsewhere reports whether an address is bound to another port, so that packets with that source
-// address at this port are forged. Of an address that is not bound nothing is known.
+// Elsewhere reports whether an address is bound to another port. If so, packets with that source
+// address at this port are forged. It returns false for an address that is not bound.
 func (t *Table) Elsewhere(a netip.Addr, port int) bool { return t.hosts.elsewhere(a, port) }
 
 // Checker knows whether the ICRC of the current packet is right; *pipeline.Parsed is one.
@@ -126,8 +126,9 @@ func (fl *Flow) busy(now clock.Time, in int) bool {
 	return fl != nil && fl.State == Open && fl.Port == in && now.Sub(fl.Last) < rarely
 }
 
-// Packet takes a packet that came in at a port into account and returns what it is. f is only read.
-// icrc is asked where a damaged packet could do harm; nil: the ICRC is right.
+// Packet updates the table for a packet that arrived at port in, and returns what the table knows
+// about the packet. It only reads f. It checks the ICRC through icrc where a damaged packet could
+// do harm; nil means that the ICRC is right.
 func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen {
 	op := f.BTH.Opcode
 	if op.Service() != wire.ServiceRC {
@@ -143,8 +144,8 @@ func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen
 	return t.dispatch(now, fl, f, icrc)
 }
 
-// rare classifies a packet that does not belong to a busy flow. fl is nil if the table has no flow
-// for the packet.
+// rare handles a packet that does not belong to a busy flow. fl is nil if the table has no flow for
+// the packet.
 func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {
@@ -179,7 +180,7 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 	return t.dispatch(now, fl, f, icrc)
 }
 
-// dispatch evaluates a packet that may change its flow.
+// dispatch handles a packet of a known flow that has passed the checks.
 func (t *Table) dispatch(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl.mistrusts() && !intact(icrc) {

@@ -215,8 +215,8 @@ func TestUntrackedPackets(t *testing.T) {
 	}
 }
 
-// A flow that lost track is synchronised by what the responder accepts; responses to PSNs that were
-// not requested are ignored.
+// A flow whose expected PSN the table has lost is synchronised again by what the responder accepts.
+// Responses to PSNs that were not requested are ignored.
 func TestResync(t *testing.T) {
 	r := newRig(t, nil)
 	flow := r.learn(1, 2, 0x11, 0x22, 100)

@@ -15,8 +15,8 @@ type Handler interface {
 	Kind() *Kind
 	// Info describes the present state for an operator. The program fills in Lists afterwards.
 	Info(now clock.Time) Info
-	// Spec declares what the handler would take of a switching chip. The program sets name and
-	// mode.
+	// Spec declares the resources that the handler would need on a switching chip. The program sets
+	// name and mode.
 	Spec() pipeline.Part
 }
 
@@ -68,8 +68,8 @@ type Target struct {
 	RKey   uint32
 }
 
-// Optional interfaces of handlers. The program checks once, when it makes the handler, which of
-// them the handler implements.
+// Interfaces that a handler may implement beside Handler. The program checks once, when it makes
+// the handler, which of them the handler implements.
 type (
 	// RuleUser gets all rules whenever they change, before the first request under them.
 	RuleUser interface{ SetRules(set *rules.Set) }
@@ -119,8 +119,8 @@ type (
 	// is executed by the server. ForgetWords returns how many words there were.
 	WordForgetter interface{ ForgetWords() int }
 
-	// Stater shows the states of its parts to a search that counts which transitions it has seen:
-	// table names the state table, entry one of its users.
+	// Stater shows the states of its parts to a test that counts which transitions of the state
+	// tables have occurred: table names the state table, entry the object whose state it is.
 	Stater interface {
 		States(visit func(table string, entry uint32, state string))
 	}

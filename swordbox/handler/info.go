@@ -3,14 +3,15 @@ package handler
 import (
 	"encoding/json"
 	"net/netip"
+	"reflect"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Info is the state of a handler as an operator sees it. In JSON, each of Lists is a key beside the
-// others.
+// Info is the state of a handler as an operator sees it. In JSON, each entry of Lists is a key of
+// the same object.
 type Info struct {
 	Mode rules.Mode `json:"mode"`
 	// Shared are the shared connections, which carry moved requests.
@@ -25,7 +26,7 @@ type Info struct {
 	Lists map[string]any `json:"-"`
 }
 
-// MarshalJSON writes the lists beside the other keys.
+// MarshalJSON writes the lists as keys of the same JSON object as the other fields.
 func (i Info) MarshalJSON() ([]byte, error) {
 	type plain Info
 	b, err := json.Marshal(plain(i))
@@ -98,7 +99,7 @@ type Flow struct {
 	Outstanding int    `json:"outstanding"`
 	// Shift is the difference of the PSNs at the two ends of the client's connection.
 	Shift int `json:"shift"`
-	// State names the place of the flow's requests, like "shared".
+	// State names the place to which the flow's requests go, like "shared".
 	State string `json:"state"`
 }
 
@@ -121,4 +122,17 @@ type Counter struct {
 	Value uint64 `json:"value"`
 	// Help says what is counted; "" if the name says it.
 	Help string `json:"help,omitempty"`
+}
+
+// Counters lists the fields of stats, a struct, that have a tag `name`, as prefix and name. The tag
+// `help` is their help text.
+func Counters(prefix string, stats any) (list []Counter) {
+	v := reflect.ValueOf(stats)
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		if name := tag.Get("name"); name != "" {
+			list = append(list, Counter{Name: prefix + name, Value: v.Field(i).Uint(), Help: tag.Get("help")})
+		}
+	}
+	return list
 }

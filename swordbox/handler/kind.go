@@ -41,17 +41,17 @@ type Env struct {
 	// before an answer leaves the switch. Both keep the journal up to date.
 	Moving   func(r *conntrack.Flow) bool
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
-	// Failed has the program replace a switch's connection that the handler cannot use any more.
+	// Failed makes the program replace a switch's connection that the handler cannot use any more.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
-	// Silence is how long the switch retransmits to a silent server before it gives the connection
-	// up; 0: the default of each handler.
+	// Silence is how long the switch retransmits requests to a server that does not answer before
+	// it gives the connection up; 0: the default of each handler.
 	Silence time.Duration
-	// Hold is how long a request is held for the answer of the one before it; 0: the default of
+	// Hold is how long a request is held until the request before it is answered; 0: the default of
 	// each handler.
 	Hold time.Duration
 	// Late: hosts may have sent requests before the program existed.
 	Late bool
-	// Nodes is how many nodes of stores a handler remembers; 0: the default of each handler.
+	// Nodes is how many nodes of Clover stores a handler remembers; 0: the default of each handler.
 	Nodes int
 }
 

@@ -2,7 +2,6 @@ package hotwords
 
 import (
 	"maps"
-	"reflect"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -28,10 +27,10 @@ type Counter struct {
 	stats   Stats
 }
 
-// watched is a rule and what was counted under it.
+// watched is a rule with the table of what was counted under it.
 type watched struct {
 	rule  *rules.Rule
-	shift uint // of the unit
+	shift uint // log2 of the unit in bytes
 	saving
 }
 
@@ -46,7 +45,7 @@ func New() *Counter { return &Counter{} }
 // Kind is the counter's entry of the registry.
 func (c *Counter) Kind() *handler.Kind { return &Kind }
 
-// SetRules takes new rules. The counts of a rule that is there again unchanged stay.
+// SetRules takes new rules. A rule that was there before and has not changed keeps its counts.
 func (c *Counter) SetRules(set *rules.Set) {
 	former := c.watched
 	c.watched = nil
@@ -68,7 +67,7 @@ func (c *Counter) SetRules(set *rules.Set) {
 	}
 }
 
-// same reports whether two rules count the same.
+// same reports whether two rules select and count the same addresses.
 func same(a, b *rules.Rule) bool {
 	return a.ID == b.ID && a.Server == b.Server && a.From == b.From && a.To == b.To && a.RKey == b.RKey && maps.Equal(a.Options, b.Options)
 }
@@ -91,12 +90,12 @@ func (c *Counter) Observe(_ clock.Time, r *rules.Rule, t handler.Target) {
 	}
 }
 
-// count counts the units that a request touches. A request of no bytes touches the unit that has its
-// address.
+// count counts the units that a request touches. A request of no bytes counts for the unit that
+// contains its address.
 func (c *Counter) count(w *watched, kind int, t handler.Target) {
 	first := t.VA >> w.shift
 	last := (t.VA + uint64(max(t.Length, 1)) - 1) >> w.shift
-	if last < first { // it runs over the end of the address space
+	if last < first { // the range runs over the end of the address space
 		last = ^uint64(0) >> w.shift
 	}
 	if last-first >= maxUnits {
@@ -132,13 +131,7 @@ func (c *Counter) list(clock.Time) []Hot {
 
 // Info lists the counters.
 func (c *Counter) Info(clock.Time) handler.Info {
-	info := handler.Info{Mode: Kind.Mode}
-	v := reflect.ValueOf(c.stats)
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		info.Counters = append(info.Counters, handler.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
-	}
-	return info
+	return handler.Info{Mode: Kind.Mode, Counters: handler.Counters("", c.stats)}
 }
 
 // tableHot is the name of the table of counts.

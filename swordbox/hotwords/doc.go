@@ -1,4 +1,4 @@
-// Package hotwords counts which addresses of servers are asked for most: the handler of rules of
+// Package hotwords counts which addresses of servers are requested most: the handler of rules of
 // action count. It sees requests and changes none.
 //
 // Each rule has a table of fixed size that works as Space-Saving (Metwally, Agrawal, El Abbadi:

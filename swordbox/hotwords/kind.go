@@ -13,14 +13,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Bounds of rules of action count.
+// Bounds of rules with action count.
 const (
 	// MaxTop is how many addresses a rule counts, MaxCounters how many all rules of a switch count.
 	MaxTop, MaxCounters = 1024, 4096
 	defaultTop          = 64
 )
 
-// Keys of a rule.
+// Keys that only rules with action count have.
 const (
 	keyTop  = "top"
 	keyUnit = "unit"
@@ -35,10 +35,12 @@ var units = []struct {
 
 // Count is the action: count the addresses that requests touch most.
 var Count = rules.Register(rules.Definition{
-	Name: "count", Observes: true, HardenedOnly: true,
+	Name: "count", Doc: "counts the addresses that requests access most, and changes nothing; see `rdmalab switch hot`",
+	Observes: true, HardenedOnly: true,
 	Keys: []rules.Field{
-		rules.Option(keyTop, "64", fmt.Sprintf("how many addresses action count counts, 1 to %d; default: %d", MaxTop, defaultTop), checkTop),
-		rules.Option(keyUnit, "line", "what action count counts: word (8 bytes), line (64) or page (4096); default: word", checkUnit),
+		rules.Option(keyTop, "64", fmt.Sprintf("with action count: how many addresses are counted at a time, 1 to %d; "+
+			"default: %d", MaxTop, defaultTop), checkTop),
+		rules.Option(keyUnit, "line", "with action count: what is counted, word (8 bytes), line (64) or page (4096); default: word", checkUnit),
 	},
 	Together: checkTotal,
 })
@@ -103,15 +105,17 @@ var Kind = handler.Kind{
 var help = handler.Help{
 	Name:  "hot",
 	Short: "Show the addresses in the servers' memory that requests access most",
-	Long: "hot shows what rules of action count have counted: the addresses in the servers' memory that requests access\n" +
-		"most, hottest first. A rule counts in units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
-		"each of them, at most for the first 16. Retransmissions are not counted, except on connections that the switch\n" +
-		"does not track yet. Counting changes and delays no packet, and has no effect on other rules.\n\n" +
-		"COUNT is an upper bound. Each rule has a table of fixed size (top=N). When the table is full, a new address\n" +
-		"replaces the coldest one and begins with the count of that one, which is then its OVER. So the true number is at\n" +
-		"least COUNT minus OVER and at most COUNT. READS, WRITES and ATOMICS are exact; they count from the moment when\n" +
-		"the address came into the table. Counts begin again at 0 when the rule is changed, and after `rdmalab switch\n" +
-		"tables hot --clear`.",
+	Long: "hot shows the addresses that requests access most, hottest first, as rules of action count have counted them. A\n" +
+		"rule counts in units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units\n" +
+		"counts for each of them, at most for the first 16. Retransmissions are not counted, except on connections that\n" +
+		"the switch does not track yet. Counting changes and delays no packet.\n\n" +
+		"  COUNT   at least the number of requests, and at most OVER more than it\n" +
+		"  OVER    by how much COUNT can be too large: each rule counts only top=N addresses at a time, and an address that\n" +
+		"          replaces the coldest one begins with the COUNT of that one\n" +
+		"  READS, WRITES, ATOMICS\n" +
+		"          exact numbers since the address came into the table\n" +
+		"  RULE    name of the rule that counts\n\n" +
+		"Counts begin again at 0 when the rule is changed, and after `rdmalab switch tables hot --clear`.",
 	Example: "  rdmalab switch rules add server=ms0 action=count unit=line\n" +
 		"  rdmalab switch hot\n" +
 		"  rdmalab switch hot -o json | jq '.[0].address'",
@@ -125,10 +129,11 @@ type Hot struct {
 	// Address is the first byte of the unit, Unit its size in bytes.
 	Address uint64 `json:"address"`
 	Unit    int    `json:"unit"`
-	// Count is at least the number of requests that touched the unit, and at most Over more.
+	// Count is an upper bound of the number of requests that touched the unit; the true number is
+	// at most Over less.
 	Count uint64 `json:"count"`
 	Over  uint64 `json:"over"`
-	// Reads, Writes and Atomics are since the address came into the table.
+	// Reads, Writes and Atomics count the requests since the address entered the table.
 	Reads   uint64 `json:"reads"`
 	Writes  uint64 `json:"writes"`
 	Atomics uint64 `json:"atomics"`

@@ -35,7 +35,7 @@ func newSaving(n int) *saving {
 	return &saving{heap: make([]entry, 0, n), places: make([]int32, size), mask: uint64(size - 1)}
 }
 
-// add counts a key once; taken reports that the key took the place of another one.
+// add counts one request for a key. taken reports that the key replaced another one in the table.
 func (s *saving) add(key uint64, kind int) (taken bool) {
 	slot, at := s.find(key)
 	switch {
@@ -65,8 +65,8 @@ func (s *saving) clear() {
 	clear(s.places)
 }
 
-// find returns the slot and the place of a key; at is -1 and slot is free if it is not in the
-// table.
+// find returns the slot of a key, and its place in the heap. If the key is not in the table, at is
+// -1 and slot is a free slot for it.
 func (s *saving) find(key uint64) (slot uint32, at int) {
 	for i := home(key) & s.mask; ; i = (i + 1) & s.mask {
 		p := s.places[i]
@@ -79,7 +79,8 @@ func (s *saving) find(key uint64) (slot uint32, at int) {
 	}
 }
 
-// remove frees a slot, and moves the keys behind it that would not be found any more.
+// remove frees a slot, and moves those keys behind it that a search would otherwise not find any
+// more.
 func (s *saving) remove(slot uint32) {
 	hole := uint64(slot)
 	for i := (hole + 1) & s.mask; s.places[i] != 0; i = (i + 1) & s.mask {

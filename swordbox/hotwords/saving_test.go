@@ -15,8 +15,8 @@ type counting interface {
 
 func (s *saving) entries() []entry { return slices.Clone(s.heap) }
 
-// judge feeds a stream of keys and describes the difference from exact counts. skew is the exponent
-// of the keys' Zipf distribution.
+// judge adds a stream of keys to a table, and returns an error that describes the difference from
+// exact counts. skew is the exponent of the Zipf distribution of the keys.
 func judge(table counting, n int, seed uint64, skew float64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	zipf := rand.NewZipf(r, skew, 1, 1<<12)
@@ -77,7 +77,7 @@ func judgeAll(wrap func(*saving) counting) error {
 	return nil
 }
 
-// forgetful begins the count of a new key at 0.
+// forgetful is a table with a bug: the count of a new key begins at 0.
 type forgetful struct{ *saving }
 
 func (f forgetful) add(key uint64, kind int) bool {
@@ -88,7 +88,8 @@ func (f forgetful) add(key uint64, kind int) bool {
 	return taken
 }
 
-// sure takes over the count of an evicted key, and does not report it as the possible error.
+// sure is a table with a bug: a new key takes over the count of the evicted one, but does not
+// report it as the possible error.
 type sure struct{ *saving }
 
 func (s sure) add(key uint64, kind int) bool {
@@ -99,7 +100,7 @@ func (s sure) add(key uint64, kind int) bool {
 	return taken
 }
 
-// full has no room for keys after the first ones.
+// full is a table with a bug: it has no room for new keys once it is full.
 type full struct{ *saving }
 
 func (f full) add(key uint64, kind int) bool {
@@ -109,7 +110,8 @@ func (f full) add(key uint64, kind int) bool {
 	return f.saving.add(key, kind)
 }
 
-// loose does not restore the heap's order, so a large count may be taken over.
+// loose is a table with a bug: it does not restore the order of the heap, so a key may take over a
+// large count.
 type loose struct{ *saving }
 
 func (l loose) add(key uint64, kind int) bool {

@@ -24,7 +24,7 @@ const (
 	flowsAt  = headLen
 	connsAt  = flowsAt + MaxFlows*slotLen
 	banksAt  = connsAt + MaxConns*slotLen
-	// Size of a journal in bytes.
+	// Size is the size of a journal in bytes.
 	Size = banksAt + 2*bankLen
 )
 
@@ -56,7 +56,7 @@ type Conn struct {
 	ServerQPN       wire.QPN
 }
 
-// Former is the entries of the former incarnation.
+// Former holds the entries of the former incarnation of the switch.
 type Former struct {
 	Flows []Flow
 	Conns []Conn
@@ -66,7 +66,7 @@ type Former struct {
 // effect.
 type Slot int
 
-// Journal is the journal of one switch. The nil Journal stores nothing and refuses nothing.
+// Journal is the journal of one switch. A nil Journal accepts all calls and stores nothing.
 type Journal struct {
 	b         []byte
 	freeFlows []Slot

@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// The rules are a text in one of two banks: of those with a correct checksum, the one with the
-// higher serial number.
+// The rules are stored as a text. There are two banks for it; the valid one is that with a correct
+// checksum and the higher serial number, so a crash while one is written leaves the other.
 //
 //	 0         4        8     12      16
 //	+---------+--------+-----+------+----------
@@ -57,8 +57,8 @@ func (r *Journal) Rules() (string, bool) {
 	return string(text), ok
 }
 
-// SetRules stores a text of at most MaxRules bytes. If the process dies meanwhile, the former text
-// stays.
+// SetRules stores a text of at most MaxRules bytes. If the process dies during the call, the former
+// text stays.
 func (r *Journal) SetRules(text string) error {
 	if r == nil {
 		return nil

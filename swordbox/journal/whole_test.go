@@ -6,9 +6,9 @@ import (
 )
 
 // The alternative to a fatal NAK is to store outside the process everything that a new incarnation
-// needs in order to continue. For each moved request that is a map entry with the copy of the
-// packet, sealed so that a torn one is detected; for each response an entry of the completed window
-// and the state of the word.
+// needs in order to continue. For each moved request that is a map entry and a copy of the packet,
+// with a checksum by which a partial entry is recognised. For each response it is an entry of the
+// window of answered requests and the state of the word.
 const (
 	entryLen  = 64        // PSNs, decision, prior value
 	copyLen   = 128       // headers from the BTH on, and a small payload
@@ -19,8 +19,8 @@ const (
 	wholeSize = slots * (1 << 12)
 )
 
-// BenchmarkWholeState measures the cost of that for a request and its response, for comparison with
-// BenchmarkAnswered.
+// BenchmarkWholeState measures the cost of storing all that for a request and its response, for
+// comparison with BenchmarkAnswered.
 func BenchmarkWholeState(b *testing.B) {
 	for name, n := range map[string]int{"atomic": copyLen, "write1024": largeCopy} {
 		b.Run(name, func(b *testing.B) {

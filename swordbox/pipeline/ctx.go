@@ -9,9 +9,9 @@ import (
 // maxEmit bounds the packets that a program makes in one step.
 const maxEmit = 1024
 
-// Ctx is what a program may do besides its verdict. It is valid during one call of the program.
-// Packets that the program emits or releases are sent in the order of the calls, before the packet
-// that the verdict is about.
+// Ctx offers a program what it may do besides returning a verdict. It is valid during one call of
+// the program. Packets that the program emits or releases are sent in the order of the calls,
+// before the packet that the verdict is about.
 type Ctx struct {
 	// Now is the time of the step.
 	Now clock.Time
@@ -21,10 +21,10 @@ type Ctx struct {
 // Ports is the number of ports of the switch.
 func (c *Ctx) Ports() int { return len(c.s.ports) }
 
-// Observed reports whether a capture runs: a program should format a Verdict's Note only then.
+// Observed reports whether a capture runs: a program formats the Note of a Verdict only if it does.
 func (c *Ctx) Observed() bool { return c.s.observed }
 
-// Lookup returns the port that an address is behind; -1: not known.
+// Lookup returns the port behind which an address is; -1: the switch does not know it.
 func (c *Ctx) Lookup(mac wire.MAC) int { return c.s.fdb.lookup(c.Now, mac) }
 
 // Allowed reports whether partitions let a frame from a port go to an address. Partitions do not
@@ -38,18 +38,14 @@ func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	return port < 0 || c.s.allowed(in, port)
 }
 
-// DelayedUntil returns when the last of the frames leaves that the switch has sent and that are
-// delayed behind it, by faults; a time in the past if there is none.
+// DelayedUntil returns when the last of the frames arrives that the switch has sent and that
+// injected faults delay on their way; a time in the past if there is none.
 func (c *Ctx) DelayedUntil() clock.Time { return c.s.delayedUntil }
 
-// Emit sends a packet of the program by its destination address. f is encoded at once, with lengths
-// and ICRC. note explains it in captures. The result is false if the packet was dropped.
-func (c *Ctx) Emit(f *wire.Frame, note string) bool { return c.emit(f, -1, note) }
-
-// EmitTo is Emit out of a port.
-func (c *Ctx) EmitTo(port int, f *wire.Frame, note string) bool { return c.emit(f, port, note) }
-
-func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
+// Emit sends a packet that the program has made, by its destination address. It encodes f at once,
+// with lengths and ICRC. note explains the packet in captures. The result is false if the packet
+// was dropped.
+func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 	s := c.s
 	if s.emitted++; s.emitted > maxEmit {
 		s.dropped(-1, ReasonEmitLimit, 1)
@@ -64,7 +60,7 @@ func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
 	if s.note = note; s.observed && note == "" {
 		s.note = "made by " + s.spec.Name
 	}
-	ok := s.forward(-1, port, packetio.Frame{Data: s.seal(f, n)})
+	ok := s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
 	s.note = ""
 	return ok
 }
@@ -74,9 +70,10 @@ func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
 // continue in the next step.
 func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
 
-// Hold keeps a copy of p until the program releases or discards it, or until a time: then the
-// switch forwards it unchanged. With clock.Never it is held until the program acts. The program
-// returns the result as its verdict; its ID names the packet. It is a Drop if there is no room.
+// Hold keeps a copy of p until the program releases or discards it, or until the given time; then
+// the switch forwards it unchanged. With clock.Never it is held until the program acts. The program
+// returns the result as its verdict, and its ID names the packet in later calls. The result is a
+// Drop if there is no room.
 func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 	if len(p.Raw.Data) > maxHeldFrame {
 		return Drop(ReasonTooLong)
@@ -104,7 +101,7 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	}
 	c.s.from = h.ingress
 	if f != nil {
-		c.s.rewrite(h.ingress, -1, c.s.sealer.Check(h.data), f)
+		c.s.rewrite(h.ingress, c.s.sealer.Check(h.data), f)
 	} else {
 		c.s.release(h)
 	}

@@ -12,9 +12,10 @@ type fdb struct {
 	entries map[wire.MAC]*fdbEntry
 	max     int
 	ageing  time.Duration
-	sweep   clock.Time // no sweep before
+	sweep   clock.Time // no sweep before this time
 	last    []learnt   // by port: the address learnt last, so that a burst costs one lookup
-	// moves counts addresses that changed their port, full those not learnt for lack of room.
+	// moves counts addresses that appeared behind another port, full those that were not learnt
+	// because the database was full.
 	moves, full uint64
 }
 

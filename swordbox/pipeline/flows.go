@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// flowIdle is how long a flow must be silent before it may be replaced in a full table.
+// flowIdle is how long a flow must be silent before another flow may replace it in a full table.
 const flowIdle = time.Minute
 
 // flowKey names a flow. A packet carries only the destination's queue pair.

@@ -53,8 +53,8 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	return false
 }
 
-// spread sends f out of every port but its own: if g is not nil, of those that want that group. It
-// counts f as dropped only if no port got it.
+// spread sends f out of every port except its ingress port. If g is not nil, it sends f only to
+// ports where that multicast group has members. It counts f as dropped only if no port got it.
 func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 	sent, blocked, unwanted := false, false, false
 	for to := range s.ports {
@@ -111,7 +111,8 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 	}
 }
 
-// remark adds a note about the frame that came in (out -1) or a frame of the output batch.
+// remark adds a note about a frame: the one that came in (out is -1), or the one at index out of
+// the output batch.
 func (s *Switch) remark(out int, text string) {
 	if s.observed {
 		n := Note{Out: out, Text: text, Peer: -1}
@@ -122,11 +123,11 @@ func (s *Switch) remark(out int, text string) {
 	}
 }
 
-// Observe turns Notes on or off. Without them frames cost nothing more.
+// Observe turns Notes on or off. While it is off, frames cost nothing more.
 func (s *Switch) Observe(on bool) { s.observed = on }
 
-// Notes returns what the last Frame or Tick did beyond forwarding: drops, rewrites, packets made.
-// It is valid until the next step, and empty unless Observe is on.
+// Notes returns what the last Frame or Tick did besides forwarding: dropped, rewritten and emitted
+// packets. The result is valid until the next step, and empty unless Observe is on.
 func (s *Switch) Notes() []Note { return s.notes }
 
 // CountDrop counts packets that were forwarded to a port and dropped after that, because its egress
@@ -164,9 +165,6 @@ func (s *Switch) AddPort() int {
 	s.fdb.last = append(s.fdb.last, learnt{})
 	return len(s.ports) - 1
 }
-
-// PortUp reports whether a port is up.
-func (s *Switch) PortUp(i int) bool { return s.ports[i].up }
 
 // Partition stops all frames between ports of different groups: group[i] is the group of port i. A
 // port with a negative group, or beyond the slice, reaches all ports. nil ends all partitions.

@@ -13,11 +13,12 @@ import (
 )
 
 // IGMP and MLD snooping (RFC 4541): the switch reads from the reports of hosts which ports want a
-// multicast group, and sends frames to the group to these ports and to those of routers only. A
-// group that no report names is flooded, and so are those that stay on the link (wire.GroupFlooded).
+// multicast group, and sends frames to the group to these ports and to those of routers only.
+// Frames to a group that no report names are flooded, and so are frames to link-local groups
+// (wire.GroupFlooded).
 //
-// Without a router nothing would make hosts repeat their reports, so the switch queries itself, as
-// long as there is a group and no router.
+// Without a router nothing makes hosts repeat their reports. So the switch itself sends queries as
+// long as it knows a group and no router.
 
 // Times of the protocol (RFC 3376, 8; RFC 3810, 9).
 const (
@@ -26,12 +27,13 @@ const (
 	queryResponse   = 10 * time.Second
 	groupLife       = groupRobustness*queryInterval + queryResponse
 	routerLife      = groupRobustness*queryInterval + queryResponse/2
-	// startupResponse is what the first queries grant, and the time between them: until the last
-	// answer is here nothing is filtered, so that a switch that was restarted cuts no member off.
+	// startupResponse is the response time that the first queries grant, and the time between them.
+	// Until the time of the last one has passed, the switch floods all groups, so that after a
+	// restart of the switch no member loses frames.
 	startupResponse = time.Second
 	settleAfter     = (groupRobustness + 1) * startupResponse
-	// leaveResponse is what the queries grant that follow a leave: another member behind the same
-	// port answers.
+	// leaveResponse is the response time that the queries after a leave grant: another member
+	// behind the same port answers within it.
 	leaveResponse = time.Second
 	leaveAfter    = groupRobustness * leaveResponse
 )
@@ -39,16 +41,17 @@ const (
 // MaxGroups bounds the multicast groups that are learnt; more are flooded.
 const MaxGroups = 1024
 
-// SnoopState says what the switch does with groups.
+// SnoopState says how the switch forwards frames to multicast groups.
 type SnoopState uint8
 
 // States of snooping.
 const (
 	// SnoopIdle: no group is known, all are flooded.
 	SnoopIdle SnoopState = iota
-	// SnoopSettling: the first report has come; the switch asks who else is a member, and floods.
+	// SnoopSettling: the switch has received the first report. It queries for other members, and
+	// still floods.
 	SnoopSettling
-	// SnoopForwarding: groups that are known go to their members.
+	// SnoopForwarding: frames to a known group go only to its members and to routers.
 	SnoopForwarding
 	snoopStates
 )
@@ -97,15 +100,15 @@ var snoopTable = func() (t [snoopStates][snoopCauses]SnoopState) {
 	return t
 }()
 
-// groups are the multicast groups that are known, and the ports of routers.
+// groups holds the multicast groups that the switch knows, and the ports of routers.
 type groups struct {
 	state   SnoopState
 	byAddr  map[netip.Addr]*groupEntry
 	order   []*groupEntry // in the order in which they were learnt
 	routers []clock.Time  // by port: until when a router is behind it
-	// due is when tick must be called; settled, queryAt are instants that it waits for.
+	// due is when tick must be called. settled and queryAt are the times for which it waits.
 	due, settled, queryAt clock.Time
-	startup               int // queries of the start that are left
+	startup               int // how many of the first queries are still to be sent
 	full                  uint64
 	message               wire.Membership // scratch memory
 }
@@ -113,9 +116,10 @@ type groups struct {
 // groupEntry is a multicast group.
 type groupEntry struct {
 	addr netip.Addr
-	// until is by port: until when a member is behind it; 0: there is none.
+	// until says by port until when a member counts as present; 0: there is no member behind the
+	// port.
 	until []clock.Time
-	// asks is how many queries follow a leave, the next one at askAt.
+	// asks is how many queries after a leave are still to be sent, askAt when the next one is due.
 	asks  int
 	askAt clock.Time
 }
@@ -124,7 +128,8 @@ func newGroups() groups {
 	return groups{byAddr: make(map[netip.Addr]*groupEntry), due: clock.Never, settled: clock.Never, queryAt: clock.Never}
 }
 
-// at is the entry of a port, which may be newer than the list.
+// at returns the entry of a port. The list may end before it, because a port may be newer than the
+// list.
 func at(list []clock.Time, port int) clock.Time {
 	if port < len(list) {
 		return list[port]
@@ -141,10 +146,10 @@ func setAt(list *[]clock.Time, port int, t clock.Time) {
 
 func (t *groups) step(c snoopCause) { t.state = snoopTable[t.state][c] }
 
-// soon makes tick be called at an instant.
+// soon makes tick due at time x at the latest.
 func (t *groups) soon(x clock.Time) { t.due = clock.Min(t.due, x) }
 
-// wanted is the group to whose ports a frame goes; nil: it is flooded.
+// wanted returns the group to whose ports a frame goes; nil: the frame is flooded.
 func (t *groups) wanted(b []byte) *groupEntry {
 	if t.state != SnoopForwarding {
 		return nil
@@ -179,7 +184,7 @@ func (t *groups) has(g *groupEntry, port int, now clock.Time) bool {
 	return at(g.until, port) > now || at(t.routers, port) > now
 }
 
-// reported takes the report of a host behind a port.
+// reported handles the report of a host behind a port.
 func (t *groups) reported(now clock.Time, port int, m *wire.Membership) {
 	for i := range m.Records {
 		r := &m.Records[i]
@@ -213,7 +218,8 @@ func (t *groups) joins(now clock.Time, port int, a netip.Addr) {
 	t.soon(now.Add(groupLife))
 }
 
-// leaves gives the other members behind the port the time to answer.
+// leaves handles a leave: the membership of the port ends soon, unless another member behind it
+// answers the queries.
 func (t *groups) leaves(now clock.Time, port int, a netip.Addr) {
 	g := t.byAddr[a]
 	if g == nil || at(g.until, port) <= now.Add(leaveAfter) {
@@ -224,8 +230,8 @@ func (t *groups) leaves(now clock.Time, port int, a netip.Addr) {
 	t.soon(now)
 }
 
-// queried notes that a router is behind a port. A querier without address is a switch (RFC 4541,
-// 2.1.1).
+// queried records that a router is behind a port. A querier whose source address is unspecified is
+// a switch (RFC 4541, 2.1.1).
 func (t *groups) queried(now clock.Time, port int, m *wire.Membership) {
 	if !m.Source.IsUnspecified() {
 		setAt(&t.routers, port, now.Add(routerLife))
@@ -236,7 +242,7 @@ func (t *groups) hasRouter(now clock.Time) bool {
 	return slices.ContainsFunc(t.routers, func(x clock.Time) bool { return x > now })
 }
 
-// flush forgets what is behind a port.
+// flush forgets the members and the router behind a port.
 func (t *groups) flush(now clock.Time, port int) {
 	for _, g := range t.order {
 		if at(g.until, port) > 0 {
@@ -249,7 +255,7 @@ func (t *groups) flush(now clock.Time, port int) {
 	t.expire(now)
 }
 
-// portUp makes the switch ask for members, because one may be behind the port that has come up.
+// portUp makes the switch send queries, because a member may be behind a port that has come up.
 func (t *groups) portUp(now clock.Time) {
 	if t.state != SnoopIdle {
 		t.startup, t.queryAt = max(t.startup, 1), now
@@ -291,8 +297,8 @@ func (t *groups) forget() int {
 // Group is a multicast group that the switch knows.
 type Group struct {
 	Group netip.Addr `json:"group"`
-	// Ports are those with members, by number. Left is the longest time that one of them stays
-	// without a new report.
+	// Ports are the numbers of the ports with members. Left is the time after which the group is
+	// forgotten unless a member reports again.
 	Ports []int         `json:"ports"`
 	Left  time.Duration `json:"left"`
 }

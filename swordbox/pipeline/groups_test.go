@@ -16,7 +16,7 @@ var (
 	group6 = netip.MustParseAddr("ff0e::1234")
 )
 
-// report is what the host at a port reports.
+// report returns the report that the host at a port sends.
 func report(port int, kind wire.RecordType, groups ...netip.Addr) []byte {
 	m := wire.Membership{Source: netip.AddrFrom4([4]byte{10, 0, 0, byte(port)})}
 	if groups[0].Is6() {
@@ -33,7 +33,7 @@ const (
 	leaves = wire.RecordToInclude
 )
 
-// toGroup is a RoCEv2 datagram from a host to a group.
+// toGroup returns a RoCEv2 datagram from a host to a multicast group.
 func toGroup(port int, group netip.Addr) []byte {
 	f := roceFrame(port, 0, 1, "data")
 	f.Eth.Dst = wire.GroupMAC(group)
@@ -46,7 +46,7 @@ func toGroup(port int, group netip.Addr) []byte {
 	return f.AppendTo(nil)
 }
 
-// queries are those that the last step has sent.
+// queries lists the queries that the switch has sent in the last step.
 func (r *rig) queries() (list []string) {
 	r.t.Helper()
 	for _, f := range r.out.Frames {
@@ -102,8 +102,8 @@ func TestSnoopStates(t *testing.T) {
 	}
 }
 
-// A frame to a group goes to the ports whose hosts have reported it, but its own; one to an unknown
-// group, and one to a group that stays on the link, goes to all.
+// A frame to a group goes to the ports whose hosts have reported the group, except its ingress
+// port. A frame to an unknown group, or to a link-local group, goes to all ports.
 func TestSnooping(t *testing.T) {
 	r := settledRig(t, 5, 1, 3)
 	for _, g := range []netip.Addr{group4, group6} {
@@ -129,7 +129,8 @@ func TestSnooping(t *testing.T) {
 	}
 }
 
-// A frame of the only member, and of hosts that are none, goes nowhere else.
+// A group has one member. A frame from this member goes nowhere, and a frame from another host goes
+// only to the member.
 func TestOnlyMember(t *testing.T) {
 	r := settledRig(t, 3, 1)
 	r.want("of the member", r.send(1, toGroup(1, group4)), "[]")
@@ -179,7 +180,8 @@ func TestGroupsAge(t *testing.T) {
 	}
 }
 
-// A host that leaves is asked twice whether it has another member; one that answers stays.
+// When a host leaves a group, the switch queries its port twice for other members. If another host
+// answers, the port stays a member.
 func TestLeave(t *testing.T) {
 	r := settledRig(t, 4, 1, 2)
 	r.want("leave", r.send(1, report(1, leaves, group4)), "[1]")
@@ -199,8 +201,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// Routers get reports and all groups that are known, for as long as they query; then the switch does
-// not.
+// Routers get reports and the frames to all known groups, for as long as they send queries.
+// Meanwhile the switch sends none.
 func TestRouterPort(t *testing.T) {
 	r := settledRig(t, 4, 1)
 	q := wire.Membership{Query: true, Source: netip.MustParseAddr("10.0.0.3"), Group: netip.IPv4Unspecified(), MaxResponse: 10 * time.Second}
@@ -224,8 +226,8 @@ func TestRouterPort(t *testing.T) {
 	}
 }
 
-// What was behind a port that goes down is forgotten, and asked for when one comes up. Ports that
-// are added have no members yet.
+// The switch forgets the members behind a port that goes down, and sends queries when a port comes
+// up. A port that is added has no members yet.
 func TestGroupsOfPorts(t *testing.T) {
 	r := settledRig(t, 4, 1, 2)
 	r.SetPort(1, false)

@@ -9,7 +9,7 @@ import (
 // Program decides about RoCEv2 packets. It acts only through the Ctx that the switch passes to it,
 // and only during the call.
 type Program interface {
-	// Spec declares the program. It always returns the same.
+	// Spec declares the program. It returns the same at every call.
 	Spec() Spec
 	// Packet is called for each well-formed RoCEv2 packet, in the order of arrival. c and p are
 	// valid until it returns. It may change the headers and the Payload slice of p.Frame (not the
@@ -26,7 +26,7 @@ type Parsed struct {
 	wire.Frame
 	// Raw is the packet as it was received. It must not be changed.
 	Raw packetio.Frame
-	// Ingress is the port that it came from.
+	// Ingress is the port at which the packet arrived.
 	Ingress int
 	// Own: the packet is addressed to the switch itself (Config.Self). It cannot be forwarded.
 	Own bool
@@ -48,8 +48,8 @@ const (
 	icrcWrong
 )
 
-// Burst is the UDP payloads of the packets of a super-frame, one after the other, and the length of
-// one of them; the last may be shorter.
+// Burst returns the UDP payloads of the packets of a super-frame, one after the other, and the
+// length of each; the last may be shorter.
 func (p *Parsed) Burst() (b []byte, size int) {
 	return p.Raw.Data[len(p.packet)-int(p.UDP.Length)+udpHeader:], p.Raw.SegSize
 }
@@ -57,8 +57,8 @@ func (p *Parsed) Burst() (b []byte, size int) {
 // udpHeader is the length of a UDP header, which UDP.Length counts.
 const udpHeader = 8
 
-// Intact reports whether the ICRC is right; of a super-frame, that of its first packet. The ICRC is
-// computed at the first call only.
+// Intact reports whether the ICRC of the packet is right; for a super-frame, that of its first
+// packet. Only the first call computes the ICRC.
 func (p *Parsed) Intact() bool {
 	if p.icrc == icrcUnknown {
 		p.icrc = icrcWrong

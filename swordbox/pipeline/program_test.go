@@ -51,25 +51,6 @@ func TestVerdictDrop(t *testing.T) {
 	}
 }
 
-func TestVerdictForwardTo(t *testing.T) {
-	r, _ := withProgram(t, func(*Ctx, *Parsed) Verdict { return ForwardTo(2) })
-	r.want("elsewhere", r.send(0, roce(0, 1, 1, "x")), "[2]")
-	r.want("to itself", r.send(2, roce(2, 1, 1, "x")), "[]")
-}
-
-// RewriteTo sends out of its port, not to the rewritten address.
-func TestVerdictRewriteTo(t *testing.T) {
-	r, _ := withProgram(t, func(_ *Ctx, p *Parsed) Verdict {
-		p.BTH.PSN = 0x123456
-		return RewriteTo(2)
-	})
-	r.want("rewritten elsewhere", r.send(0, roce(0, 1, 1, "x")), "[2]")
-	want := roceFrame(0, 1, 0x123456, "x")
-	if got := r.out.Frames[0].Data; !bytes.Equal(got, want.AppendTo(nil)) {
-		t.Errorf("got %x", got)
-	}
-}
-
 func TestVerdictRewrite(t *testing.T) {
 	r, _ := withProgram(t, func(_ *Ctx, p *Parsed) Verdict {
 		p.Eth.Dst = mac(2)
@@ -116,17 +97,17 @@ func TestEmit(t *testing.T) {
 		ack.Eth.Src, ack.Eth.Dst = p.Eth.Dst, p.Eth.Src
 		ack.BTH.Opcode, ack.Payload = wire.RCAck, nil
 		ack.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: 1}
-		if !c.Emit(&ack, "made ACK") || !c.EmitTo(2, &p.Frame, "mirror") {
+		if !c.Emit(&ack, "made ACK") || !c.Emit(&p.Frame, "copy") {
 			t.Error("not sent")
 		}
 		return Forward()
 	})
-	r.want("ack, mirror, packet", r.send(0, roce(0, 1, 5, "x")), "[0 2 1]")
+	r.want("ack, copy, packet", r.send(0, roce(0, 1, 5, "x")), "[0 1 1]")
 	var f wire.Frame
 	if err := wire.ParseFrame(r.out.Frames[0].Data, &f); err != nil || f.BTH.Opcode != wire.RCAck || !wire.CheckICRC(r.out.Frames[0].Data) {
 		t.Errorf("ACK: %v %+v", err, f)
 	}
-	if r.notes() != "out made ACK; out mirror" {
+	if r.notes() != "out made ACK; out copy" {
 		t.Errorf("notes %q", r.notes())
 	}
 	if c, _ := r.Counters(); c.Emitted != 2 {

@@ -3,7 +3,7 @@ package pipeline
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
 // Queue is the bounded egress queue of one port: frames wait in it between the pipeline and the
-// link until the caller flushes it, once a round of its loop. It references frames and copies none.
+// link until the caller flushes it. It references frames and copies none.
 type Queue struct {
 	// MaxPackets and MaxBytes bound the queue; 0: no bound. An empty queue takes one frame of any
 	// size.

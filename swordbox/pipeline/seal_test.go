@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A packet with a long payload that is rewritten or emitted by its program has the right ICRC, once
-// more after the memory of the received packet holds another payload.
+// A packet with a long payload that the program rewrites or emits has the right ICRC, also when the
+// memory of the received packet holds another payload afterwards.
 func TestRewriteOfLongPayload(t *testing.T) {
 	const size = 4093
 	later := wire.Frame{}

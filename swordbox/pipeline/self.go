@@ -12,9 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Self is the switch's own addresses, which a program needs that has connections of the switch. The
-// switch answers ARP and neighbour solicitations for them, neither learns nor forwards frames that
-// have them as source, and drops frames to them that its program does not handle.
+// Self holds the addresses of the switch itself. A program needs them if the switch makes
+// connections. The switch answers ARP requests and neighbour solicitations for these addresses. It
+// neither learns nor forwards frames with one of them as source, and drops frames to them that its
+// program does not handle.
 type Self struct {
 	// MAC is the address of every port; zero: the switch has no addresses.
 	MAC wire.MAC
@@ -53,14 +54,14 @@ const (
 	optTarget      = 2  // target link-layer address
 	flagsSolicited = 0x60
 	flagsOverride  = 0x20
-	noHopLimit     = 255 // a packet that has crossed a router has a lower one
+	noHopLimit     = 255 // the hop limit of a packet that no router has forwarded
 )
 
 // arpHead is an ARP header for Ethernet and IPv4 up to the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
 // selfFrame answers an ARP request or a neighbour solicitation for an address of the switch. It
-// reports whether f was one.
+// reports whether f was such a request.
 func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	if len(s.self.Addrs) == 0 {
 		return false
@@ -87,8 +88,8 @@ func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	return true
 }
 
-// answerARP is the reply to an ARP request for an address of the switch, in memory of out; nil if b
-// is none.
+// answerARP makes the reply to an ARP request for an address of the switch, in memory of out; nil
+// if b is not such a request.
 func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	if len(b) < arpLen || !bytes.Equal(b[:6], arpHead) || binary.BigEndian.Uint16(b[6:]) != arpRequest {
 		return nil
@@ -103,9 +104,9 @@ func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []by
 	return append(reply, b[8:18]...) // the MAC and IP address of the requesting host
 }
 
-// answerNeighbor is the advertisement for a neighbour solicitation for an address of the switch, in
-// memory of out; nil if b is none. A solicitation from the unspecified address is a test whether
-// the address is free (RFC 4862), and its answer goes to all nodes.
+// answerNeighbor makes the advertisement that answers a neighbour solicitation for an address of
+// the switch, in memory of out; nil if b is not such a solicitation. A solicitation from the
+// unspecified address asks whether the address is free (RFC 4862), so the answer goes to all nodes.
 func (s *Self) answerNeighbor(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	var ip wire.IPv6
 	if ip.Parse(b) != nil || ip.NextHeader != protocolICMPv6 || ip.HopLimit != noHopLimit || ip.PayloadLen < neighborLen {

@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// defaultQuerier is the MAC address of queries of a switch without an address of its own.
+// defaultQuerier is the source MAC address of queries if the switch has no address.
 var defaultQuerier = wire.MAC{0x02, 0x00, 0x5e, 0x00, 0x52, 0x01}
 
-// snooped takes a frame to a group that is no RoCEv2. It reports whether the frame goes no further
-// than to routers: a report is for them alone, because a host that hears the report of another one
-// may keep its own back (RFC 4541, 2.1.1).
+// snooped handles a frame to a multicast group that is not RoCEv2. It returns true if the frame may
+// go only to routers, which holds for reports: a host that sees the report of another host may
+// suppress its own (RFC 4541, 2.1.1).
 func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	m := &s.groups.message
 	if f.Data[0]&1 == 0 || m.Parse(f.Data) != nil {
@@ -36,10 +36,11 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	return true
 }
 
-// querier does what the switch does of its own about groups.
+// querier is the part of the switch that queries for members of groups, and forgets members that do
+// not answer.
 type querier struct{ *Switch }
 
-// tick does what is due: members age, queries go out.
+// tick forgets members whose time is over, and sends the queries that are due.
 func (q querier) tick(now clock.Time) {
 	t := &q.groups
 	if t.due > now {
@@ -67,7 +68,7 @@ func (q querier) tick(now clock.Time) {
 	}
 }
 
-// all asks all hosts for their groups; when it is not new to the switch, a router does.
+// all sends a query for all groups out of every port, unless a router does that.
 func (q querier) all(now clock.Time) {
 	t := &q.groups
 	response, next := queryResponse, queryInterval
@@ -87,7 +88,7 @@ func (q querier) all(now clock.Time) {
 	}
 }
 
-// left asks whether a member is behind ports where one has left.
+// left queries whether a member of g is still behind the ports where a member has left.
 func (q querier) left(now clock.Time, g *groupEntry) {
 	g.askAt = clock.Never
 	if g.asks--; g.asks > 0 {

@@ -1,7 +1,7 @@
 package pipeline
 
-// Spec declares a program: its name, what it needs from the switch, and what it would take of a
-// hardware switch.
+// Spec declares a program: its name, what it needs from the switch, and which resources it would
+// need on a hardware switch.
 type Spec struct {
 	Name string
 	// Doc is one sentence for listings.
@@ -50,8 +50,8 @@ type RegisterSpec struct {
 	Name    string
 	Width   int // bits of one register
 	Entries int
-	// Each is how many of the entries belong to each connection, as in a ring of its own; 0: the
-	// array is not divided so.
+	// Each is how many of the entries belong to each connection, as when each connection has a
+	// ring; 0: the array is not divided among connections.
 	Each int
 }
 

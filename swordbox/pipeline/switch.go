@@ -31,7 +31,7 @@ type Config struct {
 	MaxFlows int
 	// MaxHeld is how many packets a program may hold; 0: 1024.
 	MaxHeld int
-	// Self is the switch's own addresses; the zero value: it has none.
+	// Self holds the addresses of the switch itself; the zero value: it has none.
 	Self Self
 }
 
@@ -89,7 +89,8 @@ type Switch struct {
 	counters Counters
 	lost     PortCounters // drops of packets that the switch made
 	observed bool
-	// delayedUntil is when the last of the frames that were delayed behind the switch leaves.
+	// delayedUntil is when the last of the frames arrives that faults delay after the switch has
+	// sent them.
 	delayedUntil clock.Time
 
 	ctx Ctx
@@ -106,15 +107,14 @@ type step struct {
 	out     *packetio.Batch
 	emitted int // by the program
 	notes   []Note
-	// note explains the frame that is being sent, from is the ingress port that it came from; -1:
-	// none.
+	// note explains the frame that is being sent. from is its ingress port; -1: it has none.
 	note string
 	from int
 }
 
 type port struct {
 	up      bool
-	blocked []bool // per other port; nil: none
+	blocked []bool // by port: a partition stops frames to it; nil: no partition
 	PortCounters
 }
 
@@ -147,8 +147,8 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	s.out = nil
 }
 
-// Tick forwards held packets whose time is over and calls the program, if it is due. It is called
-// at Deadline.
+// Tick forwards the held packets whose time is over, and calls the Tick of the program if it is
+// due. The caller calls it at Deadline.
 func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.begin(now, out)
 	for id := s.held.next(now); id != 0; id = s.held.next(now) {
@@ -164,7 +164,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.out = nil
 }
 
-// Step calls f with a context of the program. It is for operators' commands that make the program
+// Step calls f with a context for the program. It serves operators' commands that make the program
 // send packets.
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
@@ -184,7 +184,8 @@ func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
 }
 
-// receive does layer 2: counts, checks and learns.
+// receive handles layer 2 of a frame: it counts the frame, checks its addresses, and learns the
+// source.
 func (s *Switch) receive(in int, f packetio.Frame) {
 	p := &s.ports[in]
 	packets := f.Packets()
@@ -199,7 +200,7 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
-	if s.self.owns(src) { // a frame that came back, or a forged one
+	if s.self.owns(src) { // the frame came back to the switch, or is forged
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
@@ -215,10 +216,11 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	}
 }
 
-// apart handles the packets of a super-frame one by one. fresh: they have not been counted yet.
+// apart handles the packets of a super-frame one by one. fresh says that the packets have not been
+// counted yet.
 func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	for i := range s.segments.Open(f) {
-		// The packet is in memory of out, because it must stay valid until it has been sent.
+		// The packet needs memory of out, because it must stay valid until out has been sent.
 		d := s.segments.Append(s.out.Alloc(f.SegSize+maxHeaders), i)
 		s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1, fresh)
 	}
@@ -275,13 +277,13 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	switch v.Action {
 	case ActForward:
 		s.note, s.from = v.Note, p.Ingress
-		s.forward(p.Ingress, v.to-1, p.Raw)
+		s.forward(p.Ingress, -1, p.Raw)
 		s.note, s.from = "", -1
 	case ActDrop:
 		s.dropped(p.Ingress, v.Reason, p.Packets)
 	case ActRewrite:
 		s.note, s.from = v.Note, p.Ingress
-		s.rewrite(p.Ingress, v.to-1, p.Packets == 1 && p.Intact(), &p.Frame)
+		s.rewrite(p.Ingress, p.Packets == 1 && p.Intact(), &p.Frame)
 		s.note, s.from = "", -1
 	case ActConsume:
 		s.counters.Consumed += uint64(p.Packets)
@@ -298,9 +300,9 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	}
 }
 
-// rewrite sends f in place of a received packet; intact: that one had the right ICRC. A super-frame
-// cannot be rewritten as one: its program asks for Split.
-func (s *Switch) rewrite(in, to int, intact bool, f *wire.Frame) {
+// rewrite sends f in place of a received packet. intact says that the ICRC of the received packet
+// was right. A super-frame cannot be rewritten as one: a program that rewrites sets Split.
+func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 	n := f.Len()
 	switch {
 	case !intact:
@@ -309,12 +311,12 @@ func (s *Switch) rewrite(in, to int, intact bool, f *wire.Frame) {
 		s.dropped(in, ReasonTooLong, 1)
 	default:
 		s.counters.Rewritten++
-		s.forward(in, to, packetio.Frame{Data: s.seal(f, n)})
+		s.forward(in, -1, packetio.Frame{Data: s.seal(f, n)})
 	}
 }
 
-// seal encodes f, of n bytes, in memory of out. If f has the payload of the packet that is in the
-// pipeline, that payload is not summed again for the ICRC.
+// seal encodes f, of n bytes, in memory of out. If the payload of f is that of the packet in the
+// pipeline, seal derives the ICRC without a new sum over the payload.
 func (s *Switch) seal(f *wire.Frame, n int) []byte {
 	var received []byte
 	if s.parsed.icrc == icrcRight {
@@ -331,6 +333,6 @@ func (s *Switch) release(h *held) {
 	s.from = -1
 }
 
-// Delayed tells the switch that a frame that it has sent is delayed behind it, by a fault, until a
-// time.
+// Delayed tells the switch that an injected fault delays a frame until the given time, after the
+// switch has sent it.
 func (s *Switch) Delayed(until clock.Time) { s.delayedUntil = max(s.delayedUntil, until) }

@@ -7,11 +7,12 @@ type Action uint8
 const (
 	// ActForward forwards the packet unchanged.
 	ActForward Action = iota
-	// ActDrop drops it.
+	// ActDrop drops the packet.
 	ActDrop
-	// ActRewrite encodes Parsed.Frame with new lengths and ICRC, and sends that instead.
+	// ActRewrite encodes Parsed.Frame with new lengths and ICRC, and sends the result in place of
+	// the packet.
 	ActRewrite
-	// ActHold keeps a copy in the switch; see Ctx.Hold.
+	// ActHold keeps a copy of the packet in the switch; see Ctx.Hold.
 	ActHold
 	// ActConsume sends nothing and counts no drop: the program has handled the packet.
 	ActConsume
@@ -28,49 +29,41 @@ const (
 	ReasonRunt      Reason = "runt"          // shorter than an Ethernet header
 	ReasonBadSource Reason = "bad source"    // group address as source, or the address of the switch
 	ReasonReserved  Reason = "link local"    // 01:80:c2:00:00:0x never crosses a bridge
-	ReasonSamePort  Reason = "same port"     // its destination is behind its ingress port
+	ReasonSamePort  Reason = "same port"     // the destination is behind the ingress port
 	ReasonPartition Reason = "partition"     // a partition is between the two ports
 	ReasonPortDown  Reason = "port down"     // the egress port is down
 	ReasonQueueFull Reason = "queue full"    // the egress queue has no room
-	ReasonNoTx      Reason = "not sent"      // the link refused it
-	ReasonHoldFull  Reason = "hold full"     // no room to hold it
+	ReasonNoTx      Reason = "not sent"      // the link refused the frame
+	ReasonHoldFull  Reason = "hold full"     // the switch has no room to hold the packet
 	ReasonBadICRC   Reason = "bad icrc"      // a damaged packet must not be rewritten
 	ReasonEmitLimit Reason = "emit limit"    // a program made too many packets in one step
 	ReasonTooLong   Reason = "too long"      // a packet to be held or made is longer than the MTU of any link
 	ReasonFault     Reason = "fault"         // an injected fault
 	ReasonSelf      Reason = "to the switch" // addressed to the switch itself, and not handled by its program
-	ReasonNoMember  Reason = "no member"     // no port but its own has joined the multicast group
-	ReasonOther     Reason = "other reasons" // beyond maxReasons
+	ReasonNoMember  Reason = "no member"     // no port except the ingress port has joined the multicast group
+	ReasonOther     Reason = "other reasons" // all reasons beyond maxReasons
 )
 
 // Verdict is a program's decision about one packet. Make one with the functions below.
 type Verdict struct {
 	Action Action
-	// Reason of a drop.
+	// Reason is why the packet is dropped.
 	Reason Reason
 	// Note explains the verdict in captures; it may be empty. A program formats one only if
 	// Ctx.Observed.
 	Note string
-	// ID is that of a held packet.
+	// ID names the packet that is held.
 	ID HoldID
-	// to is the egress port plus one; 0: by destination address.
-	to int
 }
 
 // Forward forwards the packet unchanged, by its destination address.
 func Forward() Verdict { return Verdict{} }
-
-// ForwardTo forwards the packet unchanged out of a port.
-func ForwardTo(port int) Verdict { return Verdict{to: port + 1} }
 
 // Drop drops the packet.
 func Drop(r Reason) Verdict { return Verdict{Action: ActDrop, Reason: r} }
 
 // Rewrite sends Parsed.Frame, as the program changed it, by its (new) destination address.
 func Rewrite() Verdict { return Verdict{Action: ActRewrite} }
-
-// RewriteTo is Rewrite out of a port.
-func RewriteTo(port int) Verdict { return Verdict{Action: ActRewrite, to: port + 1} }
 
 // Consume ends the packet without counting a drop: the program has handled it, because it was
 // addressed to the switch, or because the program has sent another packet in its place.

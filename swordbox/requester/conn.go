@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Link is an established switch's connection. From Attach on, only the Conn uses its PSNs.
+// Link is an established connection of the switch. From Attach on, only the Conn uses its PSNs.
 type Link struct {
 	// To is the path to the server and its queue pair.
 	To transform.Path
@@ -97,14 +97,14 @@ const (
 	// Refused: the server refused the request with Syndrome. Neither it nor any later request was
 	// executed.
 	Refused
-	// Lost: it is not known whether the request was executed.
+	// Lost: the request may or may not have been executed.
 	Lost
 	// Returned: the request was not executed and will not be, because the connection ended before
-	// it.
+	// the server came to it.
 	Returned
 )
 
-// Answer is the end of a request.
+// Answer says how a request ended.
 type Answer struct {
 	Kind     Kind
 	Prior    uint64
@@ -121,14 +121,14 @@ type Answer struct {
 type User interface {
 	// Done is called once for each request, when it has ended.
 	Done(ctx *pipeline.Ctx, t Tag, a Answer)
-	// Retry reports whether a request that the server has refused must end as Returned, not as
-	// Refused.
+	// Retry is asked when the server has refused a request. If it returns true, the request ends as
+	// Returned instead of Refused, because its client will send it again in another form.
 	Retry(t Tag) bool
 	// Failed is called when the connection has failed. A new one may be attached at any time after
 	// the call.
 	Failed(ctx *pipeline.Ctx, why string)
-	// Describe adds to a note for captures what the Conn does not know about a request: its client
-	// and its original operation.
+	// Describe adds to a note for captures what only the user knows about a request: its client and
+	// its original operation.
 	Describe(t Tag, n *transform.Note)
 }
 
@@ -156,13 +156,13 @@ type entry struct {
 	reth    wire.RETH
 	atomic  wire.AtomicETH
 	class   uint8 // DSCP and ECN
-	sent    bool  // at least once on the present connection
+	sent    bool  // it was sent at least once on the present connection
 	payload []byte
 	tag     Tag
 	since   clock.Time
 }
 
-// answered reports whether the request has a response of its own, a READ response or atomic
+// answered reports whether the server answers the request with a READ response or an atomic
 // acknowledgement, which no later acknowledgement replaces (IBTA 9.7.5.1.1).
 func (e *entry) answered() bool { return e.bth.Opcode.Is(wire.OpRead | wire.OpAtomic) }
 
@@ -178,15 +178,15 @@ type Conn struct {
 	reverse
 	user   User
 	answer wire.BTH // of the response that is being handled
-	busy   bool     // within Packet, which calls pump at its end
+	busy   bool     // Packet is running; it calls pump at its end
 
 	tx    wire.Frame // scratch
 	stats Stats
 }
 
 // requests holds the requests of a connection in the order of their PSNs: [una, high) are in
-// flight, [high, tail) wait for their first transmission, and next is the one that is sent next. It
-// is before high while requests are retransmitted.
+// flight, [high, tail) wait for their first transmission, and next is the one to be sent next.
+// While requests are retransmitted, next is before high.
 type requests struct {
 	cfg                   Config
 	link                  Link
@@ -197,22 +197,23 @@ type requests struct {
 	reads                 int // READs and atomics in [una, next)
 }
 
-// recovery is the state of loss recovery, of a server that does not answer, and of a request that
-// the server has refused.
+// recovery is the state that handles losses, a server that does not answer, and a request that the
+// server has refused.
 type recovery struct {
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
-	silent       time.Duration // time without an answer of the server, as of the last timeout
-	// requests that may be in flight: Config.Ring, or 1 while a silent server is probed
+	silent       time.Duration // how long the server had not answered at the last timeout
+	// window is how many requests may be in flight: Config.Ring, or 1 while the server does not
+	// answer
 	window  int
-	implied bool // a retransmission after an implied loss is in flight
+	implied bool // requests were sent again because a response overtook a missing one
 	// refused: the server has refused the request at position guilty by a fatal NAK with syndrome.
 	refused  bool
 	guilty   uint32
 	syndrome wire.Syndrome
 }
 
-// reverse is the responder to requests of the server on the same connection.
+// reverse is the switch's responder for requests that the server sends on the same connection.
 type reverse struct {
 	recvPSN wire.PSN
 	recvMSN uint32
@@ -280,17 +281,17 @@ func (c *Conn) Attach(l Link) {
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
 }
 
-// Detach ends the connection for a reason outside the Conn; User.Failed is not called. All requests
-// are Lost.
+// Detach ends the connection at the user's request, without a call of User.Failed. All requests end
+// as Lost.
 func (c *Conn) Detach(ctx *pipeline.Ctx) {
 	if c.state == Up {
 		c.fail(ctx, Lost, "")
 	}
 }
 
-// Submit queues a request and sends it if it may. f is the request as the server must receive it,
-// except for path, PSN and AckReq. f and its payload are copied. The result is false if there is no
-// room: see Room.
+// Submit queues a request, and sends it if the window allows. f is the request as the server must
+// receive it, except for path, PSN and AckReq. f and its payload are copied. The result is false if
+// there is no room: see Room.
 func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	if !c.take(ctx, f, t) {
 		return false
@@ -301,8 +302,8 @@ func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	return true
 }
 
-// SubmitInPlace is Submit, except that it does not send a request that may be sent at once: it
-// turns f into the packet that the caller must send, and now is true. note explains the packet in
+// SubmitInPlace is Submit without the transmission: if the request may be sent at once, it makes f
+// the packet to send, and returns now true; the caller must send f. note explains the packet in
 // captures.
 func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now bool, note string) {
 	if !c.take(ctx, f, t) {
@@ -323,7 +324,7 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 	return true, true, note
 }
 
-// take appends a request to the ring.
+// take appends a request to the ring, if there is room.
 func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	if !c.Room(len(f.Payload)) {
 		c.stats.NoRoom++
@@ -346,7 +347,7 @@ func (c *requests) store(e *entry, f *wire.Frame) {
 	e.payload = append(e.payload[:0], f.Payload...)
 }
 
-// load makes the scratch frame the request of an entry, as it was submitted.
+// load fills the scratch frame with the request of an entry, as it was submitted.
 func (c *Conn) load(e *entry) {
 	c.tx = wire.Frame{V6: c.link.To.V6}
 	c.tx.IPv4.TOS, c.tx.IPv6.TrafficClass = e.class, e.class
@@ -361,11 +362,11 @@ func (c *requests) Oldest() (clock.Time, bool) {
 	return c.at(c.una).since, true
 }
 
-// Newest returns the position behind the newest request, for HasEnded.
+// Newest returns the position after the newest request, to be passed to HasEnded.
 func (c *requests) Newest() uint32 { return c.tail }
 
 // HasEnded reports whether all requests before a position have ended. The position must be less
-// than 2^31 requests old.
+// than 2^31 requests in the past.
 func (c *requests) HasEnded(pos uint32) bool { return int32(c.una-pos) >= 0 }
 
 // Bounds returns Ring and Waiting, with defaults applied.

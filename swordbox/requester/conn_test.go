@@ -44,8 +44,8 @@ type responder struct {
 	results  map[wire.PSN]uint64
 	depth    int
 	t        testing.TB
-	lazy     int // acknowledges one in so many requests that need no answer of their own
-	rnr      int // in a thousand
+	lazy     int // it acknowledges one in this many requests that need no response of their own
+	rnr      int // chance of an RNR NAK, in thousandths
 }
 
 // take handles a request and returns the answers.
@@ -123,9 +123,9 @@ type rig struct {
 	c       *Conn
 	s       *responder
 	air     []flight
-	next    uint64 // identity of the next request
+	next    uint64 // number of the next request
 	done    []string
-	want    []string // by that identity
+	want    []string // by the number of the request
 	by      []string // opcode and PSN of what ended each request
 	failed  int
 	retry   bool
@@ -135,7 +135,7 @@ type rig struct {
 type flight struct {
 	at   clock.Time
 	data []byte
-	to   int // port; -1: the switch
+	to   int // the port to which the packet goes; -1: to the switch
 }
 
 func (r *rig) Spec() pipeline.Spec { return pipeline.Spec{Name: "test"} }
@@ -344,9 +344,9 @@ func TestRequestsAreExecutedOnceInOrder(t *testing.T) {
 	}
 }
 
-// After a fatal NAK only the request that caused it ends as Refused. Those behind it were not
-// executed and are Returned: none of them is sent on the next connection, which may be to another
-// incarnation of the server.
+// After a fatal NAK only the request that caused it ends as Refused. The requests behind it were
+// not executed and end as Returned: none of them is sent on the next connection, which may be to
+// another incarnation of the server.
 func TestFatalNakHitsOnlyTheGuilty(t *testing.T) {
 	r := newRig(t, 1, Config{})
 	r.attach(0xfffffe, 16)
@@ -545,8 +545,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The user of the connection learns which packet of the server has ended a request; of requests that
-// no packet ends there is none.
+// The user of a connection learns which packet of the server has ended a request, and also if no
+// packet has.
 func TestWhatEndsARequest(t *testing.T) {
 	r := newRig(t, 1, Config{})
 	r.attach(5, 16)

@@ -33,7 +33,7 @@ func (c *Conn) Packet(ctx *pipeline.Ctx, f *wire.Frame) {
 func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 	d := wire.Diff(f.BTH.PSN, c.unaPSN)
 	if d < 0 || uint32(d) >= c.high-c.una {
-		c.stats.Ghosts++ // an old response, or one to a request that was never sent
+		c.stats.Ghosts++ // a late response, or one to a request that was never sent
 		return
 	}
 	pos := c.una + uint32(d)
@@ -44,7 +44,7 @@ func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 	case op == wire.RCAck:
 		c.nak(ctx, pos, s)
 	case !s.IsAck():
-		c.stats.BadResponses++ // a NAK is always a packet of its own (IBTA 9.7.5.1)
+		c.stats.BadResponses++ // a NAK is never coalesced with another response (IBTA 9.7.5.1)
 	case op == wire.RCAtomicAck && c.at(pos).bth.Opcode.Is(wire.OpAtomic):
 		if c.cover(ctx, pos) {
 			c.progress()
@@ -60,20 +60,20 @@ func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 	}
 }
 
-// progress is called when an answer shows that the server has executed one more request: it resets
-// timeouts and retries.
+// progress is called when an answer shows that the server has executed one more request. It resets
+// the counts of timeouts and retries.
 func (c *Conn) progress() {
 	if c.refused {
-		return // rtoAt bounds the wait for the answers before the refused request
+		return // rtoAt bounds how long the answers before the refused request are awaited
 	}
 	c.heard()
 	c.naks, c.implied = 0, false
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never // pump arms the timer if a request is in flight
 }
 
-// cover ends the requests before a position as executed. It stops at the first READ or atomic,
-// because its response was lost: that request and all later ones are sent again, and the result is
-// false.
+// cover ends the requests before a position as executed. It stops at the first READ or atomic and
+// returns false, because the response to that one was lost: this request and all later ones are
+// sent again.
 func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	for c.una != end {
 		if c.at(c.una).answered() {
@@ -90,8 +90,8 @@ func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	return true
 }
 
-// replay retransmits from the oldest request on, because an answer of the server shows that a
-// packet was lost.
+// replay retransmits all requests from the oldest one on, because an answer of the server shows
+// that a packet was lost.
 func (c *Conn) replay(ctx *pipeline.Ctx) {
 	c.heard()
 	if c.naks++; c.naks > c.cfg.Naks {
@@ -101,8 +101,8 @@ func (c *Conn) replay(ctx *pipeline.Ctx) {
 	c.rewind()
 }
 
-// nak handles a NAK of the request at a position. It acknowledges all requests before that (IBTA
-// 9.7.5).
+// nak handles a NAK of the request at a position. The NAK acknowledges all requests before that one
+// (IBTA 9.7.5).
 func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 	if c.rnrAt != clock.Never && pos == c.una && (s.IsRNR() || s == wire.NakPSNSequence) {
 		return // caused by packets behind the request that got the RNR NAK; the RNR wait continues
@@ -113,8 +113,8 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 	}
 	switch {
 	case fatal && !c.refused:
-		// Nothing is sent any more, because the server's queue pair is in the error state. Answers
-		// to requests before the guilty one may still arrive.
+		// The server's queue pair is in the error state, so the switch sends nothing more. Answers
+		// to requests before the refused one may still arrive.
 		c.stats.Refusals++
 		c.refused, c.guilty, c.syndrome = true, pos, s
 		c.rtoAt, c.rnrAt = ctx.Now.Add(c.cfg.RTO), clock.Never
@@ -133,9 +133,9 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 }
 
 // endRefused ends a connection on which the server has refused a request, as soon as all requests
-// before that one have been answered. With force it ends READs and atomics whose responses are
-// missing as Lost: they were executed, but their results are not known. Requests behind the guilty
-// one were not executed (IBTA 9.9.3).
+// before that one have been answered. If force is true, it does not wait, and ends READs and
+// atomics whose responses are missing as Lost: they were executed, but their results are not known.
+// Requests behind the refused one were not executed (IBTA 9.9.3).
 func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
 	for c.una != c.guilty {
 		a := Answer{Kind: Acked}

@@ -9,15 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// maySend reports whether the next request may be sent: the window and the depth have room, and
-// there is no RNR wait.
+// maySend reports whether the next request may be sent now: the window and the depth have room, and
+// no RNR wait is running.
 func (c *Conn) maySend() bool {
 	return c.state == Up && !c.refused && c.rnrAt == clock.Never && c.next != c.tail && int(c.next-c.una) < c.window &&
-		// no more than the responder has resources for, IBTA 9.7.3
+		// no more READs and atomics than the responder has resources for, IBTA 9.7.3
 		(c.reads < c.link.Depth || !c.at(c.next).answered())
 }
 
-// passed advances next past an entry that is being sent, and returns the PSN of the entry.
+// passed moves next behind an entry that is being sent, and returns the PSN of the entry.
 func (c *Conn) passed(e *entry) wire.PSN {
 	psn := c.unaPSN.Add(int(c.next - c.una))
 	if e.answered() {
@@ -131,9 +131,9 @@ func (c *Conn) Deadline() clock.Time {
 	return c.rtoAt
 }
 
-// fail ends the connection and all requests that are left, with the kind of answer. None of them
-// may be sent on the next connection, because another incarnation of the server may answer there.
-// With kind Returned the server has executed none of them.
+// fail ends the connection, and ends all unfinished requests with the given kind of answer. They
+// must not be sent on the next connection, because another incarnation of the server may answer
+// there. Kind Returned says that the server has executed none of them.
 func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 	c.stats.Failures++
 	c.state, c.refused = Down, false

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Action is what happens to the requests that a rule selects. Definition says what is known of it.
+// Action says what the switch does with the requests that a rule selects. Definition describes it.
 type Action uint8
 
-// Actions that rack files can name without any handler. The zero value is Track. Packages of
-// handlers add theirs by Register.
+// Actions that exist without any handler package. The zero value is Track. Packages of handlers add
+// others with Register.
 const (
-	// Track follows the connections and changes nothing.
+	// Track tracks the connections and changes nothing.
 	Track Action = iota
-	// Move puts every single-packet one-sided request on a shared connection: WRITE_ONLY without
+	// Move sends every single-packet one-sided request on a shared connection: WRITE_ONLY without
 	// immediate data, READ of at most one MTU, CMP_SWAP, FETCH_ADD.
 	Move
-	// Atomics puts the atomics of a word, and the WRITEs that cover it, on one shared connection
-	// and turns CMP_SWAP and FETCH_ADD into WRITEs as soon as the word's value is known.
+	// Atomics sends the atomics on a word, and the WRITEs that cover the word, on one shared
+	// connection. As soon as the value of the word is known, it replaces CMP_SWAP and FETCH_ADD by
+	// WRITEs.
 	Atomics
 	// Steer sends appends and READs of the store Clover to the newest node of their key, on the
 	// client's connection.
@@ -28,8 +29,8 @@ const (
 
 // Definition describes an action.
 type Definition struct {
-	// Name is the word of rule files.
-	Name string
+	// Name is the word of rule files, Doc one line for people: what the switch does.
+	Name, Doc string
 	// Service is what the switch does for a server under rules of the action: all rules of a server
 	// must have the same Service and the same mode. "": the switch only tracks or observes.
 	Service Service
@@ -57,10 +58,11 @@ const (
 // definitions has the definition of each action, by number. Register appends while packages are
 // initialised; nothing changes it afterwards.
 var definitions = []Definition{
-	{Name: "track"},
-	{Name: "move", Service: serialized},
-	{Name: "atomics", Service: serialized},
-	{Name: "steer", Service: steered},
+	{Name: "track", Doc: "follows connections and changes nothing"},
+	{Name: "move", Doc: "sends every one-sided request of a single packet on a shared connection", Service: serialized},
+	{Name: "atomics", Doc: "sends the atomics of a word, and WRITEs that cover it, on a shared connection; once it knows " +
+		"the word's value, it replaces CMP_SWAP and FETCH_ADD by WRITE", Service: serialized},
+	{Name: "steer", Doc: "sends appends and READs of the store Clover to the newest node of their key", Service: steered},
 }
 
 // Register adds an action. It is called while packages are initialised, by the package of the
@@ -80,6 +82,9 @@ func Register(d Definition) Action {
 	return Action(len(definitions) - 1)
 }
 
+// Definitions lists all actions.
+func Definitions() []Definition { return slices.Clone(definitions) }
+
 // Actions lists the names of all actions.
 func Actions() []string {
 	names := make([]string, len(definitions))
@@ -96,7 +101,7 @@ func actionDoc() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Definition describes the action; that of Track if there is none.
+// Definition describes the action; an unknown action is described as Track.
 func (a Action) Definition() *Definition {
 	if int(a) >= len(definitions) {
 		a = Track
@@ -104,7 +109,7 @@ func (a Action) Definition() *Definition {
 	return &definitions[a]
 }
 
-// String is the word of rule files.
+// String is the word for the action in rule files.
 func (a Action) String() string { return word(Actions(), uint8(a)) }
 
 // MarshalText is String.
@@ -153,7 +158,7 @@ func (d *Definition) validate(r *Rule) error {
 	return nil
 }
 
-// together says what is wrong with the rules of a set, action by action.
+// together checks the rules of a set that have the same action together, for each action.
 func (s *Set) together() error {
 	for a := range definitions {
 		check := definitions[a].Together

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A rule that comes as JSON, from a socket or the journal, may have any options: unknown ones and
-// bad values are refused.
+// A rule that arrives as JSON, from a socket or the journal, may have any options. Unknown options
+// and bad values are refused.
 func TestOptionsAreChecked(t *testing.T) {
 	d := Definition{Name: "probe", Keys: []Field{Option("depth", "3", "a number", func(s string) error {
 		if s != "3" {

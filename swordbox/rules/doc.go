@@ -10,6 +10,6 @@
 //	rules:
 //	  - {id: locks, server: ms0, action: atomics, range: 0x1000-0x2000, shards: 2}
 //
-// The keys are in the table that Fields returns; its texts are the documentation of the program,
+// The keys are in the table that Fields returns; the program prints its texts as documentation,
 // too. Nothing here knows a rack: Resolve takes the function that knows the names of servers.
 package rules

@@ -14,7 +14,8 @@ type Field struct {
 	Key string
 	// Example is a value, Doc one line for tables.
 	Example, Doc string
-	// Set reads a value, Get prints it; "" is the default, which is left out.
+	// Set reads a value from text, Get prints it. Get returns "" for the default, which is not
+	// printed.
 	Set func(r *Rule, text string) error
 	Get func(r *Rule) string
 }
@@ -26,7 +27,7 @@ func Fields() []Field {
 	return list
 }
 
-// none and any are the values that stand for nothing and for everything.
+// none and all are the words for "nothing" and for "everything".
 const (
 	none   = "none"
 	anyKey = "any"
@@ -35,7 +36,7 @@ const (
 
 var fields = []Field{
 	{
-		"id", "locks", "name of the rule; default: assigned",
+		"id", "locks", "name of the rule; default: r1, r2 and so on",
 		func(r *Rule, s string) error { r.ID = s; return checkID(s) },
 		func(r *Rule) string { return r.ID },
 	},
@@ -55,33 +56,34 @@ var fields = []Field{
 		func(r *Rule) string { return r.Action.String() },
 	},
 	{
-		"mode", "hardened", "hardened or published; default: hardened",
+		"mode", "hardened", "published (as in the SwordBox paper) or hardened (with the paper's holes closed); default: hardened",
 		func(r *Rule, s string) error { return r.Mode.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
 	{
-		"range", "0x1000-0x2000", "addresses, the last one excluded; default: all",
+		"range", "0x1000-0x2000", "addresses of the server's memory, the last one excluded; default: all",
 		setRange,
 		func(r *Rule) string {
 			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
 		},
 	},
 	{
-		"rkey", "0x1234", "only requests with this key; default: any",
+		"rkey", "0x1234", "only requests with this R_Key; default: any",
 		func(r *Rule, s string) error {
 			return setNumber(s, anyKey, 1, 1<<32-1, func(n uint64) { r.RKey = uint32(n) })
 		},
 		func(r *Rule) string { return unless(r.RKey == 0, fmt.Sprintf("%#x", r.RKey)) },
 	},
 	{
-		"shards", "2", "shared connections to the server, 1 to 64; default: 1",
+		"shards", "2", "number of shared connections to the server, 1 to 64; the address decides which one a request takes; default: 1",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxShards, func(n uint64) { r.Shards = int(n) })
 		},
 		func(r *Rule) string { return unless(r.Shards == 0, strconv.Itoa(r.Shards)) },
 	},
 	{
-		"service", "memory", "what the switch connects to: a service's name, a port, or none; default: memory",
+		"service", "memory", "to what the switch connects its shared connections: the name of a service, a port, or none " +
+			"(`rdmalab switch connections adopt`); default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""
@@ -99,7 +101,7 @@ var fields = []Field{
 		},
 	},
 	{
-		"depth", "16", "READs and atomics outstanding on a shared connection, 1 to 128; default: 16",
+		"depth", "16", "READs and atomics in flight on a shared connection, 1 to 128; default: 16",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxDepth, func(n uint64) { r.MaxRdAtomic = int(n) })
 		},
@@ -118,7 +120,8 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "what answers a CMP_SWAP that is known to fail: server, switch, or wait[:TIME]: the switch if the value does not come; default: server",
+		"misses", "wait", "what answers a CMP_SWAP that is known to fail: server, switch, or wait[:TIME] (it is held until " +
+			"the word has the value that it compares with, for 1ms or TIME; then the switch answers); default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
@@ -128,12 +131,13 @@ var fields = []Field{
 		},
 	},
 	{
-		"steer", "write", "what action steer works on: read, write or both; default: both",
+		"steer", "write", "with action steer: READs (read), appends (write) or both; default: both",
 		func(r *Rule, s string) error { return r.Steer.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
 	{
-		"keys", "1,7", "keys whose requests are steered, at most 256, or hot:N for the N hottest, at most 256; default: all",
+		"keys", "1,7", "with action steer: keys of Clover whose requests are steered, at most 256, or hot:N for the N " +
+			"requested most, at most 256; default: all",
 		setKeys,
 		func(r *Rule) string {
 			if r.Hot > 0 {
@@ -143,7 +147,8 @@ var fields = []Field{
 		},
 	},
 	{
-		"registers", "1024", "tails of the published program of action steer, 1 to 16384: keys with the same remainder share one; default: 256, as in its P4",
+		"registers", "1024", "with action steer, mode published: registers for newest nodes, 1 to 16384; keys with the same " +
+			"remainder share one; default: 256, as in the authors' P4 program",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxRegisters, func(n uint64) { r.Registers = int(n) })
 		},
@@ -151,10 +156,12 @@ var fields = []Field{
 	},
 }
 
-// hotKeys begins the choice of keys that the switch finds.
+// hotKeys is the prefix of the value with which a rule lets the switch find the most requested
+// keys.
 const hotKeys = "hot:"
 
-// setMisses reads the Answerer, and how long a CAS waits before it is answered.
+// setMisses reads what answers a CAS that fails (Answerer), and how long the CAS waits before it is
+// answered.
 func setMisses(r *Rule, s string) error {
 	how, wait, timed := strings.Cut(s, ":")
 	r.MissTime = 0

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mode reports whether the switch works as the paper describes or with the paper's holes closed.
+// Mode says whether the switch works as the paper describes, or with the paper's holes closed.
 type Mode uint8
 
 // Modes. The zero value is Hardened.
@@ -21,8 +21,8 @@ const (
 
 var modeNames = []string{"hardened", "published"}
 
-// formerModes are words for the modes that rule files and records may still contain. They are read
-// and never written.
+// formerModes are earlier words for the modes, which rule files and journals may still contain. The
+// switch reads them and never writes them.
 var formerModes = map[string]Mode{"hard": Hardened, "paper": Published}
 
 // String is the word of rule files.
@@ -59,25 +59,25 @@ func parseWord(what string, names []string, s string) (int, error) {
 
 // Bounds of a rule.
 const (
-	// MaxRules is how many rules a set holds.
+	// MaxRules is how many rules a set can hold.
 	MaxRules = 256
-	// MaxShards is how many shared connections there are to a server.
+	// MaxShards is how many shared connections to a server a rule can demand.
 	MaxShards = 64
 	// MaxID is the longest ID in bytes, MaxService the longest name of a service.
 	MaxID, MaxService = 32, 48
 	// MaxDepth is the largest MaxRdAtomic that fits into a REQ.
 	MaxDepth = 128
-	// MaxKeys is how many keys a rule names.
+	// MaxKeys is how many keys a rule can name.
 	MaxKeys = 256
-	// MaxHot is how many keys a switch finds by itself.
+	// MaxHot is how many of the most requested keys a rule can have the switch find.
 	MaxHot = 256
-	// DefaultRegisters is how many tails the published P4 program has, MaxRegisters the most that a
-	// rule can ask for. The authors' program on DPDK has 1,024.
+	// DefaultRegisters is how many registers for tails the published P4 program has, MaxRegisters
+	// the most that a rule can ask for. The authors' program on DPDK has 1,024.
 	DefaultRegisters, MaxRegisters = 256, 1 << 14
 	// MaxMissTime is the longest MissTime. A client whose ACK time-out is shorter is answered when
 	// it asks again.
 	MaxMissTime = time.Second
-	// MaxAlso is how many other addresses a server has.
+	// MaxAlso is how many addresses a server can have besides the first.
 	MaxAlso = 7
 	// DefaultService is the service of a memory host, which hands out connections to its region.
 	DefaultService = "memory"
@@ -87,7 +87,7 @@ const (
 type Rule struct {
 	// ID names the rule; Validate wants one, Set.Add assigns it.
 	ID string `json:"id"`
-	// Host is the server's name where a rule was read from text; Resolve turns it into addresses.
+	// Host is the server's name if the rule was read from text; Resolve replaces it by addresses.
 	Host string `json:"host,omitempty"`
 	// Server is the server's first address: the switch connects to it, and names words of the
 	// server's memory by it. Also are the server's other addresses, for the same memory.
@@ -95,7 +95,7 @@ type Rule struct {
 	Also   []netip.Addr `json:"also,omitempty"`
 	Action Action       `json:"action"`
 	Mode   Mode         `json:"mode"`
-	// From and To bound the addresses, To excluded; both 0: all.
+	// From and To bound the range of addresses, To excluded; both 0: all addresses.
 	From uint64 `json:"from,omitempty"`
 	To   uint64 `json:"to,omitempty"`
 	// RKey restricts the rule to requests with this key; 0: any.
@@ -111,8 +111,8 @@ type Rule struct {
 	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the
 	// server can do.
 	MTU int `json:"mtu,omitempty"`
-	// Misses is what answers a CMP_SWAP that is known to fail, MissTime how long it waits first
-	// with AnswerWait; 0: 1 ms.
+	// Misses says what answers a CMP_SWAP that is known to fail. With AnswerWait, MissTime is how
+	// long it waits before; 0: 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
 	// Steer restricts action steer to appends or to READs, Keys to requests for these keys; nil: no
@@ -120,26 +120,27 @@ type Rule struct {
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
-	// Registers is how many tails the published program of action steer has: keys whose remainders
-	// by it are the same share one (hole 46). 0: DefaultRegisters.
+	// Registers is how many registers for tails the switch has under a published rule of action
+	// steer. Keys with the same remainder modulo Registers share a register (hole 46). 0:
+	// DefaultRegisters.
 	Registers int `json:"registers,omitempty"`
 	// Options are the values of keys that only the rule's action has (Definition.Keys), as they
 	// were written.
 	Options map[string]string `json:"options,omitempty"`
 }
 
-// Answerer is what answers a CMP_SWAP that finds another value than it compares with.
+// Answerer says what answers a CMP_SWAP that finds another value than its compare operand.
 type Answerer uint8
 
 // Answerers. The zero value is the server.
 const (
-	// AnswerServer: the server answers; the CMP_SWAP is sent to it as a WRITE of no bytes, as the
-	// paper demands of every request.
+	// AnswerServer: the server answers; the CMP_SWAP is sent to it as a WRITE of no bytes, because
+	// in the paper the server receives every request.
 	AnswerServer Answerer = iota
 	// AnswerSwitch: the switch answers, if the server has acknowledged the known value of the word.
 	AnswerSwitch
-	// AnswerWait: as AnswerSwitch, after the CMP_SWAP has waited for MissTime, in the order of
-	// arrival, and the word has not got the value that it compares with.
+	// AnswerWait: as AnswerSwitch, but the CMP_SWAP first waits in the switch for up to MissTime,
+	// in the order of arrival, for the word to get the value that it compares with.
 	AnswerWait
 )
 
@@ -158,7 +159,7 @@ func (a *Answerer) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Steering is a choice of requests.
+// Steering says which requests a rule steers.
 type Steering uint8
 
 // Choices. The zero value is both.
@@ -192,7 +193,7 @@ func (s Steering) Reads() bool { return s != SteerWrite }
 // HasKey reports whether the rule steers requests of a key.
 func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Contains(r.Keys, key) }
 
-// NumRegisters is Registers with its default.
+// NumRegisters is Registers, or its default.
 func (r *Rule) NumRegisters() int {
 	if r.Registers == 0 {
 		return DefaultRegisters
@@ -223,14 +224,14 @@ func (r *Rule) Depth() int {
 
 const defaultDepth = 16
 
-// Covers reports whether [va, va+n) touches the rule's range. A request of no bytes touches it if
-// the range has its address.
+// Covers reports whether the n bytes at va touch the range of the rule. A request of no bytes
+// touches the range if the range contains its address.
 func (r *Rule) Covers(va uint64, n int) bool {
 	if r.From == 0 && r.To == 0 {
 		return true
 	}
 	last := va + uint64(max(n, 1)) - 1
-	if last < va { // it runs over the end of the address space
+	if last < va { // the range runs over the end of the address space
 		last = ^uint64(0)
 	}
 	return va < r.To && last >= r.From
@@ -242,5 +243,6 @@ func (r *Rule) Of(a netip.Addr) bool { return a == r.Server || slices.Contains(r
 // Moves reports whether the rule needs shared connections.
 func (r *Rule) Moves() bool { return r.Action == Move || r.Action == Atomics }
 
-// Observes reports whether requests under the rule go on as if the rule did not exist.
+// Observes reports whether the rule only observes: the switch handles a request as if the rule did
+// not exist.
 func (r *Rule) Observes() bool { return r.Action.Definition().Observes }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Set is an immutable list of rules, compiled for lookup. The first rule that matches counts. The
-// nil Set is empty.
+// Set is an immutable list of rules, compiled for lookup. The first rule that matches a request
+// applies. The nil Set is empty.
 type Set struct {
 	rules []Rule
 	// byServer are the rules that decide about requests, observing those that observe.
@@ -100,13 +100,8 @@ func (s *Set) Observing(server netip.Addr) []*Rule {
 	return s.observing[server]
 }
 
-// Match returns the first rule for a request to n bytes at va with a key; nil if none is for it. It
-// allocates nothing.
-func (s *Set) Match(server netip.Addr, va uint64, n int, rkey uint32) *Rule {
-	return First(s.Lookup(server), va, n, rkey)
-}
-
-// First is Match in what Lookup has returned.
+// First returns the first rule in list that matches a request for n bytes at va under rkey; nil if
+// none does. It allocates nothing.
 func First(list []*Rule, va uint64, n int, rkey uint32) *Rule {
 	for _, r := range list {
 		if (r.RKey == 0 || r.RKey == rkey) && r.Covers(va, n) {
@@ -114,17 +109,6 @@ func First(list []*Rule, va uint64, n int, rkey uint32) *Rule {
 		}
 	}
 	return nil
-}
-
-// Servers lists the servers that have rules, by the address that the rules call Server, in order.
-func (s *Set) Servers() []netip.Addr {
-	var out []netip.Addr
-	for _, r := range s.All() {
-		if !slices.Contains(out, r.Server) {
-			out = append(out, r.Server)
-		}
-	}
-	return out
 }
 
 // Add returns a set with r as its last rule, and r with its ID.

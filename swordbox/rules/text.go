@@ -12,10 +12,11 @@ import (
 // MaxText bounds the text of a rule in bytes.
 const MaxText = 1024
 
-// Start is a rule to be filled in from text, with the defaults that are not the zero value.
+// Start returns a rule to be filled in from text; its fields have those defaults that are not the
+// zero value.
 func Start() Rule { return Rule{Service: unset} }
 
-// unset marks a service that was not written, until Finish.
+// unset marks a service that the text has not named yet. Finish replaces it.
 const unset = "\x00"
 
 // Finish completes a rule whose keys were read one by one: it fills in the default service. The
@@ -78,7 +79,7 @@ func index(key string) int {
 	return slices.IndexFunc(fields, func(f Field) bool { return f.Key == key })
 }
 
-// String prints what Parse reads, without what is a default.
+// String prints the rule in the form that Parse reads, without keys that have their default.
 func (r Rule) String() string {
 	return r.join("=", " ", func(s string) string { return s })
 }
@@ -96,7 +97,7 @@ func (r *Rule) join(is, and string, value func(string) string) string {
 	return strings.Join(words, and)
 }
 
-// plain are the characters that mean nothing in YAML.
+// plain are the characters that have no special meaning in YAML.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 // quote quotes a value that YAML might take for something else.

@@ -96,7 +96,7 @@ func checkService(s string) error {
 	return nil
 }
 
-// fits says why a rule cannot follow another one; nil: it can.
+// fits returns an error if the rule r cannot be in a set after the rule before.
 func fits(before, r *Rule) error {
 	if before.ID == r.ID {
 		return errors.New("its id is taken by a rule before it; ids must differ")

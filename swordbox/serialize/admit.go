@@ -27,7 +27,7 @@ const (
 	scanEach  = time.Microsecond
 )
 
-// scans is the number of words that may still be examined, as of a time.
+// scans is the budget of words that may still be examined, as of a time.
 type scans struct {
 	left int
 	at   clock.Time

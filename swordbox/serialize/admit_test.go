@@ -20,8 +20,9 @@ func forgedFirst(r *rig, me int, qpn wire.QPN, va uint64, n uint32) []byte {
 	return f.AppendTo(nil)
 }
 
-// A forged first packet of a message of 4 GB to a queue pair that does not exist delays no client:
-// a connection that the server has never answered cannot make all words of a server busy.
+// A host forges the first packet of a message of 4 GB to a queue pair that does not exist. This
+// delays no client: the words of a server do not wait for a connection that the server has never
+// answered.
 func TestForgedLengthStopsNothing(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	for i := range maxStrange { // more words than such a connection may touch

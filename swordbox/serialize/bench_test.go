@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// loop is a client and a server without NICs: a request and its answer pass the switch again and
-// again, with the expected numbers.
+// loop simulates a client and a server without NICs: the same request and its answer pass the
+// switch again and again, with the PSNs that the switch expects.
 type loop struct {
 	r                   *rig
 	req, ack            wire.Frame

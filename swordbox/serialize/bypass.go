@@ -13,9 +13,9 @@ import (
 // of them may change the word before the replaced atomic is executed.
 func (m *Machine) Draining() bool { return len(m.leaving) > 0 }
 
-// drain ends the draining of servers without rules, once no request is in flight to them. It
-// forgets the values of their words: the switch does not track them any more, and when a rule is
-// added again they may have any value.
+// drain ends the draining of each server without rules to which no request is in flight on shared
+// connections. The switch then forgets the values of the server's words: it does not track them any
+// more, and when a rule is added again they may have any value.
 func (m *Machine) drain(now clock.Time) {
 	for a, s := range m.leaving {
 		if !s.moves && !s.busy() {
@@ -60,10 +60,13 @@ func (m *Machine) Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// target returns the address, length and R_Key that a request names. The length is 0 if it names
-// none.
+// target returns the address, length and R_Key that a request names. The length is 0 if the request
+// names no memory. That of an ATOMIC_WRITE is not what it claims: whatever that is, it may change the
+// word.
 func target(f *wire.Frame) (va uint64, n uint32, rkey uint32) {
 	switch {
+	case f.BTH.Opcode == wire.RCAtomicWrite:
+		return f.RETH.VA, transform.WordLen, f.RETH.RKey
 	case f.BTH.Opcode.Has(wire.HasAtomicETH):
 		return f.AtomicETH.VA, transform.WordLen, f.AtomicETH.RKey
 	case f.BTH.Opcode.Has(wire.HasRETH):

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// While there are no rules, new connections change words and the switch does not track them. When
-// rules come back, the earlier values of the words are not used.
+// While there are no rules, new connections change words, and the switch does not see that. When
+// rules are added again, the switch does not use the earlier values of the words.
 func TestWordsAreForgottenWithTheRules(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	r.m.SetRules(nil)
@@ -63,8 +63,8 @@ func TestNoRequestOvertakesWhenTheRulesGo(t *testing.T) {
 	}
 }
 
-// A NIC that retries for longer than the budget retransmits a request when its word does not wait
-// for it any more: the switch announces the request to the word again.
+// A NIC that retries for longer than Config.Words.Budget retransmits a request for which its word
+// does not wait any more. The switch announces the request to the word again.
 func TestRetransmissionBehindTheBudget(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2, cfg: Config{
 		Words: atomiccache.Config{Budget: time.Millisecond, Patience: 100 * time.Microsecond, HoldOff: 200 * time.Microsecond},
@@ -75,7 +75,7 @@ func TestRetransmissionBehindTheBudget(t *testing.T) {
 		f := parse(data)
 		return !lose || up || port != r.server.port || f.SrcAddr() != ipOf(1)
 	}
-	slow.post(slow.faa(128, 1000, 0)) // the first for its word: on the client's connection
+	slow.post(slow.faa(128, 1000, 0)) // the first atomic on its word, which travels on the client's connection
 	r.run(100 * time.Microsecond)
 	lose = false
 	for range 12 {

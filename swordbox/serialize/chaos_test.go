@@ -29,11 +29,11 @@ type chaos struct {
 	deaths  int
 	errors  int
 	breaks  int
-	keys    map[*user]*engine.MR // a word of its own with an R_Key of its own
+	keys    map[*user]*engine.MR // users with a word and an R_Key that no other user has
 	revoked map[*user]bool
 }
 
-// grant gives a user a word of its own with an R_Key of its own.
+// grant gives a user a word and an R_Key that no other user has.
 func (c *chaos) grant(u *user) {
 	mr, err := c.server.e.RegMR(c.server.pd, make([]byte, 64), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteAtomic)
 	if err != nil {
@@ -57,7 +57,8 @@ func (c *chaos) lost(u *user) {
 	c.users = slices.DeleteFunc(c.users, func(x *user) bool { return x == u })
 }
 
-// finish handles completions; an error ends the user, and its client connects again.
+// finish handles completions. A completion with an error ends the user, whose client then connects
+// again.
 func (c *chaos) finish() {
 	for _, u := range slices.Clone(c.users) {
 		for _, wc := range u.n.poll() {
@@ -65,7 +66,7 @@ func (c *chaos) finish() {
 				continue // flushed work of an old connection
 			}
 			if wc.Status != verbs.Success {
-				// The NAK of a connection that the server has ended may be lost, as without a
+				// When the server has ended a connection, its NAK may be lost, as it may without a
 				// switch.
 				guilty := c.revoked[u] && (wc.Status == verbs.RemAccessErr || wc.Status == verbs.RetryExcErr)
 				if wc.Status != verbs.RemOpErr && !guilty {
@@ -178,7 +179,7 @@ func (c *chaos) drive(limit time.Duration) {
 	c.audit()
 }
 
-// audit is the world's audit, with allowance for operations with an unknown outcome.
+// audit is world.audit, which here allows operations with an unknown outcome.
 func (c *chaos) audit() {
 	for k := range c.priors {
 		p := c.priors[k]

@@ -11,15 +11,15 @@ import (
 // A word that enters the table does not count the requests that were sent before, and they may
 // touch it: on clients' connections, and on shared ones a WRITE that also covers another word, or a
 // request that moved under another rule. While the word is in atomiccache.Pass that does no harm,
-// because the memory alone decides about its value. The word leaves Pass when all of them have
-// ended: when cleanSince is later than the word's creation.
+// because the memory alone decides about its value. The word leaves Pass when all of these requests
+// have ended: when cleanSince is later than the word's creation.
 //
-// Requests that the machine has not seen, or counts no more, are waited for by time: those that
-// passed while no rule selected their server, those that were lost with a shared connection, and
-// those of a flow that has ended. Their retransmissions
-// pass the machine, so only a packet that has left the switch already can still arrive.
+// The machine does not know the end of some requests, and waits for a fixed time (Config.Transit)
+// instead: those that passed while no rule selected their server, those that were lost with a
+// shared connection, and those of a flow that has ended. Their retransmissions pass the machine, so
+// only a packet that has left the switch already can still arrive.
 
-// words tracks by which time all requests to a server have ended that a new word does not count.
+// words holds the time before which all requests to a server were sent that have certainly ended.
 type words struct {
 	// unsettled: since the last call of cleanSince, the rules have changed or a shared connection has
 	// failed, so requests may be in flight that the machine does not know. settledAt is when all of
@@ -61,8 +61,8 @@ func (s *server) cleanSince(c *pipeline.Ctx) clock.Time {
 	return at
 }
 
-// cleanSince is server.cleanSince for one shared connection. Those that ended without an answer,
-// because the connection has failed, are waited for by server.unsettled.
+// cleanSince is server.cleanSince for one shared connection. If the connection has failed, some
+// requests have ended without an answer; server.unsettled makes the server wait for them.
 func (k *link) cleanSince(now clock.Time) clock.Time {
 	newest := k.conn.Newest()
 	oldest := newest - uint32(k.conn.Outstanding()+k.conn.Queued())
@@ -82,7 +82,7 @@ func (l *sequencer) cleanSince(now clock.Time) clock.Time {
 	return 0
 }
 
-// isForwarding reports whether requests that were sent on the client's connection have no answer.
+// isForwarding reports whether requests are in flight on the client's connection.
 func (l *sequencer) isForwarding() bool {
 	return l.acked != l.psns.own && (!l.phase.isLoose() || l.phase.hasForwarded())
 }

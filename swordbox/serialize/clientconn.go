@@ -18,11 +18,13 @@ type clientConn struct {
 	acked wire.PSN
 	msg   message
 	rest  rest
-	// far is the highest number of PSNs that were ever in flight on the connection: see reach.go.
+	// far is the largest number of PSNs that have been in flight on the connection at one time: see
+	// reach.go.
 	far int32
 	ops clientOps
-	// grace records until when all requests that were sent have been acknowledged; lastLoose is
-	// when a request was last forwarded while the expected PSN was not known.
+	// grace computes the time before which all requests were sent that have certainly been
+	// acknowledged. lastLoose is when a request was last forwarded while the expected PSN was not
+	// known.
 	grace     atomiccache.Grace
 	lastLoose clock.Time
 	proof     proof
@@ -31,12 +33,13 @@ type clientConn struct {
 // isAnswered reports whether all requests on the client's connection have been answered.
 func (k *clientConn) isAnswered() bool { return k.acked == k.psns.own && k.msg == between }
 
-// unanswered returns how many of the last PSNs on the client's connection have no answer. A flow
-// changes its place only when it is idle, so none of the requests behind acked has moved, however
-// many they are: a NIC may have more in flight than the map of PSNs reaches back over.
+// unanswered returns the number of PSNs on the client's connection that are not answered; these are
+// the last ones. None of their requests has moved, because a flow changes its place only while it
+// is idle. There may be more of them than psnMap has room for.
 func (k *clientConn) unanswered() int { return int(wire.Diff(k.psns.own, k.acked)) }
 
-// find returns the place of a client's PSN, and its PSN on the client's connection if it is there.
+// find returns where the request with a client's PSN is, and its PSN on the client's connection if
+// it is there.
 func (k *clientConn) find(client wire.PSN) (where, wire.PSN) {
 	if d := int(wire.Diff(k.psns.client, client)); d > 0 && d <= k.unanswered() {
 		return whereOwn, k.psns.own.Add(-d)
@@ -52,8 +55,9 @@ func (k *clientConn) clientPSN(own wire.PSN) (client wire.PSN, shift uint32, ok 
 	return k.psns.back(own)
 }
 
-// ack notes that the server has executed everything before end, and reports the completion of
-// operations to the words and to the table of keys. The result is false if that was known already.
+// ack records that the server has executed all requests before end, and reports the end of their
+// operations to the words and to the table of keys. The result is false if the switch knew this
+// already.
 func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {
 	if wire.Diff(end, k.acked) <= 0 {
 		return false

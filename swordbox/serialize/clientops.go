@@ -9,14 +9,17 @@ import (
 // clientOp is an operation on the client's connection whose completion must be reported: to a word,
 // to all words of a range, or to the table of keys.
 type clientOp struct {
-	// first is the operation's first PSN on the client's connection, end the PSN after its last one
+	// first is the operation's first PSN on the client's connection, end the PSN after its last
+	// one.
 	first, end wire.PSN
-	// word and decision are those of an operation on one word. all: word is nil, and decision is
-	// that of atomiccache.Table.ClientAll for n bytes at va.
+	// word and decision are those of an operation on one word. If all is true, the operation
+	// concerns all words in the n bytes at va: word is nil, and decision is that of
+	// atomiccache.Table.ClientAll.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 	all      bool
-	// prove: success of the operation proves right on n bytes at va under rkey.
+	// prove: if the operation succeeds, its R_Key is proven to have the access right on n bytes at
+	// va.
 	prove bool
 	right right
 	va    uint64
@@ -71,8 +74,8 @@ func (o *clientOps) newest() *clientOp {
 	return o.at(o.tail - 1)
 }
 
-// messageAt returns the newest operation on all words of a range that a PSN belongs to; nil if there
-// is none.
+// messageAt returns the newest operation on all words of a range whose PSNs include psn; nil if
+// there is none.
 func (o *clientOps) messageAt(psn wire.PSN) *clientOp {
 	for pos := o.tail; pos != o.head; pos-- {
 		op := o.at(pos - 1)

@@ -13,31 +13,33 @@ import (
 
 // Config describes a Machine. The zero value of each field is its default.
 type Config struct {
-	// Segments bounds the segments of a flow's PSN map (each change of place begins one), Window
-	// the records of requests for answers to duplicates; 0: 128 each.
+	// Segments bounds the segments of a flow's PSN map; a segment begins whenever the flow changes
+	// its place. Window bounds the records from which duplicates are answered. 0: 128 each.
 	Segments, Window int
 	// Held bounds the held requests of all flows, HeldPerFlow those of one flow; 0: 1024 and 256.
 	// Each host has a share of Held; see shares.
 	Held, HeldPerFlow int
-	// OwnOps bounds the operations on words or under unproven keys that a flow has in flight on the
-	// client's connection; 0: 128.
+	// OwnOps bounds the operations that a flow has in flight on the client's connection and that
+	// concern a known word or an unproven key; 0: 128.
 	OwnOps int
-	// HoldTime is how long after the client's last transmission its held requests are dropped, while
-	// the timeout of its NIC is not known; the client retransmits them. It must be shorter than NICs
-	// retry in all. 0: 30 ms.
+	// HoldTime applies while the switch does not know the timeout of the client's NIC: so long
+	// after the last transmission of the client, the switch drops the client's held requests, and
+	// the client retransmits them. It must be shorter than the whole time for which NICs retry. 0:
+	// 30 ms.
 	HoldTime time.Duration
-	// RedoTime is how long answers wait for the response to an earlier READ that is executed again;
-	// 0: 1 ms.
+	// RedoTime is how long answers to later requests wait for the response to a READ that is
+	// executed again because the client asked for it again; 0: 1 ms.
 	RedoTime time.Duration
-	// Transit is how long a packet may be on its way from the switch to a server, beside what faults
-	// in the switch delay it by (pipeline.Ctx.DelayedUntil). For that time after a change of rules,
-	// and after the end of a shared connection or of a flow with unanswered requests, atomics of words
-	// that the switch does not know yet are not replaced. 0: 10 ms.
+	// Transit is how long a packet may take from the switch to a server, in addition to delays by
+	// injected faults (pipeline.Ctx.DelayedUntil). For that time after a change of rules, and after
+	// the end of a shared connection or of a flow with unanswered requests, atomics of words that
+	// the switch does not know yet are not replaced. 0: 10 ms.
 	Transit time.Duration
 	// Late: hosts may have sent requests before the machine existed.
 	Late bool
-	// Shared bounds the shared connections, Words the table of words. Words.Budget is also how long
-	// after its transmission a request on a client's connection may still reach the server.
+	// Shared describes the shared connections, Words the table of words. Words.Budget is also the
+	// time after its transmission for which a request on a client's connection may still reach the
+	// server.
 	Shared requester.Config
 	Words  atomiccache.Config
 

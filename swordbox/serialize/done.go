@@ -16,7 +16,7 @@ type link struct {
 	conn       *requester.Conn
 	generation uint32
 	ownQPN     wire.QPN
-	// grace records until when all requests that were submitted have ended.
+	// grace computes the time before which all requests were submitted that have certainly ended.
 	grace atomiccache.Grace
 }
 
@@ -108,8 +108,8 @@ func (l *sequencer) deliver(c *pipeline.Ctx, r *record, a requester.Answer) {
 	}
 }
 
-// redone handles the end of a READ that was executed again. r is nil if its record was evicted from
-// the window.
+// redone handles the end of a READ that the server has executed again for a retransmission. r is
+// nil if the window has no record of it any more.
 func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 	if r == nil || l.phase == closed {
 		return
@@ -151,8 +151,8 @@ func (k *link) Retry(t requester.Tag) bool {
 	return true
 }
 
-// Failed forgets the values of the connection's words, because requests in flight may or may not
-// have been executed.
+// Failed makes the values of the connection's words unknown, because the requests in flight may or
+// may not have been executed.
 func (k *link) Failed(c *pipeline.Ctx, why string) {
 	m := k.s.m
 	if m.byQPN[k.ownQPN] == k {

@@ -5,16 +5,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// duplicate is a request that has arrived before. The switch answers it as a responder does (IBTA
-// 9.7.4.1, holes 13, 14).
+// duplicate is the handling of a request that has arrived before. The switch answers it as a
+// responder does (IBTA 9.7.4.1, holes 13, 14).
 type duplicate struct {
 	*sequencer
 	c *pipeline.Ctx
 	p *pipeline.Parsed
-	r *record // of the request; nil: there is none in the window
+	r *record // the record of the request; nil: the window has none
 }
 
-// handle decides about the duplicate.
+// handle decides what the switch does with the duplicate.
 func (d *duplicate) handle() pipeline.Verdict {
 	m, p := d.m, d.p
 	if d.phase == refused && wire.Diff(p.BTH.PSN, d.deadPSN) >= 0 {
@@ -55,7 +55,8 @@ func (d *duplicate) handle() pipeline.Verdict {
 	return d.ofMoved()
 }
 
-// toOwn forwards the duplicate on the client's connection, or answers it.
+// toOwn forwards the duplicate on the client's connection, or answers it if the server need not
+// execute it again.
 func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
 	p, r := d.p, d.r
 	if r != nil && r.state != inFlight && r.op.Is(wire.OpAtomic) {
@@ -78,7 +79,8 @@ func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
 	return pipeline.Rewrite().With(noteOwn(d.c, p, raw, rawAckReq))
 }
 
-// ofMoved answers a duplicate of a moved request, or has the server execute a READ again.
+// ofMoved answers a duplicate of a moved request from its record, or makes the server execute a
+// READ again.
 func (d *duplicate) ofMoved() pipeline.Verdict {
 	r := d.r
 	switch {
@@ -95,8 +97,8 @@ func (d *duplicate) ofMoved() pipeline.Verdict {
 	return d.answerAgain()
 }
 
-// refuseSuspect refuses the flow, because the server may have begun a new incarnation: the record
-// of the request may be that of an earlier connection.
+// refuseSuspect refuses the flow with a fatal NAK. The server may have begun a new incarnation, and
+// then the record of the request may belong to an earlier connection.
 func (d *duplicate) refuseSuspect() pipeline.Verdict {
 	end, psn := d.incomplete(), d.p.BTH.PSN
 	switch {
@@ -104,18 +106,18 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 		d.die(d.c.Now, psn, wire.NakRemoteOp)
 		d.deadEnd = end
 	case wire.Diff(psn, d.deadPSN) < 0:
-		d.deadPSN = psn // the client has not got the answer to this one either
+		d.deadPSN = psn // the client has not received the answer to this request either
 	}
 	return d.refuseAgain(d.c, psn)
 }
 
 // executed answers a duplicate of which the switch remembers only that it was executed: a SEND or
 // WRITE always has the same outcome (IBTA C9-105). The ACK names the newest request that the server
-// has executed, as that of a responder does. The client has sent that request if the duplicate is
-// its own. The first request of another connection with the same numbers is not answered so: its
-// client's NIC ignores the ACK of a PSN that it has not used. An ACK cannot cover a READ or an
-// atomic. If there is one behind the duplicate, the client sends it again, too, and its answer covers
-// the duplicate.
+// has executed, as that of a responder does. If the duplicate comes from the client of this flow,
+// that client has sent the newest request, too, and accepts the ACK. If it is the first request of
+// another connection with the same numbers, its client's NIC ignores the ACK of a PSN that it has
+// not used. An ACK cannot cover a READ or an atomic. If there is one behind the duplicate, the
+// client sends it again, too, and its answer covers the duplicate.
 func (d *duplicate) executed() pipeline.Verdict {
 	m, psn := d.m, d.p.BTH.PSN
 	end := d.incomplete()
@@ -144,7 +146,7 @@ func (d *duplicate) answerAgain() pipeline.Verdict {
 	switch {
 	case !d.window.waitsForRedo(d.r.psn):
 		d.answer(d.c, d.r)
-	case d.r.state == owed: // a second duplicate: the client does not wait for that READ
+	case d.r.state == owed: // a second duplicate: the client does not wait for the READ before it
 		d.endRedos(d.c, d.r.psn)
 	default:
 		d.window.follow(d.r, evOwe)
@@ -152,7 +154,7 @@ func (d *duplicate) answerAgain() pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// redo records that a completed READ is executed again.
+// redo records that the server executes a completed READ again.
 func (d *duplicate) redo(e recordEvent) {
 	d.m.stats.Redone++
 	first := d.window.redos == 0
@@ -179,10 +181,11 @@ func (d *duplicate) redoMoved() pipeline.Verdict {
 }
 
 // mayRepeat reports whether a duplicate may be forwarded on the client's connection now. The server
-// may not have executed the request yet, and a word that it touches may not be waiting for it: not
-// any more, because the client's NIC retries for longer than atomiccache.Config.Budget, or never,
-// because the word entered the table later. Then mayRepeat announces the request to the words
-// again. A server that may have begun a new incarnation counts as not having executed it.
+// may not have executed the request yet. Then each word that it touches must wait for it, and may
+// not do so: the word has stopped waiting, because the client's NIC retries for longer than
+// atomiccache.Config.Budget, or it entered the table after the request. In this case mayRepeat
+// announces the request to the words again. A server that may have begun a new incarnation counts
+// as not having executed the request.
 func (d *duplicate) mayRepeat(own wire.PSN) bool {
 	f := &d.p.Frame
 	if !d.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {

@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Flawed is a machine without one of its protections.
+// Flawed is a machine with one of its protections removed.
 type Flawed struct {
 	*Machine
-	// Before runs before each step of the machine; nil: nothing does.
+	// Before is called before each step of the machine; nil: nothing is.
 	Before func(m *Machine, now clock.Time)
-	// Loses reports a request that the machine drops instead of handling it; nil: none.
+	// Loses reports whether the machine drops a request instead of handling it; nil: never.
 	Loses func(s conntrack.Seen, p *pipeline.Parsed) bool
-	// Hides reports a request that the machine tells no word of; nil: none.
+	// Hides reports whether the machine reports a request to no word; nil: never.
 	Hides func(p *pipeline.Parsed) bool
 }
 
@@ -63,16 +63,15 @@ func (f *Flawed) Tick(c *pipeline.Ctx) {
 	f.Machine.Tick(c)
 }
 
-// UseFlawed makes programs that are created later use such machines. The returned function undoes
-// that.
+// UseFlawed makes programs that are created from now on use Flawed machines. back undoes that.
 func UseFlawed(make func(m *Machine) *Flawed) (back func()) {
 	sound := Kind.New
 	Kind.New = func(e *handler.Env) handler.Handler { return make(sound(e).(*Machine)) }
 	return func() { Kind.New = sound }
 }
 
-// HurryWords makes words wait for requests on clients' connections only, as if none were in flight
-// on shared ones.
+// HurryWords makes words wait only for requests on clients' connections, as if no request were in
+// flight on shared connections.
 func HurryWords(m *Machine, now clock.Time) {
 	for _, s := range m.servers {
 		at := now

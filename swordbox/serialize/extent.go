@@ -6,13 +6,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// extent is the message of a packet that writes: its PSNs on the client's connection, and the bytes
-// that it may change. Only the first packet of a WRITE names the address. For those behind it the
-// switch keeps the extent, in the flow's clientOps, until the server has acknowledged the WRITE. If
-// it did not see the first packet, or had no room to keep the extent, the packet is an extent of its
-// own, and may change everything.
+// extent describes the message to which a packet that writes belongs: its PSNs on the client's
+// connection, and the bytes that it may change. Only the first packet of a WRITE names the address.
+// For the packets behind it the switch keeps the extent, in the flow's clientOps, until the server
+// has acknowledged the WRITE. If the switch did not see the first packet, or had no room to keep
+// the extent, the packet gets an extent of its own, which may change the whole memory.
 type extent struct {
-	first, end wire.PSN // end is behind the last one
+	first, end wire.PSN // end is the PSN after the last one
 	va         uint64
 	n          uint32
 }
@@ -32,10 +32,10 @@ func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
 	return x
 }
 
-// isLong reports whether packets follow whose extent must be kept.
+// isLong reports whether more packets follow, for which the switch must keep the extent.
 func (x *extent) isLong() bool { return wire.Diff(x.end, x.first) > 1 }
 
-// isCounted reports whether all words that the extent touches wait for it.
+// isCounted reports whether all words that the extent touches wait for its message to end.
 func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
 	step := &k.s.m.step
 	step.cover = k.s.m.words.Overlapping(step.cover[:0], k.s.index, x.va, x.n)
@@ -53,7 +53,8 @@ func (k *clientConn) isKept(x *extent) bool {
 	return op != nil && *x == extent{op.first, op.end, op.va, op.n}
 }
 
-// keep makes the switch remember an extent that no word waits for, once, if there is room.
+// keep makes the switch remember an extent that no word waits for, if there is room and it does not
+// remember it yet.
 func (k *clientConn) keep(now clock.Time, x *extent) {
 	if k.ops.room() && !k.isKept(x) {
 		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))
@@ -61,8 +62,8 @@ func (k *clientConn) keep(now clock.Time, x *extent) {
 }
 
 // announcePart is announce for a packet of a message whose first packet the switch does not know.
-// Such a packet may touch every word. If all words wait for the packets before it, they wait for it
-// in the same operation, because one operation for each packet would not fit into clientOps.
+// Such a packet may touch every word. If all words wait for the packets before it already, the
+// packet joins their operation, because one operation for each packet would not fit into clientOps.
 func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	if k.isCounted(now, x) {
 		return true
@@ -80,9 +81,9 @@ func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	return true
 }
 
-// announce makes all words that the extent touches wait for it. The result is false if one of them
-// does not allow that now. Without room, the oldest operation is forgotten: its end is never
-// reported, and its words wait for it until no NIC would retransmit it.
+// announce makes all words that the extent touches wait for its message to end. The result is false
+// if one of the words does not allow that now. If there is no room for an operation, the oldest one
+// is forgotten: its end is never reported, and its words wait until no NIC would retransmit it.
 func (k *clientConn) announce(now clock.Time, x *extent) bool {
 	d := k.s.m.words.ClientAll(now, k.s.index, x.va, x.n)
 	if d.Kind == atomiccache.Wait {

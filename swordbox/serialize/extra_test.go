@@ -80,8 +80,8 @@ func TestCongestionIsPassedOn(t *testing.T) {
 	}
 }
 
-// The rules are removed while requests are on the shared connection: they end there. The shared
-// connection is closed after that without an effect on them.
+// The rules are removed while requests are in flight on the shared connection. The requests end
+// there. Then the shared connection is closed, which does not affect them.
 func TestRulesGoWhileRequestsAreInFlight(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
@@ -104,8 +104,8 @@ func TestRulesGoWhileRequestsAreInFlight(t *testing.T) {
 	}
 }
 
-// A rule asks for another number of shared connections while requests are in flight: it changes
-// when they have ended.
+// A rule demands another number of shared connections while requests are in flight. The number
+// changes when these have ended.
 func TestNumberOfSharedConnectionsChanges(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
@@ -114,7 +114,7 @@ func TestNumberOfSharedConnectionsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.step(r.now + hop) // the request is at the switch
+	r.step(r.now + hop) // the request has reached the switch
 	r.m.SetRules(set)
 	if n := r.m.servers[0].shards; n != 1 {
 		t.Errorf("%d shards while a request is in flight", n)
@@ -137,8 +137,8 @@ func TestNumberOfSharedConnectionsChanges(t *testing.T) {
 	}
 }
 
-// A packet to one of the switch's queue pairs that its peer has not sent is dropped and counted,
-// and so is one to a queue pair that does not exist.
+// A packet to one of the switch's queue pairs is dropped and counted if it does not come from the
+// peer of that queue pair, or if the queue pair does not exist.
 func TestStrangers(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	link := r.m.servers[0].links[0]
@@ -176,7 +176,7 @@ func TestBypassWaitsForTheWord(t *testing.T) {
 		})
 	}
 	c.post(c.faa(64, 1, 0))
-	r.step(r.now + hop) // it is at the switch
+	r.step(r.now + hop) // the request has reached the switch
 	stray()
 	r.settle()
 	stray()
@@ -319,7 +319,8 @@ func TestUnknownConnectionGoesOn(t *testing.T) {
 	}
 }
 
-// A thousand connections share one: every addition is executed once and answered right.
+// A thousand clients' connections share one connection to the server. Every addition is executed
+// once, and each answer is right.
 func TestThousandConnections(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 4, rules: atomicsRule(1)})
 	var conns []*conn

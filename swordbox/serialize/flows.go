@@ -5,7 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
-// flowTable holds the sequencers of all flows, by a small index that is reused.
+// flowTable holds the sequencers of all flows. Each has a small index, which is used again after
+// its end.
 type flowTable struct {
 	list   []*sequencer // by index; nil is free
 	free   []uint32
@@ -31,7 +32,8 @@ func (t *flowTable) remove(l *sequencer) {
 	t.free = append(t.free, l.index)
 }
 
-// byTag returns the sequencer that submitted a request; nil if it does not exist any more.
+// byTag returns the sequencer that submitted the request with a tag; nil if the sequencer has
+// ended.
 func (t *flowTable) byTag(tag requester.Tag) *sequencer {
 	if int(tag.Flow) >= len(t.list) {
 		return nil

@@ -10,32 +10,33 @@ import (
 
 // When a server or its link is silent for longer than a client's NIC retries, the client's queue
 // pair fails, and its application connects again and repeats the failed operation. The switch
-// retries for longer, so it could have the old request executed after the new ones: a WRITE of a
-// lock's former owner would change memory that the next owner has locked. So if a shared connection
-// has been waiting for an answer for formerAge when a connection begins, the new connection waits
-// until the requests that the shared one had at that time have ended: its requests are dropped, and
-// the client's NIC retransmits them. Requests on connections that existed before are not ordered
-// behind those that their host has lost on another connection.
+// retries for longer, so it could have the old request executed after the new ones: a WRITE of the
+// former owner of a lock would change memory that the next owner has locked. So if a shared
+// connection has been waiting for an answer for formerAge when a client's connection begins, the
+// client's connection must wait until the requests on the shared one have ended. Until then its
+// requests are dropped, and the client's NIC retransmits them. Requests on connections that existed
+// before are not ordered behind those that their host has lost on another connection.
 
 // formerAge is how long the oldest request on a shared connection must have waited. NICs retry for
 // longer than that before a queue pair fails.
 const formerAge = 2 * time.Millisecond
 
-// former is a set of requests that a new flow waits for: those before a position of a shared
+// former is a set of requests for which a new flow waits: those before a position of a shared
 // connection.
 type former struct {
 	conn *requester.Conn
 	end  uint32
 }
 
-// formers is the list of requests that a sequencer waits for since it began; list is nil when all
-// have ended.
+// formers holds the earlier requests for which a sequencer has waited since it began; list is nil
+// when all of them have ended.
 type formers struct {
 	list  []former
 	began clock.Time
 }
 
-// formersOf returns the list for a sequencer that begins now.
+// formersOf returns the requests for which a sequencer that begins now must wait: those on shared
+// connections to the server that have had no answer for formerAge.
 func (s *server) formersOf(now clock.Time) (out []former) {
 	for _, k := range s.links {
 		if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
@@ -65,7 +66,8 @@ func (l *sequencer) awaitsFormer() bool {
 // tooEarly drops a request that arrived before the requests that it must not overtake have ended.
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	// its retransmission is new to the server, even if later requests were forwarded meanwhile
+	// the retransmission of this request is new to the server, even if later requests were
+	// forwarded meanwhile
 	l.phase.on(evDropped)
 	return pipeline.Drop(ReasonBusy)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The server's link is cut for longer than a client's NIC retries. The client connects again and
-// writes again: its old request on the shared connection must not be executed after that.
+// repeats its WRITE. After that, its old request on the shared connection must not be executed.
 func TestNothingOldBehindANewConnection(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1, rules: moveRule(1), cfg: Config{Shared: requester.Config{Silence: time.Hour}}})
 	c := conns[0]
@@ -18,7 +18,7 @@ func TestNothingOldBehindANewConnection(t *testing.T) {
 		binary.NativeEndian.PutUint64(c.n.buf[8*v:], v)
 		c.post(c.write(512, int(8*v), 8))
 	}
-	for v := range uint64(3) { // the key is proven, and the connection
+	for v := range uint64(3) { // these prove the key and the connection
 		write(c, v)
 		r.run(time.Millisecond)
 		c.done(verbs.Success)

@@ -6,18 +6,19 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// heldPacket is a copy of a held request. Slots of the pool keep their memory.
+// heldPacket is a copy of a held request. A slot of the pool keeps its memory when it is free.
 type heldPacket struct {
 	data []byte
 	span int
 	at   clock.Time
 	next int32
-	port int32 // of the host whose share it counts to
-	// hurried: the request must not wait for the value of its word any more.
+	port int32 // port of the host in whose share the request is
+	// hurried: the request must not wait any longer for its word to get the value that it compares
+	// with.
 	hurried bool
 }
 
-// pool is the bounded store of the held requests of all flows. Its shares decide which host may use
+// pool is a bounded store for the held requests of all flows. Its shares decide which host may use
 // a slot.
 type pool struct {
 	slots []heldPacket
@@ -78,7 +79,8 @@ func (m *Machine) keep(c *pipeline.Ctx, f *conntrack.Flow, data []byte, span int
 	return i
 }
 
-// popHeld removes the first held request of a flow. A flow that waits for room is served then.
+// popHeld removes the first held request of a flow. If a flow waits for room in the pool, it is
+// served next.
 func (m *Machine) popHeld(q *queue) {
 	i := q.first
 	q.first = m.held.slots[i].next
@@ -89,7 +91,7 @@ func (m *Machine) popHeld(q *queue) {
 	}
 }
 
-// waitingRoom has the held requests of one flow, and the value that the first one waits for.
+// waitingRoom holds the held requests of one flow, and the value for which the first of them waits.
 type waitingRoom struct {
 	held   queue
 	heard  heard
@@ -99,10 +101,10 @@ type waitingRoom struct {
 	blocked, served bool
 }
 
-// hurry ends the wait of the first held CAS for a value, and reports whether it waited for one. It
-// is called when the client's NIC retransmits a request, because its retries would run out, or when
-// a later request of the flow may change the word, like the release of the lock by another thread
-// on the same connection.
+// hurry makes the first held CAS stop waiting for a value, and reports whether it waited for one.
+// It is called when the client's NIC retransmits a request, because the NIC's retries would run
+// out, or when a later request of the flow may change the word, like the release of the lock by
+// another thread on the same connection.
 func (q *waitingRoom) hurry(p *pool) bool {
 	if q.awaits.word == nil || q.held.n == 0 {
 		return false
@@ -112,7 +114,7 @@ func (q *waitingRoom) hurry(p *pool) bool {
 	return true
 }
 
-// missUntil returns when the wait of the first held request for a value ends.
+// missUntil returns when the first held request stops waiting for a value.
 func (q *waitingRoom) missUntil(p *pool) clock.Time {
 	return p.slots[q.held.first].at.Add(q.awaits.time)
 }

@@ -34,7 +34,7 @@ func crowdedRig(t *testing.T, hosts, n int) (*rig, *conn) {
 		crowd = append(crowd, b)
 	}
 	for _, b := range crowd {
-		b.post(b.cas(128, 1, 2, 0)) // the word is 0: it waits
+		b.post(b.cas(128, 1, 2, 0)) // the word is 0, so this CAS waits
 		for range 250 {
 			b.post(b.write(8192, 64, 8))
 		}
@@ -136,7 +136,8 @@ func TestRefusedClientIsToldWhenThereIsRoom(t *testing.T) {
 	at := r.now
 	for len(r.clients[0].poll()) == 0 && r.step(at.Add(time.Second)) {
 	}
-	// Without that, b would be informed only when the switch retransmits, a millisecond later.
+	// Without the NAK, b would learn of the room only when the switch retransmits, a millisecond
+	// later.
 	if took := r.now.Sub(at); took > 100*time.Microsecond {
 		t.Errorf("it took %v", took)
 	}

@@ -13,9 +13,9 @@ import (
 
 var hostileSeeds = flag.Int("hostile-seeds", 20, "how many seeds of hostile frames")
 
-// forge makes a hostile frame from a recorded one: with the hostile host's address or another's, to
-// any queue pair that was ever seen, with PSNs near the true ones. It never names a valid R_Key: a
-// host that has one may use it.
+// forge changes a recorded frame into a hostile one: with the address of the hostile host or of
+// another one, to any queue pair that was ever seen, with PSNs near the true ones. It never names a
+// valid R_Key, because a host that has one may use it.
 func forge(r *rand.Rand, data []byte, me int, qpns []wire.QPN) []byte {
 	f := parse(data)
 	f.Eth.Src = macOf(me)
@@ -69,7 +69,7 @@ func hostile(t *testing.T, seed uint64) {
 	w := newWorld(t, rc, allMix, 80, 1+r.IntN(6))
 	evil := w.users[2]
 	w.users = w.users[:2]
-	evil.n.dead = true // its NIC is off; the test makes its frames
+	evil.n.dead = true // the NIC of this host is off; the test makes its frames
 	var seen [][]byte
 	qpns := []wire.QPN{evil.server.Num()}
 	w.tap = func(up bool, port int, data []byte) bool {

@@ -1,8 +1,6 @@
 package serialize
 
 import (
-	"reflect"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
@@ -41,27 +39,14 @@ func (m *Machine) Info(now clock.Time) handler.Info {
 }
 
 func (m *Machine) counters() []handler.Counter {
-	var list []handler.Counter
-	add := func(v reflect.Value, prefix string) {
-		for i := range v.NumField() {
-			name := v.Type().Field(i).Tag.Get("name")
-			if name != "" && v.Field(i).CanUint() {
-				list = append(list, handler.Counter{
-					Name: prefix + name, Value: v.Field(i).Uint(), Help: v.Type().Field(i).Tag.Get("help"),
-				})
-			}
-		}
-	}
-	add(reflect.ValueOf(m.stats), "")
-	add(reflect.ValueOf(m.words.Counters()), "")
 	var sum requester.Stats
 	for _, s := range m.servers {
 		for _, l := range s.links {
 			sum.Add(l.conn.Stats())
 		}
 	}
-	add(reflect.ValueOf(sum), "shared_")
-	return append(list,
+	list := append(handler.Counters("", m.stats), handler.Counters("", m.words.Counters())...)
+	return append(append(list, handler.Counters("shared_", sum)...),
 		handler.Counter{Name: "held_now", Value: uint64(m.held.inUse), Help: "requests that are held now"},
 		handler.Counter{
 			Name: "held_over_share", Value: m.held.refused(), Help: "of held_full, requests of a host that held as many as it may",

@@ -13,6 +13,8 @@ const (
 
 func rightOf(op wire.Opcode) right {
 	switch {
+	case op == wire.RCAtomicWrite:
+		return rightWrite
 	case op.Is(wire.OpAtomic):
 		return rightAtomic
 	case op.Is(wire.OpRead):
@@ -32,9 +34,10 @@ type keyRight struct {
 // span is a range of addresses, last included.
 type span struct{ first, last uint64 }
 
-// keys records for which addresses an R_Key was seen to work. A region is one range of addresses,
-// so all addresses between two proven ones are proven too. A request that is not proven stays on
-// the client's connection, where a wrong R_Key ends no other client's connection (hole 20).
+// keys records under which R_Keys requests to which addresses have succeeded. A region is one range
+// of addresses, so all addresses between two proven ones are proven, too. A request that is not
+// proven stays on the client's connection, where a wrong R_Key ends no other client's connection
+// (hole 20).
 type keys struct {
 	table map[keyRight]span
 	// banned are R_Keys that worked on clients' connections and were refused on a shared one: they
@@ -46,7 +49,7 @@ type keys struct {
 // covers reports whether the key is proven to give right r to n bytes at va.
 func (k *keys) covers(rkey uint32, r right, va uint64, n uint32) bool {
 	if n == 0 {
-		return true // no key is checked then (IBTA C9-88)
+		return true // the responder checks no key for 0 bytes (IBTA C9-88)
 	}
 	s, ok := k.table[keyRight{rkey, r}]
 	return ok && va >= s.first && va+uint64(n)-1 <= s.last && va+uint64(n)-1 >= va
@@ -67,7 +70,7 @@ func (k *keys) prove(rkey uint32, r right, va uint64, n uint32) {
 	case ok:
 		s = span{min(s.first, va), max(s.last, last)}
 	case len(k.table) >= maxKeys:
-		clear(k.table) // the keys are proven again by later requests
+		clear(k.table) // the table is full: later requests prove their keys again
 		fallthrough
 	default:
 		s = span{va, last}
@@ -82,7 +85,7 @@ func (k *keys) forget(rkey uint32) {
 	}
 }
 
-// isBanned reports whether a key stays off shared connections.
+// isBanned reports whether requests under a key must not use shared connections.
 func (k *keys) isBanned(rkey uint32) bool {
 	if len(k.banned) == 0 {
 		return false
@@ -91,11 +94,11 @@ func (k *keys) isBanned(rkey uint32) bool {
 	return banned
 }
 
-// ban keeps a key off shared connections.
+// ban excludes requests under a key from shared connections.
 func (k *keys) ban(rkey uint32) {
 	k.forget(rkey)
 	if k.banned == nil || len(k.banned) >= maxKeys {
-		k.banned = make(map[uint32]struct{}) // each banned key will be refused once more
+		k.banned = make(map[uint32]struct{}) // the table is full; each banned key will be refused once more
 	}
 	k.banned[rkey] = struct{}{}
 }

@@ -16,27 +16,29 @@ const tableHeld = "held"
 
 var heldHelp = handler.Help{
 	Name:  tableHeld,
-	Short: "Show how many requests of each host the switch holds, and how many it may",
-	Long: "held shows how many requests of each host the switch holds. Under hardened rules it holds a request until the\n" +
-		"requests before it are answered. With misses=wait it also holds a CAS until the word has the value that the CAS\n" +
-		"compares with.\n\n" +
-		"Each line is one port of the switch; HOST is the source of the last request from that port that was held or refused.\n" +
-		"HELD is the number of requests held now, and PEAK the largest number so far. LIMIT is how many the host may hold\n" +
-		"at present: its own reserve, and at most twice as many of the shared places as are still free. REFUSED counts the\n" +
-		"requests that the switch dropped because the host had reached its limit; the host's NIC sends them again.",
+	Short: "Show how many requests of each host the switch holds, and the limit",
+	Long: "Under hardened rules of action move and atomics, the switch holds a request until the requests before it are\n" +
+		"answered. With misses=wait it also holds a CAS until the word has the value that the CAS compares with. held\n" +
+		"shows a line for each port of the switch of which requests were held:\n\n" +
+		"  HOST     source of the last request that was held or refused\n" +
+		"  HELD     requests held now\n" +
+		"  PEAK     the largest number so far\n" +
+		"  LIMIT    how many the switch would hold now: a reserve that only this port can use, and twice as many common places\n" +
+		"           as are free; so one host alone gets at most two thirds of the common places\n" +
+		"  REFUSED  requests that the switch dropped because of the limit; the host's NIC retransmits them",
 	Example: "  rdmalab switch held\n" +
 		"  rdmalab switch held --watch\n" +
 		"  rdmalab switch held -o json | jq '.[] | select(.refused > 0)'",
 	Most: "how many hosts; 0: all",
 }
 
-// HostShare is what the switch holds for one host.
+// HostShare says how many requests the switch holds for one host.
 type HostShare struct {
 	Host netip.Addr `json:"host"`
 	// Port is the host's port of the switch; -1: not known.
 	Port int `json:"port"`
-	// Held is the number of its requests that are held now, Peak the largest so far, Limit how many
-	// may be held at present.
+	// Held is the number of the host's requests that the switch holds now, Peak the largest number
+	// so far, Limit the number that it may hold at present.
 	Held  int `json:"held"`
 	Peak  int `json:"peak"`
 	Limit int `json:"limit"`
@@ -77,5 +79,6 @@ func (m *Machine) Tables() []handler.Table {
 	}}
 }
 
-// ClearTable clears nothing: a request that was taken from a client is not dropped.
+// ClearTable clears nothing: the switch does not drop a held request because an operator asks for
+// it.
 func (m *Machine) ClearTable(string) int { return 0 }

@@ -69,8 +69,8 @@ func (c *conn) succeed(n int) {
 	}
 }
 
-// The switch learns a connection in the middle of a long message, from its acknowledgements: it
-// forwards the rest of the message, whatever it has counted of the first part.
+// The switch learns a connection from its acknowledgements, in the middle of a long message. It
+// forwards the rest of the message, however much of the first part it has counted.
 func TestMessageInWhichTheFlowIsLearnt(t *testing.T) {
 	for _, size := range []int{2 << 10, 32 << 10, 64 << 10, 250 << 10} {
 		r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1)})
@@ -81,8 +81,8 @@ func TestMessageInWhichTheFlowIsLearnt(t *testing.T) {
 	}
 }
 
-// The same on a link that loses, doubles and reorders packets, also when the rule that replaces
-// atomics has gone: no client uses up its retries that does not without rules.
+// The same on a link that loses, duplicates and reorders packets, also after the rule that replaces
+// atomics was removed. A client uses up its retries only if it would do so without rules, too.
 func TestLongMessagesOnALossyLink(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -100,9 +100,9 @@ func TestLongMessagesOnALossyLink(t *testing.T) {
 	}
 }
 
-// While a message of very many packets is in progress, words in the rest of it become known, more
-// than the flow has room for operations. The rest does not wait for room that only its own end
-// would make.
+// While a message of very many packets is in progress, words that its rest covers become known:
+// more of them than the flow can have operations. The rest does not wait for room that only the end
+// of the message would make.
 func TestWordsAppearInFrontOfAMessage(t *testing.T) {
 	const size = 128 << 10
 	r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1), cfg: Config{OwnOps: 8}, engine: func(c *engine.Config) { c.Window = 2 }})
@@ -178,17 +178,17 @@ func TestPacketJoinsNoOtherMessage(t *testing.T) {
 	loseACK, deaf, firsts, lasts := true, false, 0, 0
 	r.tap = func(up bool, port int, data []byte) bool {
 		switch f := parse(data); {
-		case up && port == r.server.port && loseACK && f.BTH.Opcode == wire.RCAck: // the flow stays loose
+		case up && port == r.server.port && loseACK && f.BTH.Opcode == wire.RCAck: // so that the flow stays in a loose phase
 			loseACK = false
 			return false
-		case !up && port == 0 && deaf: // ACKs behind the switch: the client sends A and M again
+		case !up && port == 0 && deaf: // the ACKs are lost between switch and client, so the client retransmits A and M
 			return false
 		case up && port == 0 && f.BTH.Opcode == wire.RCWriteFirst && f.RETH.VA == r.server.base+m:
 			firsts++
 			return firsts != 2
 		case up && port == 0 && f.BTH.Opcode == wire.RCWriteLast && firsts > 0:
 			lasts++
-			return lasts != 1 // M's LAST has not reached the server yet
+			return lasts != 1 // the last packet of M has not reached the server yet
 		}
 		return true
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// checkLongWrite adds 1 to a word n times while a WRITE over it is in flight. Each addition has an
-// answer of its own, before the WRITE or after it, and the last one leaves the value of the word.
+// checkLongWrite adds 1 to a word n times while a WRITE over it is in flight. Each addition returns
+// a value that no other one returns, from before the WRITE or after it. The last addition leaves
+// the final value of the word.
 func checkLongWrite(t *testing.T, a, b *conn, word, n int) {
 	t.Helper()
 	answered := 0

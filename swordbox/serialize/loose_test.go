@@ -8,9 +8,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A connection was not announced by the connection manager, and its first requests find a word
-// busy: the dropped ones are new to the server when they are retransmitted, although the flow has
-// seen them. They must not pass as duplicates, which the word would not see.
+// The connection manager has not announced a connection, and the switch drops its first requests,
+// because a word must wait for another request. When the client retransmits them, they are new to
+// the server, although the switch has seen them on the flow. The switch must not forward them as
+// duplicates, which it does not report to the word.
 func TestDroppedBeforeTheFlowIsKnown(t *testing.T) {
 	for first := range 3 { // requests that come first
 		r, conns := known(t, rigConfig{clients: 2})

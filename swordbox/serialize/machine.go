@@ -24,12 +24,12 @@ type Machine struct {
 	leaving map[netip.Addr]*server // see Draining
 	byQPN   map[wire.QPN]*link     // by OwnQPN
 	words   *atomiccache.Table
-	// late: hosts may send requests already when the next rules come.
+	// late: hosts may have sent requests before the machine gets its next rules.
 	late    bool
 	held    pool
 	flows   flowTable
 	blocked blockedList
-	kick    bool // an event has happened that a blocked sequencer may wait for
+	kick    bool // an event has happened for which a blocked sequencer may wait
 	due     clock.Queue
 	scans   scans
 	stats   Stats
@@ -44,7 +44,7 @@ type step struct {
 	tx      wire.Frame // of an answer
 	path    transform.Path
 	note    string         // description of the packet for captures
-	from    transform.Note // describes the packet, if it is an answer on a shared connection
+	from    transform.Note // describes the packet in captures, if it is an answer on a shared connection
 }
 
 var _ handler.Machine = (*Machine)(nil)
@@ -93,7 +93,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.kick = m.kick || m.Draining()
 }
 
-// serverOf returns the server with an address, rules.Rule.Server, and makes it if needed.
+// serverOf returns the server that rules name by an address (rules.Rule.Server), and creates it if
+// there is none.
 func (m *Machine) serverOf(a netip.Addr) *server {
 	for _, s := range m.servers {
 		if s.addr == a {
@@ -106,8 +107,8 @@ func (m *Machine) serverOf(a netip.Addr) *server {
 	return s
 }
 
-// Attach makes the machine use a new connection to a server. A connection with the same key is
-// replaced: its requests are lost.
+// Attach makes the machine use a new connection to a server. It replaces a connection with the same
+// key, whose requests then end as Lost.
 func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	for _, s := range m.servers {
 		s.resize()
@@ -139,8 +140,8 @@ func pathTo(d *switchconn.Shared) transform.Path {
 	return p
 }
 
-// Detach is called when a connection has ended. It has no effect for another generation of the
-// connection.
+// Detach is called when a connection has ended. It has no effect if the machine uses another
+// generation of the connection.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	l := m.link(k)
 	if l == nil || l.generation != generation || m.byQPN[l.ownQPN] != l {
@@ -154,7 +155,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 }
 
 func (m *Machine) link(k switchconn.Key) *link {
-	for _, s := range m.servers { // also a server that has no rule any more
+	for _, s := range m.servers { // including servers that have no rule any more
 		if s.addr == k.Server && k.Shard >= 0 && k.Shard < len(s.links) {
 			return s.links[k.Shard]
 		}
@@ -218,14 +219,14 @@ func (m *Machine) Deadline() clock.Time {
 // maxSettle bounds the rounds of settle in a step; the next Tick continues.
 const maxSettle = 64
 
-// spareEmits is how many of a step's packets settle leaves for answers.
+// spareEmits is how many packets of a step settle does not use, so that answers can be sent.
 const spareEmits = 256
 
 // mayRelease reports whether settle may release another request in this step. Packets beyond the
-// limit of a step are lost, so the next Tick releases the rest.
+// limit of a step are lost, so settle stops before, and the next Tick goes on.
 func mayRelease(c *pipeline.Ctx) bool { return c.EmitsLeft() >= spareEmits }
 
-// settle releases held requests whose wait is over.
+// settle sends the held requests whose place has become free.
 func (m *Machine) settle(c *pipeline.Ctx) {
 	if m.Draining() {
 		m.drain(c.Now)
@@ -272,7 +273,8 @@ func (m *Machine) Closed(c *pipeline.Ctx, r *conntrack.Flow) {
 		return
 	}
 	r.Ext = nil
-	// the last packet of a request may still be on the way, and nothing counts it any more
+	// the last packet of a request may still be on its way to the server, and no counter has it any
+	// more
 	l.s.unsettled = l.s.unsettled || l.isForwarding()
 	l.close()
 	m.settle(c)

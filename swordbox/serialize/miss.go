@@ -12,25 +12,27 @@ import (
 
 // A CAS that is known to fail is sent to the server as a WRITE of no bytes. If a rule says so, the
 // switch does not send it: it answers the CAS once the server has acknowledged the value because of
-// which it fails (atomiccache.Word.Tell), or holds it until the word has the value that the CAS
-// compares with. Clients that wait for a lock then get it in the order of arrival, without polling.
+// which it fails (atomiccache.Word.Tell), or holds it until the word has the value of the CAS's
+// compare operand. Clients that wait for a lock then get it in the order of arrival, without
+// polling.
 
-// waiting is what the first held request of a flow waits for, if it is a CAS that would fail.
+// waiting says for which value the first held request of a flow waits, if it is a CAS that would
+// fail.
 type waiting struct {
-	word    *atomiccache.Word // nil: nothing
+	word    *atomiccache.Word // nil: it waits for no value
 	key     atomiccache.Key
 	rkey    uint32
 	compare uint64
 	time    time.Duration
 }
 
-// still reports whether the CAS would fail now, too.
+// still reports whether the CAS would fail now.
 func (a *waiting) still(now clock.Time) bool {
 	return a.word.Key == a.key && a.word.Await(now, a.rkey, a.compare)
 }
 
-// miss answers a CAS that fails, or makes it wait, if a rule says so; sentShared means that the
-// caller must send it. All requests of the flow before it have been answered.
+// miss answers a CAS that fails, or makes it wait, if a rule says so. The result sentShared means
+// that the caller must send the CAS. All earlier requests of the flow have been answered.
 func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
 	rule := g.s.ruleOf(w.VA)
 	if rule == nil || rule.Misses == rules.AnswerServer {
@@ -47,8 +49,8 @@ func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
 	return sentShared
 }
 
-// mayAwait reports whether the next request may go on waiting: its time is not over, and its host
-// has less than half of its share of the held requests in use.
+// mayAwait reports whether the next request may go on waiting for a value: its patience is not
+// over, and its host uses less than half of its share of the held requests.
 func (g *placing) mayAwait(now clock.Time, patience time.Duration) bool {
 	m := g.m
 	m.held.fit(g.c.Ports())
@@ -56,7 +58,7 @@ func (g *placing) mayAwait(now clock.Time, patience time.Duration) bool {
 	case 2*m.held.hosts[g.flow.Port+1].held >= m.held.limit(g.flow.Port):
 		return false
 	case g.arrived:
-		return true // it has just arrived
+		return true // the request has just arrived
 	}
 	h := &m.held.slots[g.held.first]
 	return !h.hurried && now < h.at.Add(patience)

@@ -16,10 +16,11 @@ func missRule(how rules.Answerer) []rules.Rule {
 	return set
 }
 
-// free writes 0 to the word at 64, which releases the lock.
+// free releases the lock by a WRITE of 0 to the word at 64.
 func (c *conn) free() { c.post(c.write(64, 16, 8)) }
 
-// locked returns a rig whose first client has the lock at 64, and whose others have tried it.
+// locked returns a rig whose first client holds the lock at 64, and whose other clients have tried
+// to take it.
 func locked(t *testing.T, rc rigConfig) (*rig, []*conn) {
 	t.Helper()
 	r, conns := known(t, rc)
@@ -141,7 +142,7 @@ func TestWaitersAreToldInTheEnd(t *testing.T) {
 	}
 }
 
-// A waiting client that has died does not keep the other clients from the lock.
+// A waiting client that has died does not keep other clients from getting the lock.
 func TestWaiterThatIsGone(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 3, rules: missRule(rules.AnswerWait)})
 	for i, c := range conns[1:] {
@@ -159,8 +160,8 @@ func TestWaiterThatIsGone(t *testing.T) {
 	}
 }
 
-// A NIC that retransmits a waiting CAS would exhaust its retries, so the switch answers it. The
-// client's connection stays up for any time that the rule lets a CAS wait.
+// When a NIC retransmits a waiting CAS, the switch answers it, because the NIC would otherwise use
+// up its retries. The client's connection stays up for however long the rule lets a CAS wait.
 func TestWaiterThatAsksAgainIsTold(t *testing.T) {
 	set := missRule(rules.AnswerWait)
 	set[0].MissTime = rules.MaxMissTime
@@ -178,8 +179,8 @@ func TestWaiterThatAsksAgainIsTold(t *testing.T) {
 	}
 }
 
-// A release behind a waiting CAS on the same connection, for example of another thread, is sent at
-// once: the CAS waits for it.
+// A client releases a lock behind a waiting CAS on the same connection, for example from another
+// thread. The switch sends the release at once, because the CAS waits for it.
 func TestReleaseIsNotKeptByAWaiter(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerWait)})
 	a, b := conns[0], conns[1]

@@ -43,7 +43,7 @@ func (a *replies) noteAnswer(c *pipeline.Ctx, r *record, op wire.Opcode) string 
 	if n.Made {
 		n.From = op
 	}
-	if r.op.Is(wire.OpAtomic) {
+	if r.op.Is(wire.OpAtomic) && r.op != wire.RCAtomicWrite {
 		n.Show, n.Prior = n.Show|transform.ShowPrior, r.prior
 	}
 	text := n.String()

@@ -19,7 +19,7 @@ func (r *rig) useRules(list ...rules.Rule) {
 	r.m.SetRules(set)
 }
 
-// prove sends requests until the switch knows that a client's key and connection work.
+// prove sends requests until the switch has proven a client's key and connection.
 func (c *conn) prove(wrs ...verbs.SendWR) {
 	c.r.t.Helper()
 	for _, wr := range wrs {
@@ -65,9 +65,9 @@ func (n *node) fill(b byte, length int) {
 
 const filled = 0x3333333333333333
 
-// checkOverlap is called after 200 additions of b to the word at off, while a WRITE of a that set
-// it to filled was in flight. An addition counts from the WRITE on, wherever that came in the
-// order.
+// checkOverlap is called after b has made 200 additions to the word at off, while a WRITE of a was
+// in flight that set the word to filled. The additions that the server executed after the WRITE
+// must count, at whatever point it executed the WRITE.
 func checkOverlap(t *testing.T, off int, a, b *conn, answered int) {
 	t.Helper()
 	a.done(verbs.Success)
@@ -112,8 +112,8 @@ func TestWriteAcrossTheEndOfARange(t *testing.T) {
 	}
 }
 
-// checkWriteOver loses a WRITE of n bytes of a once, which moves, and has b add to one of the words
-// that it covers.
+// checkWriteOver loses a WRITE of n bytes once, which a has sent and the switch has moved.
+// Meanwhile b adds to one of the words that the WRITE covers.
 func checkWriteOver(t *testing.T, off, n, word int, a, b *conn) {
 	t.Helper()
 	r := a.r

@@ -13,10 +13,10 @@ import (
 type outcome uint8
 
 const (
-	mustWait outcome = iota // its place is not free
-	// the frame has its PSN for the client's connection; the caller sends it
+	mustWait outcome = iota // the place of the request is not free
+	// the frame has its PSN on the client's connection, and the caller sends it
 	sentOwn
-	sentShared // it is on a shared connection
+	sentShared // the request is on a shared connection
 	told       // the switch has answered it
 )
 
@@ -28,12 +28,12 @@ type placing struct {
 	f *wire.Frame // as the client sent it, until the request has its place
 	// span is how many PSNs the request takes; 0: not known.
 	span int
-	// arrived: f is the packet that has just arrived, and may become the packet on the shared
-	// connection; otherwise f is a held request. now: f has become that packet.
+	// arrived: f is the packet that has just arrived, which can be changed into the packet on the
+	// shared connection; otherwise f is a held request. now: f has been changed into that packet.
 	arrived, now bool
 }
 
-// dispatch finds the place of the request, and sends it there if that is possible now.
+// dispatch finds the place of the request, and sends the request there if that is possible now.
 func (g *placing) dispatch() outcome {
 	op := g.f.BTH.Opcode
 	va, n, rkey := target(g.f)
@@ -60,7 +60,8 @@ func (g *placing) dispatch() outcome {
 }
 
 func (g *placing) atomic(rule *rules.Rule) outcome {
-	m, k := g.m, atomiccache.Key{Server: g.s.index, VA: g.f.AtomicETH.VA}
+	va, _, _ := target(g.f)
+	m, k := g.m, atomiccache.Key{Server: g.s.index, VA: va}
 	var w *atomiccache.Word
 	if rule != nil && rule.Action == rules.Atomics {
 		w = m.words.Get(g.c.Now, k)
@@ -72,10 +73,16 @@ func (g *placing) atomic(rule *rules.Rule) outcome {
 		return g.forWord(w)
 	case k.VA%transform.WordLen != 0:
 		return g.toOwn(1) // the server will refuse it
-	case rule != nil && rule.Action == rules.Move:
+	case rule != nil && rule.Action == rules.Move && !isUncached(g.f):
 		return g.move()
 	}
 	return g.toOwn(1)
+}
+
+// isUncached reports whether a request is a masked atomic or an ATOMIC_WRITE, which only the client's
+// connection may carry: the switch forgets the value of the word (hole 39).
+func isUncached(f *wire.Frame) bool {
+	return f.BTH.Opcode.Has(wire.HasAtomicMasks) || f.BTH.Opcode == wire.RCAtomicWrite
 }
 
 func (g *placing) write(rule *rules.Rule) outcome {
@@ -99,8 +106,8 @@ func (g *placing) write(rule *rules.Rule) outcome {
 	return g.toOwn(1)
 }
 
-// writeAll sends a WRITE that touches several words, or one in part of a long message, on the
-// client's connection, when all these words are ready for that.
+// writeAll sends a WRITE on the client's connection that touches several words, or that is a part
+// of a long message. It does so when all these words allow it.
 func (g *placing) writeAll() outcome {
 	if !g.canGo(placeOwn) || !g.ops.room() {
 		return mustWait
@@ -131,13 +138,13 @@ func (g *placing) move() outcome {
 	return sentShared
 }
 
-// forWord lets a word decide about an atomic, or about a WRITE that touches only this word. It
-// calls the word only if the flow may change to the place that the decision may require.
+// forWord lets a word decide how an atomic, or a WRITE that touches only this word, travels. It
+// asks the word only if the flow may change to the place that the decision may require.
 func (g *placing) forWord(w *atomiccache.Word) outcome {
 	_, _, rkey := target(g.f)
 	shard := g.s.shardOf(w.VA)
 	conn := g.s.links[shard].conn
-	usable := g.s.usable(shard, max(len(g.f.Payload), transform.WordLen)) && !g.s.keys.isBanned(rkey) && g.mayMove()
+	usable := g.s.usable(shard, max(len(g.f.Payload), transform.WordLen)) && !g.s.keys.isBanned(rkey) && g.mayMove() && !isUncached(g.f)
 	if !g.s.replaces(w.VA) { // the rule was removed
 		if usable = false; w.State != atomiccache.Pass && w.Pending == 0 {
 			w.Reset(g.c.Now)
@@ -192,11 +199,11 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	return sentShared
 }
 
-// ask sets d to the word's decision. An atomic under a key that is not proven stays on the client's
-// connection, and proves the key there.
+// ask sets d to the decision of the word. An atomic under a key that is not proven stays on the
+// client's connection, and proves the key if it succeeds.
 func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomiccache.Decision) {
 	switch {
-	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.s.keys.isBanned(rkey)):
+	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.s.keys.isBanned(rkey) || isUncached(g.f)):
 		*d = w.Foreign(g.c.Now)
 	case g.f.BTH.Opcode.Is(wire.OpAtomic):
 		clean := clock.Time(0)
@@ -217,7 +224,7 @@ func (g *placing) submit(r *record, shard int) {
 	g.leave()
 	g.m.stats.Moved++
 	conn, ok := g.s.links[shard].conn, false
-	// else held requests that are released in this step would leave before it
+	// otherwise the packet would be sent after held requests that this step releases
 	if g.arrived && len(g.m.blocked.list) == 0 {
 		ok, g.now, g.m.step.note = conn.SubmitInPlace(g.c, g.f, g.tag(r.psn))
 	} else {
@@ -228,7 +235,7 @@ func (g *placing) submit(r *record, shard int) {
 	}
 }
 
-// toOwn gives the next request its PSN on the client's connection.
+// toOwn gives the next request its PSN on the client's connection, on which the caller sends it.
 func (g *placing) toOwn(span int) outcome {
 	if !g.canGo(placeOwn) {
 		return mustWait
@@ -271,7 +278,8 @@ func (g *placing) toOwn(span int) outcome {
 	return sentOwn
 }
 
-// leave counts a request that is not sent on the client's connection.
+// leave records that a request is not sent on the client's connection: from then on the PSNs of
+// client and server differ.
 func (g *placing) leave() {
 	g.flow.Pinned = true
 	g.client, g.clientQPN = g.flow.Requester, g.flow.ReqQPN
@@ -287,8 +295,8 @@ func restOf(f *wire.Frame) int {
 	return (int(f.RETH.Length)+len(f.Payload)-1)/len(f.Payload) - 1
 }
 
-// wantsAck reports whether the switch requests an acknowledgement of a packet on the client's
-// connection, so that it knows when nothing is in flight there.
+// wantsAck reports whether the switch sets AckReq in a packet on the client's connection, so that
+// it learns when nothing is in flight there.
 func wantsAck(op wire.Opcode) bool {
 	return op.Is(wire.OpLast|wire.OpOnly) && op.Is(wire.OpSend|wire.OpWrite)
 }

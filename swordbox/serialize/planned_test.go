@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
-// flaws are protections that the test removes one by one, each with the setup of scenario planned
-// in which that does damage.
+// flaws are protections that the test removes one at a time. Each is listed with the setup of the
+// scenario planned in which its absence does damage.
 var flaws = []struct {
 	name, setup string
 	schedules   int
@@ -98,10 +98,11 @@ func TestPlannedSearchFindsFlaws(t *testing.T) {
 	}
 }
 
-// With all protections the same search finds no damage.
+// With all protections the same search finds no damage: here its first tenth, and all of it in
+// `make scenarios`.
 func TestPlannedSearchFindsNothing(t *testing.T) {
 	for _, f := range flaws {
-		if r := search(t, scenario.Params{Setup: f.setup, Schedules: f.schedules}); r.Err != nil {
+		if r := search(t, scenario.Params{Setup: f.setup, Schedules: max(f.schedules/10, 20)}); r.Err != nil {
 			t.Errorf("%s: %v\n%s", f.setup, r.Err, strings.Join(r.Notes, "\n"))
 		}
 	}

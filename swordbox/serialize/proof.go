@@ -3,10 +3,11 @@ package serialize
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
 // A request moves to a shared connection only if the client is connected to the same incarnation of
-// the server as the switch. The server may have restarted in between with the same QPNs, R_Keys and
-// addresses, and a client that was silent meanwhile does not notice. Without a switch the client's
-// next request fails, because its queue pair does not exist any more; if the request were moved,
-// its atomic would be executed on the memory of the new incarnation.
+// the server as the switch. The server may have restarted with the same QPNs, R_Keys and addresses
+// after the client connected and before the switch did, and a client that was silent meanwhile has
+// not noticed. Without a switch the client's next request fails, because its queue pair does not
+// exist any more; if the request were moved, its atomic would be executed on the memory of the new
+// incarnation.
 //
 // No number proves that the incarnation is the same, because all of them may repeat. The proof is
 // that the client's connection works: if a request is sent on it for the first time after the
@@ -21,12 +22,13 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // the same incarnation of the server.
 type proof struct {
 	incarnation uint32 // value of server.incarnation that is proven
-	asked       uint32 // value of server.incarnation that an acknowledgement of mark proves; 0: none
+	asked       uint32 // value of server.incarnation that an acknowledgement of mark would prove; 0: none
 	mark        wire.PSN
 	breaks      uint32 // value of server.breaks at the last proof
 }
 
-// isProven reports whether the flow is proven for the newest shared connection of the server.
+// isProven reports whether the flow's connection is proven to belong to the same incarnation of the
+// server as the newest shared connection.
 func (k *clientConn) isProven() bool { return k.proof.incarnation == k.s.incarnation }
 
 // isSuspect reports whether the server may have begun a new incarnation since the last proof of the

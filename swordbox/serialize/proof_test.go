@@ -21,9 +21,9 @@ func (r *rig) reattach() {
 	})
 }
 
-// The server restarts with the same numbers. A client that was silent meanwhile has a connection to
-// a queue pair that does not exist any more: its next atomic must not be executed on the new memory
-// over the switch's new connection.
+// The server restarts with the same QPNs and R_Keys. A client that was silent meanwhile has a
+// connection to a queue pair that does not exist any more. Its next atomic must not be executed on
+// the new memory, on the switch's new connection.
 func TestConnectionOfAFormerIncarnation(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	c := conns[0]
@@ -60,8 +60,9 @@ func TestConnectionOfTheSameIncarnation(t *testing.T) {
 	}
 }
 
-// An answer that arrives after the new connection, to a request that was sent before it, proves
-// nothing: the server may have begun its new incarnation in between.
+// A request is sent before the new shared connection is attached, and its answer arrives after
+// that. This answer proves nothing: the server may have begun its new incarnation between request
+// and answer.
 func TestOldAnswerProvesNothing(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
@@ -138,9 +139,9 @@ func TestFormerIncarnationIsNotRemembered(t *testing.T) {
 }
 
 // A queue pair of the server gets the number of one that is gone, and a client of the same host
-// connects to it. Its requests and answers are far behind what the switch knows under these
-// numbers: they are neither passed on as duplicates, past the words, nor put into the numbers of
-// the old connection.
+// connects to it. The PSNs of its requests and answers are far behind those that the switch knows
+// of the old connection. The switch neither forwards the requests as duplicates, which it would not
+// report to the words, nor translates the answers into PSNs of the old connection.
 func TestNumbersFarBehindAreOfAnother(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
@@ -188,9 +189,10 @@ func TestConnectionThatTheServerEnds(t *testing.T) {
 	}
 }
 
-// A queue pair with the numbers of an old connection sends many WRITEs at once, up to a PSN that was
-// that of a READ then. None of them is acknowledged from memory: the ACK would have to end before
-// the READ, and the NIC would take it for that of its own requests.
+// A queue pair with the numbers of an old connection sends many WRITEs at once, up to a PSN that
+// belonged to a READ of the old connection. The switch acknowledges none of them from its records:
+// it could acknowledge only the WRITEs before the READ, and the NIC would take that for the answer
+// to its own requests.
 func TestNoACKEndsBeforeAnOldRead(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1, rules: moveRule(1)})
 	c := conns[0]

@@ -6,16 +6,17 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // must be well below 2^23, or old and new PSNs could not be distinguished.
 const maxBehind = 1 << 21
 
-// segment is a run of a client's PSNs in one place. It ends where the next one begins.
+// segment is a run of a client's PSNs whose requests have the same place. It ends where the next
+// segment begins.
 type segment struct {
 	client wire.PSN // the client's PSN of the segment's first request
-	// own is the PSN on the client's connection of the segment's first request; in a moved segment,
-	// of the first request after the segment.
+	// own is the PSN of the segment's first request on the client's connection. For a segment of
+	// moved requests it is the PSN of the first request after the segment.
 	own   wire.PSN
 	moved bool
 }
 
-// shift returns how many PSNs have moved before the segment.
+// shift returns how many PSNs before the segment belong to moved requests.
 func (s *segment) shift() uint32 { return uint32(s.client-s.own) & mask24 }
 
 const mask24 = 1<<24 - 1
@@ -27,21 +28,22 @@ type psnMap struct {
 	segs    []segment // ring
 	head, n int
 	max     int
-	// client and own are the next PSNs of the client and of the client's connection.
+	// client is the PSN of the next request at the client, own the next PSN on the client's
+	// connection to the server.
 	client, own wire.PSN
 }
 
-// where is the place of a PSN.
+// where says where the request with a PSN is.
 type where uint8
 
 const (
 	whereOld    where = iota // older than the oldest segment
 	whereOwn                 // on the client's connection
 	whereMoved               // on a shared connection
-	whereFuture              // not placed yet
+	whereFuture              // not assigned to a place yet
 )
 
-// start resets m to the identity for all PSNs before psn, which is the next one.
+// start resets m: psn is the next PSN, and all PSNs before it are the same at client and server.
 func (m *psnMap) start(psn wire.PSN, max int) {
 	if len(m.segs) == 0 {
 		m.segs = make([]segment, 2)
@@ -53,7 +55,7 @@ func (m *psnMap) start(psn wire.PSN, max int) {
 
 func (m *psnMap) at(i int) *segment { return &m.segs[(m.head+i)&(len(m.segs)-1)] }
 
-// add places the next n PSNs.
+// add assigns the next n PSNs to a place: moved, or on the client's connection.
 func (m *psnMap) add(n int, moved bool) {
 	if m.at(m.n-1).moved != moved {
 		m.push(segment{client: m.client, own: m.own, moved: moved})
@@ -74,7 +76,7 @@ func (m *psnMap) add(n int, moved bool) {
 	}
 }
 
-// rewind takes back the placing of all requests from psn on. All of them must have moved.
+// rewind undoes the assignment of all requests from psn on. All of them must have moved.
 func (m *psnMap) rewind(psn wire.PSN) {
 	for m.n > 1 && wire.Diff(m.at(m.n-1).client, psn) >= 0 {
 		m.n--
@@ -96,7 +98,8 @@ func (m *psnMap) push(s segment) {
 	*m.at(m.n - 1) = s
 }
 
-// find returns the place of a client's PSN, and its PSN on the client's connection if it is there.
+// find returns where the request with a client's PSN is, and its PSN on the client's connection if
+// it is there.
 func (m *psnMap) find(client wire.PSN) (where, wire.PSN) {
 	if wire.Diff(client, m.client) >= 0 {
 		return whereFuture, 0
@@ -115,8 +118,8 @@ func (m *psnMap) find(client wire.PSN) (where, wire.PSN) {
 	return whereOld, 0
 }
 
-// back returns the client's PSN for a PSN on the client's connection, and how many PSNs have moved
-// before it. ok is false for a PSN that was not placed yet, and for one that is older than the
+// back returns the client's PSN for a PSN on the client's connection, and how many PSNs before it
+// belong to moved requests. ok is false for a PSN that was not assigned yet, and for one before the
 // oldest segment.
 func (m *psnMap) back(own wire.PSN) (client wire.PSN, shift uint32, ok bool) {
 	if wire.Diff(own, m.own) >= 0 {
@@ -131,5 +134,5 @@ func (m *psnMap) back(own wire.PSN) (client wire.PSN, shift uint32, ok bool) {
 	return 0, 0, false
 }
 
-// shift returns the difference between the next PSNs of the two ends.
+// shift returns the difference between the next PSNs of client and server.
 func (m *psnMap) shift() uint32 { return uint32(m.client-m.own) & mask24 }

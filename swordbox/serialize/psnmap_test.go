@@ -8,7 +8,7 @@ import (
 )
 
 // The map gives the same PSNs as a list of all requests with unbounded numbers, over several wraps
-// of the PSNs: the requests that it remembers are right, and those that it forgets are old.
+// of the PSNs: it is right about the requests that it remembers, and it forgets only old ones.
 func TestPSNMapAgreesWithModel(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 5))

@@ -3,12 +3,13 @@ package serialize
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
 // A client's NIC retransmits requests that have not been answered, and the server's NIC answers
-// them. On the client's connection the PSNs of both lag behind the newest PSN by no more than was
-// ever in flight there, so the switch records that maximum for each flow. An older PSN may belong
-// to another connection, whose queue pair has reused the QPN of one that has ended. It is not
-// forwarded as a duplicate that changes nothing, because the server would execute it. A client that
-// has received no answer for long may be as far behind; the switch itself answers requests of which
-// it knows that the server has executed them, see duplicate.executed.
+// them. The PSNs of both lag behind the newest PSN on the client's connection by at most the
+// largest number of PSNs that was ever in flight there. So the switch records this number for each
+// flow. An older PSN may belong to another connection, whose queue pair has reused the QPN of one
+// that has ended. The switch does not forward such a request as a duplicate without effect, because
+// the server would execute it. A client that has received no answer for long may be as far behind;
+// the switch itself answers requests of which it knows that the server has executed them, see
+// duplicate.executed.
 
 // slack is a margin: a duplicate may lag behind the newest PSN by slack plus twice far, the largest
 // number of PSNs that were in flight.

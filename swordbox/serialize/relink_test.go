@@ -27,7 +27,7 @@ func moved(t *testing.T, shards int) (*rig, *conn) {
 	t.Helper()
 	r, conns := known(t, rigConfig{clients: 1, shards: shards, rules: moveRule(shards)})
 	c := conns[0]
-	for range 4 { // the first one proves the key
+	for range 4 { // the first READ proves the key
 		c.post(c.read(64, 0, 8))
 		r.settle()
 		c.done(verbs.Success)
@@ -38,8 +38,8 @@ func moved(t *testing.T, shards int) (*rig, *conn) {
 	return r, c
 }
 
-// The response to a moved READ is lost, and the rules change before the client asks again: it gets
-// its answer over the connection that carried the READ, or over another one.
+// The response to a moved READ is lost, and the rules change before the client retransmits the
+// READ. The client gets its answer over the connection that carried the READ, or over another one.
 func TestMovedReadIsAskedForAfterAChangeOfRules(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -71,7 +71,7 @@ func TestMovedReadIsAskedForAfterAChangeOfRules(t *testing.T) {
 				t.Fatal("no response was lost")
 			}
 			c.change(r)
-			r.run(20 * time.Millisecond) // the client's NIC asks again after 4 ms
+			r.run(20 * time.Millisecond) // the client's NIC retransmits after 4 ms
 			conn.done(verbs.Success)
 		})
 	}
@@ -91,7 +91,7 @@ func TestSharedConnectionIsNeededAgain(t *testing.T) {
 			x.done(verbs.Success)
 		}
 	}
-	if n := r.m.Stats().Moved - before; n < 6 { // the first READ of a connection stays there
+	if n := r.m.Stats().Moved - before; n < 6 { // the first READ of a connection is not moved
 		t.Errorf("%d of 8 READs moved", n)
 	}
 	for shard, l := range r.m.servers[0].links {
@@ -101,8 +101,9 @@ func TestSharedConnectionIsNeededAgain(t *testing.T) {
 	}
 }
 
-// The switch ends connections that no rule has needed for some time. That they are made again for a
-// later rule is no failure of the server: lost answers can still be asked for.
+// The switch ends connections that no rule has needed for some time. When a later rule makes it
+// connect again, this does not count as a failure of the server: READs whose answers were lost can
+// still be executed again.
 func TestConnectionsThatWereNotNeededAreMadeAgain(t *testing.T) {
 	r, conn := moved(t, 4)
 	r.setRules(moveRule(1))

@@ -19,21 +19,22 @@ type replies struct {
 	msn    uint32
 	hasMSN bool
 	window window
-	// late is the PSN of an ACK that waits, if isLate, for READs that are executed again: the
-	// answer to duplicates of WRITEs without record.
+	// late, if isLate, is the PSN of an ACK that answers duplicates of WRITEs without a record. It
+	// waits for READs that are executed again.
 	late   wire.PSN
 	isLate bool
-	// redoAt is when the answers that wait for a READ that is executed again are sent without it.
+	// redoAt is when the answers that wait for a READ that is executed again are sent without its
+	// response.
 	redoAt clock.Time
-	// deadPSN is the PSN of the request that was refused, fatal the syndrome; valid in phase
-	// refused. The requests from deadPSN to before deadEnd, if there are any, were executed: the
-	// flow was refused because of a duplicate.
+	// deadPSN is the PSN of the request that was refused, fatal the syndrome of the NAK; both are
+	// valid in phase refused. The requests from deadPSN to before deadEnd, if there are any, were
+	// executed: the flow was refused because of a duplicate.
 	deadPSN, deadEnd wire.PSN
 	fatal            wire.Syndrome
 	// cnpAt is the earliest time for the next congestion notification to the client.
 	cnpAt clock.Time
-	// client and clientQPN are the flow's requester and its queue pair. They outlive the flow, for
-	// listings.
+	// client and clientQPN name the flow's requester and its queue pair. Listings need them after
+	// the flow has ended.
 	client    netip.Addr
 	clientQPN wire.QPN
 }
@@ -75,9 +76,9 @@ func (a *replies) sendFatal(c *pipeline.Ctx) {
 	c.Emit(&a.m.step.tx, note)
 }
 
-// refuseAgain repeats the fatal NAK in answer to a request. A client's NIC ignores a NAK of a
-// request that it has the answer to. So if the client goes on behind a request that was executed,
-// the NAK names the one that it sends.
+// refuseAgain answers a request of a refused flow with the fatal NAK again. A client's NIC ignores
+// a NAK of a request whose answer it has. So if the client sends a request behind one that was
+// executed, the NAK names the request that it sends.
 func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	if wire.Diff(psn, a.deadEnd) > 0 {
 		psn = a.deadEnd
@@ -90,12 +91,15 @@ func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	return pipeline.Drop(ReasonDead)
 }
 
-// answer sends the client the answer to a WRITE or an atomic.
+// answer sends the client the answer to a WRITE, an atomic or an ATOMIC_WRITE.
 func (a *replies) answer(c *pipeline.Ctx, r *record) {
 	f := &a.m.step.tx
-	if r.op.Is(wire.OpAtomic) {
+	switch {
+	case r.op == wire.RCAtomicWrite:
+		a.back().Written(f, r.psn, a.msn)
+	case r.op.Is(wire.OpAtomic):
 		a.back().AtomicACK(f, r.psn, a.msn, r.prior)
-	} else {
+	default:
 		a.back().ACK(f, r.psn, a.msn)
 	}
 	c.Emit(f, a.noteAnswer(c, r, f.BTH.Opcode))
@@ -107,15 +111,15 @@ func (a *replies) deliverRead(c *pipeline.Ctx, r *record, f *wire.Frame) {
 	c.Emit(f, a.noteAnswer(c, r, f.BTH.Opcode))
 }
 
-// emitOwn emits a response on the client's connection to the client, so that it leaves before all
-// packets that are emitted after it.
+// emitOwn emits a response on the client's connection to the client at once, so that it leaves the
+// switch before all packets that are emitted after it.
 func (a *replies) emitOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN) {
 	a.m.stats.Rewritten++
 	transform.Renumber(&p.Frame, p.BTH.PSN)
 	c.Emit(&p.Frame, noteResponse(c, p, raw))
 }
 
-// endRedos ends the wait for READs before psn that are executed again, and sends the answers that
+// endRedos stops waiting for READs before psn that are executed again, and sends the answers that
 // waited for them. The client does not need those READs, or will retransmit them.
 func (a *replies) endRedos(c *pipeline.Ctx, psn wire.PSN) {
 	for pos := a.window.head; pos != a.window.tail; pos++ {

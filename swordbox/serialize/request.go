@@ -9,15 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Reasons of drops.
+// Reasons why the machine drops a packet.
 const (
 	ReasonGap pipeline.Reason = "psn gap"     // a request before it is missing
 	ReasonOld pipeline.Reason = "psn too old" // a duplicate that has no record any more
 	// a duplicate that differs from the first request with its PSN
 	ReasonOther    pipeline.Reason = "other request"
-	ReasonGhost    pipeline.Reason = "ghost response" // an answer to no request in flight
-	ReasonBusy     pipeline.Reason = "word busy"      // the sender retransmits it
-	ReasonHeldFull pipeline.Reason = "too many held"  // the sender retransmits it
+	ReasonGhost    pipeline.Reason = "ghost response" // an answer to a request that is not in flight
+	ReasonBusy     pipeline.Reason = "word busy"      // a word must wait for another request; the sender retransmits this one
+	ReasonHeldFull pipeline.Reason = "too many held"  // no room to hold the request; the sender retransmits it
 	// addressed to a queue pair of the switch by a host that is not the queue pair's peer
 	ReasonStranger pipeline.Reason = "stranger"
 	ReasonDead     pipeline.Reason = "connection is dead" // a fatal NAK was sent
@@ -28,7 +28,7 @@ const (
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	l, ok := s.Flow.Ext.(*sequencer)
 	if !ok || l.phase == closed || l.generation != s.Flow.Generation {
-		l = nil // an existing sequencer goes on without rules, because it must translate PSNs
+		l = nil // an existing sequencer stays even without rules, because it must translate PSNs
 		if srv := m.byAddr[s.Flow.Responder]; srv != nil && srv.moves {
 			l = m.newSequencer(c.Now, s.Flow, srv)
 		}
@@ -44,7 +44,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *p
 		return pipeline.Forward()
 	}
 	if !c.Allowed(p.Ingress, p.Eth.Dst) {
-		// also a request that would move to a shared connection
+		// a partition stops the request, also if it would move to a shared connection
 		return pipeline.Drop(pipeline.ReasonPartition)
 	}
 	v := l.request(c, s, p)
@@ -74,9 +74,9 @@ func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 	}
 }
 
-// canStart reports whether a request is certainly the one that the server expects, and the client
-// can be answered: no request with its PSN or a later one is in flight, and none before it was
-// dropped.
+// canStart reports whether a request is certainly the one that the server expects, and the switch
+// can send answers to the client: no request with its PSN or a later one is in flight, and none
+// before it was dropped.
 func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 	if s.Class != conntrack.New || s.Span == 0 || l.flow.ReqQPN == 0 || !l.flow.HasPath {
 		return false
@@ -88,7 +88,8 @@ func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	end := p.BTH.PSN.Add(max(1, s.Span))
 	if l.s.watch && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) && !l.looseWrite(c.Now, &p.Frame) {
-		// its retransmission is new to the server, even if later requests were forwarded meanwhile
+		// the retransmission of this request is new to the server, even if later requests were
+		// forwarded meanwhile
 		l.phase.on(evDropped)
 		return pipeline.Drop(ReasonBusy)
 	}
@@ -109,9 +110,9 @@ func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.
 	return pipeline.Forward()
 }
 
-// looseWrite makes the words that a WRITE or an atomic touches wait for it; false: it cannot be
-// forwarded now. The words are told of each packet that they do not count, because the switch cannot
-// tell which packets are retransmissions.
+// looseWrite makes every word that a WRITE or an atomic touches wait until the request can no
+// longer reach the server. It returns false if the request cannot be forwarded now. The words do
+// not count its packets, because the switch cannot tell which of them are retransmissions.
 func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 	x := l.extentOf(f, f.BTH.PSN)
 	isAtomic := f.BTH.Opcode.Is(wire.OpAtomic)
@@ -166,7 +167,7 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 		return l.refuseAgain(c, p.BTH.PSN)
 	case l.msg == openRead && p.BTH.PSN == l.psns.client:
 		raw := p.BTH.PSN
-		p.BTH.PSN = l.psns.own // a retransmission of the READ of unknown span
+		p.BTH.PSN = l.psns.own // a retransmission of the READ whose number of PSNs is not known
 		return pipeline.Rewrite().With(noteOwn(c, p, raw, p.BTH.AckReq))
 	case l.held.n > 0:
 		return l.hold(c, p, s.Span)
@@ -200,7 +201,8 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 	}
 }
 
-// hold keeps a request until its place is free. It counts as received.
+// hold keeps a request in the pool until its place is free. For the client the request counts as
+// received.
 func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline.Verdict {
 	m := l.m
 	if p.BTH.Opcode.Is(wire.OpWrite | wire.OpAtomic) {
@@ -209,12 +211,14 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 		}
 	}
 	i := int32(-1)
-	// a READ of unknown span cannot be held, because the PSN behind it is not known
+	// a READ whose number of PSNs is not known cannot be held, because the next request's PSN is
+	// not known
 	if l.held.n < m.cfg.HeldPerFlow && span > 0 {
 		i = m.keep(c, l.flow, p.Raw.Data, span)
 	}
 	if i < 0 {
-		// No NAK now, or the client would retransmit too early. It gets the NAK when there is room.
+		// The client gets no NAK now, because it would retransmit before there is room. It gets the
+		// NAK when there is room.
 		m.stats.HeldFull++
 		l.tellLater()
 		return pipeline.Drop(ReasonHeldFull)
@@ -268,7 +272,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 		return
 	}
 	if l.awaits.word != nil && l.awaits.still(c.Now) {
-		return // tick ends it
+		return // sequencer.tick ends this wait
 	}
 	for l.held.n > 0 && l.phase != refused {
 		l.awaits = waiting{}
@@ -304,7 +308,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 
 // sendSequenceNak makes the client retransmit all unanswered requests. A NAK acknowledges the
 // requests before its PSN, so it cannot name the missing request while older ones are in flight
-// (hole 43); those arrive again as duplicates.
+// (hole 43); it names the oldest of them, and these arrive again as duplicates.
 func (l *sequencer) sendSequenceNak(c *pipeline.Ctx) {
 	l.m.stats.SequenceNaks++
 	l.back().NAK(&l.m.step.tx, l.incomplete(), l.msn, wire.NakPSNSequence)

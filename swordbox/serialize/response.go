@@ -28,7 +28,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	if l.phase.isLoose() {
 		if l.phase.hasForwarded() && p.BTH.Opcode.Is(wire.OpRead) && wire.Diff(end, l.psns.own) > 0 {
-			l.psns.own = end // of a READ whose number of PSNs was not known
+			l.psns.own = end // the end of a READ whose number of PSNs was not known
 		}
 		if l.phase.hasForwarded() && wire.Diff(end, l.psns.own) <= 0 {
 			l.ackOwn(c.Now, end)
@@ -72,7 +72,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	switch {
 	case l.blocked:
-		l.emitOwn(c, p, raw) // before answers that the release of held requests may cause
+		l.emitOwn(c, p, raw) // it leaves before the answers that the release of held requests may cause
 		return pipeline.Consume()
 	case raw == client && rawMSN == p.AETH.MSN:
 		return pipeline.Forward()
@@ -102,8 +102,8 @@ func (l *sequencer) resolve(p *pipeline.Parsed) {
 	l.m.kick = l.m.kick || l.blocked
 }
 
-// note updates the record of the request that a response answers. redone: the response is the last
-// packet of a READ that was executed again.
+// note updates the record of the request that a response answers. redone reports that it is the
+// last packet of the response to a READ that was executed again.
 func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 	op := p.BTH.Opcode
 	if !op.Is(wire.OpRead | wire.OpAtomic) {
@@ -115,8 +115,9 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 		return false
 	case r.state != inFlight:
 		return r.state == redoing && client == r.psn.Add(r.span-1)
-	case op == wire.RCAtomicAck && r.op.Is(wire.OpAtomic):
+	case op == wire.RCAtomicAck && r.op.Is(wire.OpAtomic) && r.op != wire.RCAtomicWrite:
 		r.prior = p.AtomicAck
+	case op == wire.RCReadResponseOnly && r.op == wire.RCAtomicWrite:
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest && client == r.psn.Add(r.span-1):
 		// The last packet of the response. If an earlier one was lost, the client requests the rest
 		// again. A packet that is missing here may also have been reordered, and still reach the

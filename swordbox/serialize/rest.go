@@ -5,24 +5,25 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// rest is the part of a WRITE of several packets that the client has not sent yet. A client
-// may pause in the middle of a message, and words in the rest of it may become known meanwhile.
+// rest is the part of a WRITE of several packets that the client has not sent yet. A client may
+// pause in the middle of a message, and meanwhile words that the rest touches may become known.
 type rest struct {
-	va uint64 // of the next packet's first byte
+	va uint64 // address of the first byte of the next packet
 	n  uint32 // bytes from there to the end of the message
-	// first is the first PSN of the message, end is one past the last one, as the server sees them.
+	// first is the PSN of the first packet of the message, end the PSN after the last one, both as
+	// the server sees them.
 	first, end wire.PSN
 }
 
-// begin is called with the first packet of a WRITE, whose server's PSN is psn.
+// begin is called with the first packet of a WRITE; psn is its PSN at the server.
 func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 	n := uint32(len(f.Payload))
 	*r = rest{va: f.RETH.VA + uint64(n), n: f.RETH.Length - min(n, f.RETH.Length), first: psn, end: psn.Add(1 + restOf(f))}
 }
 
-// restOfWrite sends a packet of a WRITE behind the first one. Words that the packet touches and
-// that do not count the WRITE, because they are newer or have waited for too long, count it from
-// now on.
+// restOfWrite sends a packet of a WRITE behind the first one. A word that the packet touches may
+// not wait for the WRITE, because the word is newer or has waited for too long. From now on it
+// does.
 func (g *placing) restOfWrite() outcome {
 	m, n := g.m, uint32(len(g.f.Payload))
 	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)
@@ -40,9 +41,9 @@ func (g *placing) restOfWrite() outcome {
 	return out
 }
 
-// roomComes reports whether there is no room for an operation, but will be when the requests before
-// a message have been answered. Operations of the message itself make no room: they end with its
-// last packet, which would wait behind the present one.
+// roomComes reports whether there is no room for an operation now, but will be when the requests
+// before a message have been answered. Operations of the message itself make no room: they end with
+// its last packet, which would have to wait behind the present one.
 func (g *placing) roomComes(first wire.PSN) bool {
 	return !g.ops.room() && wire.Diff(g.ops.at(g.ops.head).end, first) <= 0
 }

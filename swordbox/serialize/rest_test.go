@@ -9,8 +9,8 @@ import (
 )
 
 // A WRITE of many packets has been acknowledged in part, and the last packet is lost once before
-// the switch. Meanwhile another client begins to add to a word in it: what the server has answered
-// stays.
+// the switch. Meanwhile another client begins to add to a word in that packet: no addition that the
+// server has answered is lost.
 func TestWordInTheRestOfALongWrite(t *testing.T) {
 	for _, n := range []int{2 << 10, 20 << 10, 32 << 10, 33 << 10, 40 << 10, 100 << 10} {
 		r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1)})

@@ -171,7 +171,7 @@ func (n *node) poll() []verbs.WC {
 type flight struct {
 	at   clock.Time
 	seq  int
-	to   int // port; up: to the switch
+	to   int // the port to which it goes or, with up, from which it comes to the switch
 	up   bool
 	data []byte
 }
@@ -194,7 +194,7 @@ func (h *flights) Pop() any {
 // chance are the probabilities of faults on all four hops, in thousandths.
 type chance struct{ loss, dup, late int }
 
-// rig is clients, a server and a switch in virtual time.
+// rig is a number of clients, a server and a switch in virtual time.
 type rig struct {
 	t       testing.TB
 	now     clock.Time
@@ -359,7 +359,7 @@ func (r *rig) connect(client int) *conn {
 		c.post(verbs.SendWR{Op: verbs.OpWrite, SGL: n.sge(0, 1)[:0], RemoteAddr: r.server.base, RKey: r.server.key})
 		r.settle()
 		if q, _ := n.cq.Queue(); q.Len() == 0 {
-			r.run(100 * time.Millisecond) // the connection waits for requests of a former connection
+			r.run(100 * time.Millisecond) // the new connection may have to wait for requests of an earlier one
 		}
 		c.done(verbs.Success)
 	}
@@ -392,7 +392,7 @@ func (c *conn) done(want ...verbs.Status) []verbs.WC {
 	return wcs
 }
 
-// flush puts the frames of nodes and switch on the links.
+// flush puts the frames that nodes and switch have sent on the links.
 func (r *rig) flush() {
 	for _, n := range r.nodes {
 		for _, f := range n.out.Frames {
@@ -444,7 +444,7 @@ func (r *rig) deadline() clock.Time {
 	return at
 }
 
-// step handles the next event or deadline; it returns false if there is none until a time.
+// step handles the next event or deadline. It returns false if there is none before until.
 func (r *rig) step(until clock.Time) bool {
 	at := r.deadline()
 	if at > until {

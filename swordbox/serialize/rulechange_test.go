@@ -42,8 +42,8 @@ func TestMoveBecomesAtomics(t *testing.T) {
 // WRITE has arrived.
 func TestWriteFromBeforeTheRules(t *testing.T) { writeFromBeforeTheRules(t, 0) }
 
-// The same for a WRITE that a fault rule of the operator delays behind the switch, for longer than
-// packets take otherwise. Its client dies meanwhile, and does not send it again.
+// The same for a WRITE that a fault rule of the operator delays after the switch, for longer than
+// packets take otherwise. Meanwhile its client dies, and does not retransmit it.
 func TestWriteThatAnOperatorDelays(t *testing.T) { writeFromBeforeTheRules(t, 30*time.Millisecond) }
 
 func writeFromBeforeTheRules(t *testing.T, delay time.Duration) {
@@ -92,8 +92,8 @@ func writeFromBeforeTheRules(t *testing.T, delay time.Duration) {
 	}
 }
 
-// A flow is forgotten while a WRITE of it is on its way to the server, to a word that the switch does
-// not know. No atomic on the word is replaced before the WRITE has arrived.
+// The switch forgets a flow while a WRITE of it is on its way to the server, to a word that the
+// switch does not know. No atomic on the word is replaced before the WRITE has arrived.
 func TestForgottenFlowWithARequestInFlight(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1)})
 	a, b := r.connect(0), r.connect(1)

@@ -55,7 +55,7 @@ type script struct {
 	kept       map[string][]byte
 }
 
-// loss is the fate of the next packets that match.
+// loss says what happens to the next packets that match.
 type loss struct {
 	link, op string
 	n        int
@@ -133,7 +133,8 @@ func (s *script) name(ip string) string {
 	return ip
 }
 
-// see prints a packet as it enters a link, and decides its fate.
+// see prints a packet when it enters a link, and decides whether it is lost, kept, copied or
+// duplicated.
 func (s *script) see(up bool, port int, data []byte) bool {
 	f := parse(data)
 	end := "s"
@@ -269,7 +270,7 @@ func (s *script) done() {
 	s.r.failed = nil
 }
 
-// drop, keep, copy and dup set the fate of the next packets on a link.
+// drop, keep, copy and dup decide what happens to the next packets on a link.
 func (s *script) drop() {
 	s.lose = append(s.lose, loss{
 		link: s.d.CmdArgs[0].Key, op: s.str("op", ""), n: s.num("n", 1), keep: s.str("as", ""), twice: s.d.Cmd == "dup",
@@ -363,7 +364,7 @@ func (s *script) secondKey() {
 	s.register(verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
 }
 
-// atomicsOnly registers it with atomics as the only right.
+// atomicsOnly registers the server's memory once more, with atomics as the only access right.
 func (s *script) atomicsOnly() { s.register(verbs.LocalWrite | verbs.RemoteAtomic) }
 
 func (s *script) register(a verbs.Access) {

@@ -11,9 +11,8 @@ import (
 // shared connections.
 const placeOwn = -1
 
-// sequencer is the serializer of one flow: it takes the requests of one of the client's queue pairs
-// in the order of their PSNs, sends each to its place, and answers the client in that order. See
-// the package comment for its parts.
+// sequencer serialises the requests of one flow: it takes them in the order of their PSNs, sends
+// each to its place, and answers the client in that order. See the package comment for its parts.
 type sequencer struct {
 	m             *Machine
 	generation    uint32 // of the flow
@@ -22,11 +21,11 @@ type sequencer struct {
 	phase  phase
 	naks   nakState
 	permit permit
-	// next is the PSN of the next new request. psns has the place of each PSN before psns.client;
-	// requests from psns.client to next are held.
+	// next is the PSN of the next new request. psns says where the request of each PSN before
+	// psns.client is; the requests from psns.client to next are held.
 	next wire.PSN
-	// place is where the last request was sent, out how many requests are in flight there if it is
-	// a shared connection.
+	// place is where the last request was sent. If that is a shared connection, out is the number
+	// of the flow's requests in flight there.
 	place int
 	out   int
 	// moved counts the requests that were not sent on the client's connection.
@@ -47,8 +46,8 @@ const (
 	permitDenied
 )
 
-// start ends the loose phases: psn is the PSN that the server expects when all forwarded requests
-// have arrived. alone: all requests before it have been answered.
+// start ends the loose phases. psn is the PSN that the server expects when all forwarded requests
+// have arrived. alone says that all requests before it have been answered.
 func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 	l.reaches()
 	sent := l.phase.hasForwarded()
@@ -60,7 +59,7 @@ func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 		l.acked = psn
 	}
 	if l.phase == untouched {
-		l.hasMSN = true // no request was ever sent: the responder counts from 0
+		l.hasMSN = true // no request was sent before: the responder counts messages from 0
 	}
 	l.phase.on(evSynced)
 	l.psns.start(psn, l.m.cfg.Segments)
@@ -91,8 +90,9 @@ func (l *sequencer) incomplete() wire.PSN {
 
 // mayMove reports whether requests of the flow may move; it calls Config.Moving once for the flow.
 // Requests of a connection that one end is closing by a DREQ do not move: a server that fences a
-// client destroys its queue pair, and requests that the client sends afterwards, from a host that
-// was suspended meanwhile, must fail there and not reach the server on another connection.
+// client destroys the queue pair for that client. If the client's host was suspended meanwhile and
+// sends requests later, they must fail at this queue pair, and not reach the server on another
+// connection.
 func (l *sequencer) mayMove() bool {
 	if l.flow.ReqQPN == 0 || !l.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.isProven() {
 		return false
@@ -115,7 +115,7 @@ func (l *sequencer) answered() {
 	}
 }
 
-// counts places the next n PSNs.
+// counts assigns the next n PSNs to a place, in psns and for the window.
 func (l *sequencer) counts(n int, moved bool) {
 	l.window.age(l.psns.client, n)
 	l.psns.add(n, moved)
@@ -149,8 +149,8 @@ func (l *sequencer) schedule() {
 	l.m.due.Set(l.index, at)
 }
 
-// tick handles expired deadlines: it drops held requests that may be stale, and ends the waits
-// for a value and for READs that are executed again.
+// tick handles expired deadlines: it drops held requests that their client may have given up, and
+// ends waits for a value and for READs that are executed again.
 func (l *sequencer) tick(ctx *pipeline.Ctx) {
 	dropStale(l, ctx.Now)
 	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
@@ -163,8 +163,8 @@ func (l *sequencer) tick(ctx *pipeline.Ctx) {
 	l.schedule()
 }
 
-// giveUpHeld drops the held requests. They count as not received, so that the client's
-// retransmissions are new requests.
+// giveUpHeld drops the held requests of the flow. They then count as not received, so the client's
+// retransmissions of them are new requests.
 func (l *sequencer) giveUpHeld() {
 	for l.held.n > 0 {
 		l.m.stats.HeldDropped++
@@ -178,7 +178,8 @@ func (l *sequencer) giveUpHeld() {
 	l.schedule()
 }
 
-// die handles the fatal refusal of a request: both queue pairs go to the error state.
+// die handles a fatal NAK of the server for a request: the queue pairs at both ends go to the error
+// state.
 func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
 	if l.phase == refused {
 		return

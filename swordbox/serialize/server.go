@@ -17,19 +17,21 @@ type server struct {
 	m     *Machine
 	addr  netip.Addr
 	index uint16
-	// incarnation counts the shared connections that were attached, breaks those of them that replaced an
-	// earlier one: see proof.
+	// incarnation counts the shared connections that were attached. breaks counts those of them
+	// that replaced an earlier connection: see proof.
 	incarnation, breaks uint32
-	// moves: there is a rule that moves requests. watch: there is or was a rule that replaces
-	// atomics. proves: there is or was a rule of action move, which needs proven keys.
+	// moves: a rule moves requests. watch: a rule replaces atomics, or one did. proves: a rule has
+	// action move, which needs proven keys, or one had.
 	moves, watch, proves bool
-	rules                []*rules.Rule // the hardened rules
-	// links are the shared connections, by shard. New requests use the first shards of them. The others
-	// were needed by former rules; while they are up, lost answers can be asked for again.
+	rules                []*rules.Rule // the hardened rules for the server
+	// links are the shared connections, by shard. New requests use only the first ones, as many as
+	// there are shards. Former rules needed the others; while they are up, a READ whose response
+	// was lost can be executed again on them.
 	links    []*link
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value
-	// want is how many shards the rules need; resize sets shards when no request is in flight.
+	// want is how many shards the rules need. resize sets shards to it when no request is in
+	// flight.
 	want int
 	keys keys
 	words
@@ -56,8 +58,8 @@ func (s *server) setRules(list []*rules.Rule) {
 
 // resize changes the number of shards to that of the rules. It waits until no request is in flight,
 // so that requests for one word are never on two connections. A connection that is not needed any
-// more stays: it is up for some time yet, and when it is needed again meanwhile, the machine is not
-// told a second time that it is up.
+// more stays in the table, because it is up for some time. If it is needed again within this time,
+// the dialer does not report again that it is up.
 func (s *server) resize() {
 	if s.want == s.shards || s.busy() {
 		return
@@ -65,7 +67,7 @@ func (s *server) resize() {
 	s.unsettled = s.unsettled || s.want < s.shards
 	for _, l := range s.links[min(s.shards, len(s.links)):] {
 		if l.conn.State() != requester.Up {
-			l.generation = 0 // it was not needed: its end is no failure when it is made again
+			l.generation = 0 // it was not needed, so its end does not count as a failure when it is made again
 		}
 	}
 	s.shards = s.want
@@ -78,7 +80,7 @@ func (s *server) resize() {
 	}
 }
 
-// linkUp returns the connection of a shard, or another one if that one is not up.
+// linkUp returns the connection of a shard or, if that one is not up, another one that is.
 func (s *server) linkUp(shard int) *link {
 	own := s.links[shard]
 	if own.conn.State() != requester.Up {
@@ -117,7 +119,8 @@ func (s *server) match(va uint64, n uint32, rkey uint32) *rules.Rule {
 // replaces reports whether a rule replaces the atomics of a word.
 func (s *server) replaces(va uint64) bool { return s.ruleOf(va) != nil }
 
-// usable reports whether a shared connection can carry a request of n payload bytes, now or later.
+// usable reports whether the shared connection of a shard can carry a request of n payload bytes,
+// now or later.
 func (s *server) usable(shard, n int) bool {
 	c := s.links[shard].conn
 	return c.State() == requester.Up && n <= c.Link().MTU

@@ -7,11 +7,12 @@ import (
 )
 
 // shares divides the places of the pool of held requests among the hosts, which are the ports of
-// the switch: a host may have any number of addresses and connections. A quarter of the places is a
-// reserve, the same number for each port, which no other host can take. The other places are
-// common. Of these a host may use at most twice as many as are free, so that hosts which need them
-// together get the same number and some stay free: one host alone gets two thirds, each of n hosts
-// 2 of 2n+1 parts. So a host whose requests wait delays the requests of no other host.
+// the switch: a host may have any number of addresses and connections. A quarter of the places is
+// reserved: each port has the same number of places that no other host can take. The other places
+// are common. A host may use at most twice as many common places as are free. So hosts that need
+// them at the same time get the same number, and some places stay free: one host alone gets two
+// thirds, each of n hosts 2 of 2n+1 parts. So a host whose requests wait delays the requests of no
+// other host.
 type shares struct {
 	// most is the number of places, inUse how many are taken.
 	most, inUse int
@@ -19,12 +20,12 @@ type shares struct {
 	// common is the number of places that are not reserved, and taken is how many of the common
 	// places are in use.
 	reserve, ports, common, taken int
-	// wanted: a flow has asked for room since the last place became free, and waits for it.
+	// wanted: a flow waits for room. It has asked for room since a place last became free.
 	wanted bool
 	hosts  []share // by port + 1; 0: no port is known
 }
 
-// share is what one host holds.
+// share says how many places one host uses.
 type share struct {
 	held int
 	// peak is the largest held so far, refused the number of requests without room.
@@ -35,9 +36,9 @@ type share struct {
 }
 
 const (
-	// reserveOf is which part of the places is the reserve: one in reserveOf.
+	// The reserve is one place in reserveOf.
 	reserveOf = 4
-	// commonPerFree is how many common places a host may use for each that is free.
+	// commonPerFree is how many common places a host may use for each common place that is free.
 	commonPerFree = 2
 )
 
@@ -57,7 +58,7 @@ func (s *shares) fit(ports int) {
 // divide gives each of a number of ports its reserve.
 func (s *shares) divide(ports int) {
 	s.ports = ports
-	s.reserve = s.most / reserveOf / (ports + 1) // one more: requests whose port is not known
+	s.reserve = s.most / reserveOf / (ports + 1) // one more than the ports, for requests whose port is not known
 	s.common = s.most - s.reserve*(ports+1)
 	s.taken = 0
 	for i := range s.hosts {
@@ -71,8 +72,8 @@ func (s *shares) room(port int) bool {
 	return s.inUse < s.most && (h.held < s.reserve || h.held-s.reserve < commonPerFree*(s.common-s.taken))
 }
 
-// limit returns how many requests the host at a port may hold, if no other host begins or ceases to
-// hold some.
+// limit returns how many requests the host at a port may have held, as long as the other hosts hold
+// what they do now.
 func (s *shares) limit(port int) int {
 	over := max(0, s.hosts[port+1].held-s.reserve)
 	return s.reserve + max(0, (commonPerFree*(s.common-s.taken+over)+commonPerFree)/(commonPerFree+1))

@@ -16,8 +16,8 @@ func (s *shares) fill(port int) (n int) {
 	return n
 }
 
-// One host alone may hold less than all, two that fill up in turn may hold the same number, and a
-// host that comes last has its reserve, however many the others hold.
+// One host alone may not hold all places. Two hosts that fill up in turn may hold the same number.
+// A host that comes last has its reserve, however many the others hold.
 func TestSharesAreFair(t *testing.T) {
 	s := newShares(1024)
 	s.fit(8)

@@ -8,18 +8,18 @@ import (
 )
 
 // A held request must not be sent after its client has given it up: the client's queue pair has
-// failed or its host has died, and the server would execute the request behind what the client has
-// done on another connection since, or behind what the next owner of its lock has done. The place
-// of such a request may become free at any time. Those before it on the client's connection may
-// have been executed, although the switch has not seen the answers: then it has the PSN that the
-// server expects.
+// failed or its host has died. The server would execute the request after other requests: those of
+// the client on another connection, or those of the next owner of its lock. The place of such a
+// request may become free at any time. If the server has executed the requests before it on the
+// client's connection, although the switch has not seen the answers, the request even has the PSN
+// that the server expects.
 //
 // A NIC retransmits an unanswered request after each of its timeouts, and its queue pair fails one
 // timeout after the last retransmission. So the switch measures the interval between the
 // transmissions of the first held request, and drops the held requests when the client has sent
-// nothing for that time. A NIC that has not given up retransmits them then.
+// nothing for that time. A NIC that has not given up retransmits these requests.
 
-// heard is what the switch has heard from a client with held requests.
+// heard records when a client with held requests has sent packets.
 type heard struct {
 	// at is when a request of the flow arrived last.
 	at clock.Time
@@ -44,8 +44,8 @@ func (h *heard) transmitted(now clock.Time, psn wire.PSN) {
 	h.sentAt = now
 }
 
-// givenUp returns when the client may have given up its held requests, if it sends nothing until
-// then. longest applies while the interval between transmissions is not known.
+// givenUp returns the time at which the client may have given up its held requests, if it sends
+// nothing until then. longest is used while the interval between transmissions is not known.
 func (h *heard) givenUp(longest time.Duration) clock.Time {
 	if h.interval > 0 {
 		longest = min(longest, h.interval)
@@ -53,9 +53,9 @@ func (h *heard) givenUp(longest time.Duration) clock.Time {
 	return h.at.Add(longest)
 }
 
-// longestHold returns how long after a client's last transmission its held requests are dropped, if
-// the interval between its transmissions is not known: the switch may make a CAS wait for its
-// value.
+// longestHold returns how long after the client's last transmission its held requests are dropped
+// if the interval between transmissions is not known. It includes the time for which the switch may
+// make a CAS wait for its value.
 func (s *server) longestHold() time.Duration { return s.m.cfg.HoldTime + s.patience }
 
 // dropStale drops the held requests of a flow if the client may have given them up.

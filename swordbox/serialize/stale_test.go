@@ -39,7 +39,7 @@ func (c *conn) one(wr verbs.SendWR) {
 	c.done(verbs.Success)
 }
 
-// releases are events that make another place than before free for a held request.
+// releases are events that free the place of a held request, each in another way.
 var releases = map[string]func(r *rig){
 	"nothing":                 func(*rig) {},
 	"a new shared connection": func(r *rig) { r.do(func(c *pipeline.Ctx) { r.attach(c, 0, 16) }) },
@@ -110,7 +110,8 @@ func TestHeldRequestOfALivingClientIsExecuted(t *testing.T) {
 	}
 }
 
-// Only intervals that a NIC's timeout can make count, and only those of one request.
+// Only intervals that a NIC's timeout can cause count, and only those between transmissions of one
+// request.
 func TestIntervalBetweenTransmissions(t *testing.T) {
 	const ms = 1000 * 1000
 	var h heard

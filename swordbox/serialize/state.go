@@ -5,20 +5,22 @@ import "github.com/rdmalab/rdmalab/swordbox/transitions"
 // A sequencer has four explicit states, each with its table of transitions. An event without an
 // edge leaves the state as it is. testdata/states.dot is their diagram.
 
-// phase is how far a sequencer is between the first request of its flow and the flow's end.
+// phase says what the sequencer knows of the PSN that the server expects, and whether the flow has
+// failed or ended.
 type phase uint8
 
 const (
-	// untouched: the PSN that the server expects is not known; no request of the flow was forwarded
-	// or dropped, neither before the sequencer existed nor since.
+	// untouched: the PSN that the server expects is not known. No request of the flow was forwarded
+	// or dropped, neither since the sequencer began nor before.
 	untouched phase = iota
-	// passing: that PSN is not known; every request of the flow was forwarded.
+	// passing: the PSN that the server expects is not known. Every request of the flow was
+	// forwarded.
 	passing
-	// partial: that PSN is not known; requests may have been forwarded before the sequencer
-	// existed, or one was dropped: it is new to the server when it comes again. The sequencer
-	// itself has forwarded none.
+	// partial: the PSN that the server expects is not known. Requests may have been forwarded
+	// before the sequencer existed, or a request was dropped, whose retransmission will be new to
+	// the server. The sequencer itself has forwarded none.
 	partial
-	// partialPassing: as partial, and the sequencer has forwarded a request.
+	// partialPassing: like partial, but the sequencer has forwarded a request.
 	partialPassing
 	// synced: the PSN that the server expects is known, and requests may move.
 	synced
@@ -54,8 +56,8 @@ var phaseEventNames = [...]string{"forwarded", "dropped", "synced", "refused", "
 // String is the name of the event.
 func (e phaseEvent) String() string { return phaseEventNames[e] }
 
-// nakState reports whether the client's requests have a gap, and whether the client has got a NAK for
-// it.
+// nakState says whether there is a gap in the client's requests, and whether the switch has sent a
+// NAK for it.
 type nakState uint8
 
 const (
@@ -63,8 +65,8 @@ const (
 	inOrder nakState = iota
 	// nakSent: a sequence NAK for the present gap was sent to the client.
 	nakSent
-	// nakOwed: a request was dropped for lack of room. The NAK is sent when there is room: earlier,
-	// the client would only use up its retries.
+	// nakOwed: a request was dropped for lack of room. The switch sends the NAK when there is room.
+	// If it sent the NAK earlier, the client would only use up its retries.
 	nakOwed
 
 	nakStates
@@ -99,8 +101,9 @@ const (
 	between message = iota
 	// inMessage: a message of several packets has begun and not ended.
 	inMessage
-	// openRead: a READ is in flight, and how many PSNs it takes is not known, because the path MTU
-	// is not. Nothing else is in flight, and nothing is sent behind it.
+	// openRead: a READ is in flight, and the switch does not know how many PSNs it takes, because
+	// it does not know the path MTU. No other request is in flight, and none is sent until the READ
+	// is answered.
 	openRead
 
 	messages
@@ -131,19 +134,19 @@ func (e messageEvent) String() string { return messageEventNames[e] }
 type recordState uint8
 
 const (
-	// inFlight: the server has not answered it.
+	// inFlight: the server has not answered the request.
 	inFlight recordState = iota
-	// done: the server has answered it.
+	// done: the server has answered the request.
 	done
-	// owed: done, and an answer to the client waits behind a READ before it that is being executed
-	// again.
+	// owed: the server has answered the request. Its answer to the client waits, because an earlier
+	// READ is being executed again.
 	owed
-	// redoing: a READ that was done is being executed again on the client's connection; answers
-	// behind it wait.
+	// redoing: a READ that was done is being executed again on the client's connection. Answers to
+	// later requests wait for it.
 	redoing
-	// redoingMoved: the same on a shared connection.
+	// redoingMoved: like redoing, on a shared connection.
 	redoingMoved
-	// redoneLate: as redoingMoved, but the answers behind it do not wait any more.
+	// redoneLate: like redoingMoved, but answers to later requests do not wait any more.
 	redoneLate
 
 	recordStates
@@ -157,13 +160,13 @@ func (s recordState) String() string { return recordStateNames[s] }
 type recordEvent uint8
 
 const (
-	evAnswered   recordEvent = iota // the server answered it
-	evOwe                           // its answer has to wait
+	evAnswered   recordEvent = iota // the server answered the request
+	evOwe                           // the answer to the client has to wait
 	evPaid                          // the answer that was owed was sent
-	evRedo                          // it is sent again on the client's connection
-	evRedoMoved                     // it is sent again on a shared connection
-	evWaitNoMore                    // the answers behind it do not wait any more
-	evRedone                        // its response has arrived again, or will never arrive
+	evRedo                          // the READ is sent again on the client's connection
+	evRedoMoved                     // the READ is sent again on a shared connection
+	evWaitNoMore                    // answers to later requests stop waiting for the READ
+	evRedone                        // the response to the READ has arrived again, or will never arrive
 
 	recordEvents
 )
@@ -239,8 +242,8 @@ func (s *nakState) on(e nakEvent)                  { *s = nextNak[*s][e] }
 func (s *message) on(e messageEvent)               { *s = nextMessage[*s][e] }
 func (s recordState) on(e recordEvent) recordState { return nextRecord[s][e] }
 
-// isLoose reports whether the PSN that the server expects is not known: every request passes as it
-// is.
+// isLoose reports whether the PSN that the server expects is not known; then every request is
+// forwarded unchanged.
 func (p phase) isLoose() bool { return p < synced }
 
 // isWhole reports whether no request was forwarded before the sequencer existed, and none was
@@ -251,5 +254,5 @@ func (p phase) isWhole() bool { return p == untouched || p == passing }
 // while the phase is loose.
 func (p phase) hasForwarded() bool { return p == passing || p == partialPassing }
 
-// isRedo reports whether answers behind the record wait for it.
+// isRedo reports whether answers to later requests wait for the record's READ.
 func (s recordState) isRedo() bool { return s == redoing || s == redoingMoved }

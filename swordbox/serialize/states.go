@@ -30,7 +30,7 @@ func (m *Machine) States(visit func(table string, entry uint32, state string)) {
 	}
 }
 
-// placeName says where the requests of the flow are, and whether others are held.
+// placeName names the place of the flow's requests, and says whether the flow has held requests.
 func (l *sequencer) placeName() string {
 	switch own := l.place == placeOwn; {
 	case own && l.held.n > 0:
@@ -43,7 +43,7 @@ func (l *sequencer) placeName() string {
 	return "shared"
 }
 
-// answersName reports whether the window has answers that wait, or READs that are executed again.
+// answersName says whether the window has answers that wait, or READs that are executed again.
 func (w *window) answersName() string {
 	switch {
 	case w.owed > 0:

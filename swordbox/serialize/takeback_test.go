@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// refuseOldest sends additions of two clients on the shared connection, the first of which the
-// server refuses. After that no packet reaches the server.
+// refuseOldest sends additions of two clients on the shared connection. The server refuses the
+// first one. After that no packet reaches the server.
 func refuseOldest(t *testing.T) (r *rig, conns []*conn) {
 	t.Helper()
 	r, conns = known(t, rigConfig{clients: 2, manual: true})
-	for _, c := range conns { // each client's connection is proven, and the word is known
+	for _, c := range conns { // these prove each client's connection, and make the word known
 		c.post(c.faa(64, 1, 0))
 		r.run(100 * time.Millisecond)
 		c.done(verbs.Success)
@@ -41,7 +41,7 @@ func refuseOldest(t *testing.T) (r *rig, conns []*conn) {
 	return r, conns
 }
 
-// attachNext attaches the successor of a connection that has failed.
+// attachNext attaches a new shared connection after the former one has failed.
 func (r *rig) attachNext() { r.do(func(c *pipeline.Ctx) { r.attach(c, 0, 16) }) }
 
 // A request behind one that the server has refused counts as not received, and its client
@@ -66,8 +66,8 @@ func TestTakenBackComesAgain(t *testing.T) {
 }
 
 // The server refuses a request and then begins a new incarnation with the same numbers. Requests
-// behind the refused one must not be executed there: their clients' queue pairs do not exist any
-// more.
+// behind the refused one must not be executed by the new incarnation: their clients' queue pairs do
+// not exist any more.
 func TestNothingWaitsForTheNextIncarnation(t *testing.T) {
 	r, conns := refuseOldest(t)
 	word := r.server.word(64)

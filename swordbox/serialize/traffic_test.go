@@ -44,7 +44,7 @@ const (
 // op is an operation in flight.
 type op struct {
 	buf     int // offset in the client's memory
-	counter int // that it adds to; -1: none
+	counter int // the counter to which it adds; -1: none
 	check   func()
 }
 
@@ -64,7 +64,7 @@ type user struct {
 	reading [slots]int
 	word    uint64 // private word
 	sends   uint32
-	heard   uint32 // by the server
+	heard   uint32 // SENDs that the server has received
 	lock    int    // held or wanted; -1 none
 	// A word with an R_Key of its own, and its value.
 	foreignBase uint64
@@ -170,6 +170,11 @@ func (u *user) make(kind string, o *op) (verbs.SendWR, bool) {
 		k := u.r.IntN(nCounters)
 		o.counter = k
 		o.check = func() { u.w.priors[k] = append(u.w.priors[k], u.n.word(o.buf)) }
+		if u.r.IntN(8) == 0 { // no counter reaches bit 40, the field boundary of this masked FETCH_ADD
+			wr := u.maskedAdd(counters+64*k, 1, o.buf)
+			wr.CompareAddMask = 1 << 40
+			return wr, true
+		}
 		return u.faa(counters+64*k, 1, o.buf), true
 	case "own":
 		want := u.word
@@ -179,8 +184,15 @@ func (u *user) make(kind string, o *op) (verbs.SendWR, bool) {
 			}
 		}
 		off := private + 64*u.id
-		switch u.r.IntN(3) {
+		switch u.r.IntN(5) {
+		case 4:
+			u.word = u.r.Uint64()
+			o.check = func() {} // it answers with nothing
+			return u.atomicWrite(off, u.word), true
 		case 0:
+			u.word = want&^0xff | 9
+			return u.masked(off, 9, o.buf), true
+		case 3:
 			u.word += 3
 			return u.faa(off, 3, o.buf), true
 		case 1:
@@ -256,7 +268,7 @@ func (u *user) lockStep(o *op) (verbs.SendWR, bool) {
 	}
 	k := u.lock
 	u.lock = -2
-	u.w.holder[k] = -1 // from here on another user may hold it
+	u.w.holder[k] = -1 // from here on another user may hold the lock
 	off := locks + 64*k
 	switch u.r.IntN(3) {
 	case 0:

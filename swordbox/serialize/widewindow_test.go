@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// windows are how many packets the NICs of these tests have in flight: the soft NIC's default, and
-// as many as NICs of hardware have.
+// windows are numbers of packets that the NICs of these tests may have in flight: the default of
+// the soft NIC, and as many as hardware NICs allow.
 var windows = []int{128, 1024, 16384}
 
 // wideRig makes a rig of one client, whose NIC has up to window packets in flight, and its
@@ -115,7 +115,7 @@ func TestSilenceForAWindow(t *testing.T) {
 }
 
 // The same, while the client's requests alternate between its own connection and the shared one,
-// more often than the switch remembers.
+// more often than the switch has segments to remember.
 func TestSilenceOverManyChangesOfPlace(t *testing.T) {
 	eachWindow(t, func(t *testing.T, window int, list []rules.Rule) {
 		r, c := wideRig(t, window, list)
@@ -138,8 +138,9 @@ func TestSilenceOverManyChangesOfPlace(t *testing.T) {
 	})
 }
 
-// As many requests as a NIC can have in flight follow one that was lost behind the switch, all on
-// the client's connection: its repetition still reaches the server, and the answer the client.
+// A request is lost after the switch, and as many requests follow it as a NIC can have in flight,
+// all on the client's connection. The retransmission still reaches the server, and its answer the
+// client.
 func TestRepeatedFarBehindInFlight(t *testing.T) {
 	for _, behind := range []int{1 << 20, 1<<21 + 5, 1<<23 - 2} {
 		r, c := wideRig(t, 128, moveRule(1))

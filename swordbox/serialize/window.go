@@ -3,40 +3,42 @@ package serialize
 import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// asked is a request as the client sent it.
+// asked holds the parts of a request that a duplicate must repeat, as the client sent them.
 type asked struct {
 	op               wire.Opcode
 	va               uint64
 	rkey             uint32
 	length           uint32 // of a READ
-	compare, operand uint64
+	compare, operand uint64 // operand: also the word of an ATOMIC_WRITE
 }
 
 // record describes a moved request, or a READ or atomic on the client's connection, from its
 // arrival until it is evicted from the window. It has the data that is needed to answer a duplicate
 // (hole 14), and to execute a READ again.
 type record struct {
-	psn wire.PSN // the client's
-	own wire.PSN // the first one on the client's connection, if place is placeOwn
+	psn wire.PSN // of the request at the client
+	own wire.PSN // its first PSN on the client's connection, if place is placeOwn
 	asked
-	span  int // PSNs
+	span  int // how many PSNs the request takes
 	place int16
 	state recordState
-	// ackReq: the client has requested an acknowledgement.
+	// ackReq: the client set AckReq in the request.
 	ackReq bool
-	// got is how many packets of the response to a READ have been forwarded, if none of them was
-	// lost.
+	// got is the number of packets of a READ's response that the switch has forwarded without a
+	// gap.
 	got   int
-	prior uint64 // original value that an atomic returns
-	// word and decision are those of a request about a word; word is nil otherwise.
+	prior uint64 // the original value that an atomic returns
+	// word is the word that the request concerns, decision how the request travels; word is nil if
+	// it concerns no word.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 }
 
-// isSame reports whether a request can be a duplicate of the one in the record. A duplicate READ
-// may request only a part of the bytes.
+// isSame reports whether a request can be a duplicate of the request in the record. A duplicate
+// READ may request only a part of the bytes.
 func (r *record) isSame(f *wire.Frame) bool {
 	va, n, rkey := target(f)
 	switch {
@@ -45,7 +47,8 @@ func (r *record) isSame(f *wire.Frame) bool {
 	case r.op.Is(wire.OpRead):
 		return va-r.va <= uint64(r.length) && n <= r.length
 	case r.op.Is(wire.OpAtomic):
-		return va == r.va && f.AtomicETH.Compare == r.compare && f.AtomicETH.SwapOrAdd == r.operand
+		compare, operand := operands(f)
+		return va == r.va && compare == r.compare && operand == r.operand
 	}
 	return va == r.va && n == r.length
 }
@@ -55,16 +58,16 @@ func (r *record) covers(psn wire.PSN) bool {
 	return d >= 0 && int(d) < r.span
 }
 
-// isResult reports whether the request is a READ or an atomic: its answer has a result, which no
-// later acknowledgement replaces.
+// isResult reports whether the request is a READ or an atomic, whose response carries data that no
+// later acknowledgement can replace.
 func (r *record) isResult() bool { return r.op.Is(wire.OpRead | wire.OpAtomic) }
 
 // window is a ring of records in PSN order. [head, open) were answered by the server, [open, tail)
 // wait for its answer.
 //
-// The newest max records are in it, and the newest max READs and atomics, however many WRITEs are
-// between them: a client that has lost an answer asks for it again, and for all that it has sent
-// behind it, which may be 2^23 PSNs. No queue pair has more READs and atomics in flight than
+// It keeps the newest max records, and also the newest max READs and atomics if there are WRITEs
+// between them: a client that has lost an answer sends the request again, and all requests behind
+// it, which may be 2^23 PSNs. No queue pair has more READs and atomics in flight than
 // rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome (IBTA
 // C9-105).
 type window struct {
@@ -81,10 +84,10 @@ type window struct {
 
 const (
 	minWindow = 8
-	// sparse is how many times max slots the ring has at most, for READs and atomics with many
-	// WRITEs between them. Then compact frees half of them at least.
+	// sparse bounds the ring at sparse times max slots, which READs and atomics need that have many
+	// WRITEs between them. When it is reached, compact frees at least half of the slots.
 	sparse = 4
-	// maxAge is how many PSNs a record may be old: older ones would be taken for newer ones.
+	// maxAge is how many PSNs old a record may be. An older PSN would be taken for a newer one.
 	maxAge = 1 << 23
 )
 
@@ -101,8 +104,16 @@ func (w *window) remember(f *wire.Frame, span, place int) *record {
 	r := w.add(f.BTH.PSN, f.BTH.Opcode)
 	r.span, r.ackReq, r.place = span, f.BTH.AckReq, int16(place)
 	r.va, r.length, r.rkey = target(f)
-	r.compare, r.operand = f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd
+	r.compare, r.operand = operands(f)
 	return r
+}
+
+// operands are those of an atomic; of an ATOMIC_WRITE the word, or as much of it as there is.
+func operands(f *wire.Frame) (compare, operand uint64) {
+	if f.BTH.Opcode == wire.RCAtomicWrite {
+		return 0, transform.PieceOf(f, f.RETH.VA).Bits
+	}
+	return f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd
 }
 
 // add appends an empty record and returns it. The caller has checked room. An answered record may
@@ -158,7 +169,7 @@ func (w *window) evict() {
 	}
 }
 
-// forget takes a record out of the counts.
+// forget subtracts a record that is removed from the counts.
 func (w *window) forget(r *record) {
 	w.count(r.state, -1)
 	if r.isResult() {
@@ -183,7 +194,7 @@ func (w *window) compact() {
 	w.first = w.at(to).psn
 }
 
-// age removes the records that are too old when n more PSNs follow next.
+// age removes the records that would be too old after n more PSNs from next on.
 func (w *window) age(next wire.PSN, n int) {
 	for w.head != w.open && int(wire.Diff(next, w.first))+n >= maxAge {
 		w.evict()
@@ -220,7 +231,7 @@ func (w *window) waitsForRedo(psn wire.PSN) bool {
 	return false
 }
 
-// near is how many records find looks at before it searches.
+// near is how many records find examines one by one before it uses binary search.
 const near = 8
 
 // find returns the record that covers a client's PSN; nil if there is none.
@@ -233,7 +244,7 @@ func (w *window) find(psn wire.PSN) *record {
 		}
 		hi--
 	}
-	// the record, if there is one, is the last one in [lo, hi) that does not begin behind psn
+	// if there is a record, it is the last one in [lo, hi) that does not begin behind psn
 	for hi-lo > 1 {
 		if mid := lo + (hi-lo)/2; wire.Diff(psn, w.at(mid).psn) >= 0 {
 			lo = mid

@@ -1,7 +1,7 @@
 // Package staleflows refuses, after a restart of the switch, the flows whose requests its former
-// incarnation has moved. The PSN shifts of these flows and the requests in flight are not known any
-// more, so none of their packets may pass: a server would take them for other requests. Each
-// request of such a flow is answered with a fatal NAK (remote operational error), so that the
+// incarnation has moved. The switch no longer knows the PSN shifts of these flows and the requests
+// in flight. So it forwards none of their packets: a server would take them for other requests.
+// Each request of such a flow is answered with a fatal NAK (remote operational error), so that the
 // client's queue pair enters the error state at once and the application connects again, as after
 // any failure of a server.
 //

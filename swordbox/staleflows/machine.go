@@ -14,12 +14,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Reasons to drop a packet.
+// Reasons why the machine drops a packet.
 const (
 	// ReasonFormer: the packet belongs to a flow of which the switch moved requests before its
 	// restart.
 	ReasonFormer pipeline.Reason = "moved before restart"
-	// ReasonBlocked: former connections of the switch to this server are being ended.
+	// ReasonBlocked: the switch is ending the connections to this server that its former
+	// incarnation made.
 	ReasonBlocked pipeline.Reason = "old connections to the server are being ended"
 )
 
@@ -27,18 +28,18 @@ const (
 type Config struct {
 	// Journal is the journal with the flows; nil: there are none.
 	Journal *journal.Journal
-	// Blocked reports whether requests to a server must be dropped; clients retransmit them. nil:
-	// never.
+	// Blocked reports whether requests to a server must be dropped for now; clients retransmit
+	// them. nil: never.
 	Blocked func(server netip.Addr) bool
-	// Idle is how long a flow must be silent to be forgotten. It must be longer than NICs retry. 0:
-	// 10 minutes.
+	// Idle is how long a flow must be silent before the machine forgets it. It must be longer than
+	// the time for which NICs retry. 0: 10 minutes.
 	Idle time.Duration
 }
 
 const (
 	defaultIdle = 10 * time.Minute
-	// lateDatagrams is how long after the start datagrams of a former flow's own handshake may
-	// still be in flight.
+	// lateDatagrams is how long after the start of the switch datagrams of the handshake that made
+	// a stale flow may still arrive.
 	lateDatagrams = time.Second
 	// refuseTime is how long requests of a flow are refused after the first NAK. The client's NIC
 	// has given up by then; later requests belong to a new connection with the same QPNs, made out
@@ -47,7 +48,8 @@ const (
 	gsiQPN     = 1
 )
 
-// Machine refuses the flows of the former incarnation. Make one with New.
+// Machine refuses the flows whose requests the former incarnation of the switch moved. Make one
+// with New.
 type Machine struct {
 	cfg   Config
 	flows []*flow
@@ -60,7 +62,8 @@ type Machine struct {
 	nak   wire.Frame
 }
 
-// key is what the packets of one direction carry: addresses and destination queue pair.
+// key is what the packets of one direction of a flow have in common: addresses and destination
+// queue pair.
 type key struct {
 	src, dst netip.Addr
 	qpn      wire.QPN
@@ -100,8 +103,8 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Packet decides about a packet, before the other parts of the program see it. If it returns false,
-// the packet is for them, and the verdict is not valid.
+// Packet decides about a packet before the other parts of the program see it. If it returns false,
+// the other parts decide, and the verdict is not valid.
 func (m *Machine) Packet(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict, bool) {
 	m.begin(c.Now)
 	if p.BTH.DestQP == gsiQPN {
@@ -123,8 +126,8 @@ func (m *Machine) Packet(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 	return pipeline.Verdict{}, false
 }
 
-// Empty reports that there are no former flows. Unless a server is blocked, Packet need not be
-// called then.
+// Empty reports that there are no stale flows. Then Packet need not be called, unless a server is
+// blocked.
 func (m *Machine) Empty() bool { return len(m.flows) == 0 }
 
 // begin notes the time of the first call, from which silence is measured.
@@ -138,11 +141,12 @@ func (m *Machine) begin(now clock.Time) {
 	}
 }
 
-// former decides about a packet of a former flow.
+// former decides about a packet of a stale flow.
 func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict, bool) {
 	k := key{p.SrcAddr().Unmap(), p.DstAddr().Unmap(), p.BTH.DestQP}
 	if m.byAns[k] != nil {
-		// The PSNs of the server's packets are shifted: the client would take them for other requests.
+		// The server's PSNs are shifted, so the client would take the packet for the answer to
+		// another request.
 		return pipeline.Drop(ReasonFormer), true
 	}
 	fl := m.byReq[k]
@@ -164,7 +168,7 @@ func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 func (m *Machine) refuse(c *pipeline.Ctx, p *pipeline.Parsed, fl *flow) {
 	psn := fl.Oldest
 	if wire.Diff(p.BTH.PSN, psn) < 0 {
-		psn = p.BTH.PSN // the response to it was recorded, and lost in the crash
+		psn = p.BTH.PSN // the answer to this request was journalled, and lost in the crash
 	}
 	to := transform.PathOf(&p.Frame)
 	back := to.Back(fl.ClientQPN)
@@ -203,7 +207,7 @@ func (m *Machine) datagram(now clock.Time, p *pipeline.Parsed) {
 	}
 	host := p.SrcAddr().Unmap()
 	m.forget(func(fl *flow) bool {
-		// It may be a late copy of the datagram that made the former connection.
+		// The datagram may be a late copy from the handshake that made the stale flow.
 		settled := fl.naks > 0 || now.Sub(m.start) > lateDatagrams
 		return settled && (fl.Client == host && fl.ClientQPN == qpn || fl.Server == host && fl.ServerQPN == qpn)
 	})

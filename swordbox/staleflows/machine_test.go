@@ -129,7 +129,7 @@ func TestNAKOfTheOldest(t *testing.T) {
 	}
 }
 
-// No packet of the flow passes, in either direction; all other packets do.
+// No packet of the stale flow passes in either direction, and all other packets pass.
 func TestWhatPasses(t *testing.T) {
 	r := newRig(t, 5, Config{})
 	damaged := request(client, 0x22, 5)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -20,7 +21,8 @@ const (
 	ttl       = 64
 )
 
-// path sets the headers of packets to the server, with the MAC address in To if there is one.
+// path fills in the headers of packets to the server. It keeps the destination MAC address of To if
+// that is set.
 func (d *Dialer) path(s *Shared) error {
 	own := d.own(s.Server)
 	if !own.IsValid() {
@@ -35,7 +37,7 @@ func (d *Dialer) path(s *Shared) error {
 	}
 	s.To = wire.Frame{}
 	headers(&s.To, d.cfg.MAC, mac, own, s.Server)
-	s.To.UDP.SrcPort = firstPort | uint16(s.OwnQPN) // constant for a connection; connections are spread over links
+	s.To.UDP.SrcPort = firstPort | uint16(s.OwnQPN) // the same for all packets of a connection, so that they keep their order
 	s.To.BTH.PKey, s.To.BTH.DestQP = wire.DefaultPKey, s.ServerQPN
 	return nil
 }
@@ -55,6 +57,9 @@ func headers(f *wire.Frame, src, dst wire.MAC, from, to netip.Addr) {
 // Packet handles a packet to queue pair 1 of the switch, with a correct ICRC. It reports whether it
 // was a datagram for the connection manager.
 func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
+	if !verbs.SamePartition(f.BTH.PKey, wire.DefaultPKey) { // the switch is in no other partition
+		return false
+	}
 	if f.BTH.DestQP != gsiQPN || f.BTH.Opcode != wire.UDSendOnly || f.DETH.SrcQP != gsiQPN || f.DETH.QKey != gsiQKey {
 		return false
 	}
@@ -63,7 +68,7 @@ func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
 		return false
 	}
 	d.confirmed(peer, f.Payload)
-	d.m.Handle(c.Now, local, peer, f.Payload, &d.acts)
+	d.m.Handle(c.Now, cm.Way{Local: local, Peer: peer, PKey: wire.DefaultPKey}, f.Payload, &d.acts)
 	d.carryOut(c)
 	return true
 }
@@ -123,8 +128,8 @@ func (d *Dialer) rejected(c *pipeline.Ctx, l *link, rej *mad.REJ) {
 	d.failed(c, l, why)
 }
 
-// transmit sends a datagram. If the MAC address of its destination is not known it is lost, and
-// retransmitted later.
+// transmit sends a datagram. If the switch does not know the MAC address of the destination, the
+// datagram is lost, and retransmitted later.
 func (d *Dialer) transmit(c *pipeline.Ctx, t *cm.Datagram) {
 	mac, ok := d.cfg.Resolve(t.Remote)
 	if !ok {

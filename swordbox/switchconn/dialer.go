@@ -25,12 +25,12 @@ type Config struct {
 	LinkMTU int
 	// Rand is the source of QPNs, PSNs and communication IDs. Required. The Dialer owns it.
 	Rand *rand.Rand
-	// Journal keeps connections over a crash of the switch; the Dialer ends those of the former
-	// incarnation. nil: nothing is kept.
+	// Journal remembers the connections over a crash of the switch; the Dialer ends those of the
+	// former incarnation. nil: nothing is kept.
 	Journal *journal.Journal
 }
 
-// MaxShared bounds the connections of a switch.
+// MaxShared bounds the number of connections that the switch makes.
 const MaxShared = journal.MaxConns / 2
 
 // Dialer makes and keeps connections. Make one with New.
@@ -38,7 +38,7 @@ type Dialer struct {
 	cfg    Config
 	m      *cm.Machine
 	acts   cm.Actions
-	psn    wire.PSN // of datagrams
+	psn    wire.PSN // PSN of datagrams
 	links  []*link  // in the order of Want and Adopt
 	byKey  map[Key]*link
 	byConn map[uint64]*link // by link.owner
@@ -63,7 +63,7 @@ type Stats struct {
 	Retries     uint64 `help:"datagrams retransmitted"`
 }
 
-// New returns a Dialer that ends the connections in the journal and wants none.
+// New returns a Dialer that ends the connections in the journal. No connection is wanted yet.
 func New(cfg Config) (*Dialer, error) {
 	if cfg.Resolve == nil || cfg.Rand == nil {
 		return nil, errors.New("switchconn: Resolve and Rand are required")
@@ -94,7 +94,7 @@ func New(cfg Config) (*Dialer, error) {
 const (
 	defaultLinkMTU = 4200
 	// responseTimeout is the code of the time that a server may take to answer a datagram: 33 ms,
-	// which is long in a rack.
+	// which is far longer than a server in a rack takes.
 	responseTimeout = 13
 	responseRetries = 7
 )
@@ -106,8 +106,9 @@ func guid(m wire.MAC) uint64 {
 	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-// Want asks for a connection, which is made from the next Tick on. A second call for the same key
-// only sets the target of the next attempt. Beyond MaxShared connections it is refused and counted.
+// Want asks for a connection; the attempts to make it begin with the next Tick. A second call for
+// the same key only sets the target of the next attempt. If there are MaxShared connections, the
+// call is counted and has no effect.
 func (d *Dialer) Want(k Key, t Target) {
 	l := d.byKey[k]
 	switch {
@@ -137,9 +138,9 @@ func (d *Dialer) Unwant(c *pipeline.Ctx, k Key) {
 	d.sweep(l)
 }
 
-// Adopt adds a connection that was made elsewhere. Of s it uses the key, both QPNs, both PSNs, MTU
-// and Depth, and the Ethernet destination of To if that is set. EventUp follows. It replaces an
-// adopted connection of the same key that is not up.
+// Adopt adds a connection that another program has set up. Of s it uses the key, both QPNs, both
+// PSNs, MTU and Depth, and the Ethernet destination of To if that is set. EventUp follows. Adopt
+// replaces an adopted connection of the same key that is not up.
 func (d *Dialer) Adopt(s Shared) error {
 	l := d.byKey[s.Key]
 	switch {
@@ -237,7 +238,8 @@ func (d *Dialer) List() []Info {
 	return out
 }
 
-// Tick retransmits and dials what is due. It is called at Deadline.
+// Tick retransmits the datagrams and begins the attempts that are due. The caller calls it at
+// Deadline.
 func (d *Dialer) Tick(c *pipeline.Ctx) {
 	if d.m.Deadline() <= c.Now {
 		d.m.Tick(c.Now, &d.acts)

@@ -310,7 +310,7 @@ func TestAdopt(t *testing.T) {
 		t.Error(err)
 	}
 	w.tick()
-	far := w.upNow(s.Key) // not a host of the rack, but reachable
+	far := w.upNow(s.Key) // an address that is not a host of the rack, but that the switch can reach
 	if far.To.Eth.Dst != s.To.Eth.Dst || far.To.Eth.Src != w.Spec.Switch.MAC || far.To.DstAddr() != s.Server || far.To.SrcAddr() != w.Spec.Switch.IPv4 ||
 		far.To.BTH.PKey != wire.DefaultPKey || far.To.BTH.DestQP != s.ServerQPN {
 		t.Errorf("%+v", far)
@@ -363,7 +363,7 @@ func TestForeignPackets(t *testing.T) {
 	w := newWorld(t, 8)
 	f := wire.Frame{Eth: wire.Ethernet{Src: wire.MAC{2}, Dst: w.Spec.Switch.MAC}}
 	f.IPv4 = wire.IPv4{TTL: 64, Src: w.Spec.Hosts[1].IPv4.As4(), Dst: w.Spec.Switch.IPv4.As4()}
-	f.BTH = wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1}
+	f.BTH = wire.BTH{Opcode: wire.UDSendOnly, PKey: wire.DefaultPKey, DestQP: 1}
 	f.DETH = wire.DETH{QKey: 0x80010000, SrcQP: 1}
 	for name, tc := range map[string]struct {
 		change func(*wire.Frame)
@@ -375,6 +375,7 @@ func TestForeignPackets(t *testing.T) {
 		"source":  {func(f *wire.Frame) { f.DETH.SrcQP = 2 }, false},
 		"to":      {func(f *wire.Frame) { f.BTH.DestQP = 2 }, false},
 		"opcode":  {func(f *wire.Frame) { f.BTH.Opcode = wire.RCSendOnly }, false},
+		"P_Key":   {func(f *wire.Frame) { f.BTH.PKey = 0x8001 }, false},
 		"address": {func(f *wire.Frame) { f.IPv4.Dst = [4]byte{10, 0, 0, 1} }, false},
 	} {
 		g := f

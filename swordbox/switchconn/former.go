@@ -12,12 +12,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// former is a connection that has ended in the switch, and whose end the server has not confirmed.
+// former is a connection that has ended for the switch, but whose end the server has not confirmed.
 type former struct {
 	conn  journal.Conn
-	link  *link // whose next attempt waits for the end; nil: a connection of the former incarnation
+	link  *link // the link whose next attempt waits for this end; nil: the former incarnation of the switch made the connection
 	next  clock.Time
-	until clock.Time // when it is given up; 0: not set yet
+	until clock.Time // when the switch stops waiting for the DREP; 0: not set yet
 	tries int
 }
 
@@ -25,7 +25,8 @@ const (
 	// dreqTimeout is how long the switch waits for the DREP before it retransmits the first DREQ.
 	dreqTimeout = 30 * time.Millisecond
 	// maxTransit is longer than any packet is in flight. The switch sends no packets on a former
-	// connection, so after that time none can arrive, whether its server has answered or not.
+	// connection, so after this time no packet of it can arrive, even if the server has not
+	// answered.
 	maxTransit = 2 * time.Minute
 )
 
@@ -50,7 +51,7 @@ func (d *Dialer) endFormer(c *pipeline.Ctx) {
 	}
 }
 
-// over forgets a former connection.
+// over forgets a former connection, whose end is certain now.
 func (d *Dialer) over(i int) {
 	f := d.former[i]
 	d.former = slices.Delete(d.former, i, i+1)

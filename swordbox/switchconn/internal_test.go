@@ -17,7 +17,7 @@ import (
 
 var server = netip.MustParseAddr("10.77.0.3")
 
-// newDialer returns a Dialer that knows every server's MAC.
+// newDialer returns a Dialer that resolves the MAC address of any server.
 func newDialer(t *testing.T) *Dialer {
 	t.Helper()
 	d, err := New(Config{
@@ -33,7 +33,7 @@ func newDialer(t *testing.T) *Dialer {
 // at is a context without observers, for calls that send nothing.
 func at(now clock.Time) *pipeline.Ctx { return &pipeline.Ctx{Now: now} }
 
-// The switch's name in management datagrams is its EUI-64.
+// The switch's GUID in management datagrams is the EUI-64 of its MAC address.
 func TestGUID(t *testing.T) {
 	if g := guid(wire.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}); g != 0x001122fffe334455 {
 		t.Errorf("%#x", g)
@@ -175,7 +175,7 @@ func TestPauseAfterAConnection(t *testing.T) {
 // all but the first count as retries.
 func TestRepeatedDREQs(t *testing.T) {
 	d := newDialer(t)
-	d.cfg.Resolve = func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, false } // they are lost
+	d.cfg.Resolve = func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, false } // so that the datagrams are lost
 	f := &former{}
 	f.conn.Server = server
 	d.former = append(d.former, f)

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// link is one connection that is wanted, or whose end the server has not confirmed.
+// link is a connection that is wanted, or whose end the server has not confirmed.
 type link struct {
 	Key
 	target  Target
@@ -28,11 +28,11 @@ type link struct {
 	history
 }
 
-// attempt is the handshake of the present connection.
+// attempt is the handshake that made the present connection, or that is making it.
 type attempt struct {
 	owner uint64     // names the link to the connection manager; 0: none
-	conn  mad.CommID // of the switch
-	peer  mad.CommID // of the server
+	conn  mad.CommID // communication ID of the switch
+	peer  mad.CommID // communication ID of the server
 	asked verbs.MTU
 	slot  journal.Slot
 }
@@ -40,19 +40,19 @@ type attempt struct {
 // history is what a link remembers of its earlier attempts and connections.
 type history struct {
 	largest  verbs.MTU // the largest MTU that the server supports; 0: not known
-	attempts int       // that failed since it was last up
-	err      string    // of the last one
+	attempts int       // how many have failed since the connection was last up
+	err      string    // the error of the last attempt
 	next     clock.Time
-	since    clock.Time // when it was last up
-	flaps    int        // how often in succession it failed soon after that
+	since    clock.Time // when the connection was last up
+	flaps    int        // how many connections in succession failed soon after they were up
 }
 
-// Bounds of the pause between two attempts, which doubles.
+// Bounds of the pause between two attempts. The pause doubles with each failure.
 const (
 	minBackOff = 10 * time.Millisecond
 	maxBackOff = time.Second
-	// soon is how long a connection must be up for the next attempt after its failure to be made at
-	// once.
+	// soon is how long a connection must have been up. If it fails later than that, the next
+	// attempt is made at once.
 	soon = time.Second
 	// maxShift bounds the exponent of a pause.
 	maxShift = 7
@@ -68,7 +68,8 @@ const (
 	maxQPNTries = 64
 )
 
-// newQPN draws a QPN that no connection has. That of a former incarnation is unlikely to be drawn.
+// newQPN draws a QPN at random that no connection of the switch has. It is unlikely to be one that
+// a former incarnation used.
 func (d *Dialer) newQPN() (wire.QPN, bool) {
 	for range maxQPNTries {
 		n := wire.QPN(firstQPN + d.cfg.Rand.IntN(lastQPN-firstQPN+1))
@@ -113,9 +114,9 @@ func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
 	d.carryOut(c)
 }
 
-// mtu is the path MTU to request.
+// mtu is the path MTU that the switch requests.
 func (d *Dialer) mtu(l *link) verbs.MTU {
-	const v4, v6 = 64, 84 // IP, UDP, BTH, the largest extension and ICRC
+	const v4, v6 = 64, 84 // bytes of IP, UDP, BTH, the largest extension header and ICRC
 	over := v4
 	if l.Server.Is6() {
 		over = v6
@@ -136,11 +137,11 @@ func (d *Dialer) mtu(l *link) verbs.MTU {
 	return largest
 }
 
-// request is the REQ of an attempt, like that of any client.
+// request makes the REQ of an attempt. It is like that of any client.
 func (d *Dialer) request(l *link, s *Shared) (mad.REQ, error) {
 	const (
 		retry      = 7
-		ackTimeout = 15 // 134 ms, as rdmacm asks for
+		ackTimeout = 15 // 134 ms, the value that rdmacm uses
 	)
 	service := cm.ServiceOf(l.target.Service)
 	port := uint16(firstPort | d.cfg.Rand.Uint32())
@@ -168,7 +169,7 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 		err = d.m.Ready(l.conn, &d.acts)
 	}
 	if err != nil {
-		_ = d.m.Reject(c.Now, l.conn, cm.Refusal{Reason: mad.ReasonConsumer}, &d.acts) // it may have ended already
+		_ = d.m.Reject(c.Now, l.conn, cm.Refusal{Reason: mad.ReasonConsumer}, &d.acts) // the server may have ended the connection already
 		d.cfg.Journal.EndConn(l.slot)
 		l.slot = 0
 		d.failed(c, l, err.Error())
@@ -183,7 +184,7 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 	d.up(l, s)
 }
 
-// recorded is what the journal keeps of a connection.
+// recorded returns what the journal keeps of a connection.
 func (d *Dialer) recorded(l *link, qpn wire.QPN) journal.Conn {
 	return journal.Conn{Server: l.Server, OwnID: uint32(l.conn), ServerID: uint32(l.peer), ServerQPN: qpn}
 }
@@ -272,7 +273,7 @@ func (d *Dialer) sweep(l *link) {
 	d.links = slices.DeleteFunc(d.links, func(o *link) bool { return o == l })
 }
 
-// own is the switch's address of the family of a server's address.
+// own is the switch's address of the same family (IPv4 or IPv6) as a server's address.
 func (d *Dialer) own(server netip.Addr) netip.Addr {
 	if server.Is4() {
 		return d.cfg.IPv4

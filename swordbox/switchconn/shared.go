@@ -14,13 +14,13 @@ import (
 
 // Key names a shared connection.
 type Key struct {
-	// Server is the address that rules call Server.
+	// Server is the address by which rules name the server.
 	Server netip.Addr `json:"server"`
 	Shard  int        `json:"shard"`
 }
 
-// RepairShard is the shard of connections that carry no clients' requests but repairs of a store's
-// chains. No rule has as many shards for requests.
+// RepairShard is the shard number of connections that carry no requests of clients, only repairs of
+// a store's chains. Rules allow fewer shards for requests.
 const RepairShard = 1 << 10
 
 // compare orders keys by server and shard.
@@ -33,8 +33,8 @@ type Shared struct {
 	Key
 	// Generation numbers the connections of this incarnation of the switch, from 1.
 	Generation uint32 `json:"generation"`
-	// ServerQPN is the queue pair that requests go to, OwnQPN that of the switch, which responses
-	// go to.
+	// ServerQPN is the queue pair of the server, to which requests go. OwnQPN is the queue pair of
+	// the switch, to which responses go.
 	ServerQPN wire.QPN `json:"serverQPN"`
 	OwnQPN    wire.QPN `json:"ownQPN"`
 	// SendPSN is the PSN of the first request of the switch, RecvPSN the first that the switch
@@ -45,7 +45,8 @@ type Shared struct {
 	MTU int `json:"mtu"`
 	// Depth is how many READs and atomics may be in flight.
 	Depth int `json:"depth"`
-	// Adopted: the connection was made elsewhere. The Dialer neither ends it nor makes it again.
+	// Adopted: another program has set the connection up. The Dialer neither ends it nor makes it
+	// again.
 	Adopted bool `json:"adopted,omitempty"`
 	// To has the headers of requests to the server: Ethernet, IP, UDP, and of the BTH P_Key and
 	// DestQP. All else is zero.
@@ -72,19 +73,19 @@ func (s *Shared) check() error {
 	return nil
 }
 
-// EventKind is what happened to a connection.
+// EventKind says what happened to a connection.
 type EventKind uint8
 
 // Events.
 const (
 	// EventUp: Shared can be used from now on.
 	EventUp EventKind = iota + 1
-	// EventDown: the connection of this generation has ended, for Reason; no packet must be sent on
-	// it any more.
+	// EventDown: the connection of this generation has ended, for the reason Reason. From then on
+	// the user sends no packet on it.
 	EventDown
 )
 
-// Event is a change that the user of a connection must know.
+// Event is a change of a connection that the user of the connection must know.
 type Event struct {
 	Kind   EventKind
 	Shared Shared // for EventDown, the ended connection
@@ -105,7 +106,7 @@ type Info struct {
 	Next clock.Time `json:"next,omitempty"`
 }
 
-// Target is what to connect to.
+// Target describes the service to connect to.
 type Target struct {
 	// Service is the name of the server's service, or a port number.
 	Service string

@@ -44,7 +44,7 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// change is what changes the state of a connection.
+// change is what can change the state of a connection.
 type change uint8
 
 const (
@@ -52,7 +52,7 @@ const (
 	chUp                    // the server has answered, or the connection was adopted
 	chFailed                // the attempt has failed, or the server has ended the connection
 	chEnd                   // the switch ends it
-	chRemoved               // an adopted connection has failed or is not wanted: it is not ended, and not made again
+	chRemoved               // an adopted connection has failed or is not wanted; the switch neither ends it nor makes it again
 	chOver                  // the server has confirmed the end, or no packet can be in flight any more
 
 	changes
@@ -77,7 +77,7 @@ var edges = []transitions.Edge[State, change]{
 	{Ending, chOver, Waiting},
 }
 
-// next is edges by state and change.
+// next holds edges by state and change.
 var next = func() (t [states][changes]State) {
 	transitions.Fill(State(states), changes, edges, func(from State, on change) *State { return &t[from][on] })
 	return t

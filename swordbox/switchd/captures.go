@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
@@ -16,16 +17,52 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
-// captures streams packets to operators.
+// captures streams copies of packets to operators.
 type captures struct {
 	hub *tap.Hub
 	log *log.Logger
-	// stop cancels life, and so ends all captures, when the loop ends.
+	// stop cancels life when the daemon's loop ends, which ends all captures.
 	stop context.CancelFunc
 	life context.Context
+
+	mu sync.Mutex
+	// running has the functions that end captures, by the names that their clients gave them.
+	running map[string]context.CancelFunc
 }
 
-// serveCapture streams pcapng until the client disconnects or the daemon ends.
+// begin lets end find a capture by its name, until the caller calls done.
+func (c *captures) begin(name string, cancel context.CancelFunc) (done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running[name] != nil {
+		return nil, fmt.Errorf("a capture with the name %q runs already", name)
+	}
+	if c.running == nil {
+		c.running = map[string]context.CancelFunc{}
+	}
+	c.running[name] = cancel
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.running, name)
+	}, nil
+}
+
+// end ends a capture. All packets that the switch has forwarded before are still in its stream. A
+// client that closed the stream instead would lose those that it has not read.
+func (c *captures) end(r *http.Request, _ none) (none, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cancel := c.running[r.PathValue("name")]
+	if cancel == nil {
+		return none{}, answer(handler.Gone(fmt.Errorf("no capture has the name %q", r.PathValue("name"))))
+	}
+	cancel()
+	return none{}, nil
+}
+
+// serveCapture streams pcapng until the client disconnects or ends the capture by the name that it
+// gave it, or the daemon ends.
 func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	o := tap.Options{Links: q["link"], Only: q.Get("dir")}
@@ -41,6 +78,14 @@ func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
+	if name := q.Get("name"); name != "" {
+		done, err := c.begin(name, cancel)
+		if err != nil {
+			refuseCapture(w, err)
+			return
+		}
+		defer done()
+	}
 	if s := q.Get("for"); s != "" {
 		lasting, err := time.ParseDuration(s)
 		if err != nil || lasting <= 0 {
@@ -54,7 +99,7 @@ func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	started := false
 	o.Flush = func() {
 		started = true
-		_ = rc.Flush() // the client has gone: the next write says so
+		_ = rc.Flush() // if the client has disconnected, the next write fails
 	}
 	w.Header().Set("Content-Type", "application/x-pcapng")
 	sum, err := c.hub.Capture(ctx, w, o)
@@ -73,7 +118,7 @@ func (c *captures) servePast(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-pcapng")
-	_, _ = w.Write(buf.Bytes()) // an error means that the client has gone
+	_, _ = w.Write(buf.Bytes()) // an error means that the client has disconnected
 }
 
 // refuseCapture answers with an error instead of a stream.
@@ -84,5 +129,5 @@ func refuseCapture(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Status)
-	_ = json.NewEncoder(w).Encode(e) // an error means that the client has gone
+	_ = json.NewEncoder(w).Encode(e) // an error means that the client has disconnected
 }

@@ -17,7 +17,7 @@ var errBusy = errors.New("too many commands wait for the switch; try again")
 
 // commands are functions that the loop runs for other goroutines, between two rounds.
 type commands struct {
-	wake func() // ends the loop's waiting
+	wake func() // makes the loop stop waiting for packets
 	// pending is true when list is not empty; the loop reads it every round without taking the
 	// lock.
 	pending atomic.Bool

@@ -22,11 +22,11 @@ const (
 	maxDelayedBytes = 128 << 20
 	// maxQueueBytes bounds the bytes in an egress queue; Config.Queue bounds its packets.
 	maxQueueBytes = 16 << 20
-	// keptBytes is how many bytes of each of the last packets are kept (Config.Keep).
+	// keptBytes is how many bytes the switch keeps of each of the last packets (Config.Keep).
 	keptBytes = 160
 )
 
-// Link is one port and the host behind it.
+// Link describes one port of the switch and the host behind it.
 type Link struct {
 	// Host names the host, and the link.
 	Host string
@@ -34,8 +34,8 @@ type Link struct {
 	Ifname string
 	// Guest: the link may be removed while the switch runs.
 	Guest bool
-	// GSO: super-frames go to the host whole, and Open makes a port that sends runs of packets as
-	// super-frames. Otherwise every packet to the host is a frame of its own.
+	// GSO: the switch sends super-frames to the host whole, and Open makes a port that joins runs
+	// of packets into super-frames. Otherwise every packet to the host is a frame of its own.
 	GSO bool
 }
 
@@ -48,8 +48,8 @@ type Config struct {
 	// switch itself.
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Load makes a program with rules that replaces the running one; nil: the program cannot be
-	// replaced.
+	// Load makes the program, with its rules, that is to replace the running one; nil: the program
+	// cannot be replaced.
 	Load func(name string, set *rules.Set) (*Loaded, error)
 	// Described is the rack's description, for the names of servers in rules; nil: rules have
 	// addresses only.
@@ -68,8 +68,8 @@ type Config struct {
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
 	// Watch is the interval at which missing ports and carriers are checked; 0: 25 ms.
 	Watch time.Duration
-	// Keep is how many bytes the last packets may take that are kept for GET /past; 0: none are
-	// kept.
+	// Keep is the memory in bytes for copies of the last packets, which GET /past returns; 0: the
+	// switch keeps no copies.
 	Keep int
 	// Log receives messages for the operator; nil: they are discarded.
 	Log *log.Logger
@@ -97,5 +97,5 @@ func (c *Config) validate() error {
 // linker is implemented by ports that know whether their link has a carrier.
 type linker interface{ LinkUp() bool }
 
-// stater is implemented by ports that count.
+// stater is implemented by ports that count their traffic.
 type stater interface{ Stats() packetio.Stats }

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// none stands for an absent body or answer.
+// none stands for a request or an answer without a body.
 type none struct{}
 
 // Mux serves the daemon:
@@ -70,6 +70,7 @@ func (d *Daemon) Mux() *control.Mux {
 		return none{}, answer(d.faults.SetPartition(nil))
 	})
 	m.HandleFunc("GET /capture", d.captures.serveCapture)
+	control.Handle(m, "POST /capture/{name}/end", d.captures.end)
 	m.HandleFunc("GET /past", d.captures.servePast)
 	d.handleTrace(m)
 	d.guests.handleGuests(m)

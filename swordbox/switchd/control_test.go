@@ -162,6 +162,50 @@ func TestControlCapture(t *testing.T) {
 	}
 }
 
+// A capture that its client ends by name still has everything that was forwarded before.
+func TestCaptureEndsByName(t *testing.T) {
+	c, hosts := served(t)
+	end := func(name string) error {
+		return c.Call(t.Context(), http.MethodPost, "/capture/"+name+"/end", nil, nil)
+	}
+	if err := end("mine"); err == nil || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("the end of no capture: %v", err)
+	}
+	body, err := c.Stream(t.Context(), http.MethodGet, "/capture?link=h0&name=mine", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if _, err := c.Stream(t.Context(), http.MethodGet, "/capture?link=h0&name=mine", nil); err == nil {
+		t.Error("two captures have one name")
+	}
+	const sent = 50
+	for range sent {
+		var b packetio.Batch
+		b.Add(0, frame(0, 1))
+		if _, err := hosts[0].Send(&b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for forwarded := uint64(0); forwarded < sent; {
+		var counters Counters
+		if err := c.Call(t.Context(), http.MethodGet, "/counters", nil, &counters); err != nil {
+			t.Fatal(err)
+		}
+		forwarded = counters.Ports[0].RxPackets
+	}
+	if err := end("mine"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(comments(t, strings.NewReader(string(data))), "h0 up:"); n != sent {
+		t.Errorf("%d packets in the capture, want %d", n, sent)
+	}
+}
+
 // When the switch ends, its captures end without an error.
 func TestCaptureEndsWithTheSwitch(t *testing.T) {
 	var body io.ReadCloser

@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Daemon is a running switch: a loop over ports and traffic, and the requests of operators, each
-// part in a type of its own.
+// Daemon is a running switch: a loop that moves frames between ports, and the requests of
+// operators. Each of these parts is a type.
 type Daemon struct {
 	rack  string
 	watch time.Duration // interval at which missing ports and carriers are checked
@@ -98,8 +98,9 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	return d
 }
 
-// Run forwards until ctx ends, and then closes all ports and the resources of the program that was
-// loaded meanwhile. It returns an error only if the loop could not go on or closing failed.
+// Run forwards until ctx ends. Then it closes all ports, and frees the resources of the program
+// that an operator has loaded, if any. It returns an error only if the loop could not go on or
+// closing failed.
 func (d *Daemon) Run(ctx context.Context) error {
 	watched := make(chan struct{})
 	watchCtx, stopWatch := context.WithCancel(ctx)

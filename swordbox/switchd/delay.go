@@ -9,7 +9,7 @@ import (
 // delayed is a frame that a fault delays, with a copy of its bytes.
 type delayed struct {
 	at    clock.Time
-	seq   uint64 // equal times leave in the order of arrival
+	seq   uint64 // frames with the same time leave in the order of arrival
 	port  int
 	dir   tap.Direction
 	frame packetio.Frame
@@ -92,8 +92,8 @@ func (d *delays) pop(b *packetio.Batch) delayed {
 	return out
 }
 
-// Bounds of the entries kept for reuse: buffers of up to keepBuf bytes, so that the super-frames of
-// a burst do not stay in memory, and at most keepFree of them.
+// Bounds of the entries that are kept for reuse. Buffers of more than keepBuf bytes are not kept,
+// so that the super-frames of a burst do not stay in memory; at most keepFree entries are kept.
 const (
 	keepBuf  = 16 << 10
 	keepFree = 1024

@@ -13,12 +13,12 @@ type faultControl struct {
 	commands *commands
 	ports    *ports
 	traffic  *traffic
-	groups   [][]string // of the partition. Loop only
+	groups   [][]string // groups of the present partition. Loop only
 }
 
-// Partition is the body of POST /partition. One group: its hosts cannot reach the other hosts.
-// Several groups: hosts of different groups cannot reach each other, and hosts in no group reach
-// all.
+// Partition is the body of POST /partition. With one group, its hosts cannot reach the other hosts.
+// With several groups, hosts of different groups cannot reach each other, and hosts in no group
+// reach all hosts.
 type Partition struct {
 	Groups [][]string `json:"groups"`
 }
@@ -29,7 +29,7 @@ type Healed struct {
 	Rules int `json:"rules"`
 }
 
-// errPartition is the error of groups that are not a valid partition.
+// errPartition is the error for groups of hosts that are not a valid partition.
 var errPartition = errors.New("partition")
 
 // Faults lists the rules and their effects so far.
@@ -117,8 +117,8 @@ func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
 	return of, nil
 }
 
-// regroup applies the partition again after links have changed: a group may name a guest that has
-// just been plugged in again.
+// regroup applies the partition again after links have changed, because a group may name a guest
+// whose link has just been added again.
 func (f *faultControl) regroup() {
 	if ports, err := f.portGroups(f.groups); err == nil {
 		f.traffic.sw.Partition(ports)

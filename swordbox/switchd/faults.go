@@ -56,7 +56,7 @@ func (t *traffic) packetFromHost(i int, f packetio.Frame, in *fault.Injector) {
 
 // toHost applies the faults of the link down and queues the frame. A super-frame is split while
 // there are rules, and for a host that takes single packets only; a port that sends super-frames
-// merges what is left of it again.
+// joins the remaining packets again.
 func (t *traffic) toHost(to int, f packetio.Frame, comment string) {
 	in := t.ports.list[to].down
 	if (in.Active() || !t.ports.links[to].GSO) && f.Splittable() {
@@ -96,7 +96,8 @@ func (t *traffic) packetToHost(to int, f packetio.Frame, in *fault.Injector, com
 	}
 }
 
-// distort drops or corrupts the frame as the verdict says. It corrupts a copy.
+// distort drops or corrupts a frame as the verdict of the fault rules says. It corrupts a copy of
+// the frame.
 func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.Frame, dropped bool) {
 	if v.Corrupt && !corruptible(&f) {
 		v.Drop = true
@@ -134,8 +135,8 @@ func (t *traffic) show(i int, dir tap.Direction, f packetio.Frame, comment strin
 	}
 }
 
-// explain describes, for captures, what a verdict does and by which rules: "fault f1 (loss):
-// dropped".
+// explain describes for captures what a verdict does to a frame, and because of which rules: "fault
+// f1 (loss): dropped".
 func (t *traffic) explain(v *fault.Verdict) string {
 	// A verdict has no rules if the only delay is the serialization of the frame itself.
 	if !t.observing || len(v.Rules) == 0 {

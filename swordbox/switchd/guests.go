@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// errTaken is the error of a guest whose name or interface another link uses.
+// errTaken is the error for a guest whose name or interface another link uses.
 var errTaken = errors.New("taken")
 
 // Plugged is the body of POST /ports: the link of a guest.
@@ -95,7 +95,8 @@ func (g *guestControl) addLink(l Link) (int, error) {
 	return i, nil
 }
 
-// install makes io the port of link i, unless the link was removed or has got a port meanwhile.
+// install makes io the port of link i, unless meanwhile the link was removed or another port was
+// installed.
 func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 	used := false
 	err := g.commands.Do(func() {
@@ -149,7 +150,8 @@ func without(groups [][]string, host string) [][]string {
 		}
 	}
 	if len(groups) > 1 && len(out) == 1 {
-		// a single group would be cut from all other hosts, which several groups did not ask for
+		// a single group would be cut off from all hosts without a group, which no operator asked
+		// for
 		return nil
 	}
 	return out

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
-// guest plugs a guest into the next place of the bench.
+// guest connects a guest as host number place of the bench.
 func (b *bench) guest(name string, place int) {
 	b.t.Helper()
 	b.mu.Lock()

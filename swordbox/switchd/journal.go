@@ -25,7 +25,7 @@ func openJournal(path string) (*journalFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	defer f.Close() // the mapping outlives it
+	defer f.Close() // the mapping stays valid after the file is closed
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
@@ -37,8 +37,8 @@ func openJournal(path string) (*journalFile, error) {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	// Allocated now, because a store to a mapped page that has no disk space or memory ends the
-	// process (SIGBUS).
+	// The space is allocated now, because a store to a mapped page without disk space or memory
+	// ends the process (SIGBUS).
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, journal.Size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, fmt.Errorf("journal: %d bytes of %s: %w", journal.Size, path, err)
 	}

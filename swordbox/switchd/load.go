@@ -23,19 +23,20 @@ type ProgramText struct {
 type Loaded struct {
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Keep, if not nil, is called once the program runs. It stores that a restarted switch must run
-	// this program.
+	// Keep, if not nil, is called when the program runs. It records the program's name, so that a
+	// switch which is restarted runs the same program.
 	Keep func() error
 	// Closer, if not nil, holds the resources that the program needs while it runs.
 	io.Closer
 }
 
-// errBound is the error of a program that cannot be replaced, because it has moved requests of
-// connections that are still open.
+// errBound is the error for a running program that cannot be replaced, because it has moved
+// requests of connections that are still open.
 var errBound = errors.New("the program cannot be changed")
 
 // Load makes the switch run a program with rules. If that program runs already, only its rules are
-// replaced. Open connections continue; the new program tracks them from the middle on.
+// replaced. Open connections continue; the new program tracks them without having seen their
+// handshakes.
 func (p *programControl) Load(t ProgramText) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// begun returns the rack with the program that the switch starts with: the one that an operator
-// loaded into the former incarnation of the switch, if it differs from that of the description. Its
-// rules are in the journal.
+// begun returns the rack with the program that the switch starts with. That is the program which an
+// operator has loaded into the former incarnation of the switch, if it is not the one of the rack
+// file. Its rules are in the journal.
 func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	text, err := os.ReadFile(paths.Program())
 	name := string(text)
@@ -58,7 +58,7 @@ func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, 
 				}
 				return err
 			}
-			// a switch that is killed during the write must not leave a partial name
+			// the switch may be killed during the write, and must not leave a partial name
 			part := paths.Program() + ".part"
 			if err := os.WriteFile(part, []byte(name), 0o644); err != nil {
 				return err

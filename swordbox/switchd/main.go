@@ -116,18 +116,19 @@ func journalOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*journalF
 }
 
 // serverSilence is how long the switch waits for a silent server before it gives the connection up.
-// On a busy machine the process of a host may not run for a while; the clients' NICs retry for
-// about a second too; and when the switch gives up, the clients lose their connections.
+// When it gives the connection up, clients lose their connections. On a busy machine the process of
+// a host may not run for a while, and the clients' NICs retry for about a second, too.
 const serverSilence = time.Second
 
 // appendHold is how long the switch holds an append until the append before it has been answered.
-// Where hosts share CPUs an answer takes milliseconds, and an append that is released too early
-// fails its CAS. NICs retry for half a second and more.
+// Where hosts share CPUs an answer takes milliseconds, and the CAS of an append that the switch
+// sends too early fails. NICs retry for half a second and more.
 const appendHold = 20 * time.Millisecond
 
-// steeredNodes is how many nodes of stores the switch remembers. They take 23 MiB, which the switch
-// allocates when it sees the first node. The published handler remembers as many. A client may name
-// a node that many later appends have made old, so the table must reach far back.
+// steeredNodes is how many nodes of Clover stores the switch remembers. They take 23 MiB, which the
+// switch allocates when it sees the first node. The published handler remembers as many. Clients
+// may name old nodes, behind which many nodes have been appended, so the table must hold many
+// nodes.
 const steeredNodes = 1 << 18
 
 // configured returns the configuration that is not in the rack's description. Random numbers (QPNs,
@@ -156,7 +157,7 @@ func configOf(rack *spec.Rack, rec *journalFile, links links) (Config, error) {
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
 		if err != nil {
-			return nil, err // not p: an interface that holds a nil *Port is not nil
+			return nil, err // p itself would be wrong: an interface that holds a nil *Port is not nil
 		}
 		return links.beside(p, i, l)
 	}

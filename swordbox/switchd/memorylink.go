@@ -31,8 +31,8 @@ func (s links) close() error {
 	return s.listener.Close()
 }
 
-// beside returns the port of link l, number i, whose packet socket is wire. Guests have no memory
-// link.
+// beside returns the port of link l, number i: a memory link beside the packet socket wire. Guests
+// have no memory link, so their port is wire.
 func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error) {
 	if s.listener == nil || l.Guest {
 		return wire, nil
@@ -51,15 +51,17 @@ type wirePort interface {
 	stater
 }
 
-// doubleLink is a link with two ways: RoCEv2 packets to the host cross memory, all other frames the
-// pair of interfaces; queries of IGMP and MLD take both, because NIC and kernel answer. The state of the pair is that of both: a link that is down, or a host that has
-// crashed, has no carrier there.
+// doubleLink is a link with two ways: RoCEv2 packets to the host go through shared memory, all
+// other frames through the veth pair. Queries of IGMP and MLD take both ways, because the host's
+// NIC and its kernel answer them. The state of the veth pair applies to both ways: when the link is
+// down, or the host has crashed, the pair has no carrier.
 type doubleLink struct {
 	wire   wirePort
 	memory *memlink.Port
-	// wireFirst: the next Recv asks the pair first, so that neither way waits for the other.
+	// wireFirst: the next Recv tries the veth pair first. It alternates, so that neither way has to
+	// wait for the other.
 	wireFirst bool
-	// batches of a Send with frames of both kinds
+	// batches for a Send that has frames for both ways
 	toWire, toMemory packetio.Batch
 }
 
@@ -68,7 +70,7 @@ var (
 	_ wirePort = (*afpacket.Port)(nil)
 )
 
-// Recv receives from one of the two ways.
+// Recv receives frames from one of the two ways.
 func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 	first, second := packetio.Port(l.memory), packetio.Port(l.wire)
 	if l.wireFirst {
@@ -81,8 +83,8 @@ func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 	return second.Recv(b)
 }
 
-// Send sends RoCEv2 packets by memory and the other frames by the pair; the order of each kind is
-// kept. A frame that takes both ways is counted once, by the pair.
+// Send sends RoCEv2 packets through shared memory and the other frames through the veth pair. On
+// each way frames keep their order. A frame that takes both ways is counted once, by the pair.
 func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	same := 0
 	for same < len(b.Frames) && wire.IsRoCE(b.Frames[same].Data) {
@@ -110,7 +112,7 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	return min(left, len(l.toMemory.Frames)-both) + n, errors.Join(err, werr)
 }
 
-// LinkUp reports whether the pair has a carrier, which is also that of the memory.
+// LinkUp reports whether the veth pair has a carrier, which decides for the memory link, too.
 func (l *doubleLink) LinkUp() bool {
 	up := l.wire.LinkUp()
 	l.memory.SetUp(up)
@@ -132,18 +134,18 @@ func (l *doubleLink) Stats() packetio.Stats {
 // Close ends both ways.
 func (l *doubleLink) Close() error { return errors.Join(l.memory.Close(), l.wire.Close()) }
 
-// Bounds of waiting for hosts.
+// Bounds of the wait for hosts at the start of the switch.
 const (
-	// hostsWait is how long a switch that starts waits for the hosts with a carrier to attach their
-	// memory links: they try every 20 ms.
+	// hostsWait is how long the switch waits for the hosts whose links have a carrier to attach
+	// their memory links. Hosts try to do so every 20 ms.
 	hostsWait = 500 * time.Millisecond
-	// hostsPoll is the interval at which it looks.
+	// hostsPoll is the interval at which the switch checks whether they have.
 	hostsPoll = time.Millisecond
 )
 
 // awaitHosts waits until the memory links of all hosts are attached, so that a rack whose switch
-// answers carries packets. Hosts that have crashed are not waited for, and ones that hang not for
-// long.
+// answers requests of operators also carries packets. It does not wait for hosts that have crashed,
+// and waits only hostsWait for hosts that hang.
 func (d *Daemon) awaitHosts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hostsWait)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// wireEnd is a pair of interfaces without the kernel.
+// wireEnd stands for the switch's end of a veth pair, without a kernel.
 type wireEnd struct {
 	*memcable.Port
 	up bool
@@ -31,8 +31,8 @@ func datagram(port byte, n int) []byte {
 
 const rocePort = 0xb7
 
-// RoCEv2 packets cross the memory, all else the pair of interfaces, each kind in order; neither
-// keeps the other from being received, and the carrier of the pair is that of both.
+// RoCEv2 packets take the shared memory, all other frames the veth pair, each in order. Frames on
+// one way do not delay those on the other, and the carrier of the pair counts for both.
 func TestDoubleLink(t *testing.T) {
 	a, b := memcable.Pair(memcable.Config{})
 	path := filepath.Join(t.TempDir(), "links.sock")

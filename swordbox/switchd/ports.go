@@ -23,10 +23,11 @@ type ports struct {
 	log       *log.Logger
 
 	links  []Link   // Host is "" if a guest was removed
-	hosts  []string // of links
-	list   []port   // of links
+	hosts  []string // of the links, in the same order
+	list   []port   // of the links, in the same order
 	waiter packetio.Waiter
-	// waking is a copy of waiter, open a copy of the ports by link, for other goroutines.
+	// waking is a copy of waiter, and open a copy of the ports in the order of links; other
+	// goroutines use these.
 	waking atomic.Pointer[packetio.Waiter]
 	open   atomic.Pointer[[]opened]
 }
@@ -34,13 +35,13 @@ type ports struct {
 // opened is a link and its port, for the watcher.
 type opened struct {
 	link Link
-	io   packetio.Port // nil: missing
+	io   packetio.Port // nil: the port is missing
 }
 
 // port is the state of one link in the loop.
 type port struct {
-	io       packetio.Port // nil: missing
-	err      error         // why it is missing
+	io       packetio.Port // nil: the port is missing
+	err      error         // why the port is missing
 	carrier  bool
 	up, down *fault.Injector
 	queue    pipeline.Queue
@@ -70,14 +71,14 @@ func (s *ports) openPorts() {
 	}
 }
 
-// wake ends the loop's waiting.
+// wake makes the loop stop waiting for frames.
 func (s *ports) wake() {
 	if w := s.waking.Load(); w != nil {
 		(*w).Wake()
 	}
 }
 
-// plug installs an open port, or stores the error that says why it is missing.
+// plug makes io the port of link i, or records the error because of which the port is missing.
 func (s *ports) plug(i int, io packetio.Port, err error) {
 	p := &s.list[i]
 	p.io, p.err = io, err
@@ -153,7 +154,7 @@ func (s *ports) closePorts() error {
 // setCarrier sets whether a port's link is up.
 func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	p := &s.list[i]
-	if p.io != io || p.carrier == up { // lost or replaced meanwhile, or no change
+	if p.io != io || p.carrier == up { // the port was lost or replaced meanwhile, or nothing has changed
 		return
 	}
 	p.carrier = up

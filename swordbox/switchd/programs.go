@@ -28,8 +28,8 @@ type programControl struct {
 	commands *commands
 	traffic  *traffic
 	log      *log.Logger
-	// load makes a program that replaces the running one; nil: the running one stays. described is
-	// the rack's description, for the names of servers.
+	// load makes a program that is to replace the running one; nil: the running program cannot be
+	// replaced. described is the rack's description, for the names of servers.
 	load      func(name string, set *rules.Set) (*Loaded, error)
 	described *spec.Rack
 
@@ -62,11 +62,11 @@ type ProgramInfo struct {
 // RuleText is the body of POST /rules: a rule in the syntax of the command line.
 type RuleText struct {
 	Rule string `json:"rule"`
-	// First puts it before the others.
+	// First puts the rule before the others.
 	First bool `json:"first,omitempty"`
 }
 
-// RuleTexts is the body of PUT /rules: all rules, in order.
+// RuleTexts is the body of PUT /rules: all rules, in the order in which they apply.
 type RuleTexts struct {
 	Rules []string `json:"rules"`
 }
@@ -173,7 +173,7 @@ func (p *programControl) Rules() ([]rules.Rule, error) {
 	return list, err
 }
 
-// AddRule adds a rule behind the others, or before them.
+// AddRule adds a rule after the others or, with t.First, before them.
 func (p *programControl) AddRule(t RuleText) (rules.Rule, error) {
 	rule, err := p.rule(t.Rule)
 	if err != nil {
@@ -257,7 +257,7 @@ func (p *programControl) RemoveRule(id string) error {
 	})
 }
 
-// address resolves a server's name or address to the address that rules have as Server.
+// address resolves a server's name or address to the address by which rules name the server.
 func (p *programControl) address(server string) (netip.Addr, error) {
 	if s := p.described; s != nil {
 		if addrs := s.Addresses(server); len(addrs) > 0 {

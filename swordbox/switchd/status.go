@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// PortState reports whether a port can be used.
+// PortState says whether a port can be used.
 type PortState string
 
 // States of a port.
@@ -28,11 +28,11 @@ type Status struct {
 	// Partition lists the groups of hosts that cannot reach each other; empty if there is no
 	// partition.
 	Partition [][]string `json:"partition,omitempty"`
-	// Captures is how many captures run, CaptureLost how many packets they lost because they were
-	// too slow.
+	// Captures is how many captures run, CaptureLost how many packets are missing from them because
+	// their readers were too slow.
 	Captures    int    `json:"captures"`
 	CaptureLost uint64 `json:"captureLost"`
-	// Delayed is how many frames faults hold back now.
+	// Delayed is how many frames injected faults delay now.
 	Delayed int `json:"delayed"`
 }
 
@@ -59,7 +59,7 @@ type Counters struct {
 	Lost map[pipeline.Reason]uint64 `json:"lost,omitempty"`
 }
 
-// PortCounters count what passed one port.
+// PortCounters count the traffic of one port.
 type PortCounters struct {
 	Host string `json:"host"`
 	pipeline.PortCounters

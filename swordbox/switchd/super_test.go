@@ -47,7 +47,7 @@ func (b *bench) exchange(f packetio.Frame) []packetio.Frame {
 	}
 }
 
-// whole lets super-frames go to h1.
+// whole configures h1 to receive super-frames whole.
 func whole(c *Config) { c.Links[1].GSO = true }
 
 // A host that takes single packets only gets each packet of a super-frame as a frame of its own.

@@ -18,7 +18,7 @@ const (
 	tableGroups = "groups"
 )
 
-// Dropped is what a DELETE of table entries answers.
+// Dropped is the answer to DELETE of table entries.
 type Dropped struct {
 	Entries int `json:"entries"`
 }

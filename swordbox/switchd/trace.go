@@ -8,14 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
-// record notes that packets pass at a port, if that is recorded.
+// record records that packets pass point p at a port, if an operator has asked for a trace that
+// includes the port.
 func (t *traffic) record(p pathtrace.Point, port int) {
 	if t.ring != nil && (len(t.traced) == 0 || slices.Contains(t.traced, port)) {
 		t.ring.Add(t.clk.Monotonic(t.clk.Now()), p, port)
 	}
 }
 
-// handleTrace serves the requests of those who want to know when packets pass.
+// handleTrace registers the requests that record when packets pass the switch.
 func (d *Daemon) handleTrace(m *control.Mux) {
 	control.Handle(m, "POST /trace", func(_ *http.Request, r pathtrace.Request) (none, error) {
 		if err := r.Check(); err != nil {

@@ -22,8 +22,8 @@ type traffic struct {
 	clk   *real.Clock
 	wall  time.Time // the time at which clk was zero
 
-	ring      *pathtrace.Ring // when packets pass; nil: not recorded
-	traced    []int           // the ports that are recorded; none: all
+	ring      *pathtrace.Ring // records when packets pass; nil: no trace is recorded
+	traced    []int           // the ports in the trace; none: all ports
 	delays    delays
 	now       clock.Time
 	observing bool
@@ -85,7 +85,7 @@ func (t *traffic) round() (busy bool) {
 	return busy
 }
 
-// undelay passes the first delayed frame on.
+// undelay takes the first delayed frame, whose time has come, to its next step.
 func (t *traffic) undelay() {
 	e := t.delays.pop(&t.scratch)
 	if e.dir == tap.Up {
@@ -99,8 +99,9 @@ func (t *traffic) undelay() {
 	t.enqueue(e.port, e.frame, "left after its delay")
 }
 
-// switched passes a frame to the pipeline and the resulting frames to the egress side. comment says
-// what faults did to it on the link up; late: the frame was captured before its delay.
+// switched passes a frame to the pipeline, and the frames that result to the egress queues. comment
+// says what faults on the link up did to the frame. late says that the frame was captured before a
+// fault delayed it.
 func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) {
 	start := len(t.out.Frames)
 	t.sw.Frame(t.now, in, f, &t.out)
@@ -120,7 +121,8 @@ func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) 
 	t.toHosts(start, notes)
 }
 
-// toHosts passes what the pipeline sent, from index start of out on, to the egress side.
+// toHosts passes the frames that the pipeline has appended to out, from index start on, to the
+// egress queues.
 func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	for k := start; k < len(t.out.Frames); k++ {
 		comment := ""
@@ -134,7 +136,8 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	}
 }
 
-// comment is the text of a note, with the link of the frame on the other side.
+// comment returns the text of a note, with the name of the other link of the frame. side says which
+// end that link is.
 func (t *traffic) comment(n pipeline.Note, side string) string {
 	if n.Peer < 0 {
 		return n.Text
@@ -181,7 +184,7 @@ func (t *traffic) flush() {
 	}
 }
 
-// join strings comments together.
+// join joins two comments.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

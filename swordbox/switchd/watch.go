@@ -14,12 +14,12 @@ const rateEvery = time.Second
 // rate is the traffic of a port in the last full second.
 type rate struct {
 	at                time.Time
-	last              [4]uint64 // received packets and bytes, sent packets and bytes
+	last              [4]uint64 // counters at time at: received packets and bytes, sent packets and bytes
 	rxPackets, rxBits uint64    // per second
 	txPackets, txBits uint64
 }
 
-// openEvery is after how many checks the watcher tries again to open a missing port.
+// openEvery: at every openEvery-th check, the watcher tries again to open missing ports.
 const openEvery = 4
 
 // watcher detects ports that have appeared and links that went up or down. Opening a port takes
@@ -29,12 +29,12 @@ type watcher struct {
 	ports    *ports
 	guests   *guestControl
 	looks    int
-	up       []bool // carriers as the loop knows them
+	up       []bool // which links have a carrier, as the loop was told last
 	known    []packetio.Port
-	err      []string // why a port is missing, as the loop knows it
+	err      []string // why ports are missing, as the loop was told last
 }
 
-// watchPorts runs until ctx or the loop ends.
+// watchPorts runs the watcher until ctx ends or the loop has ended.
 func (d *Daemon) watchPorts(ctx context.Context) {
 	w := watcher{commands: d.commands, ports: d.ports, guests: d.guests}
 	tick := time.NewTicker(d.watch)

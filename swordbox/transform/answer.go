@@ -2,9 +2,9 @@ package transform
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// ACK makes f an acknowledgement of all requests up to psn, which is a PSN of the receiver of the
-// path. msn is the number of messages that the connection has completed. The ACK grants no credits
-// (IBTA 9.7.7.2), because only the responder knows them.
+// ACK makes f an acknowledgement of all requests up to psn, in the PSNs of the requester, to which
+// the path leads. msn is the number of messages that the connection has completed. The ACK grants
+// no credits (IBTA 9.7.7.2), because only the responder knows them.
 func (p *Path) ACK(f *wire.Frame, psn wire.PSN, msn uint32) {
 	p.answer(f, wire.RCAck, psn)
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
@@ -17,6 +17,12 @@ func (p *Path) AtomicACK(f *wire.Frame, psn wire.PSN, msn uint32, prior uint64) 
 	f.AtomicAck = prior
 }
 
+// Written makes f the response to an ATOMIC_WRITE: a READ response without payload.
+func (p *Path) Written(f *wire.Frame, psn wire.PSN, msn uint32) {
+	p.answer(f, wire.RCReadResponseOnly, psn)
+	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
+}
+
 // NAK makes f a negative acknowledgement. For wire.NakPSNSequence psn is the expected PSN,
 // otherwise that of the request that failed (IBTA 9.7.5.2.8).
 func (p *Path) NAK(f *wire.Frame, psn wire.PSN, msn uint32, s wire.Syndrome) {
@@ -24,7 +30,7 @@ func (p *Path) NAK(f *wire.Frame, psn wire.PSN, msn uint32, s wire.Syndrome) {
 	f.AETH = wire.AETH{Syndrome: s, MSN: msn & msnMask}
 }
 
-// EmptyWrite makes f an RDMA WRITE of no bytes, a request that only takes a PSN.
+// EmptyWrite makes f an RDMA WRITE of no bytes: a request that changes no memory and takes one PSN.
 func (p *Path) EmptyWrite(f *wire.Frame, psn wire.PSN, va uint64, rkey uint32) {
 	p.answer(f, wire.RCWriteOnly, psn)
 	f.BTH.AckReq = true

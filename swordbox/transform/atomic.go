@@ -32,8 +32,8 @@ func toWriteOnly(f *wire.Frame, payload []byte) {
 	f.UDP.Checksum = 0
 }
 
-// Target is the remote address and the R_Key of a request: of an atomic, a READ or the first packet
-// of a WRITE. Both are 0 for a packet without.
+// Target returns the remote address and the R_Key that an atomic, a READ or the first packet of a
+// WRITE names. Both are 0 for other packets.
 func Target(f *wire.Frame) (va uint64, rkey uint32) {
 	switch {
 	case f.BTH.Opcode.Has(wire.HasAtomicETH):
@@ -44,14 +44,15 @@ func Target(f *wire.Frame) (va uint64, rkey uint32) {
 	return 0, 0
 }
 
-// PutWord stores a number as the payload of a WRITE of one word.
+// PutWord stores a number as the payload of a WRITE of one word, in the byte order of the server's
+// memory.
 func PutWord(payload *[WordLen]byte, value uint64) { binary.LittleEndian.PutUint64(payload[:], value) }
 
 // Piece is what a WRITE does to one word: the bits of Mask are replaced by those of Bits. A Mask of
 // all ones writes the whole word, 0 none of it.
 type Piece struct{ Bits, Mask uint64 }
 
-// PieceOf is what a single-packet WRITE does to the word at va. f must have a RETH.
+// PieceOf returns what a single-packet WRITE does to the word at va. f must have a RETH.
 func PieceOf(f *wire.Frame, va uint64) Piece {
 	var p Piece
 	for i := range uint64(WordLen) {
@@ -64,7 +65,7 @@ func PieceOf(f *wire.Frame, va uint64) Piece {
 	return p
 }
 
-// Apply is the value of the word after the WRITE; old is that before.
+// Apply returns the value of the word after the WRITE; old is the value before it.
 func (p Piece) Apply(old uint64) uint64 { return old&^p.Mask | p.Bits }
 
 // Whole reports whether the WRITE sets all bytes of the word.

@@ -17,8 +17,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// golden is a file of testdata: a packet before and after a transformation, written out by hand
-// with a comment for each field. The checksums in it were computed by another program.
+// golden is a file of testdata: a packet before and after a transformation, written by hand with a
+// comment for each field. Another program computed its checksums.
 type golden struct{ in, out []byte }
 
 func readGolden(t testing.TB, path string) (g golden) {
@@ -52,7 +52,7 @@ var (
 	switchMAC = wire.MAC{2, 0, 0, 0, 0, 0xfe}
 )
 
-// ends returns the addresses that end in a number.
+// ends returns addresses whose last bytes are src and dst.
 func ends(src, dst byte) (v4 wire.IPv4, v6 wire.IPv6) {
 	v4 = wire.IPv4{Src: [4]byte{10, 0, 0, src}, Dst: [4]byte{10, 0, 0, dst}}
 	v6.Src, v6.Dst = [16]byte{0: 0xfd, 15: src}, [16]byte{0: 0xfd, 15: dst}
@@ -152,8 +152,8 @@ func dirty() wire.Frame {
 	return f
 }
 
-// independent checks with another decoder that a packet is well-formed to the last byte and has a
-// correct ICRC.
+// independent checks with a decoder of another project that a packet is well-formed to its last
+// byte and has a correct ICRC.
 func independent(t *testing.T, b []byte) {
 	t.Helper()
 	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)

@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Note describes in a capture how a packet was changed, so that it can be found on the other link:
+// Note describes in a capture how the switch changed a packet, so that a reader finds the packet on
+// the other link:
 //
 //	CAS→WRITE conn 7 psn 12→4711 value 1, was 0
 //	ACK→ATOMIC_ACK conn 7 psn 4711→12 msn 3, was 0
@@ -18,18 +19,18 @@ type Note struct {
 	From, To wire.Opcode
 	// Conn is the number of the shared connection; 0: the client's connection.
 	Conn uint32
-	// PSN is that of the received packet, NewPSN that of the sent one. With Made only NewPSN is
-	// valid.
+	// PSN is the PSN of the received packet, NewPSN that of the sent one. If Made is set, only
+	// NewPSN is valid.
 	PSN, NewPSN wire.PSN
 	// Made: the switch made the packet.
 	Made bool
-	// MSN is that of a response; valid with ShowMSN.
+	// MSN is the MSN of a response; valid if Show has ShowMSN.
 	MSN uint32
-	// Show is which of MSN, Value and Prior are valid.
+	// Show says which of MSN, Value and Prior are valid.
 	Show Show
-	// Value is what is written, Prior the value of the word before.
+	// Value is the value that is written, Prior the value of the word before.
 	Value, Prior uint64
-	// Why is added at the end: "retransmission", "held for 12 µs".
+	// Why is a text at the end of the note: "retransmission", "held for 12 µs".
 	Why string
 }
 

@@ -12,8 +12,8 @@ const (
 	ecnECT0 = 0x02 // ECN-capable transport
 )
 
-// Path is one direction of a connection: the headers that bring a packet to its receiver. It is
-// taken from a packet (PathOf) or set up by the code that makes a connection.
+// Path holds the headers that bring a packet of one direction of a connection to its receiver. It
+// is taken from a packet (PathOf), or filled in when the switch makes a connection.
 type Path struct {
 	Eth  wire.Ethernet
 	V6   bool
@@ -28,7 +28,7 @@ type Path struct {
 	DestQP wire.QPN
 }
 
-// PathOf is the path of a packet, without a congestion mark.
+// PathOf returns the path of a packet, without a congestion mark in the IP header.
 func PathOf(f *wire.Frame) Path {
 	p := Path{
 		Eth: f.Eth, V6: f.V6, IPv4: f.IPv4, IPv6: f.IPv6,
@@ -40,8 +40,8 @@ func PathOf(f *wire.Frame) Path {
 	return p
 }
 
-// Back is the path in the other direction, to the sender's queue pair. It is a guess of the headers
-// that the receiver uses, for as long as no packet of it has been seen.
+// Back returns the path in the other direction, to the sender's queue pair. It assumes the headers
+// that the receiver will use, and is needed until a packet of the receiver has been seen.
 func (p *Path) Back(destQP wire.QPN) Path {
 	q := *p
 	q.Eth.Dst, q.Eth.Src = p.Eth.Src, p.Eth.Dst

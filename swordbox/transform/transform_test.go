@@ -34,7 +34,7 @@ func TestPathOf(t *testing.T) {
 	}
 }
 
-// A packet keeps its class also when the other path is of the other IP version.
+// A packet keeps its DSCP and ECN on a path, even if the path has the other IP version.
 func TestApplyKeepsTheClass(t *testing.T) {
 	for _, to := range []bool{false, true} {
 		var f wire.Frame

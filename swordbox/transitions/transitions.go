@@ -1,8 +1,8 @@
 // Package transitions turns the edges of a state machine into its table by state and event.
 package transitions
 
-// Edge is a transition: in state From, event On leads to state To. It is an alias, so that tables in
-// other packages need no names of fields.
+// Edge is a transition: in state From, event On leads to state To. It is an alias of a struct type,
+// so that tables in other packages can be written without field names.
 type Edge[S, E ~uint8] = struct {
 	From S
 	On   E

@@ -84,7 +84,7 @@ func newBench(tb testing.TB, p pipeline.Program) *bench {
 // benchQP returns the queue pair of client i, or the server's queue pair for it if i is negative.
 func benchQP(i int) wire.QPN { return wire.QPN(0x100 + i) }
 
-// frame hands a frame to the switch and returns the frames that leave.
+// frame passes a frame to the switch and returns the frames that leave it.
 func (b *bench) frame(port int, f *wire.Frame) []packetio.Frame {
 	b.now = b.now.Add(time.Microsecond)
 	b.out.Reset()
@@ -92,10 +92,10 @@ func (b *bench) frame(port int, f *wire.Frame) []packetio.Frame {
 	return b.out.Frames
 }
 
-// stream makes exchange i: a request of a client, with its port, and the server's answer.
+// stream returns exchange i: a request with the port of its client, and the server's answer.
 type stream func(i int) (client int, request, answer *wire.Frame)
 
-// shot is an encoded frame and the port that it comes in at.
+// shot is an encoded frame and the port at which it arrives.
 type shot struct {
 	port int
 	data []byte
@@ -156,7 +156,8 @@ func (b *bench) play(shots []shot) time.Duration {
 	return time.Since(begin) / time.Duration(len(shots))
 }
 
-// race runs the same stream through plain forwarding and through a program, in turns.
+// race runs the same stream through plain forwarding and through a program, in turns, and compares
+// the times.
 func race(tb *testing.B, program *bench, load loader) {
 	race2(tb, program, load, load)
 }
@@ -205,7 +206,7 @@ func tracker(tb testing.TB) *bench {
 	return newBench(tb, swordbox.New(swordbox.Config{Own: own(tb), Track: conntrack.Config{Settle: -1}}))
 }
 
-// own is the switch as an end of connections, as on a rack.
+// own makes the switch an end of connections, as on a rack.
 func own(tb testing.TB) *swordbox.Own {
 	d, err := switchconn.New(switchconn.Config{
 		MAC: benchMAC(benchSwitch), IPv4: benchIP(benchSwitch), Rand: rand.New(rand.NewPCG(1, 1)),

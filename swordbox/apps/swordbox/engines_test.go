@@ -28,8 +28,8 @@ hosts:
   - {name: ms1, role: memory}
 `
 
-// witness is the program with a check of its tracking: after each packet, the state of the packet's
-// flow is compared with the queue pairs of the NICs.
+// witness is the program with a check of its tracking: after each packet it compares the state of
+// the packet's flow with the queue pairs of the NICs.
 type witness struct {
 	*swordbox.Program
 	t      *testing.T
@@ -76,8 +76,8 @@ func (w *witness) qp(host int, qpn wire.QPN) (verbs.QPAttr, bool) {
 	return verbs.QPAttr{}, false
 }
 
-// check compares a flow with its two queue pairs, if both exist. If nothing is in flight, their
-// PSNs are equal.
+// check compares a flow with its two queue pairs, if both exist. rest says that nothing is in
+// flight; then their PSNs must be equal.
 func (w *witness) check(r *conntrack.Flow, rest bool) {
 	w.t.Helper()
 	if r.Peer == nil || r.State == conntrack.Closed || r.Port < 0 || r.Peer.Port < 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// sight is a request under an observing rule, as it arrived: the decision about it may change the
-// packet.
+// sight is what an observing rule needs of a request: the rule and the memory that the request
+// names. It is taken before the switch decides about the request, because the decision may change
+// the packet.
 type sight struct {
 	rule   *rules.Rule // nil: no observing rule matches the request
 	target handler.Target
@@ -25,9 +26,9 @@ func look(list []*rules.Rule, f *wire.Frame) sight {
 	return sight{rules.First(list, t.VA, int(t.Length), t.RKey), t}
 }
 
-// observed decides about a packet of a flow under rules that observe, and shows it to their handler
-// unless it is dropped. A request that the switch has seen before is not shown again, unless it
-// does not know the connection's PSNs yet.
+// observed decides about a packet of a flow for which observing rules exist, and shows the packet
+// to their handler unless it is dropped. A retransmission is not shown again, except on a
+// connection whose PSNs the switch does not know yet.
 func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	var at sight
 	fresh := s.Class == conntrack.New || s.Class == conntrack.Unsynced

@@ -16,7 +16,7 @@ import (
 // countRule counts all requests to the server.
 var countRule = rules.Rule{ID: "hot", Server: benchIP(benchServer), Action: hotwords.Count}
 
-// counted makes the program count, too.
+// counted adds a counting rule to the rules of the program.
 func counted(tb testing.TB, p *swordbox.Program) {
 	tb.Helper()
 	set, _, err := p.Rules().AddFirst(countRule)
@@ -45,8 +45,9 @@ func hottest(p *swordbox.Program) []hotwords.Hot {
 	return nil
 }
 
-// A request counts once, at its address, also the first packet of a longer one. Retransmissions,
-// dropped requests and responses do not count. A request without connection counts.
+// A request counts once, at its address; of a request of several packets the first one counts.
+// Retransmissions, dropped requests and responses do not count. A request of a connection that the
+// switch does not track counts, too.
 func TestRequestsAreCounted(t *testing.T) {
 	b, p := counter(t)
 	read := func(psn wire.PSN, va uint64) *wire.Frame {

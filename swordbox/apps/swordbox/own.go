@@ -41,7 +41,7 @@ type flowSlot struct {
 	slot       journal.Slot
 }
 
-// leaving is a connection that no rule needs any more.
+// leaving is a connection of the switch that no rule needs any more; it is closed after linger.
 type leaving struct {
 	key  switchconn.Key
 	when clock.Time
@@ -60,10 +60,7 @@ func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 // Former returns the machine that refuses the flows of former incarnations of the switch.
 func (o *Own) Former() *staleflows.Machine { return o.former }
 
-// Journal returns the journal.
-func (o *Own) Journal() *journal.Journal { return o.journal }
-
-// blocked reports whether requests of a former incarnation may still reach a server.
+// blocked reports whether requests of a former incarnation of the switch may still reach a server.
 func (o *Own) blocked(server netip.Addr) bool {
 	if o.dialer.AllClear() {
 		return false
@@ -77,7 +74,8 @@ func (o *Own) blocked(server netip.Addr) bool {
 }
 
 // Moving enters a flow into the journal before its first request is moved. It is Env.Moving of the
-// handlers. A flow that returns to a handler after changes of rules is in the journal already.
+// handlers. A flow whose machine a change of rules takes away and gives back is in the journal
+// already.
 func (o *Own) Moving(r *conntrack.Flow) bool {
 	oldest := r.Expected
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
@@ -119,7 +117,7 @@ func (o *Own) Failed(c *pipeline.Ctx, k switchconn.Key, generation uint32, _ str
 	o.dialer.Again(c, k, generation)
 }
 
-// setRules takes new rules; the connections follow in the next Tick.
+// setRules takes new rules; the next Tick makes and ends connections accordingly.
 func (o *Own) setRules(set *rules.Set) {
 	o.rules, o.dirty = set, true
 }
@@ -148,8 +146,8 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	return set, err == nil, err
 }
 
-// dial asks the dialer for the connections that the rules need. Connections that no rule needs end
-// after linger.
+// dial asks the dialer for the connections that the rules need. It closes connections that no rule
+// has needed for the time linger.
 func (o *Own) dial(now clock.Time) {
 	o.dirty = false
 	want := make(map[switchconn.Key]bool)
@@ -194,11 +192,12 @@ func (o *Own) deadline() clock.Time {
 	return at
 }
 
-// first reports whether no flow and no connection of a former incarnation of the switch is left.
+// first reports whether the switch behaves as one without former incarnations: none of their flows
+// and connections are left.
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
-// news passes the dialer's events to the handlers that use the connections. Every step of the
-// program ends with it.
+// news passes the dialer's events to the handlers that use the connections. The program calls it at
+// the end of every step.
 func (o *Own) news(c *pipeline.Ctx) {
 	for e, ok := o.dialer.Next(); ok; e, ok = o.dialer.Next() {
 		u := o.parts.user(e.Shared.Key)

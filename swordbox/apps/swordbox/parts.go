@@ -16,20 +16,20 @@ type parts struct {
 	machines  []handler.Machine
 	observers []handler.Observer
 	bypass    []handler.Bypasser
-	// others lists for each machine the bypassers that must see the packets of its flows: all except
-	// the machine itself. The key nil is for flows without a machine.
+	// others lists for each machine the bypassers that must see the packets of its flows: all
+	// bypassers except the machine itself. The entry nil is for flows without a machine.
 	others  map[handler.Machine][]handler.Bypasser
 	strays  []strayer
 	pickers []picker
 	// fallback uses the switch's connections that no picker claims; nil: there is no such handler.
 	fallback handler.Connector
-	rest     handler.Machine // fallback as a machine; nil: it is none
+	rest     handler.Machine // fallback as a machine; nil: fallback is no machine
 }
 
 // picker is a handler that claims some of the switch's connections.
 type picker struct {
 	handler.Picker
-	machine handler.Machine // the same handler as a machine; nil: it is none
+	machine handler.Machine // the same handler as a machine; nil: the handler is no machine
 }
 
 // strayer is a machine that must see requests of connections that the program does not track.
@@ -90,18 +90,19 @@ func (p *parts) machineFor(r *rules.Rule) handler.Machine {
 // draining reports whether a machine must see requests of flows without a machine.
 func (p *parts) draining() bool { return slices.ContainsFunc(p.bypass, handler.Bypasser.Draining) }
 
-// strict reports whether a machine wants requests of unknown operations dropped.
+// strict reports whether a machine wants the switch to drop requests with opcodes that the switch
+// does not know.
 func strict(m handler.Machine) bool {
 	_, ok := m.(handler.Strict)
 	return ok
 }
 
-// strictFor reports whether a rule for the receiver of a packet is carried out by a strict machine.
+// strictFor reports whether a strict machine carries out one of the rules in list.
 func (p *parts) strictFor(list []*rules.Rule) bool {
 	return slices.ContainsFunc(list, func(r *rules.Rule) bool { return strict(p.machineFor(r)) })
 }
 
-// stray shows a request that belongs to no flow, but matches a rule, to the strayers.
+// stray shows a request that matches a rule, but belongs to no tracked flow, to the strayers.
 func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	if len(p.strays) == 0 {
 		return
@@ -125,7 +126,8 @@ func (p *parts) user(k switchconn.Key) handler.Connector {
 	return p.fallback
 }
 
-// owned passes a packet that is addressed to the switch to the handler that uses the connection.
+// owned passes a packet that is addressed to the switch to the handler that uses the connection of
+// the packet.
 func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	m := p.rest
 	for i := range p.pickers {

@@ -13,7 +13,7 @@ import (
 // Name is the name of the program in rack files.
 const Name = "swordbox"
 
-// Reasons of this program to drop a packet of a connection that a rule selects.
+// Reasons why this program drops a packet of a connection that a rule selects.
 const (
 	ReasonSpoofed     pipeline.Reason = "spoofed source"
 	ReasonQuarantined pipeline.Reason = "quarantined connection"
@@ -30,8 +30,8 @@ type Config struct {
 	Rules *rules.Set
 	// Track bounds the table of connections.
 	Track conntrack.Config
-	// Handlers carry out the rules of their kinds; no other program has used them. A rule without a
-	// handler only tracks.
+	// Handlers carry out the rules of their kinds. They must be new: no other program may have used
+	// them. Connections under a rule without a handler are tracked, and nothing else.
 	Handlers []handler.Handler
 	// Own manages the switch's connections and its journal; nil: the switch has neither.
 	Own *Own
@@ -42,21 +42,21 @@ type Program struct {
 	cfg      Config
 	track    *conntrack.Table
 	rules    *rules.Set
-	version  uint32 // of rules
-	watching bool   // a rule observes
+	version  uint32 // version of the rules; each change of the rules increments it
+	watching bool   // at least one rule observes
 	flows    []flowRule
 	parts    parts
-	ctx      *pipeline.Ctx // of the step
-	forget   bool          // the next Tick forgets the flows that can be forgotten, for an operator
+	ctx      *pipeline.Ctx // the context of the present step
+	forget   bool          // an operator has cleared the table of flows: the next Tick forgets those without moved requests
 }
 
 var _ pipeline.Program = (*Program)(nil)
 
-// flowRule is what the rules say about a flow, remembered for the generation of the flow and the
+// flowRule is what the rules say about a flow. It is valid for one generation of the flow and one
 // version of the rules.
 type flowRule struct {
 	generation, version uint32
-	machine             handler.Machine // nil: no rule with a machine is for the responder
+	machine             handler.Machine // nil: no rule for the responder has a machine
 	rules               []*rules.Rule
 	watch               []*rules.Rule      // the observing rules
 	others              []handler.Bypasser // the other machines that must see the flow's packets
@@ -117,7 +117,7 @@ func (p *Program) closed(r *conntrack.Flow) {
 	}
 }
 
-// Packet tracks a packet, and asks the machine of its flow, if it has one.
+// Packet tracks a packet, and lets the machine of its flow decide about it, if there is one.
 func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	p.ctx = c
 	o := p.cfg.Own
@@ -129,7 +129,7 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	if !o.first() {
 		if p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress) {
-			return pipeline.Drop(ReasonSpoofed) // only its ends may speak for a flow of a former incarnation
+			return pipeline.Drop(ReasonSpoofed) // only the two ends of a stale flow may send packets of it
 		}
 		if v, taken := o.former.Packet(c, q); taken {
 			return v
@@ -142,15 +142,15 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return v
 }
 
-// burst lets a super-frame pass whole if it belongs to a connection that no handler works on.
-// Others are taken apart.
+// burst forwards a super-frame whole if no handler works on its connection. Other super-frames are
+// split into their packets.
 func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if o := p.cfg.Own; q.Own || o != nil && !o.first() || p.parts.draining() {
 		return pipeline.Apart()
 	}
 	b, size := q.Burst()
-	// A flow that Burst takes is not Checked, as the flows of machines are; rulesOf may make it so
-	// after a change of rules.
+	// The table does not check ICRCs on a flow that Burst handles, as it does on the flows of
+	// machines (Checked); rulesOf may turn the check on after a change of rules.
 	r := p.track.Known(&q.Frame)
 	if r == nil || p.worked(r) || p.worked(r.Peer) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
 		return pipeline.Apart()
@@ -198,8 +198,8 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 	case s.Bad != conntrack.Fine:
 		return refuse(s.Bad)
 	case !q.Intact():
-		// The flow or the rules are new, so the table has not checked this packet's ICRC. The machine
-		// would send data of a damaged packet on with a correct ICRC.
+		// The flow or the rules are new, so the table has not checked the ICRC of this packet. If
+		// the packet is damaged, the machine would send its data on with a correct ICRC.
 		return pipeline.Forward()
 	}
 	if s.Response {
@@ -211,7 +211,7 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 	return m.Request(c, *s, ruleFor(e.rules, &q.Frame), q)
 }
 
-// untracked sends on a packet that belongs to no flow, unless a machine drops it.
+// untracked forwards a packet that belongs to no tracked flow, unless a machine drops it.
 func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if op := q.BTH.Opcode; !op.Known() && p.parts.strictFor(p.rules.Lookup(q.DstAddr())) {
 		return pipeline.Drop(ReasonUnknown)
@@ -228,7 +228,8 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	return pipeline.Forward()
 }
 
-// around shows a packet of a flow to the other machines that must see it.
+// around shows a packet of a flow to those machines, besides the machine of the flow, that must see
+// it.
 func (e *flowRule) around(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	for _, b := range e.others {
 		if e.machine == nil && !b.Draining() {
@@ -241,14 +242,15 @@ func (e *flowRule) around(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict 
 	return pipeline.Forward()
 }
 
-// refusals are the reasons to drop a packet that claims to belong to a flow under a rule: the PSNs
-// at its receiver may be shifted. Packets refused for other reasons are forwarded: a damaged packet
-// is counted by its receiver.
+// refusals are the reasons for which a packet that claims to belong to a flow under a rule is
+// dropped: the switch may have shifted the PSNs that its receiver expects. A packet that tracking
+// refuses for another reason is forwarded; its receiver counts a damaged packet.
 var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,
 }
 
-// refuse decides about a packet of a flow under a rule that tracking did not accept.
+// refuse decides about a packet that claims to belong to a flow under a rule, and that tracking
+// refused for the reason bad.
 func refuse(bad conntrack.Reason) pipeline.Verdict {
 	if reason, ok := refusals[bad]; ok {
 		return pipeline.Drop(reason)
@@ -273,7 +275,7 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 		e.watch = p.rules.Observing(r.Responder)
 	}
 	if former.generation == r.Generation && r.Pinned {
-		e.machine, e.others = former.machine, former.others // only that machine knows the PSN shift
+		e.machine, e.others = former.machine, former.others // only that machine knows by how much it shifted the flow's PSNs
 		return e
 	}
 	for _, rule := range e.rules {
@@ -305,7 +307,8 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return p.parts.owned(c, q)
 }
 
-// Tick calls the Tick of each part whose deadline has passed.
+// Tick calls the Tick of connection tracking, of each machine and of the dialer when its deadline
+// has passed.
 func (p *Program) Tick(c *pipeline.Ctx) {
 	p.ctx = c
 	if p.forget {

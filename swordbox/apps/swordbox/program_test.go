@@ -25,11 +25,11 @@ func (b *bench) drops(port int, r pipeline.Reason) uint64 { return b.sw.Port(por
 func TestUnknownOperation(t *testing.T) {
 	for _, m := range []rules.Mode{rules.Hardened, rules.Published} {
 		b, _ := ruled(t, m)
-		masked := benchFrame(1, benchServer, benchQP(-1), 0x19, 0)
+		reserved := benchFrame(1, benchServer, benchQP(-1), 0x19, 0)
 		stranger := benchFrame(2, benchServer, 0x777, 0x19, 0)
 		elsewhere := benchFrame(1, 3, 0x777, 0x19, 0)
 		left := 0
-		for _, f := range []*wire.Frame{masked, stranger, elsewhere} {
+		for _, f := range []*wire.Frame{reserved, stranger, elsewhere} {
 			left += len(b.frame(int(f.IPv4.Src[3])-10, f))
 		}
 		dropped := b.drops(1, swordbox.ReasonUnknown) + b.drops(2, swordbox.ReasonUnknown)
@@ -91,7 +91,7 @@ func TestRulesChange(t *testing.T) {
 	}
 }
 
-// minder is a machine that drops requests of flows that it has not moved.
+// minder is a machine that drops the requests of flows from which it has moved nothing.
 type minder struct {
 	*serialize.Machine
 	draining bool
@@ -102,7 +102,7 @@ func (m *minder) Draining() bool { return m.draining }
 
 func (m *minder) Bypass(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	if p.BTH.Opcode.Service() != wire.ServiceRC {
-		return pipeline.Forward() // the frames that announce the connections
+		return pipeline.Forward() // these frames announce the connections
 	}
 	m.seen++
 	return pipeline.Drop(serialize.ReasonBusy)
@@ -165,7 +165,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		for i := range filling {
 			s.b.play(rounds[i][:])
 		}
-		i, least := filling, 1e9 // the runtime allocates now and then as well, so the least of some tries counts
+		i, least := filling, 1e9 // the runtime allocates now and then, so the smallest result of several tries counts
 		for range tries {
 			least = min(least, testing.AllocsPerRun(1, func() { s.b.play(rounds[i][:]); i++ }))
 		}
@@ -199,7 +199,7 @@ func TestDamagedRequestAfterAChangeOfRules(t *testing.T) {
 	}
 	good := faa(2)
 	damaged := good.AppendTo(nil)
-	damaged[len(damaged)-6] ^= 1 // in the operand that a FETCH_ADD does not use
+	damaged[len(damaged)-6] ^= 1 // a bit of the operand that a FETCH_ADD does not use
 	b.out.Reset()
 	b.sw.Frame(b.now, 1, packetio.Frame{Data: damaged}, &b.out)
 	if n := len(b.frame(1, good)); n != 1 {

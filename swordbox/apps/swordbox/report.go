@@ -45,7 +45,7 @@ func (p *Program) Report(now clock.Time) Report {
 	return r
 }
 
-// Group is the counters of one part of the program.
+// Group holds the counters of one part of the program.
 type Group struct {
 	Name     string            `json:"name"`
 	Counters []handler.Counter `json:"counters"`
@@ -66,8 +66,8 @@ func (p *Program) Counters(now clock.Time) []Group {
 	return groups
 }
 
-// numbers lists the fields of a struct of counters by their names, as JSON has them or as they are
-// in Go.
+// numbers lists the fields of a struct of counters by their JSON names, or by their Go names if
+// they have none.
 func numbers(stats any) []handler.Counter {
 	v := reflect.ValueOf(stats)
 	var list []handler.Counter

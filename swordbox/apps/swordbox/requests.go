@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Adopted is the body of POST /connections: a connection of the switch that was made elsewhere.
+// Adopted is the body of POST /connections: it describes a connection of the switch that another
+// program has set up.
 type Adopted struct {
 	// Server is a host's name or an address.
 	Server    string   `json:"server"`
@@ -22,7 +23,7 @@ type Adopted struct {
 	RecvPSN   wire.PSN `json:"recvPSN"`
 	MTU       int      `json:"mtu"`
 	Depth     int      `json:"depth"`
-	// MAC is needed for a server that is no host of the rack.
+	// MAC is required if the server is not a host of the rack.
 	MAC *wire.MAC `json:"mac,omitempty"`
 }
 
@@ -51,7 +52,7 @@ func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Progr
 	}
 }
 
-// list joins the entries of all handlers in the listing with a name.
+// list joins the entries that all handlers give for the listing that the request names.
 func (p *Program) list(c *handler.Call) (any, error) {
 	all, known := []any{}, false
 	for _, h := range p.parts.all {
@@ -75,7 +76,7 @@ func (p *Program) list(c *handler.Call) (any, error) {
 
 var errNoConnections = errors.New("the program of this switch has no connections")
 
-// adopt takes a connection over that was made elsewhere.
+// adopt makes a connection that another program has set up one of the switch's connections.
 func (p *Program) adopt(c *handler.Call) (any, error) {
 	var a Adopted
 	if err := c.Body(&a); err != nil {
@@ -108,7 +109,8 @@ func (p *Program) adopt(c *handler.Call) (any, error) {
 	return switchconn.Info{}, nil
 }
 
-// disown ends an adopted connection of the switch; one that rules need is made again.
+// disown ends an adopted connection of the switch. If rules need a connection to that server, the
+// dialer then makes one.
 func (p *Program) disown(c *handler.Call) (any, error) {
 	server, shard := c.Value("server"), c.Value("shard")
 	addr, err := c.Address(server)

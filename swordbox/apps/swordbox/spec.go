@@ -33,14 +33,14 @@ func (p *Program) Spec() pipeline.Spec {
 	return s
 }
 
-// tracking is the part that all modes use.
+// tracking declares the state of connection tracking, which the program needs in all modes.
 func (p *Program) tracking() pipeline.Part {
 	flows, learning := p.track.MaxFlows(), p.track.MaxLearning()
 	t := pipeline.Part{
 		Name: "tracking",
 		Tables: []pipeline.TableSpec{
 			{Name: "flows", KeyBits: flowKey, ValueBits: 16, Entries: flows, Learned: true},
-			// A host's address to the port at which its packets must come in.
+			// Maps the address of a host to the port at which its packets must arrive.
 			{Name: "hosts", KeyBits: addrBits, ValueBits: portBits + 1, Entries: p.track.MaxHosts(pipeline.MaxPorts), Learned: true},
 			// Server, key, and the range as two numbers, which a ternary or range match compares.
 			{Name: "rules", KeyBits: addrBits + 32 + 2*64, ValueBits: ruleValue, Entries: rules.MaxRules},
@@ -53,8 +53,9 @@ func (p *Program) tracking() pipeline.Part {
 			// How to reach the responder: MAC addresses, UDP source port, P_Key, ingress port.
 			{Name: "flow path", Width: 2*macBits + 16 + 16 + portBits, Entries: flows},
 			{Name: "flow last", Width: timeBits, Entries: flows},
-			// Flows without a peer: 32 runs of requests (PSN, length, kind), and a bit for each
-			// flow that is ruled out. A chip would leave this to its control plane.
+			// Flows whose other direction is not known: 32 runs of requests (PSN, length, kind),
+			// and a bit for each flow that cannot be the other direction. A chip would leave this
+			// to its control plane.
 			{Name: "learning", Width: 32*(psnBits+24+2) + learning, Entries: learning},
 		},
 		Needs: []pipeline.Need{{Kind: pipeline.NeedTimer, What: "connections that are forgotten, or kept from being used again", Count: flows}},

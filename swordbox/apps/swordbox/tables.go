@@ -46,12 +46,13 @@ func (p *Program) Tables(now clock.Time) []handler.Table {
 	return list
 }
 
-// ClearTable empties a table of the program or of a handler and returns how many entries it had;
-// false: there is none of that name that can be cleared. Flows of which requests were moved stay.
+// ClearTable empties a table of the program or of a handler and returns how many entries it had; ok
+// is false if no table with this name can be cleared. Flows with moved requests stay in the table
+// of flows.
 func (p *Program) ClearTable(name string) (n int, ok bool) {
 	switch name {
 	case tableFlows:
-		p.forget = true // in the next Tick: machines whose flows end need a Ctx
+		p.forget = true // the next Tick forgets the flows, because machines need a Ctx when a flow ends
 		return p.track.Clearable(), true
 	case tableWords:
 		for _, h := range p.parts.all {
@@ -75,7 +76,7 @@ func (p *Program) ClearTable(name string) (n int, ok bool) {
 	return 0, false
 }
 
-// maxWords bounds the words that are known at a time.
+// maxWords is the largest number of words that the handlers can know at a time.
 func (p *Program) maxWords() int {
 	for _, h := range p.parts.all {
 		for _, t := range h.Spec().Tables {

@@ -17,8 +17,9 @@ func (p *Program) Bound() (n int) {
 }
 
 // Unloaded is called when another program has replaced this one, which had Bound 0. It removes all
-// flows from the journal: a flow is entered before its first move, and may never have moved or may
-// have failed since. A program that is loaded later with this journal would end such a flow.
+// flows from the journal. A flow is entered before its first request is moved, so the journal may
+// have flows of which no request was moved, or which have failed since. A program that is loaded
+// later would take them for stale flows and end them.
 func (p *Program) Unloaded() {
 	o := p.cfg.Own
 	if o == nil {

@@ -3,7 +3,6 @@ package cloversteer
 import (
 	"fmt"
 	"math/bits"
-	"reflect"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
@@ -42,7 +41,7 @@ type Config struct {
 	// Repair is the time without an answer after which the control plane sends an append again; 0:
 	// DefaultRepair.
 	Repair time.Duration
-	// Failed has a connection of the control plane replaced; nil: it is not replaced.
+	// Failed is called to have a connection of the control plane replaced; nil: it is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
@@ -50,19 +49,20 @@ type Config struct {
 type Machine struct {
 	cfg    Config
 	repair repair
-	// tails are the registers, as many as the rule with the largest number of registers demands.
+	// tails are the registers. Their number is the largest that a rule demands.
 	tails   []tail
 	history []was
 	stats   Stats
 }
 
-// tail is the newest node of the keys of a register, by the appends that the switch has forwarded.
+// tail is a register: the newest node of the keys that share it, as far as the switch knows from
+// the appends that it has forwarded.
 type tail struct {
 	used bool
 	va   uint64
 }
 
-// was is the key to which an address belonged.
+// was records the key to which the node at an address belonged when the switch saw its data WRITE.
 type was struct {
 	used bool
 	va   uint64
@@ -117,7 +117,7 @@ func (m *Machine) tail(r *rules.Rule, key uint64) *tail {
 
 func (m *Machine) was(va uint64) *was { return &m.history[mix(va)%history] }
 
-// slab reports whether n is the length of a node.
+// slab reports whether n bytes can be the length of a node.
 func slab(n uint32) bool {
 	return n >= layout.MinSlab && n <= layout.MaxSlab && bits.OnesCount32(n) == 1
 }
@@ -211,13 +211,7 @@ func note(c *pipeline.Ctx, f *wire.Frame, asked, to uint64) pipeline.Verdict {
 
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
-	info := handler.Info{Mode: rules.Published}
-	v := reflect.ValueOf(m.stats)
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		info.Counters = append(info.Counters, handler.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
-	}
-	return info
+	return handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 }
 
 // Spec declares the tables.

@@ -30,13 +30,13 @@ const (
 // delay of a packet to the server.
 const Bound = DefaultRepair + time.Millisecond
 
-// DefaultRepair is the default of Config.Repair: longer than any answer takes, and longer than a
-// live client waits before it retransmits.
+// DefaultRepair is the default of Config.Repair. It is longer than a server takes to answer, and
+// longer than a live client waits before it retransmits.
 const DefaultRepair = 20 * time.Millisecond
 
 // open is an unanswered append.
 type open struct {
-	flow   *conntrack.Flow // nil: the flow has ended, and no answer will be seen
+	flow   *conntrack.Flow // nil: the flow has ended, so the switch will not see an answer
 	psn    wire.PSN
 	server netip.Addr
 	eth    wire.AtomicETH // as it left the switch
@@ -86,7 +86,8 @@ func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
 	return true
 }
 
-// Detach is called when a connection has ended. A repair that was in flight on it is due again.
+// Detach is called when a connection has ended. A repair that was in flight on it will be sent
+// again on another one.
 func (m *Machine) Detach(_ *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	p := &m.repair
 	p.links = slices.DeleteFunc(p.links, func(l *link) bool {
@@ -129,8 +130,8 @@ func (m *Machine) Owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop("not for the switch")
 }
 
-// fail ends a connection, and has it replaced. A repair that the server has refused is not tried
-// again.
+// fail ends a connection of the control plane, and asks the program to replace it. A repair that
+// the server has refused is not sent again.
 func (m *Machine) fail(c *pipeline.Ctx, l *link, why string) {
 	if why == "refused" {
 		l.busy = nil
@@ -170,7 +171,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// send transmits the repair that the connection is busy with.
+// send transmits the repair that is in flight on a connection.
 func (m *Machine) send(c *pipeline.Ctx, l *link) {
 	l.sent = c.Now
 	l.tries++

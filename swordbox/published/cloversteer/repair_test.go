@@ -21,8 +21,8 @@ func (nothing) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return
 func (nothing) Tick(*pipeline.Ctx)                                      {}
 func (nothing) Deadline() clock.Time                                    { return clock.Never }
 
-// The connection of the control plane comes up late. An append that was lost recently is sent; an
-// older one is not, because its node may belong to another key by now.
+// The connection of the control plane comes up late. It sends an append that was lost recently. It
+// does not send an older one, because the node of that may belong to another key by now.
 func TestNoRepairWhenNodesMayBeOthers(t *testing.T) {
 	sw, err := pipeline.New(pipeline.Config{Ports: 2, Program: nothing{}})
 	if err != nil {

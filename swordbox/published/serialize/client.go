@@ -13,9 +13,9 @@ import (
 // flight per queue pair).
 const ringSize = 128
 
-// client is a flow in two roles. As a source of requests it has the highest PSN seen; as a
-// connection to the server it has the last PSN sent there and the ring of map entries, for its own
-// requests and those of clients that borrow the connection.
+// client is a flow in two roles. As a source of requests, the client has a highest PSN that the
+// switch has seen. As a connection to the server, it has the last PSN sent there and the ring of
+// map entries, for its own requests and those of clients that borrow the connection.
 type client struct {
 	flow   *conntrack.Flow
 	server *server
@@ -34,9 +34,9 @@ type client struct {
 	// out is the last PSN sent to the server on this connection.
 	out     wire.PSN
 	ring    [ringSize]entry // by PSN on this connection, modulo ringSize
-	lent    bool            // another client's requests were sent on this connection
-	path    transform.Path  // path of requests to the server, when the flow has ended
-	back    transform.Path  // path of responses to the client
+	lent    bool            // the switch has sent another client's requests on this connection
+	path    transform.Path  // path of requests to the server, kept when the flow ends
+	back    transform.Path  // path of responses to the client, kept when the flow ends
 	entries int             // open entries of this client, on any connection
 	moved   uint64
 }
@@ -52,8 +52,8 @@ type sent struct {
 type entry struct {
 	open bool
 	from *client
-	// psn is the client's PSN, at the PSN on the connection, span the number of PSNs that the
-	// request takes.
+	// psn is the PSN of the request at its client, at its PSN on the connection to the server, span
+	// the number of PSNs that it takes.
 	psn, at wire.PSN
 	span    int
 	op      wire.Opcode // as the client sent it
@@ -61,10 +61,10 @@ type entry struct {
 	// value is the value that the WRITE of a replaced atomic writes, prior the original value that
 	// the atomic returns.
 	value, prior uint64
-	word         *word // whose value the answer of a pass-through atomic gives
+	word         *word // for a pass-through atomic: the word whose value the answer will show
 	next         uint64
-	// the compare value of a pass-through CMP_SWAP; next is its swap value, or the addend of a
-	// FETCH_ADD
+	// compare is the compare value of a pass-through CMP_SWAP; next is its swap value, or the
+	// addend of a FETCH_ADD
 	compare uint64
 	since   clock.Time
 }
@@ -74,13 +74,14 @@ type what uint8
 
 const (
 	asIs     what = iota
-	replaced      // an atomic became a WRITE
+	replaced      // the switch sent an atomic as a WRITE
 )
 
-// slot returns the place of a PSN in the ring. It may hold the entry of another PSN (hole 12).
+// slot returns the slot of a PSN in the ring. It may hold the entry of another PSN (hole 12).
 func (c *client) slot(at wire.PSN) *entry { return &c.ring[at%ringSize] }
 
-// find returns the open or answered entry of a PSN on this connection; nil if its slot was reused.
+// find returns the entry of a PSN on this connection, open or answered; nil if another request has
+// taken its slot.
 func (c *client) find(at wire.PSN) *entry {
 	if e := c.slot(at); e.from != nil && e.at == at {
 		return e
@@ -88,7 +89,8 @@ func (c *client) find(at wire.PSN) *entry {
 	return nil
 }
 
-// covering returns the entry of a READ whose responses include a PSN, or that of the PSN itself.
+// covering returns the entry of the request with a PSN, or of the READ whose responses include that
+// PSN; nil if there is none.
 func (c *client) covering(at wire.PSN) *entry {
 	for back := range wire.PSN(ringSize) {
 		if e := c.find(at.Add(-int(back))); e != nil && int(back) < e.span {
@@ -143,8 +145,7 @@ func (c *client) toServer() *transform.Path {
 	return &c.flow.Path
 }
 
-// oldest returns the client's oldest PSN in flight on the connection via: the smallest that has an
-// open entry.
+// oldest returns the lowest PSN of the client that has an open entry on the connection via.
 func (c *client) oldest(via *client) (psn wire.PSN) {
 	found := false
 	for i := range via.ring {

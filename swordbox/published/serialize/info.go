@@ -2,7 +2,6 @@ package serialize
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -18,7 +17,7 @@ func (m *Machine) Stats() Stats { return m.stats }
 // Info describes the present state for an operator. For a connection that makes no progress it
 // names the PSN whose answer all its clients wait for.
 func (m *Machine) Info(now clock.Time) handler.Info {
-	info := handler.Info{Mode: rules.Published}
+	info := handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 	for _, s := range m.order {
 		for i, c := range s.shared {
 			if c != nil {
@@ -42,12 +41,6 @@ func (m *Machine) Info(now clock.Time) handler.Info {
 	slices.SortFunc(info.Words, func(a, b handler.Word) int {
 		return cmp.Or(a.Server.Compare(b.Server), cmp.Compare(a.VA, b.VA))
 	})
-	v := reflect.ValueOf(m.stats)
-	for i := range v.NumField() {
-		info.Counters = append(info.Counters, handler.Counter{
-			Name: v.Type().Field(i).Tag.Get("name"), Value: v.Field(i).Uint(), Help: v.Type().Field(i).Tag.Get("help"),
-		})
-	}
 	return info
 }
 

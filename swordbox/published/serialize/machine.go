@@ -74,8 +74,8 @@ func (m *Machine) server(a netip.Addr) *server {
 	return s
 }
 
-// join makes a client of a flow. None of the flow's requests may be in flight, because those sent
-// before have no map entry.
+// join makes a client of a flow. No request of the flow may be in flight, because the switch has no
+// map entries for requests that it forwarded before.
 func (m *Machine) join(r *conntrack.Flow, s *server, psn wire.PSN) *client {
 	c := &client{
 		flow: r, server: s, owner: r.Requester, qpn: r.ReqQPN, serverQPN: r.RespQPN,
@@ -87,7 +87,7 @@ func (m *Machine) join(r *conntrack.Flow, s *server, psn wire.PSN) *client {
 	return c
 }
 
-// clientOf returns the client of a flow; nil if it has not joined.
+// clientOf returns the client of a flow; nil if join was not called for it.
 func clientOf(r *conntrack.Flow) *client {
 	c, ok := r.Ext.(*client)
 	if !ok || c.closed {
@@ -96,8 +96,8 @@ func clientOf(r *conntrack.Flow) *client {
 	return c
 }
 
-// borrow returns the connection for a word. Each shard uses the connection of one client, taken
-// from those that joined first (hole 4).
+// borrow returns the connection on which the requests for a word are sent. Each shard uses the
+// connection of one client, of those that joined first (hole 4).
 func (s *server) borrow(va uint64, shards int) *client {
 	for len(s.shared) < shards {
 		s.shared = append(s.shared, nil)
@@ -110,8 +110,8 @@ func (s *server) borrow(va uint64, shards int) *client {
 }
 
 // Closed is called when a flow has ended. If its connection was borrowed, the requests of other
-// clients on it are never answered (hole 4), and if the server waits for a request of the flow, it
-// is never retransmitted (hole 1).
+// clients on it are never answered (hole 4), and a request of the flow that was lost is never
+// retransmitted, although the server waits for it (hole 1).
 func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 	c := clientOf(r)
 	if c == nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// assumedMTU is the path MTU of connections whose path MTU is not known: that of the paper's
-// testbed.
+// assumedMTU is the path MTU in bytes of a connection of which the switch does not know it. It is
+// the path MTU of the paper's testbed.
 const assumedMTU = 1024
 
-// Request forwards a request: a new one on the connection that its address selects, a
-// retransmission as it was sent the first time (paper, section 4.1).
+// Request forwards a request. A new one goes to the connection that its address selects; a
+// retransmission is sent as the first copy was (paper, section 4.1).
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	from := clientOf(s.Flow)
 	if from == nil {
@@ -47,11 +47,15 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 }
 
 // movable reports whether a request may move to another connection: it is one packet, its answer is
-// one packet, and it does not depend on the state of its own connection.
+// one packet, and it does not depend on the state of its client's connection.
 func movable(p *pipeline.Parsed, span int) bool {
 	op := p.BTH.Opcode
-	return op == wire.RCWriteOnly || op == wire.RCReadRequest && span == 1 || op.Is(wire.OpAtomic)
+	return op == wire.RCWriteOnly || op == wire.RCReadRequest && span == 1 || isAtomic(op)
 }
+
+// isAtomic reports whether an operation is an atomic that the cache sees; a masked one is none (hole
+// 39).
+func isAtomic(op wire.Opcode) bool { return op == wire.RCCmpSwap || op == wire.RCFetchAdd }
 
 func target(p *pipeline.Parsed) uint64 {
 	va, _ := transform.Target(&p.Frame)
@@ -68,7 +72,7 @@ func (m *Machine) enter(now clock.Time, from, via *client, span int, r *rules.Ru
 		m.stats.Moved++
 		from.moved++
 	}
-	if p.BTH.Opcode.Is(wire.OpAtomic) && r != nil && r.Action == rules.Atomics {
+	if isAtomic(p.BTH.Opcode) && r != nil && r.Action == rules.Atomics {
 		m.foresee(&e, via.server, p)
 	}
 	if via.open(e) {
@@ -77,8 +81,8 @@ func (m *Machine) enter(now clock.Time, from, via *client, span int, r *rules.Ru
 	return via.slot(e.at)
 }
 
-// foresee turns an atomic on a known word into a WRITE. An atomic on an unknown word passes
-// through, and its answer makes the word known.
+// foresee replaces an atomic on a known word by a WRITE. An atomic on an unknown word passes
+// unchanged, and its answer makes the word known.
 func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 	w := s.word(p.AtomicETH.VA)
 	if w == nil || !w.known {

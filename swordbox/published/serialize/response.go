@@ -7,14 +7,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// ack is the acknowledgement that one client gets for an acknowledgement of the server.
+// ack is the acknowledgement that the switch sends to one client because of an acknowledgement of
+// the server.
 type ack struct {
 	to  *client
 	psn wire.PSN
 }
 
-// Response turns a response on a connection into responses to the clients whose requests were sent
-// there (paper, section 4.2).
+// Response changes a response on a connection into responses to the clients whose requests were
+// sent on it (paper, section 4.2).
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	via := clientOf(s.Flow)
 	if via == nil {
@@ -75,7 +76,7 @@ func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	}
 }
 
-// note adds a request to m.acks: only the last request of each client is kept.
+// note adds a request to m.acks, which keeps only the last request of each client.
 func (m *Machine) note(e *entry) {
 	for i := range m.acks {
 		if a := &m.acks[i]; a.to == e.from {
@@ -109,7 +110,7 @@ func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
 	}
 }
 
-// waits reports whether a client has open entries on this connection.
+// waits reports whether the client to has open entries on the connection c.
 func (c *client) waits(to *client) bool {
 	for i := range c.ring {
 		if e := &c.ring[i]; e.open && e.from == to {
@@ -119,9 +120,9 @@ func (c *client) waits(to *client) bool {
 	return false
 }
 
-// blame forwards any other NAK to the client whose request it names. If the NAK is fatal, the
-// server has ended the connection, but the other clients that use it get no NAK (hole 20). After an
-// RNR NAK one client waits, and the others go on sending (hole 21).
+// blame forwards a NAK that is not a sequence NAK to the client whose request it names. If the NAK
+// is fatal, the server has ended the connection, but the other clients that use it get no NAK (hole
+// 20). After an RNR NAK one client waits, and the others go on sending (hole 21).
 func (m *Machine) blame(via *client, p *pipeline.Parsed) pipeline.Verdict {
 	e := via.covering(p.BTH.PSN)
 	if e == nil || e.from.closed {

@@ -267,3 +267,20 @@ func TestLongRead(t *testing.T) {
 		t.Errorf("behind the READ: %v", f)
 	}
 }
+
+// Hole 39: a masked atomic passes on its client's connection, and the cache keeps the value that
+// the word had before.
+func TestMaskedAtomicIsUnseen(t *testing.T) {
+	b := newBox(t)
+	b.know(lock, 0)
+	masked := cas(2, 0, lock, 0, 2)
+	masked.BTH.Opcode, masked.Masks = wire.RCMaskedCmpSwap, wire.AtomicMasks{Swap: 0xff}
+	f := b.one(masked)
+	if f.BTH.Opcode != wire.RCMaskedCmpSwap || f.BTH.DestQP != serverQP(2) || f.AtomicETH != masked.AtomicETH || f.Masks != masked.Masks {
+		t.Errorf("%v", f)
+	}
+	b.one(cas(3, 0, lock, 0, 3))
+	if a := b.one(ack(101, wire.AckNoCredits)); a.AtomicAck != 0 {
+		t.Errorf("%v", a)
+	}
+}

@@ -48,8 +48,8 @@ func after(op wire.Opcode, old, compare, operand uint64) uint64 {
 	return old
 }
 
-// learn sets the cached value from the first answer that arrives, although other atomics on the
-// word may be in flight (hole 18).
+// learn sets the cached value of a word from the first response to a pass-through atomic, although
+// other atomics on the word may be in flight (hole 18).
 func (e *entry) learn(original uint64) {
 	if w := e.word; w != nil && !w.known {
 		w.known, w.value = true, after(e.op, original, e.compare, e.next)
