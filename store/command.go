@@ -19,7 +19,8 @@ type Commands struct {
 	// Short, Long and Example explain the store's command as those of cobra do.
 	Short, Long, Example string
 	Start, Stop          Command
-	// Stat shows the state of the store, Check proves that it is right, Load inserts keys.
+	// Stat shows the state of the store; it is optional, with StatWord. Check proves that the store is
+	// right, Load inserts keys.
 	Stat, Check, Load Command
 	// ShellShort lists the operations of the shell; StatWord and CheckWord explain stat and check
 	// there. CheckWord is optional: without it the shell has no check.
@@ -49,8 +50,9 @@ type Command struct {
 	// Running: the command needs a running store.
 	Running bool
 	// New adds the command's flags, and returns the function that runs it once they are parsed. A
-	// nil Result prints nothing. Stop and Load have defaults without New: stop stops the store on
-	// its Places, load lets clients on all compute hosts insert the keys.
+	// nil Result prints nothing. Stop, Check and Load have defaults without New: stop stops the store on
+	// its Places, check has clients of a host make a history and proves that it is linearizable, load
+	// lets clients on all compute hosts insert the keys. Without Short a default has its own help, too.
 	New func(fs *pflag.FlagSet) func(c *Call) (Result, error)
 	// Choices are the values that completion offers for a flag, by its name.
 	Choices map[string][]string
@@ -75,10 +77,10 @@ type Call struct {
 	Rack    *spec.Rack
 	// From is the host that runs the command's client; "" stands for the first compute host.
 	From string
-	// JSON: the result will be printed as JSON. Err is for remarks beside the result.
+	// JSON: the result will be printed as JSON. Err takes remarks that are not part of the result.
 	JSON bool
 	Err  io.Writer
-	// Post sends a request to a host's daemon; host "" stands for From. Errors name the host.
+	// Post sends a request to a host's daemon; host "" stands for From. Its errors name that host.
 	Post func(host, path string, in, out any) error
 	// Fresh is the first of 65,536 keys that no other call has.
 	Fresh uint64
@@ -102,8 +104,8 @@ func (c *Call) Options() (o ClientOptions, err error) {
 	return o, err
 }
 
-// History has the host of From make a history. A Base of 0 stands for keys that no other history
-// has.
+// History asks the daemon of the host From to run a history. If in.Base is 0, the history works on
+// keys that no other history uses.
 func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	o, err := c.Options()
 	if err != nil {
@@ -116,11 +118,52 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
 }
 
+// HistoryIfAny is History, or nil if the history is to have no clients.
+func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
+	if in.Clients == 0 {
+		return nil, nil
+	}
+	v, err := c.History(in)
+	return &v, err
+}
+
+// StartHosts starts a store that has no server but the memory services. It sends a start request to
+// each of the store's hosts, one after the other; request makes it from the names of the memory
+// servers. If the first host (first is true) fails, the start fails; otherwise its answer is the
+// result. For a later host that fails StartHosts prints a warning; what names the thing that this
+// host does not know.
+func StartHosts[Info any](c *Call, what string, request func(servers []string, first bool) any) (info Info, err error) {
+	servers := c.Memory()
+	if len(servers) == 0 {
+		return info, fmt.Errorf("rack %s has no memory server: give one `role: memory` in the rack file", c.Rack.Name)
+	}
+	hosts, err := c.Store.Places(c.Rack)
+	if err != nil {
+		return info, err
+	}
+	if err := c.Free(); err != nil {
+		return info, err
+	}
+	for i, host := range hosts {
+		var got Info
+		err := c.Post(host, c.Store.Path(PathStart), request(servers, i == 0), &got)
+		switch {
+		case i == 0 && err != nil:
+			return info, err
+		case i == 0:
+			info = got
+		case err != nil:
+			_, _ = fmt.Fprintf(c.Err, "host %s does not know the %s: %v\n", host, what, err) // it may have crashed
+		}
+	}
+	return info, nil
+}
+
 // HistoryFlags adds the flags of a history. The values in are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	none := ""
 	if in.Clients == 0 {
-		none = " whose operations are checked first (default 0: only the tree is checked)"
+		none = " whose operations are checked first (default 0: only the memory is checked)"
 	} else {
 		none = " on the host"
 	}
@@ -131,8 +174,8 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	fs.Uint64Var(&in.Base, "base", 0, "the first of the keys (default: keys that were never used)")
 }
 
-// Renamed has fs take flags by earlier names, too. Help and completion show the new names only.
-// renamed has the new names by the earlier ones.
+// Renamed lets fs accept flags by earlier names, too; renamed maps each earlier name to the present
+// one. Help and completion show the present names only.
 func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if now, ok := renamed[name]; ok {
@@ -142,7 +185,7 @@ func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	})
 }
 
-// Write prints the verdict on a history; lost says whether lost keys are counted.
+// Write prints the verdict on a history. If lost is true, it prints the number of lost keys, too.
 func (v *Verdict) Write(out io.Writer, lost bool) error {
 	_, _ = fmt.Fprintf(out, "%d operations in %v, %d without an answer", v.Operations, v.Took.Round(time.Millisecond), v.Unknown)
 	if lost {

@@ -46,9 +46,10 @@ type Node interface {
 	Clients(o ClientOptions) (f func(v verbs.Context) Clients, err error)
 	// Status describes the store's part of the host.
 	Status() Status
-	// Crash ends the store's part of the host's application, and forgets its state.
+	// Crash stops the store's part of the host's application as a crash would: its state is lost.
 	Crash() error
-	// NICGone ends the parts that cannot work without the NIC.
+	// NICGone is called when the host's NIC is gone. It ends the parts that cannot work without
+	// one.
 	NICGone() error
 }
 
@@ -82,6 +83,6 @@ type Status struct {
 	Up bool `json:"-"`
 	// Service is the name under which others connect to the server; "": there is none.
 	Service string `json:"service,omitempty"`
-	// Values are the counts behind Store.Columns, in their order; they grow.
+	// Values are the counters that Store.Columns names, in the same order. They only grow.
 	Values []uint64 `json:"values,omitempty"`
 }

@@ -73,7 +73,7 @@ func (s *Store) howToMake() string {
 	return fmt.Sprintf("`rdmalab %s insert` gives a new key a value", s.Name)
 }
 
-// Ended returns an error if a job was ended before it was done; nil: it was not.
+// Ended returns an error if the job's context has ended before the job was done, otherwise nil.
 func Ended(ctx context.Context, job string) error {
 	if ctx.Err() == nil {
 		return nil

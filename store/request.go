@@ -29,7 +29,16 @@ type ClientOptions struct {
 	MaxValue int `json:"maxValue,omitempty"`
 	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
 	Share int `json:"share,omitempty"`
+	// Cache says whose the location cache is: CacheProcess (also ""), one for all clients that a request
+	// opens on a host, or CacheClient, each client has its own.
+	Cache string `json:"cache,omitempty"`
 }
+
+// Values of ClientOptions.Cache.
+const (
+	CacheProcess = "process"
+	CacheClient  = "client"
+)
 
 // OpRequest asks a host to do one operation. The host opens a client for it, and closes the client
 // afterwards.
@@ -60,7 +69,8 @@ type Record struct {
 	Value []byte `json:"value"`
 }
 
-// HistoryRequest asks a host for a history of operations by clients that share a few keys.
+// HistoryRequest asks a host to run clients that work on the same few keys, and to check the
+// history of their operations.
 type HistoryRequest struct {
 	ClientOptions
 	// Clients on this host, Rounds operations of each client, on Keys keys, of which Base is the
@@ -76,10 +86,11 @@ type HistoryRequest struct {
 	Loss bool `json:"loss,omitempty"`
 }
 
-// Verdict is the result of a history.
+// Verdict is the result of the check of a history.
 type Verdict struct {
 	Operations int `json:"operations"`
-	// Unknown operations ended without an answer; Lost operations found that the memory is gone.
+	// Unknown counts operations that ended without an answer, Lost those that found the value gone
+	// with its memory server.
 	Unknown int           `json:"unknown"`
 	Lost    int           `json:"lost"`
 	Took    time.Duration `json:"tookNs"`

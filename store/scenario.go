@@ -1,6 +1,13 @@
 package store
 
-import "github.com/rdmalab/rdmalab/topo/simrack"
+import (
+	"math/rand/v2"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
 
 // Scenario is a scenario of `rdmalab sim` that a store brings: random faults on a simulated rack,
 // and checks.
@@ -9,6 +16,29 @@ type Scenario struct {
 	Name, Doc string
 	// Run runs one seed. The error describes the check that failed.
 	Run func(Rig) error
+	// Trial, in place of Run, draws what is the store's own in the run of a store that needs no server
+	// but passive memory: clients of several hosts use a few keys, while links lose, double and delay
+	// packets, copies are torn, and hosts fail. One order of all operations on each key must explain
+	// all answers. servers is the number of memory servers.
+	Trial func(r *rand.Rand, servers int) Trial
+}
+
+// Trial is a store in such a run.
+type Trial struct {
+	// Plan describes what was drawn.
+	Plan string
+	// Memory is how many bytes each memory server lends, Locks how many more of its NIC; Largest is
+	// the longest value in bytes.
+	Memory, Locks, Largest int
+	// Format makes the store, Open a client.
+	Format func(cfg passive.Config, deadline clock.Time) error
+	Open   func(cfg passive.Config, deadline clock.Time) (kv.Store, error)
+	// Crashes: clients may die at any moment, and hosts and servers fail for a while. Loss: servers may
+	// lose their memory, too; from then on an answer is right, or kv.ErrLost.
+	Crashes, Loss bool
+	// Judge, if not nil, checks the memory of the servers after the last operation. quiet: each
+	// operation had an answer, and no client died.
+	Judge func(memory [][]byte, quiet bool) error
 }
 
 // Rig is the simulated rack of one seed.

@@ -38,7 +38,7 @@ type Store struct {
 	// name in the help of `run ycsb --store`; it is optional, too.
 	Value int
 	Note  string
-	// Columns names what Node.Status counts for `rdmalab top`. Optional.
+	// Columns names the counts that Node.Status returns and `rdmalab top` shows. Optional.
 	Columns []string
 	// Scenarios are the store's scenarios of `rdmalab sim`. Optional.
 	Scenarios []Scenario
@@ -51,8 +51,8 @@ const Patience = 5 * time.Second
 // JoinPatience is how long a client may take to connect.
 func (s *Store) JoinPatience() time.Duration { return cmp.Or(s.Join, Patience) }
 
-// Places are the hosts on which the store is started and stopped: that of its server, or all
-// compute hosts.
+// Places are the hosts on which the store is started and stopped: the host of its server, or all
+// compute hosts if it has no server.
 func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 	if s.Server != nil {
 		host, err := s.Server(rack)
@@ -73,7 +73,7 @@ func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }
 
-// cost says what the last operation of a client took.
+// cost says in words what the last operation of a client cost on the network.
 func (s *Store) cost(c kv.Store) string {
 	if s.Cost != nil {
 		return s.Cost(c)
@@ -95,6 +95,7 @@ func Register(s Store) (remove func()) {
 	case s.Default && len(registered) > 0 && Default().Default:
 		panic(fmt.Sprintf("stores %q and %q are both the default", s.Name, Default().Name))
 	}
+	s.complete()
 	registered[s.Name] = &s
 	return func() { delete(registered, s.Name) }
 }
@@ -133,5 +134,10 @@ func Find(name string) (*Store, error) {
 	if s := registered[name]; s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("store %q is unknown: there are %s", name, strings.Join(Names(nil), " and "))
+	names := Names(nil)
+	text := strings.Join(names, ", ")
+	if last := len(names) - 1; last > 0 {
+		text = strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return nil, fmt.Errorf("store %q is unknown: there are %s", name, text)
 }

@@ -1,14 +1,13 @@
 package kv
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
@@ -23,7 +22,7 @@ type History struct {
 	// time none is needed.
 	Guard Guard
 
-	ops    map[uint64][]porcupine.Operation
+	ops    map[uint64][]operation
 	losses []loss
 	n      int
 	// clock numbers the calls, answers and losses, so that those of one instant have an order.
@@ -36,7 +35,7 @@ type moment struct {
 	at    clock.Time
 }
 
-// loss is a loss of memory.
+// loss is the moment at which memory servers lost their memory; of is the set of these servers.
 type loss struct {
 	moment
 	of Places
@@ -46,10 +45,10 @@ type loss struct {
 // have lost their memory.
 type Places uint64
 
-// Anywhere are all servers: a place that is not known.
+// Anywhere is the set of all servers. It stands for a location that is not known.
 const Anywhere = ^Places(0)
 
-// tick is the next moment. The history's guard must be held.
+// tick makes the next moment of the history. The history's guard must be held.
 func (h *History) tick(now clock.Time) moment {
 	h.clock++
 	return moment{h.clock, now}
@@ -61,7 +60,7 @@ type Guard interface {
 	Unlock()
 }
 
-// guarded runs f alone.
+// guarded runs f while it holds the history's guard, if there is one.
 func (h *History) guarded(f func()) {
 	if h.Guard != nil {
 		h.Guard.Lock()
@@ -71,7 +70,7 @@ func (h *History) guarded(f func()) {
 }
 
 // NewHistory makes an empty history.
-func NewHistory() *History { return &History{ops: make(map[uint64][]porcupine.Operation)} }
+func NewHistory() *History { return &History{ops: make(map[uint64][]operation)} }
 
 // Len is the number of operations.
 func (h *History) Len() int { return h.n }
@@ -83,7 +82,8 @@ const (
 	opPut
 	opInsert
 	opDelete
-	// opLoss is the loss of memory: every key that has something there may be lost from then on.
+	// opLoss is the loss of memory: every key that has a part in that memory may be lost from then
+	// on.
 	opLoss
 )
 
@@ -92,7 +92,8 @@ var opNames = [...]string{"GET", "PUT", "INSERT", "DELETE", "loss"}
 type input struct {
 	kind  opKind
 	value uint64
-	// losses has, of a loss, itself; of another operation, those while it was in progress. See Loss.
+	// losses, of a loss, is the set of itself; of another operation, it is the set of the losses
+	// that happened while the operation was in progress. See Loss.
 	losses lossSet
 	at     clock.Time
 }
@@ -102,7 +103,7 @@ type lossSet uint64
 
 const everyLoss = ^lossSet(0)
 
-// bit is the set of loss i; the losses beyond the last bit are not told apart.
+// bit is the set that holds only loss i. All losses from number 63 on share the last bit.
 func bit(i int) lossSet { return 1 << min(i, 63) }
 
 type outcome uint8
@@ -113,7 +114,7 @@ const (
 	exists
 	lost
 	unknown
-	// noEffect is certain, as ErrNoEffect is.
+	// noEffect: the operation changed nothing and never will (ErrNoEffect).
 	noEffect
 )
 
@@ -122,14 +123,14 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 type output struct {
 	outcome outcome
 	value   uint64
-	// where, of a write that succeeded, is where its part of the key is; exposed are the losses that
-	// came after its call and were there.
+	// where, of a write that succeeded, is the set of servers that hold its part of the key.
+	// exposed is the set of those losses after the call of the write that hit one of these servers.
 	where   Places
 	exposed lossSet
 	at      clock.Time
 }
 
-// never is the moment of an answer that did not come.
+// never is the moment of an answer that has not arrived.
 const never = math.MaxInt64
 
 // invoke notes that an operation may take effect from now on.
@@ -137,8 +138,8 @@ func (h *History) invoke(key uint64, client int, in input, call clock.Time) (ind
 	h.guarded(func() {
 		h.n++
 		in.at = call
-		h.ops[key] = append(h.ops[key], porcupine.Operation{
-			ClientId: client, Input: in, Output: output{outcome: unknown}, Call: h.tick(call).order, Return: never,
+		h.ops[key] = append(h.ops[key], operation{
+			client: client, in: in, out: output{outcome: unknown}, call: h.tick(call).order, end: never,
 		})
 		index = len(h.ops[key]) - 1
 	})
@@ -150,83 +151,84 @@ func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	h.guarded(func() {
 		if op := &h.ops[key][index]; out.outcome != unknown {
 			out.at = back
-			op.Output, op.Return = out, h.tick(back).order
+			op.out, op.end = out, h.tick(back).order
 		}
 	})
 }
 
-// Loss notes that servers have lost their memory: keys that have something there may answer ErrLost
-// from now on until they are inserted again. An older value is never a right answer, and a key that
-// has nothing there is never lost.
+// Loss notes that servers have lost their memory: from now on, operations on keys that have
+// something on these servers may answer ErrLost, until the keys are inserted again. An older value
+// is never a right answer, and a key that has nothing on these servers is never lost.
 //
-// What a key has there is known as far as Recorded.Where tells: the servers of all writes since the
-// key was inserted, because a chain of values is cut where one of them is gone, however new the last
-// one is. A key with a write whose outcome is unknown may be anywhere.
+// Recorded.Where tells which servers hold something of a key: the servers of all writes since the
+// key was inserted, because a chain of values is cut where one of them is gone, however new the
+// last one is. A key with a write whose outcome is unknown may be anywhere.
 //
-// A key is lost once for a loss, and once more for each PUT or DELETE there that was in progress when
-// the memory was lost. Such an operation may have written its node there before, and append it later:
-// to a key that others have found lost and inserted again. The operation succeeds, and its value is
-// gone. Operations that begin after the loss write nothing there.
+// A key is lost once for a loss, and once more for each PUT or DELETE on these servers that was in
+// progress when the memory was lost. Such an operation may have written its node into that memory
+// before the loss, and may append it later, to a key that other clients have found lost and
+// inserted again. The operation succeeds, and its value is gone. Operations that begin after the
+// loss write nothing into the lost memory.
 func (h *History) Loss(now clock.Time, of Places) {
 	h.guarded(func() { h.losses = append(h.losses, loss{h.tick(now), of}) })
 }
 
-// of returns the history of a key, with the losses.
-func (h *History) of(key uint64) []porcupine.Operation {
+// of returns the operations on a key, with the losses among them.
+func (h *History) of(key uint64) []operation {
 	list, spread := slices.Clone(h.ops[key]), false
 	for _, op := range list {
-		spread = spread || op.Output.(output).outcome == unknown && op.Input.(input).kind != opGet
+		spread = spread || op.out.outcome == unknown && op.in.kind != opGet
 	}
-	for i, op := range list {
-		in, out := op.Input.(input), op.Output.(output)
+	for i := range list {
+		op := &list[i]
 		for n, m := range h.losses {
-			if op.Call > m.order {
+			if op.call > m.order {
 				continue
 			}
-			if m.order < op.Return {
-				in.losses |= bit(n)
+			if m.order < op.end {
+				op.in.losses |= bit(n)
 			}
-			if spread || out.where&m.of != 0 {
-				out.exposed |= bit(n)
+			if spread || op.out.where&m.of != 0 {
+				op.out.exposed |= bit(n)
 			}
 		}
-		list[i].Input, list[i].Output = in, out
 	}
 	for i, m := range h.losses {
 		in := input{kind: opLoss, losses: bit(i), at: m.at}
 		if m.of == Anywhere {
 			in.losses = everyLoss
 		}
-		list = append(list, porcupine.Operation{ClientId: -1 - i, Input: in, Output: output{outcome: unknown}, Call: m.order, Return: never})
+		list = append(list, operation{client: -1 - i, in: in, out: output{outcome: unknown}, call: m.order, end: never})
 	}
 	return list
 }
 
-// needed leaves out the operations that no order needs: operations without effect, GETs without an
-// answer, and PUTs without an answer whose value no client has read. Such a PUT affects no answer,
-// so an order that explains the history with it explains the history without it, too; and each of
-// them doubles the search. A PUT that was in progress at a loss stays, because it may have lost the
-// key.
-func needed(list []porcupine.Operation) []porcupine.Operation {
+// needed leaves out the operations that no order needs to explain: operations without effect, GETs
+// without an answer, and PUTs without an answer whose value no client has read. Such a PUT affects
+// no answer, so an order that explains the history with it also explains the history without it;
+// and each such PUT doubles the search. A PUT that was in progress at a loss stays, because it may
+// have lost the key.
+func needed(list []operation) []operation {
 	seen := map[uint64]bool{}
 	for _, op := range list {
-		if out := op.Output.(output); op.Input.(input).kind == opGet && out.outcome == done {
-			seen[out.value] = true
+		if op.in.kind == opGet && op.out.outcome == done {
+			seen[op.out.value] = true
 		}
 	}
-	return slices.DeleteFunc(list, func(op porcupine.Operation) bool {
-		in, out := op.Input.(input), op.Output.(output)
+	return slices.DeleteFunc(list, func(op operation) bool {
+		in, out := op.in, op.out
 		return out.outcome == noEffect || out.outcome == unknown && (in.kind == opGet || in.kind == opPut && in.losses == 0 && !seen[in.value])
 	})
 }
 
-// values of a state that are none.
+// Values of a state that stand for no value: the key is absent, or its value was lost.
 const (
 	absent    = uint64(1 << 63)
 	lostValue = uint64(1<<63 | 1)
 )
 
-// state of a key: its value, and the losses to which the writes since it was inserted are exposed.
+// state is the state of a key: its value, and the losses that hit memory which the key depends on,
+// through the writes since it was inserted.
 type state struct {
 	value   uint64
 	exposed lossSet
@@ -235,13 +237,14 @@ type state struct {
 // gone is the state of a lost key.
 var gone = state{value: lostValue}
 
-// step lists the states in which the key can be after an operation.
-func step(s state, in input, out output) []state {
+// step returns the n states in which the key can be after an operation.
+func step(s state, in input, out output) (next [3]state, n int) {
 	if in.kind == opLoss {
+		next[0], next[1] = s, gone
 		if s.exposed&in.losses == 0 && in.losses != everyLoss {
-			return []state{s}
+			return next, 1
 		}
-		return []state{s, gone}
+		return next, 2
 	}
 	value, legal := apply(s.value, in)
 	after := s
@@ -251,17 +254,18 @@ func step(s state, in input, out output) []state {
 			after.exposed |= s.exposed
 		}
 	}
-	next := []state{after}
+	next[0], n = after, 1
 	switch {
 	case out.outcome == unknown:
-		next = append(next, s)
+		next[1], n = s, 2
 	case legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != s.value:
-		return nil
+		return next, 0
 	}
 	if in.losses&out.exposed != 0 && legal == done && (in.kind == opPut || in.kind == opDelete) {
-		next = append(next, gone)
+		next[n] = gone
+		n++
 	}
-	return next
+	return next, n
 }
 
 // apply returns the value and the outcome of an operation on a store without faults.
@@ -283,35 +287,32 @@ func apply(value uint64, in input) (after uint64, out outcome) {
 	return value, done
 }
 
-var model = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{state{value: absent}} },
-	Step: func(s, in, out any) []any {
-		next := step(s.(state), in.(input), out.(output))
-		list := make([]any, len(next))
-		for i, s := range next {
-			list[i] = s
-		}
-		return list
-	},
-	Equal: func(a, b any) bool { return a.(state) == b.(state) },
-}
+// MostStates bounds the search for an order of the operations on a key. Histories of a few hundred
+// operations take some thousand states; a difficult one, in which no operation has an answer, may
+// need more than all of these. What a visit of a state costs is bounded by the operations and by
+// mostCompared.
+const MostStates = 1 << 21
 
-// Check reports the first key whose history no order explains. patience bounds the search for each
-// key; a search that does not end is an error, too: it shows nothing.
-func (h *History) Check(patience time.Duration) error {
+// ErrUndecided means that the search ended at its bound before it found an order or excluded all.
+// It says nothing about the store.
+var ErrUndecided = errors.New("the search for an order was not decided")
+
+// Check reports the first key whose history no order explains. The search visits at most most
+// states for each key.
+func (h *History) Check(most int) error {
 	keys := make([]uint64, 0, len(h.ops))
 	for k := range h.ops {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
-	m := model.ToModel()
 	for _, k := range keys {
-		switch porcupine.CheckOperationsTimeout(m, needed(h.of(k)), patience) {
-		case porcupine.Ok:
-		case porcupine.Illegal:
+		s := newSearch(needed(h.of(k)), most)
+		switch {
+		case s.found(state{value: absent}):
+		case s.undecided():
+			return fmt.Errorf("history of key %d with %d operations: %w in %d states", k, len(h.ops[k]), ErrUndecided, most)
+		default:
 			return fmt.Errorf("history of key %d is not linearizable:\n%s", k, h.text(k))
-		case porcupine.Unknown:
-			return fmt.Errorf("history of key %d with %d operations was not decided in %v", k, len(h.ops[k]), patience)
 		}
 	}
 	return nil
@@ -321,27 +322,27 @@ func (h *History) Check(patience time.Duration) error {
 func (h *History) text(key uint64) string {
 	const most = 60
 	list := h.of(key)
-	slices.SortStableFunc(list, func(a, b porcupine.Operation) int { return int(min(1, max(-1, a.Return-b.Return))) })
+	slices.SortStableFunc(list, func(a, b operation) int { return cmp.Compare(a.end, b.end) })
 	s := ""
 	for _, op := range list[max(0, len(list)-most):] {
-		in, out := op.Input.(input), op.Output.(output)
+		in, out := op.in, op.out
 		end := "…"
-		if op.Return != never {
+		if op.end != never {
 			end = time.Duration(out.at).String()
 		}
-		s += fmt.Sprintf("  client %2d  %-6s %8x  %-9s %8x  %v to %s\n", op.ClientId, opNames[in.kind], in.value,
+		s += fmt.Sprintf("  client %2d  %-6s %8x  %-9s %8x  %v to %s\n", op.client, opNames[in.kind], in.value,
 			outcomeNames[out.outcome], out.value, time.Duration(in.at), end)
 	}
 	return s
 }
 
-// Recorded is a Store that records the operations on another one in a History. Its values begin
-// with a number that no other value of the history has, so that a GET tells which write it has
-// seen.
+// Recorded is a Store that passes operations to another one and records them in a History. Each
+// value that it writes begins with a number that no other value of the history has, so a GET shows
+// which write it has seen.
 type Recorded struct {
 	Store
-	// Where, if set, says after a write that succeeded which memory servers have what the key needs of
-	// it.
+	// Where, if set, is called after a write that succeeded. It returns the memory servers that
+	// hold what the key needs of this write.
 	Where func() Places
 
 	history *History
@@ -362,8 +363,8 @@ var ErrValue = errors.New("value that no client wrote")
 // Err returns the error of the first value that no client wrote.
 func (r *Recorded) Err() error { return r.check }
 
-// Value makes the next value of n bytes, at least MinValue: number, key, and bytes that follow from
-// both.
+// Value makes the next value, of n bytes but at least MinValue: a number, the key, and bytes that
+// are computed from both.
 func (r *Recorded) Value(key uint64, n int) []byte {
 	r.seq++
 	return MakeValue(key, uint64(r.client+1)<<32|r.seq, n)
@@ -408,7 +409,7 @@ func CheckValue(key uint64, b []byte) (uint64, error) {
 func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) error {
 	index := r.history.invoke(key, r.client, in, r.now())
 	got, err := f()
-	out := output{value: got, where: Anywhere} // known of a write that succeeded
+	out := output{value: got, where: Anywhere} // a write that succeeded may narrow it below
 	switch {
 	case err == nil && in.kind != opGet && r.Where != nil:
 		out.where = r.Where()
@@ -416,7 +417,7 @@ func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) e
 	case errors.Is(err, ErrNoEffect):
 		out.outcome = noEffect
 	case errors.Is(err, ErrTimeout):
-		out.outcome = unknown // even if it says more
+		out.outcome = unknown // even if the error is another kind as well
 	case errors.Is(err, ErrLost):
 		out.outcome = lost
 	case errors.Is(err, ErrNotFound):

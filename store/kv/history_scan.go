@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
@@ -42,7 +40,7 @@ func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) 
 		return true
 	}, deadline)
 	if err != nil {
-		return err // it may have shown some keys; nothing is said of the others
+		return err // the scan may have shown some keys; the history says nothing of the others
 	}
 	end := ^uint64(0)
 	if len(list) == n && n > 0 {
@@ -59,8 +57,8 @@ func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) 
 		}
 		r.history.guarded(func() {
 			r.history.n++
-			r.history.ops[key] = append(r.history.ops[key], porcupine.Operation{
-				ClientId: r.client, Input: input{kind: opGet, at: began}, Output: out, Call: call.order, Return: r.history.tick(ended).order,
+			r.history.ops[key] = append(r.history.ops[key], operation{
+				client: r.client, in: input{kind: opGet, at: began}, out: out, call: call.order, end: r.history.tick(ended).order,
 			})
 		})
 	}

@@ -46,10 +46,10 @@ func (r *Result) note(k Kind, took time.Duration, c Cost) {
 	if r.hist[k] == nil {
 		r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
 	}
-	_ = r.hist[k].RecordValue(int64(min(max(took, 1), maxLatency))) // it is in range
+	_ = r.hist[k].RecordValue(int64(min(max(took, 1), maxLatency))) // the duration is in the range of the histogram
 }
 
-// Merge adds what other clients did at the same time.
+// Merge adds the measurements of other clients that ran at the same time.
 func (r *Result) Merge(o *Result) {
 	r.Clients += o.Clients
 	r.Span = max(r.Span, o.Span)
@@ -96,7 +96,8 @@ func (r *Result) Writes() uint64 {
 	return r.Ops[KindUpdate] + r.Ops[KindInsert] + r.Ops[KindReadModify]
 }
 
-// FirstTryShare is the share of writes that won their first race; 1 if there were none.
+// FirstTryShare is the share of writes that succeeded at the first attempt; 1 if there were no
+// writes.
 func (r *Result) FirstTryShare() float64 {
 	if r.Writes() == 0 {
 		return 1
@@ -104,7 +105,8 @@ func (r *Result) FirstTryShare() float64 {
 	return float64(r.FirstTry) / float64(r.Writes())
 }
 
-// Percentile is a latency of a kind, p from 0 to 100; 0 if there were none.
+// Percentile is the latency of operations of a kind at percentile p, from 0 to 100; 0 if there were
+// no such operations.
 func (r *Result) Percentile(k Kind, p float64) time.Duration {
 	if r.hist[k] == nil {
 		return 0
@@ -140,7 +142,7 @@ type Summary struct {
 	Latencies  []Latency `json:"latencies"`
 }
 
-// Summary condenses the result.
+// Summary returns the result as a Summary.
 func (r *Result) Summary() Summary {
 	s := Summary{
 		Clients: r.Clients, Seconds: r.Span.Seconds(), Ops: r.Total(), Throughput: r.Throughput(), FirstTry: r.FirstTryShare(),
@@ -161,7 +163,7 @@ func (r *Result) Summary() Summary {
 	return s
 }
 
-// MarshalJSON carries the histograms, too.
+// MarshalJSON writes the result with its histograms.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	type plain Result
 	w := struct {

@@ -23,7 +23,8 @@ func Load(s Store, rt verbs.Runtime, cfg RunConfig) error {
 	return nil
 }
 
-// Run makes one client work. stop, if not nil, is asked between operations and ends the run early.
+// Run runs the workload of one client. If stop is not nil, Run calls it between operations, and
+// ends early when it returns true.
 func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 	return c.run(stop), nil
 }
 
-// runner is a client at work.
+// runner is the state of one client in Run.
 type runner struct {
 	cfg    RunConfig
 	store  Store

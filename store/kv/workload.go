@@ -65,7 +65,7 @@ var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-w
 // String is the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// pick chooses an operation by a number from 0 to 1.
+// pick chooses the kind of the next operation; x is a random number from 0 to 1.
 func (w *Workload) pick(x float64) Kind {
 	for i, share := range []float64{w.Read, w.Update, w.Insert, w.Scan, w.ReadModify} {
 		if x < share {
@@ -99,7 +99,7 @@ type RunConfig struct {
 	Rate float64
 	// Patience is the deadline of one operation; 0: 5 s.
 	Patience time.Duration
-	// Verify compares every value that was read.
+	// Verify checks every value that is read.
 	Verify bool
 	// ScanLen is the longest scan; 0: 100.
 	ScanLen int

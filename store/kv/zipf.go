@@ -65,7 +65,7 @@ func (z *Zipf) rank(r *rand.Rand) uint64 {
 }
 
 // h is the density, integral its integral up to a constant, inverse the inverse of that; all are
-// steady at q = 1.
+// continuous at q = 1.
 func (z *Zipf) h(x float64) float64 { return math.Exp(-z.q * math.Log(x)) }
 
 func (z *Zipf) integral(x float64) float64 {

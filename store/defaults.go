@@ -1,0 +1,72 @@
+package store
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+)
+
+// complete fills in the commands that a store leaves to the seam.
+func (s *Store) complete() {
+	c := &s.Commands
+	or := func(d *Command, short, long, example string) {
+		if d.Short == "" {
+			d.Short, d.Long, d.Example = short, long, example
+		}
+	}
+	or(
+		&c.Stop, "Let the hosts forget the store; it stays in memory",
+		fmt.Sprintf("stop makes the hosts forget the store: new operations are refused until `rdmalab %s start`, which finds it\n"+
+			"again, because it stays in the memory of the memory servers. After stop another store can be started; it overwrites\n"+
+			"this one.", s.Name),
+		fmt.Sprintf("  rdmalab %s stop\n  rdmalab %[1]s start # finds it again", s.Name),
+	)
+	or(
+		&c.Load, "Insert the keys from 0 to --keys minus 1",
+		"load lets clients on all compute hosts insert the keys. The values can be verified by `rdmalab run ycsb --no-load`.",
+		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
+	)
+	if c.Check.New == nil {
+		or(
+			&c.Check, "Prove that the answers of clients are linearizable",
+			"check has clients on one host read, write, insert and delete a few keys, and proves that one order of all operations\n"+
+				"on each key explains all answers (that their history is linearizable). You may inject faults meanwhile.\n\n"+
+				"The exit status is 1 if an answer is wrong.",
+			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link ms0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
+		)
+		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
+		if c.CheckWord == "" {
+			c.CheckWord = "prove that the answers of clients are linearizable"
+		}
+	}
+	if c.ShellShort == "" {
+		c.ShellShort, c.ShellExample = "Read commands, like get and put, line by line", "insert 7 hello\\nget 7"
+	}
+}
+
+// newHistory is the command check of a store that has none.
+func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
+	in := HistoryRequest{Clients: 8, Keys: 16}
+	HistoryFlags(fs, &in)
+	fs.BoolVar(&in.Loss, "loss", false, "memory servers crash meanwhile: keys may be reported as lost")
+	return func(c *Call) (Result, error) {
+		v, err := c.History(in)
+		if err != nil {
+			return nil, err
+		}
+		return &historyResult{v, in.Loss}, nil
+	}
+}
+
+// historyResult is the verdict on a history, as the result of a command.
+type historyResult struct {
+	Verdict
+	loss bool
+}
+
+// Write implements Result.
+func (h *historyResult) Write(w io.Writer) error { return h.Verdict.Write(w, h.loss) }
+
+// Bad implements Failing.
+func (h *historyResult) Bad() bool { return !h.Linearizable }

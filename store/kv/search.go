@@ -1,0 +1,292 @@
+package kv
+
+import (
+	"cmp"
+	"slices"
+)
+
+// operation is one operation on a key, as a History has recorded it.
+type operation struct {
+	client int
+	in     input
+	out    output
+	// call and end are the places of call and answer in the history; end is the constant never if
+	// there was no answer.
+	call, end int64
+}
+
+// optional reports whether an order may leave the operation out.
+func (o *operation) optional() bool { return o.end == never }
+
+// search looks for an order of the operations on one key that explains every answer. It places one
+// operation after another. An operation may be next if no operation that is not placed yet ended
+// before it was called (Wing and Gong). If no order was found from a set of placed operations and a
+// state of the key, the same set and state are not tried again (Lowe). Four observations keep the
+// number of states small:
+//
+//   - An operation that has no effect is placed as soon as the state explains its answer: in every
+//     order in which it comes later, it could come now.
+//   - A value is written once, so a state is not left as long as an unplaced GET has found its value.
+//   - A value that no GET has found is as good as any other one.
+//   - An operation without an answer may be left out. Of several that are alike, the first will do;
+//     and what fails with some of them left fails with fewer left.
+type search struct {
+	ops []operation // in the order of their calls
+	// next and back link the calls and answers that are not placed, in their order. Entry 0 is the
+	// head, entry 1+i the call of operation i, entry 1+len(ops)+i its answer.
+	next, back []int
+	// open is the number of operations with an answer that are not placed. reads and writes have,
+	// by value, the numbers of GETs that found it and of writes of it that are not placed.
+	open          int
+	reads, writes map[uint64]int
+	// trail lists the placed operations. left is the set of the optional ones among them (of the
+	// first 64 that there are), placed a hash of the others.
+	trail  []int
+	placed [2]uint64
+	left   uint64
+	bits   []uint64 // of an optional operation: its bit in left
+	failed map[searched]*failures
+
+	states, most int
+}
+
+// searched is a state after a set of operations.
+type searched struct {
+	placed [2]uint64
+	state  state
+}
+
+// failures are the sets of optional operations that were used up when the search failed in a state.
+// With the same ones and more used up, the search fails again.
+type failures struct {
+	// few are at most mostCompared sets, none of which is a part of another one. Each visit
+	// compares its set with all of them.
+	few []uint64
+	// more are the other sets. A visit finds one only if it is equal to the visit's set.
+	more map[uint64]struct{}
+}
+
+// mostCompared bounds the sets that one visit of a state compares, so that the bound on states is one
+// on time, too.
+const mostCompared = 64
+
+// has reports whether the search has failed in this state with the set left or with a part of it.
+// Otherwise it adds the set.
+func (f *failures) has(left uint64) bool {
+	for _, part := range f.few {
+		if part&^left == 0 {
+			return true
+		}
+	}
+	f.few = slices.DeleteFunc(f.few, func(whole uint64) bool { return left&^whole == 0 })
+	if len(f.few) < mostCompared {
+		f.few = append(f.few, left)
+		return false
+	}
+	if _, ok := f.more[left]; ok {
+		return true
+	}
+	if f.more == nil {
+		f.more = make(map[uint64]struct{})
+	}
+	f.more[left] = struct{}{}
+	return false
+}
+
+// unseen stands for all values that no GET has found.
+const unseen = uint64(1<<63 | 2)
+
+// newSearch prepares the search for an order; it visits at most so many states.
+func newSearch(list []operation, most int) *search {
+	s := &search{
+		ops: slices.Clone(list), most: most,
+		reads: map[uint64]int{}, writes: map[uint64]int{}, failed: map[searched]*failures{},
+	}
+	slices.SortFunc(s.ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
+	for i := range s.ops {
+		if o := &s.ops[i]; o.in.kind == opGet && o.out.outcome == done {
+			s.reads[o.out.value]++
+		}
+	}
+	s.bits = make([]uint64, len(s.ops))
+	optional := 0
+	for i := range s.ops {
+		o := &s.ops[i]
+		if o.in.kind == opPut || o.in.kind == opInsert {
+			if s.reads[o.in.value] == 0 {
+				o.in.value = unseen
+			}
+			s.writes[o.in.value]++
+		}
+		switch {
+		case !o.optional():
+			s.open++
+		case optional < 64:
+			s.bits[i] = 1 << optional
+			optional++
+		}
+	}
+	s.link()
+	return s
+}
+
+// link makes the list of calls and answers.
+func (s *search) link() {
+	n := len(s.ops)
+	order := make([]int, 0, 2*n)
+	at := func(e int) int64 {
+		if e > n {
+			return s.ops[e-1-n].end
+		}
+		return s.ops[e-1].call
+	}
+	for i := range s.ops {
+		order = append(order, 1+i)
+		if !s.ops[i].optional() {
+			order = append(order, 1+n+i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at(a), at(b)) })
+	s.next, s.back = make([]int, 1+2*n), make([]int, 1+2*n)
+	last := 0
+	for _, e := range order {
+		s.next[last], s.back[e] = e, last
+		last = e
+	}
+	s.next[last], s.back[0] = 0, last
+}
+
+// isCall reports whether an entry of the list is a call.
+func (s *search) isCall(e int) bool { return e > 0 && e <= len(s.ops) }
+
+// place takes operation i out of the list of calls and answers. unplace puts the last one back.
+func (s *search) place(i int) {
+	s.unlink(1 + i)
+	if !s.ops[i].optional() {
+		s.unlink(1 + len(s.ops) + i)
+	}
+	s.trail = append(s.trail, i)
+	s.count(i, -1)
+}
+
+func (s *search) unplace() {
+	i := s.trail[len(s.trail)-1]
+	s.trail = s.trail[:len(s.trail)-1]
+	if !s.ops[i].optional() {
+		s.relink(1 + len(s.ops) + i)
+	}
+	s.relink(1 + i)
+	s.count(i, 1)
+}
+
+func (s *search) unlink(e int) { s.next[s.back[e]], s.back[s.next[e]] = s.next[e], s.back[e] }
+func (s *search) relink(e int) { s.next[s.back[e]], s.back[s.next[e]] = e, e }
+
+// count counts an operation that has been placed (-1), or is not placed any more (1).
+func (s *search) count(i, by int) {
+	switch o := &s.ops[i]; {
+	case o.in.kind == opGet && o.out.outcome == done:
+		s.reads[o.out.value] += by
+	case o.in.kind == opPut, o.in.kind == opInsert:
+		s.writes[o.in.value] += by
+	}
+	if !s.ops[i].optional() {
+		s.open += by
+	}
+	if s.bits[i] != 0 {
+		s.left ^= s.bits[i]
+		return
+	}
+	s.placed[0] ^= mix(uint64(2*i + 1))
+	s.placed[1] ^= mix(uint64(2*i + 2))
+}
+
+// found looks for an order of the unplaced operations that begins in state st. It also returns
+// false when the bound on visited states is reached.
+func (s *search) found(st state) bool {
+	if s.states++; s.undecided() {
+		return false
+	}
+	mark := len(s.trail)
+	s.placeIdle(st)
+	if s.open == 0 || !s.hasFailed(st) && s.mayLeave(st.value) && (s.tryEach(st, false) || s.tryEach(st, true)) {
+		return true
+	}
+	for len(s.trail) > mark {
+		s.unplace()
+	}
+	return false
+}
+
+// undecided reports whether the bound on visited states is reached.
+func (s *search) undecided() bool { return s.states > s.most }
+
+// placeIdle places the operations that change nothing and whose answers the state explains.
+func (s *search) placeIdle(st state) {
+	for again := true; again; {
+		again = false
+		for e := s.next[0]; s.isCall(e); e = s.next[e] {
+			o := &s.ops[e-1]
+			if o.out.outcome == unknown || o.out.outcome == done && o.in.kind != opGet {
+				continue
+			}
+			if _, n := step(st, o.in, o.out); n > 0 {
+				s.place(e - 1)
+				again = true
+			}
+		}
+	}
+}
+
+// hasFailed reports whether the search has failed in this state before, with at least as many
+// optional operations left. If not, it records the attempt that begins now.
+func (s *search) hasFailed(st state) bool {
+	at := searched{s.placed, st}
+	f := s.failed[at]
+	if f == nil {
+		f = new(failures)
+		s.failed[at] = f
+	}
+	return f.has(s.left)
+}
+
+// mayLeave reports whether the key may lose this value now: no unplaced GET has found the value, or
+// an unplaced write writes it again.
+func (s *search) mayLeave(value uint64) bool { return s.reads[value] == 0 || s.writes[value] > 0 }
+
+// tryEach tries as the next operation each one that no unplaced operation precedes: those with an
+// answer or, if optional is true, those without.
+func (s *search) tryEach(st state, optional bool) bool {
+	var tried []int
+	for e := s.next[0]; s.isCall(e); e = s.next[e] {
+		i := e - 1
+		o := &s.ops[i]
+		if o.optional() != optional || optional && slices.ContainsFunc(tried, func(j int) bool { return s.alike(i, j) }) {
+			continue
+		}
+		after, n := step(st, o.in, o.out)
+		for _, to := range after[:n] {
+			if optional && to == st {
+				continue // the order without it is tried anyway
+			}
+			s.place(i)
+			if s.found(to) {
+				return true
+			}
+			s.unplace()
+			if s.undecided() {
+				return false
+			}
+		}
+		if optional {
+			tried = append(tried, i)
+		}
+	}
+	return false
+}
+
+// alike reports whether two optional operations have the same effects.
+func (s *search) alike(i, j int) bool {
+	a, b := &s.ops[i], &s.ops[j]
+	return a.in.kind == b.in.kind && a.in.value == b.in.value && a.in.losses == b.in.losses && a.out.exposed == b.out.exposed
+}

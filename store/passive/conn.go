@@ -1,0 +1,234 @@
+package passive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Config describes a Conn.
+type Config struct {
+	// Context is the client's; the caller closes it.
+	Context verbs.Context
+	// Manager connects queue pairs, with Params.
+	Manager rdmacm.Dialer
+	Params  rdmacm.Params
+	// Servers are the memory servers, at least one. All clients of a store must have the same order.
+	Servers []netip.Addr
+}
+
+const (
+	// pause is how long a client waits before it repeats an attempt that failed.
+	pause = 200 * time.Microsecond
+	// farewell bounds the wait for a server to confirm the end of a connection; without it the server
+	// notices later.
+	farewell = 100 * time.Millisecond
+)
+
+// Conn has a connection to each memory server. See the package comment.
+type Conn struct {
+	cfg   Config
+	rt    verbs.Runtime
+	fab   *remotemem.Fabric
+	mems  []memservice.Memory
+	owner uint32
+	first []byte // what check compares
+	check func(server int, first []byte) error
+	op    remotemem.Op
+	rtts  int
+}
+
+// Open makes a Conn for operations of up to buffer bytes. It connects to a server with the first
+// operation there. The caller closes it.
+func Open(cfg Config, buffer int) (*Conn, error) {
+	if len(cfg.Servers) == 0 {
+		return nil, errors.New("a store without memory servers: want at least one")
+	}
+	c := &Conn{cfg: cfg, rt: cfg.Context.Runtime(), mems: make([]memservice.Memory, len(cfg.Servers))}
+	var err error
+	if c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: buffer}); err != nil {
+		return nil, err
+	}
+	for i, addr := range cfg.Servers {
+		if _, err := c.fab.AddPeer(addr, 0, func(qp verbs.QP, until clock.Time) error { return c.dial(qp, i, until) }); err != nil {
+			return nil, errors.Join(err, c.fab.Close())
+		}
+	}
+	return c, nil
+}
+
+// dial connects to a server, and has it end the connection before.
+func (c *Conn) dial(qp verbs.QP, server int, until clock.Time) error {
+	claim := memservice.Claim{Owner: c.owner, Replaces: c.mems[server].Conn}
+	m, err := memservice.DialOwned(c.cfg.Manager, qp, c.cfg.Servers[server], c.cfg.Params, claim, until)
+	if err == nil {
+		c.mems[server] = m
+	}
+	return err
+}
+
+// Expect has check compare the first n bytes of a server's memory after each new connection from now
+// on. An error of check that is kv.ErrLost ends an operation at once.
+func (c *Conn) Expect(n int, check func(server int, first []byte) error) {
+	c.first, c.check = make([]byte, n), check
+}
+
+// Become ends the connections. The next ones have an owner, which must be a number that no other
+// client has.
+func (c *Conn) Become(owner uint32) error {
+	var errs []error
+	for i := range c.mems {
+		errs = append(errs, c.fab.Break(i))
+	}
+	c.owner = owner
+	return errors.Join(errs...)
+}
+
+// reach connects to a server if necessary.
+func (c *Conn) reach(server int, deadline clock.Time) error {
+	if c.fab.Connected(server) {
+		return nil
+	}
+	if err := c.fab.Open(server, deadline); err != nil || c.check == nil {
+		return err
+	}
+	c.fab.Read(&c.op, c.target(server, 0), 0, len(c.first))
+	err := c.fab.Do(deadline, &c.op)
+	if err == nil {
+		err = c.fab.MR().ReadAt(c.first, 0)
+	}
+	if err == nil {
+		err = c.check(server, c.first)
+	}
+	if err != nil {
+		return errors.Join(err, c.fab.Break(server))
+	}
+	return nil
+}
+
+func (c *Conn) target(server int, at uint64) remotemem.Target {
+	m := &c.mems[server]
+	return remotemem.Target{Peer: server, Addr: m.Addr + at, RKey: m.RKey}
+}
+
+// do carries out the operation that prepare makes, and repeats it on a new connection while it fails.
+// sent is how often it was sent. The error is kv.ErrTimeout, or kv.ErrLost if the owner was fenced.
+func (c *Conn) do(server int, deadline clock.Time, prepare func() error) (sent int, err error) {
+	for {
+		if err = c.reach(server, deadline); err == nil {
+			if err := prepare(); err != nil {
+				return sent, err
+			}
+			c.rtts++
+			sent++
+			if err = c.fab.Do(deadline, &c.op); err == nil {
+				return sent, nil
+			}
+		}
+		switch {
+		case errors.Is(err, memservice.ErrFenced):
+			return sent, errors.Join(kv.ErrLost, err)
+		case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+			return sent, err
+		case c.rt.Now() >= deadline:
+			return sent, fmt.Errorf("%w: %w", kv.ErrTimeout, err)
+		}
+		c.rt.Sleep(pause)
+	}
+}
+
+// Read fills b from a server's memory.
+func (c *Conn) Read(server int, at uint64, b []byte, deadline clock.Time) error {
+	_, err := c.do(server, deadline, func() error {
+		c.fab.Read(&c.op, c.target(server, at), 0, len(b))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.fab.MR().ReadAt(b, 0)
+}
+
+// Write writes bytes.
+func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error {
+	_, err := c.do(server, deadline, func() error {
+		c.fab.Write(&c.op, c.target(server, at), 0, len(b))
+		return c.fab.MR().WriteAt(b, 0)
+	})
+	return err
+}
+
+// Swap changes a word from old to young, and returns what the last CAS has found. sent is how often it was
+// sent: if that is once, found tells whether it was made; after an error, 0 says that it never will be.
+func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (found uint64, sent int, err error) {
+	sent, err = c.do(server, deadline, func() error {
+		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)
+		return nil
+	})
+	if err == nil {
+		found, err = c.word()
+	}
+	return found, sent, err
+}
+
+// Count adds 1 to a word and returns its former value.
+func (c *Conn) Count(server int, at uint64, deadline clock.Time) (uint64, error) {
+	_, err := c.do(server, deadline, func() error {
+		c.fab.FetchAdd(&c.op, c.target(server, at), 1, 0)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return c.word()
+}
+
+// word is what an atomic has found.
+func (c *Conn) word() (uint64, error) {
+	var b [8]byte
+	err := c.fab.MR().ReadAt(b[:], 0)
+	return binary.NativeEndian.Uint64(b[:]), err
+}
+
+// Retire ends the connections of all owners at a server, and returns the greatest number of one:
+// numbers above it are free. See memservice.Retire.
+func (c *Conn) Retire(server int, deadline clock.Time) (last uint32, err error) {
+	for {
+		if last, err = memservice.Retire(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[server], 0, deadline); err == nil || c.rt.Now() >= deadline {
+			return last, err
+		}
+		c.rt.Sleep(pause)
+	}
+}
+
+// Servers is the number of servers.
+func (c *Conn) Servers() int { return len(c.mems) }
+
+// Len is how much memory a server shares, in bytes, once an operation was made there.
+func (c *Conn) Len(server int) int { return c.mems[server].Len }
+
+// Runtime is the runtime of the client's context.
+func (c *Conn) Runtime() verbs.Runtime { return c.rt }
+
+// RTTs counts the operations that were sent.
+func (c *Conn) RTTs() int { return c.rtts }
+
+// Close ends the connections, and has the servers free their ends.
+func (c *Conn) Close() error {
+	err := c.fab.Close()
+	for i := range c.mems {
+		if conn := c.mems[i].Conn; conn != 0 {
+			_ = memservice.End(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[i], conn, c.rt.Now().Add(farewell))
+		}
+	}
+	return err
+}
