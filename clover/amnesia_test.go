@@ -16,9 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A memory server loses its memory, and the metadata server dies before, during or after its
-// recovery of that. For every incarnation of the metadata server, every key has its value or is
-// lost, and none is unknown, except a key that was deleted before.
+// A memory server loses its memory, and the metadata server dies before, during or after it handles
+// that. In every incarnation of the metadata server, each key either has its value or is reported
+// as lost. Only a key that was deleted before is unknown.
 func TestLostKeysStayLost(t *testing.T) {
 	const keys, deleted = 24, 3
 	for _, victim := range []string{"ms0", "ms1", "ms0 shared", "ms1 shared"} {
@@ -40,7 +40,7 @@ func TestLostKeysStayLost(t *testing.T) {
 				if err := c.Delete(deleted, soon(rt)); err != nil {
 					return err
 				}
-				rt.Sleep(50 * time.Millisecond) // the directory knows that
+				rt.Sleep(50 * time.Millisecond) // then the deletions are in the directory
 				now := rt.Now()
 				g.At(now, g.Host(victim).Crash)
 				back := now.Add(5 * time.Millisecond)

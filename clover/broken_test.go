@@ -81,7 +81,7 @@ func TestCloseAfterTheContext(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		_ = c.Close() // the metadata server finds the appends that it could not report
+		_ = c.Close() // the metadata server finds the appends that the client could not report
 		closed = true
 	})
 	g.run()
@@ -117,7 +117,7 @@ func breakOff(g *rig, h *simrack.Host, ctx verbs.Context, requests int) error {
 			return err
 		}
 	}
-	_ = f.Wait(until, ops...) // it waits for acknowledgements, not for answers
+	_ = f.Wait(until, ops...) // this waits for the acknowledgements, not for the answers
 	return f.Close()
 }
 

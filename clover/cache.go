@@ -7,26 +7,27 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// known is a client's knowledge of one key.
+// known is what a client knows of the newest node of one key.
 type known struct {
 	at   layout.Location
 	slot uint32
-	// fresh: the metadata server named the chain in the present operation.
+	// fresh: the metadata server has named this chain during the present operation.
 	fresh bool
-	// epoch is an epoch in which the location was right. In a later epoch the entry may hold
-	// another node with the same version.
+	// epoch is an epoch in which the location is valid. In a later epoch the entry may hold another
+	// node with the same version.
 	epoch uint32
-	// incarnation is that of the metadata server, whose epoch it is. generation is that of the node's
-	// memory server.
+	// incarnation is the incarnation of the metadata server that counted the epoch. generation is
+	// the generation of the memory in which the node is.
 	incarnation uint32
 	generation  uint64
 }
 
 // Cache maps keys to the newest nodes that clients have seen. When it is full, a new key replaces
 // the one that was inserted first. Clients of one process may share it, as the threads of the
-// published client do (Config.Cache): any thread may use it. An entry counts only for a client that
-// has the same incarnation of the metadata server, is in the entry's epoch and knows the same memory,
-// so a client that learns later than others of any of these misleads none of them.
+// published client do (Config.Cache): any thread may use it. A client uses an entry only if it
+// knows the same incarnation of the metadata server, the same epoch and the same generation of the
+// memory as the client that wrote the entry. So a client that learns of a change of these later
+// than others does not mislead them.
 type Cache struct {
 	mu    sync.Mutex // guards the fields below
 	max   int
@@ -35,7 +36,7 @@ type Cache struct {
 	next  int
 }
 
-// NewCache makes an empty cache of so many locations. 0: 1 << 20.
+// NewCache makes an empty cache for at most limit locations; 0: 1 << 20.
 func NewCache(limit int) *Cache {
 	if limit == 0 {
 		limit = defaultCached
@@ -66,8 +67,7 @@ func (c *Cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets a key's location. Its place in the ring stays and is reused when the ring comes
-// round to it.
+// drop forgets a key's location. Its place in the ring is used again when it is the oldest one.
 func (c *Cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,15 +89,16 @@ func (c *Cache) keys() []uint64 {
 	return slices.Clone(c.order)
 }
 
-// forgetLocations empties the cache: its entries do not count any more. In a shared one they may count
-// for others.
+// forgetLocations makes the client forget all locations. It empties a cache of the client alone. In
+// a shared cache it leaves the entries, because they may be valid for other clients; this client no
+// longer uses them.
 func (c *session) forgetLocations() {
 	if c.cfg.Cache == nil {
 		c.cache.clear()
 	}
 }
 
-// cached returns what the cache has of a key, if it counts for this client.
+// cached returns the cache's entry for a key, if it is valid for this client.
 func (c *finder) cached(key uint64) (known, bool) {
 	k, ok := c.cache.get(key)
 	if !ok || c.cfg.Cache == nil {
@@ -108,8 +109,8 @@ func (c *finder) cached(key uint64) (known, bool) {
 }
 
 // remember keeps the location that an operation has found, unless the epoch has ended meanwhile:
-// the client confirms the new epoch to the metadata server, and with that states that it remembers
-// nothing of the old one.
+// the client confirms the new epoch to the metadata server, and thereby states that it remembers no
+// location of the old one.
 func (c *finder) remember(key uint64, k known) {
 	if k.epoch != c.lease.epoch || k.incarnation != c.lease.incarnation {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// A location that an operation has found in an epoch that has ended meanwhile is not remembered:
-// the metadata server does not wait for that client.
+// A client does not remember a location that an operation has found in an epoch that has ended
+// meanwhile: it has confirmed that it knows no location of that epoch.
 func TestNothingIsRememberedOverAnEpoch(t *testing.T) {
 	c := new(Client)
 	c.cache = NewCache(4)
@@ -27,8 +27,8 @@ func TestNothingIsRememberedOverAnEpoch(t *testing.T) {
 	}
 }
 
-// Clients that share a cache know what one of them has found, unless they are in another epoch, or
-// know another memory in the place of the node's.
+// Clients that share a cache use what one of them has found, unless they are in another epoch, or
+// know another generation of the memory in which the node is.
 func TestSharedCache(t *testing.T) {
 	shared := NewCache(0)
 	open := func(epoch uint32, generation uint64) *Client {

@@ -34,11 +34,11 @@ type session struct {
 	lease lease
 	// settleAt is the earliest time of the next settleDown.
 	settleAt clock.Time
-	// cache, spare (nodes given to the client, by class) and gc (links to report) are valid only
-	// under the lease.
+	// cache holds locations, spare the nodes that the client was given and has not used, by class,
+	// gc the links to be reported. They are valid only while the lease lasts.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
-	// scarce: the metadata server wants the spare nodes back.
+	// scarce: the metadata server has asked clients to give back spare nodes.
 	scarce bool
 	gc     reporter
 
@@ -48,7 +48,8 @@ type session struct {
 }
 
 const (
-	// slotCall and slotReport are the slots of the answers that may be in flight.
+	// slotCall and slotReport are the two slots of the client's buffer for answers: of calls and of
+	// reports. One answer of each may be in flight.
 	slotCall, slotReport = 0, 1
 	// callTimeout is the timeout of the first attempt of a call; each attempt that fails doubles
 	// the timeout of the next, up to maxCallTimeout. A slow answer lengthens the timeout of the
@@ -60,17 +61,17 @@ const (
 	busyPause      = 200 * time.Microsecond
 	maxBusyPause   = 5 * time.Millisecond
 	closeTimeout   = time.Second
-	// memoryPause is how long a client waits until the metadata server has handled a loss of
-	// memory.
+	// memoryPause is how long a client waits before it asks again whether the metadata server has
+	// handled a loss of memory.
 	memoryPause = 5 * time.Millisecond
-	// servedTimeout is the timeout of a request that the server's NIC has acknowledged: it is
-	// shorter than the usual lease.
+	// servedTimeout is the timeout of a request that the NIC of the metadata server has
+	// acknowledged. It is shorter than the usual lease.
 	servedTimeout = 1500 * time.Millisecond
-	// timeoutFactor times the time of the last answer is the timeout of the next call.
+	// timeoutFactor: the timeout of a call is timeoutFactor times as long as the last answer took.
 	timeoutFactor = 4
 )
 
-// caller is the client's side of requests to the metadata server.
+// caller is the state of the client's requests to the metadata server.
 type caller struct {
 	seq     uint32
 	op      remotemem.Op
@@ -78,27 +79,32 @@ type caller struct {
 	arrived bool
 	answer  rpc.Answer
 	bytes   []byte
-	// timeout is the timeout of the next attempt; values below callTimeout count as callTimeout.
+	// timeout is the timeout of the next attempt, but at least callTimeout.
 	timeout time.Duration
 }
 
-// lease is the client's lease: its number at the metadata server, the epoch in which its locations
-// are right, and until when it may use them.
+// lease is the client's lease at the metadata server: its number, the epoch in which the client's
+// locations are valid, and the time until which the client may use them.
 type lease struct {
 	client, epoch uint32
-	// owner is the number under which the client connects to memory servers; 0: it needs one.
+	// owner is the owner number under which the client connects to memory servers; 0: it needs one.
 	owner uint32
-	// incarnation is that of the metadata server, which counts epochs from 1.
+	// incarnation is the incarnation of the metadata server. Each counts epochs from 1.
 	incarnation uint32
 	// confirmed is the epoch that the client has confirmed: no request of the client that names a
 	// location of an earlier epoch is in flight any more.
 	confirmed uint32
 	length    time.Duration
 	until     clock.Time
+	// reportAt is the earliest time of the next report that has fewer appends than Config.Records.
+	reportAt clock.Time
+	// taken bounds the nodes that the client was given and that are neither spare nor known to be
+	// linked. It includes nodes of answers that were lost, and nodes whose return was not answered.
+	taken int
 }
 
-// notified is called when an answer has been written: the immediate data are its sequence number
-// and slot.
+// notified is called when the metadata server has written an answer. The immediate data contain the
+// answer's sequence number and slot.
 func (c *session) notified(imm uint32) {
 	seq := imm >> 1
 	switch {
@@ -109,7 +115,7 @@ func (c *session) notified(imm uint32) {
 	}
 }
 
-// send posts a request; the server writes the answer into slot.
+// send posts a request. The metadata server writes the answer into the slot.
 func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
 	c.call.seq++
 	r.Seq = c.call.seq<<1 | uint32(slot)
@@ -177,8 +183,8 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 }
 
 // renew extends the lease by an answer to a request that was sent at the given time, and records
-// the epoch: a location of an older epoch may name another node by now. The answer to a report is
-// read later than those of calls behind it, so its epoch may have passed already.
+// the epoch: a location of an older epoch may name another node by now. The client reads the answer
+// to a report later than those of calls that it sent afterwards, so the epoch in it may have ended.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.until = max(c.lease.until, sent.Add(c.lease.length))
 	c.scarce = a.Scarce
@@ -203,9 +209,11 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 			return a, nil
 		case errors.Is(err, verbs.ErrClosed):
 			return nil, err
+		case err != nil && r.Op == rpc.OpAlloc:
+			c.lease.taken += r.N // if the answer with the nodes is lost, they count as taken
 		case err == nil && r.Op == rpc.OpAlloc:
-			c.giveBack(deadline)   // other clients may wait, too
-			c.settleDown(deadline) // the server may wait for an epoch, and that for this client
+			c.giveBack(deadline)   // other clients may wait for nodes, too
+			c.settleDown(deadline) // the server may wait for a new epoch, and the epoch for this client
 		}
 		if c.rt.Now() >= deadline {
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
@@ -214,8 +222,8 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 	}
 }
 
-// giveBack returns unused nodes to the metadata server, and says how many. If that fails, the server
-// recovers them when the lease ends.
+// giveBack returns unused nodes to the metadata server. n is how many it has returned. If the
+// request fails, the server takes them back when the lease ends.
 func (c *session) giveBack(deadline clock.Time) (n int) {
 	for class := range c.spare {
 		for len(c.spare[class]) > 0 {
@@ -227,6 +235,7 @@ func (c *session) giveBack(deadline clock.Time) (n int) {
 				r.N++
 			}
 			if _, err := c.request(&r, deadline); err != nil {
+				c.lease.taken += r.N
 				return n
 			}
 			n += r.N
@@ -244,8 +253,8 @@ func orBusy(err error) error {
 	return err
 }
 
-// hello introduces the client, at first and after the server has forgotten it. It drops the nodes of
-// the client, because they may belong to other clients by then.
+// hello introduces the client to the metadata server, at first and after the server has forgotten
+// it. The client drops its nodes, because they may belong to other clients by then.
 func (c *session) hello(deadline clock.Time) error {
 	c.forgetLocations()
 	for i := range c.spare {
@@ -277,8 +286,8 @@ func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	return c.addServers(w.Servers)
 }
 
-// begin starts an operation: it renews the lease before it ends, and says hello again if it has
-// ended.
+// begin starts an operation: it renews a lease that is about to end, and calls hello if the lease
+// has ended.
 func (c *appender) begin(deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if c.ended {
@@ -289,7 +298,7 @@ func (c *appender) begin(deadline clock.Time) error {
 	}
 	c.hear()
 	c.settleDown(deadline)
-	c.report(false)
+	c.report(c.scarce || c.due())
 	if c.scarce {
 		c.giveBack(min(deadline, c.lease.until))
 	}
@@ -299,15 +308,15 @@ func (c *appender) begin(deadline clock.Time) error {
 	return c.hello(deadline)
 }
 
-// settlePause is the time between two attempts of settleDown, settlePatience the time that one may
-// take.
+// settlePause is the time between two attempts of settleDown, settlePatience the longest time of
+// one attempt.
 const (
 	settlePause    = 100 * time.Millisecond
 	settlePatience = 20 * time.Millisecond
 )
 
-// settleDown has the servers end connections that broke, if an epoch waits for the client's
-// confirmation. A server that does not answer delays the epoch.
+// settleDown makes the memory servers end connections that broke, if an epoch waits for the
+// client's confirmation. A server that does not answer delays the epoch.
 func (c *session) settleDown(deadline clock.Time) {
 	now := c.rt.Now()
 	if c.lease.confirmed == c.lease.epoch || now < c.settleAt {
@@ -315,7 +324,7 @@ func (c *session) settleDown(deadline clock.Time) {
 	}
 	for i := range c.servers {
 		if s := &c.servers[i]; s.conn != 0 && !c.fab.Connected(s.peer) {
-			_ = c.reach(i, min(deadline, now.Add(settlePatience))) // the next operation there says why
+			_ = c.reach(i, min(deadline, now.Add(settlePatience))) // if it fails, the next operation on that server returns the error
 		}
 	}
 	c.settleAt = c.rt.Now().Add(settlePause)
@@ -323,6 +332,16 @@ func (c *session) settleDown(deadline clock.Time) {
 
 // errLease: the lease has ended; the client's locations and nodes may belong to other clients now.
 var errLease = errors.New("the lease has ended")
+
+// due reports, once in half a lease, that the client must report its appends even if they are few.
+func (c *session) due() bool {
+	now := c.rt.Now()
+	if now < c.lease.reportAt {
+		return false
+	}
+	c.lease.reportAt = now.Add(c.lease.length / 2)
+	return true
+}
 
 // renewInTime renews the lease: when half of it has passed, it sends OpBeat. A missing answer does
 // no harm as long as the lease is valid. It returns errLease once the lease has ended.
@@ -343,7 +362,7 @@ func (c *session) renewInTime(deadline clock.Time) error {
 	return nil
 }
 
-// owns returns errLease unless this client may still write and link a node.
+// owns returns errLease if the client must not write or link the node n any more.
 func (c *session) owns(n node, deadline clock.Time) error {
 	if err := c.renewInTime(deadline); err != nil {
 		return err

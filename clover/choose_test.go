@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// A client appends a node of the server that has the key's chain, and asks for more of those as long
-// as it has no batch of other servers' nodes.
+// A client appends a node of the server that has the chain of the key. If it has none, it asks for
+// more of that server, unless it has more than a batch of other servers' nodes.
 func TestChooseNodeAtHome(t *testing.T) {
 	c := new(appender)
 	c.cfg.Batch = 4

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
@@ -16,9 +17,9 @@ import (
 
 // Client is one client of the store. See the package comment.
 //
-// It is made of layers, each of which embeds the one below and calls nothing above it: session
-// (connections, calls, lease), finder (cache and chains), appender (new nodes, links, reports), and
-// the operations of kv.Store themselves.
+// It consists of layers. Each embeds the layer below it, and calls nothing of the layers above:
+// session (connections, calls, lease), finder (cache and chains), appender (new nodes, links,
+// reports), and the operations of kv.Store themselves.
 type Client struct{ appender }
 
 var _ kv.Store = (*Client)(nil)
@@ -28,17 +29,21 @@ type server struct {
 	peer       int
 	region     memservice.Region
 	generation uint64
-	// conn is the last connection that was made, owner the owner number under which the client made
-	// it.
+	// conn is the number of the last connection to the server, owner the owner number under which
+	// the client made it.
 	conn  uint64
 	owner uint32
-	// checked: the client has read the superblock on the present connection, and it is the store's.
+	// joined are the owner numbers under which the client has joined a shared connection, or may have: the
+	// answer of a Join may be lost.
+	joined []uint32
+	// checked: on the present connection, the client has read the superblock, and it belongs to the
+	// store.
 	checked bool
-	// lost: its memory is not the one that the metadata server formatted.
+	// lost: the server's memory is not the one that the metadata server has formatted.
 	lost bool
 }
 
-// target is the server's memory from an offset on.
+// target returns the remote address of the server's memory at an offset.
 func (s *server) target(off int) remotemem.Target {
 	return remotemem.Target{Peer: s.peer, Addr: s.region.Addr + uint64(off), RKey: s.region.RKey}
 }
@@ -104,9 +109,9 @@ func (c *session) addServers(list []rpc.Server) error {
 }
 
 // dialMemory connects to a memory server under the owner number that the metadata server has given
-// to the client: before the metadata server gives a node of the client to another client, it has
-// all connections of the owner ended. The memory server ends the client's former connection first,
-// so that it executes no further request of that connection.
+// to the client: before the metadata server gives a node of the client to another client, it makes
+// the memory servers end all connections of this owner. The memory server ends the client's former
+// connection first, so that it executes no further request of that connection.
 //
 // reach reads the superblock before the client reads anything else there: the memory of a restarted
 // server must not be taken for the store's.
@@ -118,7 +123,7 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 		if c.shares() {
 			m, err = memservice.DialShared(c.cfg.Manager, qp, addr, c.cfg.Params, until)
 			if err == nil {
-				err = memservice.Join(c.cfg.device, c.cfg.dialer, addr, m.Conn, claim, until)
+				err = c.join(i, m.Conn, until)
 			}
 		} else {
 			m, err = memservice.DialOwned(c.cfg.Manager, qp, addr, c.cfg.Params, claim, until)
@@ -128,6 +133,34 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 		}
 		return c.fenced(err)
 	}
+}
+
+// mostJoined bounds the owner numbers under which a client may have joined a shared connection.
+// When a further one is fenced, the memory server ends the connection, and the group connects
+// again.
+const mostJoined = 8
+
+// join joins a shared connection under the client's owner number. The client may have joined the
+// same connection under earlier numbers; these leave it. A fence of an earlier number may be in
+// flight, and would end the connection for all clients of the group. No request under the earlier
+// numbers is in flight there: the client has received the answers to all of them, or has ended the
+// connection.
+func (c *session) join(i int, conn uint64, until clock.Time) error {
+	s := &c.servers[i]
+	claim := memservice.Claim{Replaces: s.conn, Owner: c.lease.owner}
+	isOwn := func(id uint32) bool { return id == claim.Owner }
+	former := slices.DeleteFunc(slices.Clone(s.joined), isOwn)
+	s.joined = append(slices.Clone(former[max(0, len(former)+1-mostJoined):]), claim.Owner)
+	for n := range max(1, len(former)) {
+		if n < len(former) {
+			claim.Former = former[n]
+		}
+		if err := memservice.Join(c.cfg.device, c.cfg.dialer, c.addrs[i], conn, claim, until); err != nil {
+			return err
+		}
+	}
+	s.joined = []uint32{claim.Owner}
+	return nil
 }
 
 // fenced translates the refusal of a fenced owner into errLease: the lease has ended, and the next
@@ -140,7 +173,8 @@ func (c *session) fenced(err error) error {
 	return errLease
 }
 
-// shares reports whether the client shares its queue pairs to the memory servers.
+// shares reports whether the client shares its queue pairs to the memory servers with other
+// clients.
 func (c *session) shares() bool { return c.cfg.leave != nil }
 
 // claim moves a connection of the client from its earlier owner number to its present one.
@@ -152,7 +186,7 @@ func (c *session) claim(i int, deadline clock.Time) error {
 	if !c.shares() {
 		return c.fab.Break(s.peer)
 	}
-	err := memservice.Join(c.cfg.device, c.cfg.dialer, c.addrs[i], s.conn, memservice.Claim{Owner: c.lease.owner}, deadline)
+	err := c.join(i, s.conn, deadline)
 	if err == nil {
 		s.owner = c.lease.owner
 		return nil
@@ -210,15 +244,15 @@ func (c *session) reach(i int, deadline clock.Time) error {
 }
 
 // do is one round trip of the data path. It returns errLease without posting anything when the
-// lease has ended, which may happen while a server is being reached: the nodes that the request
-// names may belong to another client by then.
+// lease has ended, which may happen while the client connects to a server: the nodes that the
+// request names may belong to another client by then.
 //
 // A request may still leave late, or arrive late. The memory servers end the connection before the
 // nodes are given to another client. On a shared queue pair a request may wait for requests of
-// other clients, and must not leave after the lease either: the connection does not end then.
+// other clients, and must not leave after the end of the lease either, because the memory servers
+// do not end a shared connection.
 //
-// A connection that has broken since it was reached is not made again here: reach must look at the
-// superblock first.
+// do does not make a broken connection again, because reach must read the superblock first.
 func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	if c.rt.Now() >= c.lease.until {
 		return errLease
@@ -235,7 +269,7 @@ func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	return c.fab.Do(deadline, ops...)
 }
 
-// word reads back word i of the buffer.
+// word returns word i of the client's buffer, which a request has filled.
 func (c *session) word(i int) (layout.Word, error) {
 	v, err := c.fab.MR().Load64(c.at.words + 8*i)
 	return layout.Word(v), err
@@ -256,11 +290,23 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 // Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// Placed returns the memory server, by its number in the store, that has the node of the last write;
-// after a write that has not succeeded it means nothing.
+// Placed returns the number of the memory server that has the node of the last write. It is valid
+// only after a write that has succeeded.
 func (c *Client) Placed() int {
 	p, _ := c.space.Place(c.placed.Handle)
 	return p.Server
+}
+
+// Keeps returns how many nodes the metadata server may count as held by the client when all its
+// appends are reported. These are the nodes for the next writes, and nodes that the client must not
+// use any more under its lease, because a request that names them, or its answer, may have been
+// lost.
+func (c *Client) Keeps() int {
+	n := c.lease.taken
+	for _, spare := range c.spare {
+		n += len(spare)
+	}
+	return n
 }
 
 // Format returns the format of the store's nodes.

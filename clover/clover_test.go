@@ -44,7 +44,7 @@ func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig
 	return newRigOf(t, rackYAML, opt, cfg, region)
 }
 
-// atSwitch is an Options.Wrap that puts what wrap returns in the place of the switch.
+// atSwitch returns an Options.Wrap that replaces the switch by the result of wrap.
 func atSwitch(wrap func(n sim.Node) sim.Node) func(name string, n sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != spec.SwitchName {
@@ -54,7 +54,7 @@ func atSwitch(wrap func(n sim.Node) sim.Node) func(name string, n sim.Node) sim.
 	}
 }
 
-// newRigOf is newRig for another rack of the same hosts.
+// newRigOf is newRig for the rack file rack, which has the same hosts.
 func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, region int) *rig {
 	t.Helper()
 	s, err := spec.Parse([]byte(rack))
@@ -111,7 +111,8 @@ func (g *rig) client(host string, f func(c *clover.Client, rt verbs.Runtime) err
 	g.clientOf(host, clover.Config{}, f)
 }
 
-// clientOf is client with a configuration, without what the rig gives it.
+// clientOf is client with a configuration. The rig fills in the context, the manager and the
+// address of the metadata server.
 func (g *rig) clientOf(host string, cfg clover.Config, f func(c *clover.Client, rt verbs.Runtime) error) {
 	h := g.Host(host)
 	h.Go("client", false, func(ctx verbs.Context) {
@@ -232,7 +233,8 @@ func TestBestCase(t *testing.T) {
 		if err := c.Insert(1, value(1, 0, 1000), soon(rt)); err != nil {
 			return err
 		}
-		// the first OpAlloc gave it 4 nodes of each server, the second, for PUT 4, 8 of the key's
+		// the first OpAlloc gives the client 4 nodes of each server, the second one, for the PUT
+		// with number 4, 8 nodes of the key's server
 		const first, end = 4, 12
 		for n := 1; n < end; n++ {
 			if err := c.Put(1, value(1, n, 1000), soon(rt)); err != nil {

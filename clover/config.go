@@ -28,24 +28,26 @@ type Config struct {
 	// Cache, if not nil, is a cache that the client shares with others of its process, all of the
 	// same store. nil: it has its own.
 	Cache *Cache
-	// Batch is how many nodes are fetched at a time, at most 16; 0: 16.
+	// Batch is how many nodes the client asks the metadata server for at a time, at most 16; 0: 16.
 	Batch int
 	// Spread makes the client append nodes of any memory server, as the published client does.
 	// Otherwise the chain of a key stays on one server while that has free nodes, so that a switch can
 	// steer every request of the key.
 	Spread bool
-	// LazyShortcut makes a GET read the shortcut only if the first node that it reads has a successor,
-	// together with that one: a READ less for each key that no other client writes. The published
-	// client reads it with the first node.
+	// LazyShortcut makes a GET read the shortcut only if the first node that it reads has a
+	// successor, together with the successor. This saves a READ for each key that no other client
+	// writes. The published client reads it with the first node.
 	LazyShortcut bool
-	// Records is for how many appends a report waits, at most 16; 0: 1, so that a report leaves as soon
-	// as the one before has been answered. A report has up to 16 appends. The published client waits
-	// for 16: other clients, whose shortcuts lag, follow longer chains.
+	// Records is how many appends the client collects before it reports them, at most 16; it
+	// collects for half a lease at most. 0: 1, so that a report leaves as soon as the report before
+	// it has been answered. A report has up to 16 appends. The published client waits for 16, so
+	// its shortcuts are out of date for longer, and other clients follow longer chains.
 	Records int
 
-	// leave removes a client of a Group from it; nil: the client has queue pairs of its own.
+	// leave removes the client from its Group; nil: the client shares no queue pairs.
 	leave func() error
-	// device and dialer are those of the Group, for requests that need no shared queue.
+	// device and dialer are those of the Group. The client uses them for requests that need no
+	// shared queue pair.
 	device verbs.Context
 	dialer rdmacm.Dialer
 }

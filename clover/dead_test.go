@@ -17,14 +17,14 @@ import (
 const recovery = 50 * time.Millisecond
 
 // Everything that a dead client held is recovered after its lease and grace: nodes that it was
-// given, nodes that it has written and not linked, and appends that it did not report. Every chain
-// is whole: all nodes are free but the newest of each key.
+// given, nodes that it has written and not linked, and appends that it did not report. No node is
+// lost: in the end all nodes are free except the newest node of each key.
 func TestNodesOfDeadClientsAreRecovered(t *testing.T) {
-	const lease, grace, keys = 100 * time.Millisecond, 50 * time.Millisecond, 3
+	const lease, grace, keys = 20 * time.Millisecond, 10 * time.Millisecond, 3
 	for i := range 8 {
 		g := newRig(t, simrack.Options{Seed: uint64(i)}, meta.Config{Lease: lease, Grace: grace, Keys: 16}, 1<<18)
-		// At a time within a PUT, which takes about 5 µs.
-		dies := clock.Time(200*time.Millisecond) + clock.Time(time.Duration(i)*700*time.Nanosecond)
+		// After two leases, at a time within a PUT, which takes about 5 µs.
+		dies := clock.Time(2*lease) + clock.Time(time.Duration(i)*700*time.Nanosecond)
 		g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 			for n := 0; ; n++ {
 				key := uint64(n % keys)

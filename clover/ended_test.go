@@ -92,9 +92,9 @@ func TestNodesOfAnEndedLeaseAreNotUsed(t *testing.T) {
 	}
 }
 
-// The memory in which a client has written a node is lost, and the metadata server has handled that.
-// It has taken all nodes of that memory from their clients: it must not tell this one that its node
-// was linked, neither for an INSERT nor for an append without answer.
+// The memory in which a client has written a node is lost, and the metadata server has handled
+// that: it has taken all nodes of this memory from their clients. It must not tell this client that
+// its node was linked, neither after an INSERT nor after an append without an answer.
 func TestClientsAreToldOfLostMemory(t *testing.T) {
 	for _, op := range []rpc.Op{rpc.OpOpen, rpc.OpQuery} {
 		y := newEpochStoryOn(t, plain)
@@ -141,7 +141,7 @@ func TestClientsAreToldOfLostMemory(t *testing.T) {
 // take that shortcut for one of the present epoch.
 func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 	y := newEpochStory(t)
-	y.dieIn = 2
+	y.before = 100 // so that no node has its last version at the restart, which would make an epoch begin
 	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
 		if err := y.wear(c, rt); err != nil {
 			return err
@@ -164,14 +164,14 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 	y.client("cn2", 16, func(c *Client, rt verbs.Runtime) error {
 		y.wait(rt, 2)
 		y.read(c, rt, "after the restart", "second")
-		for y.stage = 3; y.stage < 4; rt.Sleep(y.lease / 10) { // the lease, and what it remembers, goes on
+		for y.stage = 3; y.stage < 4; rt.Sleep(y.lease / 10) { // the client keeps its lease, and what it remembers
 			if _, err := c.Get(otherKey, nil, inTwoMinutes(rt)); err != nil {
 				return err
 			}
 		}
 		y.read(c, rt, "with a successor", "third")
-		if c.lease.epoch != y.dieIn {
-			t.Errorf("the epoch is %d, and shortcuts of epoch %d are erased for another reason", c.lease.epoch, y.dieIn)
+		if c.lease.epoch != y.epoch {
+			t.Errorf("the epoch is %d, and no client follows a shortcut of epoch %d", c.lease.epoch, y.epoch)
 		}
 		return nil
 	})
@@ -183,7 +183,7 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 				return err
 			}
 		}
-		err := c.Put(wornKey, padded("third"), inTwoMinutes(rt)) // the shortcut is written with the report, later
+		err := c.Put(wornKey, padded("third"), inTwoMinutes(rt)) // the client writes the shortcut later, with the report
 		y.stage = 4
 		rt.Sleep(y.lease / 4)
 		return err
@@ -193,15 +193,16 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 	}
 }
 
-// A client dies that has appended a node and not reported it. The metadata server takes back what the
-// client held, and must see that this node is in a chain: it would be given out again there.
+// A client dies that has appended a node and not reported it. When the metadata server takes back
+// the nodes of this client, it must notice that this node is in a chain; otherwise it would give
+// out a linked node.
 func TestNodesThatADeadClientHasLinkedStay(t *testing.T) {
 	y := newEpochStoryOn(t, plain)
 	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
 		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
 			return err
 		}
-		// the metadata server looks at all chains for clients that are new, and when one has gone
+		// the metadata server follows all chains when a client is new, and when one has gone
 		for range 12 {
 			rt.Sleep(y.lease / 4)
 			y.read(c, rt, "while the other client goes", "first")

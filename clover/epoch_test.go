@@ -39,9 +39,9 @@ func (b *casLoser) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 }
 
 // epochStory is a rack with one memory server and a pool of 14 nodes. The key worn was updated by a
-// client that died without a report: its shortcut names its first node. Client wearer has used all
-// versions of the pool's nodes up with another key, and holds that first node again, in the same
-// version, in a later epoch.
+// client that died without a report: its shortcut names its first node. Another client, wearer, has
+// used up all versions of the pool's nodes with another key. In a later epoch it holds that first
+// node again, in the same version.
 type epochStory struct {
 	t      *testing.T
 	rack   *simrack.Rack
@@ -50,8 +50,10 @@ type epochStory struct {
 	lease  time.Duration
 	stage  int
 	first  layout.Location
-	// dieIn is the first epoch in which cn0 makes the key.
-	dieIn uint32
+	// before is how many PUTs of the other key cn0 makes before it makes the key worn; epoch is the
+	// epoch in which it makes that key.
+	before int
+	epoch  uint32
 }
 
 const wornKey, otherKey = 1, 2
@@ -68,7 +70,7 @@ func newEpochStory(t *testing.T) *epochStory {
 	return y
 }
 
-// newEpochStoryOn is the rack of an epochStory, with a switch that wrap makes.
+// newEpochStoryOn makes an epochStory whose switch is the result of wrap.
 func newEpochStoryOn(t *testing.T, wrap func(sim.Node) sim.Node) *epochStory {
 	t.Helper()
 	y := &epochStory{t: t, params: rdmacm.Params{Timeout: 14}, lease: 200 * time.Millisecond}
@@ -146,12 +148,12 @@ func (y *epochStory) wait(rt verbs.Runtime, stage int) {
 	}
 }
 
-// die makes the key, in the epoch dieIn or later, appends once, and dies without having reported that.
+// die makes the key worn, appends once, and dies without a report of that.
 func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 	if err := c.Insert(otherKey, padded("other"), inTwoMinutes(rt)); err != nil {
 		return err
 	}
-	for n := 0; c.lease.epoch < y.dieIn; n++ {
+	for n := range y.before {
 		if err := c.Put(otherKey, padded(fmt.Sprint(n)), inTwoMinutes(rt)); err != nil {
 			return err
 		}
@@ -160,7 +162,7 @@ func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 		return err
 	}
 	k, _ := c.cache.get(wornKey)
-	y.first = k.at
+	y.first, y.epoch = k.at, c.lease.epoch
 	if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err != nil {
 		return err
 	}
@@ -170,8 +172,8 @@ func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 	return nil
 }
 
-// wear uses up the versions of all nodes, until the next one that c writes is the first node of the
-// worn key.
+// wear uses up the versions of all nodes, until the next node that c writes is the first node of
+// the key worn.
 func (y *epochStory) wear(c *Client, rt verbs.Runtime) error {
 	y.wait(rt, 1)
 	for n := range 50000 {
@@ -200,8 +202,9 @@ func (y *epochStory) read(c *Client, rt verbs.Runtime, when, want string) {
 
 func padded(s string) []byte { return append([]byte(s), bytes.Repeat([]byte{'.'}, 40-len(s))...) }
 
-// A writer whose fresh node is the one that a shortcut of an earlier epoch names must not take it
-// for the end of the chain: its PUT would be lost and acknowledged. No packet is lost.
+// A shortcut of an earlier epoch names the very node that a writer has just been given and written.
+// The writer must not take it for the end of the chain: its PUT would be acknowledged and lost. No
+// packet is lost.
 func TestShortcutOfAnEarlierEpochIsNoEnd(t *testing.T) {
 	y := newEpochStory(t)
 	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
@@ -235,7 +238,7 @@ func TestShortcutOfAnEarlierEpochIsNoEnd(t *testing.T) {
 	}
 }
 
-// While the append of that node is lost again and again, no reader and no writer may find it by the
+// While every append of that node is lost, no reader and no writer may reach the node through the
 // shortcut.
 func TestShortcutOfAnEarlierEpochShowsNoUnlinkedNode(t *testing.T) {
 	y := newEpochStory(t)

@@ -17,7 +17,7 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 // leaves the memory unchanged, even if the entry belongs to another client by now.
 func (c *appender) fence(n node, deadline clock.Time) error {
 	if err := c.owns(n, deadline); err != nil {
-		return err // the entry may hold another node by now
+		return err // the entry may hold another node now
 	}
 	p, s, err := c.place(n.at, deadline)
 	if err != nil {

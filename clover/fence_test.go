@@ -15,8 +15,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A client dies that holds nodes of ms1 only. ms0 does not answer, and may still have a request of the
-// client that appends one of them: the nodes are not taken back until ms0 has ended its connections.
+// A client dies that holds nodes of ms1 only. ms0 does not answer, and a request of the client that
+// appends one of these nodes may be in flight to it. So the nodes are not taken back until ms0 has
+// ended the client's connections.
 func TestNodesWaitForTheFence(t *testing.T) {
 	const lease = 100 * time.Millisecond
 	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{
@@ -96,7 +97,7 @@ func TestMetadataServerRestartsWithGrownClasses(t *testing.T) {
 					g.Host("ms1").Restart()
 					g.memory("ms1")
 				})
-				rt.Sleep(4 * lease) // the nodes of the lost memory are given out again after that
+				rt.Sleep(4 * lease) // after that, the nodes in the lost memory are given out again
 				for n := range 4 {
 					// the new keys need more such nodes than a segment of the other server has
 					if err := put(1+n, keys); err != nil {

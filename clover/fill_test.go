@@ -15,8 +15,9 @@ import (
 )
 
 // Many clients fill 95 % of the memory with values of one size, delete them all, and fill it again
-// with another size, ten times: the classes share the memory, so the store is never full before. It
-// is full at the end of each round, and says of what; and keys can be deleted then.
+// with another size, ten times: because the classes share the memory, the store is never full
+// before that. At the end of each round it is full, the error says what is full, and keys can still
+// be deleted.
 func TestFillAndEmptyWithManySizes(t *testing.T) {
 	const clients, region = 200, 70*layout.SegmentLen + 200<<10
 	sizes := []int{4000, 100, 1000, 32000, 200, 8000, 2000, 500, 16000, 4000}
@@ -36,7 +37,7 @@ func TestFillAndEmptyWithManySizes(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			wait := func(n int) { // for all clients to have come to the n-th barrier
+			wait := func(n int) { // waits until all clients have come to the n-th barrier
 				left++
 				for left < n*clients {
 					rt.Sleep(50 * time.Microsecond)
@@ -91,7 +92,7 @@ func TestFillAndEmptyWithManySizes(t *testing.T) {
 	}
 }
 
-// A store that is full says of what, and every key can be deleted.
+// The error of a full store says what is full, and every key can be deleted.
 func TestFullStoreCanBeEmptied(t *testing.T) {
 	const region = 66*layout.SegmentLen + 200<<10
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 8192}, region)

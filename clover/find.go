@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// finder finds the newest node of a key: by the cache, by the metadata server, and along the chain.
+// finder finds the newest node of a key: in the cache or at the metadata server, and then along the
+// chain.
 type finder struct{ session }
 
 // locate returns the node at which the search for a key begins: from the cache, otherwise from the
@@ -24,21 +25,21 @@ func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	return c.query(key, deadline)
 }
 
-// query asks the metadata server where a key is. Only the tombstone of a chain that the server
-// names now proves that the key does not exist: a remembered location may lead into a chain of the
-// key from before it was deleted and inserted again.
+// query asks the metadata server where a key is. A tombstone proves that the key does not exist
+// only in a chain that the server names now: a remembered location may lead into a chain of the key
+// from before it was deleted and inserted again.
 func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
 	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key}, deadline)
 	if err != nil {
 		return known{}, err
 	}
-	if a.Status == rpc.Unknown { // ask has said hello again
+	if a.Status == rpc.Unknown { // ask has called hello
 		return c.query(key, deadline)
 	}
 	return c.located(key, a)
 }
 
-// located evaluates an answer to OpQuery.
+// located returns the location of a key from the metadata server's answer to OpQuery.
 func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 	switch a.Status {
 	case rpc.OK:
@@ -57,7 +58,8 @@ func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 	return known{}, fmt.Errorf("query of key %d: %v", key, a.Status)
 }
 
-// place returns where a node is, after it has renewed the lease and connected to the node's server.
+// place returns the server and the address of a node, after it has renewed the lease and connected
+// to the server.
 func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, ok := c.space.Place(at.Handle)
 	if !ok {
@@ -71,9 +73,9 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 }
 
 // placeIn is place for a node that was found in an epoch. It returns errEpoch if the client is in
-// another one by now: a call of the metadata server by place may tell the client of a new epoch,
-// and confirm it. The node's entry may be another node of the same version from then on, so the
-// caller posts its request without asking the metadata server once more.
+// another epoch now: place may have called the metadata server, learnt of a new epoch and confirmed
+// it. From then on the entry may hold another node of the same version. So the caller posts its
+// request before it calls the metadata server again.
 func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, s, err := c.place(at, deadline)
 	if err == nil && epoch != c.lease.epoch {
@@ -90,9 +92,9 @@ var errEpoch = errors.New("the location is of an earlier epoch")
 // decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
-// again handles a failed attempt. It returns nil if the operation can be repeated, with new
-// connections and new answers of the metadata server, and otherwise the error with which the
-// operation ends.
+// again decides whether an operation is repeated after an attempt has failed with err. It returns
+// nil if it is, with new connections and new answers of the metadata server; otherwise it returns
+// the error with which the operation ends.
 func (c *session) again(err error, deadline clock.Time) error {
 	switch {
 	case err == nil:
@@ -116,8 +118,8 @@ func (c *session) again(err error, deadline clock.Time) error {
 	return nil
 }
 
-// readHeader reads the header of a node that was found in an epoch and, if slot is not negative, the
-// shortcut of that slot.
+// readHeader reads the header of a node that was found in epoch. If slot is not negative, it also
+// reads the shortcut of that slot.
 func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
 	p, s, err := c.placeIn(epoch, at, deadline)
 	if err != nil {
@@ -159,8 +161,8 @@ func (c *session) doAll(deadline clock.Time, ops []remotemem.Op) error {
 	return c.do(deadline, &ops[0], &ops[1])
 }
 
-// newest follows the chain of key from k.at to its end, by headers alone (a writer that lost a race
-// does so). It starts with a look at the shortcut.
+// newest follows the chain of key from k.at to its end, reading only headers. A writer that has
+// lost a race does this. It reads the shortcut first.
 func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
 	for {
@@ -194,7 +196,7 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 			k.at = at
 			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at {
 				if near := c.nearer(key, l, k, deadline); near != k.at {
-					k.at, k.fresh = near, false // perhaps of a chain that has ended in a tombstone
+					k.at, k.fresh = near, false // the shortcut may lead into an old chain of the key, which ends in a tombstone
 				}
 			}
 			slot = -1
@@ -202,16 +204,16 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 	}
 }
 
-// near returns the location that a shortcut holds, if it is right in the epoch of k. In another
-// epoch its node may be used again in the same version, and not be in the chain.
+// near returns the location in a shortcut, if the shortcut is of the epoch of k. A shortcut of
+// another epoch may name a node that is used again in the same version, and is not in the chain.
 func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
 	l, stamp, ok := layout.StampedLocation(shortcut)
 	return l, ok && stamp == k.epoch&layout.MaxStamp
 }
 
-// nearer chooses between a shortcut and the successor that a header named, k.at. It chooses the shortcut
-// if its node is in use and belongs to the key. Nodes without keys cannot show that: then it
-// chooses the shortcut, as the published system does.
+// nearer chooses where to go on: at the node of a shortcut, or at the successor that a header has
+// named, k.at. It chooses the shortcut if its node is in use and belongs to the key. Nodes without
+// keys cannot show that; then it chooses the shortcut, as the published system does.
 func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline clock.Time) layout.Location {
 	if !c.format.Keyed {
 		return shortcut

@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// A client that has connected to a memory server again uses nothing there unless the superblock is
-// the one that it knows: the memory may have been formatted again, or be another server's.
+// After a client has connected to a memory server again, it uses the memory there only if it finds
+// the superblock that it knows: the memory may have been formatted again, or belong to another
+// server.
 func TestMemoryOfAnotherGenerationIsNotUsed(t *testing.T) {
 	for name, change := range map[string]func(b *layout.Superblock){
 		"the same":           func(*layout.Superblock) {},

@@ -24,7 +24,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get follows the chain once, to the newest node.
+// get follows the chain of a key once, to the newest node, and returns its value.
 func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {
@@ -76,9 +76,9 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			c.remember(key, k)
 			return append(dst, value...), nil
 		case ok && slot >= 0 && l != k.at && l != before:
-			// The shortcut's node is nearer to the end, or stale. A stale one shows: its node has
-			// another key or another version, or leads to the tombstone of an older chain of the
-			// key, which proves nothing.
+			// The shortcut's node is nearer to the end, or stale. The client recognises a stale
+			// one: its node has another key or another version, or leads to the tombstone of an
+			// older chain of the key, which proves nothing.
 			k.at, k.fresh = l, false
 		case before.IsZero() && c.cfg.LazyShortcut:
 			k.at, before, slot = next, k.at, int(k.slot)
@@ -90,7 +90,8 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// firstSlot is the slot whose shortcut a GET reads with the first node; -1: none.
+// firstSlot returns the slot whose shortcut a GET reads together with the first node; -1: no
+// shortcut.
 func (c *finder) firstSlot(k *known) int {
 	if c.cfg.LazyShortcut {
 		return -1
@@ -98,10 +99,10 @@ func (c *finder) firstSlot(k *known) int {
 	return int(k.slot)
 }
 
-// passLarge handles a node that is too long for this client's buffer. It reads the header alone and
-// goes on to the successor, which may be a shorter value. If there is none, it returns tooLarge,
-// but only for a chain that the metadata server has named in this operation: only that is known to
-// be the key's.
+// passLarge handles a node that is too long for this client's buffer. It reads only the header and
+// goes on to the successor, whose value may be shorter. If there is no successor, it returns
+// tooLarge. It does so only in a chain that the metadata server has named in this operation,
+// because only that chain certainly belongs to the key.
 func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
 	if c.rt.Now() >= deadline {
 		return k, kv.ErrTimeout
@@ -128,8 +129,8 @@ func isStale(err error) bool {
 	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
 }
 
-// readNode reads the whole node k.at and, if slot is not negative, the shortcut of that slot. value is
-// valid until the next operation.
+// readNode reads the whole node k.at. If slot is not negative, it also reads the shortcut of that
+// slot. value is valid until the next operation.
 func (c *finder) readNode(key uint64, k known, slot int, deadline clock.Time) (
 	header layout.Word, value []byte, shortcut layout.Word, err error,
 ) {

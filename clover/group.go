@@ -20,7 +20,7 @@ type Group struct {
 	hub *qpshare.Hub
 }
 
-// NewGroup makes a group of at most n clients, none of which is open yet.
+// NewGroup makes a group for at most n clients. It opens no client.
 func NewGroup(cfg Config, n int) (*Group, error) {
 	if n < 1 || n > MaxGroup {
 		return nil, fmt.Errorf("%d clients on one queue pair: want 1 to %d", n, MaxGroup)

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// The chain of a key and its shortcut stay on one memory server while there are free nodes: a writer
-// of a key needs no other server. Keys spread over the servers. When a server has no free nodes, its
-// chains go on elsewhere.
+// The chain of a key and its shortcut stay on one memory server while there are free nodes: a
+// writer of a key needs no other server. Keys spread over the servers. When a server has no free
+// nodes, its chains continue on other servers.
 func TestChainsStayOnTheirServers(t *testing.T) {
 	const keys, puts, size = 16, 40, 40
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}}, 32<<10)

@@ -59,8 +59,8 @@ func (l *lapse) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.
 	l.Node.Frame(now, port, f, out)
 }
 
-// Connecting to a memory server takes longer than lease and grace. The client's node belongs to
-// another client by then, and must not be written.
+// It takes the client longer than lease and grace to connect to a memory server. By then the
+// client's node may belong to another client, and this client must not write it.
 func TestNothingIsWrittenAfterTheLease(t *testing.T) {
 	const lease, grace, key = 100 * time.Millisecond, 50 * time.Millisecond, 7
 	l := &lapse{port: 3}

@@ -20,9 +20,9 @@ func TestLateAnswerOfAReport(t *testing.T) {
 		return c
 	}
 	a, slow := open(4), open(4)
-	a.renew(0, &rpc.Answer{Epoch: 5}) // of a call
+	a.renew(0, &rpc.Answer{Epoch: 5}) // the answer to a call
 	a.lease.confirmed = 5
-	a.renew(0, &rpc.Answer{Epoch: 4}) // of a report before the call, which hear reads now
+	a.renew(0, &rpc.Answer{Epoch: 4}) // the answer to a report that was sent before the call; hear reads it now
 	slow.remember(5, known{at: layout.Location{Handle: a.space.First(0, 0), Version: 1}, epoch: 4})
 	if k, ok := a.cached(5); ok {
 		t.Errorf("a client that has confirmed epoch %d believes %+v", a.lease.confirmed, k)

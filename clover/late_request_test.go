@@ -75,7 +75,7 @@ func (l *line) ask(r rpc.Request, seq uint32) (a rpc.Answer, err error) {
 	return a, a.Parse(b[:], r.Op)
 }
 
-// lines runs f with two connections of one client: the packets of the first one are late.
+// lines runs f with two connections of one client. The packets on the first connection are late.
 func lines(t *testing.T, f func(g *rig, former, present *line, rt verbs.Runtime) error) {
 	t.Helper()
 	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Hardened, Keys: 64}, region)
@@ -99,9 +99,9 @@ func lines(t *testing.T, f func(g *rig, former, present *line, rt verbs.Runtime)
 	g.run()
 }
 
-// A client says hello again. The request is late: the client repeats it on another connection, and
-// is welcome there. Then the first copy arrives. The metadata server must not take it for the end
-// of the client's present number, whose nodes it would give to others.
+// A client says hello again. The request is late, so the client repeats it on another connection
+// and gets an answer there. Then the first copy arrives. The metadata server must not take it for
+// the end of the client's present number, whose nodes it would give to others.
 func TestLateHelloEndsNoClient(t *testing.T) {
 	lines(t, func(g *rig, former, present *line, rt verbs.Runtime) error {
 		a, err := former.ask(rpc.Request{Op: rpc.OpHello}, 1)
@@ -122,7 +122,7 @@ func TestLateHelloEndsNoClient(t *testing.T) {
 		if err := former.send(again, 2); err != nil {
 			return err
 		}
-		rt.Sleep(100 * time.Millisecond) // the server looks after its clients at intervals
+		rt.Sleep(100 * time.Millisecond) // the server ends leases at intervals
 		if st := g.server.Snapshot(); st.Clients != 1 || st.Held != 4 {
 			return fmt.Errorf("%d clients hold %d nodes, want one with 4", st.Clients, st.Held)
 		}
@@ -187,7 +187,7 @@ func TestLateOpenOpensNoKey(t *testing.T) {
 // ackLoser is a switch that loses the acknowledgements of one host to another while drop is set.
 type ackLoser struct {
 	sim.Node
-	from int // the port of the one host
+	from int // the port of the host that sends the acknowledgements
 	to   [4]byte
 	drop bool
 	lost int
@@ -203,12 +203,12 @@ func (l *ackLoser) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 }
 
 // An INSERT fails although its record is in the directory: only the acknowledgement of the WRITE
-// was lost. Its client dies, and its node is another key's later. A restarted metadata server must
-// not find the first key by that record.
+// was lost. Its client dies, and later its node belongs to another key, whose chain is on the same
+// server. A restarted metadata server must not find the first key by that record.
 func TestRecordOfAFailedInsertIsErased(t *testing.T) {
 	const key, other = 7, 1
 	const lease = 200 * time.Millisecond
-	l := &ackLoser{from: 2}
+	l := &ackLoser{from: 1} // ms0
 	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
 		l.Node = n
 		return l

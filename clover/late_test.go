@@ -19,9 +19,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// late is a switch that delivers the next append of a host only when the test asks for it, however
-// long after the client gave up. All other copies of the append are lost, and so are the packets
-// that would end the connection.
+// late is a switch that holds the next append of a host until the test asks for it, even long after
+// the client has given it up. All other copies of the append are lost, and so are the packets that
+// would end the connection.
 type late struct {
 	sim.Node
 	port int // of the host

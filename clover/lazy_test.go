@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A client with lazy shortcuts reads nothing but the node of a key that no other client has written,
-// and finds the newest node of a key that another client has written.
+// A client with LazyShortcut reads only the node of a key that no other client has written, and
+// still finds the newest node of a key that another client has written.
 func TestLazyShortcutIsReadBehindASuccessor(t *testing.T) {
 	const key, size, puts = 1, 40, 9
 	for lazy, want := range map[bool]uint64{false: 2, true: 1} {

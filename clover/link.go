@@ -10,20 +10,21 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// linked is the outcome of an append.
+// linked is the result of an append: the node behind which it was appended, and the slot of the
+// key.
 type linked struct {
 	old  layout.Location
 	slot uint32
-	// unused, with an error: the node is certainly not in the chain and never will be.
+	// unused, if link returns an error: the node is certainly not in the chain and never will be.
 	unused bool
 }
 
 // link appends a written node to the chain of key: the second round trip of a PUT, and at least two
 // more for every lost race.
 //
-// A compare-and-swap that was not answered may have been carried out, or may yet be. link therefore
-// repeats it with the same operands: at most one of the copies can succeed, since a header has the
-// expected value only once in each version of the entry.
+// A compare-and-swap that was not answered may have been executed, or may be executed later. link
+// therefore repeats it with the same operands: at most one of the copies can succeed, since a
+// header has the expected value only once in each version of the entry.
 func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	uncertain := false
 	var tried attempt // the compare-and-swap whose outcome is unknown, if uncertain
@@ -65,7 +66,7 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 		if err != nil || done {
 			return linked{old: tried.Location, slot: k.slot}, err
 		}
-		if k, err = c.locate(key, deadline); err != nil { // settle may have taken long
+		if k, err = c.locate(key, deadline); err != nil { // settle may have taken a long time
 			return linked{}, err
 		}
 	}
@@ -110,8 +111,8 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 	}
 }
 
-// swap does the compare-and-swap on the header of a node; it returns the header that the operation
-// found.
+// swap executes the compare-and-swap on the header of a node, and returns the header that it found
+// there.
 func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, error) {
 	if err := c.owns(n, deadline); err != nil {
 		return 0, err
@@ -134,8 +135,8 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 // restarted since had steered the request to another node, where it succeeded.
 var errOtherEnd = errors.New("the append found a node of another version")
 
-// follows reports whether a compare-and-swap that found header was has made n the successor of node
-// at, in this attempt or an earlier one.
+// follows reports whether n is the successor of node at, if a compare-and-swap there has found
+// header was.
 func (n node) follows(at layout.Location, was layout.Word) bool {
 	next, more := was.Next()
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
@@ -144,8 +145,8 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 // settle finds the outcome of a compare-and-swap that was not answered, on the header of tried. If
 // that header names the client's node, it has succeeded. If the header names no successor, settle
 // repeats the compare-and-swap. Otherwise another client's append has succeeded there, and a switch
-// may have steered this one to a later node; settleByChain finds out. It is asked at once if tried
-// may be another node by now.
+// may have steered this one to a later node; settleByChain finds out. settle calls it at once if
+// the entry of tried may hold another node now.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if err := c.fence(n, deadline); err != nil {
 		return false, err
@@ -177,10 +178,10 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 }
 
 // settleByChain looks for the client's node. The node was linked if it has a successor or a later
-// version, if the chain ends with it, or if the metadata server has seen it in a chain. The
-// metadata server takes a tombstone out once it has reached it, and the tombstone's memory does not
-// show that: the key may have been inserted again since. settleByChain asks the server once more at
-// the end, because the server may pass the node during the search.
+// version, if the chain ends with it, or if the metadata server has seen it in a chain. When the
+// metadata server has reached a tombstone, it removes the tombstone from the store. The memory of
+// the tombstone does not show that, and the key may have been inserted again. settleByChain asks
+// the server once more at the end, because the server may pass the node during the search.
 func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
 	k, met, err := c.inquire(key, n, deadline)
 	if met || err != nil {
@@ -215,7 +216,7 @@ func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, me
 		return known{}, false, err
 	case a.Status == rpc.Done:
 		return known{}, true, nil
-	case a.Status == rpc.Unknown: // ask has said hello again
+	case a.Status == rpc.Unknown: // ask has called hello
 		return known{}, false, errLease
 	}
 	k, err = c.located(key, a)

@@ -17,9 +17,9 @@ import (
 )
 
 // The steering program is loaded and unloaded while clients append to the same keys and read them.
-// Their connections were made under either program. None of the connections fails, no value is lost
-// or belongs to another key, and appends on connections that were made under the steering program
-// are steered.
+// Some connections were made under one program, some under the other. None of the connections
+// fails, no value is lost or belongs to another key, and appends on connections that were made
+// under the steering program are steered.
 func TestSteeringIsLoadedAndUnloaded(t *testing.T) {
 	const keys, swaps, every = 4, 6, time.Millisecond
 	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Hardened, Keys: 16}, region)
@@ -88,7 +88,7 @@ func TestSteeringIsLoadedAndUnloaded(t *testing.T) {
 	}
 	for id := range 3 {
 		host := fmt.Sprintf("cn%d", id%3)
-		g.client(host, func(c *clover.Client, rt verbs.Runtime) error { // one client that stays
+		g.client(host, func(c *clover.Client, rt verbs.Runtime) error { // this client stays for the whole test
 			for !ready {
 				rt.Sleep(100 * time.Microsecond)
 			}

@@ -150,9 +150,9 @@ func TestMetadataServerTakesTheStoredArrangement(t *testing.T) {
 	}
 }
 
-// All memory is lost while no metadata server runs: nothing says how many incarnations it has had.
-// Clients of the last incarnation are not taken for clients of this one, which now have the nodes
-// that the former had.
+// All memory is lost while no metadata server runs: so nothing in memory says how many incarnations
+// it has had. The next incarnation must not take clients of the last one for its own clients, which
+// now have the nodes that those had.
 func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 	const key, size = 1, 40
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}}, 16<<10)
@@ -212,7 +212,7 @@ func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 }
 
 // A store is formatted again while a client of the previous one has a lease: that client goes on
-// writing its nodes and appending to its keys, and must not hit those of the new store.
+// writing its nodes and appending to its keys, and must not change nodes of the new store.
 func TestFreshStoreUnderAClient(t *testing.T) {
 	const keys, size, lease = 8, 40, 200 * time.Millisecond
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)

@@ -25,7 +25,7 @@ func TestAppendOfALostNode(t *testing.T) {
 	l := &lossy{late: &late{}, refused: true}
 	l.put = func(c *clover.Client, rt verbs.Runtime) error {
 		l.late.keep = true
-		// nodes alternate between the servers: on ms1
+		// nodes come from the servers in turn: this one is on ms1
 		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt))
 		if errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrLost) {
 			err = nil
@@ -46,7 +46,7 @@ func TestLossWhileAnotherServerIsAway(t *testing.T) {
 	l := &lossy{late: &late{}}
 	written := false
 	l.put = func(c *clover.Client, rt verbs.Runtime) error {
-		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt)) // reported later, with others
+		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt)) // the client reports this append later, together with others
 		written = true
 		rt.Sleep(lostLease / 2)
 		return err
@@ -76,8 +76,8 @@ type lossy struct {
 	put  func(c *clover.Client, rt verbs.Runtime) error
 	// refused is set if the append must not be carried out and the key must not be lost.
 	refused bool
-	ready   func() bool            // the memory may be lost now
-	come    func(rt verbs.Runtime) // called when the metadata server knows of the loss: it makes the server look at the chain
+	ready   func() bool            // whether the memory may be lost now
+	come    func(rt verbs.Runtime) // is called when the metadata server knows of the loss; it makes the server follow the chain
 }
 
 func (l *lossy) run(t *testing.T) {
@@ -108,7 +108,7 @@ func (l *lossy) run(t *testing.T) {
 	}
 }
 
-// others allocates all nodes that it can get, and uses them for other keys.
+// others takes all nodes that the metadata server gives it, and uses them for other keys.
 func (l *lossy) others(c *clover.Client, rt verbs.Runtime) error {
 	for ; !l.ready(); rt.Sleep(time.Millisecond) {
 	}

@@ -75,8 +75,8 @@ func (b *newEpoch) delay(now clock.Time, op wire.Opcode) {
 
 // A client looks for the outcome of an append that was lost, on a memory server so slow that the
 // client renews its lease before the header is read and before the append is repeated: the first
-// answer begins an epoch, and the second request confirms it. The entry that the append names may be
-// another node from then on.
+// answer begins an epoch, and the second request confirms it. From then on the entry that the
+// append names may hold another node.
 func TestNothingIsPostedAfterItsEpoch(t *testing.T) {
 	b := &newEpoch{port: 2}
 	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
@@ -106,8 +106,8 @@ func TestNothingIsPostedAfterItsEpoch(t *testing.T) {
 	}
 }
 
-// The append of a node is lost, and its key deleted meanwhile: the PUT fails, but the append may
-// still arrive somewhere. Its node must not be used for another value.
+// The append of a node is lost, and meanwhile its key is deleted. The PUT fails, but the append may
+// still arrive at a server. Its node must not be used for another value.
 func TestNodeOfAnOpenAppendIsNotUsedAgain(t *testing.T) {
 	box := &casLoser{port: 3}
 	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {

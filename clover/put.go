@@ -40,8 +40,8 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.write(key, nil, true, deadline)
 }
 
-// write appends a node. If the lease ends before the node was linked, it begins again with another
-// node.
+// write appends a node. If the lease ends before the node is linked, write starts again with
+// another node.
 func (c *appender) write(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
 	for {
 		err := c.append(key, value, tombstone, deadline)
@@ -69,6 +69,7 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
 		c.placed = n.at
+		c.lease.taken = max(0, c.lease.taken-1)
 		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, shortcut{linked.slot, epoch})
 		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch, incarnation: incarnation}); tombstone {
 			c.cache.drop(key)
@@ -81,15 +82,16 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	return err
 }
 
-// keep makes a node that was not linked available again, unless it belongs to a lease that has
-// ended.
+// keep makes a node that was not linked available for another write, unless the lease under which
+// the client got it has ended.
 func (c *appender) keep(n node) {
 	if n.client == c.lease.client {
 		c.spare[n.class] = append(c.spare[n.class], n.at)
+		c.lease.taken--
 	}
 }
 
-// retried repeats f until it succeeds, or fails with an error that a new connection does not cure.
+// retried repeats f until it succeeds, or fails with an error that a new connection cannot repair.
 func (c *appender) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
@@ -103,11 +105,11 @@ func (c *appender) retried(deadline clock.Time, f func() error) error {
 	}
 }
 
-// node is a node that this client has written and not yet linked.
+// node is a node that the client has written and not linked yet.
 type node struct {
 	at    layout.Location
 	class layout.Class
-	// client is the client number under which the metadata server gave it out.
+	// client is the client number for which the metadata server gave out the node.
 	client uint32
 }
 
@@ -138,8 +140,8 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 	return n, err
 }
 
-// home is the server of the key's newest known node, counted from 1, and that node's version; 0: any
-// will do.
+// home returns the server of the key's newest known node, counted from 1, and the version of this
+// node. server 0: any server will do.
 func (c *appender) home(key uint64) (server int, v layout.Version) {
 	k, ok := c.cached(key)
 	if !ok || c.space.Servers == 1 || c.cfg.Spread {
@@ -149,9 +151,9 @@ func (c *appender) home(key uint64) (server int, v layout.Version) {
 	return at.Server + 1, k.at.Version
 }
 
-// batch is how many entries the client asks for at a time. It may hold that many of each server, so it
-// asks for fewer where there are several: entries that it holds for long are of an early version when
-// it uses them.
+// batch is how many entries the client asks for at a time. The client may hold that many of each
+// server. So with several servers it asks for fewer: an entry that the client holds for long has a
+// low version when the client uses it.
 func (c *appender) batch() int {
 	if c.cfg.Spread {
 		return c.cfg.Batch
@@ -162,12 +164,13 @@ func (c *appender) batch() int {
 // minBatch bounds the calls of the metadata server for entries.
 const minBatch = 8
 
-// choose returns the index of an unused entry for a key whose home is near, of another server if it
-// must be; -1: ask the metadata server for entries there. A client that has more than a batch of every
-// other server was given those because there were none at that home: it uses them first.
+// choose returns the index of an unused entry for a key whose home is server near. If the client
+// has none of that server, the result is -1, and the client asks the metadata server for some. But
+// if it has more than a batch of entries of other servers, it got these because that server had
+// none, and choose returns one of them.
 //
-// It prefers an entry of the version of the key's node or a later one: a switch steers from no node to
-// one of an earlier version.
+// It prefers an entry whose version is at least that of the key's newest node, because a switch
+// steers no request to a node of a lower version.
 func (c *appender) choose(near int, v layout.Version, spare []layout.Location) int {
 	home := func(l layout.Location) bool {
 		p, _ := c.space.Place(l.Handle)
@@ -201,6 +204,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 		if i >= 0 {
 			l := spare[i]
 			c.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
+			c.lease.taken++
 			return l, nil
 		}
 		a, err := c.ask(&r, deadline)
@@ -215,7 +219,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 			if len(c.spare[class]) > 0 {
 				continue
 			}
-			// The missing nodes may be those that this client has superseded and not reported.
+			// Nodes may be missing because this client has superseded them and not reported it.
 			if len(c.gc.records) == 0 && !c.gc.busy && c.giveBack(deadline) == 0 || c.rt.Now() >= deadline {
 				return layout.Location{}, fmt.Errorf("%w: no free node of %v for clients; `rdmalab clover stat` shows how the nodes are used", kv.ErrFull, class)
 			}
@@ -232,8 +236,8 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 	}
 }
 
-// writeNode is the first round trip of a PUT. An entry whose WRITE failed is not used again: the
-// WRITE may still be in flight.
+// writeNode writes the node: the first round trip of a PUT. An entry whose WRITE failed is not used
+// again, because the WRITE may still be in flight.
 func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
 	p, s, err := c.place(at, deadline)
 	if err != nil {
@@ -268,6 +272,9 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 		return err
 	}
 	c.placed = n.at
+	if a.Status == rpc.OK || a.Status == rpc.Done {
+		c.lease.taken = max(0, c.lease.taken-1)
+	}
 	switch a.Status {
 	case rpc.OK:
 		c.remember(key, known{at: n.at, slot: a.Slot, epoch: c.lease.epoch, incarnation: c.lease.incarnation})

@@ -11,10 +11,10 @@ import (
 // the background: no operation waits for it.
 type reporter struct {
 	records   []rpc.Record
-	shortcuts []shortcut // of the keys of records
+	shortcuts []shortcut // of the keys of records, in the same order
 	busy      bool
-	// batch is how many of the oldest records the last request has: they are dropped when its
-	// answer arrives.
+	// batch is the number of records in the request that was sent last; these are the oldest ones.
+	// They are dropped when the answer arrives.
 	batch int
 	// heard: the answer to the last request has arrived, and hear has not read it yet.
 	heard   bool
@@ -28,11 +28,12 @@ type reporter struct {
 // shortcut has the fields of an append's shortcut other than the location of its node.
 type shortcut struct {
 	slot uint32
-	// epoch is the client's epoch before it linked the node.
+	// epoch is the epoch in which the client was when it began to link the node.
 	epoch uint32
 }
 
-// forget drops all records and the request in flight: the server does not know the client any more.
+// forget drops all records and the request in flight, because the metadata server does not know the
+// client any more.
 func (g *reporter) forget() {
 	g.abandon()
 	g.heard = false
@@ -53,8 +54,8 @@ func (g *reporter) answered(seq uint32) {
 	}
 }
 
-// abandon is called when the connection has failed, before another one is made: the answer to a
-// request in flight will not arrive, and its records are sent again.
+// abandon is called when the connection to the metadata server has failed, before the client makes
+// another one: the answer to a request in flight will not arrive, and its records are sent again.
 func (g *reporter) abandon() { g.busy, g.batch = false, 0 }
 
 // appended records an append for the next report.
@@ -67,7 +68,8 @@ func (c *appender) appended(r rpc.Record, s shortcut) {
 	c.report(r.Deleted)
 }
 
-// report sends the oldest records if there are enough of them, or in any case if now is set.
+// report sends the oldest records if there are at least Config.Records of them, or in any case if
+// now is true.
 func (c *appender) report(now bool) {
 	g := &c.gc
 	if !c.fab.Connected(c.meta) {
@@ -104,8 +106,8 @@ func (c *appender) hear() {
 	c.renew(c.gc.sent, &a)
 }
 
-// idle reports whether the WRITEs of the last shortcuts and the last request are complete, so that
-// their buffers are free.
+// idle reports whether the last WRITEs of shortcuts and the last request are complete, so that
+// their buffers can be used again.
 func (g *reporter) idle() bool {
 	for i := range g.words {
 		if o := &g.words[i]; o.WR.SGL != nil && !o.Done {
@@ -134,7 +136,7 @@ func (c *appender) writeShortcuts(n int) {
 			return
 		}
 		c.fab.Write(&c.gc.words[i], s.target(p.Offset), off, layout.ShortcutLen)
-		_ = c.fab.Start(&c.gc.words[i]) // if it fails, the shortcut lags
+		_ = c.fab.Start(&c.gc.words[i]) // if it fails, the shortcut names an older node
 	}
 }
 
@@ -148,13 +150,13 @@ func (c *appender) lastOf(i, n int) int {
 	return i
 }
 
-// farewell reports everything and gives back unused nodes. If that fails, the metadata server
-// recovers the nodes when the lease ends.
+// farewell reports all appends and gives back unused nodes. If that fails, the metadata server
+// takes the nodes back when the lease ends.
 func (c *appender) farewell(deadline clock.Time) {
 	for len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
 		c.report(true)
 		if !c.gc.busy && c.gc.idle() {
-			return // it could not be posted: the verbs context is closed
+			return // the request could not be posted: the verbs context is closed
 		}
 		err := c.fab.Until(deadline, func() bool { return !c.gc.busy && c.gc.idle() || !c.fab.Connected(c.meta) })
 		if err != nil {
@@ -162,5 +164,5 @@ func (c *appender) farewell(deadline clock.Time) {
 		}
 	}
 	c.giveBack(deadline)
-	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline) // if it is lost, the lease ends anyway
+	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline) // if the request is lost, the lease ends by itself
 }

@@ -20,8 +20,8 @@ import (
 // The answer to a DELETE is lost until the connection fails. By then the key has been inserted
 // again, and the node to which the tombstone was appended has been used again: the tombstone is in
 // no chain, and nothing in its memory shows that it was. The client must not append it to the key's
-// new chain. (Behind a switch that steers, one node less has to be used again: seed 1834 of
-// sim clover --steer write.)
+// new chain. (If the switch steers, one node less has to be used again: seed 1834 of sim clover
+// --steer write.)
 func TestDeleteWithoutAnswer(t *testing.T) {
 	g := newRig(t, simrack.Options{}, meta.Config{
 		Format: layout.Hardened, Keys: 16, Shares: [layout.Classes]int{1, 4}, Lease: 20 * time.Second, Grace: time.Second,

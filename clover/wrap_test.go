@@ -32,7 +32,7 @@ type wrap struct {
 	va      uint64
 	rkey    uint32
 	version layout.Version
-	written bool // the entry has that version again
+	written bool // the entry holds a node of that version again
 }
 
 func (w *wrap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {

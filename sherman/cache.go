@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// cache is the node's index cache: copies of pages of level 1, which name the leaves. An outdated
-// copy leads to the correct page or to one to the left of it, from which a search reaches the
-// correct page through siblings; it never leads too far right.
+// cache is the node's index cache: copies of pages of level 1, which name the leaves. A copy that
+// is out of date leads to the correct page or to one to the left of it, from which a search reaches
+// the correct page through siblings. It never leads to a page to the right of the correct one.
 type cache struct {
 	mu    sync.Mutex // never held during a wait
 	limit int        // bytes
@@ -21,7 +21,7 @@ type cache struct {
 	miss  uint64
 }
 
-// cached is one page. children[0] is for keys from lowest to keys[0].
+// cached is one page of the cache. children[0] is for the keys from lowest to below keys[0].
 type cached struct {
 	lowest, highest uint64
 	keys            []uint64
@@ -81,8 +81,8 @@ func (c *cache) leaves(key uint64, n int, dst []layout.Addr) []layout.Addr {
 	return append(dst, p.children[from:min(from+n, len(p.children))]...)
 }
 
-// put adds a copy of a page of level 1. When there is no room, evict compares the hits of two pages
-// drawn at random and removes the one with fewer.
+// put adds a copy of a page of level 1. If there is no room, evict draws two pages at random and
+// removes the one with fewer hits.
 func (c *cache) put(p *layout.Page, r *rand.Rand) {
 	e := &cached{lowest: p.Lowest, highest: p.Highest, children: []layout.Addr{p.Leftmost}}
 	for _, i := range p.Order(nil) {
@@ -118,7 +118,7 @@ func (c *cache) remove(i int) {
 	c.pages = slices.Delete(c.pages, i, i+1)
 }
 
-// drop removes the page that covers a key.
+// drop removes the page that covers a key from the cache.
 func (c *cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// capture has the RoCEv2 packets of connections on the link of cn0, in order.
+// capture records the RoCEv2 packets of connections on the link of cn0, in order.
 type capture struct {
 	list  []packet
 	frame wire.Frame
 }
 
-// packet is one of them: its receiver, and the opcode and length of the IP packet as in the
+// packet is a captured packet: its receiver, and the opcode and length of the IP packet as in the
 // published table.
 type packet struct {
 	qp   [5]byte // address and number of the receiver
@@ -41,8 +41,8 @@ func (c *capture) see(ev *sim.Event) {
 	c.list = append(c.list, p)
 }
 
-// since returns the packets after the first n, of the given queue pairs or, if none are given, of
-// all.
+// since returns the packets after the first n: those to the given queue pairs or, if none are
+// given, all.
 func (c *capture) since(n int, qps map[[5]byte]bool) (out []packet) {
 	for _, p := range c.list[n:] {
 		if qps == nil || qps[p.qp] {
@@ -94,7 +94,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 				return err
 			}
 		}
-		for k := range uint64(200) { // the cache has the pages
+		for k := range uint64(200) { // so that the index cache has the pages
 			if _, err := c.Get(k, nil, soon(rt)); err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 				return err
 			}
 			before := len(seen.list)
-			own := map[[5]byte]bool{} // its queue pair and the server's: no other client runs
+			own := map[[5]byte]bool{} // the queue pairs of this client and the server's; no other client runs
 			if err := c.Put(77, value(77, 3), soon(rt)); err != nil {
 				return err
 			}

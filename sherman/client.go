@@ -23,7 +23,7 @@ type Client struct {
 
 var _ kv.Scanner = (*Client)(nil)
 
-// separator is the entry of a parent page for a child.
+// separator is the entry for a child in its parent page.
 type separator struct {
 	level int // of the parent page; 0: no separator
 	key   uint64
@@ -31,7 +31,7 @@ type separator struct {
 }
 
 const (
-	// maxChain bounds the WRITEs of one doorbell.
+	// maxChain bounds the WRITEs that one doorbell posts.
 	maxChain = 64
 	// maxParallel is how many leaves a scan reads at a time.
 	maxParallel = 32
@@ -46,8 +46,8 @@ type areas struct{ super, words, out, sib, in, len int }
 
 // Words of the buffer.
 const (
-	wordAtomic = iota // the value that an atomic has found
-	wordZero          // zero, the source of the WRITE that unlocks
+	wordAtomic = iota // the value that an atomic has found in remote memory
+	wordZero          // zero, which the WRITE that releases a lock writes
 	wordLock
 	wordRoot
 	words
@@ -97,7 +97,7 @@ func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	return c, nil
 }
 
-// introduce connects to the first server, whose superblock describes the tree.
+// introduce connects to the first server and reads its superblock, which describes the tree.
 func (c *memory) introduce(deadline clock.Time) error {
 	for {
 		err := c.reach(0, deadline)
@@ -116,7 +116,8 @@ func (c *memory) introduce(deadline clock.Time) error {
 // errServers: the tree was formatted on another list of servers.
 var errServers = errors.New("the tree was formatted on another list of memory servers")
 
-// again handles a failed attempt: nil if it can be repeated, after a pause.
+// again decides whether an attempt that has failed with err is repeated. It returns nil, after a
+// pause, if it is.
 func (c *memory) again(err error, deadline clock.Time) error {
 	switch {
 	case errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrFull), errors.Is(err, ErrBroken), errors.Is(err, verbs.ErrClosed):
@@ -162,7 +163,7 @@ func (c *Client) LastCost() Cost { return c.cost }
 // MaxValue is the longest value that the tree takes, in bytes.
 func (c *Client) MaxValue() int { return c.super.Shape.Value }
 
-// Close releases, as far as it can, the locks whose state is unknown, and ends the connections.
+// Close ends the connections. Before, it tries to release the locks whose state is unknown.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

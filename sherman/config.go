@@ -23,21 +23,22 @@ type Config struct {
 type NodeConfig struct {
 	// Servers are the memory servers, in the order in which the tree was formatted.
 	Servers []netip.Addr
-	// CacheBytes bounds the index cache; 0: 64 MiB. Negative: no cache.
+	// CacheBytes bounds the index cache in bytes; 0: 64 MiB. Negative: no cache.
 	CacheBytes int
 	// HandOver is how often in a row a lock is handed to the next local client before other nodes
-	// can get it; 0: 8. Negative: never. Other nodes see the same tag all that time, so a series of
-	// hand-overs also ends after a quarter of the lease.
+	// can get it; 0: 8. Negative: never. During hand-overs other nodes see the same tag, which
+	// would make them suspect this node; so a series of hand-overs also ends after a quarter of the
+	// lease.
 	HandOver int
 	// Lease is how long this node sees the same tag in a lock word before it suspects the owner; 0:
-	// 50 ms. It must be longer than any operation holds a lock, or live clients are fenced, which
-	// costs time and loses no data.
+	// 50 ms. It must be longer than an operation holds a lock. Otherwise live clients are fenced,
+	// which costs time, but loses no data.
 	Lease time.Duration
 	// BackOff is the upper limit of the random pause after a failed CAS, which grows with each
 	// failure; 0: no pause, as published.
 	BackOff time.Duration
-	// LostSearch keeps the published search, which reports a key as absent while its record is
-	// being written (issue 27 of the published code). It is for trees of kind Published.
+	// LostSearch keeps the search of the published code, which does not find a key while its record
+	// is being written (issue 27 of that code). It is for trees of kind Published.
 	LostSearch bool
 }
 
@@ -74,15 +75,15 @@ func (c *NodeConfig) Validate() error {
 
 // FormatConfig describes a tree to be made.
 type FormatConfig struct {
-	// Shape of the pages; the zero value is the default.
+	// Shape is the shape of the pages; the zero value is the default.
 	Shape layout.Shape
 	// Locks is the number of lock words of each server; 0: 32768, or as many as the servers' lock
 	// tables have.
 	Locks int
 	// HostLocks puts the lock words into host memory, for comparison.
 	HostLocks bool
-	// Chunk is the most bytes of memory that a node takes at a time; 0: 1 MiB, less on small
-	// servers.
+	// Chunk bounds the memory in bytes that a node takes from a server at a time; 0: 1 MiB, less on
+	// small servers.
 	Chunk int
 	// Generation identifies the tree; 0: a random number.
 	Generation uint64

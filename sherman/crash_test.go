@@ -70,8 +70,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// A client that dies with a lock delays others by the lease, and an acknowledged write is never
-// lost: the tree is whole at whatever step of a split the client dies.
+// A client that dies with a lock delays others only by the lease, and no acknowledged write is
+// lost. At whatever step of a split the client dies, the tree has no problems.
 func TestDeathInASplit(t *testing.T) {
 	recovered := 0
 	for step := range 24 {
@@ -87,8 +87,8 @@ func TestDeathInASplit(t *testing.T) {
 // deathInASplit kills a client at the given time after it has begun an insert that splits, and
 // reports whether it held the lock.
 func deathInASplit(t *testing.T, after time.Duration) bool {
-	// fence is the time besides the lease: connecting, the request to the server, and the write
-	// itself, with links of a microsecond.
+	// fence is what takes time besides the lease: to connect, the request to the server, and the
+	// write itself, over links with a delay of a microsecond.
 	const lease, fence = 5 * time.Millisecond, 500 * time.Microsecond
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Locks: 1})

@@ -24,7 +24,7 @@ type maker struct {
 	buf     int
 }
 
-// newMaker connects to all servers. buf is the size of the registered buffer in bytes.
+// newMaker connects to all servers. buf is the size in bytes of the buffer that it registers.
 func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_ *maker, err error) {
 	if len(servers) < 1 || len(servers) > layout.MaxServers {
 		return nil, fmt.Errorf("sherman: %d memory servers; want 1 to %d", len(servers), layout.MaxServers)
@@ -53,7 +53,7 @@ func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_
 	return m, nil
 }
 
-// retried repeats f until it succeeds or the deadline passes; f must be safe to repeat.
+// retried repeats f until it succeeds or the deadline passes. Repeating f must do no harm.
 func (m *maker) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
@@ -96,11 +96,11 @@ func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	return err
 }
 
-// close ends the connections and has the servers free their ends.
+// close ends the connections, and asks the servers to free their queue pairs.
 func (m *maker) close() error {
 	err := m.fab.Close()
 	for i, addr := range m.servers {
-		// without it the server frees its end later
+		// if this fails, the server frees its queue pair later
 		_ = memservice.End(m.cfg.Context, m.cfg.Manager, addr, m.mem[i].Conn, m.fab.Runtime().Now().Add(farewellTimeout))
 	}
 	return err
@@ -111,7 +111,8 @@ const zeros = 64 << 10
 
 // Format makes an empty tree on memory servers, whatever they contain. It fences the clients of an
 // earlier tree before it writes anything: none of their requests arrives later, and no client of
-// the new tree gets the owner number of one of them. They end with kv.ErrLost.
+// the new tree gets the owner number of one of them. The operations of the earlier clients end with
+// kv.ErrLost.
 func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	m, err := newMaker(cfg, servers, max(zeros, layout.MaxPage), deadline)
 	if err != nil {
@@ -162,7 +163,7 @@ func (m *maker) putWord(i int, off, word uint64, deadline clock.Time) error {
 	})
 }
 
-// plan fills the fields that f leaves zero.
+// plan makes the superblock of the new tree, with defaults for the fields of f that are zero.
 func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	s := layout.Superblock{
 		Shape: f.Shape.WithDefaults(), Servers: len(m.servers), Locks: f.Locks, HostLocks: f.HostLocks, Chunk: f.Chunk, Generation: f.Generation,
@@ -199,8 +200,8 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	return s, nil
 }
 
-// clear removes the old tree: first its superblock, so that no client opens it, then its clients,
-// then words and locks.
+// clear removes the old tree from a server: first the superblock, so that no client opens the tree;
+// then it fences the clients; then it clears words and locks.
 func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	b := make([]byte, zeros)
 	err := m.put(i, 0, b[:layout.SuperblockLen], deadline)
@@ -242,9 +243,9 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 // a tree.
 const maxOwner = 1 << 31
 
-// retire fences the clients of the old tree, and sets the word that counts owners beyond all of
-// their numbers, including one that was given out a moment ago. The word never decreases while the
-// memory exists.
+// retire fences the clients of the old tree. It then sets the word that counts owners to a value
+// above all of their numbers, including a number that was given out a moment ago. The word never
+// decreases while the memory exists.
 func (m *maker) retire(i int, deadline clock.Time) error {
 	for {
 		was, err := m.word(i, layout.OwnerWord, deadline)
@@ -266,7 +267,7 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 		if last >= maxOwner {
 			return fmt.Errorf("memory server %v has no owner numbers left for clients: restart it", m.servers[i])
 		}
-		// The next iteration reads the outcome of the swap.
+		// The next iteration of the loop finds out whether the compare-and-swap succeeded.
 		_ = m.retried(deadline, func() error {
 			var o remotemem.Op
 			m.fab.CompareSwap(&o, m.target(i, layout.OwnerWord), was, uint64(last), 0)

@@ -32,8 +32,8 @@ func names(into map[uint32]bool) func([]verbs.SendWR) []verbs.SendWR {
 	}
 }
 
-// as runs f as an application of a host, with a client of a node of its own whose posts go through
-// post.
+// as runs f as an application of a host, with a client of a new node. The client's work requests go
+// through post.
 func (g *rig) as(host string, post func([]verbs.SendWR) []verbs.SendWR, f func(c *sherman.Client, rt verbs.Runtime) error) {
 	h := g.Host(host)
 	h.Go("client", false, func(ctx verbs.Context) {
@@ -52,7 +52,7 @@ func (g *rig) as(host string, post func([]verbs.SendWR) []verbs.SendWR, f func(c
 // the older one, whatever value the owner word has.
 func TestFormatReusesNoOwnerNumber(t *testing.T) {
 	const asItIs = 1<<64 - 1
-	// the last value is of another use of the memory
+	// the last value is not that of an owner word: the memory was used for something else
 	for _, word := range []uint64{asItIs, 0, 1 << 40} {
 		g := newRig(t, simrack.Options{}, region)
 		g.format(sherman.FormatConfig{})
@@ -106,7 +106,7 @@ func TestFormatReusesNoOwnerNumber(t *testing.T) {
 	}
 }
 
-// noRetire answers that there were no owners to fence.
+// noRetire is a dialer that answers requests to fence owners as if there were none.
 type noRetire struct{ rdmacm.Dialer }
 
 func (d noRetire) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {

@@ -9,7 +9,7 @@ import (
 
 // Each memory server has a list of pages that were merged: FreeWord names the first one, and the
 // header of each names the next. A client that takes the first page, or adds one, changes the word
-// by a compare-and-swap. A page whose compare-and-swap was not answered remains unused.
+// by a compare-and-swap. If the compare-and-swap is not answered, the page is never used again.
 
 // readHead reads the word of a server's list.
 func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
@@ -20,7 +20,8 @@ func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 	return layout.FreeHead(w), err
 }
 
-// swapHead changes the word of a server's list. lost: the outcome is unknown.
+// swapHead changes the word of a server's list by a compare-and-swap. lost reports that its outcome
+// is unknown.
 func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
 	if err := c.reach(i, deadline); err != nil {
 		return false, false, err
@@ -51,7 +52,8 @@ func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (
 	return p, nil
 }
 
-// maxPops bounds the races for one page that a client loses before it asks the next server.
+// maxPops bounds how many times a client loses the race for the first page before it asks the next
+// server.
 const maxPops = 64
 
 // pop takes the first page of a server's list for this client.
@@ -88,8 +90,8 @@ func (c *changer) pop(i int, deadline clock.Time) error {
 	return errNone
 }
 
-// push adds a page to the list of its server. Its header is written here, because the client owns
-// the page: it has made it Unused, or has never used it.
+// push adds a page to the list of its server. It may write the page's header, because the client
+// owns the page: it has made it Unused, or has never used it.
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {
@@ -119,9 +121,9 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	}
 }
 
-// leave gives the unused pages of a client that closes to its node. The last client of the node also
-// returns the node's pages to the memory servers (Hardened only). Pages that it cannot return before
-// the deadline remain unused.
+// leave gives the unused pages of a client that closes to its node. The last client of the node
+// also returns the node's pages to the memory servers (Hardened only). Pages that it cannot return
+// before the deadline are never used again.
 func (c *changer) leave(deadline clock.Time) {
 	n := c.node
 	n.keepPages(c.spare...)
@@ -136,7 +138,7 @@ func (c *changer) leave(deadline clock.Time) {
 			return
 		}
 		if err := c.push(f, deadline); err != nil && !errors.Is(err, ErrBroken) {
-			return // its memory remains unused
+			return // the memory of the page is not used again
 		}
 	}
 }
@@ -159,7 +161,7 @@ func (c *Client) countUnused(server, most int, deadline clock.Time) (n int, err 
 	for ; err == nil && head.Place() != 0 && n < most; n++ {
 		var p *layout.Page
 		if p, err = c.readUnused(server, head, deadline); p == nil {
-			break // the list changes
+			break // the list has changed during the walk
 		}
 		head = layout.FreeHead(0).Then(p.Sibling)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// whole checks the tree; no page may be unreachable, except the given number.
+// whole checks the tree, which may have the given number of unreachable pages.
 func whole(c *sherman.Client, rt verbs.Runtime, unreachable int) (*check.Report, error) {
 	cfg, err := audit.Config(c, rt.Now().Add(time.Minute))
 	if err != nil {
@@ -90,8 +90,8 @@ func TestDeletesGiveRoomBack(t *testing.T) {
 	g.run()
 }
 
-// Empty memory counts as full only when 95 % of its bytes are in pages of the tree, ten times in a
-// row, by 200 clients, with other keys and sizes each time.
+// Empty memory is filled until the tree is full, ten times, by 200 clients with other keys and
+// sizes each time. The tree may be full only when 95 % of the bytes are in its pages.
 func TestFillAndEmptyTenTimes(t *testing.T) {
 	const nodes, perNode, rounds = 4, 50, 10
 	g := newRig(t, simrack.Options{}, 48<<10)

@@ -10,8 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A lock that is handed over shows other nodes the same tag all the time. A slow node releases it
-// before they take it for dead, although eight hand-overs would take longer than the lease.
+// A lock that is handed over shows other nodes the same tag all the time. A slow node must release
+// it before other nodes take it for dead, although eight hand-overs would take longer than the
+// lease.
 func TestHandOversDoNotOutlastTheLease(t *testing.T) {
 	const lease = 50 * time.Millisecond
 	g := newRig(t, simrack.Options{}, region)

@@ -26,8 +26,8 @@ func TestHalfSplitsOfAllLevelsAreHealed(t *testing.T) {
 	}
 }
 
-// halfSplits kills a client at the given time after it has begun to insert, and returns how many
-// separators were put in afterwards.
+// halfSplits kills a client at the given time after it has begun to insert. It returns how many
+// missing separators other clients have added afterwards.
 func halfSplits(t *testing.T, after time.Duration) int {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Chunk: 4096})
@@ -66,7 +66,8 @@ func halfSplits(t *testing.T, after time.Duration) int {
 		if err != nil {
 			return err
 		}
-		// twice: the second pass finds the splits that were seen while the first was repaired
+		// the second pass adds the separators for splits that were found while the first pass added
+		// others
 		for range 2 {
 			for k := range done {
 				if err := c.Put(k, value(k, 1), soon(rt)); err != nil {

@@ -28,7 +28,7 @@ func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 	return nil
 }
 
-// fetch reads memory of a server; it repeats failed attempts until the deadline.
+// fetch reads memory of a server. It repeats failed attempts until the deadline.
 func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline clock.Time) error {
 	for {
 		err := c.reach(server, deadline)
@@ -71,15 +71,16 @@ func (c *Client) Len(server int) uint64 { return c.links[server].len }
 type LockState struct {
 	Server, Index int
 	Tag           layout.Tag
-	// Seen is for how long this node has seen this tag, Left how long until it suspects the owner;
-	// 0: it does.
+	// Seen is for how long this node has seen this tag in the word. Left is the time until the node
+	// suspects the owner; 0: it suspects the owner now.
 	Seen, Left time.Duration
 	// Holder is the memory server's information about the owner. An owner without queue pairs is
 	// dead or has ended.
 	Holder memservice.Holder
 }
 
-// Locks lists the locks of a server that are held. Two calls show which of them change hands.
+// Locks lists the locks of a server that are held. The tags in the results of two calls show which
+// locks have changed their holders.
 func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	if server < 0 || server >= len(c.links) {
 		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))

@@ -15,28 +15,29 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// link is this client's connection to one memory server.
+// link is the client's connection to one memory server.
 type link struct {
 	peer int
 	mem  memservice.Memory
-	// asked is the owner of the connection that is being made, owner that of the established one.
+	// asked is the owner number for the connection that is being made, owner that of the
+	// established connection.
 	asked, owner uint32
-	// known: the memory of this connection was found to be the tree's.
+	// known: the client has checked that the memory of this connection belongs to the tree.
 	known bool
 	// len is how many bytes of the memory belong to the tree.
 	len uint64
-	// lost is the boot number of the incarnation of a server that has lost the tree's memory; 0:
-	// none.
+	// lost is the boot number of the server's incarnation that has lost the tree's memory; 0: it
+	// has not lost it.
 	lost uint64
 	mtu  int
 }
 
-// farewellTimeout bounds the wait for a server to confirm the end of a connection; without it the
-// server notices later.
+// farewellTimeout bounds the wait for a server to confirm the end of a connection; without a
+// confirmation the server notices the end later.
 const farewellTimeout = 100 * time.Millisecond
 
-// dial connects as the owner that reach has chosen, and ends the previous connection: requests that
-// were in flight on it are not executed any more.
+// dial connects as the owner that reach has chosen, and makes the server end the previous
+// connection: requests that were in flight on it are not executed any more.
 func (c *memory) dial(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &c.links[i]
@@ -55,7 +56,7 @@ func (c *memory) dial(i int, addr netip.Addr) remotemem.Connect {
 	}
 }
 
-// reach makes sure of a connection to a server, made as the node's owner number, and checks that
+// reach makes sure that the client is connected to a server under the node's owner number, and that
 // the server's memory is the tree's.
 func (c *memory) reach(i int, deadline clock.Time) error {
 	for {
@@ -135,7 +136,7 @@ var errOther = errors.New("the memory holds a Clover store, which a tree would o
 
 func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 
-// compare compares the superblock of server i with the node's, which the first client sets.
+// compare compares the superblock of server i with the node's copy, which the first client has set.
 func (c *memory) compare(i int, s layout.Superblock) error {
 	n := c.node
 	n.mu.Lock()
@@ -159,8 +160,8 @@ func (c *memory) compare(i int, s layout.Superblock) error {
 	return nil
 }
 
-// booted records the boot number of a server. A new boot number means that the NIC's memory was
-// cleared.
+// booted records the boot number of a server. A new boot number means that the memory of the
+// server's NIC was cleared.
 func (n *Node) booted(i int, boot uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +171,7 @@ func (n *Node) booted(i int, boot uint64) {
 // register obtains an owner number for the node at a server.
 func (c *memory) register(i int, deadline clock.Time) error {
 	if c.node.owner(i) != 0 {
-		return nil // another client has done it
+		return nil // another client of the node has done it
 	}
 	o := &c.ops[0]
 	l := &c.links[i]
@@ -185,7 +186,7 @@ func (c *memory) register(i int, deadline clock.Time) error {
 	return err
 }
 
-// farewell ends a connection and has the server free its end.
+// farewell ends a connection, and asks the server to free its queue pair.
 func (c *memory) farewell(i int) {
 	l := &c.links[i]
 	if l.mem.Conn == 0 {
@@ -195,7 +196,8 @@ func (c *memory) farewell(i int) {
 	_ = memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[i], l.mem.Conn, c.rt.Now().Add(farewellTimeout))
 }
 
-// inside reports whether an address can be a page's. Servers may have regions of different lengths.
+// inside reports whether an address can be that of a page. The servers' regions may have different
+// lengths.
 func (c *memory) inside(a layout.Addr) bool {
 	s := c.super
 	if i := a.Server(); i < len(c.links) && c.links[i].len != 0 {

@@ -19,10 +19,11 @@ type LoadStats struct {
 	Bytes uint64
 }
 
-// fillPercent is how full loaded pages are: later inserts do not split every page at once.
+// fillPercent is how full the loader makes pages, so that later inserts do not split every page at
+// once.
 const fillPercent = 75
 
-// extent is the most bytes of neighbouring pages that one WRITE carries.
+// extent is the largest number of bytes that one WRITE carries; they are neighbouring pages.
 const extent = 256 << 10
 
 // BulkLoad fills an empty tree bottom up with keys that next returns in strictly increasing order,
@@ -42,7 +43,7 @@ func BulkLoad(cfg Config, servers []netip.Addr, next func() (key uint64, value [
 	return l.stats, err
 }
 
-// loader fills one page of each level at a time; when it is full, the loader begins its right
+// loader fills one page of each level at a time. When a page is full, the loader begins its right
 // neighbour.
 type loader struct {
 	*maker
@@ -50,7 +51,7 @@ type loader struct {
 	levels   []*growing
 	// at is the offset of each server's next extent.
 	at    []uint64
-	old   layout.Addr // the empty root
+	old   layout.Addr // the root of the empty tree
 	turn  int
 	stats LoadStats
 	spare []*piece
@@ -64,14 +65,14 @@ type growing struct {
 	used  int
 }
 
-// piece is a run of neighbouring pages of a server that are written together, once each of them is
+// piece is a run of neighbouring pages of a server that one WRITE carries, when all of them are
 // finished.
 type piece struct {
 	server   int
 	off      uint64
 	buf      []byte
 	next     int // offset of the next unused page
-	open     int // pages being filled
+	open     int // how many of its pages are being filled
 	detached bool
 }
 
@@ -160,8 +161,8 @@ func (l *loader) run(next func() (uint64, []byte, bool)) error {
 	return l.finish()
 }
 
-// room returns the page of a level that takes a record with the given key; it ends a full page
-// before that key.
+// room returns the page of a level into which a record with the given key goes. If the present page
+// is full, it ends before this key, and room begins another one.
 func (l *loader) room(level int, key uint64) (*growing, error) {
 	if level == len(l.levels) {
 		g := &growing{}
@@ -187,9 +188,9 @@ func (l *loader) room(level int, key uint64) (*growing, error) {
 	return g, l.link(level+1, key, old, g.addr)
 }
 
-// link enters a page into the level above.
+// link adds a separator for a page to the level above.
 func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
-	// the first page of a level is the leftmost child of the first one above
+	// the first page of a level becomes the leftmost child of the first page above
 	if level == len(l.levels) {
 		g := &growing{}
 		l.levels = append(l.levels, g)
@@ -211,7 +212,7 @@ func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
 	return nil
 }
 
-// open begins a page.
+// open begins a page of a level.
 func (l *loader) open(g *growing, level int, lowest uint64, leftmost layout.Addr) error {
 	b, err := l.take(g)
 	if err != nil {
@@ -242,8 +243,8 @@ func (l *loader) finish() error {
 	if err := l.putWord(0, layout.RootWord, uint64(l.levels[len(l.levels)-1].addr), l.deadline); err != nil {
 		return err
 	}
-	// No page names the empty root any more. A node that remembers its address must not take it for
-	// the tree.
+	// No page names the empty root any more. It is overwritten, so that a node that remembers its
+	// address does not take it for the root of the tree.
 	return l.put(l.old.Server(), l.old.Offset(), make([]byte, l.super.Shape.Page), l.deadline)
 }
 
@@ -271,7 +272,7 @@ func (l *loader) take(g *growing) ([]byte, error) {
 	return b, nil
 }
 
-// piece takes the next chunks of a server; the servers take turns.
+// piece takes memory for the next piece from a server; the servers take turns.
 func (l *loader) piece() (*piece, error) {
 	size := max(extent/l.super.Chunk, 1) * l.super.Chunk
 	for range l.servers {
@@ -286,15 +287,15 @@ func (l *loader) piece() (*piece, error) {
 	return nil, fmt.Errorf("%w: after %d keys", kv.ErrFull, l.stats.Keys)
 }
 
-// closed notes that a page is finished. It writes the page's piece once all pages of the piece are
-// finished and no further ones will be added.
+// closed records that a page is finished. When all pages of its piece are finished and no further
+// one will be added, closed writes the piece.
 func (l *loader) closed(g *growing) error {
 	p := g.piece
 	if p.open--; p.open > 0 {
 		return nil
 	}
 	if !p.detached && l.levels != nil && g.page.Highest != layout.MaxKey {
-		return nil // more pages will be added
+		return nil // more pages will be added to the piece
 	}
 	for off := 0; off < p.next; off += l.buf {
 		n := min(l.buf, p.next-off)

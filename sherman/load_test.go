@@ -33,7 +33,7 @@ func (g *rig) load(n uint64, want error) (st sherman.LoadStats) {
 	return st
 }
 
-// A loaded tree is like any other: it has all keys, in order, and it grows.
+// A tree that was loaded in bulk is like any other: it has all keys in order, and it grows.
 func TestBulkLoad(t *testing.T) {
 	for _, s := range shapes {
 		for _, keys := range []uint64{0, 1, 40, 1000} {
@@ -80,7 +80,7 @@ func loaded(c *sherman.Client, rt verbs.Runtime, keys uint64) error {
 	return nil
 }
 
-// The state of a lock whose owner is dead names the owner and the time when it will be suspected.
+// LockState of a lock with a dead owner names the owner, and the time until a node suspects it.
 func TestLocksNameTheirOwners(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
@@ -89,7 +89,7 @@ func TestLocksNameTheirOwners(t *testing.T) {
 		if err := c.Insert(1, value(1, 0), soon(rt)); err != nil {
 			return err
 		}
-		g.At(rt.Now().Add(6*time.Microsecond), h.Crash) // it holds the lock
+		g.At(rt.Now().Add(6*time.Microsecond), h.Crash) // at that time it holds the lock
 		return c.Put(1, value(1, 1), soon(rt))
 	})
 	const lease = 10 * time.Millisecond
@@ -128,7 +128,7 @@ func TestLocksNameTheirOwners(t *testing.T) {
 	g.run()
 }
 
-// The greatest key belongs to the last page, even where it would have begun a new one.
+// The greatest key goes into the last page, even if another key would begin a new page there.
 func TestBulkLoadOfTheGreatestKey(t *testing.T) {
 	for keys := range uint64(8) {
 		g := newRig(t, simrack.Options{}, region)

@@ -14,14 +14,14 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// locker takes and releases the locks of pages: first among the clients of its node, then the lock
-// word in remote memory. It fences owners whose lease has ended, and finds the outcome of WRITEs
-// whose completion failed.
+// locker takes and releases the locks of pages: first the local lock among the clients of the node,
+// then the lock word in remote memory. It fences owners whose lease has ended, and finds the
+// outcome of WRITEs whose completions failed.
 type locker struct {
 	memory
-	gate verbs.Gate // opened when the client is the first of its node in the queue of a lock
+	gate verbs.Gate // opened when this client is the first of its node in the queue of a lock
 	// wrote reports that the operation has posted WRITEs to a page that other clients can reach:
-	// they may or may not be executed.
+	// the server may or may not have executed them.
 	wrote bool
 }
 
@@ -31,10 +31,10 @@ const (
 	// stillShare.
 	still      = 500 * time.Microsecond
 	stillShare = 16
-	// passShare: a series of hand-overs may keep a lock word for the lease divided by passShare.
+	// passShare bounds a series of hand-overs: it may last for the lease divided by passShare.
 	passShare = 4
-	// firstBackOff bounds the first pause after a failed CAS, if NodeConfig.BackOff asks for
-	// pauses.
+	// firstBackOff bounds the random pause after the first failed CAS, if NodeConfig.BackOff asks
+	// for pauses.
 	firstBackOff = time.Microsecond
 	// settleTimeout is how long an operation may go on after its deadline to find the state of a
 	// lock.
@@ -47,10 +47,11 @@ type held struct {
 	ticket *lock.Ticket
 	tag    layout.Tag
 	boot   uint64
-	since  clock.Time // when a client of the node took the word
+	since  clock.Time // when a client of the node swapped the tag into the word
 }
 
-// leaves returns the state of the lock word for the next local client.
+// leaves returns the state in which this client leaves the lock word to the next client of its
+// node.
 func (h *held) leaves(doubt uint64) lock.Held {
 	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot, Since: h.since}
 }
@@ -61,7 +62,7 @@ func (c *locker) mayPass(h *held) bool {
 	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
 }
 
-// valid reports whether a tag of this node still counts: the node has the same owner number, and
+// valid reports whether a tag of this node is still valid: the node has the same owner number, and
 // the server has not restarted.
 func (c *locker) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
 	l := &c.links[k.Server]
@@ -116,27 +117,28 @@ func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 		if ahead == 0 {
 			return left, nil
 		}
-		// The gate may have been opened by a queue that the client has left: then the loop checks
-		// the place again.
+		// A queue that the client has left may have opened the gate. Then the loop checks the place
+		// in this queue again.
 		if err := c.gate.Wait(deadline); err != nil && t.GiveUp() {
 			return lock.Held{}, timeout(fmt.Errorf("other clients of this node hold the lock: %w", err))
 		}
 	}
 }
 
-// drop gives up a lock that was not taken. The lock word may have this node's tag nevertheless.
+// drop gives up a lock that the client has not taken. Nevertheless the lock word may have this
+// node's tag, if the outcome of a CAS is unknown.
 func (c *locker) drop(h *held, left lock.Held) {
 	l := &c.links[h.key.Server]
 	switch {
-	case h.tag != 0: // a CAS whose outcome is unknown
+	case h.tag != 0: // the outcome of a CAS is unknown
 		h.ticket.Leave(h.leaves(l.mem.Conn))
 	default:
 		h.ticket.Leave(left)
 	}
 }
 
-// inherit takes over the lock word that the previous local holder left. It returns true if the node
-// holds the word.
+// inherit takes over the lock word in the state in which the previous local holder left it. It
+// returns true if the node holds the word.
 func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, error) {
 	tag := layout.Tag(left.Tag)
 	if tag == 0 {
@@ -145,8 +147,8 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	for {
 		err := c.reach(h.key.Server, deadline)
 		if err == nil && !c.valid(h.key, tag, left.Boot) {
-			// the owner was fenced and other nodes take the word over, or the server's NIC has
-			// restarted
+			// the owner was fenced, and other nodes take the word over; or the server has
+			// restarted, which cleared the memory of its NIC
 			return false, nil
 		}
 		if err == nil && left.Doubt == 0 {
@@ -174,8 +176,8 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	}
 }
 
-// take swaps this node's tag into the word. It takes over a word that shows the same tag for longer
-// than the lease, after it has fenced the owner.
+// take swaps this node's tag into the lock word. If the word has shown the same tag for longer than
+// the lease, take fences its owner and takes the word over.
 func (c *locker) take(h *held, deadline clock.Time) error {
 	wait := firstBackOff
 	for {
@@ -192,7 +194,7 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 		c.cost.CAS++
 		asked := c.rt.Now()
 		old, err := c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
-		if err != nil { // the next attempt reads the outcome of this one
+		if err != nil { // the next attempt finds the outcome of this one
 			if err := c.again(err, deadline); err != nil {
 				return err
 			}
@@ -204,7 +206,7 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 		}
 		c.cost.Retries++
 		if c.rt.Now() >= deadline {
-			h.tag = 0 // another owner certainly holds the word
+			h.tag = 0 // the word certainly has the tag of another owner
 			return timeout(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
 		seen := c.node.sighted(h.key, layout.Tag(old), asked, c.rt.Now())
@@ -224,8 +226,9 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 	}
 }
 
-// untilNextLook returns the pause before the next look at a tag that has been seen for the given
-// time: a share of that time, but not beyond the end of the lease, or of the operation.
+// untilNextLook returns the pause before the next poll of a lock word whose tag the node has seen
+// for the given time: a share of that time, but not beyond the end of the lease, or of the
+// operation.
 func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
 	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
 	if left := c.node.cfg.Lease - seen; left >= 0 {
@@ -234,9 +237,9 @@ func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Dur
 	return wait
 }
 
-// takeOver takes a lock from an owner whose tag has not changed during the lease. It has the server
-// end all of the owner's connections first: then no request that the owner had in flight can arrive
-// after this client's.
+// takeOver takes a lock from an owner whose tag has not changed during the lease. First it makes
+// the server end all connections of the owner. Then no request that the owner had in flight can
+// arrive after this client's requests.
 func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
 	err := c.fence(h.key.Server, from.Owner(), deadline)
 	if err == nil {
@@ -260,23 +263,23 @@ func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, 
 	return true, nil
 }
 
-// fence ends the connections of an owner.
+// fence makes a server end the connections of an owner.
 func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	if owner == 0 {
-		return nil // a word that no client writes
+		return nil // no client writes such a word
 	}
 	return memservice.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
 }
 
-// release gives a lock back after the page was only read.
+// release gives up a lock without a change of the page.
 func (c *locker) release(h *held, deadline clock.Time) error {
 	return c.commit(h, 0, nil, deadline)
 }
 
 // commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell;
-// or it hands the lock over when the WRITEs have been acknowledged. The client does not hold the
-// lock afterwards. errOwner means that nothing was written; after any other error the outcome is
-// unknown.
+// or, when the WRITEs have been acknowledged, hands the lock over to the next client of the node.
+// Afterwards the client does not hold the lock. errOwner means that nothing was written; after any
+// other error the outcome is unknown.
 func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
 		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {
@@ -304,7 +307,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		return c.resolve(h, a, ranges, !pass, err, deadline)
 	case pass && h.ticket.Pass(h.leaves(0)):
 		return nil
-	case pass: // the client that waited has left the queue
+	case pass: // the client to which the lock was to be handed over has left the queue
 		// The WRITEs have been acknowledged, so the operation is done and must not be repeated,
 		// even if the release fails.
 		return ignoreRelease(c.commit(h, 0, nil, deadline))
@@ -313,12 +316,12 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 	return nil
 }
 
-// unlock makes operation i the WRITE that releases the word.
+// unlock makes operation i a WRITE that releases the lock word.
 func (c *locker) unlock(h *held, i int) {
 	c.fab.Write(&c.ops[i], c.lockTarget(h.key), c.wordAt(wordZero), 8)
 }
 
-// chainOf lists the first n operations, and the release after them.
+// chainOf returns the first n operations and, if release is true, the one that releases the lock.
 func (c *memory) chainOf(n int, release bool) []*remotemem.Op {
 	if release {
 		n++

@@ -9,19 +9,19 @@ import (
 )
 
 // Merging takes empty pages out of the tree, in the steps that layout.Stage describes. Each step
-// changes one page under its lock, and the tree is whole after each of them: a client that dies
-// during a merge leaves a closed page, and the next writer that passes there takes it out.
+// changes one page under its lock, and after each step the tree is valid: if a client dies during a
+// merge, it leaves a closed page, and the next writer that finds the page takes it out of the tree.
 
-// errClosed: the page takes no records, because it is leaving the tree.
+// errClosed: the page accepts no records, because it is leaving the tree.
 var errClosed = errors.New("the page is being merged")
 
-// maxMerges bounds how many closed pages in a row one call of finish takes out.
+// maxMerges bounds how many closed pages in a row one call of finish takes out of the tree.
 const maxMerges = 16
 
-// finish takes the closed page at a out of the tree, whatever step it has reached. It returns nil
-// also if another client does it.
+// finish takes the closed page at a out of the tree, from whatever step it has reached. It also
+// returns nil if another client does that.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
-	wrote := c.wrote // what a merge writes is no effect of the operation
+	wrote := c.wrote // WRITEs of a merge are not effects of the operation
 	defer func() { c.wrote = wrote }()
 	for depth < maxMerges {
 		left, right, err := c.pair(a, deadline)
@@ -64,8 +64,8 @@ func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error
 	return 0, nil
 }
 
-// gone drops the error of a page that is no longer the expected one, because another client has
-// taken it out of the tree.
+// gone returns nil for the error of a page that is not the expected one any more, because another
+// client has taken it out of the tree. It returns other errors as they are.
 func gone(err error) error {
 	if errors.Is(err, ErrBroken) {
 		return nil
@@ -73,7 +73,8 @@ func gone(err error) error {
 	return err
 }
 
-// pair reads the headers of a page and of its sibling. If the page is live, right is not read.
+// pair reads the headers of a page and of its sibling. If the page is not closed, pair does not
+// read the sibling.
 func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.Header, err error) {
 	if err = c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Closed {
 		return c.sib.Header, right, err
@@ -84,7 +85,7 @@ func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.H
 }
 
 // under locks the page at a, reads it, and calls change, which appends the pieces to be written to
-// c.ranges; under writes them and releases the lock.
+// c.ranges. Then under writes the pieces and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -100,8 +101,9 @@ func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layou
 	return c.commit(h, a, c.ranges, deadline)
 }
 
-// repoint corrects a pointer that leads too far left, after merges and splits of the page that it
-// names: the reach of the right page first, so that its merge finds the pointer.
+// repoint corrects a pointer that leads too far to the left after merges and splits of the page
+// that it names. It raises the reach of the correct page first, so that a merge of that page finds
+// the pointer.
 func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	covers := func(p *layout.Page) bool { return p.Stage == layout.Live && p.Covers(w.key) }
 	err := c.under(w.child, deadline, func(p *layout.Page) error {
@@ -124,13 +126,14 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	})
 }
 
-// absorb lets the sibling of a closed page take over its range.
+// absorb makes the sibling of a closed page take over the page's range.
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
-			return nil // another client has done it, or the sibling is leaving the tree, too
+			return nil // another client has done it, or the sibling itself is leaving the tree
 		}
-		// the lock of the sibling is held: only its holder may take over the range
+		// this client holds the lock of the sibling, without which no client may take over the
+		// range
 		if err := c.readPage(left.Self, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
@@ -145,14 +148,15 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// errNoSlot: the page that should take over another one is full. The closed page stays until that
-// one is split.
+// errNoSlot: the page that should take over the range of another one is full. The closed page stays
+// in the tree until the full one is split.
 var errNoSlot = errors.New("the sibling of a closed page is full")
 
-// takeOut removes the pointers to a page whose range its sibling has, and gives its memory back.
+// takeOut removes the pointers to a closed page whose range its sibling has taken over, and adds
+// the page to the list of unused pages.
 func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) error {
-	// A page that this one has absorbed leaves the tree first: as long as it is there, pointers to
-	// it become pointers to this one. A closed page absorbs no further ones.
+	// A page whose range this page has taken over leaves the tree first: as long as it is there,
+	// pointers to it may become pointers to this page. A closed page takes over no further ranges.
 	if err := c.bypass(left, false, depth, deadline); err != nil {
 		return err
 	}
@@ -172,17 +176,18 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 		return nil
 	})
 	if err != nil || !ok {
-		return err // with an unknown outcome, the memory stays unused
+		return err // if the outcome is unknown, the memory of the page is not used again
 	}
 	c.node.count(func(s *NodeStats) { s.Merged++ })
-	_ = c.push(f, deadline) // if it fails, the memory stays unused: the page has left the tree
+	_ = c.push(f, deadline) // if it fails, the memory is not used again; the page has left the tree
 	return nil
 }
 
 // errGone: another client has taken the page out of the tree.
 var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 
-// stillClosed reads a page while the lock of one that names it is held.
+// stillClosed returns errGone unless the page at a is closed. The client holds the lock of a page
+// that names it.
 func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
 	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return err
@@ -193,8 +198,9 @@ func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
 	return nil
 }
 
-// closeInner closes an internal page, whose lock is held, if it has only one child left, and
-// returns the page's address. The sibling must have a slot for another child.
+// closeInner closes an internal page, whose lock the client holds, if the page has only one child
+// left. It returns the page's address, or 0 if it has not closed the page. The sibling must have a
+// slot for another child.
 func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, error) {
 	if p.Level == 0 || !p.CanClose(p.Count()) {
 		return 0, nil
@@ -206,9 +212,9 @@ func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, 
 	return p.Self, nil
 }
 
-// redirect replaces the pointers to a closed page in the level above. They are in the pages that
-// cover the keys from its lowest one to its reach, and in the page to which a closed one of these
-// has given its range.
+// redirect replaces the pointers to a closed page in the level above. These pointers are in the
+// pages that cover the keys from the page's lowest key to its reach. They may also be in the
+// siblings of such pages that are closed, which have taken over their ranges.
 func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) error {
 	at, err := c.descend(left.Lowest, left.Level+1, true, deadline)
 	for err == nil && at != 0 {
@@ -249,13 +255,14 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 	return err
 }
 
-// bypass takes out the closed pages that are left of a closed page and have given their ranges to
-// it, and then, if so asked, makes its left neighbour name its sibling.
+// bypass takes those closed pages out of the tree that are left neighbours of a closed page and
+// whose ranges it has taken over. Then, if relink is true, it makes the left neighbour name the
+// sibling of the closed page.
 func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline clock.Time) error {
 	for range maxMerges {
 		at, err := c.descend(left.Lowest-1, left.Level, true, deadline)
 		for err == nil {
-			// the neighbour is the page that covers the greatest key below the range
+			// the left neighbour is the page that covers the greatest key below the range
 			if err = c.readPage(at, &c.page, c.pageBuf, deadline); err != nil || c.page.Covers(left.Lowest-1) || c.page.Sibling == 0 {
 				break
 			}
@@ -277,7 +284,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 					return err
 				}
 				c.ranges = append(c.ranges, p.Bypass(c.sib.Sibling))
-				emptied, err = c.closeInner(p, deadline) // its former sibling may have had no slot
+				emptied, err = c.closeInner(p, deadline) // its former sibling may have had no free slot
 				return err
 			})
 			if err == nil && emptied != 0 {
@@ -286,7 +293,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			if err != nil && !errors.Is(err, errOwner) {
 				return err
 			}
-			continue // look whether it is done
+			continue // the next round checks whether it is done
 		}
 		closed, after, err := c.pair(next, deadline)
 		switch {
@@ -296,7 +303,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			}
 		case closed.Stage != layout.Closed || !closed.Absorbed(after.Lowest):
 			return nil
-		default: // it may name the page
+		default: // the page may name the closed page
 			if err := c.finish(next, depth+1, deadline); err != nil {
 				return err
 			}

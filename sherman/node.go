@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Node is a compute node: the state that its clients share. For the memory servers its clients are
-// one owner of locks, and are fenced together. Any thread may call its methods.
+// Node is a compute node: the state that its clients share. To the memory servers its clients are
+// one owner of locks, and a fence concerns all of them. Any thread may call its methods.
 type Node struct {
 	cfg   NodeConfig
 	locks *lock.Table
@@ -20,23 +20,24 @@ type Node struct {
 	super   *layout.Superblock
 	servers []ownership
 	seq     uint32
-	root    layout.Addr // the last root that was seen
+	root    layout.Addr // the address of the root that a client of the node has seen last
 	sights  map[lock.Key]sight
 	pool    pool
-	clients int // open ones
+	clients int // how many clients are open
 	stats   NodeStats
 }
 
 // ownership is the node's identity at one memory server.
 type ownership struct {
-	owner uint32 // 0: none yet, or fenced
+	owner uint32 // 0: the node has no number yet, or it was fenced
 	// boot is the boot number of the server at the last connection.
 	boot uint64
-	// fenced counts how often an owner of this node was fenced.
+	// fenced counts how many times an owner number of this node was fenced.
 	fenced int
 }
 
-// sight is a tag of another node in a lock word, and when this node first saw it there.
+// sight is a tag of another node in a lock word, with the time at which this node first saw it
+// there.
 type sight struct {
 	tag   layout.Tag
 	since clock.Time
@@ -74,8 +75,8 @@ func (n *Node) owner(server int) uint32 {
 	return n.servers[server].owner
 }
 
-// claim makes id the node's owner number at a server, unless another client of the node has set one
-// meanwhile.
+// claim makes id the node's owner number at a server, unless another client of the node has set a
+// number meanwhile.
 func (n *Node) claim(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,7 +85,7 @@ func (n *Node) claim(server int, id uint32) {
 	}
 }
 
-// fenced notes that the node cannot use an owner number at a server any more.
+// fenced records that a server has fenced an owner number of the node.
 func (n *Node) fenced(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -116,16 +117,16 @@ func (n *Node) setRoot(a layout.Addr) {
 	n.root = a
 }
 
-// sighted notes that a poll of a lock word, posted at asked, found a tag of another owner, and
-// returns for how long the tag has been the same. The round trip of the last poll does not count:
-// its answer may be old, for example if the client was stopped.
+// sighted records that a poll of a lock word, posted at time asked, found a tag of another owner.
+// It returns for how long the word has had this tag. That time ends at asked, because the answer to
+// the poll may be old, for example if the client was suspended.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, known := n.sights[k]
 	if !known || s.tag != tag {
 		if !known && len(n.sights) >= maxSights {
-			clear(n.sights) // the leases of all watched tags begin again
+			clear(n.sights) // so the leases of all watched tags begin again
 		}
 		n.sights[k] = sight{tag, now}
 		return 0
@@ -133,14 +134,14 @@ func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.D
 	return max(0, asked.Sub(s.since))
 }
 
-// forgetSight removes a lock word that this node has taken.
+// forgetSight forgets what this node has seen in a lock word, because the node has taken the word.
 func (n *Node) forgetSight(k lock.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.sights, k)
 }
 
-// count changes the statistics.
+// count calls f to change the counters.
 func (n *Node) count(f func(s *NodeStats)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -38,13 +38,14 @@ func (c *memory) wordAt(i int) int { return c.at.words + 8*i }
 // load returns word i of the buffer.
 func (c *memory) load(i int) (uint64, error) { return c.fab.MR().Load64(c.wordAt(i)) }
 
-// target returns the memory at an address, whose server must be connected.
+// target returns the remote memory at an address. The client must be connected to its server.
 func (c *memory) target(a layout.Addr) remotemem.Target {
 	l := &c.links[a.Server()]
 	return remotemem.Target{Peer: l.peer, Addr: l.mem.Addr + a.Offset(), RKey: l.mem.RKey}
 }
 
-// lockTarget returns the memory of a lock word. A region on the NIC begins at address zero.
+// lockTarget returns the memory of a lock word. A region in the memory of the server's NIC begins
+// at address zero.
 func (c *memory) lockTarget(k lock.Key) remotemem.Target {
 	if c.super.HostLocks {
 		return c.target(layout.At(k.Server, layout.LocksAt+8*uint64(k.Index)))
@@ -58,7 +59,8 @@ func (c *memory) lockOf(a layout.Addr) lock.Key {
 	return lock.Key{Server: a.Server(), Index: layout.LockOf(a, c.super.Locks)}
 }
 
-// charge adds the bytes of an operation to the cost. answer: the responder acknowledges it.
+// charge adds the bytes of an operation to the cost. answer says whether the responder acknowledges
+// the operation.
 func (c *memory) charge(o *remotemem.Op, answer bool) {
 	n, mtu := 0, 1024
 	for i := range c.links {
@@ -73,7 +75,7 @@ func (c *memory) charge(o *remotemem.Op, answer bool) {
 	case verbs.OpRead:
 		c.cost.Bytes += ipBase + ipRETH + packets(n, mtu) + ipAETH
 		if n > mtu {
-			c.cost.Bytes += ipAETH // the first and the last packet have one
+			c.cost.Bytes += ipAETH // the first and the last packet of the response have an AETH
 		}
 		return
 	case verbs.OpCmpSwap, verbs.OpFetchAdd:
@@ -87,8 +89,8 @@ func (c *memory) charge(o *remotemem.Op, answer bool) {
 	}
 }
 
-// do is one round trip: it posts operations on connected servers, each with its own
-// acknowledgement, and waits for them.
+// do is one round trip: it posts operations, each with its own acknowledgement, and waits for them.
+// The client must be connected to their servers.
 func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	c.cost.RTTs++
 	for _, o := range ops {
@@ -97,8 +99,8 @@ func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	return c.post(deadline, ops...)
 }
 
-// post starts operations and waits for all of them. It does not connect: reach must have checked
-// the memory before it is used.
+// post starts operations and waits for all of them. It does not connect, because reach must check
+// the memory behind a new connection before the client uses it.
 func (c *memory) post(deadline clock.Time, ops ...*remotemem.Op) error {
 	var first error
 	for _, o := range ops {
@@ -124,12 +126,12 @@ func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	return c.fab.Wait(deadline, ops...)
 }
 
-// readPage reads a page of the tree into buf, repeatedly until it is whole.
+// readPage reads a page of the tree into buf. It repeats the READ until the page is whole.
 func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) error {
 	if !c.inside(a) {
 		return fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
-	// bounds a walk in a damaged tree, whose pages all arrive without an error
+	// this ends the walk in a damaged tree, all of whose pages can be read
 	if c.rt.Now() >= deadline {
 		return kv.ErrTimeout
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Planted bugs: a layer between client and NIC changes the requests. Each bug must be noticed.
+// Planted bugs: a layer between a client and its NIC changes the client's requests. The tests must
+// notice each bug.
 
 // Messages of package memservice: version and kind.
 const (
@@ -36,7 +37,8 @@ func (d noFence) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Param
 	return d.Dialer.Dial(qp, to, service, p, private, deadline)
 }
 
-// bent is a context whose queue pairs post changed requests.
+// bent is a context whose queue pairs post the work requests that post returns in place of the
+// client's.
 type bent struct {
 	verbs.Context
 	post func(wrs []verbs.SendWR) []verbs.SendWR
@@ -72,7 +74,7 @@ func releaseFirst(wrs []verbs.SendWR) []verbs.SendWR {
 	return append([]verbs.SendWR{wrs[len(wrs)-1]}, wrs[:len(wrs)-1]...)
 }
 
-// notLinked drops the WRITE of the header of a page that was split.
+// notLinked drops the WRITE of the header of a split page, which names the new page.
 func notLinked(wrs []verbs.SendWR) []verbs.SendWR {
 	if len(wrs) > 1 && wrs[0].Op == verbs.OpWrite && wrs[0].SGL[0].Length == layout.Line {
 		return wrs[1:]
@@ -80,7 +82,7 @@ func notLinked(wrs []verbs.SendWR) []verbs.SendWR {
 	return wrs
 }
 
-// Histories show a lock that is released before the page is written.
+// A history shows that a lock was released before the page was written.
 func TestHistoriesSeeAReleaseBeforeTheWrite(t *testing.T) {
 	for seed := range uint64(40) {
 		tr := trial{

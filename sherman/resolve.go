@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// resolve finds the outcome of a commit whose connection failed. The new connection ends the old
-// one first, so that none of the old requests arrives later. Then, if the node was not fenced, the
-// lock word shows the outcome. If it still has the node's tag, the client writes everything once
-// more, which is harmless if it was written before. Otherwise the release was executed, and so were
-// all WRITEs before it.
+// resolve finds the outcome of a commit whose connection failed. The client connects again, and the
+// server first ends the old connection, so that none of its requests arrives later. Then, if the
+// node was not fenced, the lock word shows the outcome. If the word still has the node's tag, the
+// client repeats all WRITEs, which does no harm if they were executed before. Otherwise the WRITE
+// that releases the lock was executed, and so were all WRITEs before it.
 func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
 	late := max(deadline, c.rt.Now().Add(settleTimeout))
 	c.node.count(func(s *NodeStats) { s.Doubts++ })
@@ -35,7 +35,7 @@ func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released
 
 var errTaken = errors.New("this node was fenced while it wrote")
 
-// repeat repeats a commit whose release was not executed.
+// repeat repeats a commit whose release of the lock was not executed.
 func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released *bool, deadline clock.Time) (bool, error) {
 	if err := c.reach(h.key.Server, deadline); err != nil {
 		return false, err

@@ -16,15 +16,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A client makes a root, does not get the answer, and repeats the request when the tree has grown
-// above that root: the page belongs to the tree, and must not be used for anything else.
+// A client makes a root, does not get the answer, and repeats the request. Meanwhile the tree has
+// grown above that root: the page belongs to the tree, and must not be used for anything else.
 func TestRootWithoutAnswer(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Chunk: 4096})
 	h, cut, healed := g.Host("cn0"), false, false
 	post := func(wrs []verbs.SendWR) []verbs.SendWR {
 		for i := range wrs {
-			// of the root word: locks are compared with 0
+			// the compare-and-swap of the root word: those of lock words compare with 0
 			if wrs[i].Op == verbs.OpCmpSwap && wrs[i].CompareAdd != 0 && !cut {
 				cut = true
 				now := g.Now()

@@ -47,7 +47,7 @@ func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool,
 	return nil
 }
 
-// scan is the progress of one Scan.
+// scan is the state of one Scan.
 type scan struct {
 	next uint64
 	left int
@@ -55,13 +55,13 @@ type scan struct {
 	f    func(key uint64, value []byte) bool
 }
 
-// batch returns how many leaves are likely to hold n records.
+// batch returns how many leaves are likely to hold the next n records.
 func (c *Client) batch(n int) int {
 	return min(1+n/max(1, c.super.Shape.Slots(0)/2), maxParallel)
 }
 
-// scanLeaves reads leaves together and takes them in order; a leaf that was torn, or does not cover
-// the next key, is read again.
+// scanLeaves reads several leaves at once and uses them in their order. It reads a leaf again that
+// was torn, or that does not cover the next key.
 func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	leaves := c.scans.leaves
 	read := c.readAll(leaves, deadline)
@@ -72,7 +72,7 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 			err := c.fab.MR().ReadAt(c.scans.pageBufs[i], c.at.in+i*len(c.scans.pageBufs[i]))
 			if err == nil {
 				whole, err = c.parse(a, p, c.scans.pageBufs[i], deadline)
-				err = gone(err) // covering finds out what it is
+				err = gone(err) // covering finds out what has happened to the page
 			}
 			if err != nil {
 				return err
@@ -87,7 +87,7 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 			if _, err := c.covering(a, s.next, 0, deadline); err != nil {
 				return err
 			}
-			p = &c.page // covering uses the buffer of the first leaf, whose records have been taken
+			p = &c.page // covering uses the buffer of the first leaf, whose records have been used already
 		}
 		if err := c.emit(s, p, deadline); err != nil || s.end || s.left == 0 {
 			return err
@@ -96,7 +96,7 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	return nil
 }
 
-// readAll reads pages into the buffer in one round trip; it returns false if they must be read one
+// readAll reads pages into the buffer in one round trip. It returns false if they must be read one
 // by one.
 func (c *Client) readAll(leaves []layout.Addr, deadline clock.Time) bool {
 	c.list = c.list[:0]
@@ -111,7 +111,7 @@ func (c *Client) readAll(leaves []layout.Addr, deadline clock.Time) bool {
 	return c.do(deadline, c.list...) == nil
 }
 
-// emit calls f with the records of a page.
+// emit calls the function of the scan with the records of a page.
 func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
 	if p.Shape.Kind == layout.Published && !c.node.cfg.LostSearch {
 		for i := range p.Slots() {

@@ -12,17 +12,17 @@ import (
 // walker finds pages: in the index cache of the node, and from the root down.
 type walker struct {
 	locker
-	// heal is a separator that the last descent found missing.
+	// heal is a separator that is missing, as the last descent has found.
 	heal separator
-	// astray is a pointer of which the last descent found that it leads too far left.
+	// astray is a pointer that leads too far to the left, as the last descent has found.
 	astray pointer
-	// dead is a closed page that the operation has found; repair takes it out of the tree.
+	// dead is a closed page that the operation has met; repair takes it out of the tree.
 	dead layout.Addr
 	// restarts counts how often the operation has begun again at the root.
 	restarts int
 }
 
-// pointer is the entry of an internal page at a key, and the page that covers the key.
+// pointer is an entry of an internal page at a key, and the page that covers the key.
 type pointer struct {
 	from  layout.Addr // 0: no pointer
 	key   uint64
@@ -35,16 +35,17 @@ const maxSteps = 1 << 16
 // maxLevel bounds the height of a tree.
 const maxLevel = 32
 
-// maxRestarts bounds how often in a row an operation finds that a pointer leads to a page that has
-// left the tree, before it calls the tree damaged; after someRestarts it waits before the next.
+// maxRestarts bounds how many times in a row an operation may follow a pointer to a page that has
+// left the tree, before it takes the tree for damaged. After someRestarts it pauses before each
+// further attempt.
 const (
 	maxRestarts  = 20
 	someRestarts = 4
 )
 
-// restart handles an error on the path to a key. A pointer that was read before a merge leads to a
-// page that has left the tree, and may be another one by now: then the search begins again at the
-// root. restart returns nil if it should.
+// restart handles an error on the path to a key. A client that has read a pointer before a merge
+// comes to a page that has left the tree, and that may be in use as another page. Then the search
+// begins again at the root, and restart returns nil.
 func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
 	if !errors.Is(err, ErrBroken) || c.restarts >= maxRestarts {
 		return err
@@ -82,7 +83,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get searches once.
+// get searches for a key once.
 func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	a, err := c.locate(key, 0, deadline)
 	for err == nil {
@@ -104,8 +105,8 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	return dst, err
 }
 
-// locate returns a page of a level that covers a key, or one to the left of it: from the cache, or
-// from the root down.
+// locate returns the page of a level that covers a key, or a page to the left of it. It finds the
+// page in the cache, or from the root down.
 func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	if level == 0 {
 		if a, ok := c.node.cache.leaf(key); ok {
@@ -115,8 +116,8 @@ func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr
 	return c.descend(key, level, c.restarts > 0, deadline)
 }
 
-// covering reads the page at a, and its siblings up to the one that covers a key, into c.page, and
-// returns the address of that one.
+// covering reads the page at a and its siblings, up to the page that covers a key, into c.page. It
+// returns the address of that page.
 func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	for step := 0; ; step++ {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
@@ -146,8 +147,8 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 	}
 }
 
-// behind returns the page that has taken over the range of the closed page c.page at a; 0 if none
-// has: then the key is absent, because the closed page is empty.
+// behind returns the page that has taken over the range of the closed page c.page at a. If it
+// returns 0, no page has, and the key is absent, because the closed page is empty.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	was := c.page.Header
 	c.dead = a
@@ -157,8 +158,8 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	if c.page.Lowest <= key {
 		return was.Sibling, nil
 	}
-	// As long as the closed page names the same sibling, only that one can take over the range; it
-	// had not when it was read.
+	// As long as the closed page names the same sibling, only that one can take over its range; and
+	// it had not done so when it was read.
 	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
 		return 0, err
 	}
@@ -174,8 +175,8 @@ func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }
 
-// moved notes that a page was found through its siblings: the index cache is outdated, or a split
-// was not finished.
+// moved records that a page was found through its siblings: the index cache is out of date, or a
+// split was not finished.
 func (c *walker) moved(steps int, s separator) {
 	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {
@@ -184,8 +185,8 @@ func (c *walker) moved(steps int, s separator) {
 	c.heal = s
 }
 
-// descend walks from the root down to a level. fresh: read the address of the root first, without
-// the node's hint.
+// descend walks from the root down to a level. If fresh is true, it first reads the address of the
+// root, instead of using the node's copy.
 func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time) (layout.Addr, error) {
 	a, err := c.rootPage(fresh, deadline)
 	if err != nil {
@@ -206,7 +207,7 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			return 0, errNoLevel
 		case !p.Covers(key):
 			if c.node.rootHint() == a {
-				c.node.setRoot(0) // it has been split: there is a higher root, or will be
+				c.node.setRoot(0) // the root was split: there is a higher one, or will be
 			}
 			if p.Sibling == 0 {
 				return 0, errEnds(a, key)
@@ -214,7 +215,7 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			a, aside, want = p.Sibling, true, p.Level
 			continue
 		}
-		if aside && p.Stage == layout.Live { // the parent has no separator of this page, or was read before it had
+		if aside && p.Stage == layout.Live { // the parent has no separator for this page, or was read before it had one
 			c.heal = separator{p.Level + 1, p.Lowest, a}
 			if via.from != 0 && p.Lowest <= via.key {
 				via.child = a
@@ -241,7 +242,7 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 	return 0, fmt.Errorf("%w: no path to key %d", ErrBroken, key)
 }
 
-// errNoLevel: the tree is lower than the level.
+// errNoLevel: the tree has fewer levels.
 var errNoLevel = fmt.Errorf("the tree has no such level")
 
 // rootPage returns the address of the root.

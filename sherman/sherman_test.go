@@ -29,7 +29,8 @@ var shapes = []layout.Shape{
 	{Kind: layout.Published, Page: 512, Value: 24},
 }
 
-// One client, every shape, thousands of keys: the tree has the same content as a map, in order.
+// With one client, every shape and thousands of keys, the tree has the same content as a map, in
+// order.
 func TestAgainstAMap(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.WithDefaults().String(), func(t *testing.T) {

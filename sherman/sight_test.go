@@ -18,7 +18,7 @@ import (
 func TestALateAnswerIsNoLease(t *testing.T) {
 	const (
 		hold   = 20 * time.Millisecond
-		answer = 40 * time.Millisecond // each is shorter than the lease, their sum is longer
+		answer = 40 * time.Millisecond // each answer takes less than the lease, both together take longer
 	)
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})

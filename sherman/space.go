@@ -9,32 +9,32 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// pool has the pages that the clients of a node have taken from the memory servers and not used
-// yet.
+// pool holds the pages that the node has taken from the memory servers and that none of its clients
+// has used yet.
 type pool struct {
 	runs  []run
 	spare []layout.Fresh
-	// taken is how many pages the node has taken, turn the server from which it takes the next
+	// taken is how many pages the node has taken. turn is the server from which it takes the next
 	// ones.
 	taken, turn int
-	// exhausted are the servers that have no memory left that was never used.
+	// exhausted says by server whether all of its memory has been used or taken.
 	exhausted []bool
 }
 
-// run is memory of one server that was never used.
+// run is memory of one server that the node has taken and that no client has used.
 type run struct {
 	server    int
 	next, end uint64
 }
 
-// takeShare: a node takes a takeShare-th of what it has taken before, so that all nodes together
+// takeShare: at a time, a node takes 1/takeShare of what it has taken so far. So all nodes together
 // hold little unused memory when the servers have none left.
 const takeShare = 64
 
-// poolShare: a node takes at least the poolShare-th of a server's memory.
+// poolShare: at a time, a node takes at least 1/poolShare of a server's memory.
 const poolShare = 1 << 16
 
-// want returns how many bytes to take next from a server with the given memory.
+// want returns how many bytes the node takes next from a server with the given memory.
 func (p *pool) want(page, chunk int, memory uint64) uint64 {
 	n := max(uint64(p.taken/takeShare), memory/poolShare/uint64(page), 1)
 	return min(n*uint64(page), uint64(chunk))
@@ -69,7 +69,8 @@ func (n *Node) keepPages(f ...layout.Fresh) {
 	n.pool.spare = append(n.pool.spare, f...)
 }
 
-// nextServer returns the server to ask for memory, and whether it has any that was never used.
+// nextServer returns the server to ask for memory, and whether it may have memory that was never
+// used.
 func (n *Node) nextServer() (server int, unused bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,10 +113,10 @@ func (c *changer) reserve(deadline clock.Time) error {
 	return c.errFull()
 }
 
-// errNone: a server has no page to give.
+// errNone: a server has no page left.
 var errNone = errors.New("no page")
 
-// errFull returns the error that names the full tree or server.
+// errFull returns the error that says which tree or server is full.
 func (c *memory) errFull() error {
 	s := &c.super
 	var bytes uint64
@@ -128,7 +129,7 @@ func (c *memory) errFull() error {
 
 // extend takes memory of a server that was never used, by a FETCH_ADD on a word of the server. (The
 // published system sends a message to a thread of the server.) One page is for this client, the
-// others are for the node. Memory whose FETCH_ADD was executed and not answered remains unused.
+// others are for the node. If a FETCH_ADD is executed and not answered, its memory is never used.
 func (c *changer) extend(i int, deadline clock.Time) error {
 	page := uint64(c.super.Shape.Page)
 	for {

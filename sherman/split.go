@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// split splits the full page c.page at a, which is locked, and puts the record in: a leaf's, or a
-// child. It writes the new page before the old one names it; repair puts the separator into the
-// parent afterwards.
+// split splits the full page c.page at a, whose lock the client holds, and adds a record: a key
+// with its value to a leaf, or a child to an internal page. It writes the new page before the old
+// page names it. Later repair adds the separator to the parent.
 func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child layout.Addr, deadline clock.Time) error {
 	p := &c.page
 	to, ok := c.fresh()
@@ -41,7 +41,7 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child 
 		if errors.Is(err, errOwner) { // no page names the new page
 			c.spare = append(c.spare, to)
 		}
-		return err // otherwise, if no page names the new page, its memory stays unused
+		return err // otherwise, if no page names the new page, its memory is not used again
 	}
 	c.node.count(func(s *NodeStats) { s.Splits++ })
 	if level == 2 {
@@ -72,13 +72,13 @@ func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error
 	}
 }
 
-// maxRepairs bounds the separators that one operation puts in: one split of each level, and as many
-// of other clients.
+// maxRepairs bounds the separators that one operation adds: one for a split of each level, and as
+// many for splits of other clients.
 const maxRepairs = 2 * maxLevel
 
-// repair puts missing separators into parents, and takes closed pages out of the tree: those that
-// this operation has made or found. The operation itself is done: if repair fails, a later client
-// that finds the page repeats it.
+// repair adds missing separators to parents, and takes closed pages out of the tree: those that
+// this operation has caused or found. The operation itself is complete: if repair fails, a later
+// client that finds the page repeats it.
 func (c *changer) repair(deadline clock.Time) {
 	own, astray := c.cost, c.astray
 	for range maxRepairs {
@@ -91,7 +91,7 @@ func (c *changer) repair(deadline clock.Time) {
 		}
 	}
 	if astray.from != 0 {
-		_ = c.repoint(astray, deadline) // otherwise another client does it
+		_ = c.repoint(astray, deadline) // if it fails, another client does it
 	}
 	if c.dead != 0 {
 		c.emptied = append(c.emptied, c.dead)
@@ -107,10 +107,10 @@ func (c *changer) repair(deadline clock.Time) {
 			break
 		}
 	}
-	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // the cost counts those of the operation alone
+	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // the cost counts only those of the operation itself
 }
 
-// adopt puts a separator into the page that covers its key, on the separator's level.
+// adopt adds a separator to the page of its level that covers its key.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
 	var a layout.Addr // 0: to be found
 	for {
@@ -149,7 +149,7 @@ func (c *changer) adopt(s separator, deadline clock.Time) error {
 	}
 }
 
-// putChild puts a separator into the page at a, or returns the page to try next.
+// putChild adds a separator to the page at a, or returns the page to try next.
 func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -176,7 +176,8 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 		return 0, c.release(h, deadline)
 	}
 	// A merge removes the pointers to a page after it was closed, under the locks of the pages that
-	// have them: with this lock held, a live page gets no pointer that the merge would miss.
+	// have them: while this client holds the lock, a live page gets no pointer that a later merge
+	// would miss.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}
@@ -228,7 +229,7 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 		return fmt.Errorf("%w: root %v of level %d with lowest key %d", ErrBroken, old, c.page.Level, c.page.Lowest)
 	}
 	// If the child is closed later, the merge finds it in the new root, or the compare-and-swap
-	// fails: without a page above it, a page does not leave the tree.
+	// fails: a page that no page above names does not leave the tree.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return err
 	}
@@ -250,7 +251,7 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	for doubt := false; ; doubt = true {
 		won, err := c.swapRoot(old, at, deadline)
 		if err == nil && !won {
-			if !doubt { // with doubt, it may have become the root, and be an inner page of the tree by now
+			if !doubt { // if the outcome is unknown, it may be the root, or an inner page of the tree by now
 				c.spare = append(c.spare, to)
 			}
 			return errRoot
@@ -266,8 +267,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	}
 }
 
-// swapRoot makes the page at the root. After an attempt with unknown outcome, the next attempt
-// finds the outcome.
+// swapRoot makes the page at the root by a compare-and-swap of the root word. If the outcome of an
+// attempt is unknown, the next attempt finds it.
 func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
 	if err := c.reach(0, deadline); err != nil {
 		return false, err

@@ -13,14 +13,14 @@ type NodeStats struct {
 	// Acquires counts locks taken. HandOvers counts those of them that came from another client of
 	// the node without a request to the memory server, CAS the attempts for the others.
 	Acquires, HandOvers, CAS uint64
-	// Recovered counts locks taken over from a suspected owner, Fenced how often this node was
-	// fenced.
+	// Recovered counts locks taken over from an owner whose lease had ended, Fenced how often this
+	// node was fenced.
 	Recovered, Fenced uint64
-	// Doubts counts operations whose connection failed while they held a lock, and that looked for
-	// their outcome.
+	// Doubts counts operations whose connection failed while they held a lock, so that they had to
+	// find out whether their WRITEs were executed.
 	Doubts uint64
-	// Splits counts pages split, Roots new roots, Healed separators put in, Moves steps to a
-	// sibling.
+	// Splits counts split pages, Roots new roots, Healed separators that were missing and added,
+	// Moves steps of searches to a sibling.
 	Splits, Roots, Healed, Moves uint64
 	// Merged counts empty pages taken out of the tree, Reused pages that were used again, Restarts
 	// searches that met a page which had left the tree, and began again at the root.
@@ -31,7 +31,8 @@ type NodeStats struct {
 	// began at the root. CachePages and CacheBytes are the present contents of the index cache.
 	CacheHits, CacheMisses uint64
 	CachePages, CacheBytes int
-	// Wait has the times that clients waited for locks, in nanoseconds, hand-overs included.
+	// Wait is a histogram of the times, in nanoseconds, for which clients waited for locks,
+	// including locks that were handed over.
 	Wait *hdrhistogram.Histogram
 }
 
@@ -46,7 +47,7 @@ func newNodeStats() NodeStats {
 
 // waited records the wait for a lock.
 func (s *NodeStats) waited(d time.Duration) {
-	_ = s.Wait.RecordValue(int64(min(max(d, 1), maxWait))) // it is in range
+	_ = s.Wait.RecordValue(int64(min(max(d, 1), maxWait))) // the time is in the range of the histogram
 }
 
 // Stats returns a copy of the counters.

@@ -12,10 +12,11 @@ import (
 // changer changes pages under their locks, splits them, and enters separators into their parents.
 type changer struct {
 	walker
-	// spare are pages that this client will use next; emptied are pages that it has closed.
+	// spare are pages that this client will use next for splits; emptied are pages that it has
+	// closed.
 	spare   []layout.Fresh
 	emptied []layout.Addr
-	// sib is the sibling that a split makes, in sibBuf.
+	// sib is the new sibling in a split; its bytes are in sibBuf.
 	sib    layout.Page
 	sibBuf []byte
 	order  []uint16
@@ -54,7 +55,7 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.modify(remove, key, nil, deadline)
 }
 
-// errZeros: a published tree takes a record of zeros for an empty slot.
+// errZeros: in a published tree, a record of zeros is an empty slot.
 var errZeros = errors.New("a published tree cannot store a value of zeros: it marks an empty slot")
 
 func (c *changer) check(v verb, value []byte) error {
@@ -78,7 +79,7 @@ func (c *changer) check(v verb, value []byte) error {
 func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
 	c.wrote, c.emptied = false, c.emptied[:0]
 	err := c.attempt(v, key, value, deadline)
-	if len(c.spare) > 0 { // another client may need them before this one
+	if len(c.spare) > 0 { // another client of the node may need the pages earlier
 		c.node.keepPages(c.spare...)
 		c.spare = c.spare[:0]
 	}
@@ -91,8 +92,8 @@ func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) 
 // noEffect marks the error of an operation that posted no WRITE to a page that a reader can reach.
 func noEffect(err error) error { return fmt.Errorf("%w (%w)", err, kv.ErrNoEffect) }
 
-// attempt is modify without the mark: after an error, c.wrote says whether the record may have been
-// written.
+// attempt is modify without kv.ErrNoEffect: after an error, c.wrote says whether the record may
+// have been written.
 func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -130,7 +131,8 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 	}
 }
 
-// change does the write if the page at a covers the key; otherwise it returns the page to try next.
+// change executes the write if the page at a covers the key. Otherwise it returns the page to try
+// next.
 func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -183,7 +185,8 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 	return 0, nil
 }
 
-// refusal returns the error of a write that changes nothing, or nil.
+// refusal returns the error of a write that must change nothing, or nil. there says whether the key
+// exists.
 func refusal(v verb, there bool) error {
 	switch {
 	case v == insert && there:
@@ -194,6 +197,6 @@ func refusal(v verb, there bool) error {
 	return nil
 }
 
-// ignoreRelease drops the error of giving back a lock: the outcome of the operation is already
-// known, so an unknown release must not make it unknown.
+// ignoreRelease drops the error of a release of a lock: the outcome of the operation is known, and
+// an unknown outcome of the release must not make it unknown.
 func ignoreRelease(error) error { return nil }

@@ -6,13 +6,13 @@ import (
 	"hash/crc32"
 )
 
-// Bytes of the parts of a node.
+// Lengths in bytes of the parts of a node.
 const (
-	// HeaderLen is the header word, at the start of the node.
+	// HeaderLen is the length of the header, the word at the start of the node.
 	HeaderLen = 8
-	// KeyLen is the key after the header, in keyed formats.
+	// KeyLen is the length of the key, which follows the header in keyed formats.
 	KeyLen = 8
-	// CheckLen is the trailer at the end of the slab, in checked formats.
+	// CheckLen is the length of the trailer at the end of the slab in checked formats.
 	CheckLen = 8
 )
 
@@ -34,7 +34,7 @@ var (
 	Hardened  = Format{Keyed: true, Checked: true}
 )
 
-// Bits of a Format on the wire and in memory.
+// Numbers of the properties of a Format in packets and in memory.
 const (
 	formatKeyed = 1 << iota
 	formatChecked
@@ -56,7 +56,7 @@ func FormatOf(b uint32) (f Format, ok bool) {
 	return Format{Keyed: b&formatKeyed != 0, Checked: b&formatChecked != 0}, b < formatChecked<<1
 }
 
-// Overhead is the bytes of a node besides its value.
+// Overhead is the number of bytes of a node that are not its value.
 func (f Format) Overhead() int {
 	n := HeaderLen
 	if f.Keyed {
@@ -139,9 +139,9 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 	return header, slab[at : at+n], nil
 }
 
-// Relabel changes the version of a whole node that was read from one version to another. It reports
-// false and changes nothing if the node is of another version, or was written while it was being
-// read, as far as the format shows that.
+// Relabel changes the version in a copy of a whole node. If the node is not of the version from, or
+// the format shows that it was written while it was read, Relabel returns false and changes
+// nothing.
 func (f Format) Relabel(slab []byte, from, to Version) bool {
 	if len(slab) < f.Overhead() {
 		return false

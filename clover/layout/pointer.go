@@ -50,10 +50,10 @@ const (
 // Header is the word of a node that has no successor.
 func Header(own Version) Word { return Word(own) << entryShift }
 
-// Tombstone is the header of a node that ends its chain permanently.
+// Tombstone is the header of a node that marks its key as deleted. No node can follow it.
 func Tombstone(own Version) Word { return Header(own) | tombstoneBit }
 
-// Superseded is the header of a node of version own whose successor is the node at.
+// Superseded is the header of a node of version own whose successor is the node that at names.
 func Superseded(own Version, at Location) Word {
 	return Word(at.Handle)<<handleShift | Word(at.Version)<<nextShift | Header(own)
 }
@@ -128,17 +128,17 @@ func LocationOf(w Word) (l Location, ok bool) {
 // MaxStamp is the largest stamp of a word.
 const MaxStamp = 1<<24 - 1
 
-// Bits of a stamp: 0 to 10 are in the word's lowest bits, 11 to 19 between the versions, the others
-// above the handle.
+// Where the bits of a stamp are in a word: bits 0 to 10 of the stamp in the lowest bits, 11 to 19
+// between the versions, the others above the handle.
 const (
 	stampLow, stampMiddle = 11, 20
 	topShift              = 60
 )
 
-// Stamped returns the location as a shortcut or a record of the directory contains it: with 24 bits
-// that say until when the location is right. A shortcut has those of the epoch in which the node
-// was linked, a record those of the generation of the memory that the node is in. Other bits are
-// cut off.
+// Stamped returns the location as a shortcut or a record of the directory contains it: with a stamp
+// of 24 bits that says how long the location is valid. In a shortcut, the stamp is the epoch in
+// which the node was linked; in a record, it is the generation of the memory in which the node is.
+// Higher bits of these are left out.
 func (l Location) Stamped(stamp uint32) Word {
 	if l.IsZero() {
 		return 0

@@ -22,25 +22,27 @@ const (
 // The counts are per server and equal on all servers. Handles are numbered through server 0, then
 // server 1, and so on; within a server through the classes.
 //
-// In a fixed space the entries of each class follow those of the class before. In a shared space the
-// entries of all classes begin at the same offset: the memory is divided into segments, and the
-// metadata server says of each which class its entries have. A handle says that, too.
+// In a fixed space the entries of each class follow those of the class before. In a shared space
+// the entries of all classes begin at the same offset: the memory is divided into segments, and the
+// metadata server decides which class the entries of each segment have. A handle also tells the
+// class.
 type Space struct {
 	// Servers is how many memory servers there are.
 	Servers int
-	// Entries of each class on each server.
+	// Entries is the number of entries of each class on each server.
 	Entries Counts
-	// Shortcuts on each server, and as many records of the directory. A key has one of each with
-	// the same number, its slot.
+	// Shortcuts is the number of shortcuts on each server, and also of records of the directory. A
+	// key has a shortcut and a record with the same number, its slot.
 	Shortcuts int
-	// Shared: the classes share the memory. Entries are those that the whole memory would have.
+	// Shared: the classes share the memory. Entries of each class is then the number that would
+	// fill the whole memory.
 	Shared bool
 }
 
 // SegmentLen is the length of a segment of a shared space, in bytes: that of the largest entry.
 const SegmentLen = MaxSlab
 
-// Share divides n bytes of each server between all classes, as they need it.
+// Share makes s a shared space: n bytes of each server are divided among the classes as needed.
 func (s *Space) Share(n int) {
 	s.Shared = true
 	for c := range s.Entries {
@@ -56,15 +58,15 @@ func (s *Space) Segments() int {
 	return s.Entries[Classes-1]
 }
 
-// Segment is the number of the segment in which an entry is, and its server; ok is false for a
-// handle that the space does not have.
+// Segment returns the segment in which an entry is, and its server. ok is false for a handle that
+// the space does not have.
 func (s *Space) Segment(h Handle) (server, i int, ok bool) {
 	p, ok := s.Place(h)
 	return p.Server, (p.Offset - s.slabs()) / SegmentLen, ok && s.Shared
 }
 
-// Table returns where the classes of a server's segments are: a byte each, 0 for a segment that has
-// none yet, else the class plus one.
+// Table returns where a server keeps the classes of its segments: one byte for each segment, which
+// is 0 if the segment has no class yet, otherwise the class plus one.
 func (s *Space) Table(server int) Place {
 	return Place{Server: server, Offset: s.table(), Len: s.Segments()}
 }
@@ -98,18 +100,18 @@ func (s *Space) RegionLen() int {
 	return s.slabs() + s.Entries.Bytes()
 }
 
-// slabs is where the first slab begins: aligned to the smallest class.
+// slabs is the offset of the first slab, a multiple of the smallest class.
 func (s *Space) slabs() int {
 	return (s.table() + s.Segments() + MinSlab - 1) / MinSlab * MinSlab
 }
 
-// table is where the classes of segments begin.
+// table is the offset of the table of segments' classes.
 func (s *Space) table() int { return s.mirrors() + s.Shortcuts*RecordLen*min(1, s.Servers-1) }
 
-// mirrors is where the first mirror begins.
+// mirrors is the offset of the first mirror.
 func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen }
 
-// directory is where the first record begins.
+// directory is the offset of the first record.
 func (s *Space) directory() int {
 	return (SuperblockLen + s.Shortcuts*ShortcutLen + RecordLen - 1) / RecordLen * RecordLen
 }
@@ -117,7 +119,7 @@ func (s *Space) directory() int {
 // Slots is the number of keys that the store can hold.
 func (s *Space) Slots() int { return s.Shortcuts * s.Servers }
 
-// Place is where an entry or a shortcut is.
+// Place says where an entry or a shortcut is.
 type Place struct {
 	Server int
 	// Offset in the server's region, in bytes.
@@ -161,7 +163,7 @@ func (s *Space) Entry(server, offset, n int) bool {
 }
 
 // Handle returns the entry that begins at an offset of a server's region; ok is false if none
-// begins there. In a shared space that is the smallest one.
+// begins there. In a shared space it returns the entry of the smallest class.
 func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
 	at := offset - s.slabs()
 	if server < 0 || server >= s.Servers || at < 0 {
@@ -204,8 +206,9 @@ func (s *Space) Record(i int) (p Place, ok bool) {
 	return Place{Server: i % s.Servers, Offset: s.directory() + i/s.Servers*RecordLen, Len: RecordLen}, true
 }
 
-// Mirror returns where the mirror of record i is: on the server after the record's. It says that
-// the record names a key, and which. A store with one server has no mirrors: ok is false.
+// Mirror returns where the mirror of record i is: on the server after that of the record. The
+// mirror repeats that the record names a key, and which key. A store with one server has no
+// mirrors: ok is false.
 func (s *Space) Mirror(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() || s.Servers < 2 {
 		return Place{}, false

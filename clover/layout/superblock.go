@@ -20,11 +20,11 @@ type Superblock struct {
 	// Generation is a random number that the metadata server draws when it formats the region. The
 	// memory of a server that was restarted has none.
 	Generation uint64
-	// Owner counts the incarnations of the metadata server: a restarted one takes the next number
-	// before it answers any client.
+	// Owner counts the incarnations of the metadata server: a metadata server that restarts takes
+	// the next number before it answers any client.
 	Owner uint32
-	// Space is the arrangement of the store, which the switch reads from packets with a superblock.
-	// Zero: a count was too large for the superblock.
+	// Space is the arrangement of the store. A switch that steers reads it from packets with a
+	// superblock. Zero: a count was too large for the superblock.
 	Space Space
 	// Store is a random number that all servers of a store have in common. It shows a switch that
 	// their memories belong together; 0: unknown.
@@ -114,15 +114,15 @@ func (s *Superblock) Parse(b []byte) error {
 // At is a node of the chain that is still in use: the newest, or one from which the newest can be
 // reached. Only the metadata server writes the directory.
 //
-// A mirror is a record of a lost key: if the record itself is lost with its memory, and the
-// metadata server does not know the key's node, the key is lost.
+// A mirror is a second record of the key on another server. If the record is lost with its memory,
+// and the metadata server does not know the key's node, the mirror shows which key is lost.
 type KeyRecord struct {
 	Key uint64
 	At  Location
 	// Generation is the generation of the memory that At is in, cut to 24 bits. If the memory has
 	// another generation now, the key is lost.
 	Generation uint32
-	// Lost: a part of the chain was in memory that is lost. At has no meaning then.
+	// Lost: a part of the chain was in memory that was lost. Then At has no meaning.
 	Lost bool
 }
 

@@ -4,16 +4,17 @@ import "github.com/rdmalab/rdmalab/clover/layout"
 
 // A node that its client has reported need not be in the chain. A switch that steers lets an append
 // be absorbed: the node was overwritten at once, and its header names the node that has overwritten
-// it. Such a node is free with its next version, as one that the chain has passed.
+// it. The server frees such a node with its next version, like one that the chain has passed.
 
-// freeAbsorbed frees the reported nodes of an entry that the chain has left out: the chain has
-// passed their successors, or, with ended, has been followed to its end after they were reported.
+// freeAbsorbed frees those reported nodes of an entry that are not in the chain. A reported node is
+// not if the chain has passed its successor, or if ended is true: the chain was followed to its end
+// after the report.
 func freeAbsorbed(s *chains, e *entry, ended bool) {
 	left := e.reported[:0]
 	for _, l := range e.reported {
 		n, ok := s.nodes.held[l.Handle]
 		if !ok || n.version != l.Version || !n.reported || n.void {
-			continue // the chain has reached it
+			continue // the chain has reached the node
 		}
 		if !ended && !leftOut(s, l) {
 			left = append(left, l)

@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// A reported node that the chain leaves out is free when the chain has passed the node's successor,
-// or has been followed to its end; not before, because the chain may yet lead to the node.
+// A reported node that is not in its chain is freed when the chain has passed the node's successor,
+// or was followed to its end. Before that it is not freed, because the chain may still lead to it.
 func TestAbsorbedNodesAreFreed(t *testing.T) {
 	at := func(h layout.Handle) layout.Location { return layout.Location{Handle: h, Version: 1} }
 	for _, c := range []struct {
 		name string
-		// next is the successor of node 2 as its header shows it; passed are the nodes that the
-		// chain has reached, and ended: it has no more.
+		// next is the successor of node 2, as its header shows it. passed are the nodes that the
+		// server has reached in the chain; ended says that it has reached the end.
 		next   layout.Handle
 		passed []layout.Handle
 		ended  bool

@@ -35,31 +35,33 @@ type Config struct {
 	// Params of the connections to the memory servers.
 	Params rdmacm.Params
 	Format layout.Format
-	// Keys is how many keys the store holds at most; 0: 65536. Keys, Region and Shares are those of a
-	// store that is formatted: one that is found in memory stays as it is.
+	// Keys is how many keys the store holds at most; 0: 65536. Keys, Region and Shares apply only
+	// when the server formats a store. A store that it finds in memory stays as it is.
 	Keys int
 	// Region is how many bytes of each memory server's region are used at most; 0: the size of the
 	// smallest region. The store uses as many bytes of each server.
 	Region int
-	// Shares are the classes' parts of the memory. All zero: the classes of a checked format share
-	// the memory, if it has minSegments segments on each server or more; otherwise DefaultShares.
+	// Shares divides the memory among the classes. If all are zero, the classes of a checked format
+	// share the memory if it has minSegments segments on each server or more; otherwise
+	// DefaultShares apply.
 	Shares [layout.Classes]int
 	// Lease is how long after its last answer a client may use the locations that it knows; 0: 2 s.
 	Lease time.Duration
-	// Grace is how long after the end of a lease the server waits before it has the client's
-	// connections ended and takes its nodes back, so that a slow client can renew its lease; 0: 2
-	// s.
+	// Grace is how long after the end of a lease the server waits before it makes the memory
+	// servers end the client's connections and takes the client's nodes back, so that a slow client
+	// can renew its lease; 0: 2 s.
 	Grace time.Duration
 	// Fresh formats the memory even if it holds a store. The connections of that store's clients
 	// end.
 	Fresh bool
 	// Pace, if not nil, is called by Serve's thread after it has handled so many completions, with
-	// their number: a simulator lets the processor time pass that they take.
+	// their number: a simulator uses it to let the processor time pass that the completions take.
 	Pace func(completions int)
 }
 
-// Bounds of a shared space. With fewer segments the classes that are used could not each have some;
-// the counts of more do not fit into a superblock.
+// Bounds of the number of segments where the size classes of nodes share the memory. With fewer
+// than minSegments, a class in use could be left without a segment. More than maxSegments do not
+// fit into the counts of a superblock.
 const (
 	minSegments = 64
 	maxSegments = 1<<16 - 1

@@ -18,25 +18,26 @@ import (
 // clients.
 
 // fencer holds the fences that are due. A fence is done when every memory server has ended the
-// owner's connections; a server that has restarted meanwhile has none of them.
+// owner's connections. A server that has restarted meanwhile has no such connections any more.
 type fencer struct {
 	ctx     verbs.Context
 	dialer  rdmacm.Dialer
 	servers []netip.Addr
 
 	mu     sync.Mutex // guards the fields below and the fences; not held while a server is asked
-	due    [][]*fence // by server, oldest first; a thread asks a server while it has some
-	asking int        // threads
+	due    [][]*fence // by server, the oldest first; a thread works for a server while it has fences
+	asking int        // how many threads send fences
 	closed bool
 }
 
-// fence ends the connections of one owner. upTo: of all owners up to that number, and they can make
-// no new ones.
+// fence is a request to the memory servers to end the connections of an owner. If upTo is true, it
+// concerns all owners with numbers up to this one, and they cannot make new connections.
 type fence struct {
 	owner uint32
 	upTo  bool
 	open  int // servers that have not ended the connections yet
-	// cancelled: the owner has nothing in flight any more, and may have new connections.
+	// cancelled: the fence is withdrawn, because the owner has nothing in flight any more. It may
+	// make new connections.
 	cancelled bool
 }
 
@@ -44,7 +45,7 @@ func newFencer(cfg *Config) fencer {
 	return fencer{ctx: cfg.Context, dialer: cfg.Manager, servers: cfg.Servers, due: make([][]*fence, len(cfg.Servers))}
 }
 
-// add asks for a fence.
+// add adds a fence, and starts the threads that send it to the memory servers.
 func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,8 +59,8 @@ func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
 	return x
 }
 
-// cancel withdraws a fence. It reports false if a server has carried it out or may be doing so: then
-// it goes on.
+// cancel withdraws a fence. It returns false if a server has executed the fence or may be executing
+// it; then the fence goes on.
 func (f *fencer) cancel(x *fence) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +79,7 @@ func (f *fencer) over(x *fence) bool {
 	return x.open == 0
 }
 
-// run asks one server until it has carried out all fences.
+// run sends the fences to one memory server until it has executed all of them.
 func (f *fencer) run(rt verbs.Runtime, i int) {
 	for x := f.next(i, false); x != nil; {
 		do := memservice.Disconnect
@@ -97,8 +98,8 @@ func (f *fencer) run(rt verbs.Runtime, i int) {
 	}
 }
 
-// next returns the fence that a server is to carry out next; nil: there is none, and the thread
-// ends. done: the server has carried out the previous one.
+// next returns the fence that a server is to execute next; nil: there is none, and the thread ends.
+// done says that the server has executed the previous one.
 func (f *fencer) next(i int, done bool) *fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,8 +148,8 @@ const (
 	maxIncarnation    = 1<<15 - 1
 	firstIncarnations = 1 << 14
 	// oldClient is how far a client's number may be behind the newest one before the client must
-	// say hello again; fenceBatch is how many numbers may be out of use before the servers forget
-	// them.
+	// call hello again. When fenceBatch numbers are out of use, the metadata server lets the memory
+	// servers forget them.
 	oldClient  = 1 << 14
 	fenceBatch = 1 << 10
 )
@@ -170,7 +171,7 @@ func (s *memories) takeOver() error {
 			if err != nil {
 				return err
 			}
-			if last > upTo { // the servers before it know nothing of these
+			if last > upTo { // servers that were asked before this one know nothing of these owners
 				s.owner, more = last>>incarnationBits+1, i > 0
 			}
 		}
@@ -206,7 +207,7 @@ func (s *Server) number() (uint32, error) {
 		}
 		for i := range s.memory {
 			err := s.verify(i)
-			if errors.Is(err, errLost) { // no superblock for empty memory: watchMemory formats it
+			if errors.Is(err, errLost) { // an empty memory has no superblock; watchMemory formats it
 				s.memory[i].blank = true
 			}
 			if err == nil {

@@ -28,7 +28,7 @@ func (q *fifo) pop() (layout.Location, bool) {
 	return l, true
 }
 
-// remove takes out the locations for which match reports true.
+// remove removes the locations for which match returns true.
 func (q *fifo) remove(match func(layout.Location) bool) {
 	kept := q.list[:0]
 	for _, l := range q.list[q.head:] {
@@ -42,21 +42,23 @@ func (q *fifo) remove(match func(layout.Location) bool) {
 // anywhere stands for any memory server.
 const anywhere = -1
 
-// free is the free nodes of one class, by memory server: a client asks for nodes of the server that
-// has the chain to which it appends.
+// free holds the free nodes of one class, by memory server: a client asks for nodes of the server
+// that has the chain to which it appends.
 type free struct {
 	on   []fifo
-	turn int // the server of the next node that may be anywhere
-	// front is the version of the nodes that are used most often: see pace.
+	turn int // for nodes on any server: the server from which the next node is taken
+	// front is the highest version that nodes in frequent use have reached: see pace.
 	front layout.Version
 }
 
-// maxLag bounds how far a node's version is moved on. Nodes that lag more have begun again in an epoch.
+// maxLag bounds how far pace raises a node's version. A node that lags further behind front has
+// begun again with version 1 in an epoch.
 const maxLag = 64
 
-// pace returns the version in which a node is used next that was superseded and has reached v: that of
-// the front, if the node lags behind, because its key is seldom written. A switch steers a request to a
-// node of the same or a later version only, so later nodes of a key should have no earlier versions.
+// pace returns the version of the next use of a node that was superseded and would have version v.
+// If the node lags behind front, because its key is seldom written, that is the version front. A
+// switch steers a request only to a node of the same or a higher version, so later nodes of a key
+// should not have lower versions.
 func (f *free) pace(v layout.Version) layout.Version {
 	if lag := int(f.front) - int(v); lag <= 0 || lag > maxLag {
 		f.front = v
@@ -74,8 +76,8 @@ func (f *free) len(server int) (n int) {
 	return n
 }
 
-// pop takes a node of a server. Anywhere: of all servers in turn, so that the keys that are inserted
-// spread over them.
+// pop takes a node of a server. For anywhere it takes nodes of all servers in turn, so that the
+// keys that are inserted spread over the servers.
 func (f *free) pop(server int) (l layout.Location, ok bool) {
 	if server != anywhere {
 		if server < len(f.on) {
@@ -124,8 +126,8 @@ func (s *pool) release(l layout.Location) {
 	}
 }
 
-// give takes up to n nodes of a class for a client, and leaves some. It takes those of one server,
-// or anywhere.
+// give gives up to n nodes of a class to a client. It takes them from one server, or from any, and
+// leaves at least leave nodes in the list.
 func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layout.Location) []layout.Location {
 	f := &s.nodes.free[c]
 	for range n {

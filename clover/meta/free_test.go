@@ -49,8 +49,8 @@ func TestNodesOfAServer(t *testing.T) {
 	}
 }
 
-// Nodes that lag behind are used in the version of those that are used most often, unless versions
-// have begun again.
+// A superseded node with a low version is used again in the version of the nodes that are used most
+// often, unless it has begun again with version 1.
 func TestVersionsKeepPace(t *testing.T) {
 	f := new(free)
 	for i, c := range []struct{ v, want layout.Version }{{2, 2}, {7, 7}, {3, 7}, {7, 7}, {8, 8}, {250, 250}, {8, 8}, {250, 250}, {186, 250}, {185, 185}} {

@@ -13,13 +13,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// front is the server's side towards clients: a shared receive queue for requests, and a queue pair
-// for each connection.
+// front is the server's end of the connections to clients: a shared receive queue for requests, and
+// a queue pair for each connection.
 type front struct {
 	pd  verbs.PD
 	cq  verbs.CQ
 	srq verbs.SRQ
-	mr  verbs.MR // requests
+	mr  verbs.MR // memory for requests
 	wcs [64]verbs.WC
 
 	mu    sync.Mutex // guards the fields below, which the threads that accept connections use as well
@@ -31,13 +31,14 @@ type front struct {
 	ended     bool
 }
 
-// conn is a client's connection. A client that reconnects has another one.
+// conn is a connection of a client. When the client connects again, it has another conn.
 type conn struct {
 	qp verbs.QP
-	mr verbs.MR // answers, one a slot
+	mr verbs.MR // memory for answers, one for each slot
 }
 
-// sendID marks the completions of answers; others are those of receives.
+// sendID is a bit in the IDs of work requests that send answers; completions without it are of
+// receives.
 const sendID = 1 << 63
 
 // maxAnswers is how many answers to a client may be in flight: a client that has received an answer
@@ -66,7 +67,7 @@ func (f *front) open(ctx verbs.Context) (err error) {
 	return nil
 }
 
-// post gives receive i back to the NIC.
+// post posts receive i to the shared receive queue again.
 func (f *front) post(i int) error {
 	return f.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{f.mr.SGE(i*rpc.MaxRequest, rpc.MaxRequest)}})
 }
@@ -126,7 +127,7 @@ func (f *front) over() bool {
 	return f.ended
 }
 
-// acceptors is how many threads accept connections: a client that answers slowly or has given up
+// acceptors is how many threads accept connections. A client that answers slowly or has given up
 // blocks only one of them.
 const acceptors = 32
 
@@ -148,7 +149,7 @@ func (s *Server) accept() {
 		if err != nil {
 			break
 		}
-		_ = s.connect(req) // an error concerns this client alone; connect has rejected its request
+		_ = s.connect(req) // an error concerns only this client, whose request connect has rejected
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +214,7 @@ func (s *Server) take(wc *verbs.WC) {
 		s.request(c, int(wc.ID), int(wc.ByteLen))
 	}
 	if err := s.front.post(int(wc.ID)); err != nil {
-		s.stats.Refused++ // the NIC has gone; the next poll returns the error
+		s.stats.Refused++ // the server's NIC is gone; the next poll returns the error
 	}
 	if wc.Status != verbs.Success {
 		s.hangUp(wc.QPN)

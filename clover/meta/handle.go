@@ -9,30 +9,33 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// client is a client that has sent OpHello.
+// client is the server's record of a client that has sent OpHello.
 type client struct {
 	id uint32
-	// owner is the number under which it connects to the memory servers.
+	// former is the client's previous number, under which it sent its OpHello for this one; 0: it
+	// had none.
+	former uint32
+	// owner is the owner number under which the client connects to the memory servers.
 	owner uint32
 	epoch uint32
 	heard clock.Time
-	// seq is the number of its last request.
+	// seq is the sequence number of the client's last request.
 	seq  uint32
-	gone bool // has sent OpBye, or OpHello for another number
-	// quiet: the client needs no fence, because no request of it is in flight: it said so when it
-	// left, or it has sent no request since it was given its number.
+	gone bool // the client has sent OpBye, or OpHello for another number
+	// quiet: no request of the client is in flight at the memory servers, so it needs no fence. The
+	// client said so when it left, or it has sent no request since it was given its number.
 	quiet bool
-	// fence ends its connections to the memory servers; nil: it is not due yet.
+	// fence makes the memory servers end the client's connections; nil: it is not due yet.
 	fence *fence
 	// stale reports that the client may hold nodes whose memory was lost: it must send OpHello
 	// again.
 	stale bool
-	// ended reports that the server is taking the client's nodes back: its requests are answered
-	// with Unknown.
+	// ended: the server is taking the client's nodes back. It answers requests of the client with
+	// Unknown.
 	ended bool
 }
 
-// request handles the message in receive i.
+// request handles the request in receive i, of n bytes.
 func (s *Server) request(c *conn, i, n int) {
 	var b [rpc.MaxRequest]byte
 	var r rpc.Request
@@ -101,7 +104,7 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	// A client that says hello again has lost reports, or has found that a server's memory is not
 	// the store's.
 	s.sweepDue, s.probeDue = true, true
-	s.clients[id] = &client{id: id, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
+	s.clients[id] = &client{id: id, former: r.Client, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
 	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Incarnation: s.owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
 	for i := range s.memory {
 		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: s.memory[i].generation})
@@ -109,34 +112,41 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	a.Welcome = w
 }
 
-// late reports whether a request is a copy that was sent on an earlier connection of its client: the
-// client has given it up, and its later requests have arrived. A late OpHello would end the client's
-// present number, a late OpOpen would open a key with a node that the client uses for another one.
+// late reports whether a request is a late copy from an earlier connection of its client, which has
+// given the request up and has sent others since. A late OpHello would end the client's present
+// number, a late OpOpen would open a key with a node that the client uses for another one.
 func (s *Server) late(r *rpc.Request) bool {
 	if r.Op != rpc.OpHello {
 		cl := s.clients[r.Client]
 		return cl != nil && !rpc.After(r.Seq, cl.seq)
 	}
 	for id, cl := range s.clients {
-		if cl.introduces(id, r) && !rpc.After(r.Seq, cl.seq) {
+		if (cl.introduces(id, r) || cl.answers(r)) && !rpc.After(r.Seq, cl.seq) {
 			return true
 		}
 	}
 	return false
 }
 
-// introduces reports whether an OpHello is one of this client, which had number id.
+// introduces reports whether an OpHello comes from this client, which was known under number id.
 func (cl *client) introduces(id uint32, r *rpc.Request) bool {
 	return id == r.Client || r.Owner != 0 && cl.owner == r.Owner
 }
 
-// renumber ends the earlier numbers of a client that says hello again. If the client is quiet, they
-// need no fence: it would end the connections that the client still uses. If it has begun,
-// the client needs another number for its connections.
+// answers reports whether the client got this number for an earlier copy of the same OpHello. If no
+// answer has reached the client, it never learnt the number.
+func (cl *client) answers(r *rpc.Request) bool { return r.Client != 0 && cl.former == r.Client }
+
+// renumber ends the earlier numbers of a client that sends OpHello again. If the client is quiet,
+// the numbers need no fence, which would end the connections that the client still uses. If a fence
+// has begun, the client needs another number for its connections.
 func (s *Server) renumber(r *rpc.Request) {
 	ended := false
 	for id, cl := range s.clients {
 		if !cl.introduces(id, r) {
+			if cl.answers(r) {
+				cl.gone, cl.seq = true, r.Seq // this number needs no fence, because it was never used
+			}
 			continue
 		}
 		cl.gone, cl.quiet, cl.seq = true, r.Quiet, r.Seq
@@ -149,9 +159,9 @@ func (s *Server) renumber(r *rpc.Request) {
 	}
 }
 
-// alloc gives a client free nodes: of the server that it names, or of others if there are none. When
-// there are none anywhere, it follows every chain for superseded nodes, because reports may have been
-// lost together with their clients.
+// alloc gives a client free nodes of the memory server that the request names, or of others if that
+// one has none. If there are none at all, it follows every chain for superseded nodes, because
+// reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near := anywhere
 	if r.Near > 0 && r.Near <= len(s.memory) {
@@ -184,8 +194,9 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// expected reports whether nodes of a class will become free without a further request: nodes of
-// clients that have gone, worn nodes, and those of segments that will have no class.
+// expected reports whether nodes of a class will become free without a further request. These are
+// nodes of clients that have gone, worn nodes, and nodes of segments that are about to lose their
+// class.
 func (s *pool) expected(c layout.Class) bool {
 	if len(s.segments.resting) > 0 || s.orphans && s.unused() > 0 {
 		return true
@@ -205,9 +216,9 @@ func (s *pool) expected(c layout.Class) bool {
 }
 
 // keep does the periodic work: it ends leases, begins epochs, and reconnects memory servers. A
-// client whose lease has ended is fenced before its nodes are taken back; so is one that has not
-// confirmed the epoch in that time: it cannot reach a memory server that may still have requests of
-// it.
+// client whose lease has ended is fenced before its nodes are taken back; so is a client that has
+// not confirmed the epoch in that time, because it cannot reach a memory server to which requests
+// of this client may still be in flight.
 func (s *Server) keep(now clock.Time) {
 	s.dropDead()
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
@@ -217,7 +228,8 @@ func (s *Server) keep(now clock.Time) {
 		if !cl.ended && !cl.gone && !slow && now <= cl.heard.Add(patience) {
 			continue
 		}
-		// from here on the server takes its nodes back, even if it cannot reach all of them now
+		// from here on the server takes the client's nodes back, even if it cannot reach all of
+		// them now
 		if !cl.ended && !cl.quiet {
 			cl.fence = s.fences.add(s.rt, cl.owner, false)
 		}

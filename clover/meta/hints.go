@@ -5,27 +5,29 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// Reports name nodes that clients have linked. The server collects them, and follows them when no
-// request waits, or when there are no free nodes: no client waits for these READs. It reads the headers of all reported nodes
-// of all keys at the same time, and then moves along the chains by those headers: one round trip
-// for many nodes. It trusts the headers alone. It ignores the predecessor that a report names,
-// because a switch may have steered the append to another node.
+// Reports name nodes that clients have linked. The server collects the reports, and follows the
+// chains to the reported nodes when no request waits, or when there are no free nodes: no client
+// waits for these READs. It reads the headers of all reported nodes of all keys at the same time,
+// and then moves along the chains by those headers: one round trip for many nodes. It trusts the
+// headers alone. It ignores the predecessor that a report names, because a switch may have steered
+// the append to another node.
 //
 // A chain stops at a node that has not been reported yet. Usually its client reports it a moment
 // later. If not, catchUp follows the chain node by node.
 
-// maxHints bounds the reports that have not been followed. catchUp finds a node whose report is
-// beyond it.
+// maxHints bounds the reports that the server has not followed. It drops further ones; catchUp
+// finds their nodes.
 const maxHints = 1 << 16
 
-// maxSuccessors bounds the headers that are remembered. A header beyond it is read again when the
-// chain reaches its node.
+// maxSuccessors bounds the headers that the server remembers. It reads other headers again when the
+// chain reaches their nodes.
 const maxSuccessors = 1 << 16
 
-// catchUpRounds bounds the round trips of one call of catchUp, during which no client is answered.
+// catchUpRounds bounds the round trips of one call of catchUp. During the call the server answers
+// no client.
 const catchUpRounds = 256
 
-// hint is a node that a client has reported to be in the chain of entry e.
+// hint is a node that a client has reported to be in the chain of the key of entry e.
 type hint struct {
 	e  *entry
 	at layout.Location
@@ -64,8 +66,8 @@ func (s *chains) collect(r *rpc.Request) {
 	}
 }
 
-// advance follows the chains of the oldest reports, at most so many that their headers are one
-// round trip; all: the chains of all reports.
+// advance follows the chains of the oldest reports: as many as fit into one round trip for their
+// headers or, with all, the chains of all reports.
 func (s *chains) advance(all bool) {
 	w := &s.walk
 	for len(w.hints) > w.followed {
@@ -145,7 +147,7 @@ func (s *chains) unpassed(h hint) bool {
 	return h.at == h.e.at || ok && n.version == h.at.Version
 }
 
-// stride moves an entry along its chain as far as headers are remembered.
+// stride moves an entry along its chain, as far as the server remembers headers.
 func (s *chains) stride(e *entry) {
 	for !e.lost && !e.dead {
 		next, ok := s.walk.successors[e.at]
@@ -156,8 +158,8 @@ func (s *chains) stride(e *entry) {
 	}
 }
 
-// note puts an entry into the list of those that are behind, if the chain has not reached all
-// reported nodes, or the directory could not be written.
+// note puts an entry into the list of those that are behind: the server has not reached all
+// reported nodes of its chain, or could not write the directory.
 func (s *chains) note(e *entry) {
 	if !e.waiting && s.isBehind(e) {
 		e.waiting = true
@@ -170,8 +172,9 @@ func (s *chains) isBehind(e *entry) bool {
 	return s.keys[e.key] == e && (e.ahead > 0 || !e.recorded || !e.mirrored)
 }
 
-// catchUp follows the chains that have not moved since its last call: a client has appended to them
-// and not reported it. With all, it follows every chain that is behind.
+// catchUp follows the chains of entries that are behind and have not moved since its last call: a
+// client has appended to them without a report. With all, it follows the chains of all entries that
+// are behind.
 func (s *chains) catchUp(all bool) {
 	w := &s.walk
 	kept, still := w.behind[:0], w.touched[:0]

@@ -5,11 +5,11 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// query answers where a key is. If the request names a node that the client was given, query
-// answers Done once that node has been seen in a chain.
+// query answers where the chain of a key is. If the request names a node that the client was given,
+// the answer is Done once the server has seen that node in a chain.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
-	// the chain may lead into lost memory by now: the client would follow it there, and ask again
+	// the chain may lead into lost memory now; then the client would follow it there, and ask again
 	if e != nil && s.void {
 		s.follow([]*entry{e}, -1)
 		e = s.keys[r.Key]
@@ -27,16 +27,16 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// openKey makes a key known. A repeated request gets the result of the first. If the client still
-// holds the node, the request is no repetition, even if the key was opened long ago with an earlier
-// use of the same node in the same version.
+// openKey makes the first node of a new key known. A repeated request gets the result of the first.
+// If the client still holds the node, the request is not a repetition, even if the key was opened
+// long ago with an earlier use of the same node in the same version.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	if !s.erase() {
 		a.Status = rpc.Busy
 		return
 	}
 	if len(s.slots) == 0 {
-		s.advance(true) // a report that waits may be of a DELETE, whose slot is free then
+		s.advance(true) // a waiting report may be of a DELETE, which frees its key's slot
 	}
 	e := s.keys[r.Key]
 	switch {
@@ -48,13 +48,13 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case e != nil && !s.clear(e):
 		a.Status = rpc.Exists
 		if e.dead || !e.ended {
-			// A memory server does not answer: whether the key has ended is unknown, or the
+			// A memory server does not answer. So it is not known whether the key has ended, or the
 			// directory cannot be written.
 			a.Status = rpc.Busy
 		}
 		return
 	case s.gone(r.At):
-		a.Status = rpc.Busy // until lose has run: then the client no longer holds the node
+		a.Status = rpc.Busy // until lose has run, after which the client does not hold the node any more
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:
 		a.Status = rpc.Full
@@ -63,25 +63,25 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	s.open(r, a)
 }
 
-// gone reports whether a node was in memory that is known to be lost, perhaps only since the
-// present request began. The client does not know that yet. A key opened with the node would be
-// lost at once: for the second time, if its previous value had been found lost before.
+// gone reports whether a node was in memory that is known to be lost. The server may have learnt
+// that during the present request. The client does not know that yet. A key opened with the node
+// would be lost at once: for the second time, if its previous value had been found lost before.
 func (s *chains) gone(l layout.Location) bool {
 	p, ok := s.space.Place(l.Handle)
 	return !ok || s.memory[p.Server].blank
 }
 
-// clear follows the chain of an entry and reports whether its key has ended or was lost; a key that
-// has ended is out of the table then.
+// clear follows the chain of an entry and reports whether the key was deleted or lost. It removes a
+// deleted key from the table.
 func (s *chains) clear(e *entry) bool {
 	s.follow([]*entry{e}, -1)
 	return e.lost || s.keys[e.key] != e
 }
 
 // open writes a fresh key into the directory and its mirror before it answers the client, and the
-// shortcut after that, because clients that knew an earlier key of the slot read the shortcut. A
-// lost key stays lost until then; the new key takes its slot, so that the directory never has two
-// records of one key.
+// shortcut after that, because clients that knew an earlier key of the slot read the shortcut. If
+// the key was lost, it stays lost until the directory is written; the new record takes the slot of
+// the lost one, so that the directory never has two records of one key.
 func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	e := &entry{key: r.Key, at: r.At, opened: r.At}
 	old := s.keys[r.Key]
@@ -111,8 +111,9 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	s.writeShortcut(e)
 }
 
-// nearSlot moves to the end of the free slots one whose shortcut is on the server of a node, if there
-// is one among the last of them: clients that use the key are connected to that server.
+// nearSlot looks for a free slot whose shortcut is on the server of the node at, among the last
+// slotsSearched ones, and moves it to the end of the list. Clients that use the key are connected
+// to that server.
 func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
 	last := len(slots) - 1
 	p, _ := space.Place(at.Handle)
@@ -127,12 +128,12 @@ func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
 // slotsSearched bounds the search for a slot on a server.
 const slotsSearched = 4 * layout.MaxServers
 
-// erase takes the records of keys that could not be opened out of the directory, or makes them those
-// of lost keys again, and reports whether none is left. The WRITE of such a record may have been
-// carried out, and only its acknowledgement be lost: a restarted metadata server would find the key.
-// Until the record is erased, no key is opened, and no node of a client that has gone is taken back.
-// The mirror is erased after the record: a record without a mirror would be that of a key which is
-// not known to be lost once its memory is.
+// erase removes the records of keys that could not be opened from the directory, or marks the keys
+// as lost again. It reports whether none is left. The WRITE of such a record may have been
+// executed, and only its acknowledgement lost: a restarted metadata server would find the key.
+// Until the record is erased, no key is opened, and no node of a client that has gone is taken
+// back. The mirror is erased after the record: with a record, but no mirror, it would not be
+// noticed that the key is lost when the memory of the record is.
 func (s *chains) erase() bool {
 	left := s.unopened[:0]
 	for _, e := range s.unopened {
@@ -147,8 +148,8 @@ func (s *chains) erase() bool {
 	return len(left) == 0
 }
 
-// writeShortcut makes the shortcut of a fresh key name its first node. If the WRITE fails, the
-// shortcut merely lags.
+// writeShortcut makes the shortcut of a new key name its first node. If the WRITE fails, the
+// shortcut names an older node, which is slower and still correct.
 func (s *chains) writeShortcut(e *entry) {
 	p, ok := s.space.Shortcut(int(e.slot))
 	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Stamped(s.epoch))) != nil {
@@ -156,11 +157,11 @@ func (s *chains) writeShortcut(e *entry) {
 	}
 	o := &s.walk.ops[0]
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	_ = s.fab.Do(s.deadline(), o) // if it fails, the shortcut lags
+	_ = s.fab.Do(s.deadline(), o) // if it fails, the shortcut names an older node
 }
 
-// strip retires the known nodes of a lost key, once the directory does not name its chain any more.
-// Nodes in lost memory are taken back by lose.
+// strip retires the known nodes of a lost key, when the directory does not name its chain any more.
+// lose takes back nodes in lost memory.
 func (s *chains) strip(e *entry) {
 	for _, l := range append(e.passed, e.at) {
 		if !l.IsZero() && !s.gone(l) {

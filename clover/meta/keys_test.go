@@ -79,7 +79,7 @@ func TestQueryForANode(t *testing.T) {
 	}
 }
 
-// No epoch begins whose stamp old shortcuts may have, until they are erased.
+// No epoch begins whose stamp may be in old shortcuts, until these are erased.
 func TestEpochsWaitForOldShortcuts(t *testing.T) {
 	s, _ := lossy() // a memory server cannot be reached
 	s.nodes.worn = []worn{{s.space.First(1, 0), staleEpochs - 2}}
@@ -96,7 +96,7 @@ func TestEpochsWaitForOldShortcuts(t *testing.T) {
 // The first node of a key is used again, in the same version, and an INSERT of that key names it:
 // the key exists, and the INSERT must not be taken for a copy of the one that has opened the key.
 func TestOpenWithTheFirstNodeOfTheKey(t *testing.T) {
-	s, cl := lossy() // the key's record is on the server that does not answer
+	s, cl := lossy() // the record of the key is on the server that does not answer
 	own, newest := layout.Location{Handle: s.space.First(1, 0), Version: 1}, layout.Location{Handle: s.space.First(1, 0) + 1, Version: 1}
 	e := &entry{key: 1, at: newest, opened: own, dead: true, ended: true, recorded: true, mirrored: true, slot: 2}
 	s.keys[1] = e

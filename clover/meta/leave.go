@@ -11,8 +11,8 @@ import (
 // completions, and their receives could not be posted again. After a few hundred broken clients the
 // shared receive queue would be empty, and every request would draw RNR NAKs for ever.
 
-// hangUp ends a connection that has failed: the queue pair flushes its work requests. The client's
-// lease goes on; the client may connect again.
+// hangUp ends a failed connection: its queue pair flushes its work requests. The lease of the
+// client goes on, and the client may connect again.
 func (s *Server) hangUp(qpn wire.QPN) {
 	f := &s.front
 	f.mu.Lock()
@@ -28,15 +28,15 @@ func (s *Server) hangUp(qpn wire.QPN) {
 	f.mu.Unlock()
 }
 
-// left returns the ended connections: they make no new completions.
+// left returns the connections that have ended. They make no new completions.
 func (f *front) left() []*conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.leaving)
 }
 
-// bury destroys ended connections. Call it when the completion queue was found empty after left
-// returned them.
+// bury destroys connections that left has returned. The caller has found the completion queue empty
+// since that call.
 func (f *front) bury(list []*conn) {
 	if len(list) == 0 {
 		return

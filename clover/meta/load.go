@@ -42,8 +42,9 @@ func (s *Server) load() error {
 	s.fencedTo = s.nextID
 	s.noSegments()
 	if !fresh {
-		// A server that crashed after superblocks read its superblock, and answered takeOver when it
-		// was up again, has lost its memory: its empty directory is not one without keys.
+		// A server may have crashed after superblocks read its superblock, and answered takeOver
+		// when it was up again. It has lost its memory; its empty directory does not mean that
+		// there are no keys.
 		for i := range s.memory {
 			if err := s.verify(i); errors.Is(err, errLost) {
 				s.memory[i].generation = 0
@@ -53,8 +54,8 @@ func (s *Server) load() error {
 		}
 		return s.recover()
 	}
-	// first no server has a superblock any more: a server that keeps its old one would be taken for
-	// a part of the new store if this metadata server died here
+	// first the superblocks of all servers are erased: if this metadata server died here, a server
+	// with its old superblock would be taken for a part of the new store
 	for i := range s.memory {
 		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			return err
@@ -69,9 +70,9 @@ func (s *Server) load() error {
 	return nil
 }
 
-// arrange decides where everything is: as the store has it that was found in memory (stored), else
-// as the configuration wants it in region bytes of each server. A directory that is read with
-// another arrangement than it was written has other keys, or none.
+// arrange sets the arrangement of the memory: that of the store that was found in memory (stored is
+// true), otherwise that of the configuration, in region bytes of each server. A directory that is
+// read with another arrangement than the one with which it was written has wrong keys, or none.
 func (s *memories) arrange(region int, stored bool) (err error) {
 	if !stored || s.space.Servers == 0 {
 		s.space, err = s.cfg.space(region)
@@ -118,8 +119,9 @@ func (s *memories) superblocks() (whole bool, err error) {
 	return found > 0, nil
 }
 
-// belongs returns an error if server i does not hold its part of a store that is as configured and,
-// unless it is the first one that was found, of the same store as the others.
+// belongs returns an error if server i does not hold its part of a store like the configured one.
+// Unless it is the first server with a superblock (first), its part must also belong to the same
+// store as those of the others.
 func (s *memories) belongs(i int, super *layout.Superblock, first bool) error {
 	switch n := super.Space.Servers; {
 	case super.Format != s.cfg.Format:
@@ -144,9 +146,9 @@ func (s *memories) noTree(i int) error {
 	return err
 }
 
-// formatServer formats the memory of a server, with the part of the directory that is there. It
-// writes the superblock last: until then no client and no restarted metadata server takes the
-// memory for a store's.
+// formatServer formats the memory of a server, including the server's part of the directory. It
+// writes the superblock last: before that, no client and no restarted metadata server takes the
+// memory for that of a store.
 func (s *chains) formatServer(i int) error {
 	m := &s.memory[i]
 	m.generation = s.rt.Rand().Uint64() | 1
@@ -173,7 +175,8 @@ func (s *chains) formatServer(i int) error {
 	return s.own(i)
 }
 
-// own writes the superblock of a server.
+// own writes the superblock of a server, with the number of this incarnation of the metadata
+// server.
 func (s *memories) own(i int) error {
 	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
 	b := make([]byte, layout.SuperblockLen)
@@ -193,7 +196,7 @@ func (s *memories) firstClass() layout.Class {
 
 // freeAll puts all nodes into the free lists.
 func (s *pool) freeAll() {
-	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error { // all servers have the same
+	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error { // all servers have the same runs
 		for k := range n {
 			for i := range s.memory {
 				h := s.space.First(i, c) + first - s.space.First(0, c) + layout.Handle(k)

@@ -9,7 +9,7 @@ import (
 )
 
 // lose handles the loss of a server's memory: keys whose newest node was there are lost, and all
-// nodes of the server begin again.
+// nodes of the server begin again with version 1.
 //
 // A client that has not heard of the loss may have written a node there, and may still append it to
 // a node on another server: its lease is valid, and its request may be in flight. The result is a
@@ -23,7 +23,7 @@ func (s *Server) lose(i int) error {
 	if err := s.openWays(i, s.deadline()); err != nil {
 		return err
 	}
-	// Shortcuts on other servers may name nodes here, whose versions begin again.
+	// Shortcuts on other servers may name nodes on this one, whose versions begin again.
 	if !s.mayTurn() {
 		return errDown
 	}
@@ -59,13 +59,13 @@ func (s *Server) lose(i int) error {
 		}
 	}
 	for _, e := range s.sorted() {
-		s.note(e) // catchUp writes the records of lost keys on other servers
+		s.note(e) // catchUp writes the records of lost keys that are on other servers
 	}
 	s.followAll()
 	return nil
 }
 
-// voidServer gives all nodes of a server to the orphan, for as long as a client may append them.
+// voidServer gives all nodes of a server to the orphan, until no client can append them any more.
 func (s *pool) voidServer(i int) {
 	on := func(l layout.Location) bool { return s.onServer(l, i) }
 	for c := range s.nodes.free {
@@ -103,10 +103,10 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	}
 	s.orphans, s.void, s.orphansAfter = false, false, nil
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
-	// alternating servers, as freeAll does
+	// in turn from all servers, as freeAll orders them
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
-	// A client may have been given the node's next version, or that of the front, and have written
-	// nothing into the node.
+	// A client may have been given the node with its next version, or with the version front, and
+	// have written nothing into it.
 	spared := func(h layout.Handle) layout.Version {
 		v := s.nodes.held[h].version
 		if next, ok := v.Next(); ok {

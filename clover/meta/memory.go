@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// memories are the memory servers: connections, superblocks, and bulk transfers.
+// memories are the connections to the memory servers, their superblocks, and bulk transfers.
 type memories struct {
 	cfg    Config
 	rt     verbs.Runtime
@@ -23,11 +23,11 @@ type memories struct {
 	memory []memory
 	// owner is the number of this incarnation of the metadata server.
 	owner uint32
-	// self is the number under which this server connects to the memory servers. deposed: they
-	// refuse it, because a later incarnation has taken over.
+	// self is the owner number under which this metadata server connects to the memory servers.
+	// deposed: they refuse it, because a later incarnation of the metadata server has taken over.
 	self    uint32
 	deposed bool
-	// store is the number that all superblocks have in common.
+	// store is the number of the store, which is in all its superblocks.
 	store uint32
 	stats rpc.Stats
 	walk  walker
@@ -36,18 +36,18 @@ type memories struct {
 // Parts of the registered buffer.
 const (
 	lanes     = 128
-	headAt    = 0                    // header and key of a node, of each lane
-	recordAt  = headAt + lanes*16    // record of the directory, of each lane
-	wordAt    = recordAt + lanes*16  // shortcut of each lane
+	headAt    = 0                    // header and key of a node, for each lane (READs in flight at a time)
+	recordAt  = headAt + lanes*16    // record of the directory, for each lane
+	wordAt    = recordAt + lanes*16  // shortcut, for each lane
 	bulkAt    = wordAt + lanes*8 + 8 // bulk transfers
 	bulkLen   = 64 << 10
 	bufferLen = bulkAt + bulkLen
 )
 
-// memory is a memory server.
+// memory is the metadata server's view of a memory server.
 type memory struct {
-	// ways are the connections to it. Everything but headers of chains uses the first one: a
-	// connection bounds the READs in flight.
+	// ways are the connections to the server. Only READs of headers of chains use all of them,
+	// because each connection bounds the READs in flight; everything else uses the first one.
 	ways       []way
 	generation uint64
 	// retryAt is when the next attempt to reach a server that did not answer is due.
@@ -67,7 +67,7 @@ type way struct {
 // maxWays is the most connections to each server; with many servers there are fewer.
 const maxWays = 2
 
-// target is the server's memory from an offset on, reached over one of the connections.
+// target returns the remote address of the server's memory at an offset, over connection i.
 func (m *memory) target(i, off int) remotemem.Target {
 	w := &m.ways[i%len(m.ways)]
 	return remotemem.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
@@ -81,7 +81,7 @@ var (
 
 const downPause = 100 * time.Millisecond
 
-// reachMemory adds all memory servers as peers and connects to them.
+// reachMemory makes all memory servers known as peers, and connects to them.
 func (s *memories) reachMemory() error {
 	s.memory = make([]memory, len(s.cfg.Servers))
 	for i, addr := range s.cfg.Servers {
@@ -102,8 +102,8 @@ func (s *memories) reachMemory() error {
 	return nil
 }
 
-// await connects to a server that may be about to start. It tries again and again: an attempt that
-// met the server's former incarnation is not answered.
+// await connects to a server that may be starting. It repeats its attempts until the deadline,
+// because an attempt that reached the server's former incarnation is never answered.
 func (s *memories) await(i int, deadline clock.Time) error {
 	for {
 		err := s.openWays(i, min(deadline, s.rt.Now().Add(reachTimeout)))
@@ -137,7 +137,7 @@ func (s *memories) connected(i int) bool {
 }
 
 // openWays makes the missing connections to a server. If one has failed, it makes all of them
-// again, so that all lead to the same incarnation of the server.
+// again, so that all belong to the same incarnation of the server.
 func (s *memories) openWays(i int, deadline clock.Time) error {
 	if s.connected(i) {
 		return nil
@@ -193,10 +193,10 @@ func (s *Server) watchMemory(now clock.Time) {
 	for i := range s.memory {
 		m := &s.memory[i]
 		if probe && !m.blank && s.connected(i) {
-			_, _ = s.superblock(i) // a failed READ ends the connection
+			_, _ = s.superblock(i) // if the READ fails, the connection ends
 		}
 		if !m.blank && !s.connected(i) && now >= m.retryAt {
-			_ = s.reach(i) // it records the outcome in s.memory[i]
+			_ = s.reach(i) // the outcome is in s.memory[i]
 		}
 		if m.blank {
 			_ = s.lose(i) // a failure is retried at the next call
@@ -224,7 +224,7 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 }
 
 // verify reads a server's superblock again after connections to it were made. It returns errLost if
-// the memory is not the one that was known before: the server has crashed since.
+// the memory is not the same as before, because the server has crashed since.
 func (s *memories) verify(i int) error {
 	super, err := s.superblock(i)
 	if errors.Is(err, layout.ErrSuperblock) || err == nil && super.Generation != s.memory[i].generation {

@@ -5,16 +5,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// pool keeps the nodes that are in no chain, and the clients that may hold some.
+// pool holds the nodes that are in no chain, and the clients that may hold some of them.
 type pool struct {
 	memories
 	nodes    nodes
 	segments segments
 	clients  map[uint32]*client
-	// nextID is the number of the last client, endID the first number that no client of this
-	// incarnation may have. The memory servers refuse all owners up to fencedTo, or will.
+	// nextID is the number of the client that was added last, endID the first number that no client
+	// of this incarnation may have. The memory servers refuse all owners with numbers up to
+	// fencedTo, or will do so.
 	nextID, endID, fencedTo uint32
-	// turnedAt is when the epoch began.
+	// turnedAt is when the present epoch began.
 	epoch    uint32
 	turnedAt clock.Time
 	// fences are the fences of clients that have ended.
@@ -34,14 +35,14 @@ type nodes struct {
 	worn []worn
 }
 
-// held is a node that was given out.
+// held is a node that was given to a client.
 type held struct {
 	client  uint32
 	version layout.Version
 	// reported: the client has reported that it linked the node.
 	reported bool
-	// void: the node's memory was lost while a client could still append it; a chain that leads to
-	// it is lost there.
+	// void: the node's memory was lost while a client could still append the node. A chain that
+	// leads to the node is lost from there on.
 	void bool
 }
 
@@ -51,15 +52,15 @@ type worn struct {
 	epoch  uint32
 }
 
-// classOf is the class of a node.
+// classOf returns the class of a node.
 func (s *pool) classOf(h layout.Handle) layout.Class {
 	p, _ := s.space.Place(h)
 	c, _ := layout.ClassOf(p.Len)
 	return c
 }
 
-// retire takes back a node that the chain has passed, or that was never linked: it is free with its
-// next version, or a later one.
+// retire takes back a node that the chain has passed, or that was never linked. It makes the node
+// free with its next version, or a later one (see free.pace).
 func (s *pool) retire(l layout.Location) {
 	delete(s.walk.successors, l)
 	next, ok := l.Version.Next()
@@ -76,7 +77,7 @@ func (s *pool) heldAs(to uint32, l layout.Location) bool {
 	return ok && h.client == to && h.version == l.Version
 }
 
-// linked notes that a node has been seen in a chain.
+// linked records that the server has seen a node in a chain.
 func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 
 // turn begins a new epoch when nodes wait for one, and frees the nodes of epochs that every client
@@ -106,12 +107,13 @@ func (s *pool) turn() {
 	}
 }
 
-// staleEpochs is how many epochs a shortcut may be old: half of those that a stamp can tell apart.
+// staleEpochs is how many epochs old a shortcut may be: half of the epochs that a stamp can tell
+// apart.
 const staleEpochs = (layout.MaxStamp + 1) / 2
 
 // mayTurn reports whether the next epoch may begin. Before the stamps of shortcuts repeat, it
-// erases all shortcuts; a client that is in the present epoch can write none that is older than the
-// previous one.
+// erases all shortcuts; a client in the present epoch writes no shortcut with a stamp older than
+// the previous epoch.
 func (s *pool) mayTurn() bool {
 	if (s.epoch+1)%staleEpochs != 0 {
 		return true

@@ -28,7 +28,7 @@ func (s *Server) recover() error {
 	taken := make(map[uint32]bool)
 	var lost []int
 	for i := range s.memory {
-		if s.memory[i].generation == 0 { // its memory was lost, and not formatted again completely
+		if s.memory[i].generation == 0 { // the memory was lost, and formatting it again was not completed
 			lost = append(lost, i)
 			continue
 		}
@@ -39,7 +39,7 @@ func (s *Server) recover() error {
 			return err
 		}
 		if err := errors.Join(s.readDirectory(i, taken), s.eraseShortcuts(i)); err != nil {
-			return err // epochs are counted from 1 again
+			return err // this incarnation counts epochs from 1 again
 		}
 	}
 	for _, i := range lost {
@@ -86,8 +86,9 @@ func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
 	})
 }
 
-// entryOf is the entry of a record. A key is lost if its node was in memory of another generation: in
-// the present one the node may be another key's.
+// entryOf returns the entry for a record of the directory. If the node of the key was in memory of
+// another generation, the key is lost: in the present generation the node may belong to another
+// key.
 func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 	e := &entry{key: rec.Key, slot: slot, lost: rec.Lost, recorded: true, mirrored: true}
 	switch p, ok := s.space.Place(rec.At.Handle); {
@@ -114,8 +115,8 @@ func (s *chains) readMirrors(i int, taken map[uint32]bool) error {
 	})
 }
 
-// readRecords reads the records or mirrors of one server, of which first is the first one, and
-// hands those that name a key to f, with their numbers.
+// readRecords reads the records or mirrors of one server, the first of which is at first. It calls
+// f for each that names a key, with its number.
 func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
 	for at := 0; at < s.space.Shortcuts; at += bulkLen / layout.RecordLen {
 		n := min(bulkLen/layout.RecordLen, s.space.Shortcuts-at)
@@ -132,9 +133,9 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 	return nil
 }
 
-// holdAll reads the headers of all nodes, for their versions, and lets the orphan hold every node.
-// When the chains are followed, linked nodes are taken from the orphan again. A node without a
-// header was never written since its memory was formatted. A chain that leads to such a node is
+// holdAll reads the headers of all nodes, for their versions, and gives every node to the orphan.
+// When the server follows the chains, it takes linked nodes from the orphan again. A node without a
+// header has not been written since its memory was formatted. A chain that leads to such a node is
 // older than the format, so its key is lost.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
@@ -166,8 +167,9 @@ func (s *pool) holdRun(i int, c layout.Class, first layout.Handle, n int) error 
 	return nil
 }
 
-// findStrays finds the nodes that are in no table: those behind the lost part of a chain. Every
-// client that knew one has lost its lease when this is called; the orphan takes the nodes.
+// findStrays finds the nodes that are in no table, because they come after the lost part of a
+// chain. Every client that knew one has lost its lease when this is called; the orphan takes the
+// nodes.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {
@@ -225,7 +227,7 @@ func (s *Server) recoverClient(id uint32) bool {
 	if !s.erase() {
 		return false
 	}
-	if !s.format.Keyed { // nodes do not carry their keys
+	if !s.format.Keyed { // without keys, nodes do not say which chains to follow
 		if s.followAll(); !s.allWhole() {
 			return false
 		}

@@ -10,12 +10,13 @@ import (
 
 // In a shared space a segment has nodes of one class, or none yet. A class that has no free node
 // takes segments that have no class. When there are none, the segments whose nodes are all free
-// rest: they have no class as soon as every client has confirmed a new epoch, and so forgotten all
-// locations there. Otherwise an append that names an old node could find its header in a value.
+// rest: they lose their class as soon as every client has confirmed a new epoch, and so has
+// forgotten all locations in them. Otherwise an append that names an old node could find its header
+// in a value.
 //
 // A table on each memory server has the classes of its segments. It is written before a node of a
-// segment is given out, so that a restarted metadata server finds every node that may be linked. It
-// takes resting segments for ones that have a class, and their nodes for free ones.
+// segment is given out, so that a restarted metadata server finds every node that may be linked. To
+// a restarted metadata server, resting segments have a class, and their nodes are free.
 
 // tombstones is how many nodes of the smallest class are given out for tombstones alone: keys can be
 // deleted when the store is full.
@@ -30,9 +31,9 @@ type segments struct {
 	table   [][]byte
 	resting []resting
 	restAt  clock.Time // the earliest time of the next search
-	// pressed is since when a class has had no free node for a client; 0: it had some the last time.
-	// Until scarceUntil the answers ask all clients for the nodes that they do not use: one of them
-	// keeps a whole segment in its class.
+	// pressed is, by class, since when there has been no free node for a client; 0: there was one
+	// at the last request. Until scarceUntil the answers ask all clients for the nodes that they do
+	// not use: one of them keeps a whole segment in its class.
 	pressed     [layout.Classes]clock.Time
 	scarceUntil clock.Time
 }
@@ -46,7 +47,8 @@ type resting struct {
 // perSegment is the number of nodes of a class in a segment.
 func perSegment(c layout.Class) int { return layout.SegmentLen / c.Size() }
 
-// noSegments is the table of a store without nodes: one segment of each server has tombstones.
+// noSegments sets up the table of an empty store: one segment of each server is for tombstones, the
+// others have no class.
 func (s *pool) noSegments() {
 	s.segments.table = make([][]byte, len(s.memory))
 	for i := range s.segments.table {
@@ -57,7 +59,7 @@ func (s *pool) noSegments() {
 	}
 }
 
-// readTable reads the classes of a server's segments. A class that is none counts as no class.
+// readTable reads the classes of a server's segments. It takes an invalid class for none.
 func (s *pool) readTable(i int) error {
 	p := s.space.Table(i)
 	for at := 0; at < p.Len; at += bulkLen {
@@ -89,8 +91,8 @@ func (s *pool) rests(server, k int) bool {
 	return slices.ContainsFunc(s.segments.resting, func(r resting) bool { return r.server == server && r.i == k })
 }
 
-// runs calls f for the nodes of a server that exist, in runs of one class whose handles follow each
-// other. It ends at the first error.
+// runs calls f for the nodes that exist on a server: for each run of nodes of one class with
+// consecutive handles. It stops at the first error.
 func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) error) error {
 	if !s.space.Shared {
 		for c, n := range s.space.Entries {
@@ -112,7 +114,7 @@ func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) er
 	return nil
 }
 
-// segment is the first node of a segment that has a class.
+// segment returns the first node of a segment that has a class.
 func (s *pool) segment(server, k int, c layout.Class) layout.Handle {
 	return s.space.First(server, c) + layout.Handle(k*perSegment(c))
 }
@@ -141,7 +143,8 @@ func (s *pool) unused() (n int) {
 }
 
 // grow gives a class a segment of each server that has one left, and reports whether there was any.
-// It waits until no chain can lead to a node of lost memory: that segment may be one of those.
+// While a chain may lead to a node in lost memory it does nothing, because that node may be in such
+// a segment.
 func (s *pool) grow(c layout.Class) bool {
 	if s.orphans {
 		return false
@@ -153,7 +156,7 @@ func (s *pool) grow(c layout.Class) bool {
 			continue
 		}
 		if s.writeBulk(i, s.space.Table(i).Offset+k, []byte{byte(c) + 1}) != nil {
-			continue // the segment may have the class there: it is given to it, or to another one, later
+			continue // on the server the segment may have the class already: it is given to this class or another one later
 		}
 		t[k] = byte(c) + 1
 		first = append(first, s.segment(i, k, c))
@@ -166,8 +169,8 @@ func (s *pool) grow(c layout.Class) bool {
 	return len(first) > 0
 }
 
-// rest lets the segments rest whose nodes are all free, but for those of the class that asks and the
-// one of tombstones on each server.
+// rest makes those segments rest whose nodes are all free, except segments of the class that asks
+// and, on each server, one for tombstones.
 func (s *pool) rest(asks layout.Class) {
 	if !s.space.Shared || len(s.segments.resting) > 0 || s.rt.Now() < s.segments.restAt {
 		return
@@ -199,9 +202,10 @@ func (s *pool) rest(asks layout.Class) {
 	}
 }
 
-// press notes that there was no node of a class for a client, and reports whether other clients may
-// give some back. Those that work are asked by the next answer to each, and ask something at least
-// twice in a lease. The nodes of one that has asked nothing since are free when its lease has ended.
+// press records that there was no node of a class for a client, and reports whether other clients
+// may give some back. The next answer to each client asks it to do so, and a client that works
+// sends a request at least twice in a lease. The nodes of a client that has sent no request since
+// become free when its lease ends.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
 		return false
@@ -213,7 +217,7 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	since := s.segments.pressed[c]
 	s.segments.scarceUntil = now.Add(s.cfg.Lease)
 	if now < s.segments.restAt && len(s.segments.resting) == 0 && now > s.segments.restAt.Add(-restPause) {
-		return true // the search may find segments the next time
+		return true // the next search may find segments
 	}
 	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
 	for _, n := range s.nodes.held {
@@ -227,8 +231,8 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
-// wake takes the class from the segments of epochs that every client has left. It reports whether
-// others wait for the present epoch to end.
+// wake removes the class of resting segments whose epoch every client has left. It reports whether
+// other segments wait for the present epoch to end.
 func (s *pool) wake(oldest uint32) (waiting bool) {
 	s.segments.resting = slices.DeleteFunc(s.segments.resting, func(r resting) bool {
 		if r.epoch < oldest {
@@ -241,8 +245,9 @@ func (s *pool) wake(oldest uint32) (waiting bool) {
 	return waiting
 }
 
-// share is how many of n nodes that a client asks for it gets: no more than a segment has, and few
-// when there is little left. No other client can have nodes that a client holds unused.
+// share returns how many of the n nodes that a client asks for it gets: at most as many as a
+// segment has, and few when few are left, because other clients cannot use nodes that a client
+// holds unused.
 func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n
@@ -251,7 +256,7 @@ func (s *pool) share(c layout.Class, n int) int {
 	return max(1, min(n, perSegment(c), left/(2*max(1, len(s.clients)))))
 }
 
-// reserved is how many free nodes of a class a request leaves.
+// reserved is the number of free nodes of a class that a request must leave.
 func (s *pool) reserved(c layout.Class, tombstone bool) int {
 	if !s.space.Shared || c != 0 || tombstone {
 		return 0

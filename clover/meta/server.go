@@ -37,8 +37,8 @@ type Server struct {
 	front    front
 	listener rdmacm.Listener
 	keepAt   clock.Time
-	// probeDue makes watchMemory read the superblock of every memory server: an idle connection
-	// does not show that its other end has gone.
+	// probeDue makes watchMemory read the superblock of every memory server, because an idle
+	// connection does not show that the server has crashed.
 	probeDue bool
 }
 

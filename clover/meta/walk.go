@@ -11,19 +11,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// chains keeps the keys and the chains of their nodes, as far as the server has followed them.
+// chains holds the keys and the chains of their nodes, as far as the server has followed them.
 type chains struct {
 	pool
 	keys  map[uint64]*entry
-	slots []uint32 // free ones
+	slots []uint32 // free slots
 	// unopened are the entries of keys that could not be opened: see erase.
 	unopened []*entry
-	// sweepDue asks for a look at all chains; sweepAt is the earliest time of the next one.
+	// sweepDue makes the server follow all chains; sweepAt is the earliest time of the next sweep.
 	sweepDue bool
 	sweepAt  clock.Time
 }
 
-// entry is the server's knowledge of one key.
+// entry is what the server knows of one key.
 type entry struct {
 	key  uint64
 	slot uint32
@@ -33,13 +33,14 @@ type entry struct {
 	passed []layout.Location
 	// recorded: the directory names at. mirrored: the record's mirror is up to date.
 	recorded, mirrored bool
-	// ended: the last look at the chain reached its end.
+	// ended: when the server followed the chain last, it reached the end.
 	ended bool
-	// dead: the chain ends in a tombstone. lost: a part of it was in memory that is gone.
+	// dead: the chain ends in a tombstone. lost: a part of the chain was in memory that is lost.
 	dead, lost bool
 
-	// ahead is how many reported nodes the chain has not reached; closing: one of them is a
-	// tombstone. reported are these nodes, and some that it has reached: see freeAbsorbed.
+	// ahead is how many reported nodes the server has not reached in the chain; closing: one of
+	// them is a tombstone. reported are these nodes, and some that it has reached: see
+	// freeAbsorbed.
 	ahead    int
 	closing  bool
 	reported []layout.Location
@@ -49,8 +50,8 @@ type entry struct {
 	turn    uint64 // number of the last call of advance that touched the entry
 }
 
-// walker is scratch space for following several chains at a time, and the reports and headers that
-// were collected.
+// walker is memory for following several chains at a time, and the reports and headers that the
+// server has collected.
 type walker struct {
 	ops  [lanes]remotemem.Op
 	errs [lanes]error // of the lanes' header READs
@@ -60,15 +61,15 @@ type walker struct {
 	lanes [lanes]*entry
 	way   int
 
-	// hints are reports in the order of their arrival; the first ones, followed of them, are done.
-	// batch are those that are being followed.
+	// hints are the reports in the order of their arrival; the first followed of them are done.
+	// batch are the reports that are being followed.
 	hints, batch []hint
 	followed     int
 	successors   map[layout.Location]layout.Location
 	behind       []*entry
 	turn         uint64
 
-	touched, closing []*entry // scratch of advance and catchUp
+	touched, closing []*entry // memory of advance and catchUp
 }
 
 // startHeader posts the READ of a node's header on lane i.
@@ -86,8 +87,8 @@ func (s *chains) startHeader(i int, at layout.Location) error {
 	return s.fab.Start(o)
 }
 
-// nextWay spreads READs over the connections to a server, because the READs in flight on each are
-// bounded.
+// nextWay chooses the connections to a server in turn, because each connection bounds the READs in
+// flight.
 func (s *chains) nextWay() int {
 	s.walk.way++
 	return s.walk.way
@@ -142,8 +143,8 @@ func (s *chains) follow(list []*entry, rounds int) {
 	}
 }
 
-// step moves an entry on by the header that lane i has read, and reports whether there is more to
-// follow.
+// step moves an entry along its chain by the header that lane i has read, and reports whether the
+// chain goes on.
 func (s *chains) step(e *entry, i int) bool {
 	if err := s.walk.errs[i]; err != nil {
 		if errors.Is(err, errLost) {
@@ -154,8 +155,8 @@ func (s *chains) step(e *entry, i int) bool {
 	s.stats.Walked++
 	header, err := s.header(i)
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
-		// A linked node is never given out again, so this memory does not hold a node of the store
-		// any more.
+		// A linked node is never given out again. So this memory no longer holds a node of the
+		// store.
 		s.stats.Broken++
 		e.at = layout.Location{}
 		e.lose()
@@ -167,7 +168,7 @@ func (s *chains) step(e *entry, i int) bool {
 		e.dead, e.ended, e.mirrored = true, true, false
 		return false
 	case !more:
-		// The client of a node that was reported and is not in the chain no longer holds it.
+		// If a node was reported and is not in the chain, its client no longer holds it.
 		e.ended, e.ahead = true, 0
 		return false
 	}
@@ -176,7 +177,7 @@ func (s *chains) step(e *entry, i int) bool {
 	return !e.lost
 }
 
-// pass moves an entry on to the next node of its chain.
+// pass moves an entry to the next node of its chain.
 func (s *chains) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
 	n, ok := s.nodes.held[next.Handle]
@@ -198,9 +199,9 @@ func (s *pool) onServer(l layout.Location, i int) bool {
 	return ok && p.Server == i
 }
 
-// commit brings the directory up to date for entries, and retires the nodes that they have passed.
-// It leaves out entries that are not in the table any more: the nodes of a deleted key are retired
-// once, and its slot may be that of another key.
+// commit writes the directory for entries that have changed, and retires the nodes that they have
+// passed. It leaves out entries that are not in the table any more: the nodes of a deleted key have
+// been retired already, and its slot may belong to another key.
 func (s *chains) commit(list []*entry) {
 	var room [lanes]*entry
 	for part := range slices.Chunk(list, lanes) {
@@ -218,8 +219,8 @@ func (s *chains) commit(list []*entry) {
 	}
 }
 
-// record brings the directory up to date for at most lanes entries that have moved, been opened,
-// died, or been lost.
+// record writes the records of at most lanes entries that have moved along their chain, or whose
+// keys were opened, deleted or lost.
 func (s *chains) record(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
@@ -241,7 +242,7 @@ func (s *chains) record(list []*entry) {
 	}
 }
 
-// recordOf is the record of an entry; the zero record if its key has been deleted.
+// recordOf makes the record of an entry; the zero record if its key was deleted.
 func (s *chains) recordOf(e *entry) layout.KeyRecord {
 	switch p, _ := s.space.Place(e.at.Handle); {
 	case e.lost:
@@ -253,7 +254,7 @@ func (s *chains) recordOf(e *entry) layout.KeyRecord {
 	}
 }
 
-// mirrorOf is the mirror of an entry's record.
+// mirrorOf makes the mirror of an entry's record.
 func mirrorOf(e *entry) layout.KeyRecord {
 	if e.dead && !e.lost {
 		return layout.KeyRecord{}
@@ -273,8 +274,8 @@ func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 	return s.fab.Start(o) == nil
 }
 
-// mirror brings the mirrors up to date for at most lanes entries. They change only when a key is
-// opened or has died.
+// mirror writes the mirrors of at most lanes entries. A mirror changes only when its key is opened
+// or deleted.
 func (s *chains) mirror(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
@@ -295,8 +296,8 @@ func (s *chains) mirror(list []*entry) {
 	}
 }
 
-// settle retires the nodes that an entry has passed, once the directory does not name them any
-// more.
+// settle retires the nodes that the chain of an entry has passed, when the directory does not name
+// them any more.
 func (s *chains) settle(e *entry) {
 	if !e.recorded || !e.mirrored {
 		return
@@ -315,14 +316,15 @@ func (s *chains) settle(e *entry) {
 	}
 }
 
-// forget takes a key out of the table.
+// forget removes a key from the table.
 func (s *chains) forget(e *entry) {
 	if s.keys[e.key] != e {
 		return
 	}
 	delete(s.keys, e.key)
 	if s.format.Keyed {
-		// without keys in nodes, the slot's old shortcut could lead to another key's value
+		// if nodes have no keys, the old shortcut of the slot could lead to the value of another
+		// key
 		s.slots = append(s.slots, e.slot)
 	}
 }
@@ -339,8 +341,8 @@ func (s *chains) sweep() {
 	s.sweepDue = s.sweepDue || !s.allWhole() // a memory server did not answer
 }
 
-// whole reports that the last look at an entry reached the end of its chain, and that the directory
-// is up to date: a node that was not seen then is not in the chain.
+// whole reports that the server has followed the chain of an entry to its end, and that the
+// directory is up to date. A node that the server did not see then is not in the chain.
 func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
 
 // lose marks an entry as lost: its chain is not followed any further.

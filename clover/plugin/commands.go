@@ -70,20 +70,27 @@ func commands() store.Commands {
 				"  rdmalab clover start # finds everything again",
 		},
 		Stat: store.Command{
-			Short: "Show the metadata server's counters, and how many nodes are free, held by clients and in chains",
-			Long: "stat prints counters of the metadata server: keys, nodes, clients, requests, and what it has recovered. A node is one\n" +
-				"version of a value; the nodes of a key form its chain.",
+			Short: "Show how much of the store is used, and the metadata server's counters",
+			Long: "stat asks the metadata server. A node is one version of a value; the nodes of a key, from the oldest to the\n" +
+				"newest, are its chain.\n\n" +
+				"  keys      keys that exist, of how many the store can hold; lost: their value was on a memory server that crashed\n" +
+				"  nodes     all nodes of the memory servers: free, held by clients for later writes, in chains, and waiting until all\n" +
+				"            clients have confirmed a new epoch, before they are used again\n" +
+				"  segments  pieces of memory that are divided into nodes of one size (class); below, nodes by size\n" +
+				"  clients   clients that are connected, and the number of the present epoch\n" +
+				"  requests  requests that the metadata server has answered, and refused\n" +
+				"  chains    headers of nodes that it has read, and what it has recovered or found lost or broken",
 			Example: "  rdmalab clover stat\n" +
 				"  rdmalab clover stat -o json | jq .Free",
 			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
 		},
 		Check: store.Command{
-			Short: "Let clients work on a few keys and prove that every response was right",
+			Short: "Let clients work on a few keys, and check that their history is linearizable",
 			Long: "check lets several clients on one host read, write, insert and delete the same few keys, and records every\n" +
-				"operation with its response. Then it looks, for each key, for one order of all operations that explains all\n" +
-				"responses: whether the history is linearizable. The exit status is 1 if there is no such order. You may inject\n" +
-				"faults, and crash and restart hosts, while check runs. If a memory server crashes, add --loss: values that were\n" +
-				"in its memory may then be missing.",
+				"operation with its response. Then it proves for each key that one order of all operations explains all responses\n" +
+				"(that the history is linearizable). The exit status is 1 if there is no such order. You may inject faults, and\n" +
+				"crash and restart hosts, while check runs. If a memory server may crash, add --loss: values that were in its\n" +
+				"memory may then be missing.",
 			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,
@@ -106,11 +113,14 @@ func commands() store.Commands {
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var cfg Config
 	var region string
-	fs.StringVar(&cfg.Format, "format", "", "what a node has beside the value: hardened (key, length, checksum), keyed (the key), or published (nothing) (default hardened)")
+	fs.StringVar(&cfg.Format, "format", "", "what a node contains besides the value: hardened (key, length, checksum), "+
+		"keyed (key), or published (nothing) (default hardened)")
 	fs.IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
 	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")
-	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use what it knows (default 2s)")
-	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store lose their connections")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
+		"addresses that it knows (default 2s)")
+	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+
+		"lose their connections")
 	return func(c *store.Call) (store.Result, error) {
 		if region != "" {
 			n, err := spec.ParseSize(region)
@@ -136,12 +146,12 @@ func start(c *store.Call, cfg Config) error {
 	return c.Post(host, Store.Path(store.PathStart), cfg, nil)
 }
 
-// crowd is how many clients can share the machine before they need a longer lease.
+// crowd is how many clients can share a machine before they need a longer lease.
 const crowd = 64
 
-// prepare starts the store for a workload. Each of many clients on one machine is scheduled rarely,
-// and a client whose lease ends must ask for all keys again: the lease grows with the number of
-// clients.
+// prepare starts the store for a workload. It lengthens the lease with the number of clients: on a
+// machine with many clients each one runs rarely, and a client whose lease has ended must ask the
+// metadata server for all keys again.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	cfg := Config{}
 	if w.Clients > crowd {
@@ -154,19 +164,25 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 type stats rpc.Stats
 
 func readStat(c *store.Call) (store.Result, error) {
-	var st stats
+	st, err := Stats(c)
+	return (*stats)(&st), err
+}
+
+// Stats asks the metadata server for its counters.
+func Stats(c *store.Call) (st rpc.Stats, err error) {
 	o, err := c.Options()
 	if err != nil {
-		return nil, err
+		return st, err
 	}
-	return &st, c.Post("", Store.Path(pathStat), o, &st)
+	return st, c.Post("", Store.Path(pathStat), o, &st)
 }
 
 // Write prints the counters.
 func (st *stats) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "keys\t%d of %d\tlost %d\n", st.Keys, st.Slots, st.LostKeys)
-	_, _ = fmt.Fprintf(w, "nodes\t%d\tfree %d, held by clients %d, in chains %d, waiting for an epoch %d\n", st.Nodes, st.Free, st.Held, st.Linked, st.Worn)
+	_, _ = fmt.Fprintf(w, "nodes\t%d\tfree %d, held by clients %d, in chains %d, waiting for an epoch "+
+		"%d\n", st.Nodes, st.Free, st.Held, st.Linked, st.Worn)
 	if st.Segments > 0 {
 		_, _ = fmt.Fprintf(w, "segments\t%d\twithout a class %d, waiting for an epoch %d\n", st.Segments, st.Unused, st.Resting)
 	}
@@ -177,7 +193,8 @@ func (st *stats) Write(out io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(w, "clients\t%d\tepoch %d\n", st.Clients, st.Epoch)
 	_, _ = fmt.Fprintf(w, "requests\t%d\trefused %d\n", st.Requests, st.Refused)
-	_, _ = fmt.Fprintf(w, "chains\t%d headers read\tkeys recovered %d, memories lost %d, chains broken %d\n", st.Walked, st.Recovered, st.Losses, st.Broken)
+	_, _ = fmt.Fprintf(w, "chains\t%d headers read\tkeys recovered %d, memories lost %d, chains broken "+
+		"%d\n", st.Walked, st.Recovered, st.Losses, st.Broken)
 	return w.Flush()
 }
 
@@ -193,7 +210,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value")
 	store.Renamed(fs, map[string]string{"value": "value-size"})
 	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server (default: each client has its own)")
-	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash meanwhile: its values may be missing")
+	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash while check runs: its values may be missing")
 	return func(c *store.Call) (store.Result, error) {
 		v := new(verdict)
 		var err error
@@ -224,10 +241,11 @@ func (v *verdict) Write(out io.Writer) error {
 	if err != nil || st == nil {
 		return err
 	}
-	// A node that is neither free nor a client's is in a chain; a chain that was followed to its
-	// end has one node.
+	// A node that is neither free nor held by a client is in a chain. A chain that the server has
+	// followed to its end counts as one linked node.
 	leaked := st.Linked - min(st.Linked, st.Keys-st.LostKeys)
-	_, err = fmt.Fprintf(out, "chains broken %d, nodes leaked %d; %d free, held %d, in chains %d of %d keys\n", st.Broken, leaked, st.Free, st.Held,
+	_, err = fmt.Fprintf(out, "chains broken %d, nodes leaked %d; %d free, held %d, in chains %d of %d "+
+		"keys\n", st.Broken, leaked, st.Free, st.Held,
 		st.Linked, st.Keys)
 	return err
 }

@@ -22,15 +22,15 @@ import (
 // pathStat is POST store.ClientOptions: rpc.Stats.
 const pathStat = "stat"
 
-// Config describes a store. It is the body of store.PathStart to the host that becomes the metadata
-// server.
+// Config describes a store. It is the body of the request store.PathStart to the host that becomes
+// the metadata server.
 type Config struct {
 	// Servers are the names of the memory servers.
 	Servers []string `json:"servers"`
 	// Format of nodes: hardened, keyed or published, or an old name (formats); "": hardened.
 	Format string `json:"format,omitempty"`
-	// Keys is how many the store can hold; 0: 65536. Region is how much memory of each server it
-	// takes, in bytes; 0: all.
+	// Keys is how many keys the store can hold; 0: 65536. Region is how much memory of each server
+	// it takes, in bytes; 0: all.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
 	// Lease of clients; 0: 2 s.
@@ -45,7 +45,8 @@ var formats = map[string]layout.Format{
 	"sound": layout.Hardened, "vanilla": layout.Published,
 }
 
-// node is the store's part of a host: the metadata server, if the host runs it, and clients.
+// node is Clover's part of the daemon of a host: the metadata server, if the host runs it, and
+// clients.
 type node struct {
 	h store.Host
 
@@ -53,7 +54,7 @@ type node struct {
 	server *server
 }
 
-// server is the metadata server of a host.
+// server is a metadata server that runs on the host.
 type server struct {
 	cfg  Config
 	ctx  verbs.Context
@@ -75,14 +76,14 @@ func (n *node) Routes(m *control.Mux) {
 // Clients implements store.Node.
 func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
 	addr, err := n.h.Address(o.Server)
-	if err = errors.Join(err, checkShare(o.Share)); err != nil {
+	if err = errors.Join(err, checkShare(&o)); err != nil {
 		return nil, err
 	}
 	if o.MaxValue == 0 {
 		o.MaxValue = layout.MaxSlab
 	}
 	return func(v verbs.Context) store.Clients {
-		return &clients{cfg: clover.Config{Context: v, Manager: n.h.Manager(), Meta: addr, MaxValue: max(o.MaxValue, kv.MinValue)}, share: o.Share}
+		return newClients(clover.Config{Context: v, Manager: n.h.Manager(), Meta: addr, MaxValue: max(o.MaxValue, kv.MinValue)}, &o)
 	}, nil
 }
 
@@ -110,7 +111,7 @@ func (n *node) Crash() error {
 	return n.end()
 }
 
-// NICGone is Crash: the metadata server's connections have died.
+// NICGone is Crash, because the metadata server cannot work without connections.
 func (n *node) NICGone() error { return n.Crash() }
 
 // end is Crash for a caller that holds mu.
@@ -125,8 +126,8 @@ func (n *node) end() error {
 	return err
 }
 
-// is returns an error that says how the running store differs from the requested one; nil: it does
-// not.
+// is returns an error that says how the running store differs from the requested one; nil if it
+// does not.
 func (s *server) is(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
 		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region
@@ -137,8 +138,8 @@ func (s *server) is(cfg Config, host string) error {
 		"run `rdmalab clover stop` when no client uses it", host)
 }
 
-// start makes the host the metadata server of a store. One that runs is left as it is, one that has
-// failed is replaced.
+// start makes the host run the metadata server of a store. It leaves a running server as it is, and
+// replaces one that has failed.
 func (n *node) start(cfg Config) error {
 	format, ok := formats[cfg.Format]
 	if !ok {
@@ -158,7 +159,7 @@ func (n *node) start(cfg Config) error {
 		if n.server != nil {
 			select {
 			case <-n.server.ended:
-				_ = n.end() // it has failed, and logged why
+				_ = n.end() // the server has failed, and logged why
 			default:
 				return n.server.is(cfg, n.h.Name())
 			}
@@ -190,8 +191,8 @@ func (n *node) serve(s *server) {
 // up the queue pair: eight times the ACK timeout of rdmacm.Params, 134 ms.
 const minGrace = 2 * time.Second
 
-// graceOf is how long after the end of a lease packets of its client may still arrive. 0 stands for
-// the default of both.
+// graceOf returns the grace for a lease: how long after the end of the lease packets of its client
+// may still arrive. 0 stands for the default, in argument and result.
 func graceOf(lease time.Duration) time.Duration {
 	if lease == 0 {
 		return 0

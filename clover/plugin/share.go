@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -23,12 +24,25 @@ type clients struct {
 	groups []*clover.Group
 }
 
-// checkShare reports whether n clients can share a queue pair.
-func checkShare(n int) error {
-	if n < 0 || n > clover.MaxGroup {
-		return control.Errorf(http.StatusBadRequest, "%d clients on a queue pair: want 0 to %d", n, clover.MaxGroup)
+// checkShare returns an error if o asks clients to share queue pairs or caches in a way that is not
+// possible.
+func checkShare(o *store.ClientOptions) error {
+	if o.Share < 0 || o.Share > clover.MaxGroup {
+		return control.Errorf(http.StatusBadRequest, "%d clients on a queue pair: want 0 to %d", o.Share, clover.MaxGroup)
+	}
+	if o.Cache != "" && o.Cache != store.CacheProcess && o.Cache != store.CacheClient {
+		return control.Errorf(http.StatusBadRequest, "cache of a %.20q: want %s or %s", o.Cache, store.CacheProcess, store.CacheClient)
 	}
 	return nil
+}
+
+// newClients makes clients that share queue pairs as o says. Unless o says otherwise, all clients
+// of one request to the daemon share a location cache, as the threads of one process do.
+func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
+	if o.Cache != store.CacheClient {
+		cfg.Cache = clover.NewCache(cfg.Cached)
+	}
+	return &clients{cfg: cfg, share: o.Share}
 }
 
 // Open opens the next client.

@@ -36,7 +36,8 @@ type Stats struct {
 
 // ClassStats says how the classes of nodes share the memory.
 type ClassStats struct {
-	// Segments of a shared space, those that have no class, and those that rest.
+	// Segments is the number of segments of a shared space, Unused how many of them have no class,
+	// Resting how many rest.
 	Segments, Unused, Resting uint64
 	// ClassNodes and ClassFree count the nodes of each class, and the free ones of them.
 	ClassNodes, ClassFree [layout.Classes]uint64
@@ -59,8 +60,8 @@ type Welcome struct {
 	Client uint32
 	// Owner is the number under which the client connects to the memory servers.
 	Owner uint32
-	// Incarnation is the number of the metadata server's incarnation: epochs of two of them have
-	// nothing in common.
+	// Incarnation is the number of the metadata server's incarnation. Each incarnation counts its
+	// own epochs.
 	Incarnation uint32
 	// Lease is how long after its last answer the client may use the locations that it knows.
 	Lease  time.Duration
@@ -77,7 +78,7 @@ type Server struct {
 	Generation uint64
 }
 
-// scarceBit in the status is Answer.Scarce.
+// scarceBit in the status of a message is Answer.Scarce.
 const scarceBit = 1 << 15
 
 // sharedBit in the number of servers of a Welcome marks a shared space.

@@ -15,7 +15,7 @@ const Service = "clover"
 const (
 	MaxRequest = 512
 	MaxAnswer  = 2048
-	// MaxBatch bounds the locations of an answer and the records of a request.
+	// MaxBatch bounds the number of locations in an answer and of records in a request.
 	MaxBatch = 16
 	// AnswerSlots is the number of answers to a client that may be in flight. The lowest bit of Seq
 	// chooses the slot; the slots follow each other at BufAddr, MaxAnswer bytes each.
@@ -35,11 +35,12 @@ const (
 	// Alloc asks for N entries of Class, of the server Near if it has some; the answer has their
 	// locations.
 	OpAlloc
-	// Query asks where Key is; the answer has the newest known location and the slot. If At is set,
-	// the answer is Done if the server has seen in a chain that node, which the client was given.
+	// Query asks where Key is. The answer has the newest known location and the slot. If At is set,
+	// it names a node that the client was given, and the answer is Done if the server has seen this
+	// node in a chain.
 	OpQuery
-	// Open makes Key known, and At, its first node, which the client has written; the answer has
-	// the slot.
+	// Open makes a new key known. At is its first node, which the client has written. The answer
+	// has the slot.
 	OpOpen
 	// GC reports appends; the body has N records.
 	OpGC
@@ -47,7 +48,7 @@ const (
 	OpBeat
 	// Return gives back N entries that the client has not used.
 	OpReturn
-	// Bye ends the client.
+	// Bye ends the client's lease.
 	OpBye
 	// Stat asks for the server's counters; the client need not be known.
 	OpStat
@@ -87,8 +88,8 @@ const (
 	Refused
 	// Busy: try again in a moment.
 	Busy
-	// Done: for Open, an earlier copy of the request was carried out, and the key has been deleted
-	// or written since; for Query, the node At has been linked.
+	// Done: for Open, an earlier copy of the request was executed, and the key has been deleted or
+	// written since; for Query, the node At has been linked.
 	Done
 )
 
@@ -102,8 +103,8 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint16(s))
 }
 
-// After reports whether a client has sent the request with the number seq after the one with the
-// number than. The numbers have 31 bits and wrap.
+// After reports whether a client has sent the request with number seq after the one with number
+// than. The numbers have 31 bits and wrap around.
 func After(seq, than uint32) bool { return int32(seq&^1-than&^1) > 0 }
 
 // Record is an append that a client made: Old is the node on whose header it posted the
@@ -136,13 +137,13 @@ type Request struct {
 	// Quiet, in Hello and Bye: the client with the number Client no longer uses any node or
 	// location that it was given, and none of its requests to memory servers is in flight.
 	Quiet bool
-	// Owner, in Hello, is the number that the client had as an owner of connections to memory
-	// servers; 0: none.
+	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
+	// 0: none.
 	Owner uint32
 	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0: any.
 	Near int
-	// Tombstone, in Alloc: the nodes are for tombstones, some of which are kept for the time when
-	// the store is full.
+	// Tombstone, in Alloc: the nodes are for tombstones (the last nodes of deleted keys). The server
+	// keeps some nodes in reserve for these, so that a key can be deleted when the store is full.
 	Tombstone bool
 	// Key and At are fields of Query and Open.
 	Key uint64
@@ -189,7 +190,7 @@ func (r *Request) AppendTo(b []byte) []byte {
 	return b
 }
 
-// tombstoneBit in N marks an Alloc for tombstones. The bits from nearShift on are its Near.
+// tombstoneBit in N marks an Alloc for tombstones. The bits of N from nearShift on hold Near.
 const (
 	tombstoneBit = 1 << 8
 	nearShift    = 9

@@ -26,9 +26,8 @@ func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) 
 // an owner that was fenced or has no connection cannot.
 func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
 
-// Config returns the configuration for a check of the whole tree by a client. The caller sets the
-// limits for the traces that live or dead clients may have left: Unreachable, HalfSplits,
-// DeadLocks.
+// Config returns the configuration for a check of the whole tree by a client. The caller sets how
+// many unfinished changes live or dead clients may have left: Unreachable, HalfSplits, DeadLocks.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
 	cfg.End = func(server int) (uint64, error) { return c.AllocEnd(server, deadline) }

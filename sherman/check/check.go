@@ -14,8 +14,8 @@ type checker struct {
 	Config
 	report Report
 	pages  map[layout.Addr]*page
-	// faults are the problems within pages, by address. They count only if the page is part of the
-	// tree.
+	// faults are the problems found within pages, by address. They are reported only if the page is
+	// part of the tree.
 	faults map[layout.Addr][]Problem
 	// unparsed are addresses whose bytes could not be parsed as a page, with the error.
 	unparsed map[layout.Addr]error
@@ -27,8 +27,8 @@ type checker struct {
 // Check reads the tree and returns what it found. The error means that the tree could not be read;
 // problems of the tree are in the report.
 //
-// A check of a tree that clients use may find pointers that a merge has changed since; then it is
-// done again, at most maxChecks times.
+// If clients use the tree during the check, the check may find pointers that a merge has changed
+// meanwhile. Then Check repeats it, at most maxChecks times.
 func Check(cfg Config) (rep *Report, err error) {
 	full, err := cfg.withDefaults()
 	for i := 0; err == nil && i < maxChecks; i++ {
@@ -40,7 +40,7 @@ func Check(cfg Config) (rep *Report, err error) {
 	return rep, err
 }
 
-// check is one check. merging: pages are leaving the tree, or have left it.
+// check does one check. merging reports that pages are leaving the tree, or have left it.
 func check(full Config) (_ *Report, merging bool, err error) {
 	c := &checker{
 		Config: full, pages: make(map[layout.Addr]*page), faults: make(map[layout.Addr][]Problem), unparsed: make(map[layout.Addr]error),
@@ -118,7 +118,7 @@ func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
 	return p, nil
 }
 
-// again reads a page again until it is not torn, at most maxReads times.
+// again reads a page again until it is whole, at most maxReads times.
 func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	for range maxReads {
 		c.report.Again++
@@ -149,9 +149,10 @@ func (c *checker) rereadEnd(a layout.Addr) error {
 	return err
 }
 
-// find returns the page at an address that page from names; it must be of the given level (-1: any)
-// and begin at lowest. Without such a page it reports a problem and returns nil. from 0 is the root
-// word.
+// find returns the page at address a, which the page at address from names (0: the root word names
+// it). The page must have the given level (-1: any) and begin at key lowest; a child (isChild) may
+// begin at a lower key, if it has taken over ranges up to lowest from pages that have left the
+// tree. If there is no such page, find reports a problem and returns nil.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
 	p := c.pages[a.Place()]
 	begins := func() bool {
@@ -170,7 +171,7 @@ func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bo
 	case !c.allocated(a):
 		c.bad(Unallocated, a, "%v names it, but that memory is not allocated", from)
 		return nil, nil
-	case !fits(): // it may have been written since the scan
+	case !fits(): // the page may have been written after the scan
 		var err error
 		if p, err = c.again(a); err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 
 var kinds = []layout.Kind{layout.Hardened, layout.Published}
 
-// Trees of any size are whole, and Visit gets their records in order.
+// A tree of any size has no problems, and Visit gets its records in order.
 func TestWholeTrees(t *testing.T) {
 	for _, kind := range kinds {
 		for _, n := range []int{0, 1, 20, 40, 1000, 100_000} {
@@ -38,7 +38,7 @@ func TestWholeTrees(t *testing.T) {
 type damage struct {
 	name string
 	want check.Kind
-	only layout.Kind // the kind, with one
+	only layout.Kind // the kind of pages, if only one kind can be damaged so
 	one  bool
 	do   func(r *rig)
 }
@@ -139,7 +139,7 @@ var damages = []damage{
 	{name: "leaf without a separator", want: check.Unlinked, do: func(r *rig) { r.split() }},
 }
 
-// split is half of a split: a leaf has a sibling that no separator names.
+// split leaves a split half done: a leaf has a sibling that no separator names.
 func (r *rig) split() {
 	p := r.page(r.leaf())
 	at := r.alloc(1)
@@ -163,7 +163,7 @@ func TestDamageIsFound(t *testing.T) {
 	}
 }
 
-// The traces of interrupted splits are allowed up to the limits of the configuration.
+// A check allows the pages that interrupted splits leave, up to the limits of its configuration.
 func TestInterruptedSplitsAreAllowed(t *testing.T) {
 	for _, kind := range kinds {
 		r := newRig(t, kind, 5000)
@@ -180,7 +180,8 @@ func TestInterruptedSplitsAreAllowed(t *testing.T) {
 	}
 }
 
-// A tree that is split while it is being read is whole, and no key is missing or seen twice.
+// While clients split pages of the tree, a check finds no problem, and counts no key twice or not
+// at all.
 func TestTreeInUse(t *testing.T) {
 	for _, kind := range kinds {
 		for seed := range uint64(20) {

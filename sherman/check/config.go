@@ -21,13 +21,13 @@ type Config struct {
 	Block int
 	// Locks are the lock words that are not free.
 	Locks []Lock
-	// Unreachable is how many written pages may be named by no page: clients interrupted in a split
-	// leave such pages. Negative: any number.
+	// Unreachable is how many written pages may be unreachable: a client that is interrupted in a
+	// split leaves a page that no page names. Negative: any number.
 	Unreachable int
 	// HalfSplits is how many pages may have no separator in the level above. Negative: any number.
 	HalfSplits int
-	// DeadLocks is how many locks may have dead owners: such a lock stays until another client
-	// requests it. Negative: any number.
+	// DeadLocks is how many locks may have dead owners: such a lock stays held until another client
+	// takes it over. Negative: any number.
 	DeadLocks int
 	// End, if set, reads a server's allocation word again: clients may have taken memory since.
 	End func(server int) (uint64, error)
@@ -48,12 +48,12 @@ type Lock struct {
 
 const (
 	defaultBlock = 64 << 10
-	// maxReads is how often a page is read that is torn, or that does not fit the pages read
-	// before.
+	// maxReads is how many times a page is read that is torn, or that does not fit the pages read
+	// before it.
 	maxReads = 20
-	// maxChecks is how often a tree in which pages are merged is checked again.
+	// maxChecks is how many times a tree is checked in which pages are being merged.
 	maxChecks = 4
-	// maxStrays is how many unreachable pages are looked for a second time.
+	// maxStrays is for how many unreachable pages the check looks a second time.
 	maxStrays = 1000
 	// maxProblems is how many problems a report describes.
 	maxProblems = 20
@@ -78,7 +78,7 @@ func (c *Config) withDefaults() (Config, error) {
 		return out, fmt.Errorf("check: %d allocation ends for %d servers", len(out.Ends), out.Super.Servers)
 	}
 	for i, end := range out.Ends {
-		// A FETCH_ADD that found no room has moved the word beyond the end.
+		// If a FETCH_ADD found no room, it has moved the allocation word beyond the end.
 		out.Ends[i] = max(min(end, out.Super.Len), out.Super.FirstChunk())
 	}
 	return out, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// page is the part of a page that the check keeps.
+// page is what the check keeps of a page.
 type page struct {
 	addr            layout.Addr
 	sibling         layout.Addr
@@ -36,8 +36,8 @@ func (p *page) covers(key uint64) bool {
 // errNothing: a page was never written.
 var errNothing = errors.New("never written")
 
-// parse parses a page. The problems that it returns concern the page's records; they are reported
-// only if the page turns out to be part of the tree.
+// parse parses a page. The problems that it returns are in the page's records. They are reported
+// only if the page is part of the tree.
 func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 	if err := c.buf.Parse(c.Super.Shape, b); err != nil {
 		if errors.Is(err, layout.ErrPage) && !slices.ContainsFunc(b[:layout.Line], func(x byte) bool { return x != 0 }) {

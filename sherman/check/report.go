@@ -35,8 +35,8 @@ type Report struct {
 	// HalfSplits counts pages that have no separator in the level above yet; searches reach them
 	// through their left neighbour.
 	HalfSplits int `json:"halfSplits"`
-	// Closed counts empty pages that are on their way out of the tree, Free pages that have left it
-	// and can be used again.
+	// Closed counts empty pages that are leaving the tree, Free pages that have left it and can be
+	// used again.
 	Closed int `json:"closed"`
 	Free   int `json:"free"`
 	// Unreachable counts written pages that no page names, Unused allocated pages that were never

@@ -60,7 +60,7 @@ func (c *checker) root() (*page, error) {
 	return p, nil
 }
 
-// chain follows a level to its right end.
+// chain follows the siblings of a level to its right end.
 func (c *checker) chain(p *page) (chain []*page, err error) {
 	for p != nil {
 		if p.linked {
@@ -120,7 +120,7 @@ func (c *checker) children(chain []*page) (first *page, err error) {
 	return first, nil
 }
 
-// leaves sums up the content of the tree, and calls Visit.
+// leaves adds up the content of the leaves, and calls Visit.
 func (c *checker) leaves(chain []*page) error {
 	for _, p := range chain {
 		c.report.Content.Keys += p.content.Keys
@@ -136,7 +136,7 @@ func (c *checker) leaves(chain []*page) error {
 	return nil
 }
 
-// visit reads a leaf again and calls Visit with its records in order.
+// visit reads a leaf again and calls Visit with its records in the order of their keys.
 func (c *checker) visit(p *page) error {
 	var pg layout.Page
 	for range maxReads {
@@ -167,7 +167,7 @@ func (c *checker) rest() error {
 		}
 	}
 	if c.report.Wrong > 0 {
-		return nil // with a part of the tree unread, a page that was not reached may still be reachable
+		return nil // a part of the tree could not be read, so a page that was not reached may be reachable
 	}
 	var stray layout.Addr
 	for _, p := range c.sorted(func(p *page) bool { return !p.linked }) {
@@ -180,7 +180,7 @@ func (c *checker) rest() error {
 			continue
 		}
 		if q := c.pages[p.addr.Place()]; q != nil && q.linked {
-			continue // linked by secondLook for another page
+			continue // secondLook has found it linked while it handled another page
 		}
 		found, err := c.secondLook(p)
 		if err != nil {
@@ -248,8 +248,8 @@ func (c *checker) secondLook(p *page) (bool, error) {
 	return false, nil
 }
 
-// leftOf returns the page of the same level in whose range another begins, as it was when the chain
-// was read.
+// leftOf returns the page of the same level whose range contained the lowest key of p when the
+// chain was read.
 func (c *checker) leftOf(p *page) *page {
 	for _, q := range c.pages {
 		if q.linked && q.level == p.level && q.covers(p.lowest) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Kind is a layout of pages: how they protect a reader against a WRITE during its READ.
+// Kind is a layout of pages. The kinds differ in how a reader notices a WRITE during its READ.
 type Kind uint8
 
 // Kinds.
@@ -77,8 +77,8 @@ func (a Addr) String() string {
 	return fmt.Sprintf("%d:%#x", a.Server(), a.Offset())
 }
 
-// Tag is a lock word: zero if the lock is free, otherwise the owner and the number of its
-// acquisition, which is unique for an owner until it wraps after 2^32.
+// Tag is the value of a lock word: zero if the lock is free, otherwise the owner and the number of
+// the acquisition. The numbers of an owner are unique until they wrap around after 2^32.
 type Tag uint64
 
 // MakeTag makes a tag. owner 0 means no owner.

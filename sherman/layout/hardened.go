@@ -5,7 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// The header's line of a hardened page, little-endian:
+// The first line (64 bytes) of a hardened page holds its header. Offset, name and length in bytes,
+// little-endian:
 //
 //	 0 checksum of what follows, 4    32 leftmost child, 8
 //	 4 level, 1                       40 own address, 8
@@ -15,7 +16,7 @@ import (
 //	16 highest key, 8
 //	24 sibling, 8
 //
-// Records fill the other lines, as many as fit into each:
+// Records fill the other lines of the page. No record crosses the end of a line. A record:
 //
 //	0 key, 8
 //	8 value, as long as the shape says
@@ -25,11 +26,11 @@ const (
 	lenMask          = 1<<6 - 1
 	removed          = lenMask
 	epochMask        = 1<<10 - 1
-	// oldest is the greatest age of a record, in splits of its page; a record with a greater age is
-	// younger than the header.
+	// oldest is the greatest age of a record, in splits of its page. If the difference of epochs is
+	// larger, the record is younger than the header.
 	oldest = epochMask / 2
-	// refreshAge is the age at which a split updates a record's epoch; a split updates at most
-	// refreshMost of them. A page has so few records that none comes near oldest.
+	// refreshAge is the age at which a split updates the epoch of a record; a split updates at most
+	// refreshMost records. A page has so few records that none comes near the age oldest.
 	refreshAge  = 256
 	refreshMost = 16
 )
@@ -51,7 +52,7 @@ func (p *Page) parseHardened() error {
 	case p.Stage > Unused:
 		return ErrPage
 	case p.Stage == Unused:
-		return nil // its records belong to nothing
+		return nil // an unused page has no valid records
 	}
 	at := p.Shape.ValueLen(p.Level) + 8
 	for i := range p.Slots() {
@@ -93,7 +94,7 @@ func (p *Page) hardenedRecord(i int) (b []byte, mark uint16) {
 func (p *Page) hardenedSlot(i int) (Record, State) {
 	b, mark := p.hardenedRecord(i)
 	n := int(mark&lenMask) - 1
-	// the length of a removed record, 63, exceeds that of every value
+	// the length of a removed record, 63, is greater than that of every value
 	if n < 0 || n > len(b)-hardenedOverhead {
 		return Record{}, Free
 	}

@@ -27,16 +27,16 @@ var stageNames = [...]string{"live", "closed", "unused"}
 // String is the name of the stage.
 func (s Stage) String() string { return stageNames[min(s, Unused)] }
 
-// Fresh is a page of memory that no pointer names.
+// Fresh is a page of memory that no pointer names yet.
 type Fresh struct {
 	At Addr
-	// Epoch is the first one of the page; 0: 1. It is younger than all epochs of earlier
-	// incarnations: a READ that sees lines of two of them sees records that are younger than the
-	// header.
+	// Epoch is the first epoch of the page; 0: 1. It comes after all epochs of earlier
+	// incarnations. If a READ sees lines of two incarnations, it therefore sees records that are
+	// younger than the header, and notices that.
 	Epoch uint16
 }
 
-// Renewed is the next use of an unused page; false: its incarnations are used up.
+// Renewed returns the next incarnation of an unused page; false if there is none left.
 func (h *Header) Renewed() (Fresh, bool) {
 	at, ok := h.Self.Next()
 	return Fresh{at, (h.Epoch + 1) & epochMask}, ok
@@ -53,12 +53,13 @@ func (p *Page) Close() Range {
 	return p.putHeader()
 }
 
-// Absorbed reports whether a closed page's range belongs to its sibling, whose lowest key is given.
+// Absorbed reports whether the range of a closed page belongs to its sibling; lowest is the
+// sibling's lowest key.
 func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.Lowest }
 
-// Absorb takes over the range of the closed page left of this one, and appends the pieces that must
-// be written, in their order. It returns false if an internal page has no slot for its former
-// leftmost child.
+// Absorb makes this page take over the range of the closed page to its left. It appends the pieces
+// that must be written, in their order. It returns false if an internal page has no slot for its
+// former leftmost child.
 func (p *Page) Absorb(left *Header, ranges []Range) ([]Range, bool) {
 	if p.Level > 0 {
 		if p.FreeSlot() < 0 {
@@ -73,25 +74,25 @@ func (p *Page) Absorb(left *Header, ranges []Range) ([]Range, bool) {
 	return append(ranges, p.putHeader()), true
 }
 
-// Bypass makes next, the sibling of a closed sibling, the page's sibling.
+// Bypass makes next the page's sibling; next is the sibling of its present, closed sibling.
 func (p *Page) Bypass(next Addr) Range {
 	p.Sibling = next
 	return p.putHeader()
 }
 
-// Retire makes a closed page Unused.
+// Retire makes a closed page Unused; next is the page after it in the list of unused pages.
 func (p *Page) Retire(next Addr) Range {
 	p.Stage, p.Sibling = Unused, next
 	return p.putHeader()
 }
 
-// Extend prepares a page to be named by a parent at a key above its lowest key.
+// Extend raises the page's Reach to key, so that a parent may name the page at this key.
 func Extend(p *Page, key uint64) Range {
 	p.Reach = max(p.Reach, key)
 	return p.putHeader()
 }
 
-// Replace makes an internal page name a child at the key of an existing separator.
+// Replace makes an internal page name another child at the key of an existing separator.
 func Replace(p *Page, key uint64, child Addr, ranges []Range) []Range {
 	if slot, _, ok, _ := p.Find(key); ok {
 		return append(ranges, p.putHardenedRecord(slot, key, AppendAddr(nil, child)))
@@ -106,9 +107,9 @@ func Replace(p *Page, key uint64, child Addr, ranges []Range) []Range {
 // maxRedirect bounds the pieces that one call of Redirect changes.
 const maxRedirect = 32
 
-// Redirect replaces the pointers of an internal page to a closed child by ones to the page that has
-// absorbed it, removes records that have become superfluous, and appends the pieces that must be
-// written. more: there are further pointers to replace.
+// Redirect replaces the pointers of an internal page to the closed child from by pointers to to,
+// the page that has taken over its range. It removes records that are not needed any more, and
+// appends the pieces that must be written. more reports that there are further pointers to replace.
 func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 	n := len(ranges)
 	if p.Leftmost == from {
@@ -145,7 +146,7 @@ type FreeHead uint64
 // Place is the offset of the first page; 0: there is none.
 func (h FreeHead) Place() uint64 { return uint64(uint32(h)) * MinPage }
 
-// Then is the word after a change that makes a page the first.
+// Then is the value of the word after a change that makes the page a the first of the list.
 func (h FreeHead) Then(a Addr) FreeHead {
 	return h>>32<<32 + 1<<32 | FreeHead(a.Offset()/MinPage)
 }

@@ -5,20 +5,21 @@ import (
 	"math"
 )
 
-// Header has the fields of a page besides its records.
+// Header holds the fields of a page other than its records.
 type Header struct {
 	// Level is 0 for leaves.
 	Level int
 	// Stage is Live for a page of the tree (Hardened only).
 	Stage Stage
-	// Lowest and Highest bound the keys: a page has the keys from Lowest to below Highest, where its
-	// sibling begins. The last page has Highest MaxKey, and that key too.
+	// Lowest and Highest bound the keys: a page has the keys from Lowest to below Highest, where
+	// its sibling begins. The last page has Highest MaxKey, and holds that key, too.
 	Lowest, Highest uint64
 	// Sibling is the page to the right; zero if there is none. Leftmost is the first child of an
 	// internal page.
 	Sibling, Leftmost Addr
-	// Reach is the greatest key at which a page above may name this one, if it is above Lowest:
-	// pointers to pages whose ranges it has taken over become pointers to it (Hardened only).
+	// Reach, if it is above Lowest, is the greatest key at which a page above may name this page:
+	// when this page takes over the range of another one, pointers to that one become pointers to
+	// this one (Hardened only).
 	Reach uint64
 	// Self and Generation are the page's address and the tree's number (Hardened only).
 	Self       Addr
@@ -52,7 +53,7 @@ type State uint8
 
 // States of a slot.
 const (
-	// Free: nothing, or a record that a split has left behind.
+	// Free: the slot holds nothing, or a record that a split has moved to another page.
 	Free State = iota
 	Used
 	// Torn: the versions of a record differ (Published).
@@ -65,7 +66,7 @@ type Record struct {
 	Value []byte
 }
 
-// Child is the address in an internal record; 0 in a leaf's.
+// Child is the address in a record of an internal page; 0 for a record of a leaf.
 func (r Record) Child() Addr {
 	if len(r.Value) < addrLen {
 		return 0
@@ -94,7 +95,7 @@ func (p *Page) Init(s Shape, b []byte, h Header) {
 	p.putHeader()
 }
 
-// putHeader writes the header and returns its place.
+// putHeader writes the header into the page and returns the piece that it has changed.
 func (p *Page) putHeader() Range {
 	if p.Shape.Kind == Published {
 		return p.putPublished()
@@ -202,7 +203,7 @@ func (p *Page) PutChild(key uint64, child Addr) Range {
 // AppendAddr appends an address in the form in which records hold it.
 func AppendAddr(b []byte, a Addr) []byte { return binary.LittleEndian.AppendUint64(b, uint64(a)) }
 
-// minSplit is the fewest records with which a page can be split.
+// minSplit is the smallest number of records with which a page can be split.
 const minSplit = 2
 
 // CanSplit reports whether there are enough records to split the page.
@@ -254,7 +255,7 @@ func (p *Page) Order(dst []uint16) []uint16 {
 		}
 		dst = append(dst, uint16(i))
 		j := len(dst) - 1
-		for ; j > 0; j-- { // pages are small
+		for ; j > 0; j-- { // insertion sort: pages are small
 			if before, _ := p.Slot(int(dst[j-1])); before.Key <= r.Key {
 				break
 			}
@@ -270,13 +271,13 @@ func (p *Page) whole() Range { return Range{0, len(p.Bytes)} }
 
 const _ = uint16(MaxPage / 16 & math.MaxUint16) // slot indices have 16 bits
 
-// End sets the upper end of a page that is being built, and the sibling that begins there.
+// End sets the upper end of a page that a bulk load fills, and the sibling that begins there.
 func (p *Page) End(highest uint64, sibling Addr) {
 	p.Highest, p.Sibling = highest, sibling
 	p.putHeader()
 }
 
-// Lead sets the leftmost child of an internal page that is being built.
+// Lead sets the leftmost child of an internal page that a bulk load fills.
 func (p *Page) Lead(child Addr) {
 	p.Leftmost = child
 	p.putHeader()

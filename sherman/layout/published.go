@@ -29,7 +29,7 @@ func (p *Page) parsePublished() error {
 		return ErrTorn
 	}
 	if b[8] == 0 {
-		return ErrPage // never written
+		return ErrPage // the page was never written
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (p *Page) putPublishedRecord(i int, key uint64, value []byte) Range {
 	return Range{at, n}
 }
 
-// insertPublished shifts the records after the new one.
+// insertPublished inserts a record at its place, and shifts the records after it.
 func (p *Page) insertPublished(key uint64, child Addr) Range {
 	i := p.Last + 1
 	for ; i > 0; i-- {

@@ -88,13 +88,13 @@ func (s Shape) ValueLen(level int) int {
 
 const addrLen = 8
 
-// RecordLen is the length of a record of a level, and of the WRITE that changes one (Hardened;
-// leaves of Published).
+// RecordLen is the length of a record of a level in bytes. It is also the length of the WRITE that
+// changes one record (Hardened, and leaves of Published).
 func (s Shape) RecordLen(level int) int {
 	if s.Kind == Published && level > 0 {
 		return publishedInternal
 	}
-	// the same for both kinds: a mark of 2 bytes, or 2 versions
+	// both kinds need 2 bytes more: a mark, or 2 versions
 	return s.ValueLen(level) + hardenedOverhead
 }
 

@@ -93,7 +93,7 @@ func (s *Superblock) FirstChunk() uint64 {
 	return (at + MaxPage - 1) &^ (MaxPage - 1)
 }
 
-// Inside reports whether an address is that of a page of the tree.
+// Inside reports whether an address can be that of a page of the tree.
 func (s *Superblock) Inside(a Addr) bool {
 	return a != 0 && a.Server() < s.Servers && a.Offset() >= s.FirstChunk() && a.Offset()%uint64(s.Shape.Page) == 0 &&
 		a.Offset()+uint64(s.Shape.Page) <= s.Len

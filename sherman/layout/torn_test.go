@@ -8,35 +8,36 @@ import (
 	"testing"
 )
 
-// world is one page in remote memory, its writer, and a reader, line by line. The copies of both
-// are torn as softrnic/mem tears them: each in two parts at a line boundary, in either order, with
-// other steps between.
+// world simulates one page in remote memory, its writer, and a reader, line by line. The copies of
+// both are torn as softrnic/mem tears them: each in two parts at a line boundary, in either order,
+// with other steps between.
 type world struct {
 	r      *rand.Rand
 	shape  Shape
 	memory []byte
 	page   Page
-	// now counts steps. truth has for each key its values, and the step at which each began.
+	// now counts steps. truth has, for each key, its values and the steps at which they became
+	// valid.
 	now    int
 	truth  map[uint64][]fact
 	writes []copyStep
 	n      uint64
 	sib    []byte
 	span   uint64
-	// first and last are the range of keys that the current chain concerns.
+	// first and last bound the keys that the present chain of WRITEs changes.
 	first, last uint64
-	// hot is the key of three of four writes.
+	// hot is the key of three out of four writes.
 	hot uint64
 }
 
-// fact: a key had a value (0: none) from a step on. own: the page covered the key.
+// fact: from a step on, a key has a value (0: none). own: the page covers the key.
 type fact struct {
 	from  int
 	value uint64
 	own   bool
 }
 
-// copyStep is a part of a WRITE that is not done yet.
+// copyStep is a part of a WRITE that is not executed yet.
 type copyStep struct {
 	off  int
 	data []byte
@@ -71,7 +72,7 @@ func (w *world) queue(r Range) {
 	w.writes = append(w.writes, copyStep{r.Off, data})
 }
 
-// cut is the line boundary at which a copy is torn; 0: it is not torn.
+// cut returns the line boundary at which a copy is torn; 0: the copy is not torn.
 func (w *world) cut(off, n int) int {
 	if n < 2 || w.r.IntN(2) == 0 {
 		return 0
@@ -80,7 +81,7 @@ func (w *world) cut(off, n int) int {
 	return max(0, cut-(off+cut)%Line)
 }
 
-// step does one part of the writer's current operation, or begins another one.
+// step executes one part of the writer's present operation, or begins another operation.
 func (w *world) step() {
 	w.now++
 	if len(w.writes) > 0 {
@@ -133,7 +134,8 @@ func (w *world) split() {
 	}
 }
 
-// settle records the facts of an executed chain: a reader may have seen it from its first part on.
+// settle records the facts of a chain of WRITEs that was executed. A reader may have seen them from
+// the chain's first part on.
 func (w *world) settle() {
 	for k := w.first; k <= w.last; k++ {
 		v := uint64(0)
@@ -164,12 +166,12 @@ func (w *world) read(pause int) (b []byte, from, to int) {
 	return b, from, w.now
 }
 
-// judge returns an error for a page that was accepted and shows a value that the key had at no
-// moment of its READ.
+// judge returns an error if Parse accepts the page b and the page shows a value that its key did
+// not have at any moment of the READ.
 func (w *world) judge(b []byte, from, to int) error {
 	var p Page
 	if err := p.Parse(w.shape, b); err != nil {
-		return nil // read again
+		return nil // a reader would read the page again
 	}
 	for len(w.writes) > 0 {
 		w.step() // the current operation may be visible or not
@@ -181,7 +183,7 @@ func (w *world) judge(b []byte, from, to int) error {
 		got := uint64(0)
 		_, v, ok, err := p.Find(k)
 		if err != nil {
-			continue // read again
+			continue // a reader would read the page again
 		}
 		if ok {
 			got = binary.LittleEndian.Uint64(v)
@@ -214,7 +216,7 @@ func (w *world) wasTrue(k, v uint64, from, to int) bool {
 	return false
 }
 
-// hunt looks for a page that was accepted wrongly.
+// hunt looks for a page with a wrong value that Parse accepts.
 func hunt(s Shape, seed uint64, reads, pause int) error {
 	w := newWorld(s, seed)
 	for range reads {
@@ -239,8 +241,8 @@ func hunt(s Shape, seed uint64, reads, pause int) error {
 	return nil
 }
 
-// The hardened layout never accepts a page that shows a value of no moment, however copies are
-// torn; the published one does, for some seeds.
+// The hardened layout never accepts a page with a value that the key had at no moment of the READ,
+// however copies are torn. The published layout does so for some seeds.
 func TestTornCopies(t *testing.T) {
 	const reads = 300
 	for _, shape := range []Shape{{}, {Page: 256}, {Page: 256, Value: 20}, {Page: 512, Value: 54}} {

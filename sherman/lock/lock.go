@@ -16,13 +16,13 @@ import (
 // Key names a lock word: the memory server and the index in its table.
 type Key struct{ Server, Index int }
 
-// Held is the state in which a client leaves the word in remote memory. The zero value: the node
-// does not hold the word.
+// Held is the state of the lock word in remote memory, as a client leaves it to the next client of
+// its node. The zero value: the node does not hold the word.
 type Held struct {
 	// Tag is this node's tag in the word; 0: the word was released.
 	Tag uint64
-	// Doubt is a connection that a client lost with WRITEs in flight: it is unknown whether the
-	// word was released, and the word must not be read before that connection has ended. 0: the
+	// Doubt names a connection that a client has lost with WRITEs in flight. Until that connection
+	// has ended, the word may be released at any time, and must not be read to find out. 0: the
 	// word certainly holds Tag.
 	Doubt uint64
 	// Boot is the boot number of the memory server at the time when the tag was written; Since is
@@ -31,7 +31,7 @@ type Held struct {
 	Since clock.Time
 }
 
-// Table has the locks of one node. Several threads may use it.
+// Table holds the queues for the locks of one node. Several threads may use it.
 type Table struct {
 	limit int
 
@@ -39,11 +39,11 @@ type Table struct {
 	queues map[Key]*queue
 }
 
-// queue has the clients of one lock; the first of them has the local lock.
+// queue holds the clients that want one lock. The first of them has the local lock.
 type queue struct {
 	waiting []*Ticket
 	held    Held
-	// passed is how often in a row the word was handed over.
+	// passed is how many times in a row the word was handed over.
 	passed int
 }
 
@@ -57,9 +57,9 @@ type Ticket struct {
 	wake  func()
 }
 
-// Enter joins the queue of a lock. The client that makes room calls wake, once, when this client
-// has come to the front after others; wake must not wait. A client that is at the front at once is
-// not woken.
+// Enter joins the queue of a lock. If other clients are before this one, the client that leaves the
+// front to it calls wake, once; wake must not wait. A client that is at the front at once is not
+// woken.
 func (t *Table) Enter(k Key, wake func()) *Ticket {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,8 +73,8 @@ func (t *Table) Enter(k Key, wake func()) *Ticket {
 	return tk
 }
 
-// Doubts lists, sorted, the locks for which no client is queued and whose words may still have this
-// node's tag.
+// Doubts lists the locks whose words may still have this node's tag although no client is in the
+// queue. They are sorted.
 func (t *Table) Doubts() []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,8 +133,8 @@ func (tk *Ticket) Pass(h Held) bool {
 	return true
 }
 
-// GiveUp leaves the queue if others are still before this client. It returns false if the client
-// has come to the front: it has the lock.
+// GiveUp leaves the queue if other clients are still before this one. It returns false if this
+// client has come to the front, and so has the lock.
 func (tk *Ticket) GiveUp() bool {
 	t := tk.table
 	t.mu.Lock()
@@ -163,7 +163,7 @@ func (tk *Ticket) Leave(h Held) {
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
 		if q.held = h; h.Tag == 0 {
-			q.passed = 0 // otherwise the word was not released, and other nodes still wait for it
+			q.passed = 0 // otherwise the word was not released, and clients of other nodes still wait for it
 		}
 		if len(q.waiting) > 0 {
 			q.waiting[0].wake()

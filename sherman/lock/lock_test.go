@@ -42,8 +42,8 @@ func TestClientAtTheFrontIsWokenOnce(t *testing.T) {
 	expect("at the end", 0, 0, 1, 1)
 }
 
-// A client that gives up just when it gets the lock must not lose the state of the last holder: the
-// word has the node's tag.
+// A client that gives up at the moment when it gets the lock must not lose the state that the last
+// holder has left: the word has the node's tag.
 func TestGiveUpFailsAtTheFront(t *testing.T) {
 	table := New(8)
 	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
@@ -66,7 +66,7 @@ func TestClientsGetTheLockInTheOrderOfArrival(t *testing.T) {
 	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
 	place(t, a, 0, Held{})
 	place(t, c, 2, Held{})
-	// it gave up: the state that it passes has no effect, since it never had the lock
+	// the client gave up, so the state that it passes has no effect: it never had the lock
 	b.Leave(Held{Tag: 7})
 	place(t, c, 1, Held{})
 	if !a.Pass(Held{Tag: 5}) {

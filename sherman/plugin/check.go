@@ -24,14 +24,14 @@ type CheckRequest struct {
 
 // Checked is the result of a check of the structure.
 type Checked struct {
-	// Tree is the report of the check, nil if a server's memory was lost; Why describes the
+	// Tree is the report of the check; nil if a server's memory was lost. Why describes the
 	// defects; "": there are none.
 	Tree *check.Report `json:"tree,omitempty"`
 	Why  string        `json:"why,omitempty"`
 	Took time.Duration `json:"tookNs"`
 }
 
-// wholePatience bounds the reading, or the making, of a whole tree.
+// wholePatience bounds the time to read or to make a whole tree.
 const wholePatience = 10 * time.Minute
 
 // check reads the tree and decides about its structure.
@@ -43,7 +43,7 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
 			out.Tree, err = check.Check(cfg)
 		}
-		if errors.Is(err, kv.ErrLost) { // a history that was made before has its verdict for all that
+		if errors.Is(err, kv.ErrLost) { // a history that was made before the check keeps its verdict
 			out.Tree, out.Why = nil, err.Error()
 			return nil
 		}

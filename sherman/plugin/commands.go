@@ -62,17 +62,21 @@ func commands() store.Commands {
 				"  rdmalab sherman start # finds it again",
 		},
 		Stat: store.Command{
-			Short: "Show the tree, the locks that are held, and counters of a host's clients",
-			Long: "stat reads all lock words twice and shows the locks whose word has not changed: the owner, as the memory server\n" +
-				"knows it, and how long it is until the host of --from fences that owner. That host does so when it has seen the\n" +
-				"same tag in the lock word for a lease. Each host measures leases by itself, so another host may show another\n" +
-				"time.",
+			Short: "Show the tree, the locks that are held, and what a host's clients have done",
+			Long: "stat shows the tree, how much memory of each server it uses, and what the clients on the host of --from have\n" +
+				"done: locks that they got (handed over: from a client of the same host), waiting times, locks taken over from\n" +
+				"dead owners, splits and merges of pages, and hits of the index cache.\n\n" +
+				"Then it reads all lock words twice, 20 ms apart, and lists the locks whose word has not changed. OWNER is the\n" +
+				"number of the compute node that holds the lock; HOST and STATE (alive, gone, fenced) are what the memory server\n" +
+				"knows of it. LEASE LEFT is how long the host of --from still waits before it fences the owner: it does so after\n" +
+				"it has seen the same lock word for a lease. Each host measures leases by itself, so another host may show\n" +
+				"another time.",
 			Example: "  rdmalab sherman stat\n" +
 				"  rdmalab sherman stat --all --from cn1",
 			From: true, Output: true, New: newStat,
 		},
 		Check: store.Command{
-			Short: "Read the whole tree and prove that its structure is right; with --clients also its responses",
+			Short: "Check the structure of the whole tree; with --clients also the responses to clients",
 			Long: "check reads every page of the tree from the memory servers and proves: key ranges cover every key exactly once,\n" +
 				"neighbours and children are where they should be, no key is there twice, each lock is free or its owner is\n" +
 				"alive, and every written page can be reached from the root.\n\n" +
@@ -109,9 +113,11 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768)")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory, for comparison")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
-	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits for a lock whose word does not change, until it fences the owner (default 500ms)")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits for a lock whose word does not change, until "+
+		"it fences the owner (default 500ms)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; negative: none (default 64 MiB)")
-	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same host; negative: never (default 8)")
+	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same "+
+		"host; negative: never (default 8)")
 	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause after a failed CAS (default: no pause, as published)")
 	return func(c *store.Call) (store.Result, error) {
 		info, err := Start(c, cfg)
@@ -137,34 +143,13 @@ func (i *Info) Write(out io.Writer) error {
 	return err
 }
 
-// Start makes every compute host a node of the tree that cfg describes, without its Servers. The
-// first makes the tree if there is none.
-func Start(c *store.Call, cfg Config) (info Info, err error) {
-	if cfg.Servers = c.Memory(); len(cfg.Servers) == 0 {
-		return info, fmt.Errorf("rack %s has no memory server: give one `role: memory` in the rack file", c.Rack.Name)
-	}
-	hosts, err := Store.Places(c.Rack)
-	if err != nil {
-		return info, err
-	}
-	if err := c.Free(); err != nil {
-		return info, err
-	}
-	for i, host := range hosts {
-		var got Info
-		if err := c.Post(host, Store.Path(store.PathStart), cfg, &got); err != nil {
-			if i > 0 {
-				_, _ = fmt.Fprintf(c.Err, "host %s does not know the tree: %v\n", host, err) // it may have crashed
-				continue
-			}
-			return info, err
-		}
-		if i == 0 {
-			info = got
-		}
-		cfg.Format, cfg.Fresh = false, false
-	}
-	return info, nil
+// Start makes every compute host a node of the tree that cfg describes; it fills in Servers. The
+// first host makes the tree if there is none.
+func Start(c *store.Call, cfg Config) (Info, error) {
+	return store.StartHosts[Info](c, "tree", func(servers []string, first bool) any {
+		cfg.Servers, cfg.Format, cfg.Fresh = servers, cfg.Format && first, cfg.Fresh && first
+		return cfg
+	})
 }
 
 // prepare makes a tree for a workload if there is none, and loads the keys into a new tree.
@@ -188,18 +173,17 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := store.HistoryRequest{Keys: 64}
 	var tree CheckRequest
 	store.HistoryFlags(fs, &in)
-	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages no page may reference, because a split was interrupted (default 0; -1: any number)")
-	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may be missing from their parent, because a split was interrupted (-1: any number)")
+	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages may be without a reference from another page, "+
+		"because a split was interrupted (default 0; -1: any number)")
+	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may be missing from their parent, because a split was "+
+		"interrupted (-1: any number)")
 	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1: any number)")
 	return func(c *store.Call) (store.Result, error) {
-		v := new(verdict)
-		if in.Clients != 0 {
-			h, err := c.History(in)
-			if err != nil {
-				return nil, err
-			}
-			v.History = &h
+		h, err := c.HistoryIfAny(in)
+		if err != nil {
+			return nil, err
 		}
+		v := &verdict{History: h}
 		if err := c.Post("", Store.Path(PathCheck), tree, &v.Checked); err != nil {
 			return nil, err
 		}

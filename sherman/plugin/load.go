@@ -14,11 +14,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// LoadRequest asks for keys in bulk: 1 to Keys, each with its number as value. The tree must be
-// empty.
+// LoadRequest asks a host to load keys in bulk: the keys 1 to Keys, each with its number as value.
+// The tree must be empty.
 type LoadRequest struct {
 	Keys uint64 `json:"keys"`
-	// Records makes values as workloads do, in place of 8 bytes.
+	// Records asks for values as workloads make them, instead of 8 bytes.
 	Records bool `json:"records,omitempty"`
 }
 
@@ -46,8 +46,8 @@ func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 	return out, store.HTTPError(err)
 }
 
-// feed returns a function that returns the keys one after the other, until all were returned or the
-// job has ended. With Records the values have the given size.
+// feed returns a function that returns one key after the other, until all were returned or the job
+// has ended. With Records, value is the size of the values.
 func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
 	key := uint64(0)
 	return func() (uint64, []byte, bool) {

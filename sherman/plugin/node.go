@@ -72,7 +72,7 @@ func (c *clients) Open(deadline clock.Time) (kv.Store, error) {
 // Close does nothing: clients share only what the node keeps.
 func (*clients) Close() error { return nil }
 
-// Status implements store.Node. The values are those of columns.
+// Status implements store.Node. The values are in the order of columns.
 func (n *node) Status() store.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,10 +83,10 @@ func (n *node) Status() store.Status {
 	return store.Status{Up: true, Values: []uint64{s.Acquires, s.HandOvers, s.Fenced}}
 }
 
-// columns are the names of what Status counts.
+// columns are the names of the values of Status.
 var columns = []string{"LOCKS", "HANDED", "FENCED"}
 
-// Crash forgets the tree. The memory servers keep it.
+// Crash makes the host forget the tree. The memory servers keep it.
 func (n *node) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,31 +99,33 @@ func (n *node) NICGone() error { return nil }
 
 // Config describes a tree and how a host uses it.
 type Config struct {
-	// Servers are the names of the memory servers, in an order that must be the same everywhere.
+	// Servers are the names of the memory servers, in the same order on all hosts.
 	Servers []string `json:"servers"`
-	// Format makes a tree where there is none, Fresh also where there is one. Without both the tree
-	// must be there.
+	// Format makes a tree if there is none, Fresh also if there is one. Without both, there must be
+	// a tree.
 	Format bool `json:"format,omitempty"`
 	Fresh  bool `json:"fresh,omitempty"`
-	// Keep leaves a host as it is if it is a compute node of a tree on these servers already.
+	// Keep leaves the host as it is if it already is a compute node of a tree on these servers.
 	Keep bool `json:"keep,omitempty"`
 	// Layout is hardened or published, or an old name (kinds); "": hardened. Page and Value are in
 	// bytes; 0: 1024 and 8.
 	Layout string `json:"layout,omitempty"`
 	Page   int    `json:"page,omitempty"`
 	Value  int    `json:"value,omitempty"`
-	// Locks are lock words of each server; 0: 32768. HostLocks puts them into host memory.
+	// Locks is the number of lock words of each server; 0: 32768. HostLocks puts them into host
+	// memory.
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
-	// Lease of locks (0: 500 ms, because a process may have to wait so long for a processor), Cache
-	// of the index in bytes (negative: none), HandOver and BackOff: see sherman.NodeConfig.
+	// Lease is the lease of locks; 0: 500 ms, because a process may have to wait that long for a
+	// processor. Cache is the size of the index cache in bytes; negative: none. See
+	// sherman.NodeConfig for HandOver and BackOff.
 	Lease    time.Duration `json:"leaseNs,omitempty"`
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
 	BackOff  time.Duration `json:"backOffNs,omitempty"`
 }
 
-// Info describes a tree that is there.
+// Info describes a tree that exists.
 type Info struct {
 	Generation uint64 `json:"generation"`
 	Layout     string `json:"layout"`
@@ -173,17 +175,17 @@ const joinPatience = 20 * time.Second
 // holds a lock.
 const rackLease = 500 * time.Millisecond
 
-// tree is a host as a compute node.
+// tree is the state of a host that is a compute node of a tree.
 type tree struct {
 	cfg   Config
 	addrs []netip.Addr
 	node  *sherman.Node
-	// generation names the tree: another one may be made on the same servers. The application
-	// guards it.
+	// generation names the tree: another one may be made on the same servers. The lock of the
+	// host's node guards it.
 	generation uint64
 }
 
-// errNoTree returns the error of a host that is no compute node.
+// errNoTree returns the error of a host that is not a compute node of a tree.
 func errNoTree(name string) error {
 	return control.Errorf(http.StatusConflict, "%s knows no tree; start one: `rdmalab sherman start`", name)
 }
@@ -231,7 +233,7 @@ func (n *node) start(r *http.Request, cfg Config) (out Info, err error) {
 		deadline := rt.Now().Add(joinPatience)
 		if !cfg.Fresh {
 			c, err := t.node.Open(conf, deadline)
-			if t != young && errors.Is(err, kv.ErrLost) { // it knows a tree that has been replaced
+			if t != young && errors.Is(err, kv.ErrLost) { // the host knows a tree that was replaced
 				t = young
 				c, err = t.node.Open(conf, deadline)
 			}
@@ -243,7 +245,7 @@ func (n *node) start(r *http.Request, cfg Config) (out Info, err error) {
 				return err
 			}
 		}
-		t = young // a node knows one tree
+		t = young // a host is a node of one tree at a time
 		s, err := sherman.Format(conf, t.addrs, sherman.FormatConfig{
 			Shape: layout.Shape{Kind: kind, Page: cfg.Page, Value: cfg.Value}, Locks: cfg.Locks, HostLocks: cfg.HostLocks,
 		}, deadline)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Stat is a tree as one compute node sees it.
+// Stat describes a tree as one compute node sees it.
 type Stat struct {
 	Tree Info `json:"tree"`
 	// Root is the address of the root page. Used is how many bytes of each memory server were
@@ -21,8 +21,8 @@ type Stat struct {
 	Size  []uint64 `json:"size"`
 	Free  []uint64 `json:"free"`
 	Lease float64  `json:"leaseMs"`
-	// Locks are the locks that are held. A lock whose tag differs in a later Stat has an owner that
-	// is alive.
+	// Locks are the locks that are held. If the tag of a lock differs in a later Stat, its owner is
+	// alive.
 	Locks []Lock   `json:"locks"`
 	Node  NodeStat `json:"node"`
 }
@@ -73,7 +73,7 @@ type NodeStat struct {
 	WaitMax     float64   `json:"waitMaxUsec"`
 }
 
-// MergeStat counts pages that were merged and used again, and the searches that met one.
+// MergeStat counts pages that were merged and used again, and searches that met such a page.
 type MergeStat struct {
 	Merged   uint64 `json:"merged"`
 	Reused   uint64 `json:"reused"`
@@ -90,7 +90,8 @@ func nodeStat(s *sherman.NodeStats) NodeStat {
 	}
 }
 
-// maxFree bounds the pages of each server's list that stat walks: one READ each.
+// maxFree bounds how many pages of each server's list of unused pages stat reads: each costs one
+// READ.
 const maxFree = 10_000
 
 // stat reads the state of the tree and its locks.

@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// lookAgain is how long stat waits between two looks at the locks: an operation is shorter.
+// lookAgain is how long stat waits before it reads the locks a second time. It is longer than an
+// operation holds a lock.
 const lookAgain = 20 * time.Millisecond
 
 func newStat(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
