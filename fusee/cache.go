@@ -2,7 +2,8 @@ package fusee
 
 import "github.com/rdmalab/rdmalab/fusee/layout"
 
-// cache remembers where keys are. Each key has one place in it, which other keys share.
+// cache remembers at which offsets the slots of keys are. Each key has one place in the cache,
+// which it shares with other keys.
 type cache struct {
 	places    []remembered
 	threshold float64
@@ -11,10 +12,12 @@ type cache struct {
 // remembered is what a client remembers of a key.
 type remembered struct {
 	key uint64
-	// at is the offset of its slot, slot the value that the slot had; 0: nothing is remembered.
+	// at is the offset of the key's slot, slot the value that the slot had; 0: the client remembers
+	// nothing.
 	at   uint64
 	slot layout.Slot
-	// uses counts the operations that have used it, wrong those that have found another value.
+	// uses counts the operations that have used the entry, wrong those of them that have found
+	// another value in the slot.
 	uses, wrong float64
 }
 
@@ -25,7 +28,7 @@ func (c *cache) place(key uint64, h layout.Hash) *remembered {
 	return &c.places[(uint64(h.Prefix())^key)%uint64(len(c.places))]
 }
 
-// get returns what is remembered of a key; nil: nothing.
+// get returns what the client remembers of a key; nil: nothing.
 func (c *cache) get(key uint64, h layout.Hash) *remembered {
 	if r := c.place(key, h); r != nil && r.key == key && r.slot != 0 {
 		return r
@@ -33,10 +36,11 @@ func (c *cache) get(key uint64, h layout.Hash) *remembered {
 	return nil
 }
 
-// trusts reports whether the object is to be read before the slot was.
+// trusts reports whether a GET should read the object at once, before it knows the present value of
+// the slot.
 func (c *cache) trusts(r *remembered) bool { return r != nil && r.wrong <= c.threshold*r.uses }
 
-// used notes whether the slot of a key had the remembered value.
+// used records whether the slot of a key had the remembered value.
 func (r *remembered) used(right bool) {
 	if r.uses++; !right {
 		r.wrong++

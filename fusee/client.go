@@ -9,26 +9,31 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is one client thread: a connection to each memory server. See the package comment. It is
-// made of parts, each of which embeds the one below and calls nothing above it: memory (operations
-// on the servers), space (objects and blocks), finder (the index), changer (changes of slots), and
-// the operations of kv.Store themselves.
+// Client is one client thread: a connection to each memory server. See the package comment. It
+// consists of layers. Each embeds the layer below it, and calls nothing of the layers above: memory
+// (operations on the servers), space (objects and blocks), finder (the index), changer (changes of
+// slots), and the operations of kv.Store themselves.
 type Client struct {
 	changer
 	out   []byte
 	ended bool
+	// rival is another INSERT of the key that this client inserts.
+	rival rival
+	// nextSettle is when the client looks again what has become of operations with an unknown outcome.
+	nextSettle clock.Time
 }
 
 var _ kv.Store = (*Client)(nil)
 
-// Open makes a client: it connects to all memory servers and takes a number.
+// Open makes a client: it connects to all memory servers and takes a client number.
 func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	c := &Client{}
 	cfg = cfg.withDefaults()
-	c.classes, c.blocks = make(map[int]*class), make(map[blockID]*block)
+	c.cfg = cfg
+	c.clear()
 	c.cache = cache{places: make([]remembered, max(0, cfg.Cache)), threshold: cfg.Threshold}
 	if err := c.open(cfg, deadline); err != nil {
 		return nil, err
@@ -42,6 +47,9 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 // errServers: the store was formatted on another list of servers.
 var errServers = errors.New("the store was formatted on another list of memory servers")
 
+// errFormatted: another store was made while a client connected.
+var errFormatted = errors.New("another store is being made, or was made a moment ago")
+
 // introduce reads the superblocks, takes the client's number, and connects again as its owner.
 func (c *Client) introduce(deadline clock.Time) error {
 	for i := range c.links {
@@ -49,7 +57,7 @@ func (c *Client) introduce(deadline clock.Time) error {
 		if err != nil {
 			return fmt.Errorf("memory server %d: %w", i, err)
 		}
-		if i == 0 {
+		if i == 0 && c.super.Generation == 0 {
 			c.super = s
 		}
 		want := c.super
@@ -64,18 +72,26 @@ func (c *Client) introduce(deadline clock.Time) error {
 	if err := c.register(deadline); err != nil {
 		return err
 	}
+	// Format removes the superblocks before it ends the connections of owners: so a superblock that
+	// is read on a connection of this owner belongs to the store for which the connection was made.
+	for i := range c.links {
+		s, err := c.superblock(i, deadline)
+		want := c.super
+		want.Server = i
+		if errors.Is(err, layout.ErrSuperblock) || err == nil && s != want {
+			err = errFormatted
+		}
+		if err != nil {
+			return fmt.Errorf("memory server %d: %w", i, err)
+		}
+	}
 	return c.loadDirectory(deadline)
 }
 
 // superblock reads the superblock of a server.
 func (c *Client) superblock(i int, deadline clock.Time) (s layout.Superblock, err error) {
-	for {
-		if err = c.fab.Open(i, deadline); err == nil {
-			break
-		}
-		if err := c.again(err, deadline); err != nil {
-			return s, err
-		}
+	if err := c.reach(i, deadline); err != nil {
+		return s, err
 	}
 	c.read(i, 0, atLog, layout.SuperblockLen)
 	if err := c.do(deadline); err != nil {
@@ -87,7 +103,8 @@ func (c *Client) superblock(i int, deadline clock.Time) (s layout.Superblock, er
 	return s, s.Parse(c.scratch)
 }
 
-// register takes the number of the client. A number whose FETCH_ADD has failed is left out.
+// register takes a client number by a FETCH_ADD. If a FETCH_ADD fails, its number may have been
+// taken, and is not used.
 func (c *Client) register(deadline clock.Time) error {
 	for {
 		word := c.add(0, layout.ClientWord, 1)
@@ -103,13 +120,11 @@ func (c *Client) register(deadline clock.Time) error {
 		if err := c.again(err, deadline); err != nil {
 			return err
 		}
-		if err := c.fab.Open(0, deadline); err != nil {
-			if err := c.again(err, deadline); err != nil {
-				return err
-			}
+		if err := c.reach(0, deadline); err != nil {
+			return err
 		}
 	}
-	for i := range c.links { // connect again, as the owner with this number
+	for i := range c.links { // connect again, as the owner with the new number
 		if err := c.fab.Break(i); err != nil {
 			return err
 		}
@@ -126,7 +141,43 @@ func (c *Client) begin(deadline clock.Time) error {
 	if c.rt.Now() >= deadline {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
-	return c.fab.Poll()
+	if err := c.fab.Poll(); err != nil {
+		return err
+	}
+	if c.fenced {
+		if err := c.rejoin(deadline); err != nil {
+			return unchanged(err)
+		}
+	}
+	if len(c.heirs)+len(c.unsure) > 0 && c.rt.Now() >= c.nextSettle {
+		c.nextSettle = c.rt.Now().Add(c.cfg.Lease)
+		if err := errors.Join(c.settleHeirs(deadline), c.settleUnsure(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+			return err
+		}
+	}
+	return nil
+}
+
+// rejoin takes another number, after another client has taken this one for dead. What was this
+// client's is no more.
+func (c *Client) rejoin(deadline clock.Time) error {
+	was := c.super
+	c.id, c.heirs = 0, nil
+	c.clear()
+	for i := range c.links {
+		if err := c.fab.Break(i); err != nil {
+			return err
+		}
+	}
+	c.fenced = false
+	err := c.introduce(deadline)
+	if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errFormatted) {
+		err = fmt.Errorf("%w: %w", kv.ErrLost, err)
+	}
+	if err != nil {
+		c.fenced, c.super = true, was
+	}
+	return err
 }
 
 // Super describes the store.
@@ -138,12 +189,14 @@ func (c *Client) Last() kv.Cost { return c.cost }
 // MaxValue is the longest value that the store takes, in bytes: its object must fit into a block.
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
-// Leaked counts objects that no client uses again, because the outcome of an operation of this client
-// that would have freed them is unknown.
-func (c *Client) Leaked() uint64 { return c.leaked }
+// Leaked counts objects of operations of this client whose outcome is unknown, and frees that were
+// perhaps not executed. The former are used again when their outcome is known, the latter when their
+// owners have found them.
+func (c *Client) Leaked() uint64 { return uint64(len(c.unsure)) + c.lost }
 
-// Close sends the frees that were collected, and ends the connections. The client's blocks remain
-// its own: only a master could give them to another client.
+// Close sends the frees that were collected, leaves the client's blocks to other clients, and ends the
+// connections. A block with an object whose outcome is unknown, and all blocks if the memory servers
+// do not answer, remain those of the number until another client recovers it.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil
@@ -152,6 +205,17 @@ func (c *Client) Close() error {
 	end := c.rt.Now().Add(farewellTimeout)
 	for c.flush(); len(c.flight) > 0 && c.fab.Wait(end, c.flight...) == nil; {
 		c.flush()
+	}
+	if len(c.frees)+len(c.flight) > 0 {
+		c.lose()
+	}
+	if !c.fenced && (c.owed || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
+		end = c.rt.Now().Add(leaveTimeout)
+		for _, step := range []func(clock.Time) error{c.settleHeirs, c.settleUnsure, c.confess, c.leave} {
+			if step(end) != nil && c.fenced {
+				break
+			}
+		}
 	}
 	return c.close()
 }

@@ -20,31 +20,45 @@ type Config struct {
 	Params rdmacm.Params
 	// Servers are the memory servers, in the order in which the store was formatted.
 	Servers []netip.Addr
-	// Cache bounds the keys whose places the client remembers; 0: 16,384. Negative: none.
+	// Cache bounds the number of keys whose slots the client remembers; 0: 16,384. Negative: none.
 	Cache int
-	// Threshold is the share of a key's uses in which its remembered place may have been wrong; if it
-	// was wrong more often, a GET does not read the object before it has read the slot. 0: 0.1, as
-	// published.
+	// Threshold is a share of a key's uses. If the remembered slot was wrong in a larger share of
+	// them, a GET reads the slot before it reads the object. 0: 0.1, as published.
 	Threshold float64
+	// Lease is how long a client waits for another one that must go on, until it takes it for dead and
+	// has the memory servers end its connections (see Client.Recover); 0: 500 ms. A client that was only
+	// slow loses nothing but time.
+	Lease time.Duration
 }
 
 const (
+	defaultLease     = 500 * time.Millisecond
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond
-	// poll is how long a client waits before it looks again whether another one has gone on.
+	// poll is how long a client waits before it checks again whether the winner of a slot has
+	// changed the primary.
 	poll = 10 * time.Microsecond
-	// settleTimeout is how much later than its deadline an operation may end: once it has swapped a
-	// backup, other clients wait for it.
+	// stuckAfter is how long an INSERT waits for the winner of its slot before it chooses another
+	// slot: some round trips. After avoidFor the client may choose the first slot again; maxStuck
+	// bounds the slots that it avoids.
+	stuckAfter = 5 * time.Millisecond
+	avoidFor   = time.Second
+	maxStuck   = 64
+	// settleTimeout is how much later than its deadline an operation may end. Once it has swapped a
+	// backup of a slot, other clients wait for it.
 	settleTimeout = time.Second
-	// farewellTimeout bounds the wait for a server to confirm the end of a connection; without it the
-	// server notices later.
+	// farewellTimeout bounds the wait for a server to confirm the end of a connection; without a
+	// confirmation the server notices the end later.
 	farewellTimeout = 100 * time.Millisecond
+	// leaveTimeout bounds the time in which a client that closes leaves its blocks to others.
+	leaveTimeout = time.Second
 )
 
 func (c Config) withDefaults() Config {
 	c.Cache, c.Threshold = cmp.Or(c.Cache, defaultCache), cmp.Or(c.Threshold, defaultThreshold)
+	c.Lease = cmp.Or(c.Lease, defaultLease)
 	return c
 }
 
@@ -57,13 +71,14 @@ func (c *Config) validate() error {
 
 // FormatConfig describes a store to be made.
 type FormatConfig struct {
-	// Replicas is how many servers have a copy of an object, IndexReplicas how many have the index; 0:
-	// 2 of objects and 1 of the index, as in the paper's measurements, or as many as there are servers.
+	// Replicas is how many servers have a copy of each object, IndexReplicas how many have the
+	// index; 0: 2 for objects and 1 for the index, as in the paper's measurements, but at most as
+	// many as there are servers.
 	Replicas, IndexReplicas int
 	// Depth is the depth of the directory: there are 2^Depth subtables. Groups is the number of groups
 	// of three buckets of a subtable; 0: as many as fit into an eighth of a server's memory.
 	Depth, Groups int
-	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, less on small servers.
+	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less, so that a server has a thousand blocks.
 	Block int
 	// Generation identifies the store; 0: a random number.
 	Generation uint64
@@ -73,12 +88,12 @@ type FormatConfig struct {
 const (
 	defaultBlock = 256 << 10
 	minBlock     = 64 * layout.Unit
-	minBlocks    = 64 // of an area, if the memory allows
+	minBlocks    = 1024 // of an area, if the memory allows, because each client takes some
 	groupLen     = 3 * layout.BucketLen
 	indexShare   = 8
 )
 
-// shape is the arrangement on servers with so many bytes of memory each.
+// shape computes the arrangement of the memory for servers with the given number of bytes each.
 func (f *FormatConfig) shape(servers int, memory uint64) (layout.Shape, error) {
 	s := layout.Shape{
 		Servers: servers, Replicas: cmp.Or(f.Replicas, min(2, servers)), IndexReplicas: cmp.Or(f.IndexReplicas, 1),

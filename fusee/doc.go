@@ -25,10 +25,33 @@
 //     object of the key gives up with kv.ErrExists. Clients that do not see each other are not both
 //     pending.
 //
-// What it does not survive yet: there is no master. A client that dies, or whose connection fails for
-// longer than settleTimeout, between the CAS of the first backup and that of the primary leaves a slot
-// that no other client can change; operations on its key end with kv.ErrTimeout. The blocks and the
-// pending keys of such a client stay as they are. A memory server that restarts ends the store
+// # Blocks and clients that end
+//
+// Each block has one owner, whose number is in the block table. A client that closes leaves its blocks:
+// it clears the number, and keeps in the word the length of the objects and their last version. A later
+// client takes such a block over by a CAS before it asks a memory server for a fresh one; one without
+// an object in use also for another length. The index says which objects are in use. The bitmap of such
+// a block does not: a client may have replaced an object while the block had its former owner, and its
+// FETCH_ADD may arrive when the object is in use again. There a bit only says that a sweep finds
+// something (see block.hints). Frees that are lost, because their client has died or does not know
+// whether they were executed, are counted in a word of server 0; owners sweep their blocks when it
+// changes.
+//
+// A client that waits for another one for Config.Lease takes it for dead, and Client.Recover is told of
+// a dead one: the memory servers end all connections of its number, then its blocks are taken over and
+// each object is looked up in all replicas of the index. The paper's points of a death show there:
+//
+//	c0  the object is not whole, or no replica names it: it is free
+//	c1  a backup names it, the primary has another value: the CASes are made once more, by the rules of
+//	    SNAPSHOT; either the dead client's change wins now, or another one does
+//	c2  all backups name it, the primary does not: the same, and it wins
+//	c3  the primary names it: nothing, but an INSERT that is pending is withdrawn
+//
+// A client that was only slow finds that its number has ended: its operation ends with kv.ErrTimeout,
+// and the next one takes another number.
+//
+// What it does not survive yet: there is no master. A client that dies while no other waits for it
+// keeps its blocks until a program calls Recover. A memory server that restarts ends the store
 // (kv.ErrLost). The index does not grow: an INSERT whose buckets are full ends with kv.ErrFull.
 // Within 65,536 uses of one object's memory, no operation may last from one use to the next with the
 // same version.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -13,13 +14,15 @@ import (
 type finder struct {
 	space
 	cache cache
-	dir   layout.Directory
 	// buckets are the two combined buckets of the key, as they were read last.
 	buckets [2]bucket
 	found   []entry
 	scratch []byte
 	matches []int
-	object  layout.Object
+	empty   [layout.CombinedSlots]int
+	// stuck are the slots that the client avoids, the oldest first.
+	stuck  []avoided
+	object layout.Object
 }
 
 // bucket is a combined bucket and its offset.
@@ -33,7 +36,7 @@ type bucket struct {
 type entry struct {
 	at   uint64
 	slot layout.Slot
-	// mark is that of its object, once inspect has read it.
+	// mark is the mark of the object that the slot names, once inspect has read it.
 	mark layout.Mark
 }
 
@@ -68,7 +71,8 @@ func (f *finder) loadDirectory(deadline clock.Time) error {
 	return nil
 }
 
-// readBuckets adds READs of the buckets of a hash to the batch. set is the part of the buffer.
+// readBuckets adds READs of the two combined buckets of a hash to the batch. set chooses one of two
+// parts of the buffer.
 func (f *finder) readBuckets(h layout.Hash, set int) {
 	shape := &f.super.Shape
 	subtable := f.dir.Of(h).Subtable
@@ -102,7 +106,8 @@ func (f *finder) look(h layout.Hash, set int) ([]entry, error) {
 	return f.found, nil
 }
 
-// list adds an entry. A slot of an overflow bucket can be in both combined buckets.
+// list adds an entry, unless it is in the list. A slot of an overflow bucket can be in both
+// combined buckets.
 func (f *finder) list(e entry) {
 	for _, was := range f.found {
 		if was.at == e.at {
@@ -112,20 +117,51 @@ func (f *finder) list(e entry) {
 	f.found = append(f.found, e)
 }
 
-// vacancy chooses an empty slot of the buckets: of the one with fewer keys.
+// avoided is an empty slot that the client does not choose for a time.
+type avoided struct {
+	at    uint64
+	until clock.Time
+}
+
+// avoid makes vacancy choose other slots than the one at an offset, because the winner of that slot
+// does not go on.
+func (f *finder) avoid(at uint64) {
+	now := f.rt.Now()
+	f.stuck = slices.DeleteFunc(f.stuck, func(a avoided) bool { return a.at == at || a.until <= now })
+	if len(f.stuck) == maxStuck {
+		f.stuck = slices.Delete(f.stuck, 0, 1)
+	}
+	f.stuck = append(f.stuck, avoided{at, now.Add(avoidFor)})
+}
+
+// avoids reports whether the client avoids the slot at an offset.
+func (f *finder) avoids(at uint64) bool {
+	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
+}
+
+// vacancy chooses an empty slot in the combined bucket that has fewer keys. It chooses a slot that
+// the client avoids only if there is no other one.
 func (f *finder) vacancy() (e entry, ok bool) {
-	least := layout.CombinedSlots + 1
+	least := 2 * layout.CombinedSlots
 	for i := range f.buckets {
 		b := &f.buckets[i]
-		n, used, free := b.Free(f.super.Shape.Format)
-		if free && used < least {
-			e, ok, least = entry{at: layout.SlotAt(b.off, n), slot: b.Slots[n]}, true, used
+		empty := b.Free(f.super.Shape.Format, f.empty[:0])
+		for _, n := range empty {
+			one := entry{at: layout.SlotAt(b.off, n), slot: b.Slots[n]}
+			used := layout.CombinedSlots - len(empty)
+			if f.avoids(one.at) {
+				used += layout.CombinedSlots
+			}
+			if used < least {
+				e, ok, least = one, true, used
+			}
 		}
 	}
 	return e, ok
 }
 
-// readObject adds a READ of the object that a slot names; false: it names none.
+// readObject adds a READ of the object that a slot names to the batch. It returns false if the slot
+// names none.
 func (f *finder) readObject(s layout.Slot, part int) bool {
 	shape := &f.super.Shape
 	r := shape.Format.Ref(s)
@@ -137,8 +173,9 @@ func (f *finder) readObject(s layout.Slot, part int) bool {
 	return true
 }
 
-// parse reads the object that readObject has read: false if it is not the one that the slot names,
-// because the slot has changed since. The object's value is valid until the next call.
+// parse parses the object that readObject has read. It returns false if the object is not the one
+// that the slot names, because the slot has changed meanwhile. The value of the object is valid
+// until the next call.
 func (f *finder) parse(s layout.Slot, part int) (bool, error) {
 	r := f.super.Shape.Format.Ref(s)
 	var err error
@@ -152,8 +189,9 @@ func (f *finder) parse(s layout.Slot, part int) (bool, error) {
 // errChanged: a slot has changed while its object was read.
 var errChanged = errors.New("a slot has changed")
 
-// inspect reads the objects of entries and returns those of the key. If one of them is visible, it is
-// the only one, and object is it. errChanged: the buckets must be read again.
+// inspect reads the objects of entries and returns those of the key. If one of them is visible, it
+// is the only one, and object is it. The error errChanged means that the caller must read the
+// buckets again.
 func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
 	out := list[:0]
 	for len(list) > 0 {

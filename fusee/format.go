@@ -12,15 +12,16 @@ import (
 // piece is how many bytes one WRITE of Format carries.
 const piece = 32 << 10
 
-// maker writes the first bytes of a store.
+// maker formats a store.
 type maker struct {
 	memory
 	deadline clock.Time
 }
 
-// Format makes an empty store on memory servers, whatever they contain. It ends the connections of
-// the clients of an earlier store first: none of their requests arrives later, and no client of the
-// new store gets the number of one of them.
+// Format makes an empty store on memory servers, whatever they contain. It removes the superblocks
+// of an earlier store first, and then ends the connections of its clients: none of their requests
+// arrives later, and no client of the new store gets the number of an earlier client. A client that
+// connects as an owner after that finds no superblock, or those of the new store (see introduce).
 func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	if err := cfg.validate(); err != nil {
 		return layout.Superblock{}, err
@@ -30,6 +31,9 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 		return layout.Superblock{}, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.withdraw(); err != nil {
+		return layout.Superblock{}, err
+	}
 	last, memory, err := m.retire()
 	if err != nil {
 		return layout.Superblock{}, err
@@ -66,17 +70,27 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 	return s, nil
 }
 
-// retire ends the connections of all clients, and returns the greatest number of one and the bytes of
-// the smallest server.
+// withdraw connects to the servers, and removes their superblocks.
+func (m *maker) withdraw() error {
+	for i := range m.cfg.Servers {
+		if err := m.reach(i, m.deadline); err != nil {
+			return err
+		}
+		if err := m.bytesAt(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retire ends the connections of all clients. It returns the largest client number, and the memory
+// of the smallest server in bytes.
 func (m *maker) retire() (last uint32, memory uint64, err error) {
 	memory = ^uint64(0)
 	for i, addr := range m.cfg.Servers {
 		for {
 			var n uint32
 			if n, err = memservice.Retire(m.cfg.Context, m.cfg.Manager, addr, 0, m.deadline); err == nil {
-				err = m.fab.Open(i, m.deadline)
-			}
-			if err == nil {
 				last, memory = max(last, n), min(memory, uint64(m.links[i].mem.Len))
 				break
 			}
@@ -104,7 +118,7 @@ func (m *maker) bytesAt(i int, off uint64, b []byte) error {
 	return nil
 }
 
-// clear writes zeros.
+// clear writes zeros to the first size bytes of a server's region.
 func (m *maker) clear(i int, size uint64) error {
 	if err := m.put(make([]byte, piece), atOut); err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Hundreds of keys: the store has the same content as a map, and objects are used again.
+// With hundreds of keys, the store has the same content as a map, and objects are used again.
 func TestAgainstAMap(t *testing.T) {
 	for _, s := range stores {
 		t.Run(name(s.servers, s.FormatConfig), func(t *testing.T) {
@@ -106,8 +106,8 @@ func againstAMap(c *fusee.Client, rt verbs.Runtime) error {
 	return nil
 }
 
-// Many updates by clients that own different blocks need no more memory than the keys: objects that
-// other clients have replaced come back to their owners by the bitmaps.
+// Many updates by clients with different blocks need no more memory than the keys: through the
+// bitmaps, objects that other clients have replaced come back to their owners.
 func TestUpdatesLeaveNoBlockBehind(t *testing.T) {
 	g := newRig(t, 2, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 1, Block: 16 << 10})
@@ -188,7 +188,7 @@ func TestInsertsOfOneKey(t *testing.T) {
 	}
 }
 
-// A store without room refuses values, changes nothing, and goes on with what it has.
+// A full store refuses values and changes nothing; its keys can still be read and changed.
 func TestFull(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 1, Block: 16 << 10})

@@ -99,5 +99,5 @@ func history(t *testing.T, seed uint64, wrap func(verbs.Context) verbs.Context) 
 	if testing.Verbose() {
 		t.Logf("seed %d: %d operations, %d unknown", seed, log.Len(), unknown)
 	}
-	return log.Check(20 * time.Second)
+	return log.Check(kv.MostStates)
 }

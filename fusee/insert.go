@@ -17,11 +17,15 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 		return err
 	}
 	h := layout.HashOf(key)
+	c.rival = rival{}
 	for {
 		err := c.insert(key, h, value, deadline)
 		switch {
 		case errors.Is(err, errPending):
 			c.rt.Sleep(poll)
+			if err := c.outwait(deadline); err != nil {
+				return unchanged(err)
+			}
 		case !errors.Is(err, errChanged):
 			return err
 		}
@@ -31,8 +35,31 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	}
 }
 
-// errPending: another client is inserting the key, and the outcome is open.
+// errPending: another client is inserting the same key, and has not finished.
 var errPending = errors.New("another client inserts the key")
+
+// rival is another INSERT of the key, and when the client has seen it first.
+type rival struct {
+	slot  layout.Slot
+	since clock.Time
+}
+
+// see notes the rival that is there now.
+func (r *rival) see(slot layout.Slot, now clock.Time) {
+	if r.slot != slot {
+		*r = rival{slot, now}
+	}
+}
+
+// outwait recovers a rival that has not gone on for the lease.
+func (c *Client) outwait(deadline clock.Time) error {
+	if c.rival.slot == 0 || c.rt.Now() < c.rival.since.Add(c.cfg.Lease) {
+		return nil
+	}
+	slot := c.rival.slot
+	c.rival = rival{}
+	return c.recoverOwner(slot, deadline)
+}
 
 // insert is one attempt of Insert. errChanged and errPending ask for another one.
 func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.Time) error {
@@ -47,10 +74,16 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	}
 	slot := c.super.Shape.Format.Slot(f.Ref)
 	won, err := c.replace(change{
-		at: into.at, old: into.slot, new: slot, log: &o, ref: f.Ref, again: func() { c.readBuckets(h, 1) },
+		at: into.at, old: into.slot, new: slot, log: &o, ref: f.Ref, again: func() { c.readBuckets(h, 1) }, patience: stuckAfter,
 	}, deadline)
 	if err != nil {
-		c.leaked++
+		c.forsake(f, err)
+	}
+	switch {
+	case errors.Is(err, errStuck): // this change of the slot has no effect, whatever happens to the winner
+		c.avoid(into.at)
+		return errChanged
+	case err != nil:
 		return err
 	}
 	if !won {
@@ -64,7 +97,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	return c.show(key, h, own, f, deadline)
 }
 
-// absent carries out the batch, finds that the key has no slot, and chooses an empty one.
+// absent executes the batch, checks that the key has no slot, and chooses an empty one.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	if err := c.do(deadline); err != nil {
 		return entry{}, err
@@ -82,6 +115,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		c.cache.put(key, h, list[0].at, list[0].slot)
 		return entry{}, kv.ErrExists
 	case len(list) > 0:
+		c.rival.see(list[0].slot, c.rt.Now())
 		return entry{}, errPending
 	case !free:
 		return entry{}, kv.ErrFull
@@ -90,8 +124,8 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 }
 
 // alone decides between clients that insert one key into different slots; see the package comment.
-// own is this client's slot, whose object is pending; the buckets were read after it was put there.
-// It returns nil if no other client has a slot any more.
+// own is this client's slot, whose object is pending; the buckets were read after the CAS that put
+// it there. It returns nil if no other client has a slot any more.
 func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
 		list, err := c.look(h, set)
@@ -113,6 +147,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time
 		case list[0].mark == layout.Valid:
 			return kv.ErrExists
 		default:
+			c.rival.see(list[0].slot, c.rt.Now())
 			for _, e := range list {
 				if e.at < own.at {
 					return errPending
@@ -123,6 +158,9 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time
 			return err
 		}
 		c.rt.Sleep(poll)
+		if err := c.outwait(deadline); err != nil {
+			return err
+		}
 		c.readBuckets(h, 0)
 		if err := c.do(deadline); err != nil {
 			return err
@@ -130,13 +168,13 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time
 	}
 }
 
-// withdraw empties the slot of a pending object again, for the reason why. No other client changes
-// the slot.
+// withdraw empties the slot of a pending object of this client again, because of the error why. No
+// other client changes the slot.
 func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) error {
 	emptied := c.super.Shape.Format.Emptied(f.Ref)
 	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
 	if err != nil || !won {
-		c.leaked++
+		c.unsure = append(c.unsure, f.object)
 		return timeout(err)
 	}
 	c.giveBack(f)
@@ -145,11 +183,8 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 
 // show marks the object of an INSERT as valid.
 func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
-	if err := c.put([]byte{byte(layout.Valid)}, atLog); err != nil {
-		return err
-	}
-	c.writeReplicas(f.Ref, 0, atLog, 1)
-	if err := c.do(max(deadline, c.rt.Now()).Add(settleTimeout)); err != nil {
+	if err := c.showAll(f.Ref, max(deadline, c.rt.Now()).Add(settleTimeout)); err != nil {
+		c.unsure = append(c.unsure, f.object)
 		return timeout(err)
 	}
 	c.cache.put(key, h, own.at, own.slot)

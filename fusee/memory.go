@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// memory is a client's access to the memory servers: a connection to each, and operations that are
-// carried out together.
+// memory is a client's access to the memory servers: a connection to each, and batches of
+// operations that take one round trip.
 type memory struct {
 	cfg   Config
 	rt    verbs.Runtime
@@ -23,19 +23,27 @@ type memory struct {
 	links []link
 	// id is the number of the client, the owner of its connections; 0: not known yet.
 	id uint32
-	// ops are operations to be prepared; batch are those that are prepared and not done.
+	// ops are the operations of a batch that is being prepared; batch are those that are prepared
+	// and not executed yet.
 	ops   [maxOps]remotemem.Op
 	batch []*remotemem.Op
 	n     int
-	// repeated reports that an operation of the last batch was carried out more than once, perhaps.
+	// repeated reports that the servers may have executed an operation of the last batch more than
+	// once.
 	repeated bool
 	cost     kv.Cost
+	// fenced: the client was taken for dead, and its number has ended.
+	fenced bool
 }
+
+// errFenced: another client has taken this one for dead.
+var errFenced = errors.New("another client has taken this one for dead and has taken its blocks over")
 
 // link is the connection to one memory server.
 type link struct {
 	mem memservice.Memory
-	// boot is the incarnation of the memory service that has the store's memory; 0: none was seen.
+	// boot is the boot number of the memory service whose memory belongs to the store; 0: the
+	// client has not seen one.
 	boot uint64
 }
 
@@ -43,18 +51,19 @@ type link struct {
 const (
 	// maxOps bounds the operations of a batch.
 	maxOps = 64
-	// words are for one word of each operation.
+	// atWords: a word for each operation of a batch.
 	atWords = 0
-	// the two combined buckets, twice: as they were before and behind the CAS of the primary.
+	// atBuckets: the two combined buckets, twice: as they were before and after the CAS of the
+	// primary.
 	atBuckets = atWords + 8*maxOps
 	bucketsIn = 2
 	atLog     = atBuckets + bucketsIn*2*layout.CombinedLen
 	logLen    = 64
-	// atFrees has the values that frees in flight find.
+	// atFrees: the values that the FETCH_ADDs of frees in flight find.
 	atFrees = atLog + logLen
 	atOut   = atFrees + 8*freeBatch
 	maxOut  = layout.MaxUnits * layout.Unit
-	// atIn has the objects that were read.
+	// atIn: the objects that were read.
 	atIn      = atOut + maxOut
 	maxIn     = 4
 	bufferLen = atIn + maxIn*maxOut
@@ -75,8 +84,21 @@ func (m *memory) open(cfg Config, deadline clock.Time) (err error) {
 	return nil
 }
 
-// dial connects to server i and ends the previous connection: requests that were in flight on it are
-// not executed any more.
+// reach connects to server i. It repeats failed attempts as long as that makes sense.
+func (m *memory) reach(i int, deadline clock.Time) error {
+	for {
+		err := m.fab.Open(i, deadline)
+		if err == nil {
+			return nil
+		}
+		if err := m.again(err, deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// dial connects to server i and makes the server end the previous connection: requests that were in
+// flight on it are not executed any more.
 func (m *memory) dial(i int) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &m.links[i]
@@ -84,7 +106,8 @@ func (m *memory) dial(i int) remotemem.Connect {
 		got, err := memservice.DialOwned(m.cfg.Manager, qp, m.cfg.Servers[i], m.cfg.Params, claim, until)
 		switch {
 		case errors.Is(err, memservice.ErrFenced):
-			return m.errLost(i)
+			m.fenced = true
+			return errFenced
 		case err != nil:
 			return err
 		case l.boot != 0 && l.boot != got.Boot:
@@ -99,13 +122,14 @@ func (m *memory) errLost(i int) error {
 	return fmt.Errorf("%w: memory server %d", kv.ErrLost, i)
 }
 
-// target is a place in the region of server i.
+// target returns the remote address of an offset in the region of server i.
 func (m *memory) target(i int, off uint64) remotemem.Target {
 	l := &m.links[i]
 	return remotemem.Target{Peer: i, Addr: l.mem.Addr + off, RKey: l.mem.RKey}
 }
 
-// next is an operation of the batch that is being prepared, and the place of its word.
+// next returns the next operation of the batch that is being prepared, and where its word is in the
+// buffer.
 func (m *memory) next() (o *remotemem.Op, word int) {
 	o, word = &m.ops[m.n], atWords+8*m.n
 	m.n++
@@ -113,38 +137,38 @@ func (m *memory) next() (o *remotemem.Op, word int) {
 	return o, word
 }
 
-// room is how many more operations the batch can have.
+// room returns how many more operations fit into the batch.
 func (m *memory) room() int { return maxOps - m.n }
 
-// read adds a READ of n bytes into the buffer.
+// read adds a READ of n bytes to the batch; to is where they go in the buffer.
 func (m *memory) read(server int, off uint64, to, n int) {
 	o, _ := m.next()
 	m.fab.Read(o, m.target(server, off), to, n)
 }
 
-// write adds a WRITE of n bytes of the buffer.
+// write adds a WRITE of n bytes of the buffer to the batch.
 func (m *memory) write(server int, off uint64, from, n int) {
 	o, _ := m.next()
 	m.fab.Write(o, m.target(server, off), from, n)
 }
 
-// swap adds a CAS; its word will have what it has found.
+// swap adds a CAS to the batch. The word at the result will have the value that the CAS finds.
 func (m *memory) swap(server int, off, compare, value uint64) (word int) {
 	o, word := m.next()
 	m.fab.CompareSwap(o, m.target(server, off), compare, value, word)
 	return word
 }
 
-// add adds a FETCH_ADD.
+// add adds a FETCH_ADD to the batch. The word at the result will have the value that it finds.
 func (m *memory) add(server int, off, value uint64) (word int) {
 	o, word := m.next()
 	m.fab.FetchAdd(o, m.target(server, off), value, word)
 	return word
 }
 
-// do carries out the batch and counts a round trip. Operations whose connections fail are repeated
-// on new ones: only READs, WRITEs to memory that no other client writes, and CASes to a value that
-// no other operation writes may be in the batch.
+// do executes the batch and counts a round trip. If connections fail, it repeats their operations
+// on new ones. So the batch may only have READs, WRITEs to memory that no other client writes, and
+// CASes to a value that no other operation writes.
 func (m *memory) do(deadline clock.Time) error {
 	m.repeated = false
 	for {
@@ -161,7 +185,7 @@ func (m *memory) do(deadline clock.Time) error {
 	}
 }
 
-// once carries out the batch and repeats nothing. After an error the batch is as it was.
+// once executes the batch and repeats nothing. After an error the batch is unchanged.
 func (m *memory) once(deadline clock.Time) error {
 	m.cost.RTTs++
 	err := m.fab.Do(deadline, m.batch...)
@@ -174,12 +198,13 @@ func (m *memory) once(deadline clock.Time) error {
 // drop forgets the batch.
 func (m *memory) drop() { m.batch, m.n = m.batch[:0], 0 }
 
-// again handles a failed attempt: nil if it can be repeated, after a pause.
+// again decides whether an attempt that has failed with err is repeated. It returns nil, after a
+// pause, if it is.
 func (m *memory) again(err error, deadline clock.Time) error {
 	switch {
 	case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 		return err
-	case m.rt.Now() >= deadline:
+	case errors.Is(err, errFenced), m.rt.Now() >= deadline:
 		return timeout(err)
 	}
 	m.rt.Sleep(pause)
@@ -202,14 +227,15 @@ func (m *memory) bytes(dst []byte, at, n int) ([]byte, error) {
 // put copies bytes into the buffer.
 func (m *memory) put(b []byte, at int) error { return m.fab.MR().WriteAt(b, at) }
 
-// word is a word that an atomic has found, in the byte order of the host.
+// word returns the word of the buffer that an atomic has filled. It is in the byte order of the
+// host.
 func (m *memory) word(at int) (uint64, error) {
 	var b [8]byte
 	err := m.fab.MR().ReadAt(b[:], at)
 	return binary.NativeEndian.Uint64(b[:]), err
 }
 
-// close ends the connections and has the servers free their ends.
+// close ends the connections, and asks the servers to free their queue pairs.
 func (m *memory) close() error {
 	err := m.fab.Close()
 	for i := range m.links {

@@ -31,7 +31,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get is one attempt of Get: object is the key's if it was found.
+// get is one attempt of Get. If it finds the key, object is the object of the key.
 func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool, err error) {
 	c.readBuckets(h, 0)
 	known := c.cache.get(key, h)
@@ -49,7 +49,7 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 		if right && early {
 			same, err := c.parse(known.slot, 0)
 			if err == nil && !same {
-				err = errChanged // it was replaced after the slot was read, and its memory used again
+				err = errChanged // another client replaced the object after the slot was read, and its memory is used again
 			}
 			return same, err
 		}
@@ -62,7 +62,7 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 	return true, nil
 }
 
-// named reports whether a remembered slot has its value still.
+// named reports whether a remembered slot still has its value.
 func (c *Client) named(list []entry, r *remembered) bool {
 	for _, e := range list {
 		if e.at == r.at {
@@ -81,8 +81,8 @@ func (c *Client) retry(deadline clock.Time) error {
 	return nil
 }
 
-// Put implements kv.Store. If another change of the slot wins, the PUT comes immediately before it:
-// the winner has found the key with the same value.
+// Put implements kv.Store. If another change of the slot wins, this PUT takes effect immediately
+// before it, and succeeds: the winner has replaced the same value of the slot.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.write1(key, value, layout.OpUpdate, deadline)
 }
@@ -92,7 +92,7 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.write1(key, nil, layout.OpDelete, deadline)
 }
 
-// write1 changes the slot of a key that exists.
+// write1 changes the slot of a key that exists, for PUT and DELETE.
 func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.Time) error {
 	if len(value) > c.MaxValue() {
 		return kv.ErrTooLarge
@@ -133,7 +133,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	won, err := c.replace(change{at: e.at, old: e.slot, new: slot, log: &o, ref: f.Ref}, deadline)
 	if err != nil {
-		c.leaked++
+		c.forsake(f, err)
 		return false, err
 	}
 	if !won || op == layout.OpDelete {
@@ -157,10 +157,10 @@ func unchanged(err error) error {
 	return err
 }
 
-// compose takes an object, and adds the WRITEs of its replicas and the READs of the buckets to the
-// batch.
+// compose takes an unused object, and adds to the batch the WRITEs of its replicas and the READs of
+// the key's buckets.
 func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (f fresh, o layout.Object, err error) {
-	if f, err = c.take(c.unitsFor(len(value)), h, deadline); err != nil {
+	if f, err = c.take(c.unitsFor(len(value)), key, h, deadline); err != nil {
 		return f, o, err
 	}
 	o = layout.Object{Mark: layout.Valid, Key: key, Value: value, Next: f.next, Previous: f.prev, Version: f.Version, Op: op}
@@ -176,7 +176,7 @@ func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, 
 	return f, o, nil
 }
 
-// existing carries out the batch, and finds the slot of a key.
+// existing executes the batch, and finds the slot of the key.
 func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	if err := c.do(deadline); err != nil {
 		return entry{}, err

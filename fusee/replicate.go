@@ -2,6 +2,8 @@ package fusee
 
 import (
 	"encoding/binary"
+	"errors"
+	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/fusee/snapshot"
@@ -9,32 +11,48 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// changer changes slots.
+// changer changes slots in all replicas of the index.
 type changer struct {
 	finder
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
+	// heirs are blocks of dead clients that this one settles.
+	heirs []heir
 }
 
 // change is one change of a slot.
 type change struct {
 	at       uint64
 	old, new layout.Slot
-	// log is the object whose log entry gets the outcome, and where it is; a nil log has none.
+	// log is the object into whose log entry the outcome is written; nil: the outcome is not
+	// logged.
 	log *layout.Object
 	ref layout.Ref
-	// again, if set, adds READs that are to be executed behind the CAS of the primary.
+	// patience, if set, bounds the wait for the winner: see errStuck.
+	patience time.Duration
+	// again, if set, adds READs to the batch that are to be executed after the CAS of the primary.
 	again func()
+	// heir: the writer of the change is dead. If the change loses, it does not wait for the winner.
+	heir bool
 }
+
+// errStuck: a change has lost, and the winner has not changed the primary within the patience of
+// the change.
+var errStuck = errors.New("the winner of a slot does not go on")
+
+// errForeign: a slot has a value that no writer of the round leaves there.
+var errForeign = errors.New("another client has changed the slot meanwhile")
 
 // replace carries out a change, and reports whether it has won. If it has lost, another change of the
 // slot has taken place meanwhile, and this one never will. An error leaves that open; it is
-// kv.ErrTimeout, or says that the store is gone.
+// kv.ErrTimeout, or says that the store is gone. With kv.ErrNoEffect no replica of the slot has the
+// new value.
 func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
+	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), c.super.Shape.IndexReplicas-1)
-	polls := 0
+	polls, lease := 0, began.Add(c.cfg.Lease)
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
 		case snapshot.SwapBackups:
@@ -44,24 +62,44 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 		case snapshot.SwapPrimary:
 			action, err = c.swapPrimary(&w, ch, late)
 		default:
+			if ch.heir && w.State() == snapshot.Waiting {
+				return false, nil
+			}
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
 			until := late
-			if w.State() == snapshot.Waiting {
-				until = deadline // no other client waits for this one
+			if w.State() == snapshot.Waiting { // no other client waits for this one
+				if until = deadline; ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
+					return false, c.givenUp(&w, errStuck)
+				}
 			}
-			action, err = c.readPrimary(&w, ch.at, until)
+			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && c.rt.Now() >= lease {
+				lease = c.rt.Now().Add(c.cfg.Lease)
+				err = c.recoverOwner(layout.Slot(w.Winner()), until)
+			}
 		}
 		if err != nil {
-			w.Down()
-			return false, timeout(err)
+			return false, c.givenUp(&w, err)
 		}
 	}
 	if w.State() == snapshot.Failed {
+		if ch.heir {
+			return false, errForeign
+		}
 		return false, kv.ErrTimeout
 	}
 	return w.State() == snapshot.Won, nil
+}
+
+// givenUp ends a change because of the error why, and returns the error of the operation.
+func (c *changer) givenUp(w *snapshot.Writer, why error) error {
+	left := w.Left()
+	w.Down()
+	if why = timeout(why); left {
+		return why
+	}
+	return errors.Join(why, kv.ErrNoEffect)
 }
 
 func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
@@ -82,7 +120,7 @@ func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time
 	return w.Backups(c.seen), nil
 }
 
-// logOutcome writes the outcome into all replicas of the log entry.
+// logOutcome writes the outcome of a change into all replicas of the log entry.
 func (c *changer) logOutcome(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
 	if ch.log == nil {
 		return w.Logged(), nil
@@ -112,7 +150,7 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 		return snapshot.None, err
 	}
 	if c.repeated && c.super.Shape.IndexReplicas == 1 && v != w.Old() && v != w.Value() {
-		return snapshot.None, kv.ErrTimeout // it has lost, or has won and was replaced since
+		return snapshot.None, kv.ErrTimeout // this change has lost, or has won and was replaced already
 	}
 	return w.Primary(v), nil
 }
@@ -132,7 +170,7 @@ func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time
 	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
 }
 
-// writeReplicas adds WRITEs of a part of an object to all its replicas.
+// writeReplicas adds to the batch WRITEs of a part of an object to all its replicas.
 func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
 	shape := &c.super.Shape
 	for j := range shape.Replicas {

@@ -21,7 +21,9 @@ type rig struct {
 	*simrack.Rack
 	t       testing.TB
 	servers []netip.Addr
+	memory  [][]byte // of the servers
 	params  rdmacm.Params
+	lease   time.Duration // of clients
 	// wrap, if set, puts a context with a bug around a client's.
 	wrap func(verbs.Context) verbs.Context
 }
@@ -43,8 +45,9 @@ func newRig(t testing.TB, servers int, opt simrack.Options) *rig {
 	for i := range servers {
 		h := g.Host(fmt.Sprintf("ms%d", i))
 		g.servers = append(g.servers, h.Addr())
+		g.memory = append(g.memory, make([]byte, region))
 		h.Go("memory", true, func(ctx verbs.Context) {
-			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: region})
+			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.memory[i]})
 			if err == nil {
 				err = s.Serve()
 			}
@@ -60,7 +63,7 @@ func (g *rig) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
 	if g.wrap != nil {
 		ctx = g.wrap(ctx)
 	}
-	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params}
+	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease}
 }
 
 // format makes the store.

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// capture has the RoCEv2 packets of connections on the link of cn0, in order.
+// capture records the RoCEv2 packets of connections on the link of cn0, in order.
 type capture struct {
 	list  []packet
 	frame wire.Frame
@@ -112,7 +112,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 		}
 		const key = 5
 		v := kv.MakeValue(key, 1, 100)
-		g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error { // its operations make cn0's memory old
+		g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error { // its changes make what cn0 remembers out of date
 			for stage < 1 {
 				rt.Sleep(1000)
 			}
@@ -121,7 +121,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 			return err
 		})
 		g.client("cn0", func(client *fusee.Client, rt verbs.Runtime) error {
-			for k := range uint64(10) { // blocks for objects are taken
+			for k := range uint64(10) { // so that the client has blocks for its objects
 				if err := client.Insert(100+k, v, soon(rt)); err != nil {
 					return err
 				}
@@ -151,7 +151,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 			return nil
 		})
 		g.run()
-		g.client("cn0", func(client *fusee.Client, rt verbs.Runtime) error { // it remembers nothing
+		g.client("cn0", func(client *fusee.Client, rt verbs.Runtime) error { // this client remembers no slots yet
 			return step("GET of a key that is not remembered", c.get2, client, func() error { _, err := client.Get(100, nil, soon(rt)); return err })
 		})
 		g.run()

@@ -1,30 +1,67 @@
 package layout
 
-// A block begins with its bitmap: a bit for each of its units, which is set to free the object that
-// begins there. The units that the bitmap needs are not used for objects; all objects of a block
-// have the same length.
+// A block begins with its bitmap: a bit for each of its units. A client sets the bit to free the
+// object that begins in this unit. The units that the bitmap needs are not used for objects; all
+// objects of a block have the same length.
 
-// BlockUse is a word of the block table: the client that owns the block. 0: the block is free.
+// BlockUse is a word of the block table: the client that owns the block. 0: the block is free, and
+// was never used. A block that was used has no client, and waits for another one.
 //
-//	bits 0 to 31  client | bits 32 to 39  length of the block's objects in units
+//	bits 0 to 31   client | bits 32 to 39  length of the block's objects in units; 0: any
+//	bits 40 to 55  version | bit 56  used | bits 57 to 63  room
+//
+// No object of the block has had a greater version than that, in serial arithmetic, when its last
+// owner left it. So no slot of a later owner has the value of an earlier one's. The room is how many
+// objects were free then, at most 127.
 type BlockUse uint64
 
+const (
+	useUnits   = 32
+	useVersion = 40
+	useUsed    = 1 << 56
+	useRoom    = 57
+	maxRoom    = 1<<7 - 1
+)
+
 // UseBy makes the word for a block of a client, whose number is not 0, with objects of the given
-// length.
+// length. The block is fresh: no other client has had it.
 func UseBy(client uint32, units int) BlockUse {
-	return BlockUse(client) | BlockUse(byte(units))<<32
+	return BlockUse(client) | BlockUse(byte(units))<<useUnits
 }
+
+// UseLeft makes the word for a block that its client leaves. A block that has no object in use has no
+// length of objects: units is 0.
+func UseLeft(units int, version uint16, room int) BlockUse {
+	return BlockUse(byte(units))<<useUnits | BlockUse(version)<<useVersion | useUsed | BlockUse(min(room, maxRoom))<<useRoom
+}
+
+// By is the word for the block once a client has taken it over.
+func (u BlockUse) By(client uint32) BlockUse { return u>>32<<32 | BlockUse(client) }
+
+// For is the word for the block once it has objects of another length.
+func (u BlockUse) For(units int) BlockUse {
+	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
+}
+
+// Left reports whether the block was used and has no client.
+func (u BlockUse) Left() bool { return u != 0 && u.Client() == 0 }
 
 // Client owns the block; 0: no client does.
 func (u BlockUse) Client() uint32 { return uint32(u) }
 
-// Units is the length of the block's objects.
-func (u BlockUse) Units() int { return int(byte(u >> 32)) }
+// Units is the length of the block's objects; 0: it has none.
+func (u BlockUse) Units() int { return int(byte(u >> useUnits)) }
+
+// Version is the greatest version of the block's objects before the client got it.
+func (u BlockUse) Version() uint16 { return uint16(u >> useVersion) }
+
+// Room is how many objects were free, at most 127, when the last client left the block.
+func (u BlockUse) Room() int { return int(u >> useRoom) }
 
 // bitmapUnits is how many units the bitmap of a block takes.
 func (s *Shape) bitmapUnits() int { return (s.BlockUnits/8 + Unit - 1) / Unit }
 
-// BitmapLen is the length of a block's bitmap in bytes, a multiple of 8.
+// BitmapLen is the length of the bitmap of a block in bytes, a multiple of 8.
 func (s *Shape) BitmapLen() int { return s.BlockUnits / 8 }
 
 // Objects is how many objects of the given length a block has.
@@ -53,9 +90,9 @@ func (s *Shape) IndexOf(place uint64, units int) int {
 	return at / units
 }
 
-// FreeBit returns where the bit lies that frees the object at a place: the offset of its word in the
-// area, and the number that a FETCH_ADD adds. A client that has freed an object does not free it
-// again before its owner has used it again.
+// FreeBit returns how the object at a place is freed: word is the offset in the area of the word
+// with its bit, add the number that a FETCH_ADD adds to this word. A client that has freed an
+// object does not free it again before its owner has used it again.
 func (s *Shape) FreeBit(place uint64) (word, add uint64) {
 	bit := place % uint64(s.BlockUnits)
 	word = (place-bit)*Unit + bit/64*8

@@ -9,7 +9,7 @@ import (
 //
 //	0 local depth 4 | 4 prefix 4 | 8 slots, 7 of 8 bytes
 //
-// A combined bucket is two of them in a line.
+// A combined bucket is two buckets, one after the other.
 const (
 	BucketLen   = 64
 	CombinedLen = 2 * BucketLen
@@ -24,10 +24,10 @@ const (
 // ErrBucket means that the bytes are no combined bucket of a subtable.
 var ErrBucket = errors.New("no bucket of the index")
 
-// Header is the header of a bucket: which subtable it belongs to.
+// Header is the header of a bucket. It says to which subtable the bucket belongs.
 type Header struct {
-	// Depth is the local depth of the subtable, Prefix the low bits, as many as Depth says, that the
-	// prefixes of its keys have in common.
+	// Depth is the local depth of the subtable. Prefix holds the lowest Depth bits of the prefixes
+	// of its keys, which are the same for all of them.
 	Depth  int
 	Prefix uint32
 }
@@ -35,7 +35,7 @@ type Header struct {
 // Has reports whether the keys of a hash are in the subtable.
 func (h Header) Has(k Hash) bool { return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0 }
 
-// mask has the low bits, as many as depth says.
+// mask has the lowest depth bits set.
 func mask(depth int) uint32 { return uint32(1)<<depth - 1 }
 
 // Put writes the header to b.
@@ -100,18 +100,13 @@ func (c *Combined) Find(f Format, h Hash, dst []int) []int {
 	return dst
 }
 
-// Free returns an empty slot for another key, and how many slots are used. Slots of the main bucket
-// come before those of the overflow bucket, which another main bucket shares. ok is false if there
-// is none.
-func (c *Combined) Free(f Format) (slot, used int, ok bool) {
+// Free appends the empty slots to dst. Those of the main bucket come before those of the overflow
+// bucket, which another main bucket shares.
+func (c *Combined) Free(f Format, dst []int) []int {
 	for n := range CombinedSlots {
-		i := (n + c.Main*BucketSlots) % CombinedSlots
-		switch {
-		case !f.Empty(c.Slots[i]):
-			used++
-		case !ok:
-			slot, ok = i, true
+		if i := (n + c.Main*BucketSlots) % CombinedSlots; f.Empty(c.Slots[i]) {
+			dst = append(dst, i)
 		}
 	}
-	return slot, used, ok
+	return dst
 }

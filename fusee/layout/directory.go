@@ -8,8 +8,8 @@ const MaxDepth = 16
 // ErrDirectory means that a word is no entry of the directory.
 var ErrDirectory = errors.New("no entry of the directory")
 
-// Entry is a word of the directory. Entries whose indices are equal in the low bits, as many as
-// Depth says, are alike.
+// Entry is a word of the directory. Entries whose indices have the same lowest Depth bits are
+// alike.
 //
 //	bits  0 to  7  local depth
 //	bits  8 to 15  1: the subtable is being split
@@ -18,7 +18,7 @@ var ErrDirectory = errors.New("no entry of the directory")
 type Entry struct {
 	Depth    int
 	Subtable int
-	// Owner is the client that splits the subtable; 0: the subtable is not being split.
+	// Owner is the client that is splitting the subtable; 0: no client is.
 	Owner uint32
 }
 
@@ -43,8 +43,8 @@ func (e *Entry) Parse(w uint64) error {
 }
 
 // Split returns the entries after a split of the subtable, and the bit of the prefix that decides
-// between them: keys without it remain, keys with it are in the fresh subtable. ok is false if the
-// depth is the greatest one.
+// between them: keys without it remain, keys with it are in the fresh subtable. ok is false if
+// Depth is MaxDepth.
 func (e Entry) Split(fresh int) (low, high Entry, bit uint32, ok bool) {
 	if e.Depth >= MaxDepth {
 		return e, e, 0, false
@@ -54,7 +54,7 @@ func (e Entry) Split(fresh int) (low, high Entry, bit uint32, ok bool) {
 
 // Directory is a copy of the directory in local memory.
 type Directory struct {
-	// Depth is the global depth; Entries has an entry for each prefix of so many bits.
+	// Depth is the global depth. Entries has an entry for each prefix of Depth bits.
 	Depth   int
 	Entries []Entry
 }

@@ -20,11 +20,12 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Prefix is the part of the hash that the directory uses: its low bits, as many as the depth says,
-// are the index of an entry.
+// Prefix is the part of the hash that the directory uses. Its lowest bits, as many as the global
+// depth, are the index of an entry.
 func (h Hash) Prefix() uint32 { return uint32(h.bits >> 32) }
 
-// Fingerprint is the byte of the hash that a slot holds.
+// Fingerprint is the byte of the hash that a slot holds, so that a client reads few objects of
+// other keys.
 func (h Hash) Fingerprint() byte { return byte(h.bits>>48) ^ byte(h.bits>>56) }
 
 // Buckets returns the indices of the two main buckets of a hash in a subtable with the given number

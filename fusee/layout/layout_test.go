@@ -13,7 +13,7 @@ import (
 
 var formats = []Format{Hardened, Published}
 
-// aShape is small, and has several of everything.
+// aShape is a small shape with several servers, subtables and blocks.
 func aShape(f Format) Shape {
 	return Shape{
 		Format: f, Servers: 3, Replicas: 2, IndexReplicas: 2, Depth: 1, Subtables: 4, Groups: 5, Blocks: 6, BlockUnits: 128,
@@ -47,7 +47,7 @@ func TestGoldenBytes(t *testing.T) {
 	golden.Check(t, "testdata/bytes.golden", out.String())
 }
 
-// The hash of a key decides where all clients look for it: it never changes.
+// The hash of a key decides where all clients look for the key, so it must never change.
 func TestGoldenHashes(t *testing.T) {
 	var out strings.Builder
 	for _, key := range []uint64{0, 1, 2, 1 << 63, ^uint64(0)} {
@@ -84,7 +84,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// The combined buckets of all main buckets tile their subtable: neighbours share the overflow
+// The combined buckets of all main buckets cover their subtable. Two neighbours share the overflow
 // bucket, and no other bucket.
 func TestCombinedBuckets(t *testing.T) {
 	s := aShape(Hardened)
@@ -162,7 +162,8 @@ func TestObjectsOfABlock(t *testing.T) {
 	}
 }
 
-// A replica of each object is on each of as many servers, and two objects never share a place.
+// The replicas of an object are on different servers, as many as Replicas says, and two objects
+// never share a place.
 func TestReplicas(t *testing.T) {
 	s := aShape(Hardened)
 	s.Replicas = 3
@@ -217,7 +218,7 @@ func TestFreeBits(t *testing.T) {
 	}
 }
 
-// A slot says what was put into it, in both formats; the hardened one says the version, too.
+// A slot encodes its Ref in both formats; only the hardened format has the version.
 func TestSlots(t *testing.T) {
 	for _, f := range formats {
 		for _, r := range []Ref{
@@ -243,8 +244,9 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// The outcome of an operation as a recovery reads it. The published format does not recognise an
-// INSERT that has committed, nor an old value of which only a part has arrived.
+// The outcome of an operation as a recovery reads it from the log entry. In the published format,
+// the recovery recognises neither an INSERT that has committed, nor an old value of which only a
+// part has arrived.
 func TestOutcomes(t *testing.T) {
 	const old = Slot(0x8877665544332211)
 	for _, f := range formats {
@@ -280,8 +282,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An object that is not whole is noticed: the hardened checksum covers all bytes that the WRITE of
-// an object decides, except the mark.
+// A reader notices an object that is not whole: the hardened checksum covers all bytes that the
+// first WRITE of an object writes, except the mark.
 func TestTornObjects(t *testing.T) {
 	o := Object{Mark: Valid, Key: 3, Value: bytes.Repeat([]byte("x"), 300), Version: 9, Op: OpUpdate}
 	whole := o.AppendTo(Hardened, nil)
@@ -311,7 +313,7 @@ func TestTornObjects(t *testing.T) {
 	}
 }
 
-// The directory after splits: each hash has one subtable, and buckets say whose they are.
+// After splits of subtables, each hash has one subtable, and each bucket names its own.
 func TestDirectory(t *testing.T) {
 	words := func(depth int, at map[int]Entry) (w []uint64) {
 		for i := range 1 << depth {
@@ -370,17 +372,21 @@ func TestFreeSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range CombinedSlots {
-			slot, used, ok := c.Free(Hardened)
-			if !ok || used != n || (slot/BucketSlots == main) != (n < BucketSlots) {
-				t.Errorf("main %d: slot %d, %d used, %v", main, slot, used, ok)
+			free := c.Free(Hardened, nil)
+			if len(free) != CombinedSlots-n {
+				t.Fatalf("main %d: slots %v are free, %d are used", main, free, n)
+			}
+			slot := free[0]
+			if (slot/BucketSlots == main) != (n < BucketSlots) {
+				t.Errorf("main %d: slot %d is the first of %v", main, slot, free)
 			}
 			c.Slots[slot] = Hardened.Slot(Ref{Fingerprint: HashOf(5).Fingerprint(), Units: 1})
 			if found := c.Find(Hardened, HashOf(5), nil); len(found) != n+1 {
 				t.Errorf("main %d: found %v", main, found)
 			}
 		}
-		if _, used, ok := c.Free(Hardened); ok || used != CombinedSlots {
-			t.Errorf("main %d: a free slot in a full bucket", main)
+		if free := c.Free(Hardened, nil); len(free) > 0 {
+			t.Errorf("main %d: slots %v of a full bucket are free", main, free)
 		}
 	}
 	var c Combined
@@ -414,6 +420,32 @@ func TestValidate(t *testing.T) {
 		change(&v)
 		if v.Validate() == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// The word of a block keeps length, version and room when the block changes hands, and a word of a
+// block that was used is never that of a free one.
+func TestUseOfABlock(t *testing.T) {
+	fresh := UseBy(7, 255)
+	if fresh.Client() != 7 || fresh.Units() != 255 || fresh.Left() || fresh.Version() != 0 || BlockUse(0).Left() {
+		t.Errorf("a fresh block: %#x", uint64(fresh))
+	}
+	for _, c := range []struct {
+		units   int
+		version uint16
+		room    int
+		want    int
+	}{{0, 0, 0, 0}, {255, 65535, 127, 127}, {3, 1 << 15, 5000, 127}, {1, 9, 62, 62}} {
+		left := UseLeft(c.units, c.version, c.room)
+		again := left.By(1<<32 - 1)
+		if !left.Left() || left == 0 || again.Left() || again.Client() != 1<<32-1 || again.By(0) != left {
+			t.Errorf("%+v: left %#x, taken over %#x", c, uint64(left), uint64(again))
+		}
+		for _, u := range []BlockUse{left, again, again.For(17).For(c.units)} {
+			if u.Units() != c.units || u.Version() != c.version || u.Room() != c.want {
+				t.Errorf("%+v: %#x: %d units, version %d, room %d", c, uint64(u), u.Units(), u.Version(), u.Room())
+			}
 		}
 	}
 }

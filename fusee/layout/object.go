@@ -21,7 +21,7 @@ const (
 	keyLen       = 8
 	// EntryLen is the length of a log entry.
 	EntryLen = 32
-	// Overhead is how many bytes an object has besides its value.
+	// Overhead is the number of bytes of an object that are not its value.
 	Overhead = objectHeader + keyLen + EntryLen
 	// MaxValue is the longest value, in bytes.
 	MaxValue = MaxUnits*Unit - Overhead
@@ -31,7 +31,8 @@ const (
 var (
 	// ErrObject: the bytes are no object.
 	ErrObject = errors.New("no object")
-	// ErrTorn: the object was written while it was read, or its WRITE has not ended.
+	// ErrTorn: the object was written while it was read, or the WRITE of the object was not
+	// complete.
 	ErrTorn = errors.New("an object that is not whole")
 )
 
@@ -43,11 +44,12 @@ const (
 	OpInsert Op = iota + 1
 	OpUpdate
 	OpDelete
-	// OpFinished replaces the operation of a loser in the published format.
+	// OpFinished replaces the operation in the log entry of an operation that has lost, in the
+	// published format.
 	OpFinished
 )
 
-// Mark is the first byte of an object, which is written by itself after the object.
+// Mark is the first byte of an object. It is written again, alone, after the object was written.
 type Mark uint8
 
 // Marks.
@@ -56,8 +58,8 @@ const (
 	// not use it any more.
 	Invalid Mark = iota
 	Valid
-	// Pending (Hardened only): the object was inserted, and its client has yet to see that no other
-	// client inserts the key. For all others the key is absent.
+	// Pending (Hardened only): the object was inserted, but its client does not know yet whether
+	// another client inserts the same key. For all other clients the key is absent.
 	Pending
 )
 
@@ -84,13 +86,14 @@ type Object struct {
 	Mark  Mark
 	Key   uint64
 	Value []byte
-	// Next and Previous are its neighbours in the list of the client's objects of one size, in the
-	// order of allocation.
+	// Next and Previous are the objects after and before this one in the list of the client's
+	// objects of one size, which is in the order of allocation.
 	Next, Previous Link
 	// Version counts the uses of the object's memory (Hardened only).
 	Version uint16
 	Op      Op
-	// Outcome is that of the operation, and Old the value that it has replaced in the slot.
+	// Outcome is the outcome of the operation that has made the object, Old the value that the
+	// operation has replaced in the slot.
 	Outcome Outcome
 	Old     Slot
 	// sum is the checksum of the object (Hardened only).
@@ -102,9 +105,9 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	// Unknown: nothing yet.
+	// Unknown: the log entry says nothing yet.
 	Unknown Outcome = iota
-	// Incomplete: the WRITE of the outcome has not ended.
+	// Incomplete: the WRITE of the outcome was not complete.
 	Incomplete
 	// Committed: the operation has won, and may have changed the slot.
 	Committed
@@ -133,13 +136,13 @@ const (
 	usedBit        = 1 << 7
 	// publishedSum is the constant that the public code writes as a checksum.
 	publishedSum = 0xff
-	// finishedOld is written as the old value of a loser.
+	// finishedOld is written as the old value in the log entry of an operation that has lost.
 	finishedOld = ^Slot(0)
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendTo appends the bytes of an object whose outcome is unknown: what one WRITE writes.
+// AppendTo appends the bytes of an object whose outcome is not known yet. One WRITE writes them.
 func (o *Object) AppendTo(f Format, b []byte) []byte {
 	at := len(b)
 	b = append(b, byte(o.Mark), 0)
@@ -163,7 +166,8 @@ func (o *Object) AppendTo(f Format, b []byte) []byte {
 	return b
 }
 
-// sumOf is the checksum of an object: of all but the mark and what is written later.
+// sumOf computes the checksum of an object. It covers all bytes except the mark and those that are
+// written later.
 func sumOf(b []byte) uint32 { return crc32.Checksum(b[1:len(b)-EntryLen+atSum], castagnoli) }
 
 func putLink(b []byte, l Link) {
@@ -175,8 +179,8 @@ func link(b []byte) Link {
 	return Link(binary.LittleEndian.Uint32(b)) | Link(binary.LittleEndian.Uint16(b[4:]))<<32
 }
 
-// Parse reads an object at the beginning of b. Value points into b. ErrTorn: the object has a length
-// and is not whole.
+// Parse reads an object at the beginning of b. Value points into b. The error ErrTorn means that
+// the object has a valid length, but is not whole.
 func (o *Object) Parse(f Format, b []byte) error {
 	if len(b) < Overhead || b[0] > byte(Pending) || f == Published && b[0] > byte(Valid) || binary.LittleEndian.Uint16(b[2:]) != keyLen {
 		return ErrObject
@@ -238,9 +242,9 @@ func outcomeSum(old Slot, object uint32) uint32 {
 // Range is a piece of an object.
 type Range struct{ Off, Len int }
 
-// Commit appends the bytes that commit an operation in the log entry of its object, which AppendTo
-// has made: old is the value that it replaces in the slot. It returns where they belong in the
-// object.
+// Commit makes the bytes that commit an operation in the log entry of its object, which AppendTo
+// has made, and appends them to b. old is the value that the operation replaces in the slot. The
+// range says where the bytes belong in the object.
 func (o *Object) Commit(f Format, old Slot, b []byte) ([]byte, Range) {
 	if f == Published {
 		b = append(binary.LittleEndian.AppendUint64(b, uint64(old)), publishedSum)

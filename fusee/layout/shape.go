@@ -2,14 +2,14 @@ package layout
 
 import "fmt"
 
-// Shape is the arrangement of the memory servers.
+// Shape is the arrangement of the memory of all servers.
 type Shape struct {
 	Format Format
 	// Servers is the number of memory servers. Replicas is how many of them have a copy of an object,
 	// IndexReplicas how many have the index.
 	Servers, Replicas, IndexReplicas int
-	// Depth is the depth of the directory when the memory is formatted, Subtables how many subtables
-	// there is room for.
+	// Depth is the depth of the directory after the memory was formatted. Subtables is the number
+	// of subtables for which there is room.
 	Depth, Subtables int
 	// Groups is the number of groups of three buckets of a subtable.
 	Groups int
@@ -52,24 +52,27 @@ func (s *Shape) Validate() error {
 // Mains is the number of main buckets of a subtable.
 func (s *Shape) Mains() int { return 2 * s.Groups }
 
-// SubtableLen is the length of a subtable in bytes, as far as buckets are addressed.
+// SubtableLen is the length of a subtable in bytes, up to the end of its last bucket.
 func (s *Shape) SubtableLen() uint64 { return uint64(s.Groups) * groupBuckets * BucketLen }
 
-// stride is the distance of two subtables in bytes.
+// stride is the distance in bytes between the beginnings of two subtables.
 func (s *Shape) stride() uint64 {
 	if s.Format == Published {
-		return uint64(s.Mains()) * BucketLen // the overflow buckets are forgotten
+		return uint64(s.Mains()) * BucketLen // the public code forgets the overflow buckets
 	}
 	return s.SubtableLen()
 }
 
 // Offsets of the first parts of a region.
 const (
-	// DepthWord has the global depth; it is on the servers with the index.
+	// DepthWord is the offset of the word with the global depth, on the servers with the index.
 	DepthWord = SuperblockLen
-	// ClientWord, on server 0, has the number of the last client.
+	// ClientWord is the offset, on server 0, of the word with the number of the last client.
 	ClientWord = SuperblockLen + 8
-	directory  = SuperblockLen + 64
+	// DoubtWord, on server 0, counts the times that clients may have lost frees: because they died, or
+	// do not know whether a FETCH_ADD was executed.
+	DoubtWord = SuperblockLen + 16
+	directory = SuperblockLen + 64
 )
 
 // EntryAt is the offset of an entry of the directory.
@@ -89,16 +92,16 @@ func (s *Shape) maxDepth() int {
 	return depth
 }
 
-// CombinedAt is the offset of the combined bucket of a main bucket in a subtable.
+// CombinedAt is the offset of the combined bucket that belongs to a main bucket of a subtable.
 func (s *Shape) CombinedAt(subtable, main int) uint64 {
 	return s.SubtableAt(subtable) + uint64(firstOf(main))*BucketLen
 }
 
-// SlotAt is the offset of slot i of the combined bucket at an offset.
+// SlotAt is the offset of slot i of the combined bucket that begins at offset combined.
 func SlotAt(combined uint64, i int) uint64 { return combined + uint64(slotAt(i)) }
 
-// BlockTable is the offset of the block table: a word for each block of area 0. Those of the other
-// areas follow.
+// BlockTable is the offset of the block table of an area: a word for each block. The tables of all
+// areas follow one another.
 func (s *Shape) BlockTable(area int) uint64 {
 	end := s.SubtableAt(s.Subtables-1) + s.SubtableLen()
 	return align(end) + uint64(area)*uint64(s.Blocks)*8
@@ -115,13 +118,13 @@ func (s *Shape) AreaLen() uint64 { return uint64(s.Blocks) * uint64(s.BlockUnits
 // Len is how many bytes a region needs.
 func (s *Shape) Len() uint64 { return s.AreaAt(s.Replicas) }
 
-// Replica says where replica j of an object lies: the server, and the offset in its region. server
-// and place are those of the first replica.
+// Replica returns where replica j of an object is: the server, and the offset in the region of that
+// server. server and place are those of the first replica.
 func (s *Shape) Replica(server int, place uint64, j int) (at int, off uint64) {
 	return (server + j) % s.Servers, s.AreaAt(j) + place*Unit
 }
 
-// Holds reports whether the shape has the place of an object of so many units.
+// Holds reports whether the place and length of an object are within the areas of the shape.
 func (s *Shape) Holds(r Ref) bool {
 	return r.Server < s.Servers && r.Units > 0 && r.Place < uint64(s.Blocks)*uint64(s.BlockUnits) &&
 		r.Place%uint64(s.BlockUnits)+uint64(r.Units) <= uint64(s.BlockUnits)

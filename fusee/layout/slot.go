@@ -39,20 +39,21 @@ const (
 //	published  0 fingerprint 1 | 1 length 1 | 2 server 1 | 3 address in units 5, big-endian
 type Slot uint64
 
-// Ref is what a slot says.
+// Ref is the content of a slot.
 type Ref struct {
 	Fingerprint byte
 	// Units is the length of the object in units; 0: the slot is empty.
 	Units int
-	// Server has the first replica. Place is its offset in area 0, in units. (The public code has the
-	// virtual address there; its areas begin at the same address on all servers.)
+	// Server is the server with the first replica of the object. Place is the offset of the object
+	// in area 0, in units. (The public code has the virtual address there; its areas begin at the
+	// same address on all servers.)
 	Server int
 	Place  uint64
 	// Version counts the uses of the object's memory (Hardened only).
 	Version uint16
 }
 
-// Slot makes the slot that says r. Fields that are out of bounds lose their upper bits.
+// Slot encodes a Ref. Fields that are out of bounds lose their upper bits.
 func (f Format) Slot(r Ref) Slot {
 	low := uint64(r.Fingerprint) | uint64(byte(r.Units))<<8
 	if f == Hardened {
@@ -63,7 +64,7 @@ func (f Format) Slot(r Ref) Slot {
 	return Slot(low | uint64(byte(r.Server))<<16 | binary.LittleEndian.Uint64(b[:]))
 }
 
-// Ref says what a slot means.
+// Ref decodes a slot.
 func (f Format) Ref(s Slot) Ref {
 	r := Ref{Fingerprint: byte(s), Units: int(byte(s >> 8))}
 	if f == Hardened {
@@ -85,8 +86,9 @@ func (f Format) Empty(s Slot) bool {
 	return byte(s>>8) == 0
 }
 
-// Emptied is the value that a DELETE leaves in a slot. r is the deleter's temporary object, which no
-// other operation uses: in the hardened format the value is unlike those of other DELETEs.
+// Emptied is the value that a DELETE leaves in a slot. r is the object that the DELETE has taken
+// for its log entry, and that no other operation uses. So in the hardened format the value differs
+// from those of other DELETEs.
 func (f Format) Emptied(r Ref) Slot {
 	if f == Published {
 		return 0

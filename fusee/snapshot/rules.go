@@ -1,6 +1,6 @@
 package snapshot
 
-// verdict is what the rules say about a writer.
+// verdict is what the rules say about one writer.
 type verdict uint8
 
 const (
@@ -12,16 +12,17 @@ const (
 	gone // the primary has changed: another writer has won
 )
 
-// rules are the two questions that a writer asks.
+// rules answer the two questions of a writer: who has won by the backups alone, and who by the
+// primary.
 type rules struct {
-	// backups judges the values that the swaps of the backups have left: those that the writer has
-	// found, and its own where it has found the old one.
+	// backups decides by the values that the backups have after the swaps. list has the values that
+	// the writer's swaps have found, and the writer's own value where they have found the old one.
 	backups func(list []uint64, mine uint64) verdict
-	// primary judges a list that is open, once the primary is known.
+	// primary decides when backups has left the question open and the writer has read the primary.
 	primary func(list []uint64, mine, old, primary uint64) verdict
 }
 
-// theRules are the published ones.
+// theRules are the rules of the paper.
 var theRules = rules{byBackups, byPrimary}
 
 // byBackups are Rules 1 and 2. The list is not empty.

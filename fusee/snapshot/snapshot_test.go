@@ -15,14 +15,14 @@ func TestTable(t *testing.T) { golden.Check(t, "testdata/table.golden", Table())
 type trial struct {
 	writers, replicas int
 	rules             rules
-	// value is the new value of a writer; nil: all are different.
+	// value returns the new value of a writer; nil: the values of all writers differ.
 	value func(writer int) uint64
 	// hasty losers do not wait for the primary; careless winners do not fix the backups.
 	hasty, careless bool
 	seen            map[system]bool
 }
 
-// system is one state of all.
+// system is one state of the replicas and all writers.
 type system struct {
 	primary uint64
 	backups [3]uint64
@@ -39,7 +39,7 @@ type client struct {
 	swaps  [3]Swap
 	found  [3]uint64
 	n      uint8
-	ended  uint8 // a bit for each swap that has been executed
+	ended  uint8 // one bit for each swap: it has been executed
 }
 
 func (tr *trial) newValue(i int) uint64 {
@@ -49,7 +49,7 @@ func (tr *trial) newValue(i int) uint64 {
 	return uint64(i + 1)
 }
 
-// run returns the first thing that is wrong.
+// run explores all orders, and returns the first violation.
 func (tr *trial) run() error {
 	tr.seen = map[system]bool{}
 	return tr.explore(&system{})
@@ -82,7 +82,8 @@ func (tr *trial) explore(s *system) error {
 	return nil
 }
 
-// step has operation op of writer i reach its replica; false: there is none.
+// step lets operation op of writer i reach its replica. It returns false if there is no such
+// operation.
 func (tr *trial) step(s *system, i, op int) (bool, error) {
 	c := &s.w[i]
 	if !c.begun {
@@ -122,7 +123,8 @@ func (tr *trial) step(s *system, i, op int) (bool, error) {
 	return true, tr.after(s, c)
 }
 
-// do notes the next action of a writer. The log is not shared: it is written at once.
+// do records the next action of a writer. The log is not shared among writers, so it is written at
+// once.
 func (tr *trial) do(s *system, c *client, a Action) {
 	if a == SwapBackups && tr.careless && c.writer.State() == Fixing {
 		c.writer.state = Logging
@@ -159,9 +161,9 @@ func (tr *trial) after(s *system, c *client) error {
 	return nil
 }
 
-// end checks a system in which nothing moves any more: all writers have ended; of those that have
-// read one value exactly one has won; the values of the winners are one order, from the first value
-// to that of all replicas.
+// end checks a final system: all writers have ended. Of the writers that have read the same value,
+// exactly one has won. The values of the winners form one order, from the first value to the value
+// of all replicas.
 func (tr *trial) end(s *system) error {
 	after := map[uint64]uint64{}
 	read := map[uint64]bool{}
@@ -263,7 +265,7 @@ func TestWrongRulesAreNoticed(t *testing.T) {
 	}
 }
 
-// What the rules say about single lists.
+// What the rules decide for given lists of values.
 func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		list []uint64
@@ -332,8 +334,8 @@ func TestFixing(t *testing.T) {
 	}
 }
 
-// Without backups the swap of the primary decides; with them, a winner that finds a foreign value
-// there has failed.
+// Without backups the swap of the primary decides. With backups, a winner that finds an unexpected
+// value in the primary has failed.
 func TestPrimary(t *testing.T) {
 	for _, c := range []struct {
 		backups int
@@ -364,5 +366,22 @@ func BenchmarkRule1(b *testing.B) {
 		if w.Primary(1); w.State() != Won {
 			b.Fatal(w.State())
 		}
+	}
+}
+
+// The winner that a loser names is the one of the rules.
+func TestWinner(t *testing.T) {
+	for _, c := range []struct {
+		found []uint64
+		want  uint64
+	}{{[]uint64{7}, 7}, {[]uint64{7, 9, 7}, 7}, {[]uint64{9, 8, 7}, 7}, {[]uint64{8, 8, 7, 7}, 7}} {
+		w := New(1, 5, len(c.found))
+		w.Begin()
+		if w.Backups(c.found); w.State() != Waiting || w.Winner() != c.want {
+			t.Errorf("%v: %d in %v, want %d", c.found, w.Winner(), w.State(), c.want)
+		}
+	}
+	if alone := New(1, 5, 0); alone.Winner() != 0 {
+		t.Errorf("without backups: %d", alone.Winner())
 	}
 }

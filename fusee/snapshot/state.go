@@ -11,19 +11,19 @@ type State uint8
 // States.
 const (
 	Idle State = iota
-	// Swapping: the new value is being swapped into the backups.
+	// Swapping: the writer is swapping its value into the backups.
 	Swapping
-	// Looking: no rule has decided without the primary, which is being read.
+	// Looking: the backups alone have not decided, and the writer reads the primary.
 	Looking
-	// Fixing: the writer has won, and makes the other backups alike.
+	// Fixing: the writer has won, and swaps its value into the other backups.
 	Fixing
 	// Logging: the writer has won, and writes the outcome into its log entry.
 	Logging
-	// Committing: the primary is being swapped.
+	// Committing: the writer is swapping the primary.
 	Committing
 	// Waiting: the writer has lost, and waits for the winner to change the primary.
 	Waiting
-	// Won and Lost are ends: the primary has changed. So is Failed: see Down.
+	// Won and Lost are final states: the primary has changed. Failed is final, too: see Down.
 	Won
 	Lost
 	Failed
@@ -35,7 +35,7 @@ var stateNames = [...]string{"idle", "swapping", "looking", "fixing", "logging",
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// Ended reports whether nothing follows the state.
+// Ended reports whether the state is final.
 func (s State) Ended() bool { return s >= Won }
 
 // Action is what the owner of a Writer does next.
@@ -45,10 +45,11 @@ type Action uint8
 const (
 	// None: the writer has ended.
 	None Action = iota
-	// SwapBackups: carry out Swaps, all at a time, and call Backups with what they have found.
+	// SwapBackups: execute Swaps, all at the same time, and call Backups with the values that they
+	// have found.
 	SwapBackups
-	// ReadPrimary: read the primary, and call Primary with its value. The owner may pause before it
-	// if it has done so before.
+	// ReadPrimary: read the primary, and call Primary with its value. If the owner has read it
+	// before, it may pause first.
 	ReadPrimary
 	// Log: write the outcome into the log entry, and call Logged.
 	Log
@@ -59,7 +60,7 @@ const (
 
 var actionNames = [...]string{"-", "swap the backups", "read the primary", "write the log", "swap the primary"}
 
-// String says what is done.
+// String describes the action.
 func (a Action) String() string { return actionNames[a] }
 
 // event is what a Writer finds.
@@ -135,7 +136,7 @@ type cell struct {
 	ok   bool
 }
 
-// diagram is the edges by state and event.
+// diagram holds the edges by state and event.
 var diagram = func() (t [states][events]cell) {
 	for _, e := range edges {
 		t[e.from][e.on] = cell{e.to, e.does, true}

@@ -1,5 +1,7 @@
 package snapshot
 
+import "slices"
+
 // MaxBackups is the largest number of backups of a word.
 const MaxBackups = 15
 
@@ -8,7 +10,7 @@ type Writer struct {
 	state    State
 	n        uint8
 	old, new uint64
-	// has are the backups' values as the writer knows them.
+	// has are the values of the backups, as far as the writer knows.
 	has [MaxBackups]uint64
 }
 
@@ -21,7 +23,7 @@ func New(old, value uint64, backups int) Writer {
 // State is the state of the writer.
 func (w *Writer) State() State { return w.state }
 
-// Old is the value that the writer replaces, Value the one by which it replaces it.
+// Old is the value that the writer replaces.
 func (w *Writer) Old() uint64 { return w.old }
 
 // Value is the new value.
@@ -33,7 +35,7 @@ type Swap struct {
 	Compare uint64
 }
 
-// Swaps appends to dst the swaps that SwapBackups stands for.
+// Swaps appends to dst the swaps to be executed for SwapBackups.
 func (w *Writer) Swaps(dst []Swap) []Swap {
 	for i, v := range w.has[:w.n] {
 		switch {
@@ -46,7 +48,7 @@ func (w *Writer) Swaps(dst []Swap) []Swap {
 	return dst
 }
 
-// Begin is called first.
+// Begin returns the first action. The owner calls it before all other methods.
 func (w *Writer) Begin() Action {
 	if w.n == 0 {
 		return w.on(evAlone)
@@ -57,7 +59,7 @@ func (w *Writer) Begin() Action {
 // Backups reports what the swaps have found, in the order of Swaps.
 func (w *Writer) Backups(found []uint64) Action { return w.backups(found, theRules) }
 
-// verdicts are the events that verdicts are.
+// verdicts maps each verdict to its event.
 var verdicts = [...]event{wins1: evAll, wins2: evMost, wins3: evLeast, loses: evLost, open: evOpen, gone: evGone}
 
 func (w *Writer) backups(found []uint64, r rules) Action {
@@ -75,7 +77,7 @@ func (w *Writer) backups(found []uint64, r rules) Action {
 	return w.on(verdicts[r.backups(w.has[:w.n], w.new)])
 }
 
-// fixed checks that the winner has found what it has seen before.
+// fixed checks that the swaps of the winner have found the values that the winner has seen before.
 func (w *Writer) fixed(found []uint64) Action {
 	n := 0
 	for i, v := range w.has[:w.n] {
@@ -117,10 +119,32 @@ func (w *Writer) primary(found uint64, r rules) Action {
 	}
 }
 
+// Winner is the value that wins by the rules, as far as a writer knows that has swapped all backups.
+func (w *Writer) Winner() uint64 {
+	list := w.has[:w.n]
+	if v, ok := majority(list); ok || w.n == 0 {
+		return v
+	}
+	return slices.Min(list)
+}
+
+// Left reports whether a backup may have the new value, or the primary: whether its owner must not
+// use what the value names for anything else.
+func (w *Writer) Left() bool {
+	switch w.state {
+	case Idle, Lost:
+		return false
+	case Looking, Waiting:
+		return count(w.has[:w.n], w.new) > 0
+	default:
+		return true
+	}
+}
+
 // Down reports that an operation has failed, and that its owner gives up.
 func (w *Writer) Down() Action { return w.on(evDown) }
 
-// on handles an event. One that does not belong to the state changes nothing.
+// on handles an event. An event that does not belong to the state changes nothing.
 func (w *Writer) on(e event) Action {
 	c := diagram[w.state][e]
 	if !c.ok {

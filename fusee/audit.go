@@ -1,0 +1,218 @@
+package fusee
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// maxDefects bounds the defects that Audit describes.
+const maxDefects = 20
+
+// Report is what Audit has found.
+type Report struct {
+	// Keys is how many keys have a value, Slots how many slots the index has.
+	Keys  int `json:"keys"`
+	Slots int `json:"slots"`
+	// Unfinished is how many slots a client has begun to change and not finished: replicas of the slot
+	// differ, or its key was inserted and is not marked as valid. Clients that are at work leave such
+	// slots for some round trips, dead ones for ever.
+	Unfinished int `json:"unfinished"`
+	// Taken is how many blocks of each server belong to clients, Blocks how many blocks a server
+	// has.
+	Taken  []int `json:"taken"`
+	Blocks int   `json:"blocks"`
+	// Left is how many of the blocks taken were left by their clients, and wait for others. Owners has
+	// how many blocks the others own, by client.
+	Left   int            `json:"left"`
+	Owners map[uint32]int `json:"owners,omitempty"`
+	// Defects describes at most 20 slots that are wrong.
+	Defects []string `json:"defects,omitempty"`
+}
+
+// Reader reads n bytes of the region of a memory server. They are valid until the next call.
+type Reader func(server int, off uint64, n int) ([]byte, error)
+
+// auditor is the state of one Audit.
+type auditor struct {
+	layout.Superblock
+	read Reader
+	out  Report
+	// uses are the block tables.
+	uses [][]layout.BlockUse
+	// where has the slot of each key that was found.
+	where  map[uint64]uint64
+	object layout.Object
+}
+
+// Audit reads a whole store, and reports whether it is right: every slot of the index names an object
+// that is whole in all its replicas and belongs to that bucket, no key has two slots, and the replicas
+// of the index are alike. Every object that a slot names is in a block that a client owns, or has left
+// with objects of that length and with a version that is not older. An error is one of read. Clients should not change the store meanwhile.
+func Audit(super layout.Superblock, read Reader) (Report, error) {
+	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64)}
+	a.out.Blocks, a.out.Owners = super.Shape.Blocks, make(map[uint32]int)
+	for i := range super.Shape.Servers {
+		if err := a.blocks(i); err != nil {
+			return a.out, err
+		}
+	}
+	for n := range 1 << super.Shape.Depth {
+		if err := a.subtable(n); err != nil {
+			return a.out, err
+		}
+	}
+	return a.out, nil
+}
+
+func (a *auditor) defect(format string, args ...any) {
+	if len(a.out.Defects) < maxDefects {
+		a.out.Defects = append(a.out.Defects, fmt.Sprintf(format, args...))
+	}
+}
+
+// auditPiece is how many bytes are read at a time.
+const auditPiece = 16 << 10
+
+// all reads n bytes, which may be more than one call of read returns.
+func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
+	out := make([]byte, 0, n)
+	for n > len(out) {
+		b, err := a.read(server, off+uint64(len(out)), min(auditPiece, n-len(out)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b...)
+	}
+	return out, nil
+}
+
+// blocks counts the blocks of a server that belong to clients.
+func (a *auditor) blocks(server int) error {
+	table, err := a.all(server, a.Shape.BlockTable(0), 8*a.Shape.Blocks)
+	if err != nil {
+		return err
+	}
+	taken, uses := 0, make([]layout.BlockUse, a.Shape.Blocks)
+	for i := range uses {
+		u := layout.BlockUse(binary.LittleEndian.Uint64(table[8*i:]))
+		if uses[i] = u; u != 0 {
+			taken++
+		}
+		switch {
+		case u.Left():
+			a.out.Left++
+		case u != 0:
+			a.out.Owners[u.Client()]++
+		}
+	}
+	a.uses = append(a.uses, uses)
+	a.out.Taken = append(a.out.Taken, taken)
+	return nil
+}
+
+// subtable checks the slots of a subtable.
+func (a *auditor) subtable(n int) error {
+	s := &a.Shape
+	replicas := make([][]byte, s.IndexReplicas)
+	for i := range replicas {
+		var err error
+		if replicas[i], err = a.all(i, s.SubtableAt(n), int(s.SubtableLen())); err != nil {
+			return err
+		}
+	}
+	for main := range s.Mains() {
+		from := s.CombinedAt(n, main)
+		at := int(from - s.SubtableAt(n))
+		var b layout.Combined
+		if err := b.Parse(main, replicas[0][at:at+layout.CombinedLen]); err != nil {
+			a.defect("subtable %d, bucket %d: %v", n, main, err)
+			continue
+		}
+		for i, slot := range b.Slots {
+			if main%2 == 1 && i/layout.BucketSlots != b.Main {
+				continue // the slot is in the overflow bucket, and was checked with the other main bucket
+			}
+			a.out.Slots++
+			off := layout.SlotAt(from, i)
+			word := int(off - s.SubtableAt(n))
+			for j := 1; j < len(replicas); j++ {
+				if !bytes.Equal(replicas[j][word:word+8], replicas[0][word:word+8]) {
+					a.out.Unfinished++
+					break
+				}
+			}
+			if err := a.slot(n, main/2, off, slot); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// slot checks one slot of a group of buckets.
+func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error {
+	s := &a.Shape
+	if s.Format.Empty(slot) {
+		return nil
+	}
+	ref := s.Format.Ref(slot)
+	if !s.Holds(ref) {
+		a.defect("slot %#x at %d names no object", uint64(slot), off)
+		return nil
+	}
+	if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || u.Left() && newer(u.Version(), ref.Version) > 0 || s.IndexOf(ref.Place, ref.Units) < 0 {
+		a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, which has the use %#x", off, ref.Units, ref.Version,
+			s.BlockOf(ref.Place), ref.Server, uint64(u))
+	}
+	pending := false
+	for j := range s.Replicas {
+		server, at := s.Replica(ref.Server, ref.Place, j)
+		b, err := a.all(server, at, ref.Units*layout.Unit)
+		if err != nil {
+			return err
+		}
+		if err := a.object.Parse(s.Format, b); err != nil || a.object.Version != ref.Version || a.object.Mark == layout.Invalid {
+			a.defect("slot at %d: replica %d of its object, on server %d, has version %d and mark %d, want version %d: %v",
+				off, j, server, a.object.Version, a.object.Mark, ref.Version, err)
+			return nil
+		}
+		pending = pending || a.object.Mark == layout.Pending
+	}
+	key := a.object.Key
+	h := layout.HashOf(key)
+	one, two := s.Format.Buckets(h, s.Mains())
+	if was, twice := a.where[key]; twice && !pending {
+		a.defect("key %d has the slots at %d and %d", key, was, off)
+	}
+	if one/2 != group && two/2 != group || h.Fingerprint() != ref.Fingerprint {
+		a.defect("key %d is in subtable %d, group %d, which is not its own", key, subtable, group)
+	}
+	if pending {
+		a.out.Unfinished++
+		return nil
+	}
+	a.where[key] = off
+	a.out.Keys++
+	return nil
+}
+
+// Audit reads the store, and reports whether it is right.
+func (c *Client) Audit(deadline clock.Time) (Report, error) {
+	if c.ended {
+		return Report{}, kv.ErrClosed
+	}
+	return Audit(c.super, func(server int, off uint64, n int) ([]byte, error) {
+		c.read(server, off, atIn, n)
+		if err := c.do(deadline); err != nil {
+			return nil, err
+		}
+		var err error
+		c.scratch, err = c.bytes(c.scratch, atIn, n)
+		return c.scratch, err
+	})
+}

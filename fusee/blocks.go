@@ -1,0 +1,375 @@
+package fusee
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+const (
+	// tablePiece is how many words of a block table are read at a time.
+	tablePiece = 2048
+	// lookAgain is how long a client that has found no room in the blocks that others have left does
+	// not look into each of them again.
+	lookAgain = time.Second
+)
+
+// blockID names a block.
+type blockID struct{ server, block int }
+
+// heir is a block that another client has left or has lost, and its word in the block table.
+type heir struct {
+	blockID
+	use layout.BlockUse
+}
+
+// limbo is a block that a client has tried to take over: its word, as it was and as it may be now.
+type limbo struct {
+	heir
+	word layout.BlockUse
+}
+
+// request is a request for a block.
+type request struct {
+	number uint32
+	units  int
+	// open: its outcome is unknown.
+	open bool
+}
+
+// block is a block of this client.
+type block struct {
+	blockID
+	units int
+	// word is its word in the block table.
+	word layout.BlockUse
+	// versions are those of the last use of each object; used says which are in use, and keys have
+	// their keys.
+	versions []uint16
+	keys     []uint64
+	used     []bool
+	// hints: a bit of the bitmap does not prove that an object is free. It may come from a free that was
+	// decided when the block had another owner, or for an object that a sweep has found. In such a block
+	// only the index says what is free; the bits say that there is something to be found.
+	hints bool
+	// swept is DoubtWord as it was before the last sweep of the block.
+	swept uint64
+}
+
+func newBlock(id blockID, units int, word layout.BlockUse, doubts uint64, shape *layout.Shape) *block {
+	n := shape.Objects(units)
+	b := &block{blockID: id, units: units, word: word, versions: make([]uint16, n), keys: make([]uint64, n), used: make([]bool, n), swept: doubts}
+	for i := range b.versions {
+		b.versions[i] = word.Version()
+	}
+	return b
+}
+
+// last is the greatest version that an object of the block has had, in serial arithmetic from the
+// version with which the client got it.
+func (b *block) last() uint16 {
+	base, most := b.word.Version(), uint16(0)
+	for _, v := range b.versions {
+		most = max(most, newer(base, v))
+	}
+	return base + most
+}
+
+// newer is how much a version is newer than a base; 0 if it is older.
+func newer(base, version uint16) uint16 {
+	if d := version - base; d < 1<<15 {
+		return d
+	}
+	return 0
+}
+
+// leaves is the word of the block once this client has left it.
+func (b *block) leaves() layout.BlockUse {
+	room := 0
+	for _, used := range b.used {
+		if !used {
+			room++
+		}
+	}
+	units := b.units
+	if room == len(b.used) {
+		units = 0
+	}
+	return layout.UseLeft(units, b.last(), room)
+}
+
+// useAt is where the word of a block is in the memory of its server.
+func (s *space) useAt(id blockID) uint64 { return s.super.Shape.BlockTable(0) + 8*uint64(id.block) }
+
+// refill finds objects that other clients have freed, or gets another block.
+func (s *space) refill(c *class, units int, deadline clock.Time) error {
+	if err := s.confess(deadline); err != nil {
+		return err
+	}
+	for _, b := range c.blocks {
+		if err := s.reclaim(b, deadline); err != nil {
+			return err
+		}
+	}
+	if len(c.queue) > 1 {
+		return nil
+	}
+	return s.grow(c, units, deadline)
+}
+
+// reclaim takes back the objects of a block that other clients have freed: it reads the bitmap and
+// subtracts what it has read.
+func (s *space) reclaim(b *block, deadline clock.Time) error {
+	shape := &s.super.Shape
+	n := shape.BitmapLen()
+	server, off := shape.Replica(b.server, uint64(b.block)*uint64(shape.BlockUnits), 0)
+	s.read(server, off, atIn, n)
+	s.read(0, layout.DoubtWord, atLog, 8)
+	if err := s.do(deadline); err != nil {
+		return err
+	}
+	bitmap, err := s.bytes(nil, atIn, n)
+	if err != nil {
+		return err
+	}
+	doubts, err := s.bytes(nil, atLog, 8)
+	if err != nil {
+		return err
+	}
+	s.doubts = binary.LittleEndian.Uint64(doubts)
+	sweep := s.doubts != b.swept
+	for at := 0; at < n; at += 8 {
+		word := binary.LittleEndian.Uint64(bitmap[at:])
+		if word == 0 {
+			continue
+		}
+		s.add(server, off+uint64(at), -word)
+		if err := s.once(deadline); err != nil { // the bitmap is as before, or this is subtracted later
+			s.drop()
+			b.hints, b.swept = true, s.doubts-1
+			return timeout(err)
+		}
+		if b.hints {
+			sweep = true
+			continue
+		}
+		for ; word != 0; word &= word - 1 {
+			place := uint64(b.block)*uint64(shape.BlockUnits) + uint64(at*8+bits.TrailingZeros64(word))
+			if i := shape.IndexOf(place, b.units); i >= 0 {
+				s.ready(object{b, i})
+			}
+		}
+	}
+	if !sweep {
+		return nil
+	}
+	return s.sweep(b, deadline)
+}
+
+// grow gets a block: one that another client has left, or one that was never used.
+func (s *space) grow(c *class, units int, deadline clock.Time) error {
+	suits := func(u layout.BlockUse) bool { return u.Units() == 0 || u.Units() == units && u.Room() > 0 }
+	if done, err := s.adopt(c, units, suits, deadline); done || err != nil {
+		return err
+	}
+	for range s.cfg.Servers {
+		server := s.turn % len(s.cfg.Servers)
+		s.turn++
+		if err := s.ask(server, units, deadline); !errors.Is(err, memservice.ErrFull) {
+			return err
+		}
+	}
+	if s.rt.Now() < s.nextLook {
+		return kv.ErrFull
+	}
+	done, err := s.adopt(c, units, func(u layout.BlockUse) bool { return !suits(u) }, deadline)
+	if err == nil && !done {
+		s.nextLook = s.rt.Now().Add(lookAgain)
+		err = kv.ErrFull
+	}
+	return err
+}
+
+// ask gets a block for objects of so many units from a server. If an earlier request's outcome is
+// unknown, it gets the block of that request first.
+func (s *space) ask(server, units int, deadline clock.Time) error {
+	shape, r := &s.super.Shape, &s.asked[server]
+	for {
+		if !r.open {
+			*r = request{r.number + 1, units, true}
+		}
+		s.cost.RPCs++
+		word := layout.UseBy(s.id, r.units)
+		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, r.number, shape.BlockTable(0), shape.Blocks,
+			uint64(word), deadline)
+		switch {
+		case errors.Is(err, memservice.ErrFull):
+			r.open = false
+			return err
+		case errors.Is(err, memservice.ErrFenced):
+			s.fenced = true
+			return timeout(errFenced)
+		case err != nil:
+			return timeout(err)
+		}
+		r.open = false
+		id := blockID{server, n}
+		if s.blocks[id] != nil || n >= shape.Blocks {
+			return fmt.Errorf("memory server %d has given block %d of %d, which is not free", server, n, shape.Blocks)
+		}
+		s.own(newBlock(id, r.units, word, s.doubts, shape))
+		if r.units == units {
+			return nil
+		}
+	}
+}
+
+// own adds a block to those of the client.
+func (s *space) own(b *block) {
+	s.blocks[b.blockID] = b
+	c := s.class(b.units)
+	c.blocks = append(c.blocks, b)
+	for i, used := range b.used {
+		if !used {
+			c.queue = append(c.queue, object{b, i})
+		}
+	}
+}
+
+// table calls f for the blocks of a server, until f returns false or an error.
+func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error)) error {
+	for from := 0; from < s.super.Shape.Blocks; from += tablePiece {
+		n := 8 * min(tablePiece, s.super.Shape.Blocks-from)
+		s.read(server, s.useAt(blockID{server, from}), atIn, n)
+		if err := s.do(deadline); err != nil {
+			return err
+		}
+		words, err := s.bytes(nil, atIn, n)
+		if err != nil {
+			return err
+		}
+		for at := 0; at < n; at += 8 {
+			on, err := f(heir{blockID{server, from + at/8}, layout.BlockUse(binary.LittleEndian.Uint64(words[at:]))})
+			if err != nil || !on {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt takes over blocks that other clients have left and for which suits returns true, until one of
+// them has room for an object of a class. A block that is taken over costs the operation one request, as
+// a fresh one does, and no round trips.
+func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) (done bool, err error) {
+	defer func(rtts int) { s.cost.RTTs = rtts }(s.cost.RTTs)
+	for n := range s.cfg.Servers {
+		server := (s.turn + n) % len(s.cfg.Servers)
+		err := s.table(server, deadline, func(h heir) (bool, error) {
+			if !h.use.Left() || !suits(h.use) {
+				return true, nil
+			}
+			err := s.adoptOne(h, units, deadline)
+			done = len(c.queue) > 1
+			return !done, err
+		})
+		if done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
+}
+
+// adoptOne takes over a block, unless another client is faster. The block is left again if it has no
+// room for objects of so many units. Until its word has their length, there is none of them.
+func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
+	word := h.use.By(s.id)
+	if h.use.Units() == 0 {
+		word = word.For(units)
+	}
+	ok, err := s.become(h, word, deadline)
+	if err != nil {
+		s.limbo = append(s.limbo, limbo{h, word})
+	}
+	if err != nil || !ok {
+		return err
+	}
+	s.cost.RPCs++
+	b := s.adopted(h.blockID, word)
+	if h.use.Units() > 0 {
+		if err := s.inspectBlock(b, deadline); err != nil {
+			s.limbo = append(s.limbo, limbo{h, word})
+			return err
+		}
+	}
+	if b.units != units && !slices.Contains(b.used, true) {
+		if _, err := s.become(heir{h.blockID, word}, word.For(units), deadline); err != nil {
+			s.limbo = append(s.limbo, limbo{h, word}, limbo{h, word.For(units)})
+			return err
+		}
+		b = s.adopted(h.blockID, word.For(units))
+	}
+	if b.units != units || !slices.Contains(b.used, false) {
+		_, err := s.become(heir{h.blockID, word}, b.leaves(), deadline)
+		if err != nil {
+			s.limbo = append(s.limbo, limbo{h, word})
+		}
+		return err
+	}
+	s.own(b)
+	return nil
+}
+
+// adopted is a block that another client has left. Frees of the time before may still arrive.
+func (s *space) adopted(id blockID, word layout.BlockUse) *block {
+	b := newBlock(id, word.Units(), word, s.doubts, &s.super.Shape)
+	b.hints, b.swept = true, s.doubts-1
+	return b
+}
+
+// become changes the word of a block, if it is as the heir knows it. No other client makes it the
+// same.
+func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, error) {
+	at := s.swap(h.server, s.useAt(h.blockID), uint64(h.use), uint64(to))
+	if err := s.do(deadline); err != nil {
+		return false, err
+	}
+	found, err := s.word(at)
+	return err == nil && (found == uint64(h.use) || found == uint64(to)), err
+}
+
+// leave leaves the blocks of this client to others, but for those with an object whose outcome is
+// unknown: these remain those of its number, until another client recovers it.
+func (s *space) leave(deadline clock.Time) error {
+	for _, h := range s.limbo {
+		if _, err := s.become(heir{h.blockID, h.word}, h.use, deadline); err != nil {
+			return err
+		}
+	}
+	for _, b := range s.blocks {
+		if slices.ContainsFunc(s.unsure, func(o object) bool { return o.block == b }) {
+			delete(s.blocks, b.blockID)
+		}
+	}
+	all := slices.Collect(maps.Values(s.blocks))
+	slices.SortFunc(all, func(a, b *block) int { return cmp.Or(a.server-b.server, a.block-b.block) })
+	for some := range slices.Chunk(all, maxOps) {
+		for _, b := range some {
+			s.swap(b.server, s.useAt(b.blockID), uint64(b.word), uint64(b.leaves()))
+		}
+		if err := s.do(deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}

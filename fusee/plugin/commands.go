@@ -1,0 +1,218 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Store is FUSEE's description.
+var Store = store.Store{
+	Name: "fusee", Title: "FUSEE", Join: joinPatience, Cost: cost, Note: "which needs no server but passive memory",
+}
+
+func init() {
+	Store.Node = newNode
+	Store.Commands = commands()
+	store.Register(Store)
+}
+
+// cost says what an operation took.
+func cost(s kv.Store) string {
+	c := s.(*fusee.Client).Last()
+	return fmt.Sprintf("%d round trips, %d attempts again, %d requests for blocks", c.RTTs, c.Retries, c.RPCs)
+}
+
+func commands() store.Commands {
+	return store.Commands{
+		Short: "Run the hash table FUSEE on the rack",
+		Long: "FUSEE is a key-value store, a hash table in the memory of the rack's memory servers. Clients search and change\n" +
+			"it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a memory\n" +
+			"server takes part in an operation; its daemon only gives out blocks of memory. Clients that end leave their blocks\n" +
+			"to others, and those that wait for a dead one carry out what it has begun. The paper's master is not there yet: no\n" +
+			"memory server may fail.",
+		Example: "  rdmalab fusee start\n" +
+			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
+			"  rdmalab run ycsb --store fusee --workload a\n" +
+			"  rdmalab fusee stat && rdmalab fusee check",
+		Start: store.Command{
+			Short: "Find the table, or make an empty one, and tell every compute host where it is",
+			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
+				"clients of every compute host find it. --replicas, --index-replicas, --groups and --block are used only when a\n" +
+				"table is made; --cache and --threshold are those of the compute hosts, from now on.",
+			Example: "  rdmalab fusee start\n" +
+				"  rdmalab fusee start --fresh --index-replicas 2",
+			New: newStart,
+		},
+		Stop: store.Command{
+			Short: "Let the compute hosts forget the table; it stays in memory",
+			Long: "stop makes every compute host forget the table: new operations are refused until `rdmalab fusee start`, which\n" +
+				"finds the table again, because it stays in the memory of the memory servers. After stop another store can be\n" +
+				"started; it overwrites the table.",
+			Example: "  rdmalab fusee stop\n" +
+				"  rdmalab fusee start # finds it again",
+		},
+		Stat: store.Command{
+			Short: "Show the table: its keys, and the blocks that clients have taken",
+			Long: "stat reads the whole table and shows the keys, the slots of the index, and for each memory server the blocks\n" +
+				"that clients have taken. A slot with a change that is not finished belongs to a client that is at work or has\n" +
+				"died. Lines that begin with wrong name defects of the table.",
+			Example: "  rdmalab fusee stat\n" +
+				"  rdmalab fusee stat -o json",
+			From: true, Output: true, New: newStat,
+		},
+		Check: store.Command{
+			Short: "Check the whole table; with --clients also the responses to clients",
+			Long: "check reads every slot and every object from the memory servers and proves: each slot names an object that is\n" +
+				"whole in all its replicas and belongs there, no key has two slots, and the replicas of the index are alike.\n\n" +
+				"With --clients, that many clients on one host first read, write, insert and delete a few keys, and check proves\n" +
+				"that one order of all operations on each key explains all responses (that their history is linearizable). You\n" +
+				"may inject faults meanwhile.\n\n" +
+				"The exit status is 1 if something is wrong.",
+			Example: "  rdmalab fusee check\n" +
+				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
+			From: true, Output: true, New: newCheck,
+		},
+		Load: store.Command{
+			Short: "Insert the keys from 0 to --keys minus 1",
+			Long: "load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n" +
+				"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n" +
+				"can verify what it reads. If the store does not run, load starts it.",
+			Example: "  rdmalab fusee load --keys 1000\n  rdmalab run ycsb --store fusee --keys 1000 --no-load",
+		},
+		ShellShort:   "Read commands, like get and put, line by line",
+		ShellExample: "insert 7 hello\\nget 7",
+		StatWord:     "the keys of the table, and its memory",
+		CheckWord:    "read the whole table and prove that it is right",
+		Prepare:      prepare,
+	}
+}
+
+func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	cfg := Config{Format: true}
+	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
+	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
+	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
+	fs.IntVar(&cfg.Groups, "groups", 0, "groups of three buckets, of 21 slots together, in the index (default: an eighth "+
+		"of a server's memory)")
+	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object fits into one (default: a server has about 1,000)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; negative: none (default 16384)")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+
+		"this share of its uses was wrong (default 0.1)")
+	return func(c *store.Call) (store.Result, error) {
+		info, err := Start(c, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &info, nil
+	}
+}
+
+// Write prints the table that start has found or made.
+func (i *Info) Write(out io.Writer) error {
+	what := "found"
+	if i.Made {
+		what = "made"
+	}
+	_, err := fmt.Fprintf(out, "%s a table on %d memory servers: %d slots, %d replicas of the index and %d of objects, "+
+		"%d blocks of %d bytes on each server\n",
+		what, i.Servers, i.Slots, i.IndexReplicas, i.Replicas, i.Blocks, i.Block)
+	return err
+}
+
+// Start tells every compute host where the table is that cfg describes; it fills in Servers. The
+// first host makes the table if there is none.
+func Start(c *store.Call, cfg Config) (Info, error) {
+	return store.StartHosts[Info](c, "table", func(servers []string, first bool) any {
+		cfg.Servers, cfg.Format, cfg.Fresh = servers, cfg.Format && first, cfg.Fresh && first
+		return cfg
+	})
+}
+
+// prepare makes a table for a workload if there is none.
+func prepare(c *store.Call, _ store.Workload) (loaded bool, err error) {
+	_, err = Start(c, Config{Format: true})
+	return false, err
+}
+
+func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	return func(c *store.Call) (store.Result, error) {
+		st := new(Stat)
+		if err := c.Post("", Store.Path(PathStat), nil, st); err != nil {
+			return nil, err
+		}
+		return st, nil
+	}
+}
+
+// Write prints the table.
+func (st *Stat) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(w, "table\t%016x\t%d replicas of the index, %d of "+
+		"objects\n", st.Table.Generation, st.Table.IndexReplicas, st.Table.Replicas)
+	_, _ = fmt.Fprintf(w, "keys\t%d\tin %d slots; %d slots have changes that are not finished\n", st.Keys, st.Slots, st.Unfinished)
+	for i, n := range st.Taken {
+		if i < len(st.Servers) {
+			_, _ = fmt.Fprintf(w, "%s\t%d of %d blocks taken\tof %d bytes each\n", st.Servers[i], n, st.Report.Blocks, st.Table.Block)
+		}
+	}
+	_, _ = fmt.Fprintf(w, "left\t%d blocks\twait for another client\n", st.Left)
+	for _, d := range st.Defects {
+		_, _ = fmt.Fprintf(w, "wrong\t%s\t\n", d)
+	}
+	return w.Flush()
+}
+
+// verdict is the result of the command check.
+type verdict struct {
+	// History is the verdict on the clients' history; nil: the check ran no clients.
+	History *store.Verdict `json:"history,omitempty"`
+	Checked
+}
+
+func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	in := store.HistoryRequest{Keys: 16, Value: 200}
+	var table CheckRequest
+	store.HistoryFlags(fs, &in)
+	fs.IntVar(&table.Unfinished, "unfinished", 0, "how many slots may have changes that clients have begun and not "+
+		"finished, because they died (default 0; -1: any number)")
+	return func(c *store.Call) (store.Result, error) {
+		h, err := c.HistoryIfAny(in)
+		if err != nil {
+			return nil, err
+		}
+		v := &verdict{History: h}
+		if err := c.Post("", Store.Path(PathCheck), table, &v.Checked); err != nil {
+			return nil, err
+		}
+		return v, nil
+	}
+}
+
+// Bad reports whether the table or an answer is wrong.
+func (v *verdict) Bad() bool { return v.Why != "" || v.History != nil && !v.History.Linearizable }
+
+// Write prints the verdict.
+func (v *verdict) Write(out io.Writer) error {
+	if v.History != nil {
+		if err := v.History.Write(out, false); err != nil {
+			return err
+		}
+	}
+	if v.Table != nil {
+		_, _ = fmt.Fprintf(out, "%d keys in %d slots, read in %v\n", v.Table.Keys, v.Table.Slots, v.Took.Round(time.Millisecond))
+	}
+	if v.Why != "" {
+		_, err := fmt.Fprintln(out, v.Why)
+		return err
+	}
+	_, err := fmt.Fprintln(out, "the table is right")
+	return err
+}

@@ -1,0 +1,308 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// maxUnsure bounds the objects with an unknown outcome that a client settles at a time.
+const maxUnsure = 64
+
+// recover settles what another client has left, and leaves its blocks to others.
+//
+// First the memory servers end the connections of its number, all of them, before anything is read:
+// no request of it is executed later. Then this client takes the blocks over, one at a time; so of
+// several clients that recover one number each has blocks of its own to settle. What the dead client
+// has begun shows in the slots, since a slot's value names an object of it: see settleObject.
+func (c *changer) recover(owner uint32, deadline clock.Time) error {
+	if owner == 0 || owner == c.id {
+		return c.settleUnsure(deadline)
+	}
+	for _, to := range c.cfg.Servers {
+		for {
+			err := memservice.Fence(c.cfg.Context, c.cfg.Manager, to, owner, deadline)
+			if err == nil {
+				break
+			}
+			if err := c.again(err, deadline); err != nil {
+				return err
+			}
+		}
+	}
+	c.lose() // frees that it has collected
+	for server := range c.cfg.Servers {
+		err := c.table(server, deadline, func(h heir) (bool, error) {
+			if h.use.Client() != owner {
+				return true, nil
+			}
+			ok, err := c.become(h, h.use.By(c.id), deadline)
+			if ok || err != nil {
+				c.heirs = append(c.heirs, heir{h.blockID, h.use.By(c.id)})
+			}
+			return true, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return c.settleHeirs(deadline)
+}
+
+// settleHeirs settles the blocks that this client has taken from dead ones, and leaves them.
+func (c *changer) settleHeirs(deadline clock.Time) error {
+	for len(c.heirs) > 0 {
+		word, err := c.slotAt(c.heirs[0].server, c.useAt(c.heirs[0].blockID), deadline)
+		if err != nil {
+			return err
+		}
+		if layout.BlockUse(word) != c.heirs[0].use { // it was left already, or was never taken
+			c.heirs = c.heirs[1:]
+			continue
+		}
+		left, err := c.settleBlock(c.heirs[0], deadline)
+		if err != nil {
+			return err
+		}
+		if _, err := c.become(c.heirs[0], left, deadline); err != nil {
+			return err
+		}
+		c.heirs = c.heirs[1:]
+	}
+	return c.confess(deadline)
+}
+
+// settleBlock settles all objects of a block whose owner has died, and returns the word with which it
+// is to be left.
+func (c *changer) settleBlock(h heir, deadline clock.Time) (layout.BlockUse, error) {
+	shape := &c.super.Shape
+	b := newBlock(h.blockID, h.use.Units(), h.use, 0, shape)
+	for i := range b.used {
+		if err := c.settleObject(object{b, i}, deadline); err != nil {
+			return 0, err
+		}
+	}
+	b.word = b.word.By(0)
+	left := b.leaves()
+	// The dead client may have used a version that arrived nowhere.
+	return layout.UseLeft(left.Units(), left.Version()+1, left.Room()), nil
+}
+
+// settleUnsure settles the objects of this client whose operations have an unknown outcome.
+func (c *changer) settleUnsure(deadline clock.Time) error {
+	for _, o := range slices.Clone(c.unsure[:min(maxUnsure, len(c.unsure))]) {
+		version := o.versions[o.i]
+		if err := c.settleObject(o, deadline); err != nil {
+			o.versions[o.i], o.used[o.i] = version, true
+			return err
+		}
+		used := o.used[o.i]
+		o.versions[o.i], o.used[o.i], o.hints = version, true, true // if it was named, its free may be on its way
+		c.unsure = slices.DeleteFunc(c.unsure, func(other object) bool { return other == o })
+		c.lose() // what the operation has replaced, if it has won
+		if !used {
+			c.ready(o)
+		}
+	}
+	return nil
+}
+
+// vote is a value of a replica of a slot.
+type vote struct {
+	at   uint64
+	slot layout.Slot
+}
+
+// settleObject settles what the owner of an object has begun with it, and notes whether a slot names
+// it, and the version. No request of the owner is executed meanwhile, and no other client settles the
+// object.
+//
+// A value that names the object and is in a backup but not in the primary is one of an operation that
+// was not finished: its CASes are made once more, by the rules, as those of its owner would have been.
+// The operation wins then, or another client does. Either way the slot goes on. An INSERT that has
+// not marked its object in the replica from which clients read is withdrawn: no client has seen it.
+func (c *changer) settleObject(o object, deadline clock.Time) error {
+	shape := &c.super.Shape
+	server, off := shape.Replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units), 0)
+	c.read(server, off, atIn, o.units*layout.Unit)
+	if err := c.do(deadline); err != nil {
+		return err
+	}
+	raw, err := c.bytes(nil, atIn, o.units*layout.Unit)
+	if err != nil {
+		return err
+	}
+	o.used[o.i] = false
+	if err := c.object.Parse(shape.Format, raw); err != nil {
+		return nil // its WRITE has not ended: no CAS has followed
+	}
+	key, mark := c.object.Key, c.object.Mark
+	if newer(o.word.Version(), c.object.Version) > 0 {
+		o.versions[o.i] = c.object.Version
+	}
+	var lost []vote // the rules have decided against them
+	for {
+		primary, votes, err := c.votes(o, layout.HashOf(key), deadline)
+		if err != nil {
+			return err
+		}
+		votes = slices.DeleteFunc(votes, func(v vote) bool { return slices.Contains(lost, v) })
+		var done bool
+		switch {
+		case len(votes) > 0:
+			var against bool
+			if against, err = c.redo(votes[0], deadline); against {
+				lost = append(lost, votes[0])
+			}
+		case primary.slot == 0:
+			return nil
+		case mark == layout.Valid:
+			o.used[o.i], o.keys[o.i], o.versions[o.i] = true, key, shape.Format.Ref(primary.slot).Version
+			done = true
+			err = c.showAll(shape.Format.Ref(primary.slot), deadline)
+		default:
+			_, err = c.replace(change{
+				at: primary.at, old: primary.slot, new: shape.Format.Emptied(shape.Format.Ref(primary.slot)), heir: true,
+			}, deadline)
+		}
+		if errors.Is(err, errForeign) {
+			err = nil
+		}
+		if err != nil || done {
+			return err
+		}
+		if c.rt.Now() >= deadline {
+			return kv.ErrTimeout
+		}
+	}
+}
+
+// votes reads the slots of a hash: primary is the slot whose primary names an object, and votes are
+// values of backups that name it, or are what its DELETE leaves, where the primary has another value.
+func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
+	shape := &c.super.Shape
+	for n := range shape.IndexReplicas {
+		c.readCombined(n, h, atIn+2*n*layout.CombinedLen)
+	}
+	if err := c.do(deadline); err != nil {
+		return primary, nil, err
+	}
+	place := o.ref(shape, 0).Place
+	first := map[uint64]layout.Slot{}
+	for n := range shape.IndexReplicas {
+		err := c.eachSlot(h, atIn+2*n*layout.CombinedLen, func(at uint64, slot layout.Slot) {
+			if n == 0 {
+				first[at] = slot
+			}
+			r := shape.Format.Ref(slot)
+			if r.Server != o.server || r.Place != place || r.Units != o.units && r.Units != 0 || slot == 0 {
+				return
+			}
+			switch {
+			case n == 0 && r.Units > 0:
+				primary = vote{at, slot}
+			case n > 0 && first[at] != slot:
+				votes = append(votes, vote{at, slot})
+			}
+		})
+		if err != nil {
+			return primary, nil, err
+		}
+	}
+	return primary, votes, nil
+}
+
+// redo carries out a change of which a backup has the value, if it still has: as long as the primary
+// has one value, the backups have that or the values of its writers. It reports whether the rules have
+// decided against the change.
+func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
+	before, err := c.slotAt(0, v.at, deadline)
+	if err != nil {
+		return false, err
+	}
+	there := false
+	for n := 1; n < c.super.Shape.IndexReplicas; n++ {
+		slot, err := c.slotAt(n, v.at, deadline)
+		if err != nil {
+			return false, err
+		}
+		there = there || slot == v.slot
+	}
+	after, err := c.slotAt(0, v.at, deadline)
+	if err != nil || !there || after != before || after == v.slot {
+		return false, err
+	}
+	won, err := c.replace(change{at: v.at, old: before, new: v.slot, heir: true}, deadline)
+	if errors.Is(err, errForeign) {
+		return false, nil // another client has gone on
+	}
+	c.owed = true // what the change has replaced
+	return err == nil && !won, err
+}
+
+// slotAt reads a slot of one replica of the index.
+func (c *changer) slotAt(server int, at uint64, deadline clock.Time) (layout.Slot, error) {
+	c.read(server, at, atLog, 8)
+	if err := c.do(deadline); err != nil {
+		return 0, err
+	}
+	b, err := c.bytes(nil, atLog, 8)
+	if err != nil {
+		return 0, err
+	}
+	return layout.Slot(binary.LittleEndian.Uint64(b)), nil
+}
+
+// showAll marks all replicas of an object as valid.
+func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
+	if err := c.put([]byte{byte(layout.Valid)}, atLog); err != nil {
+		return err
+	}
+	c.writeReplicas(r, 0, atLog, 1)
+	return c.do(deadline)
+}
+
+// recoverOwner recovers the client that has made a value of a slot, if it is another one.
+func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
+	r := c.super.Shape.Format.Ref(slot)
+	id := blockID{r.Server, c.super.Shape.BlockOf(r.Place)}
+	if slot == 0 || id.server >= len(c.cfg.Servers) || id.block >= c.super.Shape.Blocks {
+		return nil
+	}
+	word, err := c.slotAt(id.server, c.useAt(id), deadline)
+	if err != nil {
+		return err
+	}
+	owner := layout.BlockUse(word).Client()
+	if owner == c.id && slices.ContainsFunc(c.heirs, func(h heir) bool { return h.blockID == id }) {
+		return c.settleHeirs(deadline)
+	}
+	if owner == 0 {
+		return nil
+	}
+	return c.recover(owner, deadline)
+}
+
+// Recover settles what the client with a number has left when it died, and leaves its blocks to other
+// clients. The memory servers end the connections of the number first; if the client is alive after
+// all, it takes another number and goes on without its blocks. An error means that something may
+// remain to be done: Recover can be called again, by any client.
+func (c *Client) Recover(owner uint32, deadline clock.Time) error {
+	if err := c.begin(deadline); err != nil {
+		return err
+	}
+	if owner == c.id {
+		return fmt.Errorf("client %d is this one", owner)
+	}
+	return c.recover(owner, deadline)
+}
+
+// Number is the number of the client, the owner of its connections and blocks. It changes when another
+// client has taken this one for dead.
+func (c *Client) Number() uint32 { return c.id }
