@@ -21,7 +21,7 @@ func model(t *testing.T, name string) *cost.Model {
 
 // The built-in model reproduces the published figures.
 func TestConnectX5IsCalibrated(t *testing.T) {
-	figures, err := Run(model(t, "connectx5"), nil)
+	figures, err := Run(model(t, "connectx5"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestPlantedFiguresAreSeen(t *testing.T) {
 			p.spoil(m)
 			seen := false
 			for _, f := range Figures() {
-				if f.Known != "" || f.Name != p.wrong {
+				if f.Name != p.wrong {
 					continue
 				}
 				seen = true
@@ -104,7 +104,7 @@ func TestPlantedFiguresAreSeen(t *testing.T) {
 // Each comparison fails for one of the plants, so none always succeeds.
 func TestEveryFigureIsPlanted(t *testing.T) {
 	for _, f := range Figures() {
-		planted := f.Known != ""
+		planted := false
 		for _, p := range plants {
 			planted = planted || p.wrong == f.Name
 		}
@@ -117,7 +117,7 @@ func TestEveryFigureIsPlanted(t *testing.T) {
 // A latency does not limit a rate; it only makes the way longer.
 func TestLatencyIsNoOccupancy(t *testing.T) {
 	m := model(t, "connectx5")
-	l := load{op: verbs.OpWrite, size: 8, pairs: 1, depth: 128}
+	l := Load{Op: verbs.OpWrite, Bytes: 8, Pairs: 1, Depth: 128}
 	before, err := l.throughput(m)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestLatencyIsNoOccupancy(t *testing.T) {
 // Two runs with the same seed are the same, event by event.
 func TestCalibrationIsRepeatable(t *testing.T) {
 	m := model(t, "connectx5")
-	l := load{op: verbs.OpWrite, size: 64, pairs: fleet, depth: 8}
+	l := Load{Op: verbs.OpWrite, Bytes: 64, Pairs: fleet, Depth: 8}
 	a, err := l.run(m, (*run).stream)
 	if err != nil {
 		t.Fatal(err)

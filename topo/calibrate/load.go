@@ -12,19 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// load is one experiment: threads of one client host with a queue pair each, all towards one
-// server.
-type load struct {
-	op verbs.WROpcode
-	// pairs are queue pairs and threads; depth is how many work requests each keeps posted.
-	pairs, depth int
-	size         int
-	device       bool // memory on the server's NIC
-	oneWord      bool // all queue pairs use the same memory; otherwise each has some of its own
-	wrap         func(name string, n sim.Node) sim.Node
-}
-
-// Load is a stream of operations by threads of one client host, to be measured by itself.
+// Load is a stream of operations by threads of one client host towards one server.
 type Load struct {
 	// Op is the operation, Bytes its size.
 	Op    verbs.WROpcode
@@ -32,15 +20,16 @@ type Load struct {
 	// Pairs is the number of queue pairs, each of a thread of its own, Depth how many operations
 	// each keeps in flight.
 	Pairs, Depth int
-	// Device: the memory is on the server's NIC. OneWord: all queue pairs use the same memory.
+	// Device: the memory is on the server's NIC. OneWord: all queue pairs use the same memory;
+	// otherwise each has some of its own.
 	Device, OneWord bool
+
+	wrap func(name string, n sim.Node) sim.Node
 }
 
 // Throughput measures the load in a rack with model m and a switch at line rate. It returns
 // operations a second.
-func (l Load) Throughput(m *cost.Model) (float64, error) {
-	return load{op: l.Op, pairs: l.Pairs, depth: l.Depth, size: l.Bytes, device: l.Device, oneWord: l.OneWord}.throughput(m.AtLineRate())
-}
+func (l Load) Throughput(m *cost.Model) (float64, error) { return l.throughput(m.AtLineRate()) }
 
 const rackFile = `
 name: calibrate
@@ -66,27 +55,27 @@ const (
 
 // run is an experiment in progress.
 type run struct {
-	load
+	Load
 	rack  *simrack.Rack
 	count int           // operations completed while it counts
 	took  time.Duration // of all latencyRounds
 }
 
 // throughput returns operations a second.
-func (l load) throughput(m *cost.Model) (float64, error) {
+func (l Load) throughput(m *cost.Model) (float64, error) {
 	r, err := l.run(m, (*run).stream)
 	return float64(r.count) / runTime.Seconds(), err
 }
 
 // latency returns the mean time of one operation, from before its post until after the poll that
 // found it.
-func (l load) latency(m *cost.Model) (time.Duration, error) {
+func (l Load) latency(m *cost.Model) (time.Duration, error) {
 	r, err := l.run(m, (*run).pingpong)
 	return r.took / latencyRounds, err
 }
 
-func (l load) run(m *cost.Model, client func(*run, *thread) error) (*run, error) {
-	r := &run{load: l}
+func (l Load) run(m *cost.Model, client func(*run, *thread) error) (*run, error) {
+	r := &run{Load: l}
 	s, err := spec.Parse([]byte(rackFile))
 	if err != nil {
 		return r, err
@@ -97,9 +86,9 @@ func (l load) run(m *cost.Model, client func(*run, *thread) error) (*run, error)
 	}
 	defer r.rack.Close()
 	srv, cli := r.rack.Host("server"), r.rack.Host("client")
-	lent := simrack.Passive{Bytes: r.pairs * max(r.size, stride), Device: r.device, Service: service}
+	lent := simrack.Passive{Bytes: r.Pairs * max(r.Bytes, stride), Device: r.Device, Service: service}
 	srv.Go(service, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
-	for i := range l.pairs {
+	for i := range l.Pairs {
 		cli.Go(fmt.Sprintf("thread%d", i), false, func(ctx verbs.Context) {
 			t, err := r.connect(cli, ctx, i)
 			if err == nil {

@@ -26,14 +26,14 @@ func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error
 	if err != nil {
 		return nil, err
 	}
-	mr, err := pd.RegMR(nil, max(r.size, stride), verbs.LocalWrite)
+	mr, err := pd.RegMR(nil, max(r.Bytes, stride), verbs.LocalWrite)
 	if err != nil {
 		return nil, err
 	}
-	if t.cq, err = ctx.CreateCQ(2 * r.depth); err != nil {
+	if t.cq, err = ctx.CreateCQ(2 * r.Depth); err != nil {
 		return nil, err
 	}
-	if t.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: t.cq, RecvCQ: t.cq, MaxSendWR: r.depth}); err != nil {
+	if t.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: t.cq, RecvCQ: t.cq, MaxSendWR: r.Depth}); err != nil {
 		return nil, err
 	}
 	private, err := h.Manager(ctx).Dial(t.qp, r.rack.Host("server").Addr(), service, rdmacm.Params{}, nil, clock.Never)
@@ -41,11 +41,11 @@ func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error
 		return nil, err
 	}
 	addr, rkey, err := simrack.ParseMemory(private)
-	if !r.oneWord {
-		addr += uint64(i * max(r.size, stride))
+	if !r.OneWord {
+		addr += uint64(i * max(r.Bytes, stride))
 	}
 	t.wr = verbs.SendWR{
-		Op: r.op, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, r.size)}, RemoteAddr: addr, RKey: rkey,
+		Op: r.Op, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, r.Bytes)}, RemoteAddr: addr, RKey: rkey,
 	}
 	return t, err
 }
@@ -56,7 +56,7 @@ func (r *run) stream(t *thread) error {
 	begin := setUp.Add(warmUp)
 	end := begin.Add(runTime)
 	for posted := 0; t.rt.Now() < end; {
-		for ; posted < r.depth; posted++ {
+		for ; posted < r.Depth; posted++ {
 			if err := t.qp.PostSend(t.wr); err != nil {
 				return err
 			}

@@ -310,20 +310,6 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 	}
 }
 
-// Exists reports whether any container or network has the rack's label.
-func (h *Hosts) Exists(ctx context.Context) (bool, error) {
-	e, err := h.Engine(ctx)
-	if err != nil {
-		return false, err
-	}
-	list, err := e.List(ctx, h.name)
-	if err != nil || len(list) > 0 {
-		return len(list) > 0, err
-	}
-	nets, err := e.networks(ctx, h.name)
-	return len(nets) > 0, err
-}
-
 // Leftovers lists the racks of which the engine behind a socket has containers; without an engine
 // the list is empty.
 func Leftovers(ctx context.Context, socket string) ([]string, error) {

@@ -14,7 +14,7 @@ type State string
 // States of a finding.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // rdmalab goes another way, or does less
+	Degraded State = "degraded" // rdmalab uses a substitute, or does less
 	Missing  State = "missing"
 )
 

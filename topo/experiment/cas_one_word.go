@@ -7,16 +7,21 @@ import "github.com/rdmalab/rdmalab/topo/papers"
 var casOneWord = Experiment{
 	Name:   "cas-one-word",
 	Short:  "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
-	Figure: "SwordBox fig. 10 (CAS replaced by one core of a middlebox), with the limits of fig. 4",
-	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. The series\n" +
-		"differ in where the word is, and in what the switch does. Series host and device: plain CAS, in host\n" +
-		"memory and in the NIC's memory. Series hardened and published: the switch replaces CAS by WRITE,\n" +
-		"under hardened or published rules; in the simulator it is as slow as a middlebox, and series\n" +
-		"line-rate has a switch at line rate. Series as-is leaves the rules of the rack's switch unchanged.\n" +
-		"For the other series the switch gets the rules that they need, and its earlier rules back at the\n" +
-		"end.\n\n" +
-		"On a rack the word is the last one of the server's shared memory, or of the lock table on its NIC.\n" +
-		"Nothing else may use it.",
+	Figure: "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the limits in fig. 4",
+	Long: "Clients, each with one CAS in flight, all work on the same word of a memory server. The series differ in where\n" +
+		"the word is (host memory of the server, or device memory on its NIC), and in what the switch does. CAS→WRITE\n" +
+		"stands for a switch that replaces each CAS by a WRITE of the new value, by hardened or published rules of action\n" +
+		"atomics. In the simulator, the switch of series hardened and published is as slow as the middlebox of the paper,\n" +
+		"and that of the other series delays no packet by its load (line rate). Series as-is leaves program and rules of\n" +
+		"the rack's switch unchanged; for the other series the switch gets the rules that they need, and its earlier\n" +
+		"rules back at the end.\n\n" +
+		"  CAS Mops             answered CAS, in millions per second\n" +
+		"  SUCCEEDED Mops       CAS that changed the word, in millions per second\n" +
+		"  LATENCY us           mean time from post to completion of a CAS\n" +
+		"  REPLACED %           share of the CAS that reached the server as another operation\n" +
+		"  PAPER'S LIMIT Mops   the paper's rate with many clients; FROM says where the paper has it\n\n" +
+		"On a rack the word is the last one of the memory of server --to, or of the lock table on its NIC. Stores use\n" +
+		"this memory too: stop them first.",
 	Sim: "5 s", Rack: "1 min", Cost: "connectx5-dpdk",
 	New: func() Body {
 		return &wordBody{list: casSeries(), clients: []int{1, 2, 4, 8, 16, 32, 64}}

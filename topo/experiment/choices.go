@@ -11,13 +11,15 @@ import (
 // cloverChoices measures what each choice of the simulator's model of Clover does to a result.
 var cloverChoices = Experiment{
 	Name:   "clover-choices",
-	Short:  "what each choice of the model of Clover does to the throughput: with all, and without one of them",
-	Figure: "SwordBox fig. 11 (throughput); the table is ours",
-	Long: "The first row has Clover's throughput as swordbox-figures measures it. Each further row takes one\n" +
-		"choice of the model back, the last one all of them:\n\n" + choiceList() +
-		"\nThe columns are percentages of writes, without steering and with published or hardened steering of\n" +
-		"appends and READs. The authors' numbers are in the first row.",
-	Sim: "6 min with two processors; --quick: 1 min", Cost: "connectx5",
+	Short:  "how much Clover's throughput in the simulator depends on each choice of the model",
+	Figure: "SwordBox fig. 11 (throughput); the paper has no such table",
+	Long: "The simulator's model of Clover rests on several choices. The first row of the table has Clover's throughput\n" +
+		"with all of them, as swordbox-figures measures it, and the authors' numbers in parentheses. In each further row\n" +
+		"one choice is replaced by another one, in the last row all of them:" + "\n\n" + choiceList() + "\n" +
+		"A column is a percentage of writes, without steering, or with published or hardened steering of appends and\n" +
+		"READs. Cells are millions of operations per second; FAILED counts operations that failed, had a wrong value or\n" +
+		"found no key.",
+	Sim: "6 min with two processors, with --quick 1 min", Cost: "connectx5",
 	New: func() Body { return &choicesBody{threads: 392} },
 }
 
@@ -54,7 +56,7 @@ type choicesBody struct {
 
 // Flags defines the flags of the parameters.
 func (b *choicesBody) Flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.threads, "threads", b.threads, "clients")
+	fs.IntVar(&b.threads, "threads", b.threads, "number of clients")
 }
 
 // Check reports what is wrong with the parameters.

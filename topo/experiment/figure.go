@@ -39,7 +39,7 @@ type figure struct {
 	key, title string
 	// x and unit stand at the axes; format is that of the numbers, "": %.4g.
 	x, unit, format string
-	logX, logY      bool
+	logY            bool
 	cells           []figureCell
 	// base is the series that gains are compared with; "": there are no gains. gains are the columns
 	// of which the summary gives them, besides the last; "" in it is the first.
@@ -202,7 +202,7 @@ func cellOf(ours, theirs float64) Cell {
 // chart draws rows: ours as solid lines, the authors' dashed in the colour of the first series that
 // is compared with them.
 func (f *figure) chart(rows []*figureRow, columns []string) *plot.Chart {
-	c := &plot.Chart{Title: "Figure " + f.key + ": " + f.title, X: f.x, Y: f.unit, LogX: f.logX, LogY: f.logY}
+	c := &plot.Chart{Title: "Figure " + f.key + ": " + f.title, X: f.x, Y: f.unit, LogY: f.logY}
 	xs := make([]float64, len(columns))
 	for i, x := range columns {
 		v, err := strconv.ParseFloat(x, 64)

@@ -15,14 +15,15 @@ import (
 var swordboxFigures = Experiment{
 	Name:   "swordbox-figures",
 	Short:  "every figure of the SwordBox paper, each number beside the authors'",
-	Figure: "SwordBox, figures with measurements, and the data of its authors that no figure has",
-	Long: "The loads of the paper's figures, measured in the simulator, each number with the authors' in\n" +
-		"parentheses, and below each table how the two compare: ratio at both ends, shape, gains, crossings,\n" +
-		"and the reasons of differences. --figures chooses among:\n\n" + figureList() +
-		"\n--out writes a table, a CSV, a JSON and a picture (SVG) of each figure into a directory, and a\n" +
-		"summary of all. Loads that several figures need are measured once, as many at a time as there are\n" +
-		"processors. The authors' numbers are those of their public repository (package topo/papers).",
-	Sim: "20 min with two processors; --quick: 3 min", Cost: "connectx5-dpdk",
+	Figure: "SwordBox: the figures with measurements, and data of its authors that are in no figure",
+	Long: "swordbox-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
+		"with the authors' numbers in parentheses. Below each table it compares each series with theirs: OURS/THEIRS at\n" +
+		"the first and the last point and in the mean, the difference of shape (SHAPE ±%), gains, crossings, and the\n" +
+		"reasons of differences. --figures chooses among:" + "\n\n" + figureList() + "\n" +
+		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all. A load\n" +
+		"that several figures need is measured once; as many loads are measured at a time as there are processors. The\n" +
+		"authors' numbers are from their public repository (package topo/papers).",
+	Sim: "20 min with two processors, with --quick 3 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{} },
 }
 
@@ -65,7 +66,7 @@ func figureKeys(list []figure) (keys []string) {
 func figureList() string {
 	out := ""
 	for _, f := range swordbox(false) {
-		out += fmt.Sprintf("  %-8s %s\n", f.key, f.title)
+		out += fmt.Sprintf("  %-10s %s\n", f.key, f.title)
 	}
 	return out
 }

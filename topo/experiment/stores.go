@@ -38,6 +38,7 @@ func (l *Clover) hasten(on string) {
 // cloverFigures are the figures of one run in tables.
 type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
+	metaCalls, metaHeaders                               float64
 	failed                                               uint64
 	wrote                                                bool
 }
@@ -47,7 +48,7 @@ func figuresOf(res *StoreResult) cloverFigures {
 	return cloverFigures{
 		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
 		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
-		failed: res.Failed + res.Wrong + res.NotFound, wrote: res.Writes() > 0,
+		metaCalls: res.MetaCalls, metaHeaders: res.MetaHeaders, failed: res.Failed + res.Wrong + res.NotFound, wrote: res.Writes() > 0,
 	}
 }
 
@@ -72,6 +73,8 @@ var cloverColumns = []Column{
 	{Key: "readP99saved", Title: "÷", Format: "%.1f"},
 	{Key: "writeP99us", Title: "WRITE p99 us", Format: "%.1f"},
 	{Key: "writeP99saved", Title: "÷", Format: "%.1f"},
+	{Key: "metaCalls", Title: "META CALLS/s", Format: "%.3g"},
+	{Key: "metaHeaders", Title: "META READS/s", Format: "%.3g"},
 	{Key: "failed", Title: "FAILED"},
 }
 
@@ -101,23 +104,32 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 	return []Cell{
 		Beside(f.mops, p.mops), times(f.mops, base.mops, p.gain), first, Num(f.rtts), Num(f.rpcs), Num(f.bytes), times(base.bytes, f.bytes, p.saved),
 		unlessZero(f.readP99), times(base.readP99, f.readP99, p.readP99), unlessZero(f.writeP99), times(base.writeP99, f.writeP99, p.writeP99),
-		Num(float64(f.failed)),
+		unlessZero(f.metaCalls), unlessZero(f.metaHeaders), Num(float64(f.failed)),
 	}
 }
 
 // writeContention measures the collapse of Clover's throughput under writes.
 var writeContention = Experiment{
 	Name:   "write-contention",
-	Short:  "the store Clover with 0 to 100 % writes and 8 to 240 clients on 1,024 keys, without or with steering",
+	Short:  "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
 	Figure: "SwordBox fig. 5 (first tries), 11 (throughput) and 12 (bytes)",
-	Long: "Clients work on 1,024 keys of Clover (Zipf 0.99, nodes of 128 bytes) with 0, 5, 50 and 100 % writes.\n" +
-		"Measured are throughput, the share of writes that succeed at their first attempt, and per operation\n" +
-		"the round trips, the calls of the metadata server, and the bytes. With --steer each row of the table\n" +
-		"is followed by one with a switch that steers, and by the gain.\n\n" +
-		"The paper's throughput in a row is that of the nearest number of clients for which the paper has one\n" +
-		"(7 14 28 56 112 168 224 280 336 392), with 1,000 keys and Zipf 1.0. On a rack, a store that does not\n" +
-		"run is started, and the switch gets its earlier program and rules back at the end.",
-	Sim: "5 min; --steer: 10 min", Rack: "1 min", Cost: "connectx5",
+	Long: "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. Of all clients that write\n" +
+		"a key at the same time, one succeeds and the others must try again, so throughput falls with the share of writes\n" +
+		"and the number of clients. Each row is a share of writes and a number of clients; with --steer it is followed by\n" +
+		"a row with a switch that steers. Nodes have 128 bytes.\n\n" +
+		"  Mops                    operations, in millions per second\n" +
+		"  GAIN ×                  Mops divided by Mops without steering\n" +
+		"  FIRST TRY %             share of the writes that succeed at their first attempt\n" +
+		"  RTT/OP, RPC/OP          round trips, and requests to the metadata server, per operation\n" +
+		"  BYTES/OP                bytes on the wire per operation\n" +
+		"  BYTES ÷                 BYTES/OP without steering divided by BYTES/OP\n" +
+		"  READ, WRITE p99 us, ÷   99th percentile of latency, and that without steering divided by it\n" +
+		"  META CALLS/s, READS/s   requests that the metadata server answers, and headers of nodes that it reads\n" +
+		"  FAILED                  operations that failed, had a wrong value or found no key\n\n" +
+		"Throughput in parentheses is the paper's with the nearest number of clients for which the paper has one (7 14 28\n" +
+		"56 112 168 224 280 336 392), with 1,000 keys and Zipf 1.0. On a rack, Clover is started if it does not run, and\n" +
+		"the switch gets its earlier program and rules back at the end.",
+	Sim: "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
 	New: func() Body {
 		return &contentionBody{writes: []float64{0, 5, 50, 100}, steer: steerNone}
 	},

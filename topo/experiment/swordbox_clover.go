@@ -40,8 +40,8 @@ func throughputFigure(quick bool) figure {
 	return f
 }
 
-// firstTriesFigure is Figure 5. The authors' number is a quotient of counters of which an append
-// has four and three, so it is made of them as they made it.
+// firstTriesFigure is Figure 5. The authors count an append that succeeds four times, and an attempt
+// three times; their number is the quotient of the two counts after these factors are divided out.
 func firstTriesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig5")
 	f := figure{

@@ -49,7 +49,7 @@ func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
 func pairsFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig1")
 	f := figure{
-		key: "1", title: "WRITE of 8 bytes by queue pairs", x: data.X, unit: "Mops",
+		key: "1", title: "WRITE of 8 bytes by number of queue pairs", x: data.X, unit: "Mops",
 	}
 	for _, n := range few(data.Columns, quick) {
 		f.cells = append(f.cells, figureCell{
@@ -110,7 +110,7 @@ func orderFigure() figure {
 // independentFigure is Figure 3.
 func independentFigure() figure {
 	data := papers.MustLoad("swordbox/fig3")
-	f := figure{key: "3", title: "CAS on independent words by queue pairs", x: data.X, unit: "Mops"}
+	f := figure{key: "3", title: "CAS on independent words by number of queue pairs", x: data.X, unit: "Mops"}
 	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
 		f.cells = append(f.cells, figureCell{
 			series: "CAS", their: "CAS", x: n, theirs: at(data, "", "cas", n, 1e-6),

@@ -15,10 +15,10 @@ import (
 var treeOperations = Experiment{
 	Name:   "tree-operations",
 	Short:  "round trips and bytes of single operations of the tree Sherman",
-	Figure: "Sherman §5: round trips of its operations, and bytes by its formats",
-	Long: "Single operations of the tree, with a warm cache and values of 8 bytes: their round trips, packets,\n" +
-		"and bytes of IP packets, as a trace of the links shows them. In parentheses is the sum of bytes that\n" +
-		"the paper's formats would have.",
+	Figure: "Sherman §5: round trips of its operations, and the bytes of its formats",
+	Long: "tree-operations executes single operations of the tree with a warm index cache and values of 8 bytes, and prints\n" +
+		"for each its round trips, its packets on the links, and the bytes of these as IP packets. In parentheses are the\n" +
+		"bytes that the same packets would have with the paper's formats of pages.",
 	Sim: "5 s", Cost: "connectx5-dpdk",
 	New: func() Body { return operationsBody{} },
 }
@@ -50,14 +50,23 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 // treeLocks measures the tree's performance by the place of its lock words.
 var treeLocks = Experiment{
 	Name:   "tree-locks",
-	Short:  "YCSB A on Sherman's tree with locks in host memory, in NIC memory, and in the switch",
-	Figure: "the comparison of Sherman §4 (on-chip locks, hand-over), extended by SwordBox's locks in the switch; no paper has a figure of it",
-	Long: "Clients run YCSB A on 20,000 keys of a tree of Sherman at Zipf 0.99 and 1.2. The lock words are in\n" +
-		"host memory, in the NIC's memory, and in the NIC's memory behind a switch that replaces CAS by\n" +
-		"WRITE. The last place is measured twice: a CAS that fails is answered by the server, or waits in the\n" +
-		"switch until the lock word has the value that it compares with (misses=wait). In the simulator each client is first a compute node of its own; then the clients are\n" +
-		"on eight compute nodes, which hand locks over. On a rack the clients are on its compute hosts, and\n" +
-		"the experiment makes an empty tree: stop the stores first, because it overwrites their memory.",
+	Short:  "throughput of Sherman's tree under YCSB A: locks in host memory, in NIC memory, with the switch",
+	Figure: "the comparison in Sherman §4 (on-chip locks, hand-over), with SwordBox's locks in addition; no paper has a figure of it",
+	Long: "Clients run workload A of YCSB (50% updates) on 20,000 keys of a tree of Sherman. The column LOCKS IN says where\n" +
+		"the lock words of its pages are: in host memory, in device memory on the NIC, or there and behind a switch that\n" +
+		"replaces CAS by WRITE. The last case is measured twice: a CAS that fails is answered by the server, or with\n" +
+		"misses=wait it waits in the switch until the lock is free. In the simulator each client is first a compute node\n" +
+		"of its own; then the clients are on eight compute nodes, in which clients hand locks over to each other.\n\n" +
+		"  COMPUTE NODES        clients: each client is a compute node; hosts: the clients of a host share one\n" +
+		"  Mops, GAIN ×         operations, in millions per second, and divided by those with locks in host memory\n" +
+		"  UPDATE p50, p99 us   latency of updates\n" +
+		"  LOCK p99 us          99th percentile of the time in which a client gets a lock\n" +
+		"  CAS/LOCK             CAS for each lock that was not handed over\n" +
+		"  HANDED OVER %        share of the locks that a client got from a client of the same compute node\n" +
+		"  RTT/OP, BYTES/OP     round trips, and bytes on the wire, per operation\n" +
+		"  FAILED               operations that failed, had a wrong value or found no key\n\n" +
+		"On a rack, the clients are on its compute hosts. The experiment makes an empty tree and overwrites the memory of\n" +
+		"other stores: stop them first.",
 	Sim: "10 min", Rack: "1 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &treeBody{zipfs: []float64{0.99, 1.2}} },
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := List(paths)
-	if err != nil || len(list) != 2 || list[0] != *guest("b", 9) || list[1] != *guest("a", 10) {
+	if err != nil || len(list) != 2 || !reflect.DeepEqual(list, []Guest{*guest("b", 9), *guest("a", 10)}) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if !list[0].Of("n", "id-b", "eth0") || list[0].Of("n", "id-b", "eth1") || list[0].Of("m", "id-b", "eth0") || list[0].Of("n", "id-a", "eth0") {

@@ -22,7 +22,6 @@ const (
 	maxCheckKeys    = 1 << 20 // more than all clients can use in all rounds
 	maxCheckValue   = 1 << 20 // bytes
 	checkPatience   = 10 * time.Second
-	decidePatience  = 30 * time.Second
 )
 
 // history runs clients of a store on a few shared keys, and checks whether their answers are
@@ -91,7 +90,7 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	if err := store.Ended(h.ctx, "check"); err != nil { // the clients were killed, and the request was given up
 		return out, err
 	}
-	if err := h.ops.Check(decidePatience); err != nil {
+	if err := h.ops.Check(kv.MostStates); err != nil {
 		out.Why = err.Error()
 	}
 	out.Linearizable = out.Why == ""

@@ -214,6 +214,7 @@ func (h *Host) openNIC() error {
 			// its former incarnation, which peers may still use.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
+			PKeys:   h.self.PKeys,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
 		},
 		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Seed + uint64(h.index),

@@ -1,10 +1,14 @@
 package hostd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
@@ -24,11 +28,42 @@ func (h *Host) serveVerbs() (err error) {
 	if err := writeTree(paths.VerbsTree(h.self.Name), uverbs.Tree(h.base.Device(), h.cfg.Ifname)); err != nil {
 		return err
 	}
+	if err := link(filepath.Base(paths.VerbsLibrary()), paths.VerbsPreload(h.self.Name)); err != nil {
+		return err
+	}
+	group, err := h.group(paths)
+	if err != nil {
+		return err
+	}
 	h.ipc, err = serve.Listen(serve.Config{
-		Path: paths.Verbs(h.self.Name), Open: h.dev.Context, Manager: h.connectionsOf,
+		Path: paths.Verbs(h.self.Name), Group: group, Open: h.dev.Context, Manager: h.connectionsOf,
 		Limits: limitsOf(h.self.Quota), Spin: spin, Seed: h.rack.Seed + uint64(h.index)<<32, Log: h.log,
 	})
 	return err
+}
+
+// link makes name a symbolic link to target, which need not exist.
+func link(target, name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("library for RDMA programs: %w", err)
+	}
+	if err := os.Symlink(target, name); err != nil {
+		return fmt.Errorf("library for RDMA programs: %w", err)
+	}
+	return nil
+}
+
+// group is the number of the group that may use the NIC; 0: none. The folder of sockets has it: a
+// container knows no names of groups of the machine.
+func (h *Host) group(paths spec.Paths) (int, error) {
+	if h.rack.Group == "" {
+		return 0, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Dir(paths.Verbs(h.self.Name)), &st); err != nil {
+		return 0, fmt.Errorf("folder of sockets: %w", err)
+	}
+	return int(st.Gid), nil
 }
 
 // limitsOf turns quotas of the rack file into limits. The memory on the NIC that a lock table of the
@@ -36,7 +71,8 @@ func (h *Host) serveVerbs() (err error) {
 func limitsOf(q spec.Quota) serve.Limits {
 	return serve.Limits{
 		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, Attachments: q.Attachments,
-		Bytes: q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
+		Manager: serve.ManagerLimits{IDs: q.IDs, Joins: q.Joins, Events: q.Events},
+		Bytes:   q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
 		Reserve: q.Reserve, ReservedDevice: lockTable,
 	}
 }

@@ -37,7 +37,7 @@ type remover struct{ *Rack }
 
 func (r *Rack) remover() remover { return remover{r} }
 
-// down is Down.
+// down does what Down describes.
 func (r remover) down(ctx context.Context, name string) (found bool, err error) {
 	if found, err = r.traces(); err != nil || !found {
 		return false, rackError(name, err)

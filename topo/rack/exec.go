@@ -34,7 +34,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		return 0, err
 	}
 	if os.Geteuid() != 0 {
-		return 0, rackError(r.Spec.Name, ErrPrivilege)
+		return 0, rackError(r.Spec.Name, errExec(r, node))
 	}
 	pidfd, err := r.initFD(node)
 	if err != nil {

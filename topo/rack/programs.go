@@ -2,8 +2,11 @@ package rack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
@@ -17,15 +20,21 @@ const envPreload = "LD_PRELOAD"
 // programs of package softrnic/ipc by the socket, unmodified programs over libibverbs by the
 // library that is preloaded into them, in front of what preloaded names, and by the files that they
 // take for /sys. Only the socket is named if this rdmalab was built without the library.
+//
+// A user who is not root needs the group of the rack's description, and gets the library with which
+// the rack was brought up.
 func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	env := []string{spec.EnvVerbs + "=" + r.Paths.Verbs(host)}
-	lib, ok := preload.Library()
-	if !ok {
-		return env, nil
-	}
 	path := r.Paths.VerbsLibrary()
-	if err := place(path, lib); err != nil {
-		return nil, fmt.Errorf("library for RDMA programs: %w", err)
+	if os.Geteuid() != 0 {
+		if err := admitted(r, host); err != nil {
+			return nil, rackError(r.Spec.Name, err)
+		}
+		if !exists(path) {
+			return env, nil
+		}
+	} else if ok, err := placeLibrary(path); !ok {
+		return env, err
 	}
 	if preloaded != "" {
 		path += ":" + preloaded
@@ -33,14 +42,38 @@ func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	return append(env, uverbs.EnvTree+"="+r.Paths.VerbsTree(host), envPreload+"="+path), nil
 }
 
+// placeLibrary puts the library for unmodified programs at path. False: this rdmalab has none.
+func placeLibrary(path string) (bool, error) {
+	lib, ok := preload.Library()
+	if !ok {
+		return false, nil
+	}
+	if err := place(path, lib); err != nil {
+		return false, fmt.Errorf("library for RDMA programs: %w", err)
+	}
+	return true, nil
+}
+
 // place puts a file there, whole or not at all: others may be loading it.
 func place(path string, content []byte) error {
 	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, content) {
 		return nil
 	}
-	next := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.WriteFile(next, content, 0o755); err != nil {
+	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".") // a new file: what another user has put there is not written
+	if err != nil {
 		return err
 	}
-	return os.Rename(next, path)
+	_, err = next.Write(content)
+	if err = errors.Join(err, next.Chmod(0o755), next.Close()); err == nil {
+		err = os.Rename(next.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(next.Name())
+	}
+	return err
+}
+
+// write writes a file that has these rights whatever the caller's umask is.
+func write(path string, content []byte, mode fs.FileMode) error {
+	return errors.Join(os.WriteFile(path, content, mode), os.Chmod(path, mode))
 }

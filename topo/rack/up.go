@@ -210,11 +210,14 @@ func (r builder) makeState() error {
 	if err := os.WriteFile(p.Hosts(), []byte(r.hostsFile()), 0o644); err != nil {
 		return err
 	}
+	if err := r.admit(); err != nil {
+		return err
+	}
 	data, err := r.Spec.Encode()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(p.Spec(), data, 0o644)
+	return write(p.Spec(), data, 0o644)
 }
 
 // hostsFile is the /etc/hosts of every host.

@@ -36,6 +36,12 @@ type storeRun struct {
 	// down says until when a victim is down; "" is the switch.
 	down   map[string]clock.Time
 	caches map[string]*clover.Cache // that the clients of a host share
+	// living are the clients that have made their operations and wait for the others; explained: the
+	// nodes that they hold have been compared with what the metadata server counts, or are not to be, as
+	// a client did not wait for all. See linger.
+	living    []*clover.Client
+	explained bool
+	most      time.Duration // bounds the wait; 0: maxLinger
 	// For tests: plant wraps a client of the store in one with a bug; the other replaces the
 	// connection manager by which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
@@ -180,7 +186,7 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 		}
 	}
 	r.ended++
-	return errors.Join(s.Err(), c.Close())
+	return errors.Join(s.Err(), r.linger(c, rt), c.Close())
 }
 
 // round makes one operation.
@@ -326,7 +332,7 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 // check decides about the whole run.
 func (r *storeRun) check() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
-	if err := r.history.Check(checkLimit); err != nil {
+	if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}
 	st, err := r.settle()

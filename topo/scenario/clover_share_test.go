@@ -12,32 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Histories of clients that share queue pairs.
-func TestCloverShared(t *testing.T) {
-	t.Parallel()
-	runSharedSeeds(t, "clover-shared")
-}
-
-// The same with a switch that steers: it must match each append with the WRITE of its own client.
-func TestCloverSteerShared(t *testing.T) {
-	t.Parallel()
-	runSharedSeeds(t, "clover-steer-shared")
-}
-
-// runSharedSeeds runs half as many seeds, which have twice as many clients.
-func runSharedSeeds(t *testing.T, name string) {
-	t.Helper()
-	s, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for seed := uint64(1); seed <= uint64(*cloverSeeds+1)/2; seed++ {
-		if r := s.Run(seed, Options{}); r.Err != nil {
-			t.Errorf("seed %d: %s\n%v\nreplay: rdmalab sim %s --seed %d -v", seed, r.Plan, r.Err, name, seed)
-		}
-	}
-}
-
 // misjoiner is a machine that steers and takes an append for that of the last node that was written
 // on its connection, as the published switch does (hole 36). It never holds a packet, so its wrong
 // belief does not reach the servers.

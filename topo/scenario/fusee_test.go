@@ -2,33 +2,11 @@ package scenario
 
 import (
 	"errors"
-	"flag"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
-
-var (
-	tableSeeds = flag.Int("fusee.seeds", 12, "how many seeds of FUSEE's histories to run")
-	tableFirst = flag.Uint64("fusee.first", 1, "the first of them")
-)
-
-// Histories of FUSEE on racks whose links fail.
-func TestFUSEE(t *testing.T) {
-	t.Parallel()
-	s := mustFind(t, "fusee")
-	for i := range uint64(*tableSeeds) {
-		seed := *tableFirst + i
-		r := s.Run(seed, Options{})
-		if testing.Verbose() {
-			t.Logf("seed %d: %s\n%v\n%.500v", seed, r.Plan, r.Notes, r.Err)
-		}
-		if r.Err != nil {
-			t.Errorf("seed %d: %s\n%.3000v\nreplay: rdmalab sim fusee --seed %d -v", seed, r.Plan, r.Err, seed)
-		}
-	}
-}
 
 // Seeds that once found a defect find none any more.
 func TestFUSEEKeptSeeds(t *testing.T) {

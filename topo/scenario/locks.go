@@ -40,10 +40,6 @@ type lockRun struct {
 	polite                               bool // words are changed by atomics only, as the paper's clients do
 }
 
-// checkLimit bounds the search for an order, in the time of this machine: a run has some hundred
-// operations a word, which take milliseconds, but other work may have the processors.
-const checkLimit = 2 * time.Minute
-
 // Switch programs under which histories are made, as recorded plans name them.
 const (
 	modeForward       = "forward"
@@ -361,7 +357,7 @@ func (r *lockRun) check() error {
 	if r.queuePairsFailed == 0 && seen < grants && !r.blind {
 		return fmt.Errorf("clients were inside %d times, the memory saw %d", grants, seen)
 	}
-	return r.log.Check(r.final, checkLimit)
+	return r.log.Check(r.final, history.MostSteps)
 }
 
 // final returns the last value of a history: the word in memory, unless that memory is lost.

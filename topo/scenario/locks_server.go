@@ -25,7 +25,7 @@ const (
 type lockWord struct {
 	wordPlan
 	index int
-	log   int // number of its present history
+	log   int // number of the history to which operations on it are recorded
 	area  []byte
 	mr    verbs.MR
 	base  int // of the area in mr

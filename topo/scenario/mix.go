@@ -164,7 +164,7 @@ func (m *mix) postSome() error {
 var wcOps = map[verbs.WROpcode]verbs.WCOpcode{
 	verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend, verbs.OpSendInv: verbs.WCSend,
 	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpRead: verbs.WCRead,
-	verbs.OpCmpSwap: verbs.WCCmpSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
+	verbs.OpCmpSwap: verbs.WCCmpSwap, verbs.OpFetchAdd: verbs.WCFetchAdd, verbs.OpAtomicWrite: verbs.WCAtomicWrite,
 }
 
 // done takes a completion: all operations up to it are complete.

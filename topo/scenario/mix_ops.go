@@ -29,7 +29,7 @@ func (m *mix) next(k int) verbs.SendWR {
 	if d.IntN(10) == 0 {
 		wr.Flags |= verbs.Fence
 	}
-	if (op.op == verbs.OpWrite || op.op == verbs.OpWriteImm || isAtomic(op.op)) && m.overlapsRead(k, op) {
+	if (op.op == verbs.OpWrite || op.op == verbs.OpWriteImm || op.op == verbs.OpAtomicWrite || isAtomic(op.op)) && m.overlapsRead(k, op) {
 		wr.Flags |= verbs.Fence
 	}
 	if wr.Flags&verbs.Inline == 0 {
@@ -41,7 +41,10 @@ func (m *mix) next(k int) verbs.SendWR {
 // pieces cuts the operation's local memory into one to three SGEs.
 func (m *mix) pieces(k int, op *mixOp) []verbs.SGE {
 	base := k % m.depth * m.slotLen()
-	if isAtomic(op.op) {
+	switch {
+	case op.op == verbs.OpAtomicWrite:
+		return nil
+	case isAtomic(op.op):
 		return []verbs.SGE{m.end.mr.SGE(base, 8)}
 	}
 	var out []verbs.SGE
@@ -105,6 +108,11 @@ func (m *mix) atomic(k int, op *mixOp, wr *verbs.SendWR) {
 	op.want = binary.NativeEndian.Uint64(word)
 	clear(m.slot(k)[:8])
 	m.atomics++
+	if m.draw.IntN(4) == 0 {
+		op.op, wr.Op, wr.Swap = verbs.OpAtomicWrite, verbs.OpAtomicWrite, m.draw.Uint64()
+		binary.NativeEndian.PutUint64(word, wr.Swap)
+		return
+	}
 	if m.draw.IntN(2) == 0 {
 		op.op, wr.Op, wr.CompareAdd = verbs.OpFetchAdd, verbs.OpFetchAdd, m.draw.Uint64()
 		binary.NativeEndian.PutUint64(word, op.want+wr.CompareAdd)

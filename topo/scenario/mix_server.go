@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -83,21 +82,8 @@ func (m *mix) take(wc *verbs.WC, buf []byte, extra verbs.MR) error {
 		return nil
 	}
 	op, size, imm := m.message(n)
-	wantOp, wantFlags := verbs.WCRecv, verbs.WithImm
-	if op == verbs.OpWriteImm {
-		wantOp = verbs.WCRecvWriteImm
-	}
 	if op == verbs.OpSend {
-		wantFlags, imm = 0, 0
+		imm = 0
 	}
-	if wc.Opcode != wantOp || wc.Flags != wantFlags || wc.ByteLen != uint32(size) || wantFlags != 0 && wc.Imm != imm {
-		return fmt.Errorf("message %d: opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes",
-			n, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, wantOp, wantFlags, imm, size)
-	}
-	if wantOp == verbs.WCRecv {
-		if off := m.msgs.Check(buf[:size], uint64(n)); off >= 0 {
-			return &perf.DataError{Op: "message", Msg: uint64(n), Offset: off, Got: uint64(buf[off])}
-		}
-	}
-	return nil
+	return arrived(wc, buf, m.msgs, n, op, size, imm)
 }

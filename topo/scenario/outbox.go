@@ -97,5 +97,26 @@ func (o *outbox) reap() error {
 	return nil
 }
 
+// arrived compares the completion of a receive, and the received bytes, with message k as it was sent.
+func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpcode, size int, imm uint32) error {
+	want, flags := verbs.WCRecv, verbs.WithImm
+	if op == verbs.OpWriteImm {
+		want = verbs.WCRecvWriteImm
+	}
+	if op == verbs.OpSend {
+		flags = 0
+	}
+	if wc.Status != verbs.Success || wc.Opcode != want || wc.Flags != flags || wc.ByteLen != uint32(size) || wc.Imm != imm {
+		return fmt.Errorf("message %d: %v, opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes",
+			k, wc.Status, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, want, flags, imm, size)
+	}
+	if want == verbs.WCRecv {
+		if off := msgs.Check(buf[:size], uint64(k)); off >= 0 {
+			return &perf.DataError{Op: "message", Msg: uint64(k), Offset: off, Got: uint64(buf[off])}
+		}
+	}
+	return nil
+}
+
 // errForeign is a completion of a queue pair that is not there.
 var errForeign = errors.New("completion of a queue pair that the application does not have")

@@ -56,7 +56,8 @@ func replayPlanned(e *env, s schedule) error {
 // outcomeOf is the result of the run of a schedule.
 type outcomeOf struct {
 	err error // a finding
-	// excused: a client died, as it does without a rule.
+	// excused: a client failed, and it fails under the same schedule with a switch that only forwards:
+	// that is no finding.
 	excused bool
 	digest  uint64
 	entered []place

@@ -203,7 +203,7 @@ func (r *smallRun) judge() error {
 
 // damage looks for an answer, a word or a belief that is wrong.
 func (r *smallRun) damage() error {
-	if err := r.log.Check(r.final, checkLimit); err != nil {
+	if err := r.log.Check(r.final, history.MostSteps); err != nil {
 		return err
 	}
 	for _, c := range r.clients {

@@ -34,7 +34,7 @@ type searcher struct {
 const (
 	// maxFindings ends the search of a setup: further ones would add little.
 	maxFindings = 3
-	// turnLength is how many schedules continue one whose turn it is.
+	// turnLength is how many longer schedules are made from one schedule before it is another one's turn.
 	turnLength = 8
 	// batchLength is how many schedules run before the next are chosen.
 	batchLength = 256
@@ -53,7 +53,7 @@ type node struct {
 	// next are the acts that may follow, the nearest first.
 	next    []act
 	novelty int // transitions that it was the first to show
-	turn    int // how often it had its turn
+	turn    int // how often longer schedules were made from it
 }
 
 // String is the summary of the search.

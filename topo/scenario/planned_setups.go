@@ -99,7 +99,7 @@ var later = step{pause: rto}
 // seen.
 var settled = step{pause: 12 * time.Millisecond}
 
-// soon is some hops long.
+// soon is as long as a packet takes over a few links.
 var soon = step{pause: 10 * time.Microsecond}
 
 // farWrite is a WRITE to a slot of the client's own memory.

@@ -95,16 +95,23 @@ func (s *Scenario) Args(seed uint64) string {
 func All() []Scenario {
 	return slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
-		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", run: runSoak},
-		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get an error completion within the retry time; other connections are not affected", run: runCrash},
+		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: " +
+			"other faults)", run: runSoak},
+		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get an error completion within the retry time; " +
+			"other connections are not affected", run: runCrash},
 		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: runPartition},
-		{Name: "uc", Doc: "unreliable connections under random faults; the check computes the expected messages from the packets that arrived", run: runUC},
-		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; the check computes the expected messages from the packets that arrived", run: runUD},
+		{Name: "uc", Doc: "unreliable connections under random faults; the check computes the expected messages from the " +
+			"packets that arrived", run: runUC},
+		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; the check computes the expected " +
+			"messages from the packets that arrived", run: runUD},
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
-		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp, --mix)", run: runClover},
+		{Name: "clover", Doc: "clients of the store Clover under random faults and crashes; checks that histories are " +
+			"linearizable and no node is lost (--steer, --share-qp, --mix)", run: runClover},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
-		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind (--torn, --mode, --locks, --mix)", run: runTree},
-		{Name: "fusee", Doc: "histories of FUSEE's hash table under random faults of links, without crashes: linearizable, the replicas of the index alike", run: runTable},
+		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
+			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix)", run: runTree},
+		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links, clients that die; checks that " +
+			"histories are linearizable, the replicas of the index are alike and no block is left behind", run: runTable},
 	}, lockScenarios(), storeScenarios())
 }
 

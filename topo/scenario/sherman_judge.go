@@ -36,7 +36,7 @@ func (r *treeRun) judge() error {
 	}
 	e.note("%d operations, %d of them ended without an answer, %d found memory gone, %d no page, the longest took %v", r.history.Len(), r.unknown, r.refused, r.full, r.longest)
 	r.noteNodes()
-	if err := r.history.Check(checkLimit); err != nil {
+	if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}
 	calm := len(r.plan.faults) == 0

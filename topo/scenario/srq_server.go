@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -224,22 +223,5 @@ func (p *srqPair) take(wc *verbs.WC, buf []byte) error {
 	k := p.received
 	p.received++
 	op, size, imm := p.message(k)
-	want, flags := verbs.WCRecv, verbs.WithImm
-	switch op {
-	case verbs.OpWriteImm:
-		want = verbs.WCRecvWriteImm
-	case verbs.OpSend:
-		flags = 0
-	default:
-	}
-	if wc.Status != verbs.Success || wc.Opcode != want || wc.Flags != flags || wc.ByteLen != uint32(size) || wc.Imm != imm {
-		return fmt.Errorf("message %d: %v, opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes",
-			k, wc.Status, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, want, flags, imm, size)
-	}
-	if want == verbs.WCRecv {
-		if off := p.msgs.Check(buf[:size], uint64(k)); off >= 0 {
-			return &perf.DataError{Op: "message", Msg: uint64(k), Offset: off, Got: uint64(buf[off])}
-		}
-	}
-	return nil
+	return arrived(wc, buf, p.msgs, k, op, size, imm)
 }

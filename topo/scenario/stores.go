@@ -9,7 +9,11 @@ import (
 func storeScenarios() (out []Scenario) {
 	for _, s := range store.All() {
 		for _, one := range s.Scenarios {
-			out = append(out, Scenario{Name: one.Name, Doc: one.Doc, run: func(e *env) error { return one.Run(rig{e}) }})
+			run := func(e *env) error { return one.Run(rig{e}) }
+			if one.Run == nil {
+				run = func(e *env) error { return runTrial(e, one.Trial, nil) }
+			}
+			out = append(out, Scenario{Name: one.Name, Doc: one.Doc, run: run})
 		}
 	}
 	return out

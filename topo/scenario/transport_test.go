@@ -9,9 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// seedsPerTest keeps the test short, also under the race detector. The sweep over 1,000 seeds is
-// `rdmalab sim transport --seeds 1000`, and the whole soak `rdmalab sim soak`.
+// seedsPerTest keeps the test short, also under the race detector; fewSeeds are the scenarios whose
+// seeds take long. The sweeps over 1,000 seeds, the whole soak, and as many seeds of these as of the
+// others are `make scenarios`.
 const seedsPerTest = 16
+
+var fewSeeds = map[string]int{"soak": len(soakFaults), "planned": 2, "holes": 4}
 
 func mustFind(t *testing.T, name string) Scenario {
 	t.Helper()
@@ -26,9 +29,9 @@ func TestEveryScenarioHolds(t *testing.T) {
 	for _, s := range Variants() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			n := seedsPerTest
-			if s.Name == "soak" {
-				n = len(soakFaults)
+			n, few := fewSeeds[s.Name]
+			if !few {
+				n = seedsPerTest
 			}
 			for seed := uint64(1); seed <= uint64(n); seed++ {
 				r := s.Run(seed, Options{Short: true})

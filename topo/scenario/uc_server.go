@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -202,31 +201,13 @@ func (s *ucServer) receive() error {
 
 // take compares a received message with the predicted one.
 func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
-	if wc.Status != verbs.Success {
-		return fmt.Errorf("receive: %v", wc.Status)
-	}
 	if p.received == len(p.oracle.foretold) {
 		return fmt.Errorf("a message of %d bytes was delivered, but none has come whole since message %d", wc.ByteLen, p.received)
 	}
 	k := p.oracle.foretold[p.received]
 	p.received++
 	l := &p.letters[k]
-	op, flags := verbs.WCRecv, verbs.WCFlags(0)
-	if l.op == verbs.OpWriteImm {
-		op = verbs.WCRecvWriteImm
-	}
-	if l.op != verbs.OpSend {
-		flags = verbs.WithImm
-	}
-	if wc.Opcode != op || wc.Flags != flags || wc.ByteLen != uint32(l.size) || wc.Imm != l.imm {
-		return fmt.Errorf("message %d: opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes", k, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, op, flags, l.imm, l.size)
-	}
-	if op == verbs.WCRecv {
-		if off := p.msgs.Check(buf[:l.size], uint64(k)); off >= 0 {
-			return &perf.DataError{Op: "message", Msg: uint64(k), Offset: off, Got: uint64(buf[off])}
-		}
-	}
-	return nil
+	return arrived(wc, buf, p.msgs, k, l.op, l.size, l.imm)
 }
 
 // check looks, after the run, for missing messages, and at every byte that a WRITE could have

@@ -83,9 +83,6 @@ func (p *Proc) finish() {
 // Name is the thread's name.
 func (p *Proc) Name() string { return p.name }
 
-// Net is the network that the thread lives in.
-func (p *Proc) Net() *Net { return p.net }
-
 // Done reports whether the thread has returned.
 func (p *Proc) Done() bool { return p.state == procDone }
 

@@ -67,7 +67,7 @@ type request struct {
 	manager  *manager // of the server
 
 	// The server's answer, and then the dialer's confirmation.
-	answered, given bool // given: the dialer does not wait any more
+	answered, given bool // given: the dialer has given up
 	reject          string
 	reply           []byte // private data of the answer, or of the rejection
 	remote          rdmacm.Endpoint

@@ -12,6 +12,7 @@
 //	mtu: 4200                # of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	connect: cm              # queue pairs by the RDMA connection manager's datagrams (cm), or by TCP (tcp). Default cm.
 //	cable: veth              # what RoCEv2 packets cross between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
+//	group: rdma              # whose users may run programs on the NICs of the hosts; a name, or a number. Default none: root alone.
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
 //	switch:
@@ -43,6 +44,7 @@
 //	    spin: 50us           # as that of the switch.
 //	    cpu: 1               # as that of the switch.
 //	    gso: off             # off: sends every packet as a frame of its own. Default: on.
+//	    pkeys: [0xffff, 0x8001] # partitions of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
 //	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
 //	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.
@@ -53,6 +55,9 @@
 //	      srqs: 256          # shared receive queues of a program, 1 to 4096. Default 256.
 //	      qps: 1024          # queue pairs of a program, 1 to 16384. Default 1024.
 //	      attachments: 512   # attachments to multicast groups of the queue pairs of a program, 1 to 16384. Default 512.
+//	      ids: 4096          # identifiers of librdmacm of a program, those of peers' requests included, 1 to 16384. Default 4096.
+//	      joins: 512         # multicast groups that a program has joined by librdmacm, 1 to 16384. Default 512.
+//	      events: 16384      # events of librdmacm that a program has not read, 1 to 65536. Default 16384.
 //	      memory: 1GiB       # mapped by a program. Default 16GiB.
 //	      queueMemory: 64MiB # what the NIC keeps for the queues of a program. Default 256MiB.
 //	      deviceMemory: 64KiB # memory on the NIC of a program. Default what the daemon leaves.

@@ -3,7 +3,10 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,6 +50,7 @@ type file struct {
 	mtu      int
 	connect  string
 	cable    string
+	group    string
 	subnet   netip.Prefix
 	subnet6  netip.Prefix
 	sw       Switch
@@ -70,6 +74,7 @@ type hostEntry struct {
 	spin       time.Duration
 	cpu        int
 	gso        bool
+	pkeys      []uint16
 	quota      Quota
 }
 
@@ -186,6 +191,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
 		set(d, "connect", &f.connect, parseConnect),
 		set(d, "cable", &f.cable, parseCable),
+		set(d, "group", &f.group, parseGroup),
 		{key: "subnet", set: func(n ast.Node) {
 			f.subnetAt = n
 			var ok bool
@@ -272,6 +278,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "spin", &h.spin, parseSpin),
 		set(d, "cpu", &h.cpu, parseCPU),
 		set(d, "gso", &h.gso, parseOnOff),
+		{key: "pkeys", set: func(n ast.Node) { h.pkeys = d.pkeys(n) }},
 		{key: "quota", set: func(n ast.Node) { h.quota = d.quota(n) }},
 	})
 	return h
@@ -300,6 +307,24 @@ func parseCable(s string) (string, error) {
 	}
 	return s, nil
 }
+
+// parseGroup reads the name or the number of a group. Only the machine that the rack comes up on knows
+// whether there is one.
+func parseGroup(s string) (string, error) {
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+		if n == 0 || n >= math.MaxUint32 {
+			return "", fmt.Errorf("%.40q is no number of a group; take one from 1 to %d, or a name", s, uint32(math.MaxUint32)-1)
+		}
+		return strconv.FormatUint(n, 10), nil
+	}
+	if !groupName.MatchString(s) {
+		return "", fmt.Errorf("%.40q is no name of a group; write it as in /etc/group", s)
+	}
+	return s, nil
+}
+
+// groupName is what Linux takes for a group's name.
+var groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,30}[A-Za-z0-9._$-]?$`)
 
 // parseCPU reads auto, none or the number of a processor.
 func parseCPU(s string) (int, error) {

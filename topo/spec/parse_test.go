@@ -25,8 +25,9 @@ hosts:
 // full uses every key.
 const full = `name: full
 seed: 0x2a
-connect: tcp
+connect: cm
 cable: memory
+group: rdma
 mtu: 1500
 subnet: 192.168.7.0/28
 subnet6: fd12::/120
@@ -45,7 +46,8 @@ hosts:
     role: metadata
     cpu: none
     gso: off
-    quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, attachments: 11, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
+    pkeys: [0xffff, 0x8001, 2]
+    quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, attachments: 11, ids: 12, joins: 13, events: 14, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
 faults:
   - link: cn00
     kind: loss
@@ -80,7 +82,7 @@ func TestParseFull(t *testing.T) {
 		return m
 	}
 	want := &Rack{
-		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectTCP, Cable: CableMemory,
+		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectCM, Cable: CableMemory, Group: "rdma",
 		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
 		Switch: Switch{
 			Program: "forward", Queue: 64, Spin: 10 * time.Microsecond, CPU: 0,
@@ -90,8 +92,8 @@ func TestParseFull(t *testing.T) {
 			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: AutoCPU, GSO: true},
 			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1, GSO: true},
-			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, Quota: Quota{
-				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10, Attachments: 11,
+			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, PKeys: []uint16{0xffff, 0x8001, 2}, Quota: Quota{
+				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10, Attachments: 11, IDs: 12, Joins: 13, Events: 14,
 				Memory: 1 << 20, QueueMemory: 2 << 20, DeviceMemory: 3 << 10, Shared: 4 << 20, Reserve: 20,
 			}},
 		},
@@ -201,14 +203,23 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\n\tseed: 1", `2:1: found a tab character`},
 		{"name: small", "name: small\nconnect: smoke", `2:10: connect: "smoke" is neither cm nor tcp`},
 		{"name: small", "name: small\ncable: fibre", `2:8: cable: "fibre" is neither veth nor memory`},
+		{"name: small", "name: small\ngroup: a:b", `2:8: group: "a:b" is no name of a group; write it as in /etc/group`},
+		{"name: small", "name: small\ngroup: -x", `2:8: group: "-x" is no name of a group`},
+		{"name: small", "name: small\ngroup: 0", `2:8: group: "0" is no number of a group; take one from 1 to 4294967294, or a name`},
+		{"name: small", "name: small\ngroup: 4294967295", `2:8: group: "4294967295" is no number of a group`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; take one of [compute memory metadata]`},
-		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, quota`},
+		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, pkeys, quota`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},
 		{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
 		{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; take at most 64GiB`},
 		{"role: memory", "role: memory\n    cpu: -1", `5:10: cpu: -1 is out of bounds`},
 		{"role: memory", "role: memory\n    cpu: any", `5:10: cpu: "any" is no whole number, auto or none`},
 		{"role: memory", "role: memory\n    gso: maybe", `5:10: gso: "maybe" is neither on nor off`},
+		{"role: memory", "role: memory\n    pkeys: 5", `5:12: pkeys must be a list, but is a number`},
+		{"role: memory", "role: memory\n    pkeys: []", `5:12: pkeys is empty`},
+		{"role: memory", "role: memory\n    pkeys: [0x10000]", `5:13: pkeys: 65536 is out of bounds; take a number from 1 to 65535`},
+		{"role: memory", "role: memory\n    pkeys: [0x8000]", `5:13: pkeys: 0x8000 names no partition`},
+		{"role: memory", "role: memory\n    pkeys: [0x8001, 0x7fff, 1]", `5:29: pkeys: partition 0x1 is in the list already; take one of 0x1 and 0x8001`},
 		{"role: memory", "role: memory\n    quota: 5", `5:12: quota must be a mapping, but is a number`},
 		{"role: memory", "role: memory\n    quota:\n      qps: 0", `6:12: qps: 0 is out of bounds; take a number from 1 to 16384`},
 		{"role: memory", "role: memory\n    quota: {memory: 0}", `5:21: memory: take a size from 1B to 1024GiB`},

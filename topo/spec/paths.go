@@ -35,6 +35,10 @@ func (p Paths) VerbsTree(node string) string { return filepath.Join(p.Dir, "sock
 // VerbsLibrary is the library that is preloaded into them.
 func (p Paths) VerbsLibrary() string { return filepath.Join(p.Dir, "sock", "librdmalab-verbs.so") }
 
+// VerbsPreload is that library by the name of a node: preloaded by this name it finds the node's socket
+// and tree beside itself, wherever the folder is mounted, without any other variable.
+func (p Paths) VerbsPreload(node string) string { return filepath.Join(p.Dir, "sock", node+".so") }
+
 // EnvVerbs is the environment variable from which a program on a host learns the path of its socket,
 // Paths.Verbs.
 const EnvVerbs = "RDMALAB_VERBS"

@@ -13,15 +13,16 @@ const (
 	maxRegions    = 65536
 	maxQueues     = 16384
 	maxSRQs       = 4096
+	maxEvents     = 65536
 	maxReserve    = 90
 	maxQuotaBytes = 1 << 40
 )
 
 // Quota bounds what programs may have of a host's NIC. Zero is the default of the NIC's daemon.
 type Quota struct {
-	// Programs may be attached at the same time.
+	// Programs is how many programs may be attached at the same time.
 	Programs int `json:"programs,omitempty"`
-	// What each of them may have.
+	// How many objects each of them may have.
 	PDs  int `json:"pds,omitempty"`
 	MRs  int `json:"mrs,omitempty"`
 	MWs  int `json:"mws,omitempty"`
@@ -31,6 +32,11 @@ type Quota struct {
 	QPs  int `json:"qps,omitempty"`
 	// Attachments of queue pairs to multicast groups.
 	Attachments int `json:"attachments,omitempty"`
+	// What each may have of librdmacm: identifiers, memberships in multicast groups, and events that it
+	// has not read.
+	IDs    int `json:"ids,omitempty"`
+	Joins  int `json:"joins,omitempty"`
+	Events int `json:"events,omitempty"`
 	// Bytes of memory, of queues and of device memory that each may have; Shared is what the shared
 	// regions of one user may have.
 	Memory       int64 `json:"memory,omitempty"`
@@ -53,6 +59,9 @@ func (d *decoder) quota(n ast.Node) (q Quota) {
 		set(d, "srqs", &q.SRQs, number(1, maxSRQs)),
 		set(d, "qps", &q.QPs, number(1, maxQueues)),
 		set(d, "attachments", &q.Attachments, number(1, maxQueues)),
+		set(d, "ids", &q.IDs, number(1, maxQueues)),
+		set(d, "joins", &q.Joins, number(1, maxQueues)),
+		set(d, "events", &q.Events, number(1, maxEvents)),
 		set(d, "memory", &q.Memory, parseQuota),
 		set(d, "queueMemory", &q.QueueMemory, parseQuota),
 		set(d, "deviceMemory", &q.DeviceMemory, parseQuota),

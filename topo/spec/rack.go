@@ -69,6 +69,9 @@ type Rack struct {
 	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth, which ""
 	// is too, or CableMemory. All else, and guests, use the pair of interfaces in both cases.
 	Cable string `json:"cable,omitempty"`
+	// Group is the name or the number of the group of the machine whose users, besides root, may run
+	// programs on the NICs of the hosts; "": root alone.
+	Group string `json:"group,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of
 	// each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`
@@ -119,6 +122,9 @@ type Host struct {
 	// them apart where packets matter; tcpdump shows them whole. Without GSO every packet from and
 	// to the host is a frame of its own. The default is true.
 	GSO bool `json:"gso"`
+	// PKeys is the table of partitions of the host's NIC: a P_Key each, with its highest bit for a
+	// full member. nil: 0xffff, the default partition, alone.
+	PKeys []uint16 `json:"pkeys,omitempty"`
 	// Quota bounds what programs may have of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
 }

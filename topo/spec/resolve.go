@@ -15,7 +15,7 @@ const switchIndex = 1
 // with a mistake are not checked, because that would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
-		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
+		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Group: f.group, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
 	}
 	hosted := d.sound(func() { d.hosts(f, r) }) && f.hosted
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
@@ -36,6 +36,9 @@ func (d *decoder) hosts(f *file, r *Rack) {
 	seen := make(map[string]ast.Node)
 	for i := range f.hosts {
 		e := &f.hosts[i]
+		if e.pkeys != nil && f.connect == ConnectTCP {
+			d.errorf(e.nameAt, "pkeys need the connection manager, which agrees on a partition; remove pkeys or connect: tcp")
+		}
 		for _, name := range e.names {
 			if err := checkHostName(name); err != nil {
 				d.errorf(e.nameAt, "%v", err)
@@ -57,7 +60,7 @@ func (d *decoder) hosts(f *file, r *Rack) {
 
 // host is one of the hosts that e stands for, without addresses.
 func (e *hostEntry) host(name string) Host {
-	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, Quota: e.quota}
+	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, PKeys: e.pkeys, Quota: e.quota}
 	if h.Memory < 0 {
 		h.Memory = map[Role]int64{Memory: defaultMemory, Metadata: defaultMetadataMemory}[e.role]
 	}

@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -91,12 +92,42 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hardened && r.Connect == ConnectTCP {
 		return errNoManager
 	}
+	if (rule.Moves() || rule.Action == rules.Steer) && slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.PKeys != nil }) {
+		return errPartitions
+	}
 	return nil
 }
+
+// errPartitions: the shared connections of the switch are in the default partition, and requests on
+// them would reach memory that their own partition does not.
+var errPartitions = errors.New("a host of this rack has pkeys, and rules put requests of all partitions on one connection; " +
+	"remove pkeys, or take a rule that only watches: track or count")
 
 // errNoManager: no connection manager answers the datagrams of the switch.
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
+
+// Names has the names of the hosts, and of the switch, by their addresses. Make one with Rack.Names.
+type Names map[netip.Addr]string
+
+// Names returns the names by address.
+func (r *Rack) Names() Names {
+	n := Names{r.Switch.IPv4: SwitchName, r.Switch.IPv6: SwitchName}
+	for _, host := range r.HostNames() {
+		for _, a := range r.Addresses(host) {
+			n[a] = host
+		}
+	}
+	return n
+}
+
+// Of returns the name that belongs to an address; the address itself if there is none.
+func (n Names) Of(a netip.Addr) string {
+	if name, ok := n[a.Unmap()]; ok {
+		return name
+	}
+	return a.String()
+}
 
 // Addresses lists the addresses of a host, which is given by its name or by one of them: IPv4, IPv6
 // and the link-local one that its MAC address makes. It is nil if no host has the name or address.

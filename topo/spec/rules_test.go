@@ -82,6 +82,24 @@ func TestMistakesInRules(t *testing.T) {
 	}
 }
 
+// Rules that put requests of several queue pairs on one connection would take them out of their
+// partitions; a rule that watches does not.
+func TestRulesAndPartitions(t *testing.T) {
+	for rule, ok := range map[string]bool{
+		"{server: ms0, action: move}": false, "{server: ms0, action: atomics}": false, "{server: ms0, action: steer}": false,
+		"{server: ms0, action: track}": true,
+	} {
+		r, err := Parse([]byte(withRules(rule)))
+		if err != nil {
+			t.Fatalf("%s: %v", rule, err)
+		}
+		r.Hosts[1].PKeys = []uint16{0x8001}
+		if err := r.CheckRule(&r.Switch.Rules[0]); (err == nil) != ok {
+			t.Errorf("%s: %v", rule, err)
+		}
+	}
+}
+
 // A rule that prints as YAML parses to the same rule.
 func TestRuleYAML(t *testing.T) {
 	for _, text := range []string{

@@ -24,11 +24,13 @@ func bundleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR]",
 		Short: "Collect the rack's state, counters, logs and last packets in a folder",
-		Long: "bundle collects in folder DIR what is needed to find out why something failed: the last packets that the switch\n" +
-			"saw, counters, tables, faults, the state of every NIC and process, and logs. README.txt in the folder lists what\n" +
-			"was collected and what could not be. The packets are there only if the switch keeps the last ones, which takes as\n" +
-			"much time as a capture: bring the rack up with " + switchd.EnvKeep + "=4MiB in the environment. With\n" +
-			bundlesEnv + "=FOLDER in the environment, a `rdmalab run` that fails leaves a bundle in that folder.",
+		Long: "bundle writes into folder DIR what is needed to find out why something failed: counters, tables, faults, the\n" +
+			"state of every NIC and process, logs, and the last packets that the switch saw. It prints the path of README.txt\n" +
+			"in the folder, which lists what was collected and what could not be. DIR is by default a new folder in\n" +
+			"out/bundles.\n\n" +
+			"The packets are there only if the rack was brought up with " + switchd.EnvKeep + "=4MiB in the environment; the\n" +
+			"switch then keeps the last 4 MiB of packets, which takes as much time as a capture. With " + bundlesEnv + "=FOLDER\n" +
+			"in the environment, a `rdmalab run` that fails writes a bundle into that folder.",
 		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
 			"  rdmalab bundle out/bundles/lost-write\n" +
 			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // captureFlags are the flags of capture.
@@ -34,12 +32,14 @@ func captureCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [LINK…]",
 		Short: "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
-		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them. The file\n" +
-			"has one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
-			"or the switch touched, with the name of the rule. capture writes pcapng to a file or a pipe until it is\n" +
-			"interrupted. The rack never waits for capture: packets that it is too slow to record are missing, and their\n" +
-			"number is in the file's interface statistics. Each packet is recorded by itself. A tcpdump in a host or in the\n" +
-			"switch sees super-frames, unless the rack file has gso: off for the host, and no RoCEv2 packets with cable: memory.",
+		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it\n" +
+			"is interrupted. It writes pcapng with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a\n" +
+			"comment on every packet that a fault or the switch touched, with the name of the rule. At the end it prints the\n" +
+			"number of packets.\n\n" +
+			"The rack never waits for capture: packets that it is too slow to record are missing, and it says how many; the\n" +
+			"number is also in the interface statistics of the file.\n\n" +
+			"Each packet is recorded by itself. A tcpdump in a host or in the switch sees frames of several packets, unless\n" +
+			"the rack file has gso: off for the host, and sees no RoCEv2 packets with cable: memory.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
@@ -71,18 +71,11 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 		return err
 	}
 	if flags.file == "-" && isTerminal(os.Stdout) {
-		return badUse("pcapng is nothing to read on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
+		return badUse("pcapng is not readable on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
 	}
-	client, err := switchControl(cmd)
+	stream, err := openCapture(cmd, query)
 	if err != nil {
 		return err
-	}
-	if err := awake(cmd.Context(), client, spec.SwitchName); err != nil {
-		return err
-	}
-	stream, err := client.Stream(cmd.Context(), http.MethodGet, "/capture?"+query.Encode(), nil)
-	if err != nil {
-		return whose(err, spec.SwitchName)
 	}
 	defer stream.Close() // it was only read
 	return flags.write(cmd, stream)

@@ -125,15 +125,14 @@ func copySelf(path string) (err error) {
 // cniGuestsCmd lists the guests of the rack.
 func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "guests",
-		Short:   "List the containers that are attached to the rack as guests",
+		Use:   "guests",
+		Short: "List the containers that are attached to the rack as guests",
+		Long: "guests lists the containers that have joined the rack through the CNI plugin. NETWORK, CONTAINER and INTERFACE\n" +
+			"are the names of the container runtime, LINK is the carrier of the guest's link, and PORT is the interface of\n" +
+			"the switch to the guest. `rdmalab status` has the same list.",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			r, err := openRack(cmd)
 			if err != nil {
 				return err
@@ -142,7 +141,7 @@ func cniGuestsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if wantJSON(cmd) {
 				return printJSON(cmd, append([]rack.GuestStatus{}, s.Guests...))
 			}
 			return printGuests(cmd.OutOrStdout(), s.Guests)

@@ -26,9 +26,7 @@ func (f *containerFlags) add(cmd *cobra.Command) {
 	plugFlag(cmd, &f.plug)
 	cmd.Flags().StringVar(&f.compose, "compose", "", "let compose make the containers that this compose file describes (implies --runtime docker)")
 	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
-	if err := cmd.MarkFlagFilename("compose", "yaml", "yml"); err != nil {
-		panic(fmt.Sprintf("completion of --compose: %v", err)) // the flag was defined a line ago
-	}
+	must(cmd.MarkFlagFilename("compose", "yaml", "yml"))
 }
 
 func plugFlag(cmd *cobra.Command, plug *string) {
@@ -39,9 +37,7 @@ func plugFlag(cmd *cobra.Command, plug *string) {
 
 // complete offers words for a flag.
 func complete(cmd *cobra.Command, flag string, words ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(fmt.Sprintf("completion of --%s: %v", flag, err)) // the flag was defined before
-	}
+	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // settings returns the settings of containers; nil if hosts are to be processes.

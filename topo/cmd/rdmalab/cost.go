@@ -13,12 +13,7 @@ import (
 // costFlag adds --cost.
 func costFlag(cmd *cobra.Command, dst *string, usual string) {
 	cmd.Flags().StringVar(dst, "cost", usual, "times that the hardware takes: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
-	err := cmd.RegisterFlagCompletionFunc("cost", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return costs.Names(), cobra.ShellCompDirectiveDefault
-	})
-	if err != nil {
-		panic(err) // the flag is there
-	}
+	must(cmd.RegisterFlagCompletionFunc("cost", cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveDefault)))
 }
 
 // loadCost reads the model that --cost names: a built-in model, otherwise a file. "" is no costs.
@@ -42,26 +37,22 @@ func calibrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Compare a cost model, in virtual time, with published figures",
-		Long: "calibrate repeats, on a rack in virtual time, experiments that were published for a NIC, and prints its results\n" +
-			"beside the published figures. The exit status is 1 if a result differs from its figure by more than the\n" +
-			"tolerance.",
+		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for a NIC. Each line has the\n" +
+			"PUBLISHED figure, the one IN SIM with the cost model of --cost, by how much it is OFF, and how much is ALLOWED.\n" +
+			"The exit status is 1 if a result is off by more than that; its line ends with WRONG.",
 		Example: "  rdmalab sim calibrate --cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			m, err := loadCost(name)
 			if err != nil {
 				return err
 			}
-			figures, err := calibrate.Run(m, nil)
+			figures, err := calibrate.Run(m)
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if wantJSON(cmd) {
 				err = printJSON(cmd, figures)
 			} else {
 				err = calibrate.WriteTable(cmd.OutOrStdout(), figures)
@@ -76,9 +67,7 @@ func calibrateCmd() *cobra.Command {
 	}
 	costFlag(cmd, &name, "")
 	outputFlag(cmd)
-	if err := cmd.MarkFlagRequired("cost"); err != nil {
-		panic(err) // the flag is there
-	}
+	must(cmd.MarkFlagRequired("cost"))
 	return cmd
 }
 

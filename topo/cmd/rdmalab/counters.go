@@ -25,9 +25,10 @@ func countersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters HOST|switch",
 		Short: "Show the counters of a host's NIC, or of the switch",
-		Long: "counters shows the counters of a host's NIC, or of the switch, since the host or the switch was started. Those\n" +
-			"of a NIC have the names that `rdma statistic` uses. The table leaves out counters that are 0, unless --all is\n" +
-			"given; -o json has all.",
+		Long: "counters shows the counters of a host's NIC, or of the switch, since it was started. Those of a NIC have the\n" +
+			"names that `rdma statistic` uses; each line has the name, the value and what is counted. For the switch there is\n" +
+			"also a line for each port, with packets received (RX) and sent, RoCEv2 packets (ROCE) and why packets were\n" +
+			"DROPPED. The table leaves out counters that are 0, unless --all is given; -o json has all.",
 		Example: "  rdmalab counters cn0\n" +
 			"  rdmalab counters ms0 --all\n" +
 			"  rdmalab counters cn0 --diff 5s\n" +
@@ -36,21 +37,17 @@ func countersCmd() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			if diff < 0 {
 				return badUse("--diff %v: want a positive time", diff)
 			}
 			if args[0] == spec.SwitchName {
 				if diff != 0 {
-					return badUse("--diff works for hosts only")
+					return badUse("--diff is for a host: leave it out with the switch")
 				}
 				if flows {
-					return switchFlows(cmd, asJSON)
+					return switchFlows(cmd)
 				}
-				return switchCounters(cmd, asJSON, all)
+				return switchCounters(cmd, all)
 			}
 			if flows {
 				return badUse("--flows works for the switch only: `rdmalab counters switch --flows`")
@@ -63,15 +60,15 @@ func countersCmd() *cobra.Command {
 			if err != nil {
 				return whose(err, args[0])
 			}
-			if asJSON {
+			if wantJSON(cmd) {
 				return printJSON(cmd, counterMap(c))
 			}
 			return printCounters(cmd, c.Samples, all)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")
-	cmd.Flags().BoolVar(&flows, "flows", false, "with switch: also every RoCEv2 flow, by source, destination and queue pair")
-	cmd.Flags().DurationVar(&diff, "diff", 0, "wait this long, and show by how much each counter has grown")
+	cmd.Flags().BoolVar(&flows, "flows", false, "with switch: show RoCEv2 flows instead, by source, destination and queue pair")
+	cmd.Flags().DurationVar(&diff, "diff", 0, "with a host: wait this long, and show by how much each counter has grown")
 	outputFlag(cmd)
 	return cmd
 }
@@ -149,20 +146,12 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 }
 
 // switchCounters shows the counters of the switch's ports.
-func switchCounters(cmd *cobra.Command, asJSON, all bool) error {
-	client, err := switchControl(cmd)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
-	defer cancel()
-	var c switchd.Counters
-	if err := client.Call(ctx, http.MethodGet, "/counters", nil, &c); err != nil {
-		return whose(err, spec.SwitchName)
-	}
-	if asJSON {
-		return printJSON(cmd, c)
-	}
+func switchCounters(cmd *cobra.Command, all bool) error {
+	return listing(cmd, "/counters", func(cmd *cobra.Command, c switchd.Counters) error { return printPorts(cmd, &c, all) })
+}
+
+// printPorts prints the counters of the ports, then those of the switch.
+func printPorts(cmd *cobra.Command, c *switchd.Counters, all bool) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports errors
 	for _, p := range c.Ports {

@@ -17,13 +17,15 @@ func crashCmd() *cobra.Command {
 		Use:   "crash HOST [--app | --nic] | crash switch",
 		Short: "Crash a host, only its programs, only its NIC, or the switch",
 		Long: "crash ends processes, or a NIC, at once and without warning.\n\n" +
-			"  crash HOST        every process on the host dies and its link loses its carrier, as without power\n" +
-			"  crash HOST --app  programs on the host, its services and its running tests (jobs) die; the NIC and registered\n" +
-			"                    memory go on and serve the connections to that memory; no new connection can be made\n" +
-			"  crash HOST --nic  the NIC forgets its connections and answers nothing; programs and the kernel's network go on\n" +
+			"  crash HOST        every process on the host dies and its link loses its carrier, as without power; registered memory\n" +
+			"                    and connections are lost\n" +
+			"  crash HOST --app  programs on the host die, and the services and running tests (jobs) of its daemon; the NIC goes on\n" +
+			"                    and serves the connections to registered memory; no new connection can be made\n" +
+			"  crash HOST --nic  the NIC forgets its connections and memory regions and answers nothing; programs and the kernel's\n" +
+			"                    network go on\n" +
 			"  crash switch      the switch's process dies; no frame is forwarded\n\n" +
-			"`rdmalab restart`, with the same --app or --nic, brings back what was crashed. With --for that happens after the\n" +
-			"given time.",
+			"`rdmalab restart`, with the same --app or --nic, starts again what was crashed. With --for that happens after\n" +
+			"the given time.",
 		Example: "  rdmalab crash ms0 --for 10s\n" +
 			"  rdmalab crash cn0 --app",
 		Args:              cobra.ExactArgs(1),
@@ -34,7 +36,7 @@ func crashCmd() *cobra.Command {
 			}, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services and jobs")
+	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services and running tests")
 	cmd.Flags().BoolVar(&nic, "nic", false, "crash only the NIC")
 	forFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")

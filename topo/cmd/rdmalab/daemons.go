@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
@@ -98,9 +99,14 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 	if err := r.CheckHost(host); err != nil {
 		return err
 	}
+	return ask(ctx, r.Control(host), host, http.MethodPost, path, in, nil)
+}
+
+// ask sends a request to the daemon of a node, and waits for the answer for at most daemonWait.
+func ask(ctx context.Context, client *control.Client, node, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
-	return whose(r.Control(host).Call(ctx, http.MethodPost, path, in, nil), host)
+	return whose(client.Call(ctx, method, path, in, out), node)
 }
 
 // daemonWait bounds the answer of a daemon.

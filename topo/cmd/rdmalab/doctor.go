@@ -26,12 +26,9 @@ func doctorCmd() *cobra.Command {
 			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			r := doctor.Examine(cmd.Context(), doctor.Machine(), doctor.Probes())
-			if asJSON {
+			var err error
+			if wantJSON(cmd) {
 				err = printJSON(cmd, r)
 			} else {
 				err = printDoctor(cmd.OutOrStdout(), &r)

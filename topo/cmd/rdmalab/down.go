@@ -14,8 +14,8 @@ func downCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Remove a rack, including the remains of a crashed one",
-		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It needs no record of\n" +
-			"how the rack was made, so it works whatever has crashed before. It touches nothing that does not belong to the\n" +
+		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It finds them by the\n" +
+			"name of the rack, so it works whatever has crashed before, and it touches nothing that does not belong to the\n" +
 			"rack.",
 		Example: "  sudo rdmalab down\n" +
 			"  sudo rdmalab down --all",

@@ -47,9 +47,7 @@ func dumpCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if config.JSON, err = wantJSON(cmd); err != nil {
-				return err
-			}
+			config.JSON = wantJSON(cmd)
 			return runDump(cmd, config, files)
 		},
 	}
@@ -78,21 +76,11 @@ func (f *dumpFlags) config() (c dump.Config, err error) {
 	c.Filter = dump.Filter{
 		Opcodes: f.opcodes, Interface: f.iface, Bad: f.bad, Commented: f.commented, Other: f.all,
 	}
-	if f.qpn != "" {
-		n, err := parse24(f.qpn)
-		if err != nil {
-			return c, badUse("--qpn: %w", err)
-		}
-		qpn := wire.QPN(n)
-		c.Filter.QPN = &qpn
+	if c.Filter.QPN, err = given24[wire.QPN]("--qpn", f.qpn); err != nil {
+		return c, asUse(err)
 	}
-	if f.psn != "" {
-		n, err := parse24(f.psn)
-		if err != nil {
-			return c, badUse("--psn: %w", err)
-		}
-		psn := wire.PSN(n)
-		c.Filter.PSN = &psn
+	if c.Filter.PSN, err = given24[wire.PSN]("--psn", f.psn); err != nil {
+		return c, asUse(err)
 	}
 	if f.host != "" {
 		if c.Filter.Host, err = netip.ParseAddr(f.host); err != nil {
@@ -109,6 +97,19 @@ func parse24(s string) (uint32, error) {
 		return 0, fmt.Errorf("%q is not a number from 0 to 0xffffff", s)
 	}
 	return uint32(n), nil
+}
+
+// given24 is parse24 of a flag; nil if text is empty.
+func given24[T ~uint32](flag, text string) (*T, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n, err := parse24(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	t := T(n)
+	return &t, nil
 }
 
 func runDump(cmd *cobra.Command, config dump.Config, files []string) error {

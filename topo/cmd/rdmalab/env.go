@@ -12,10 +12,12 @@ func envCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "env HOST",
 		Short: "Print the variables by which a program finds a host's NIC",
-		Long: "env prints, for a shell, the environment variables that `rdmalab exec` sets for a program on a host: the socket\n" +
-			"of its NIC, and what an unmodified program over libibverbs needs. The program may run wherever the files of the\n" +
-			"rack are seen; it has the network of the host only by `rdmalab exec`.",
-		Example:           "  eval $(rdmalab env cn0)\n  ibv_devices",
+		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a\n" +
+			"host. They name the socket of the host's NIC, and what an unmodified program over libibverbs loads. With them a\n" +
+			"program uses the NIC from outside the host, for example from a shell of this machine. It has the network of this\n" +
+			"machine then; the network of the host it has only under `rdmalab exec`. A user who is not root must be in the\n" +
+			"group that the rack file names.",
+		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {

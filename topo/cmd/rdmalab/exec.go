@@ -12,13 +12,13 @@ func execCmd() *cobra.Command {
 		Short: "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: the program has the host's network, processes, host name\n" +
 			"and /etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
-			"program dies when the host crashes, and is stopped while the host hangs. A program over\n" +
-			"libibverbs finds the host's NIC as rxe0, one that uses package softrnic/ipc by the variable " + spec.EnvVerbs + ".\n" +
-			"HOST may also be `" + spec.SwitchName + "`.",
+			"program dies when the host crashes, and is stopped while the host hangs. HOST may also be `" + spec.SwitchName + "`.\n\n" +
+			"A program over libibverbs finds the host's NIC as device rxe0. A Go program that uses package softrnic/ipc finds\n" +
+			"it by the environment variable " + spec.EnvVerbs + ".",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
-			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # sees super-frames as they are",
+			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,12 +21,16 @@ import (
 // experimentCmd runs experiments; without a name it lists them.
 func experimentCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "experiment",
-		Short: "Reproduce measurements of papers, in the simulator or on the rack",
-		Long: "experiment NAME runs one of the measurements below and prints its results, with the paper's values in\n" +
-			"parentheses. Without a name it lists them. The same code runs in the simulator, at the pace of the hardware that\n" +
-			"--cost describes, and on the rack that is up, at the pace of this machine. An interrupt ends the measurement and\n" +
-			"prints the results so far.\n\n" +
+		Use:   "experiment [NAME]",
+		Short: "Repeat measurements of papers, in the simulator or on the rack",
+		Long: "experiment NAME makes the measurements of one experiment and prints them as a table, with the paper's numbers in\n" +
+			"parentheses. Without NAME it lists the experiments. `rdmalab experiment NAME --help` explains the measurements,\n" +
+			"the columns and the flags.\n\n" +
+			"With --on sim, the default, an experiment runs in the simulator, at the speed of the hardware that --cost\n" +
+			"describes. With --on rack it runs on the rack that is up, at the speed of this machine; experiments with a time\n" +
+			"for rack below can do that. After control-C an experiment prints the results so far.\n\n" +
+			"Published stands for rules of the switch as in the SwordBox paper, hardened for rules with the holes of the\n" +
+			"paper closed. Steering: the switch sends requests of the store Clover to the newest node of their key." + "\n\n" +
 			experimentList(),
 		Example: "  rdmalab experiment\n" +
 			"  rdmalab experiment cas-one-word\n" +
@@ -34,14 +38,10 @@ func experimentCmd() *cobra.Command {
 			"  rdmalab experiment write-contention --steer both --quick -o csv",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
-			if asJSON {
+			if wantJSON(cmd) {
 				return printJSON(cmd, listedExperiments())
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), experimentList())
+			_, err := io.WriteString(cmd.OutOrStdout(), experimentList())
 			return err
 		},
 	}
@@ -62,7 +62,7 @@ func experimentList() string {
 				takes = append(takes, on+" "+t)
 			}
 		}
-		fmt.Fprintf(&b, "  %-17s %s\n  %-17s reproduces: %s\n  %-17s takes: %s\n", e.Name, e.Short, "", e.Figure, "", strings.Join(takes, ", "))
+		fmt.Fprintf(&b, "  %-17s %s\n  %-17s reproduces: %s\n  %-17s takes: %s\n", e.Name, e.Short, "", e.Figure, "", strings.Join(takes, "; "))
 	}
 	return b.String()
 }
@@ -121,7 +121,7 @@ func (x *experimentRun) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   x.Name,
 		Short: strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:  long + "\n\nIt reproduces: " + x.Figure + ".",
+		Long:  long + "\n\nReproduces: " + x.Figure + ".",
 		Example: "  rdmalab experiment " + x.Name + "\n" +
 			"  rdmalab experiment " + x.Name + " --quick -o json",
 		Args: cobra.NoArgs,
@@ -129,7 +129,7 @@ func (x *experimentRun) command() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	x.body.Flags(fs)
-	fs.StringVar(&x.on, "on", experiment.OnSim, "where it runs: "+strings.Join(x.platforms(), " or "))
+	fs.StringVar(&x.on, "on", experiment.OnSim, "platform: "+strings.Join(x.platforms(), " or "))
 	complete(cmd, "on", x.platforms()...)
 	costFlag(cmd, &x.cost, x.Cost)
 	if x.Rack != "" {
@@ -138,20 +138,15 @@ func (x *experimentRun) command() *cobra.Command {
 	if fs.Lookup("steer") != nil {
 		complete(cmd, "steer", steerChoices...)
 	}
-	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment")
+	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment; the numbers are less exact")
 	fs.BoolVarP(&x.quiet, "quiet", "q", false, "print no progress on standard error")
-	fs.StringVar(&x.out, "out", "", "directory to which table, CSV, JSON and picture of each part are written as well")
-	fs.StringP("output", "o", "table", "output format: table, json or csv")
-	complete(cmd, "output", "table", "json", "csv")
+	fs.StringVar(&x.out, "out", "", "also write the results to this directory, as table, CSV, JSON and picture (SVG)")
+	formatFlag(cmd, "table", "json", "csv")
 	return cmd
 }
 
 // run runs the experiment and prints its measurements, also if some are missing.
 func (x *experimentRun) run(cmd *cobra.Command) error {
-	write, err := reportWriter(cmd)
-	if err != nil {
-		return err
-	}
 	if !slices.Contains(x.platforms(), x.on) {
 		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(x.platforms(), " and "))
 	}
@@ -193,24 +188,19 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	if x.out != "" {
 		err = errors.Join(err, writeReport(x.out, r))
 	}
-	return errors.Join(err, write(r))
+	return errors.Join(err, x.write(cmd, r))
 }
 
-// reportWriter returns the function that prints a report in the format of -o.
-func reportWriter(cmd *cobra.Command) (func(*experiment.Report) error, error) {
-	format, err := cmd.Flags().GetString("output")
-	if err != nil {
-		return nil, err
-	}
-	switch out := cmd.OutOrStdout(); format {
-	case "table":
-		return func(r *experiment.Report) error { return r.WriteTable(out) }, nil
+// write prints a report in the format of -o.
+func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {
+	switch out := cmd.OutOrStdout(); cmd.Flag("output").Value.String() {
 	case "json":
-		return func(r *experiment.Report) error { return printJSON(cmd, r) }, nil
+		return printJSON(cmd, r)
 	case "csv":
-		return func(r *experiment.Report) error { return r.WriteCSV(out) }, nil
+		return r.WriteCSV(out)
+	default:
+		return r.WriteTable(out)
 	}
-	return nil, badUse("output format %q is unknown; take table, json or csv", format)
 }
 
 // platform returns the platform on which the experiment runs. end restores the platform's former
@@ -218,7 +208,7 @@ func reportWriter(cmd *cobra.Command) (func(*experiment.Report) error, error) {
 func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
 	if x.on == experiment.OnRack {
 		if cmd.Flags().Changed("cost") {
-			return nil, nil, badUse("--cost is the pace of the simulator; a rack has its own")
+			return nil, nil, badUse("--cost is for the simulator: leave it out with --on rack")
 		}
 		return x.place.platform(cmd)
 	}

@@ -183,7 +183,30 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 			return out, fmt.Errorf("load: %w", err)
 		}
 	}
-	return p.workload(ctx, run)
+	return p.metaCalls(func() (experiment.StoreResult, error) { return p.workload(ctx, run) })
+}
+
+// metaCalls runs a workload of Clover and adds what the metadata server has done a second, from the
+// opening of the clients to their end. If the server has restarted meanwhile, this is left out.
+func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (out experiment.StoreResult, err error) {
+	call, err := storeCall(p.cmd, &clover.Store, "")
+	if err != nil {
+		return out, err
+	}
+	before, err := clover.Stats(call)
+	if err != nil {
+		return out, err
+	}
+	began := time.Now()
+	if out, err = run(); err != nil {
+		return out, err
+	}
+	took := time.Since(began).Seconds()
+	after, err := clover.Stats(call)
+	if err == nil && after.Requests >= before.Requests && after.Walked >= before.Walked {
+		out.MetaCalls, out.MetaHeaders = float64(after.Requests-before.Requests)/took, float64(after.Walked-before.Walked)/took
+	}
+	return out, err
 }
 
 // rackConfig returns a workload with times for a machine that all hosts share.

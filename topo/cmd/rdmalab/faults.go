@@ -26,17 +26,19 @@ func faultsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "List the faults on links and in memories, and how often they hit",
-		Long: "faults lists the fault rules installed by `rdmalab inject` and by the rack file. `rdmalab heal` removes them. A\n" +
-			"rule that has reached the number of hits of --once or --next is listed as spent. A rule whose --for has expired\n" +
-			"is listed only with --all. `rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
+		Long: "faults lists the fault rules installed by `rdmalab inject` and by the rack file, and the partition if there is\n" +
+			"one.\n\n" +
+			"  ID               name of the rule, for `rdmalab heal`\n" +
+			"  STATE            active; spent: it has made the hits of --once or --next; expired: its --for is over (only with --all)\n" +
+			"  HITS UP, DOWN    frames that were hit from the host to the switch, and from the switch to the host; -: the rule is not\n" +
+			"                   for that direction\n" +
+			"  LEFT             time until the rule expires\n" +
+			"  FAULT            the rule, as arguments of `rdmalab inject`\n\n" +
+			"`rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
 		Example: "  rdmalab faults\n" +
 			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			rack, paths, err := rackOf(cmd)
 			if err != nil {
 				return err
@@ -48,7 +50,7 @@ func faultsCmd() *cobra.Command {
 			if !all {
 				list.Faults = slices.DeleteFunc(list.Faults, func(f fault.Status) bool { return f.State == fault.Expired })
 			}
-			if asJSON {
+			if wantJSON(cmd) {
 				return errors.Join(printJSON(cmd, list.Faults), list.warn(cmd))
 			}
 			return printFaults(cmd, list)
@@ -80,15 +82,13 @@ func (l *faultList) warn(cmd *cobra.Command) error {
 
 // listFaults asks the switch and all hosts.
 func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l faultList, err error) {
-	ctx, cancel := context.WithTimeout(ctx, daemonWait)
-	defer cancel()
 	sw := control.NewClient(paths.Socket(spec.SwitchName))
-	if err := sw.Call(ctx, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
-		return l, whose(err, spec.SwitchName)
+	if err := ask(ctx, sw, spec.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
+		return l, err
 	}
 	var status switchd.Status
-	if err := sw.Call(ctx, http.MethodGet, "/status", nil, &status); err != nil {
-		return l, whose(err, spec.SwitchName)
+	if err := ask(ctx, sw, spec.SwitchName, http.MethodGet, "/status", nil, &status); err != nil {
+		return l, err
 	}
 	l.Partition = status.Partition
 	tears, silent := listTears(ctx, rack, paths)

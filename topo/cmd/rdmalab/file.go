@@ -19,7 +19,7 @@ func readFile(name string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes: it is no description", name, maxFile)
+		err = fmt.Errorf("%s has more than %d bytes: it is no rack file or cost file", name, maxFile)
 	}
 	return data, err
 }

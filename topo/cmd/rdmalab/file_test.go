@@ -6,7 +6,7 @@ import (
 )
 
 func TestFilesHaveAnEnd(t *testing.T) {
-	if _, err := readFile("/dev/zero"); err == nil || !strings.Contains(err.Error(), "no description") {
+	if _, err := readFile("/dev/zero"); err == nil || !strings.Contains(err.Error(), "no rack file") {
 		t.Errorf("a device without end: %v", err)
 	}
 	if b, err := readFile("file.go"); err != nil || len(b) == 0 {

@@ -12,9 +12,10 @@ func hangCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hang HOST | hang switch",
 		Short: "Stop every process of a host, or of the switch, until `rdmalab resume`",
-		Long: "hang stops every process of a host, also the one that is its NIC: the NIC sends and answers nothing, while the\n" +
-			"link keeps its carrier and the kernel still answers ping. Memory and connections stay as they are until `rdmalab\n" +
-			"resume`. The clock does not stop: timers of the host that expire meanwhile fire as soon as it is resumed.",
+		Long: "hang stops every process of a host, also the daemon that is its NIC: the NIC sends and answers nothing, while\n" +
+			"the link keeps its carrier and the kernel still answers ping. Memory and connections stay as they are until\n" +
+			"`rdmalab resume`. The clock does not stop: timers of the host that expire meanwhile fire as soon as it is\n" +
+			"resumed. A switch that hangs forwards nothing.",
 		Example:           "  rdmalab hang ms0 --for 2s",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -56,13 +57,14 @@ func restartCmd() *cobra.Command {
 	var app, nic bool
 	cmd := &cobra.Command{
 		Use:   "restart HOST [--app | --nic] | restart switch",
-		Short: "Start a host, a part of a host, or the switch again, whatever its state is",
+		Short: "Start a host, its programs, its NIC, or the switch again, in whatever state it is",
 		Long: "restart ends those processes of the host, or of the switch, that still run, and starts it again with the same\n" +
-			"names and addresses. With --nic or --app it starts again only what `crash --nic` or `crash --app` has ended. A\n" +
-			"link that was cut stays cut.\n\n" +
-			"Restarting also ends faults. A restarted switch has only the fault rules of the rack file: rules of `rdmalab\n" +
-			"inject` on links, and a partition, are gone. A restarted host has no `inject tear` rule any more: copies in its\n" +
-			"memory are no longer torn.",
+			"names and addresses. A restarted host has empty memory and no connections: clients connect again, and a store is\n" +
+			"started again by its own command, like `rdmalab clover start`. With --nic or --app, restart starts only the NIC,\n" +
+			"or only the services of the daemon, that `rdmalab crash` with the same flag has ended. Programs and tests that\n" +
+			"were running are not started again. A link that was cut stays cut.\n\n" +
+			"Restarting ends faults, too. A restarted switch has only the fault rules of the rack file, and no partition. A\n" +
+			"restarted host has no fault rule `inject tear`.",
 		Example:           "  rdmalab restart ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -88,8 +90,8 @@ func restartCmd() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&nic, "nic", false, "only the NIC")
-	cmd.Flags().BoolVar(&app, "app", false, "start only services and jobs again")
+	cmd.Flags().BoolVar(&nic, "nic", false, "start only the NIC again")
+	cmd.Flags().BoolVar(&app, "app", false, "start only the services of the host's daemon again")
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")
 	return cmd
 }

@@ -24,9 +24,9 @@ func healCmd() *cobra.Command {
 		Use:   "heal [ID…] [--link HOST] [--all]",
 		Short: "End fault rules: by name, of a link, or all",
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file: those with the given names, or with --link those\n" +
-			"of a host's link and memory. Without names and --link it ends all of them, and the partition. It does not bring\n" +
-			"back what crashed, hangs or was cut: `rdmalab restart` does for a crashed host, `rdmalab resume` for one that\n" +
-			"hangs, `rdmalab link HOST up` for a cut link.",
+			"of a host's link and memory. Without names and --link it ends all of them, and the partition. It does not undo\n" +
+			"other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and `rdmalab link\n" +
+			"HOST up` restores a link that was cut.",
 		Example: "  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +
 			"  rdmalab heal --all",
@@ -40,15 +40,13 @@ func healCmd() *cobra.Command {
 				return err
 			}
 			h := healer{cmd: cmd, rack: rack, paths: paths}
-			ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
-			defer cancel()
 			switch {
 			case len(ids) > 0:
-				return h.some(ctx, ids)
+				return h.some(cmd.Context(), ids)
 			case link != "":
-				return h.link(ctx, link)
+				return h.link(cmd.Context(), link)
 			}
-			return h.all(ctx)
+			return h.all(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "end all fault rules and the partition (the default)")
@@ -81,7 +79,10 @@ func (h *healer) say(format string, args ...any) {
 	fmt.Fprintf(h.cmd.OutOrStdout(), format+"\n", args...)
 }
 
-func (h *healer) sw() *control.Client { return control.NewClient(h.paths.Socket(spec.SwitchName)) }
+// remove asks the daemon of a node to end something.
+func (h *healer) remove(ctx context.Context, node, path string, out any) error {
+	return ask(ctx, control.NewClient(h.paths.Socket(node)), node, http.MethodDelete, path, nil, out)
+}
 
 func (h *healer) some(ctx context.Context, ids []string) error {
 	for _, id := range ids {
@@ -92,13 +93,13 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 			h.say("healed %s", id)
 			continue
 		}
-		err := h.sw().Call(ctx, http.MethodDelete, "/faults/"+url.PathEscape(id), nil, nil)
+		err := h.remove(ctx, spec.SwitchName, "/faults/"+url.PathEscape(id), nil)
 		var answered *control.Error
 		if errors.As(err, &answered) && answered.Status == http.StatusNotFound {
 			return fmt.Errorf("%w; `rdmalab faults` lists them", err)
 		}
 		if err != nil {
-			return whose(err, spec.SwitchName)
+			return err
 		}
 		h.say("healed %s", id)
 	}
@@ -110,8 +111,8 @@ func (h *healer) link(ctx context.Context, link string) error {
 		return err
 	}
 	var out switchd.Healed
-	if err := h.sw().Call(ctx, http.MethodDelete, "/faults?link="+url.QueryEscape(link), nil, &out); err != nil {
-		return whose(err, spec.SwitchName)
+	if err := h.remove(ctx, spec.SwitchName, "/faults?link="+url.QueryEscape(link), &out); err != nil {
+		return err
 	}
 	tears, _ := listTears(ctx, h.rack, h.paths)
 	for _, t := range tears {
@@ -128,11 +129,11 @@ func (h *healer) link(ctx context.Context, link string) error {
 
 func (h *healer) all(ctx context.Context) error {
 	var out switchd.Healed
-	if err := h.sw().Call(ctx, http.MethodDelete, "/faults", nil, &out); err != nil {
-		return whose(err, spec.SwitchName)
+	if err := h.remove(ctx, spec.SwitchName, "/faults", &out); err != nil {
+		return err
 	}
-	if err := h.sw().Call(ctx, http.MethodDelete, "/partition", nil, nil); err != nil {
-		return whose(err, spec.SwitchName)
+	if err := h.remove(ctx, spec.SwitchName, "/partition", nil); err != nil {
+		return err
 	}
 	tears, silent := listTears(ctx, h.rack, h.paths)
 	for _, t := range tears {
@@ -153,7 +154,7 @@ func (h *healer) tear(ctx context.Context, host string) error {
 	if err := checkHost(h.rack, host); err != nil {
 		return err
 	}
-	return whose(control.NewClient(h.paths.Socket(host)).Call(ctx, http.MethodDelete, hostd.PathTear, nil, nil), host)
+	return h.remove(ctx, host, hostd.PathTear, nil)
 }
 
 // count is "1 fault" or "2 faults".

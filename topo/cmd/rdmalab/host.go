@@ -2,9 +2,14 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
+
+// umask is that of up and of the daemons, whatever the one of the shell is: users who are not root
+// read some of the files that they make, and may write none.
+const umask = 0o022
 
 // hostCmd is the daemon of a host. `rdmalab up` starts it.
 func hostCmd() *cobra.Command {
@@ -15,15 +20,15 @@ func hostCmd() *cobra.Command {
 		Example: "  rdmalab host --rack-dir /run/rdmalab/default --name cn0",
 		Hidden:  true,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return hostd.Run(cmd.Context(), cfg) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			unix.Umask(umask)
+			return hostd.Run(cmd.Context(), cfg)
+		},
 	}
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
 	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")
-	for _, name := range []string{"rack-dir", "name"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // it was defined above
-		}
-	}
+	must(cmd.MarkFlagRequired("rack-dir"))
+	must(cmd.MarkFlagRequired("name"))
 	return cmd
 }

@@ -23,9 +23,10 @@ func injectCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject KIND [AMOUNT] --link HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
-		Long: "inject installs a fault rule on a host's link; the switch applies it. What happens to a packet depends on the\n" +
-			"seed and the name of the rule, the link, the direction and the packet's number since the rule was installed, and\n" +
-			"on nothing else, so a run can be repeated: after `rdmalab heal` the names of rules begin with f1 again.\n\n" +
+		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its\n" +
+			"name. The switch applies rules on links. What happens to a packet depends only on the seed and the name of the\n" +
+			"rule, the link, the direction and the packet's number since the rule was installed. So a run can be repeated:\n" +
+			"after `rdmalab heal` the names of rules begin with f1 again." + "\n\n" +
 			"  loss 10%         loses a share of the frames\n" +
 			"  drop             loses exactly the packets that flags like --opcode select\n" +
 			"  duplicate 5%     sends frames twice\n" +
@@ -37,7 +38,7 @@ func injectCmd() *cobra.Command {
 			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
 			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. With\n" +
 			"several of them a packet must satisfy all; with any of them only RoCEv2 packets are hit. `rdmalab faults` lists\n" +
-			"the rules, `rdmalab heal` ends them. `rdmalab inject nic` lets the NIC itself fail.",
+			"the rules and their hits, `rdmalab heal` ends them. `rdmalab inject nic` makes the NIC itself fail.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +
@@ -84,17 +85,14 @@ func injectCmd() *cobra.Command {
 
 // completeFlag offers values for an existing flag, also after the commas of a list.
 func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		typed := word[:strings.LastIndexByte(word, ',')+1]
 		offers := slices.Clone(values(cmd))
 		for i := range offers {
 			offers[i] = typed + offers[i]
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil {
-		panic(fmt.Sprintf("completion of --%s: %v", flag, err))
-	}
+	}))
 }
 
 // opcodeNames are the spellings of --opcode.
@@ -109,10 +107,7 @@ func opcodeNames(*cobra.Command) []string {
 }
 
 func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
+	asJSON := wantJSON(cmd)
 	rack, paths, err := rackOf(cmd)
 	if err != nil {
 		return err
@@ -122,7 +117,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 		return asUse(err)
 	}
 	if r.ID != "" && len(links) > 1 {
-		return badUse("--id names one rule, and this is one for each link")
+		return badUse("--id names one rule, and each of the links gets a rule: give one link, or leave --id out")
 	}
 	rules := make([]fault.Rule, len(links))
 	for i, link := range links {
@@ -187,19 +182,17 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 
 // injectOne installs a rule where it is applied.
 func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule, error) {
-	ctx, cancel := context.WithTimeout(ctx, daemonWait)
-	defer cancel()
+	node, path, in, out := spec.SwitchName, "/faults", any(r), any(&r)
 	if r.Kind == fault.Tear {
 		t := hostd.Tear{Probability: r.Probability, Seed: r.Seed, Pause: r.Delay, For: r.For}
 		if t.Probability == 0 {
 			t.Probability = 1
 		}
 		r.ID = tearID(r.Link)
-		err := control.NewClient(paths.Socket(r.Link)).Call(ctx, http.MethodPost, hostd.PathTear, t, nil)
-		return r, whose(err, r.Link)
+		node, path, in, out = r.Link, hostd.PathTear, t, nil
 	}
-	err := control.NewClient(paths.Socket(spec.SwitchName)).Call(ctx, http.MethodPost, "/faults", r, &r)
-	return r, whose(err, spec.SwitchName)
+	err := ask(ctx, control.NewClient(paths.Socket(node)), node, http.MethodPost, path, in, out)
+	return r, err
 }
 
 // tearPrefix starts the names of torn copies among the rules: a host has one such plan.
@@ -229,7 +222,5 @@ var errInterrupted = errors.New("interrupted")
 // awake returns an error if a daemon does not answer; it is called before requests without a time
 // limit.
 func awake(ctx context.Context, client *control.Client, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, daemonWait)
-	defer cancel()
-	return whose(client.Call(ctx, http.MethodGet, "/status", nil, nil), node)
+	return ask(ctx, client, node, http.MethodGet, "/status", nil, nil)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // nicFaults are the faults that `inject nic` makes, in the order of its help.
@@ -22,13 +20,15 @@ func injectNICCmd() *cobra.Command {
 	var qpn string
 	cmd := &cobra.Command{
 		Use:   "nic HOST FAULT [--qpn N]",
-		Short: "Let a host's NIC fail as hardware does",
+		Short: "Make a host's NIC fail as hardware does",
 		Long: "inject nic makes a NIC fail with the events and completions that failing hardware reports, so that you can watch\n" +
-			"how programs react.\n\n" +
-			"  qp-error    a queue pair goes to the error state: event QP fatal error, its work requests are flushed\n" +
-			"  cq-overrun  the completion queues of a queue pair overrun: event CQ error, and every queue pair that uses them fails\n" +
-			"  unplug      the device is gone: event device fatal error; the same as `crash --nic`, and `restart --nic` ends it\n\n" +
-			"Without --qpn all queue pairs in use fail. `rdmalab status -o json` lists the queue pairs of each host.",
+			"how programs react. It prints how many queue pairs were hit.\n\n" +
+			"  qp-error    queue pairs go to the error state: event QP fatal error, their work requests are flushed\n" +
+			"  cq-overrun  the completion queues of queue pairs overrun: event CQ error, and every queue pair that uses them fails\n" +
+			"  unplug      the device is gone: event device fatal error; as `rdmalab crash HOST --nic`\n\n" +
+			"With --qpn one queue pair fails (qp-error, cq-overrun), otherwise all that are in use. `rdmalab status -o json`\n" +
+			"lists the queue pairs of each host. `rdmalab restart HOST --nic` ends unplug; programs make failed queue pairs\n" +
+			"and queues again themselves.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",
@@ -54,7 +54,7 @@ func injectNICCmd() *cobra.Command {
 			return runInjectNIC(cmd, args[0], f)
 		},
 	}
-	cmd.Flags().StringVar(&qpn, "qpn", "", "number of the queue pair, decimal or 0x…")
+	cmd.Flags().StringVar(&qpn, "qpn", "", "number of the queue pair, decimal or 0x… (default: all in use)")
 	outputFlag(cmd)
 	return cmd
 }
@@ -69,10 +69,6 @@ func parseQPN(s string) (wire.QPN, error) {
 }
 
 func runInjectNIC(cmd *cobra.Command, host string, f hostd.NICFault) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
 	rack, paths, err := rackOf(cmd)
 	if err != nil {
 		return err
@@ -80,20 +76,14 @@ func runInjectNIC(cmd *cobra.Command, host string, f hostd.NICFault) error {
 	if err := checkHost(rack, host); err != nil {
 		return err
 	}
-	res, err := failNIC(cmd.Context(), paths, host, f)
-	if err != nil {
+	var res hostd.NICFaultResult
+	client := control.NewClient(paths.Socket(host))
+	if err := ask(cmd.Context(), client, host, http.MethodPost, hostd.PathNICFault, f, &res); err != nil {
 		return err
 	}
-	if asJSON {
+	if wantJSON(cmd) {
 		return printJSON(cmd, res)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, queue pairs hit: %d\n", host, f.Kind, len(res.QPNs))
 	return err
-}
-
-func failNIC(ctx context.Context, paths spec.Paths, host string, f hostd.NICFault) (res hostd.NICFaultResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, daemonWait)
-	defer cancel()
-	err = control.NewClient(paths.Socket(host)).Call(ctx, http.MethodPost, hostd.PathNICFault, f, &res)
-	return res, whose(err, host)
 }

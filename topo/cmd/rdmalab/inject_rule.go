@@ -46,17 +46,19 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn")
 	fs.StringVar(&f.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
 	fs.StringVar(&f.probability, "probability", "", "share of the frames that are hit, 10% or 0.1 (default all)")
-	fs.DurationVar(&f.delay, "delay", 0, "how long reorder delays a frame (default 1ms), or the longest pause inside a torn copy")
-	fs.DurationVar(&f.jitter, "jitter", 0, "each delay is longer or shorter by up to this time, at random")
+	fs.DurationVar(&f.delay, "delay", 0, "with reorder: how long a frame is delayed (default 1ms); with tear: the "+
+		"longest pause inside a copy (default 20us)")
+	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random (default 0s)")
 	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
-	fs.StringVar(&f.class, "class", "", "only packets of a class: "+strings.Join(fault.Classes(), ", "))
+	fs.StringVar(&f.class, "class", "", "only packets of a class (roce: any RoCEv2 packet): "+strings.Join(fault.Classes(), ", "))
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number")
-	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet whose PSN is this much above that of the first packet to the same queue pair in this direction")
+	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet whose PSN is this much above that of the first packet to "+
+		"the same queue pair in this direction")
 	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of a packet over the link, from 1")
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
-	fs.BoolVar(&f.once, "once", false, "end after one hit (each direction counts for itself)")
-	fs.IntVar(&f.next, "next", 0, "end after this many hits")
+	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
+	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction")
 	fs.DurationVar(&f.lasting, "for", 0, "end after that time, like 10s (default: until rdmalab heal)")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
 	fs.StringVar(&f.id, "id", "", "name of the rule (default f1, f2 and so on)")
@@ -164,21 +166,12 @@ func (f *ruleFlags) match(m *fault.Match) error {
 		}
 		m.Opcodes = append(m.Opcodes, ops...)
 	}
-	if f.set("qpn") {
-		n, err := parse24(f.qpn)
-		if err != nil {
-			return fmt.Errorf("--qpn: %w", err)
-		}
-		qpn := wire.QPN(n)
-		m.QPN = &qpn
+	var err error
+	if m.QPN, err = given24[wire.QPN]("--qpn", f.qpn); err != nil {
+		return err
 	}
-	if f.set("psn") {
-		n, err := parse24(f.psn)
-		if err != nil {
-			return fmt.Errorf("--psn: %w", err)
-		}
-		psn := wire.PSN(n)
-		m.PSN = &psn
+	if m.PSN, err = given24[wire.PSN]("--psn", f.psn); err != nil {
+		return err
 	}
 	if f.set("psn-offset") {
 		m.PSNOffset = &f.psnOffset

@@ -28,9 +28,10 @@ func logsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [HOST | switch] [-f]",
 		Short: "Print the logs of the daemons",
-		Long: "logs prints the log of a host or of the switch. Without a name it prints all logs, with the name before each line.\n" +
-			"`rdmalab logs " + timersLog + "` shows why a fault could not be undone at the end of its --for.\n" +
-			"`rdmalab logs " + container.WatcherName + "` shows which containers were attached to the rack, their events, and errors.",
+		Long: "logs prints the log of the daemon of a host or of the switch. Without a name it prints all logs, with the name\n" +
+			"before each line. There are two more names:\n\n" +
+			"  " + timersLog + "    why a fault could not be ended when its --for was over\n" +
+			"  " + container.WatcherName + "   containers that were attached to the rack, their events, and errors",
 		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
 		Args:    cobra.MaximumNArgs(1),
 

@@ -19,16 +19,17 @@ func partitionCmd() *cobra.Command {
 		Use:   "partition GROUP [GROUP...] | partition --mend",
 		Short: "Drop every frame between groups of hosts",
 		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
-			"separated by commas; cn[0-3] stands for four hosts. If there is one group, all other hosts are the second one.\n" +
-			"If there are several, a host that is in none of them still reaches all hosts. A new partition replaces the one\n" +
-			"before. Links keep their carrier.",
+			"separated by commas; cn[0-3] stands for four hosts. With one group, all other hosts are the second group. With\n" +
+			"several, a host that is in none of them still reaches all hosts. A new partition replaces the present one. Links\n" +
+			"keep their carrier, so hosts notice only that packets are lost: a reliable connection across the groups fails\n" +
+			"when its retries run out.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",
 		ValidArgsFunction: completeAllHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if end && (len(args) > 0 || cmd.Flags().Changed("for")) {
-				return badUse("--mend goes with nothing else")
+				return badUse("--mend ends the partition and takes nothing else, neither groups nor --for")
 			}
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				if end {
@@ -100,7 +101,5 @@ func describe(s *spec.Rack, groups [][]string) string {
 
 // askSwitch sets or ends the partition.
 func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
-	ctx, cancel := context.WithTimeout(ctx, daemonWait)
-	defer cancel()
-	return whose(r.Control(spec.SwitchName).Call(ctx, method, "/partition", in, nil), spec.SwitchName)
+	return ask(ctx, r.Control(spec.SwitchName), spec.SwitchName, method, "/partition", in, nil)
 }

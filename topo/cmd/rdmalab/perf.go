@@ -39,7 +39,7 @@ func perfCmd() *cobra.Command {
 	var f perfFlags
 	cmd := &cobra.Command{
 		Use:   "perf TEST --from HOST --to HOST",
-		Short: "Measure and prove the path between two hosts",
+		Short: "Measure and verify the path between two hosts",
 		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to), and prints its result\n" +
 			"in the form of the program perftest.\n\n" +
 			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
@@ -81,7 +81,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.from, "from", "", "host that is the client, and measures (required)")
 	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer)")
-	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest")
+	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends of --peer exchange parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
 	fs.IntVar(&c.Iters, "iters", 0, "number of messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
@@ -93,7 +93,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared queue")
 	fs.IntVar(&c.Clients, "clients", 0, "with contend and locks: number of clients, each with one operation in flight (default 1)")
 	fs.StringVar(&c.Type, "type", "", "with atomic tests: cas or faa (default faa)")
-	fs.StringVar(&f.inline, "inline", "", "send messages of up to this many bytes inline")
+	fs.StringVar(&f.inline, "inline", "", "send messages of up to this many bytes inline (default: none)")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
 	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout as code n: 4.096us * 2^n (default 15, which is 134 ms)")
@@ -102,23 +102,19 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&c.RdAtomic, "outs", 0, "READs and atomics in flight on a queue pair (default 16)")
 	fs.IntVar(&c.RecvSlack, "recvs", 0, "with SEND tests: receives that the server keeps posted (default: one and a half times --tx-depth)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of the bytes of messages and of the order of atomics (default 1)")
-	fs.DurationVar(&c.Patience, "op-timeout", 0, "how long to wait for one completion, until the test fails (default 30s)")
+	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
-	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an operation goes, from its post to the next post")
+	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an "+
+		"operation goes, from its post to the next post")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
-	for _, name := range []string{"from", "to"} {
-		if err := cmd.RegisterFlagCompletionFunc(name, completeAllHosts); err != nil {
-			panic(fmt.Sprintf("flag --%s: %v", name, err)) // it was defined above
-		}
-	}
+	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
+	must(cmd.RegisterFlagCompletionFunc("to", completeAllHosts))
 	complete(cmd, "connection", "rc", "uc", "ud")
 	complete(cmd, "type", "cas", "faa")
 	complete(cmd, "peer", "perftest")
 	complete(cmd, "mtu", mtus...)
-	if err := cmd.MarkFlagRequired("from"); err != nil {
-		panic(err) // it was defined above
-	}
+	must(cmd.MarkFlagRequired("from"))
 }
 
 // check parses the flags that have units and refuses what the daemon would refuse.
@@ -144,7 +140,7 @@ func (f *perfFlags) check() error {
 		*u.dst = int(n)
 	}
 	if f.to == "" {
-		return errors.New("--to is missing: the host to talk to")
+		return errors.New("give --to, the host that is the server")
 	}
 	if f.from == f.to {
 		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)
@@ -174,10 +170,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	if err := asUse(errors.Join(f.check(), refuseZeros(cmd.Flags()))); err != nil {
 		return err
 	}
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
+	asJSON := wantJSON(cmd)
 	client, err := hostControl(cmd, f.from)
 	if err != nil {
 		return err

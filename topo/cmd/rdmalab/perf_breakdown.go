@@ -67,10 +67,7 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
-		err = whose(c.Call(ctx, http.MethodPost, "/trace", req, nil), name)
-		cancel()
-		if err != nil {
+		if err := ask(cmd.Context(), c, name, http.MethodPost, "/trace", req, nil); err != nil {
 			endErr := t.stop() // those that record already
 			return nil, errors.Join(err, endErr)
 		}

@@ -30,9 +30,12 @@ func pingpongCmd() *cobra.Command {
 		Short: "Be one end of ibv_rc_pingpong, or of its variants for uc, ud and srq",
 		Long: "pingpong speaks the protocol of the programs ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and\n" +
 			"ibv_srq_pingpong. The other end is such a program on any machine, or another `rdmalab pingpong`. With SERVER, an\n" +
-			"address or a host of the rack, pingpong is the client; without SERVER it is the server and waits for a client.\n" +
-			"Both ends need the same --size, --iters and --mtu. pingpong compares every byte that it receives.",
-		Example: "  rdmalab pingpong rc --on ms0 &  rdmalab pingpong rc ms0 --on cn0\n" +
+			"address or a host of the rack, pingpong is the client. Without SERVER it is the server: it prints its address\n" +
+			"and waits for a client. Both ends need the same --size, --iters and --mtu.\n\n" +
+			"pingpong compares every byte that it receives with what the peer must have sent, and fails if one differs. At\n" +
+			"the end it prints the queue pairs, the bytes, the time of an iteration and the throughput.",
+		Example: "  rdmalab pingpong rc --on ms0   # in one terminal\n" +
+			"  rdmalab pingpong rc ms0 --on cn0   # in another one\n" +
 			"  rdmalab pingpong rc 10.77.0.200 --on cn0 --size 4096 --iters 1000",
 		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"rc", "uc", "ud", "srq"},
@@ -45,19 +48,18 @@ func pingpongCmd() *cobra.Command {
 		},
 	}
 	fs, c := cmd.Flags(), &f.config
-	fs.StringVar(&f.on, "on", "", "host of the rack that runs it (required)")
+	fs.StringVar(&f.on, "on", "", "host of the rack that is this end (required)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 4096, with ud 2048)")
 	fs.IntVar(&c.Iters, "iters", 0, "messages in each direction (default 1000)")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)")
-	fs.IntVar(&c.Depth, "rx-depth", 0, "receives that are kept posted (default 500)")
+	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted (default 500)")
 	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect to the host's IPv6 address (default: IPv4)")
-	fs.DurationVar(&c.Patience, "op-timeout", 0, "how long to wait for one message, until pingpong fails (default 30s)")
-	if err := errors.Join(cmd.MarkFlagRequired("on"), cmd.RegisterFlagCompletionFunc("on", completeAllHosts)); err != nil {
-		panic(err) // it was defined above
-	}
+	fs.DurationVar(&c.Patience, "op-timeout", 0, "pingpong fails after waiting this long for one message (default 30s)")
+	must(cmd.MarkFlagRequired("on"))
+	must(cmd.RegisterFlagCompletionFunc("on", completeAllHosts))
 	complete(cmd, "mtu", mtus...)
 	outputFlag(cmd)
 	return cmd
@@ -110,10 +112,6 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 
 // runPeer runs one end on a host and prints what it found.
 func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
 	client, err := hostControl(cmd, host)
 	if err != nil {
 		return err
@@ -133,7 +131,7 @@ func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 		return fmt.Errorf("host %s: %w", host, err)
 	case res == nil:
 		return errors.New("the run ended without a result: see `rdmalab logs`")
-	case asJSON:
+	case wantJSON(cmd):
 		return printJSON(cmd, res)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "queue pair %#06x, peer's %#06x: %d bytes in %d iterations, %.2f usec/iter, %.2f MiB/s\n",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,8 +43,8 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 		Short: "A rack of RDMA machines on one Linux box",
 		Long: "rdmalab puts a rack of machines that speak RoCEv2 into network namespaces of one Linux box, joined by a\n" +
 			"switch that can lose, delay and corrupt packets when you ask it to.\n\n" +
-			"Exit status: 0 done; 1 it failed, or a check says no; 2 the command line is wrong, and nothing was done. Of exec\n" +
-			"it is the program's.",
+			"The exit status is 0 after success, 1 after a failure or if a check has found an error, and 2 if the command line is\n" +
+			"wrong: then nothing was done. exec ends with the exit status of the program that it ran.",
 		Example: "  sudo rdmalab doctor\n" +
 			"  sudo rdmalab up\n" +
 			"  sudo rdmalab top\n" +
@@ -60,9 +61,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 		name = defaultRack
 	}
 	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
-	if err := root.RegisterFlagCompletionFunc("rack", completeRacks); err != nil {
-		panic(fmt.Sprintf("completion of --rack: %v", err)) // the flag was defined a line ago
-	}
+	must(root.RegisterFlagCompletionFunc("rack", completeRacks))
 	root.SetVersionTemplate("rdmalab {{.Version}}\n") // as the first line of the command version
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(groupHelp(root, commands)...)
@@ -205,25 +204,52 @@ func hostNames(cmd *cobra.Command) []string {
 	return r.HostNames()
 }
 
-// outputFlag adds -o to a command that lists something. wantJSON reads it.
-func outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringP("output", "o", "table", "output format: table or json")
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(fmt.Sprintf("completion of --output: %v", err)) // the flag was defined a line ago
+// must panics if what a command says about one of its flags is refused: the flag does not exist.
+func must(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 
-// wantJSON reports whether -o json was given.
-func wantJSON(cmd *cobra.Command) (bool, error) {
-	o, err := cmd.Flags().GetString("output")
-	if err != nil {
-		return false, err
-	}
-	if o != "table" && o != "json" {
-		return false, badUse("output format %q is unknown; take table or json", o)
-	}
-	return o == "json", nil
+// outputFlag adds -o to a command that lists something. wantJSON reads it.
+func outputFlag(cmd *cobra.Command) { formatFlag(cmd, "table", "json") }
+
+// formatFlag adds -o with its words; the first one is the default.
+func formatFlag(cmd *cobra.Command, words ...string) {
+	f := &format{words[0], words}
+	cmd.Flags().VarP(f, "output", "o", "output format: "+f.choices())
+	complete(cmd, "output", words...)
 }
+
+// format is the value of the flag -o.
+type format struct {
+	word  string
+	words []string // the accepted ones
+}
+
+// choices lists the accepted words: "table, json or csv".
+func (f *format) choices() string {
+	last := len(f.words) - 1
+	return strings.Join(f.words[:last], ", ") + " or " + f.words[last]
+}
+
+// String is the word.
+func (f *format) String() string { return f.word }
+
+// Type is what the help shows behind the flag.
+func (f *format) Type() string { return "string" }
+
+// Set refuses other words.
+func (f *format) Set(word string) error {
+	if !slices.Contains(f.words, word) {
+		return badUse("output format %q is unknown; take %s", word, f.choices())
+	}
+	f.word = word
+	return nil
+}
+
+// wantJSON reports whether -o json was given.
+func wantJSON(cmd *cobra.Command) bool { return cmd.Flag("output").Value.String() == "json" }
 
 // printJSON prints v for programs.
 func printJSON(cmd *cobra.Command, v any) error {

@@ -24,7 +24,7 @@ import (
 // runFlags are the flags of run as typed.
 type runFlags struct {
 	store, workload, value string
-	steer                  string
+	steer, cache           string
 	clients, share         int
 	csv, noLoad, quiet     bool
 	config                 kv.RunConfig
@@ -39,10 +39,13 @@ func runCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ycsb",
 		Short: "Run a workload on a store and print throughput and latency",
-		Long: "run loads keys, lets clients on all compute hosts work on them, and prints throughput, latencies, lost races,\n" +
-			"and the bytes on the wire per operation, as counted by the switch. --workload takes one of these workloads of\n" +
-			"YCSB, or a number, which is a percentage of updates:\n\n" +
-			strings.Join(loads, "\n") + "\n\nIf the store does not run, run starts it. With --steer the switch gets the program and the rules that steering\n" +
+		Long: "run loads keys, lets clients on all compute hosts work on them, and prints operations per second, the share of\n" +
+			"operations that succeeded at their first attempt, attempts that lost against another client (races), round\n" +
+			"trips, bytes and packets per operation as counted by the switch, and percentiles of latency in microseconds. It\n" +
+			"fails if an operation failed or a value was wrong. --workload takes one of these workloads of YCSB, or a number,\n" +
+			"which is a percentage of updates:" + "\n\n" +
+			strings.Join(loads, "\n") + "\n\nIf the store does not run, run starts it. With --steer the switch gets the program " +
+			"and the rules that steering\n" +
 			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
@@ -66,23 +69,28 @@ func runCmd() *cobra.Command {
 	fs.StringVar(&f.workload, "workload", "a", "workload a to f or w, or a percentage of updates")
 	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
-	fs.IntVar(&f.share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory server (default: each client has its own)")
+	fs.IntVar(&f.share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
+		"server (default: each client has its own)")
+	fs.StringVar(&f.cache, "cache", "", "who has a location cache of "+sharing()+": process (the clients of a host share "+
+		"one) or client (each has its own) (default process)")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (all alike) to 1.5")
-	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space")
+	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
 	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
-	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations")
-	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, even if earlier ones have not ended (default: a client starts the next when the last has ended)")
+	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default: --duration decides)")
+	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, even if earlier ones have not "+
+		"ended (default: a client starts the next when the last has ended)")
 	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
-	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "time after which an operation, or an attempt to connect, has failed")
-	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys: they exist already")
+	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
+	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
 	fs.BoolVar(&f.csv, "csv", false, "print one line of comma-separated values, for plots")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	complete(cmd, "store", store.Names(nil)...)
 	complete(cmd, "steer", steerChoices...)
+	complete(cmd, "cache", store.CacheProcess, store.CacheClient)
 	var names []string
 	for _, w := range kv.Workloads() {
 		names = append(names, w.Name+"\t"+w.Doc)
@@ -137,6 +145,14 @@ func (f *runFlags) check() (err error) {
 		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; take --store %s", f.share, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
 	}
+	switch {
+	case f.cache == "":
+	case !desc.Shares:
+		return fmt.Errorf("--cache %.20q: %s's clients cache what they read by themselves; take --store %s", f.cache, desc.Name,
+			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
+	case f.cache != store.CacheProcess && f.cache != store.CacheClient:
+		return fmt.Errorf("--cache %.20q: want %s or %s", f.cache, store.CacheProcess, store.CacheClient)
+	}
 	n, err := spec.ParseSize(f.value)
 	if err != nil {
 		return fmt.Errorf("--value-size: %w", err)
@@ -148,10 +164,6 @@ func (f *runFlags) check() (err error) {
 func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	if err := f.check(); err != nil {
 		return asUse(err)
-	}
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
 	}
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -194,7 +206,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
 		rep.PacketsPerOp = float64(after.packets-before.packets) / issued
 	}
-	written := rep.write(cmd, asJSON, f.csv)
+	written := rep.write(cmd, f.csv)
 	if err == nil {
 		err = written // otherwise the first reason is the more precise one
 	}
@@ -244,7 +256,7 @@ func (s *storeRun) start(rack *spec.Rack) error {
 	if s.client, err = call.Options(); err != nil {
 		return err
 	}
-	s.client.Share = s.flags.share
+	s.client.Share, s.client.Cache = s.flags.share, s.flags.cache
 	s.loaded, err = desc.Commands.Prepare(call, store.Workload{Clients: s.flags.clients, Load: !s.flags.noLoad, Config: s.flags.config})
 	return err
 }

@@ -32,9 +32,9 @@ func (f *runFlags) report(res *kv.Result) *runReport {
 	return &runReport{Store: f.store, Steer: f.steer, Workload: c.Workload.Name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Summary: res.Summary()}
 }
 
-func (r *runReport) write(cmd *cobra.Command, asJSON, asCSV bool) error {
+func (r *runReport) write(cmd *cobra.Command, asCSV bool) error {
 	switch {
-	case asJSON:
+	case wantJSON(cmd):
 		return printJSON(cmd, r)
 	case asCSV:
 		return r.writeCSV(cmd)

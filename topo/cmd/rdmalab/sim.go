@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
-	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
@@ -36,10 +35,12 @@ func simCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim [SCENARIO]",
 		Short: "Run a scenario in virtual time, replayable from a seed",
-		Long: "sim runs a whole rack in memory: the same NICs, switch, faults and applications as on a rack of processes, in\n" +
-			"virtual time, without privileges. The seed decides everything that happens. Without SCENARIO, sim lists the\n" +
-			"scenarios:\n\n" + scenarioList() +
-			"\nIf a check fails, sim prints the command that replays the seed, and the exit status is 1.",
+		Long: "sim runs a scenario on a whole rack in memory: the same NICs, switch, faults and applications as on a rack of\n" +
+			"processes, in virtual time, without privileges. The seed decides everything that happens, so a run can be\n" +
+			"repeated. sim prints what was run and whether every check held. Without SCENARIO it lists the scenarios, with\n" +
+			"the flags that choose a variant:" + "\n\n" + scenarioList() + "\n" +
+			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. With that command, -v\n" +
+			"prints every packet, and --pcap writes a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
 			"  rdmalab sim transport --seed 291 -v\n" +
 			"  rdmalab sim soak\n" +
@@ -85,15 +86,17 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
 	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both or any (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
-	fs.StringVar(&p.Mix, "mix", "", "what the runs have besides, joined by commas (default: drawn from the seed); "+scenario.MixNames())
-	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and changes nothing) or swordbox (default; it replaces atomics)")
+	fs.StringVar(&p.Mix, "mix", "", "variations that a run adds, joined by commas, or none (default: drawn from the "+
+		"seed; docs/guide/clover.md and sherman.md explain them); "+scenario.MixNames())
+	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
+		"changes nothing) or swordbox (default; it replaces atomics)")
 	fs.StringVar(&p.Change, "change", "", "locks: an operator changes the switch at random, "+strings.Join(scenario.Choices["change"], " or "))
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
 	fs.StringVar(&p.Mode, "mode", "", "locks, sherman: published or hardened (default hardened); published runs report what breaks")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault, as with --mode published")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only (default all)")
-	fs.IntVar(&p.Depth, "depth", 0, "planned: how many acts a schedule has at most (default 2)")
+	fs.IntVar(&p.Depth, "depth", 0, "planned: how many packets a schedule loses, delays or doubles, and rules it changes, at most (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
 	fs.StringVar(&p.Plan, "plan", "", "planned: the schedule to run, in the form that a failed run prints")
 	for name, list := range scenario.Choices {
@@ -112,19 +115,16 @@ func scenarioList() string {
 
 // listScenarios prints the scenarios; a flag that is for a run is an error.
 func listScenarios(cmd *cobra.Command) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
+	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name != "output" && f.Name != "rack" {
-			err = badUse("--%s is for a scenario: write one behind sim; `rdmalab sim` lists them", f.Name)
+			err = badUse("--%s is for a scenario: write its name behind sim; `rdmalab sim` lists the scenarios", f.Name)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if !asJSON {
+	if !wantJSON(cmd) {
 		_, err = io.WriteString(cmd.OutOrStdout(), scenarioList())
 		return err
 	}
@@ -147,24 +147,21 @@ func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellC
 }
 
 func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
-	asJSON, err := wantJSON(cmd)
-	if err == nil {
-		var m *cost.Model
-		m, err = loadCost(f.cost)
-		s = s.With(f.cost, m)
-	}
-	switch {
-	case err != nil:
+	m, err := loadCost(f.cost)
+	if err != nil {
 		return err
+	}
+	s = s.With(f.cost, m)
+	switch {
 	case f.seeds < 0 || f.seeds == 0 && cmd.Flags().Changed("seeds"):
 		return badUse("--seeds %d: want a positive number", f.seeds)
 	case f.seeds > 0:
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(sweepGC)
 		}
-		return f.sweep(cmd, s, asJSON)
+		return f.sweep(cmd, s)
 	}
-	return f.single(cmd, s, asJSON)
+	return f.single(cmd, s)
 }
 
 // sweepGC is by how many percent memory may grow between two collections while seeds run. A run
@@ -172,7 +169,7 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 const sweepGC = 400
 
 // single runs one seed.
-func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) error {
+func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario) error {
 	opt := scenario.Options{Cancelled: func() bool { return cmd.Context().Err() != nil }}
 	var writers []io.Writer
 	if f.pcap != "" {
@@ -200,7 +197,7 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) 
 	if cmd.Context().Err() != nil {
 		return errInterrupted
 	}
-	if asJSON {
+	if wantJSON(cmd) {
 		if err := printJSON(cmd, &r); err != nil {
 			return err
 		}
@@ -277,7 +274,7 @@ func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report)
 }
 
 // sweep runs many seeds.
-func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario, asJSON bool) error {
+func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario) error {
 	ctx := cmd.Context()
 	last := time.Now()
 	done := 0
@@ -288,7 +285,7 @@ func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario, asJSON bool) e
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d seeds\n", done, f.seeds) // progress may be lost
 		}
 	})
-	if asJSON {
+	if wantJSON(cmd) {
 		if err := printJSON(cmd, &sum); err != nil {
 			return err
 		}
@@ -308,7 +305,8 @@ func printSummary(cmd *cobra.Command, sum *scenario.Summary) error {
 		verdict = fmt.Sprintf("%d FAILED", n)
 	}
 	fmt.Fprintf(&b, "%s: %d seeds from %d: %s\n", sum.Scenario, sum.Seeds, sum.First, verdict)
-	fmt.Fprintf(&b, "  %d events, %v of virtual time in %v\n", sum.Events, sum.Virtual.Round(time.Millisecond), sum.Took.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "  %d events, %v of virtual time in "+
+		"%v\n", sum.Events, sum.Virtual.Round(time.Millisecond), sum.Took.Round(10*time.Millisecond))
 	l := &sum.Links
 	fmt.Fprintf(&b, "  %d frames: %d lost by faults, %d by full queues, %d doubled, %d delayed, %d corrupted\n",
 		l.Sent, l.LostFault, l.LostQueue, l.Duplicated, l.Delayed, l.Corrupted)

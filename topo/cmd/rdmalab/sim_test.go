@@ -168,7 +168,8 @@ func TestSimLists(t *testing.T) {
 
 // An interrupt ends one long run, and a sequence of many, within a second.
 func TestSimIsInterrupted(t *testing.T) {
-	for _, args := range [][]string{{"sim", "holes"}, {"sim", "transport", "--seeds", "10000000"}} { // durations of these runs: a minute, and days
+	long := []string{"sim", "planned", "--depth", "3", "--schedules", "1000000"} // minutes
+	for _, args := range [][]string{long, {"sim", "transport", "--seeds", "10000000"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
 		if _, _, err := runCommand(ctx, args...); err == nil {

@@ -19,22 +19,21 @@ func statusCmd() *cobra.Command {
 		Use:        "status",
 		SuggestFor: []string{"ls", "ps", "list", "show"},
 		Short:      "Show every host and the switch: state, addresses, link, process",
-		Long: "status asks processes, links and daemons for their state now. The state of a host, or of the switch, is one of\n\n" +
-			"  up           its daemon answers\n" +
-			"  app-crashed  its programs have crashed, and its NIC works\n" +
-			"  link-down    its link is cut\n" +
-			"  nic-down     its NIC has crashed\n" +
-			"  silent       its daemon runs and does not answer\n" +
-			"  hung         its processes are stopped\n" +
-			"  crashed      it has no process",
+		Long: "status asks the processes, links and daemons of hosts and switch for their state now, and prints a line for\n" +
+			"each. MEMORY is the size of the memory that a host registers for others, LINK the carrier of its link, PID the\n" +
+			"process of its daemon. Further tables follow if there is something to show: guests, programs that use a NIC,\n" +
+			"quotas of which they use anything, memory regions that outlive their programs, containers. STATE is one of\n\n" +
+			"  up           the daemon answers\n" +
+			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
+			"  link-down    the link is cut\n" +
+			"  nic-down     the NIC has crashed\n" +
+			"  silent       the daemon runs and does not answer: see `rdmalab logs`\n" +
+			"  hung         the processes are stopped by `rdmalab hang`\n" +
+			"  crashed      there is no process: `rdmalab restart` starts it again",
 		Example: "  rdmalab status\n" +
 			"  rdmalab status -o json | jq -r '.hosts[] | select(.state != \"up\") | .name'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			r, err := openRack(cmd)
 			if err != nil {
 				return err
@@ -43,7 +42,7 @@ func statusCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if wantJSON(cmd) {
 				return printJSON(cmd, s)
 			}
 			return printStatus(cmd.OutOrStdout(), s)

@@ -27,9 +27,7 @@ func parseKey(s string) (uint64, error) {
 
 func fromFlag(cmd *cobra.Command, from *string) {
 	cmd.Flags().StringVar(from, "from", "", "host that runs the client (default the first compute host)")
-	if err := cmd.RegisterFlagCompletionFunc("from", completeAllHosts); err != nil {
-		panic(fmt.Sprintf("flag --from: %v", err)) // it was defined above
-	}
+	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
 }
 
 // opFlags are the flags of one operation of a store.

@@ -34,7 +34,10 @@ func storeCmd(s *store.Store) *cobra.Command {
 	if c.Load.New != nil {
 		load = func(s *store.Store) *cobra.Command { return subCmd(s, "load", &c.Load) }
 	}
-	cmd.AddCommand(subCmd(s, "start", &c.Start), subCmd(s, "stop", &stop), subCmd(s, "stat", &c.Stat), subCmd(s, "check", &c.Check), load(s))
+	cmd.AddCommand(subCmd(s, "start", &c.Start), subCmd(s, "stop", &stop), subCmd(s, "check", &c.Check), load(s))
+	if c.Stat.New != nil {
+		cmd.AddCommand(subCmd(s, "stat", &c.Stat))
+	}
 	if s.Scans {
 		cmd.AddCommand(scanCmd(s))
 	}
@@ -54,30 +57,21 @@ func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs}
 	run := d.New(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		asJSON := false
-		if d.Output {
-			if asJSON, err = wantJSON(cmd); err != nil {
-				return err
-			}
-		}
 		call, err := storeCall(cmd, s, from)
 		if err != nil {
 			return err
 		}
-		call.JSON = asJSON
+		call.JSON = d.Output && wantJSON(cmd)
 		if d.Running {
 			if err := notStarted(call, statusOf(cmd)); err != nil {
 				return err
 			}
 		}
 		res, err := run(call)
-		if store.IsUse(err) {
-			err = asUse(err)
-		}
 		if res == nil {
 			return err
 		}
-		return errors.Join(err, printResult(cmd, res, asJSON))
+		return errors.Join(err, printResult(cmd, res, call.JSON))
 	}
 	for flag, values := range d.Choices {
 		complete(cmd, flag, values...)

@@ -26,7 +26,9 @@ func shellWords(s *store.Store) (out [][2]string) {
 	if s.Scans {
 		out = append(out, [2]string{"scan KEY", "list keys from there on"})
 	}
-	out = append(out, [2]string{"stat", s.Commands.StatWord})
+	if s.Commands.Stat.New != nil {
+		out = append(out, [2]string{"stat", s.Commands.StatWord})
+	}
 	if s.Commands.CheckWord != "" {
 		out = append(out, [2]string{"check", s.Commands.CheckWord})
 	}

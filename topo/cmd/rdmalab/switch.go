@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,11 +17,18 @@ import (
 func switchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
-		Short: "Look into the switch: program, rules, connections, tables, keys, hot addresses, counters, rewrites",
-		Long: "The commands below show what the switch's program knows and does, and change its rules while it runs. There are\n" +
-			"two programs: forward only forwards, and has no rules; swordbox works on requests to memory servers as its rules\n" +
-			"say. The rack file chooses one, as in `rdmalab up -f topo/racks/swordbox.yaml`; `rdmalab switch program` changes\n" +
-			"it.",
+		Short: "Show and change what the switch does with RDMA packets: its program, rules, connections and tables",
+		Long: "The commands below show what the program of the switch knows and does, and change the program and its rules\n" +
+			"while the rack is up. There are two programs:\n\n" +
+			"  forward    forwards packets; it has no rules\n" +
+			"  swordbox   works on requests to memory servers as its rules say; `rdmalab switch rules add --help` lists what\n" +
+			"             rules can do\n\n" +
+			"The rack file chooses the program (default forward), as in `rdmalab up -f topo/racks/swordbox.yaml`; `rdmalab\n" +
+			"switch program` changes it. The commands rules, connections, counters, held, keys and hot need swordbox.\n\n" +
+			"A moved request is one that the switch sends on a shared connection instead of the client's connection. A shared\n" +
+			"connection carries moved requests of several clients to a memory server; the switch makes it (under published\n" +
+			"rules, it takes the connection of a client). Clients and servers do not notice this, because the switch\n" +
+			"translates PSNs.",
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch connections\n" +
 			"  rdmalab switch trace cn0 ms0",
@@ -43,22 +49,16 @@ func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
-	defer cancel()
-	return whose(client.Call(ctx, method, path, in, out), spec.SwitchName)
+	return ask(cmd.Context(), client, spec.SwitchName, method, path, in, out)
 }
 
 // listing makes a subcommand that sends one request to the switch and shows the answer.
 func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Command, v T) error) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
 	var raw json.RawMessage
 	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
 		return err
 	}
-	if asJSON {
+	if wantJSON(cmd) {
 		return printJSON(cmd, raw)
 	}
 	var v T
@@ -71,7 +71,7 @@ func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Comman
 // namer turns addresses into the names of hosts.
 type namer struct {
 	rack  *spec.Rack
-	names map[netip.Addr]string
+	names spec.Names
 }
 
 func newNamer(cmd *cobra.Command) (namer, error) {
@@ -79,23 +79,11 @@ func newNamer(cmd *cobra.Command) (namer, error) {
 	if err != nil {
 		return namer{}, err
 	}
-	n := namer{r, map[netip.Addr]string{r.Switch.IPv4: spec.SwitchName, r.Switch.IPv6: spec.SwitchName}}
-	for _, host := range r.HostNames() {
-		for _, a := range r.Addresses(host) {
-			n.names[a] = host
-		}
-	}
-	return n, nil
+	return namer{r, r.Names()}, nil
 }
 
-// name returns the name of the host with an address, "switch" for the switch's addresses, otherwise
-// the address itself.
-func (n namer) name(a netip.Addr) string {
-	if name, ok := n.names[a]; ok {
-		return name
-	}
-	return a.String()
-}
+// name returns the name that belongs to an address, or the address itself.
+func (n namer) name(a netip.Addr) string { return n.names.Of(a) }
 
 func qpText(n wire.QPN) string {
 	if n == 0 {

@@ -15,17 +15,17 @@ func switchBudgetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
 		Short: "Estimate how much of a programmable switching chip the program would use",
-		Long: "budget places the tables and registers that the switch program declares in the stages of a Tofino-like chip,\n" +
-			"for each mode of the program. It lists what does not fit:\n\n" +
+		Long: "budget estimates whether the program of the switch would fit on a programmable switching chip like Tofino. It\n" +
+			"places the tables and registers that the program declares in the stages of the chip, for published and for\n" +
+			"hardened rules (modes), and lists what does not fit:\n\n" +
 			"  memory   memory blocks that need more stages than the chip has; those of the rings that the program keeps for\n" +
 			"           each connection are also listed apart\n" +
 			"  tables   tables into which packets insert entries: on a chip, only the control plane can insert\n" +
 			"  state    registers that are wider than a packet can write\n" +
 			"  actions  what no stage can do: keep a packet to send it later, act on a timer, make more packets, compute the\n" +
 			"           ICRC of a rewritten packet\n\n" +
-			"For comparison, it then prints what the authors' compiler reports for their P4 program (Figure 8 of the SwordBox\n" +
-			"paper), which only steers.\n\n" +
-			"It is a rough estimate, not a compiler: what does not fit by this estimate would not fit on a chip, and what fits\n" +
+			"For comparison, it prints what the authors' compiler reports for their P4 program (Figure 8 of the SwordBox\n" +
+			"paper), which only steers. It is a rough estimate: what does not fit by it does not fit on a chip, and what fits\n" +
 			"by it may still not fit on a chip.",
 		Example: "  rdmalab switch budget\n" +
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",

@@ -24,13 +24,29 @@ func switchConnectionsCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "connections",
-		Short: "Show the connections that the switch tracks, and the switch's connections",
-		Long: "connections shows reliable connections as flows: a flow is the requests of one end and the responses to them. A\n" +
-			"flow of which the switch has moved requests to a shared connection has a shift: the number of PSNs that the\n" +
-			"client has used for moved requests. Above the flows are the shared connections that carry moved requests. Each\n" +
-			"shows the oldest request that waits for a response, and the clients that wait behind it.\n\n" +
-			"Without --all, one flow of each open connection is shown: that of the requests to a memory server, or else the\n" +
-			"busier one.",
+		Short: "Show the reliable connections that the switch tracks, and its shared connections",
+		Long: "The first table has the shared connections, which carry moved requests of several clients to memory servers:\n\n" +
+			"  SHARED         server and number of the connection\n" +
+			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
+			"  GEN            number of the connection since the switch started; another number means that it was made again\n" +
+			"  OF             whose it is: the switch's, or under published rules that of the client whose connection is shared\n" +
+			"  QP, SERVER QP  queue pairs of the two ends\n" +
+			"  NEXT PSN       PSN of the next request\n" +
+			"  OPEN           requests in flight, and how many there can be\n" +
+			"  QUEUE          packets that wait for a place among these\n" +
+			"  TRIES          retries since the server's last response; of a connection that is not up, failed attempts to connect\n\n" +
+			"Below it is, for each with requests in flight, the oldest of them and the clients that wait.\n\n" +
+			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO\n" +
+			"and the responses to them. Without --all, it has one flow of each open connection: that of the requests to a\n" +
+			"memory server, or else the busier one.\n\n" +
+			"  STATE  learning, connecting, open, closing or closed; of a flow with moved requests: shared (its requests are\n" +
+			"         moved), own (they are on the client's connection again), waiting (some are held), dead (the switch refuses it)\n" +
+			"  MOVED  how many requests were moved\n" +
+			"  SHIFT  by how much the client's PSNs are ahead of those that the server sees, because of moved requests\n" +
+			"  IDLE   time since the last packet\n\n" +
+			"? stands for what the switch does not know yet. After a restart of the switch, a table BROKEN BY RESTART has the\n" +
+			"connections with moved requests that the restart has broken: the switch answers their requests with a fatal NAK,\n" +
+			"and their clients must connect again.",
 		Example: "  rdmalab switch connections\n" +
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
@@ -229,10 +245,12 @@ func adoptCmd() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
 		Use:   "adopt SERVER",
-		Short: "Give the switch a shared connection that it did not make",
-		Long: "adopt makes the switch one end of a reliable connection whose other end is a queue pair of the server that is\n" +
-			"set up already. Its peer must be the switch: the switch's address, and the queue pair number given by --qpn.\n" +
-			"adopt is for servers without a connection manager; rules for such a server have service=none.",
+		Short: "Give the switch a shared connection that was set up by hand",
+		Long: "adopt is for a server without a connection manager, to which the switch cannot connect by itself; the rules for\n" +
+			"such a server have service=none. First set up a queue pair of the server for a reliable connection to the\n" +
+			"switch: to the addresses that `rdmalab status` shows for the switch, and to a queue pair number of your choice,\n" +
+			"--qpn. adopt then makes the switch the other end of that connection, and the switch sends moved requests on it.\n" +
+			"If the connection fails, the switch forgets it: set up and adopt another one.",
 		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
@@ -250,14 +268,14 @@ func adoptCmd() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection")
-	fs.StringVar(&f.serverQPN, "server-qpn", "", "number of the server's queue pair (required)")
-	fs.StringVar(&f.ownQPN, "qpn", "", "number of the switch's queue pair (required)")
+	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection, from 0 to one less than shards of the rules (default 0)")
+	fs.StringVar(&f.serverQPN, "server-qpn", "", "number of the server's queue pair, decimal or 0x… (required)")
+	fs.StringVar(&f.ownQPN, "qpn", "", "queue pair number of the switch, to which the server's queue pair sends (required)")
 	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")
 	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends")
 	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU: 256, 512, 1024, 2048 or 4096")
 	complete(cmd, "mtu", mtus...)
-	fs.IntVar(&f.depth, "depth", 1, "READs and atomics that the server accepts in flight")
+	fs.IntVar(&f.depth, "depth", 1, "how many READs and atomics in flight the server's queue pair accepts")
 	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if the server is not a host of the rack")
 	return cmd
 }
@@ -286,9 +304,10 @@ func (f *adoptFlags) adopted(server string) (a swordbox.Adopted, err error) {
 func dropCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "drop SERVER SHARD",
-		Short: "End a shared connection of the switch; the switch makes it again if rules need it",
-		Long: "drop ends the shared connection number SHARD to SERVER. For the clients whose requests are in flight on it, it\n" +
-			"is as if the server had failed.",
+		Short: "End a shared connection of the switch",
+		Long: "drop ends a shared connection. `rdmalab switch connections` shows it in column SHARED as SERVER/SHARD, like\n" +
+			"ms0/0. If rules need it, the switch makes it again; one that was adopted is forgotten. For clients whose requests\n" +
+			"are in flight on it, it is as if the server had failed: the requests complete with an error.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeHosts,

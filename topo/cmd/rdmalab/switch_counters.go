@@ -14,9 +14,9 @@ func switchCountersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters",
 		Short: "Show the counters of program swordbox",
-		Long: "counters shows what each part of program swordbox has counted: connection tracking, the handlers of rules, the\n" +
-			"switch's connections, and the journal. Counters that are 0 are left out unless --all is given. `rdmalab counters\n" +
-			"switch` shows the packets and bytes of each port.",
+		Long: "counters shows what program swordbox has counted since the switch started. Each line has the part of the program\n" +
+			"(connection tracking, a handler of rules, the switch's connections, the journal), the counter, its value, and\n" +
+			"what it counts. The packets and bytes of each port are in `rdmalab counters switch`.",
 		Example: "  rdmalab switch counters\n" +
 			"  rdmalab switch counters --all",
 		Args: cobra.NoArgs,

@@ -22,7 +22,7 @@ func switchListCmd(l *handler.Listing) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {
-				return badUse("-n %d: %s cannot be shown; 0 means all", most, l.Name)
+				return badUse("-n %d: want a number of 0 or more; 0 means all", most)
 			}
 			for {
 				if err := showList(cmd, l, most); err != nil || !watch {
@@ -47,10 +47,6 @@ func switchListCmd(l *handler.Listing) *cobra.Command {
 
 // showList shows the first entries of a listing; most 0: all.
 func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
 	var list []json.RawMessage
 	if err := askBox(cmd, http.MethodGet, "/lists/"+l.Name, nil, &list); err != nil {
 		return err
@@ -58,7 +54,7 @@ func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
 	if most > 0 && len(list) > most {
 		list = list[:most]
 	}
-	if asJSON {
+	if wantJSON(cmd) {
 		return printJSON(cmd, list)
 	}
 	names, err := newNamer(cmd)

@@ -16,13 +16,16 @@ import (
 func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program [NAME]",
-		Short: "Show which program the switch runs, or have it run another",
-		Long: "Without NAME, program shows the switch program that runs, and the tables that it declares. The rack file chooses\n" +
-			"the program by `switch: {program: NAME}`.\n\n" +
-			"With NAME, the running switch gets that program. Its rules are those of the rack file if the file chooses the\n" +
-			"same program; otherwise it begins without rules. Open connections go on. But if the switch has moved requests of\n" +
-			"an open connection, the command fails and the switch keeps its program. A restarted switch runs the program that\n" +
-			"it ran before.",
+		Short: "Show or change the program that the switch runs",
+		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and how\n" +
+			"much memory the tables and registers of the program declare. Programs are forward and swordbox (see `rdmalab\n" +
+			"switch --help`); the rack file chooses one by `switch: {program: NAME}`.\n\n" +
+			"With NAME, the switch runs that program from now on, also after a restart. The rules are replaced as well, even\n" +
+			"if NAME runs already: by those of the rack file if the file chooses NAME, otherwise by none. Open connections go\n" +
+			"on.\n\n" +
+			"The command fails and changes nothing while a connection is open of which swordbox has moved requests, because\n" +
+			"only swordbox can translate the PSNs of that connection. End the clients that `rdmalab switch connections` shows\n" +
+			"with moved requests, and try again.",
 		Example: "  rdmalab switch program\n" +
 			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
 			"  rdmalab switch program forward",

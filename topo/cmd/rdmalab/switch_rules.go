@@ -18,9 +18,13 @@ func switchRulesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List, add, remove and load the rules of program swordbox",
-		Long: "rules lists the rules in force, in order: the first rule that matches a request applies. The rules of the rack\n" +
-			"file come first. Changes made by the commands below last until `rdmalab down`, also across a crash of the\n" +
-			"switch.",
+		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does\n" +
+			"with them. `rdmalab switch rules add --help` explains its keys.\n\n" +
+			"rules lists the rules in force. To each request the first rule that matches it applies; rules of action count,\n" +
+			"which only observe, apply besides. Requests that no rule matches are forwarded unchanged. Columns have the names\n" +
+			"of the keys; SHARDS and SERVICE are shown for hardened rules of action move and atomics.\n\n" +
+			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
+			"until `rdmalab down`, also across a crash of the switch.",
 		Example: "  rdmalab switch rules\n" +
 			"  rdmalab switch rules add server=ms0 action=atomics\n" +
 			"  rdmalab switch rules remove r1\n" +
@@ -67,15 +71,21 @@ func printRules(cmd *cobra.Command, list []rules.Rule) error {
 }
 
 func addRuleCmd() *cobra.Command {
-	var keys strings.Builder
+	var actions, keys strings.Builder
+	for _, a := range rules.Definitions() {
+		fmt.Fprintf(&actions, "  %-10s %s\n", a.Name, a.Doc)
+	}
 	for _, f := range rules.Fields() {
 		fmt.Fprintf(&keys, "  %-22s %s\n", f.Key+"="+f.Example, f.Doc)
 	}
 	var first bool
 	cmd := &cobra.Command{
 		Use:   "add KEY=VALUE…",
-		Short: "Add a rule after the others, or before them",
-		Long:  "The arguments of add are the keys of a rule in a rack file:\n\n" + keys.String(),
+		Short: "Add a rule behind or before the others",
+		Long: "add adds a rule behind the others, or with --first before them, and prints it with its name. It fails, and says\n" +
+			"why, if a rule before it takes all of its requests. The arguments are the keys of a rule, as in a rack file;\n" +
+			"server and action are required. Actions:" + "\n\n" +
+			actions.String() + "\nKeys, with examples:\n\n" + keys.String(),
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
 		Args:              cobra.MinimumNArgs(1),
@@ -102,8 +112,8 @@ func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
 		Short: "Replace the rules in force by those of a rack file",
-		Long: "load replaces the rules in force by those of the rack file. If one of them is refused, no rule changes.\n" +
-			"Everything else in the file is only checked. Mistakes are reported with line and column.",
+		Long: "load replaces the rules in force by those of a rack file, and lists them. If a rule is refused, no rule changes.\n" +
+			"The rest of the file is checked and has no effect on the rack. Errors are reported with line and column.",
 		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -172,9 +182,10 @@ func serverNames(cmd *cobra.Command) []string {
 func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID…",
-		Short: "Remove rules",
-		Long: "remove ends rules. A connection of which the switch has moved requests still needs the switch afterwards,\n" +
-			"because its PSNs stay shifted: the switch goes on translating them.",
+		Short: "Remove rules by name",
+		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. On a connection of which the switch\n" +
+			"has moved requests, client and server count PSNs differently: the switch goes on translating them until the\n" +
+			"connection ends.",
 		Example: "  rdmalab switch rules remove locks",
 		Args:    cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

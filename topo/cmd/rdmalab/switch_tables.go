@@ -20,12 +20,24 @@ func switchTablesCmd() *cobra.Command {
 	var clearIt bool
 	cmd := &cobra.Command{
 		Use:   "tables [NAME]",
-		Short: "List the tables of the switch, show one, or clear one",
-		Long: "Without NAME, tables shows how full the tables of the switch and its program are. With NAME, it shows the\n" +
-			"entries of that table.\n\n" +
-			"--clear empties the table; the switch learns again what it needs. When table words is cleared, the next atomic\n" +
-			"on each word reads its value from memory. Flows of which the switch has moved requests stay in their table:\n" +
-			"without their shifts the connections could not go on.",
+		Short: "List the tables of the switch, show one, or empty one",
+		Long: "Without NAME, tables lists the tables of the switch and of its program: how many entries are USED, of how many\n" +
+			"(OF), and whether --clear can empty the table (CLEAR). With NAME, it shows the entries of a table:\n\n" +
+			"  macs    MAC addresses, and the port where each was last seen\n" +
+			"  flows   packets and bytes by source, destination and queue pair\n" +
+			"  groups  multicast groups and their members\n" +
+			"  rows    with swordbox: flows of reliable connections, as `rdmalab switch connections --all` shows them\n" +
+			"  words   with swordbox: words of memory that atomics under rules work on\n\n" +
+			"The tables held, keys and hot are shown as by the commands of these names. Columns of words:\n\n" +
+			"  STATE    pass: its operations are on clients' connections; unknown: on a shared connection, but the value is not\n" +
+			"           known; known: atomics are replaced by WRITEs; busy, closing: the word goes from one to the other\n" +
+			"  VALUE    the value that the next operation will find, if it is known\n" +
+			"  EPOCH    how often the value became uncertain\n" +
+			"  PENDING  requests for the word that are in flight\n\n" +
+			"--clear empties a table; the switch fills it again from the packets that follow. After words is emptied, the\n" +
+			"next atomic on a word is sent to the server unchanged, because its value is not known. From rows, --clear does\n" +
+			"not remove flows with moved requests: without them the switch could not translate PSNs, and their connections\n" +
+			"would break.",
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",
@@ -34,12 +46,12 @@ func switchTablesCmd() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return []string{"words", "rows", "macs", "flows", "groups"}, cobra.ShellCompDirectiveNoFileComp
+			return shownTables(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case clearIt && len(args) == 0:
-				return badUse("--clear needs the name of a table: words, rows, macs, flows or groups")
+				return badUse("--clear needs the name of a table; `rdmalab switch tables` lists those that can be emptied")
 			case clearIt:
 				var d switchd.Dropped
 				if err := askBox(cmd, http.MethodDelete, "/tables/"+args[0], nil, &d); err != nil {
@@ -53,9 +65,18 @@ func switchTablesCmd() *cobra.Command {
 			return showTable(cmd, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&clearIt, "clear", false, "empty the table")
+	cmd.Flags().BoolVar(&clearIt, "clear", false, "empty the table NAME")
 	outputFlag(cmd)
 	return cmd
+}
+
+// shownTables lists the tables whose entries can be shown.
+func shownTables() []string {
+	names := []string{"words", "rows", "macs", "flows", "groups"}
+	for _, l := range apps.Listings() {
+		names = append(names, l.Name)
+	}
+	return names
 }
 
 func printTables(cmd *cobra.Command, list []handler.Table) error {
@@ -75,10 +96,6 @@ func printTables(cmd *cobra.Command, list []handler.Table) error {
 func showTable(cmd *cobra.Command, name string) error {
 	switch name {
 	case "words":
-		asJSON, err := wantJSON(cmd)
-		if err != nil {
-			return err
-		}
 		var r swordbox.Report
 		if err := askBox(cmd, http.MethodGet, "/connections", nil, &r); err != nil {
 			return err
@@ -87,7 +104,7 @@ func showTable(cmd *cobra.Command, name string) error {
 		for _, m := range r.Handlers {
 			words = append(words, m.Words...)
 		}
-		if asJSON {
+		if wantJSON(cmd) {
 			return printJSON(cmd, words)
 		}
 		return printWords(cmd, words)
@@ -98,11 +115,7 @@ func showTable(cmd *cobra.Command, name string) error {
 	case "groups":
 		return listing(cmd, "/groups", printGroups)
 	case "flows":
-		asJSON, err := wantJSON(cmd)
-		if err != nil {
-			return err
-		}
-		return switchFlows(cmd, asJSON)
+		return switchFlows(cmd)
 	}
 	lists := apps.Listings()
 	for i := range lists {
@@ -110,7 +123,7 @@ func showTable(cmd *cobra.Command, name string) error {
 			return showList(cmd, &lists[i], 0)
 		}
 	}
-	return badUse("there is no table %q to look into; take one of words, rows, macs, flows, groups", name)
+	return badUse("table %.40q cannot be shown; these can: %s", name, strings.Join(shownTables(), ", "))
 }
 
 // switchConnections lists all flows.

@@ -29,7 +29,7 @@ var (
 	ms0  = netip.MustParseAddr("10.77.0.2")
 	cn0  = netip.MustParseAddr("10.77.0.4")
 	self = netip.MustParseAddr("10.77.0.1")
-	box  = namer{names: map[netip.Addr]string{ms0: "ms0", cn0: "cn0", self: "switch"}}
+	box  = namer{names: spec.Names{ms0: "ms0", cn0: "cn0", self: "switch"}}
 )
 
 // width fails if a line is wider than a terminal.

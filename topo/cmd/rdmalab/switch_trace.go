@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,12 +35,12 @@ func switchTraceCmd() *cobra.Command {
 	var flags traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [LINK…]",
-		Short: "Watch the packets that the switch changes, live",
-		Long: "trace prints a line for each packet that the switch's program or a fault touched, on the links of the given\n" +
-			"hosts or on all links, until it is interrupted. The line says when, on which link, in which direction, which\n" +
-			"packet, and what was done to it. A rewritten packet is shown as it came in, or as it left if only the link on\n" +
-			"which it left is watched; -o json has both. Packets that pass unchanged are not shown; `rdmalab capture` has all\n" +
-			"packets. The switch never waits for trace: packets that it is too slow to print are left out.",
+		Short: "Print the packets that the switch changes, while they pass",
+		Long: "trace prints a line for each packet that the program of the switch or a fault has touched, on the links of the\n" +
+			"given hosts or on all links, until it is interrupted. The line has the seconds since the first packet, the link\n" +
+			"and direction, the packet, and what was done to it. A rewritten packet is printed once, as it was on the first\n" +
+			"watched link that it crossed; -o json has it on each link. `rdmalab capture` has all packets. The switch never\n" +
+			"waits for trace: packets that trace is too slow to print are left out.",
 		Example: "  rdmalab switch trace\n" +
 			"  rdmalab switch trace ms0 --dir down --count 10\n" +
 			"  rdmalab switch trace -o json | jq -r .comment",
@@ -56,10 +57,6 @@ func switchTraceCmd() *cobra.Command {
 }
 
 func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
-	asJSON, err := wantJSON(cmd)
-	if err != nil {
-		return err
-	}
 	names, err := newNamer(cmd)
 	if err != nil {
 		return err
@@ -83,7 +80,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 	if err := askBox(cmd, http.MethodGet, "/program", nil, &program); err != nil {
 		return err
 	}
-	t := tracer{out: cmd.OutOrStdout(), names: names, json: asJSON, taken: "taken by " + program.Name}
+	t := tracer{out: cmd.OutOrStdout(), names: names, json: wantJSON(cmd), taken: "taken by " + program.Name}
 	err = t.run(stream, flags.count)
 	if errors.Is(err, context.Canceled) || err != nil && cmd.Context().Err() != nil {
 		err = nil // interrupted: the usual end
@@ -91,7 +88,11 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 	return err
 }
 
-// openCapture starts a capture at the switch.
+// endPatience is how long an interrupted command waits for the rest of its capture.
+const endPatience = 3 * time.Second
+
+// openCapture starts a capture at the switch. If the command is interrupted, the switch ends the
+// capture, and the stream has all packets that were captured before.
 func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	client, err := switchControl(cmd)
 	if err != nil {
@@ -100,8 +101,32 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	if err := awake(cmd.Context(), client, spec.SwitchName); err != nil {
 		return nil, err
 	}
-	stream, err := client.Stream(cmd.Context(), http.MethodGet, "/capture?"+query.Encode(), nil)
-	return stream, whose(err, spec.SwitchName)
+	name := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
+	query.Set("name", name)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context()))
+	stream, err := client.Stream(ctx, http.MethodGet, "/capture?"+query.Encode(), nil)
+	if err != nil {
+		cancel()
+		return nil, whose(err, spec.SwitchName)
+	}
+	context.AfterFunc(cmd.Context(), func() {
+		time.AfterFunc(endPatience, cancel)
+		if client.Call(ctx, http.MethodPost, "/capture/"+name+"/end", nil, nil) != nil {
+			cancel() // the switch has gone, or the capture has ended
+		}
+	})
+	return &captureStream{stream, cancel}, nil
+}
+
+// captureStream is a capture's stream. Close also frees its request.
+type captureStream struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (s *captureStream) Close() error {
+	defer s.cancel()
+	return s.ReadCloser.Close()
 }
 
 // tracer prints packets.

@@ -4,6 +4,7 @@ import (
 	"log"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 )
@@ -17,12 +18,11 @@ func switchdCmd() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			unix.Umask(umask)
 			return switchd.Main(cmd.Context(), dir, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
 		},
 	}
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
-	if err := cmd.MarkFlagRequired("rack-dir"); err != nil {
-		panic(err) // the flag was defined a line ago
-	}
+	must(cmd.MarkFlagRequired("rack-dir"))
 	return cmd
 }

@@ -17,11 +17,11 @@ func topCmd() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch a rack live, and inject faults by keys",
+		Short: "Show a rack live on a full screen; keys inject faults",
 		Long: "top shows, every second, how much crosses each link and what is lost there, the queue pairs with their packet\n" +
 			"sequence numbers and retransmissions, and what the switch's program does. Keys inject faults on the chosen link\n" +
-			"and end them, crash and restart the chosen host or the switch, and start a capture. For each key top prints the\n" +
-			"command that it ran, so that you can type it yourself. The key ? lists the keys.\n\n" +
+			"and end them, crash and restart the chosen host or the switch, and start a capture; ? lists the keys. For each\n" +
+			"key top prints the command that it ran, so that you can type it yourself.\n\n" +
 			"top needs a terminal of at least 76 columns and 16 lines. With 34 lines or more it shows all panes at once, with\n" +
 			"116 columns or more it shows more columns in each. NO_COLOR=1 in the environment leaves out colours. --once\n" +
 			"prints one screen, and works without a terminal: in a pipe, or with TERM=dumb.",

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -18,28 +19,20 @@ import (
 // command that was understood and failed, or whose verdict is negative, exits with 1.
 const exitUsage = 2
 
-// usageError is an error in the command line that the user typed.
-type usageError struct{ error }
+// badUse makes an error in the command line that the user typed; its arguments are those of
+// fmt.Errorf.
+func badUse(format string, args ...any) error { return store.BadUse(format, args...) }
 
-// Unwrap returns the cause.
-func (e usageError) Unwrap() error { return e.error }
-
-// badUse makes a usageError; its arguments are those of fmt.Errorf.
-func badUse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// asUse turns an error into a usageError. nil stays nil.
+// asUse turns an error into one of the command line. nil stays nil.
 func asUse(err error) error {
 	if err == nil {
 		return nil
 	}
-	return usageError{err}
+	return badUse("%w", err)
 }
 
-// isUse reports whether an error is a usageError.
-func isUse(err error) bool {
-	var u usageError
-	return errors.As(err, &u)
-}
+// isUse reports whether an error is one of the command line.
+func isUse(err error) bool { return store.IsUse(err) }
 
 // execute runs the command line. A failure before a command begins is an error in the command line,
 // and its message says where help is.
@@ -52,7 +45,7 @@ func execute(ctx context.Context, root *cobra.Command) error {
 	case err == nil, isUse(err):
 		return err
 	case errors.Is(err, rack.ErrNoHost), errors.As(err, &answer) && answer.Status == http.StatusBadRequest:
-		return usageError{err}
+		return asUse(err)
 	case began:
 		return err
 	}
@@ -195,6 +188,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	switch {
+	case isUse(err): // the flag's own error, which already says what it accepts
+		text = errors.Unwrap(err).Error()
 	case errors.As(err, &unknown):
 		text = "there is no flag " + spelled(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
 	case errors.As(err, &missing):

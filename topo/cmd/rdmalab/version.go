@@ -55,12 +55,8 @@ func versionCmd() *cobra.Command {
 		Example: "  rdmalab version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantJSON(cmd)
-			if err != nil {
-				return err
-			}
 			v := readVersion()
-			if asJSON {
+			if wantJSON(cmd) {
 				return printJSON(cmd, v)
 			}
 			revision := ""
@@ -71,7 +67,7 @@ func versionCmd() *cobra.Command {
 				}
 				revision += "\n"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rdmalab %s\n%s%s %s\n%s\n", v.Version, revision, v.Go, v.Platform, v.Kernel)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "rdmalab %s\n%s%s %s\n%s\n", v.Version, revision, v.Go, v.Platform, v.Kernel)
 			return err
 		},
 	}

@@ -4,19 +4,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// UndecidedError is the error of a search that took too long.
+// MostSteps bounds the search for an order on a word. A step tries one operation in one state; a few
+// hundred operations take some ten thousand steps.
+const MostSteps = 1 << 25
+
+// UndecidedError is the error of a search that has ended without a result.
 type UndecidedError struct {
-	Word string
-	Ops  int
+	Word       string
+	Ops, Steps int
 }
 
 func (e *UndecidedError) Error() string {
-	return fmt.Sprintf("word %s: no verdict on %d operations in time", e.Word, e.Ops)
+	return fmt.Sprintf("word %s: no verdict on %d operations in %d steps", e.Word, e.Ops, e.Steps)
 }
 
 // BrokenError is the error of a word on which no order of the operations explains the answers.
@@ -55,24 +58,38 @@ func model(first uint64) porcupine.Model {
 	}
 }
 
+// decide is porcupine.CheckOperations with a bound on the steps: behind it no operation fits, and the
+// search comes to an end. decided is false then.
+func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, decided bool) {
+	steps, step := 0, m.Step
+	m.Step = func(state, input, output any) (bool, any) {
+		if steps++; steps > most {
+			return false, state
+		}
+		return step(state, input, output)
+	}
+	explained = porcupine.CheckOperations(m, ops)
+	return explained, explained || steps <= most
+}
+
 type answer struct {
 	known  bool
 	before uint64
 }
 
 // Check decides about every word. final returns the value that a word has after everything, and
-// false if no observer knows. limit is for each word, in the time of this machine; 0 is as long as
-// it takes. The error is a *BrokenError or an *UndecidedError of the first word that has one.
-func (l *Log) Check(final func(w int) (uint64, bool), limit time.Duration) error {
+// false if no observer knows. most bounds the steps of the search for each word. The error is a
+// *BrokenError or an *UndecidedError of the first word that has one.
+func (l *Log) Check(final func(w int) (uint64, bool), most int) error {
 	for w := range l.words {
-		if err := l.check(w, final, limit); err != nil {
+		if err := l.check(w, final, most); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Log) check(w int, final func(w int) (uint64, bool), limit time.Duration) error {
+func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 	x := &l.words[w]
 	events := slices.Clone(x.events)
 	if v, ok := final(w); ok {
@@ -80,23 +97,25 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), limit time.Duration
 	}
 	m := model(x.first)
 	// Most histories have the order in which the memory changed, and with it the search is short.
-	if x.watched && porcupine.CheckOperationsTimeout(m, x.asSeen(events), limit/4) == porcupine.Ok {
-		return nil
+	if x.watched {
+		if explained, _ := decide(m, x.asSeen(events), most/4); explained {
+			return nil
+		}
 	}
 	ops := operations(events, x.watched)
-	switch porcupine.CheckOperationsTimeout(m, ops, limit) {
-	case porcupine.Ok:
+	switch explained, decided := decide(m, ops, most); {
+	case explained:
 		return nil
-	case porcupine.Unknown:
-		return &UndecidedError{x.name, len(ops)}
-	case porcupine.Illegal:
+	case !decided:
+		return &UndecidedError{x.name, len(ops), most}
 	}
-	return x.explain(m, ops, limit)
+	return x.explain(m, ops)
 }
 
-// asSeen assigns every change of the memory to one of the operations that may have made it, at that
-// instant, and leaves out the others without an answer. For every choice, an order of these
-// operations is an order of all.
+// asSeen assigns every change of the memory to one of the operations that may have made it: the
+// operation then takes place at the instant of the change. Other operations that were not answered
+// are left out. If the remaining operations have a linearizable order, whichever were chosen, then
+// the whole history has one.
 func (x *word) asSeen(events []event) []porcupine.Operation {
 	events = slices.Clone(events)
 	for _, c := range x.changes {
@@ -165,8 +184,8 @@ func (e *event) operation() porcupine.Operation {
 const maxAround = 12
 
 // explain repeats the search to find how far it came.
-func (x *word) explain(m porcupine.Model, ops []porcupine.Operation, limit time.Duration) error {
-	_, info := porcupine.CheckOperationsVerbose(m, ops, limit)
+func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
+	_, info := porcupine.CheckOperationsVerbose(m, ops, 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, p := range partition {

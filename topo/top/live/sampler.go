@@ -51,7 +51,7 @@ func Sample(ctx context.Context, name string) top.Sample {
 		return s
 	}
 	s.State, s.Program = string(status.State), status.Switch.Program
-	names := addresses(r.Spec)
+	names := r.Spec.Names()
 	for i := range status.Hosts {
 		addHost(&s, &status.Hosts[i], names)
 	}
@@ -60,28 +60,8 @@ func Sample(ctx context.Context, name string) top.Sample {
 	return s
 }
 
-// namer gives names to addresses.
-type namer map[netip.Addr]string
-
-func addresses(r *spec.Rack) namer {
-	n := namer{r.Switch.IPv4: spec.SwitchName, r.Switch.IPv6: spec.SwitchName}
-	for _, host := range r.HostNames() {
-		for _, a := range r.Addresses(host) {
-			n[a] = host
-		}
-	}
-	return n
-}
-
-func (n namer) name(a netip.Addr) string {
-	if name, ok := n[a.Unmap()]; ok {
-		return name
-	}
-	return a.String()
-}
-
 // addHost adds a host and its queue pairs.
-func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
+func addHost(s *top.Sample, n *rack.NodeStatus, names spec.Names) {
 	var d hostd.Status
 	if len(n.Daemon) > 0 {
 		_ = json.Unmarshal(n.Daemon, &d) // a daemon of another version shows what can be read
@@ -103,7 +83,7 @@ func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
 	for _, q := range d.QPs {
 		peer := q.Peer
 		if a, err := netip.ParseAddr(peer); err == nil {
-			peer = names.name(a)
+			peer = names.Of(a)
 		}
 		s.QPs = append(s.QPs, top.QP{
 			Host: n.Name, QPN: wire.QPN(q.QPN), Type: q.Type, State: q.State, Peer: peer, PeerQPN: wire.QPN(q.PeerQPN),
@@ -165,7 +145,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 }
 
 // fill adds the switch's answers to a sample.
-func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names namer) {
+func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names spec.Names) {
 	var st switchd.Status
 	if len(daemon) > 0 {
 		_ = json.Unmarshal(daemon, &st) // as with hosts
@@ -221,7 +201,7 @@ func (a *answers) count(sw *top.Switch) {
 }
 
 // own adds the switch's connections, and the words and keys that it knows.
-func (a *answers) own(sw *top.Switch, names namer) {
+func (a *answers) own(sw *top.Switch, names spec.Names) {
 	carried := make(map[switchconn.Key]*handler.Shared)
 	for i := range a.report.Handlers {
 		m := &a.report.Handlers[i]
@@ -229,18 +209,18 @@ func (a *answers) own(sw *top.Switch, names namer) {
 			carried[switchconn.Key{Server: m.Shared[j].Server, Shard: m.Shared[j].Shard}] = &m.Shared[j]
 		}
 		for _, w := range m.Words {
-			sw.Words = append(sw.Words, top.Word{Server: names.name(w.Server), VA: w.VA, State: w.State, Value: w.Value, Pending: w.Pending})
+			sw.Words = append(sw.Words, top.Word{Server: names.Of(w.Server), VA: w.VA, State: w.State, Value: w.Value, Pending: w.Pending})
 		}
 	}
 	for _, k := range a.keys {
 		one := top.Key{Key: k.Key, Reads: k.Reads, Appends: k.Appends, Steered: k.Steered, Rate: k.Rate}
 		if k.Tail != nil {
-			one.Server, one.VA = names.name(k.Tail.Server), k.Tail.VA
+			one.Server, one.VA = names.Of(k.Tail.Server), k.Tail.VA
 		}
 		sw.Keys = append(sw.Keys, one)
 	}
 	for _, d := range a.report.Dialed {
-		one := top.Shared{Name: fmt.Sprintf("%s/%d", names.name(d.Server), d.Shard), State: d.State.String(), Tries: d.Attempts}
+		one := top.Shared{Name: fmt.Sprintf("%s/%d", names.Of(d.Server), d.Shard), State: d.State.String(), Tries: d.Attempts}
 		if d.Shared != nil {
 			one.NextPSN = d.Shared.SendPSN
 		}
@@ -253,7 +233,7 @@ func (a *answers) own(sw *top.Switch, names namer) {
 	var borrowed []top.Shared
 	for k, c := range carried {
 		borrowed = append(borrowed, top.Shared{
-			Name: fmt.Sprintf("%s/%d", names.name(k.Server), k.Shard), State: c.State, Open: c.Outstanding, Most: c.Ring,
+			Name: fmt.Sprintf("%s/%d", names.Of(k.Server), k.Shard), State: c.State, Open: c.Outstanding, Most: c.Ring,
 			Queued: c.Queued, Tries: c.Retries, NextPSN: c.NextPSN,
 		})
 	}

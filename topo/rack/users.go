@@ -1,0 +1,79 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// admit puts the library for unmodified programs in its place, and lets the users of the group of the
+// rack's description run programs on the NICs of its hosts: the folder of sockets is for root and for
+// them then, and what daemons make in it belongs to the group. Sockets that are not for programs have
+// no rights for a group.
+func (r builder) admit() error {
+	// Programs of others, and in containers, cannot write it themselves.
+	if _, err := placeLibrary(r.Paths.VerbsLibrary()); err != nil || r.Spec.Group == "" {
+		return err
+	}
+	gid, err := groupID(r.Spec.Group)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(r.Paths.VerbsLibrary())
+	// The bit for the group is set last: a change of owner would clear it.
+	if err := errors.Join(os.Chown(dir, 0, gid), os.Chmod(dir, 0o750|os.ModeSetgid)); err != nil {
+		return fmt.Errorf("give group %s the folder of sockets: %w", r.Spec.Group, err)
+	}
+	return nil
+}
+
+// groupID is the number of a group of this machine.
+func groupID(name string) (int, error) {
+	id := name
+	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return 0, fmt.Errorf("group %q of the rack file is not in /etc/group: make it with `groupadd %s`, or write the number of a group (%w)", name, name, err)
+		}
+		id = g.Gid
+	}
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("group %q has the number %q: %w", name, id, err)
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("group %q of the rack file is root's, which may use the hosts anyway: write another group, or none", name)
+	}
+	return int(n), nil
+}
+
+// admitted reports why the caller, who is not root, may not use the socket for programs of a host.
+func admitted(r *Rack, host string) error {
+	err := unix.Faccessat(unix.AT_FDCWD, r.Paths.Verbs(host), unix.W_OK, unix.AT_EACCESS)
+	switch {
+	case !errors.Is(err, unix.EACCES):
+		return nil // the host may have crashed, which is the program's to notice
+	case r.Spec.Group == "":
+		return fmt.Errorf("only root may use the NIC of %s: run it with sudo, or write `group: NAME` into the rack file, and bring the rack up again", host)
+	}
+	who := strconv.Itoa(os.Geteuid())
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	return fmt.Errorf("user %s is not in group %s, which may use the NIC of %s: root adds them with `usermod -aG %s %s`, "+
+		"which counts from their next login", who, r.Spec.Group, host, r.Spec.Group, who)
+}
+
+// errExec is why a caller who is not root cannot enter a host.
+func errExec(r *Rack, node string) error {
+	if _, _, ok := r.Spec.Host(node); !ok || r.Spec.Group == "" {
+		return ErrPrivilege
+	}
+	return fmt.Errorf("%w. The NIC of %s alone needs group %s and not root: `eval \"$(rdmalab env %s)\"`, "+
+		"and then the program in the network of your shell", ErrPrivilege, node, r.Spec.Group, node)
+}

@@ -1,0 +1,23 @@
+package scenario
+
+import (
+	"testing"
+	"time"
+)
+
+// A client that waits too long for the others goes, with what it had: nothing is compared then, and
+// a good run stays one.
+func TestARunWhoseClientsDoNotWaitIsNotCompared(t *testing.T) {
+	t.Parallel()
+	s := Scenario{Name: "clover", run: func(e *env) error {
+		p := drawStore(e)
+		p.storeFaultAt, p.then, p.loses = storeFaultAt{}, nil, 0
+		p.blend(e, "crowd")
+		return (&storeRun{env: e, plan: p, most: time.Nanosecond}).run()
+	}}
+	for seed := uint64(1); seed <= 20; seed++ {
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %v", seed, r.Err)
+		}
+	}
+}

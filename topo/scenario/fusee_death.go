@@ -1,0 +1,134 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// maxDeaths bounds the clients that die in one run; each has a host of its own.
+const maxDeaths = 2
+
+// deathLane makes the draw of deaths another one than that of the rest of the plan.
+const deathLane = 0xdead << 32
+
+// tableDeath is a client that dies: the applications of its host end, or the NIC with them.
+type tableDeath struct {
+	client int
+	// when and after: the client dies when its host has sent so many requests of a kind, late later.
+	when  treeMoment
+	after int
+	late  time.Duration
+	// nic: the NIC dies with the client; otherwise what was posted may still be executed.
+	nic bool
+}
+
+// String is the death in words.
+func (x *tableDeath) String() string {
+	what := "dies"
+	if x.nic {
+		what = "dies with its NIC"
+	}
+	return fmt.Sprintf("client %d %s %v after it has sent %d %s", x.client, what, x.late, x.after, treeMoments[x.when])
+}
+
+// drawDeaths draws the lease of the clients, and which of them die.
+func (p *tablePlan) drawDeaths(d *draw) {
+	if p.lease = d.span(2*time.Millisecond, 60*time.Millisecond); d.chance(0.35) {
+		return
+	}
+	for n := d.between(1, min(maxDeaths, p.clients-1)); len(p.deaths) < n; {
+		x := tableDeath{client: len(p.deaths), when: one(d, atAnything, atAnything, atLock, atWrite), nic: d.chance(0.3)}
+		if x.after = d.between(1, 200); x.when == atLock {
+			x.after = d.between(1, 60)
+		}
+		if d.chance(0.4) {
+			x.late = d.span(0, 20*time.Microsecond)
+		}
+		p.deaths = append(p.deaths, x)
+	}
+}
+
+// hostOf is the host of a client.
+func (p *tablePlan) hostOf(id int) string {
+	if id < len(p.deaths) {
+		return fmt.Sprintf("cn%d", tableHosts+id)
+	}
+	return fmt.Sprintf("cn%d", id%tableHosts)
+}
+
+// arm has clients die as planned.
+func (r *tableRun) arm() {
+	if len(r.plan.deaths) == 0 {
+		return
+	}
+	var list []*treeTrigger
+	for _, x := range r.plan.deaths {
+		host := r.plan.hostOf(x.client)
+		list = append(list, &treeTrigger{host: host, when: x.when, left: x.after, fire: func() {
+			rack := r.env.rack
+			rack.At(rack.Now().Add(x.late), func() {
+				if h := rack.Host(host); x.nic {
+					h.Crash()
+				} else {
+					h.CrashApps()
+				}
+				r.gone[x.client] = true
+			})
+		}})
+	}
+	r.env.spy = func(ev *sim.Event) {
+		for _, t := range list {
+			t.see(ev)
+		}
+	}
+}
+
+// buryPatience bounds the time in which one client recovers what all others have left.
+const buryPatience = time.Minute
+
+// bury starts the client that recovers the owners of blocks when all clients have ended or died.
+func (r *tableRun) bury() {
+	h := r.env.rack.Host("cn0")
+	r.env.client(h.Spec.Name, "undertaker", func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		for len(r.gone) < r.plan.clients {
+			rt.Sleep(time.Millisecond)
+		}
+		end := rt.Now().Add(buryPatience)
+		c, err := fusee.Open(r.config(h, ctx), end)
+		if err != nil {
+			return err
+		}
+		for {
+			owners, err := r.owners(c, end)
+			if err != nil || len(owners) == 0 {
+				return errors.Join(err, c.Close())
+			}
+			r.env.note("blocks are those of the clients with the numbers %v", owners)
+			for _, owner := range owners {
+				if err := c.Recover(owner, end); err != nil {
+					return errors.Join(fmt.Errorf("recover client %d: %w", owner, err), c.Close())
+				}
+			}
+		}
+	})
+}
+
+// owners lists the clients other than this one that own blocks.
+func (r *tableRun) owners(c *fusee.Client, deadline clock.Time) (out []uint32, err error) {
+	rep, err := c.Audit(deadline)
+	for owner := range rep.Owners {
+		if owner != c.Number() {
+			out = append(out, owner)
+		}
+	}
+	slices.Sort(out)
+	return out, err
+}

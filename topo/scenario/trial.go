@@ -1,0 +1,270 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// trialRun is one run of a store.Trial. See store.Scenario.
+type trialRun struct {
+	env     *env
+	plan    *trialPlan
+	history *kv.History
+	memory  [][]byte // of the servers
+	ready   bool     // the store was made
+	lost    bool     // memory was lost
+	died    bool     // clients have died
+	begun   int      // operations
+	unknown int
+	full    int // operations that found no room
+	refused int // operations that found their key lost
+	retries int
+	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
+}
+
+// trialPatience is the deadline of one operation, trialSlack how much later it may end.
+const (
+	trialPatience = 2 * time.Second
+	trialSlack    = 1200 * time.Millisecond
+)
+
+// calmSeeds makes the draw of runs without any fault, in which every operation must have its answer, one
+// of its own: the plans of seeds that are kept stay as they are.
+const calmSeeds = 0x63616c6d
+
+func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
+	r := &trialRun{env: e, plan: drawTrial(e, own), history: kv.NewHistory(), plant: plant}
+	p := r.plan
+	calm := newDraw(e.seed ^ calmSeeds).chance(0.1)
+	if calm {
+		p.links, p.rules, p.faults = "calm ", nil, nil
+	}
+	e.report.Plan = p.String()
+	rack := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", p.servers-1, trialHosts-1)
+	if err := e.build(rack, p.rack); err != nil {
+		return err
+	}
+	setFaults(e, p.rules)
+	for i := range p.servers {
+		r.memory = append(r.memory, make([]byte, p.Memory))
+		r.serve(i)
+	}
+	e.client("cn0", "format", func(ctx verbs.Context) error {
+		err := p.Format(r.config(e.rack.Host("cn0"), ctx), ctx.Runtime().Now().Add(20*trialPatience))
+		r.ready = err == nil
+		return err
+	})
+	for i := range p.clients {
+		r.start(i)
+	}
+	if err := e.run(); err != nil {
+		return err
+	}
+	e.note("%d operations, %d without an answer, %d repeated, %d found no room, %d lost", r.history.Len(), r.unknown, r.retries, r.full, r.refused)
+	if calm && r.unknown > 0 {
+		return fmt.Errorf("%d operations ended without an answer, though nothing failed", r.unknown)
+	}
+	if err := r.history.Check(kv.MostStates); err != nil || p.Judge == nil || r.lost {
+		return err
+	}
+	return p.Judge(r.memory, r.unknown == 0 && !r.died)
+}
+
+// serve starts the memory service of a server, whose memory outlives it.
+func (r *trialRun) serve(i int) {
+	h := r.env.rack.Host(fmt.Sprintf("ms%d", i))
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: r.memory[i], Locks: r.plan.Locks})
+		if err == nil {
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			r.env.fail("memory service of %s: %w", h.Spec.Name, err)
+		}
+	})
+}
+
+// config is the configuration of a client on a host.
+func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
+	cfg := passive.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
+	for i := range r.plan.servers {
+		cfg.Servers = append(cfg.Servers, r.env.addrOf(fmt.Sprintf("ms%d", i)))
+	}
+	return cfg
+}
+
+// start runs a client on one of the compute hosts.
+func (r *trialRun) start(id int) {
+	h := r.env.rack.Host(fmt.Sprintf("cn%d", id%trialHosts))
+	d := newDraw(r.env.draw.Uint64())
+	r.env.client(h.Spec.Name, fmt.Sprintf("client-%d", id), func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		for !r.ready {
+			rt.Sleep(50 * time.Microsecond)
+		}
+		if d.chance(0.3) {
+			rt.Sleep(d.span(0, 3*time.Millisecond)) // when others have died, perhaps
+		}
+		c, err := r.plan.Open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
+		if err != nil && r.lost {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t := kv.Store(&afterLoss{c, r})
+		if r.plant != nil {
+			t = r.plant(t)
+		}
+		s := kv.Record(t, r.history, id, rt.Now)
+		for range r.plan.rounds {
+			if err := r.round(s, d, rt); err != nil {
+				return errors.Join(fmt.Errorf("client %d on %s: %w", id, h.Spec.Name, err), c.Close())
+			}
+			r.retries += c.Last().Retries
+		}
+		return errors.Join(s.Err(), c.Close())
+	})
+}
+
+// round makes one operation.
+func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
+	p := r.plan
+	key := uint64(d.IntN(p.keys))
+	if d.chance(p.skew) {
+		key = 0
+	}
+	r.disturb()
+	began := rt.Now()
+	deadline := began.Add(trialPatience)
+	value := func() []byte { return s.Value(key, d.between(kv.MinValue, max(kv.MinValue, p.Largest))) }
+	var err error
+	switch x := d.Float64(); {
+	case x < p.mix[0]:
+		_, err = s.Get(key, nil, deadline)
+	case x < p.mix[1]:
+		err = s.Put(key, value(), deadline)
+	case x < p.mix[2]:
+		err = s.Insert(key, value(), deadline)
+	default:
+		err = s.Delete(key, deadline)
+	}
+	if took := rt.Now().Sub(began); took > trialPatience+trialSlack+p.longest() {
+		return fmt.Errorf("an operation on key %d took %v: %w", key, took, err)
+	}
+	switch {
+	case errors.Is(err, kv.ErrLost) && r.lost:
+		r.refused++
+	case errors.Is(err, kv.ErrLost):
+		return err
+	case errors.Is(err, kv.ErrTimeout):
+		r.unknown++
+	case errors.Is(err, kv.ErrFull):
+		r.full++
+	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists):
+	default:
+		return err
+	}
+	return s.Err()
+}
+
+// disturb counts an operation that begins, and lets the faults happen whose turn it is.
+func (r *trialRun) disturb() {
+	r.begun++
+	for _, x := range r.plan.faults {
+		if x.after == r.begun {
+			r.env.rack.At(r.env.rack.Now().Add(x.late), func() { r.inject(x) })
+		}
+	}
+}
+
+// inject lets a fault happen, and sees to its end.
+func (r *trialRun) inject(x trialFault) {
+	rack, h := r.env.rack, r.env.rack.Host(x.victim)
+	end := func() {}
+	switch x.what {
+	case trialClientsDie:
+		r.died = true
+		h.CrashApps() // their posted requests may still be executed, late
+	case trialNICHang:
+		h.Hang()
+		end = h.Resume
+	case trialHostHang:
+		h.HangAll()
+		end = h.ResumeAll
+	case trialLinkCut:
+		h.SetLink(false)
+		end = func() { h.SetLink(true) }
+	case trialNICCrash, trialMemoryLost:
+		i := slices.Index(trialServers(r.plan.servers), x.victim)
+		h.Crash()
+		if x.what == trialMemoryLost {
+			r.lost = true
+		}
+		end = func() {
+			if x.what == trialMemoryLost {
+				clear(r.memory[i])
+			}
+			h.Restart()
+			r.serve(i)
+		}
+	}
+	over := rack.Now().Add(x.down)
+	rack.At(over, end)
+	// This application keeps the run going until the fault has ended.
+	rack.Host(survivor).Go("survivor", false, func(ctx verbs.Context) {
+		for ctx.Runtime().Now() <= over {
+			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
+		}
+	})
+}
+
+// afterLoss is a client of a store that may have lost memory. An operation that began after that and
+// says so has changed nothing; one that had begun before may have happened. Every other answer must be
+// right as if nothing had been lost.
+type afterLoss struct {
+	kv.Store
+	run *trialRun
+}
+
+func (a *afterLoss) judge(lost bool, err error) error {
+	switch {
+	case !a.run.lost || !errors.Is(err, kv.ErrLost):
+		return err
+	case lost:
+		return errors.Join(err, kv.ErrNoEffect)
+	}
+	return errors.Join(err, kv.ErrTimeout)
+}
+
+func (a *afterLoss) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	lost := a.run.lost
+	v, err := a.Store.Get(key, dst, deadline)
+	return v, a.judge(lost, err)
+}
+
+func (a *afterLoss) Put(key uint64, value []byte, deadline clock.Time) error {
+	lost := a.run.lost
+	return a.judge(lost, a.Store.Put(key, value, deadline))
+}
+
+func (a *afterLoss) Insert(key uint64, value []byte, deadline clock.Time) error {
+	lost := a.run.lost
+	return a.judge(lost, a.Store.Insert(key, value, deadline))
+}
+
+func (a *afterLoss) Delete(key uint64, deadline clock.Time) error {
+	lost := a.run.lost
+	return a.judge(lost, a.Store.Delete(key, deadline))
+}

@@ -1,0 +1,55 @@
+package spec
+
+import (
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+const (
+	// maxPKeys bounds the partitions of a host.
+	maxPKeys   = 128
+	fullMember = int(verbs.PKeyMember)
+)
+
+// pkeys reads the list of a host's P_Keys. Each partition is in it at most once: whether a packet
+// of a host that is a full and a limited member fits would depend on the entry.
+func (d *decoder) pkeys(n ast.Node) (table []uint16) {
+	d.sequence(n, "pkeys", func(n ast.Node) {
+		k, ok := text(d, n, "pkeys", number(1, 0xffff))
+		partition := k &^ fullMember
+		switch {
+		case !ok:
+		case len(table) == maxPKeys:
+			d.errorf(n, "more than %d P_Keys; remove some", maxPKeys)
+		case partition == 0:
+			d.errorf(n, "pkeys: %#x names no partition; take 1 to 0x7fff, plus 0x8000 for a full member", k)
+		case slices.ContainsFunc(table, func(other uint16) bool { return int(other)&^fullMember == partition }):
+			d.errorf(n, "pkeys: partition %#x is in the list already; take one of %#x and %#x", partition, partition, partition|fullMember)
+		default:
+			table = append(table, uint16(k))
+		}
+	})
+	if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
+		d.errorf(n, "pkeys is empty; leave it out for the default partition, 0xffff")
+	}
+	return table
+}
+
+// partitions is the table of the host's NIC with its default.
+func (h *Host) partitions() []uint16 {
+	if len(h.PKeys) == 0 {
+		return []uint16{wire.DefaultPKey}
+	}
+	return h.PKeys
+}
+
+// Reaches reports whether the host's connections to a peer can be made: they are in the first
+// partition of its table.
+func (h *Host) Reaches(peer *Host) bool {
+	_, ok := verbs.PKeyIndex(peer.partitions(), h.partitions()[0])
+	return ok
+}
