@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,6 +95,10 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 	if len(ms) == 0 {
 		return nil
 	}
+	if p := missing(); p != "" && slices.ContainsFunc(ms, func(m measure) bool { return m.server != nil }) {
+		fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed (package perftest)\n", r.name, p)
+		return nil
+	}
 	file := filepath.Join(dir, r.name+".yaml")
 	if err := os.WriteFile(file, []byte(r.file), 0o644); err != nil {
 		return err
@@ -106,7 +111,7 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 		err = errors.Join(err, down)
 	}()
 	for _, m := range ms {
-		out, err := b.rdmalab(ctx, append(m.args, "-q", "-o", "json")...)
+		out, err := b.measure(ctx, m)
 		if err != nil {
 			return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
 		}
@@ -123,6 +128,14 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 	return nil
 }
 
+// measure runs the command of a measure, or both.
+func (b bench) measure(ctx context.Context, m measure) ([]byte, error) {
+	if m.server != nil {
+		return b.pair(ctx, m.server, m.args)
+	}
+	return b.rdmalab(ctx, m.args...)
+}
+
 // commandLimit bounds one command.
 const commandLimit = 2 * time.Minute
 
@@ -130,7 +143,7 @@ const commandLimit = 2 * time.Minute
 func (b bench) rdmalab(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.program, append(args, "--rack", rackName)...)
+	cmd := exec.CommandContext(ctx, b.program, append([]string{"--rack", rackName}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it ends what it began
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
@@ -139,7 +152,7 @@ func (b bench) rdmalab(ctx context.Context, args ...string) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("rdmalab %v: %w", args, context.Cause(ctx))
 	case errors.As(err, &exit):
-		return nil, fmt.Errorf("rdmalab %v: %w: %s", args, err, exit.Stderr)
+		return nil, fmt.Errorf("rdmalab %v: %w: %s%s", args, err, exit.Stderr, out)
 	}
 	return out, err
 }

@@ -19,8 +19,11 @@ type rack struct {
 // measure is one command and the figure that it prints.
 type measure struct {
 	name string
+	// args are the arguments of rdmalab.
 	args []string
-	unit string // as benchstat knows it
+	// server is the command that runs beside it, as the other end, and ends with it. Nil: none.
+	server []string
+	unit   string // as benchstat knows it
 	// base names the measure of the same rack to which the ratio is given, measured in the same
 	// round. Empty: none.
 	base string
@@ -68,6 +71,7 @@ var racks = []rack{
 	{"memory-track", memory + tracks + hosts, paths},
 	{"memory-move", memory + moves + hosts, paths},
 	{"memory-single", memory + singleFrames, paths},
+	{"verbs", hosts, programs()},
 	{"clover", stores, ycsb("clover")},
 	{"memory-clover", memory + stores, ycsb("clover")},
 	{"sherman", stores, ycsb("sherman")},
@@ -76,29 +80,29 @@ var racks = []rack{
 
 // paths measures the path between two hosts.
 var paths = []measure{
-	{"raw_8", perfArgs("raw_bw", "--size", "8", "--iters", "200000"), "msgs/s", "", messages},
-	{"write_8", perfArgs("write_bw", "--size", "8", "--iters", "200000"), "msgs/s", "raw_8", messages},
-	{"cas_16", perfArgs("atomic_bw", "--type", "cas", "--tx-depth", "16", "--iters", "50000"), "msgs/s", "raw_8", messages},
-	{"raw_4k", perfArgs("raw_bw", "--size", "4096", "--iters", "100000"), "B/s", "", volume},
-	{"write_64k", perfArgs("write_bw", "--size", "64KiB", "--iters", "5000"), "B/s", "raw_4k", volume},
-	{"read_64k", perfArgs("read_bw", "--size", "64KiB", "--iters", "5000"), "B/s", "raw_4k", volume},
-	{"raw_lat", perfArgs("raw_lat", "--size", "8", "--iters", "20000"), "sec/op", "", median},
-	{"read_lat", perfArgs("read_lat", "--size", "8", "--iters", "20000"), "sec/op", "raw_lat", median},
-	{"cas_lat", perfArgs("atomic_lat", "--type", "cas", "--iters", "20000"), "sec/op", "raw_lat", median},
+	{name: "raw_8", args: perfArgs("raw_bw", "--size", "8", "--iters", "200000"), unit: "msgs/s", read: messages},
+	{name: "write_8", args: perfArgs("write_bw", "--size", "8", "--iters", "200000"), unit: "msgs/s", read: messages, base: "raw_8"},
+	{name: "cas_16", args: perfArgs("atomic_bw", "--type", "cas", "--tx-depth", "16", "--iters", "50000"), unit: "msgs/s", read: messages, base: "raw_8"},
+	{name: "raw_4k", args: perfArgs("raw_bw", "--size", "4096", "--iters", "100000"), unit: "B/s", read: volume},
+	{name: "write_64k", args: perfArgs("write_bw", "--size", "64KiB", "--iters", "5000"), unit: "B/s", read: volume, base: "raw_4k"},
+	{name: "read_64k", args: perfArgs("read_bw", "--size", "64KiB", "--iters", "5000"), unit: "B/s", read: volume, base: "raw_4k"},
+	{name: "raw_lat", args: perfArgs("raw_lat", "--size", "8", "--iters", "20000"), unit: "sec/op", read: median},
+	{name: "read_lat", args: perfArgs("read_lat", "--size", "8", "--iters", "20000"), unit: "sec/op", read: median, base: "raw_lat"},
+	{name: "cas_lat", args: perfArgs("atomic_lat", "--type", "cas", "--iters", "20000"), unit: "sec/op", read: median, base: "raw_lat"},
 }
 
 func perfArgs(test string, flags ...string) []string {
-	return append([]string{"perf", test, "--from", "cn0", "--to", "ms0"}, flags...)
+	return append([]string{"perf", test, "--from", "cn0", "--to", "ms0", "-q", "-o", "json"}, flags...)
 }
 
 // ycsb measures a store with 64 clients.
 func ycsb(store string) []measure {
 	args := func(workload string) []string {
-		return []string{"run", "ycsb", "--store", store, "--workload", workload, "--clients", "64", "--duration", "3s"}
+		return []string{"run", "ycsb", "--store", store, "--workload", workload, "--clients", "64", "--duration", "3s", "-q", "-o", "json"}
 	}
 	return []measure{
-		{"ycsb_c", args("c"), "ops/s", "", throughput},
-		{"ycsb_a", args("a"), "ops/s", "", throughput},
+		{name: "ycsb_c", args: args("c"), unit: "ops/s", read: throughput},
+		{name: "ycsb_a", args: args("a"), unit: "ops/s", read: throughput},
 	}
 }
 

@@ -134,6 +134,32 @@ var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func()
 		n.rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
+	It("run unmodified programs by the folder of sockets and one variable", func() {
+		for _, program := range []string{"ibv_devinfo", "rping"} {
+			if _, err := exec.LookPath(program); err != nil {
+				Skip(program + " is not installed (apt-get install ibverbs-utils ibverbs-providers rdmacm-utils)")
+			}
+		}
+		const rdma = "localhost/rdmalab-rdma:test"
+		files, err := exec.Command("tar", "-c", "-C", fixture.RDMAPrograms("ibv_devinfo", "rping"), ".").Output()
+		Expect(err).NotTo(HaveOccurred())
+		o := p.do(files, "import", "-", rdma)
+		Expect(o.err).NotTo(HaveOccurred(), o.String())
+		on := func(host string, more ...string) []string {
+			return append([]string{"--network", "none", "-v", sockets + ":/rack", "-e", "LD_PRELOAD=/rack/" + host + ".so"}, more...)
+		}
+		out := p.ok(append([]string{"run", "--rm"}, on("cn0", rdma, "/bin/ibv_devinfo", "-v")...)...)
+		Expect(out).To(ContainSubstring("::ffff:10.77.0.2, RoCE v2"))
+		p.ok(append([]string{"run", "-d", "--name", "server"}, on("ms0", rdma, "/bin/rping", "-s", "-C", "3", "-V")...)...)
+		client := append([]string{"run", "--rm"}, on("cn0", rdma, "/bin/rping", "-c", "-v", "-V", "-C", "3", "-a", "10.77.0.4")...)
+		Eventually(func() (string, error) { // it may be too early for the server's listener
+			o := p.do(nil, client...)
+			return o.stdout, o.err
+		}, fixture.Patience, "50ms").Should(ContainSubstring("ping data: rdma-ping-2"))
+		Expect(p.ok("wait", "server")).To(Equal("0\n"))
+		p.ok("rm", "server")
+	})
+
 	It("have the network of a host and its NIC", func() {
 		out := p.ok("run", "--rm", "--network", "ns:"+state+"/netns/cn1", "-v", sockets+":"+sockets, "-e", "RDMALAB_VERBS="+sockets+"/cn1.verbs",
 			image, "/client", "10.77.0.4")

@@ -79,10 +79,14 @@ func needsReceive(r row) bool {
 // namesMemory are those that name memory of the responder.
 func namesMemory(r row) bool { return r.heads&(wire.HasRETH|wire.HasAtomicETH) != 0 }
 
+// hasOperands are those that carry the operands of an atomic, and never payload.
+func hasOperands(r row) bool { return r.heads&wire.HasAtomicETH != 0 }
+
 // opcodes are the rows of a transport service's requests or responses.
 func opcodes(service wire.Opcode, want wire.OpFlags) (rows []row) {
-	for op := service; op < service+0x20; op++ {
-		if info := op.Info(); op.Is(want) {
+	for i := range 1 << 8 {
+		if op := wire.Opcode(i); op.Service() == service && op.Is(want) {
+			info := op.Info()
 			rows = append(rows, row{op.String(), info.Flags, info.Headers})
 		}
 	}
@@ -129,7 +133,7 @@ func requestRules() []never {
 		{fates: []string{"too many"}, rows: lacks(wire.OpRead | wire.OpAtomic), why: whyDepth},
 		{fates: []string{"not ready"}, rows: not(needsReceive), why: whyReceive},
 		{fates: []string{"too long", "local"}, rows: lacks(wire.OpSend), why: whyNoSend},
-		{fates: []string{"length"}, rows: has(wire.OpAtomic), why: whyCodec},
+		{fates: []string{"length"}, rows: hasOperands, why: whyCodec},
 		{fates: []string{"access"}, rows: has(wire.OpSend), why: whyNoMemory},
 		{fates: []string{"misaligned"}, rows: lacks(wire.OpAtomic), why: whyAtomic},
 		{fates: []string{"invalidate"}, rows: lacks(wire.OpInv), why: whyNoKey},

@@ -81,20 +81,29 @@ const (
 var harmless = []string{"softrnic/rdmacm", "e2e/golden", "e2e/kvtest"}
 
 // virtual lists the packages whose code and tests run in virtual time. The race detector makes them
-// about fifteen times as slow, and they have hardly any concurrency that it could check; `make
-// race` runs them with it. all are the module's files.
+// about fifteen times as slow, and finds nothing in them: the simulator's threads are coroutines, of
+// which one runs at a time, and each switch between two of them is ordered for the detector. So a
+// package with locks is among them, too, unless its own tests start goroutines: its locks are
+// checked where goroutines use it, in the tests of packages that are not listed (topo/hostd runs the
+// stores). `make race` runs all of them with the detector. all are the module's files.
 func virtual(table map[string]row, all []source) []string {
 	inside := func(pkg string) bool {
 		r := table[pkg]
 		return r.virtualTime() || r.touches == simulation
 	}
-	edges := map[string]bool{"topo/simrack": true} // its coroutines are goroutines
+	locks, edges := make(map[string]bool), make(map[string]bool)
 	for _, s := range all {
-		if s.locks && !strings.HasSuffix(s.path, "_test.go") && table[s.pkg].touches != simulation {
+		locks[s.pkg] = locks[s.pkg] || s.locks && !strings.HasSuffix(s.path, "_test.go") && table[s.pkg].touches != simulation
+	}
+	for _, s := range all {
+		if !strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		if locks[s.pkg] && s.starts {
 			edges[s.pkg] = true // several goroutines use it
 		}
 		for _, i := range s.imports {
-			if strings.HasSuffix(s.path, "_test.go") && table[i].level >= 4 && !inside(i) && !slices.Contains(harmless, i) {
+			if table[i].level >= 4 && !inside(i) && !slices.Contains(harmless, i) {
 				edges[s.pkg] = true
 			}
 		}
@@ -114,16 +123,21 @@ func TestMakefileKnowsWhatIsVirtual(t *testing.T) {
 	})
 }
 
-// A package whose tests open sockets keeps the race detector.
+// A package keeps the race detector if its tests open sockets, or if it has locks and they start
+// goroutines.
 func TestVirtualIsWithoutEdges(t *testing.T) {
-	h := map[string]row{"pure": {level: 1}, "mixed": {level: 1}, "runs": {level: 5, touches: simulation}, "socket": {level: 4}, "shared": {level: 1, touches: noClock}}
+	h := map[string]row{"pure": {level: 1}, "mixed": {level: 1}, "runs": {level: 5, touches: simulation}, "socket": {level: 4}, "shared": {level: 1, touches: noClock}, "locked": {level: 1, touches: noClock}}
 	all := []source{
 		{pkg: "mixed", path: "mixed/a_test.go", imports: []string{"socket"}},
 		{pkg: "runs", path: "runs/a_test.go", imports: []string{"pure"}},
 		{pkg: "runs", path: "runs/a.go", imports: []string{"socket"}, locks: true},
+		{pkg: "shared", path: "shared/a_test.go", starts: true},
 		{pkg: "shared", path: "shared/a.go", locks: true},
+		{pkg: "locked", path: "locked/a.go", locks: true},
+		{pkg: "locked", path: "locked/a_test.go"},
+		{pkg: "pure", path: "pure/a_test.go", starts: true},
 	}
-	if got := strings.Join(virtual(h, all), " "); got != "pure runs" {
+	if got := strings.Join(virtual(h, all), " "); got != "locked pure runs" {
 		t.Errorf("virtual: %q", got)
 	}
 }

@@ -136,8 +136,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: late copies of OpHello count", "clover/meta/handle.go",
-		"\t\tif cl.introduces(id, r) && !rpc.After(r.Seq, cl.seq) {\n\t\t\treturn true",
-		"\t\tif cl.introduces(id, r) && !rpc.After(r.Seq, cl.seq) {\n\t\t\treturn false",
+		"\t\tif (cl.introduces(id, r) || cl.answers(r)) && !rpc.After(r.Seq, cl.seq) {\n\t\t\treturn true",
+		"\t\tif (cl.introduces(id, r) || cl.answers(r)) && !rpc.After(r.Seq, cl.seq) {\n\t\t\treturn false",
 		"clover TestLateHelloEndsNoClient",
 	},
 	{
@@ -232,8 +232,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: the node of a write is reported as that of the write before", "clover/put.go",
-		"\t\tc.placed = n.at\n\t\tc.appended",
-		"\t\tc.appended",
+		"\t\tc.placed = n.at\n\t\tc.lease.taken",
+		"\t\tc.lease.taken",
 		"topo/scenario TestFalseLossesAreCaught",
 	},
 	{
@@ -295,5 +295,35 @@ var cloverBugs = []planted{
 		"if (cl.fence == nil || s.fences.over(cl.fence)) && s.recoverClient(id) {",
 		"if s.recoverClient(id) {",
 		"clover TestNodesWaitForTheFence",
+	},
+	{
+		"clover: a former number stays with the shared connection", "clover/client.go",
+		"\t\t\tclaim.Former = former[n]\n",
+		"\t\t\tclaim.Former = 0\n",
+		"clover TestAFormerNumberEndsNoSharedConnection",
+	},
+	{
+		"clover: a number of a lost Join stays with the shared connection", "clover/client.go",
+		"s.joined = append(slices.Clone(former[max(0, len(former)+1-mostJoined):]), claim.Owner)",
+		"s.joined = former[max(0, len(former)+1-mostJoined):]",
+		"clover TestAFormerNumberEndsNoSharedConnection",
+	},
+	{
+		"clover/meta: a number that its client never learnt lives on", "clover/meta/handle.go",
+		"cl.gone, cl.seq = true, r.Seq // this number",
+		"cl.seq = r.Seq // this number",
+		"clover/meta TestNumberThatItsClientNeverLearnt",
+	},
+	{
+		"clover: appends wait for further ones for ever", "clover/call.go",
+		"c.report(c.scarce || c.due())",
+		"c.report(c.scarce)",
+		"clover TestReportsDoNotWaitForFurtherAppends",
+	},
+	{
+		"clover/meta: absorbed nodes stay with their clients", "clover/meta/absorbed.go",
+		"\t\tif !ended && !leftOut(s, l) {\n",
+		"\t\tif ended || !leftOut(s, l) || n.reported {\n",
+		"sim clover --steer write --mix crowd: the metadata server counts",
 	},
 }

@@ -50,4 +50,34 @@ var shermanBugs = []planted{
 		"\tif word+1 > 0 {\n\t\tif !*released {",
 		"sim sherman",
 	},
+	{
+		"sherman/layout: a list of pages has no number of its changes", "sherman/layout/merge.go",
+		"return h>>32<<32 + 1<<32 | FreeHead(a.Offset()/MinPage)",
+		"return h>>32<<32 | FreeHead(a.Offset()/MinPage)",
+		"sherman/layout TestEveryChangeOfAListShows",
+	},
+	{
+		"sherman: a separator names a page that has left the tree", "sherman/split.go",
+		"if live, err := c.isLive(s, deadline); err != nil || !live {\n\t\treturn 0, give(err)",
+		"if live, err := c.isLive(s, deadline); err != nil && !live {\n\t\treturn 0, give(err)",
+		"sherman TestNoSeparatorNamesAPageThatLeft",
+	},
+	{
+		"sherman: an inherited lock word in doubt is not read", "sherman/locks.go",
+		"if err == nil && left.Doubt == 0 {",
+		"if err == nil {",
+		"sherman TestAnInheritedWordInDoubtIsRead",
+	},
+	{
+		"sherman: a lock outlives the incarnation of its server", "sherman/locks.go",
+		" && l.mem.Boot == boot\n",
+		"\n",
+		"sherman TestALockOfAnEarlierIncarnationIsNone",
+	},
+	{
+		"sherman: a page is free while its left neighbour names it", "sherman/merge.go",
+		"\tif err := c.bypass(left, true, depth, deadline); err != nil {\n\t\treturn err\n\t}\n",
+		"",
+		"sherman TestDeletesGiveRoomBack",
+	},
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // Every planted bug can be planted: its text occurs once, and the file with the bug parses. What
@@ -30,6 +32,34 @@ func TestPlantedBugsCanBePlanted(t *testing.T) {
 		}
 		if pkg, test, _ := strings.Cut(p.by, " "); pkg != "sim" && !hasTest(t, pkg, test) {
 			t.Errorf("%s: there is no %s", p.name, p.by)
+		}
+	}
+}
+
+// Only a failure that shows the bug catches it: neither a search without result, nor another failure than
+// the table expects, nor a program that does not run.
+func TestAPlantedBugIsCaughtByItsFailure(t *testing.T) {
+	const (
+		order     = "FAIL clover seed 7: history of key 3 is not linearizable:\n  0s client 1 GET\n  replay: rdmalab sim clover --seed 7 -v\n"
+		undecided = "FAIL clover seed 9: history of key 3 with 80 operations: %w in 20 states\n  replay: rdmalab sim clover --seed 9 -v\n"
+	)
+	open := strings.ReplaceAll(undecided, "%w", kv.ErrUndecided.Error())
+	for _, tc := range []struct {
+		printed, text string
+		want          bool
+	}{
+		{order, "", true},
+		{order, "not linearizable", true},
+		{order, "nodes held", false},
+		{open, "", false},
+		{open, "history", false},
+		{open + order, "not linearizable", true},
+		{"50 of 50 seeds\n" + order + open, "", true},
+		{"unknown flag: --mix\n", "", false},
+		{"", "", false},
+	} {
+		if got := caught(tc.printed, tc.text); got != tc.want {
+			t.Errorf("text %q: caught %v, want %v, by:\n%s", tc.text, got, tc.want, tc.printed)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (p *party) check() {
 	}
 	AddReportEntry("history", fmt.Sprintf("%d operations, %d without an answer", log.Ops, log.Pending))
 	Expect(log.Ops).To(BeNumerically(">", 100))
-	Expect(log.Check(func(int) (uint64, bool) { return 0, false }, time.Minute)).To(Succeed())
+	Expect(log.Check(func(int) (uint64, bool) { return 0, false }, history.MostSteps)).To(Succeed())
 }
 
 // hosts are the hosts of the lockers.

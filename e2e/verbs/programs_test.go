@@ -86,6 +86,14 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 		Entry("SEND latency", "ib_send_lat -n 50"),
 		Entry("SEND latency over UD", "ib_send_lat -n 50 -c UD"),
 		Entry("atomics' latency", "ib_atomic_lat -n 50"),
+		Entry("WRITE bandwidth over UC", "ib_write_bw -n 100 -c UC"),
+		Entry("WRITE latency over UC", "ib_write_lat -n 50 -c UC"),
+		Entry("SEND bandwidth over UC", "ib_send_bw -n 100 -c UC"),
+		Entry("SEND bandwidth over UD of 8 queue pairs", "ib_send_bw -n 100 -c UD -q 8"),
+		Entry("SEND bandwidth of all sizes", "ib_send_bw -a -n 5"),
+		Entry("READ bandwidth of 8 queue pairs, both ways", "ib_read_bw -n 50 -q 8 -b -s 4096"),
+		Entry("SEND bandwidth for 3 seconds", "ib_send_bw -D 3 -s 4096"),
+		Entry("SEND latency, woken by events", "ib_send_lat -n 50 -e"),
 	)
 
 	It("lose nothing when a packet in a hundred is lost", func() {
@@ -96,5 +104,54 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 
 	It("leave nothing on the NIC", func() {
 		Eventually(func() string { return rack.OK("status") }).ShouldNot(ContainSubstring("ibv_"))
+	})
+})
+
+// passive are tests whose servers only wait: their memory is written and read, and they end when the client says so by TCP. So they run
+// where their data are lost.
+var passive = []string{"ib_write_bw -n 100 -s 16384", "ib_read_bw -n 100 -s 16384", "ib_atomic_bw -n 100"}
+
+// wrestle runs tests of perftest, all of which count the completions that they need.
+func wrestle(rack *fixture.Rack, programs ...string) {
+	GinkgoHelper()
+	for _, p := range programs {
+		By(p)
+		client, _ := meet(rack, p+" -d rxe0 -x 0 -F")
+		Expect(client.Stdout).To(ContainSubstring("#bytes"))
+	}
+}
+
+// rallies runs the examples of libibverbs.
+func rallies(rack *fixture.Rack) {
+	GinkgoHelper()
+	for _, p := range []string{
+		"ibv_rc_pingpong -g 0 -c -e -n 100", "ibv_uc_pingpong -g 0 -c -e -n 100", "ibv_ud_pingpong -g 0 -c -e -s 1024 -n 100", "ibv_srq_pingpong -g 0 -c -e -n 100",
+	} {
+		By(p)
+		pingpong(rack, p)
+	}
+}
+
+var _ = Describe("unmodified programs over libibverbs through a switch", func() {
+	It("that tracks connections", func() {
+		rack := fixture.Up(fixture.Small + fixture.SwitchSection(fixture.Track, false, "ms0"))
+		rallies(rack)
+		wrestle(rack, append([]string{"ib_send_bw -n 100", "ib_send_lat -n 50"}, passive...)...)
+	})
+
+	// Its rule is for the memory service: WRITEs, READs and atomics on other memory would be moved to its protection domain.
+	It("that moves requests", func() {
+		rack := fixture.Up(fixture.Small + fixture.SwitchSection(fixture.Move, false, "ms0"))
+		rallies(rack)
+		wrestle(rack, "ib_send_bw -n 100", "ib_send_lat -n 50")
+	})
+
+	It("that loses a packet in a hundred of their data", func() {
+		rack := fixture.Up(fixture.Small)
+		DeferCleanup(func() { rack.OK("heal") })
+		rack.OK("inject", "loss", "1%", "--link", "cn0", "--opcode", "RC_WRITE_*,RC_READ_*,RC_FETCH_ADD,RC_ATOMIC_ACK")
+		before := rack.Counters("cn0")["roce_retrans_pkts"]
+		wrestle(rack, passive...)
+		Expect(rack.Counters("cn0")["roce_retrans_pkts"]).To(BeNumerically(">", before))
 	})
 })

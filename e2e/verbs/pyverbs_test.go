@@ -141,6 +141,36 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 		Expect(passed).To(BeNumerically(">=", 97))
 	})
 
+	It("pass between two hosts where a test makes both ends by itself", func() {
+		from := testsOfPyverbs()
+		if from == "" {
+			Skip("the tests are not here: apt-get install python3-pyverbs")
+		}
+		dir := filepath.Join(GinkgoT().TempDir(), "tests")
+		Expect(os.Mkdir(dir, 0o755)).To(Succeed())
+		unpack(from, dir)
+		data, err := filepath.Abs("testdata")
+		Expect(err).NotTo(HaveOccurred())
+		rack := fixture.Up(fixture.Small)
+		script := fmt.Sprintf("cd %[1]s && export PEER_VERBS=%[2]s/cn1.verbs PEER_TREE=%[2]s/cn1.sys PEER_TESTS=%[3]s/pairs-44.txt PYTHONDONTWRITEBYTECODE=1 && "+
+			"exec timeout 400 /usr/bin/python3 %[3]s/run.py --dev rxe0 --port 1 --gid 1", dir, "/run/rdmalab/"+rack.Name+"/sock", data)
+		var out fixture.Result
+		grown := rack.Grown("cn1", func() { out = rack.Run("exec", "cn0", "--", "sh", "-c", script) })
+		Expect(out).To(fixture.HaveExited(0))
+		passed := 0
+		for lines := bufio.NewScanner(strings.NewReader(out.Stdout)); lines.Scan(); passed++ {
+			var v struct {
+				verdict
+				Pair bool
+			}
+			Expect(json.Unmarshal(lines.Bytes(), &v)).To(Succeed())
+			Expect(v.How).To(Equal("ok"), "%s: %s", v.Test, v.Why)
+			Expect(v.Pair).To(BeTrue(), v.Test)
+		}
+		Expect(passed).To(BeNumerically(">=", 30))
+		Expect(grown["rcvd_pkts"]).To(BeNumerically(">", 1000))
+	})
+
 	It("are compared with the list", func() {
 		list := "# why\nreason no\n  tests.a\nmaybe never\n  tests.b\n  tests.c\n"
 		wrong, passed := complaints([]verdict{

@@ -28,6 +28,9 @@ func testRefusedPosts(t *testing.T, w *World) {
 		"inline READ":       {Op: verbs.OpRead, Flags: verbs.Inline, Data: []byte("x")},
 		"unknown operation": {Op: 99},
 		"atomic of 4 bytes": {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr()},
+		"masked of 4 bytes": {Op: verbs.OpMaskedCmpSwap, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr()},
+		"write askew":       {Op: verbs.OpAtomicWrite, RemoteAddr: b.mr.Addr() + 4},
+		"masked askew":      {Op: verbs.OpMaskedFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr() + 4},
 		"atomic askew":      {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr() + 4},
 	} {
 		must(t, peer.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}))

@@ -46,7 +46,61 @@ func testRC(t *testing.T, w *World) {
 	if v, err := b.mr.Load64(40000); v != 99 || before != 42 || err != nil {
 		t.Errorf("atomics: %d after %d, %v", v, before, err)
 	}
+	masked(t, a, b, qa)
+	atomicWrite(t, a, b, qa)
 	messages(t, a, b, qa, qb)
+}
+
+// masked are atomics of parts of a word: bits of a CMP_SWAP, fields of a FETCH_ADD.
+func masked(t *testing.T, a, b *end, qa verbs.QP) {
+	t.Helper()
+	must(t, b.mr.Store64(40000, 0x1111_2222_3333_fff0))
+	wr := verbs.SendWR{
+		ID: 70, Op: verbs.OpMaskedCmpSwap, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(8, 8)}, RemoteAddr: b.mr.Addr() + 40000, RKey: b.mr.RKey(),
+		CompareAdd: 0x9999_2222_9999_9999, CompareAddMask: 0xffff_0000_0000, Swap: 0xabcd_abcd_abcd_abcd, SwapMask: 0xffff_0000_0000_0000,
+	}
+	steps := []struct {
+		change     func()
+		kind       verbs.WCOpcode
+		was, after uint64
+	}{
+		{func() {}, verbs.WCMaskedCmpSwap, 0x1111_2222_3333_fff0, 0xabcd_2222_3333_fff0},
+		{func() { wr.CompareAddMask |= 1 }, verbs.WCMaskedCmpSwap, 0xabcd_2222_3333_fff0, 0xabcd_2222_3333_fff0},
+		{
+			func() {
+				wr.Op, wr.CompareAdd, wr.CompareAddMask = verbs.OpMaskedFetchAdd, 0x6000_0001_0000_0020, 0x8000_8000_8000_8000
+			}, verbs.WCMaskedFetchAdd, 0xabcd_2222_3333_fff0, 0x0bcd_2223_3333_0010,
+		},
+	}
+	for i, s := range steps {
+		s.change()
+		wr.ID++
+		must(t, qa.PostSend(wr))
+		if wc := a.want(wr.ID, verbs.Success); wc.Opcode != s.kind || wc.ByteLen != 8 {
+			t.Errorf("step %d: %+v", i, wc)
+		}
+		was, err := a.mr.Load64(8)
+		must(t, err)
+		if after, err := b.mr.Load64(40000); was != s.was || after != s.after || err != nil {
+			t.Errorf("step %d: %#x after %#x, %v; want %#x after %#x", i, after, was, err, s.after, s.was)
+		}
+	}
+}
+
+// atomicWrite sets a word between two others.
+func atomicWrite(t *testing.T, a, b *end, qa verbs.QP) {
+	t.Helper()
+	must(t, b.mr.WriteAt(bytes.Repeat([]byte{0xee}, 24), 40000))
+	const word = 0x1122_3344_5566_7788
+	must(t, qa.PostSend(verbs.SendWR{ID: 80, Op: verbs.OpAtomicWrite, Flags: verbs.Signalled, Swap: word, RemoteAddr: b.mr.Addr() + 40008, RKey: b.mr.RKey()}))
+	if wc := a.want(80, verbs.Success); wc.Opcode != verbs.WCAtomicWrite {
+		t.Errorf("ATOMIC_WRITE: %+v", wc)
+	}
+	for i, want := range []uint64{0xeeee_eeee_eeee_eeee, word, 0xeeee_eeee_eeee_eeee} {
+		if v, err := b.mr.Load64(40000 + 8*i); v != want || err != nil {
+			t.Errorf("ATOMIC_WRITE: word %d is %#x, %v; want %#x", i, v, err, want)
+		}
+	}
 }
 
 // messages are the operations that take a receive.
@@ -148,10 +202,24 @@ const qkey = 0x1234
 func (e *end) datagram(change func(*verbs.QPInit)) verbs.QP {
 	e.t.Helper()
 	q := e.qp(verbs.UD, change)
-	must(e.t, q.ToInit(verbs.ToInit{QKey: qkey}))
+	e.ready(q, verbs.ToInit{QKey: qkey})
+	return q
+}
+
+// datagramIn is datagram in the partition that an entry of the table of P_Keys names.
+func (e *end) datagramIn(pkeyIndex int) verbs.QP {
+	e.t.Helper()
+	q := e.qp(verbs.UD, nil)
+	e.ready(q, verbs.ToInit{QKey: qkey, PKeyIndex: pkeyIndex})
+	return q
+}
+
+// ready brings a queue pair for datagrams to RTS.
+func (e *end) ready(q verbs.QP, init verbs.ToInit) {
+	e.t.Helper()
+	must(e.t, q.ToInit(init))
 	must(e.t, q.ToRTR(verbs.ToRTR{}))
 	must(e.t, q.ToRTS(verbs.ToRTS{}))
-	return q
 }
 
 // testUD sends datagrams there and, to where the GRH area says, back.

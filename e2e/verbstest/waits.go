@@ -376,7 +376,7 @@ func testAttributes(t *testing.T, w *World) {
 		t.Errorf("device: %+v", dev)
 	}
 	q := a.qp(verbs.RC, nil)
-	init := verbs.ToInit{Access: verbs.RemoteRead, PKey: 0xffff}
+	init := verbs.ToInit{Access: verbs.RemoteRead, PKeyIndex: len(dev.PKeys) - 1}
 	rtr := verbs.ToRTR{
 		DestQPN: 0x123456, DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, RecvPSN: 0xabcdef, PathMTU: verbs.MTU512,
 		MaxDestRdAtomic: 3, MinRNRTimer: 5, TrafficClass: 6, HopLimit: 7, FlowLabel: 0xabcde,

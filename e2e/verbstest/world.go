@@ -25,6 +25,10 @@ type World struct {
 	Faults Faults
 }
 
+// PKeys are the tables of both NICs in a world whose partitions are tested: full members of the
+// first partition, one of them a limited member of the second, both limited members of the third.
+var PKeys = [2][]uint16{{0xffff, 0x8001, 2}, {0xffff, 1, 2}}
+
 // Faults are what tests do to a NIC from outside.
 type Faults interface {
 	Down(nic int)
@@ -56,6 +60,7 @@ func Tests() []Test {
 		{"Datagrams", testUD},
 		{"Multicast", testMulticast},
 		{"ManyGroups", testManyGroups},
+		{"Partitions", testPartitions},
 		{"SharedReceiveQueue", testSRQ},
 		{"MemoryWindow", testMW},
 		{"FastRegistration", testFastReg},
@@ -145,7 +150,13 @@ func connect(a, b *end, qa, qb verbs.QP) {
 // up brings a queue pair to RTS.
 func (e *end) up(q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
 	e.t.Helper()
-	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}))
+	e.upIn(0, q, peer, other, change)
+}
+
+// upIn is up in the partition that an entry of the table of P_Keys names.
+func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
+	e.t.Helper()
+	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic, PKeyIndex: pkeyIndex}))
 	must(e.t, q.ToRTR(verbs.ToRTR{
 		DestQPN: other.QPN(), DestGID: peer.ctx.Device().GIDs[e.w.Family], SourceGID: e.w.Family, RecvPSN: 77,
 		PathMTU: verbs.MTU1024, MinRNRTimer: 1,

@@ -1,5 +1,5 @@
 # Runs all tests of a folder "tests" of rdma-core and prints a line of JSON for each: its name, how
-# it ended, and why.
+# it ended, and why; with PEER_VERBS also whether its ends were on two hosts.
 import json
 import os
 import sys
@@ -12,11 +12,22 @@ import tests  # noqa: E402
 from args_parser import parser  # noqa: E402
 
 parser.parse_args()
+pair = None
+if "PEER_VERBS" in os.environ:  # those of a list, between two hosts
+    import pair  # noqa: E402
 
 
 class Result(unittest.TestResult):
     def tell(self, test, how, why=""):
-        print(json.dumps({"test": test.id(), "how": how, "why": why}), file=lines, flush=True)
+        line = {"test": test.id(), "how": how, "why": why}
+        if pair:
+            line["pair"] = pair.between_hosts()
+        print(json.dumps(line), file=lines, flush=True)
+
+    def startTest(self, test):
+        super().startTest(test)
+        if pair:
+            pair.begin()
 
     def addSuccess(self, test):
         self.tell(test, "ok")
@@ -32,4 +43,9 @@ class Result(unittest.TestResult):
 
 lines = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what tests print is not of interest
-unittest.defaultTestLoader.loadTestsFromModule(tests).run(Result())
+if pair:
+    with open(os.environ["PEER_TESTS"]) as f:
+        chosen = unittest.defaultTestLoader.loadTestsFromNames([name.strip() for name in f if not name.startswith("#")])
+else:
+    chosen = unittest.defaultTestLoader.loadTestsFromModule(tests)
+chosen.run(Result())

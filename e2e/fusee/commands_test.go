@@ -1,0 +1,107 @@
+package fusee_test
+
+import (
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+var _ = Describe("the table FUSEE", Ordered, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() { rack = fixture.Up(rackFile) })
+
+	It("executes its commands in the published numbers of round trips", func() {
+		Expect(rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2")).
+			To(MatchRegexp(`^made a table on 3 memory servers: \d+ slots, 2 replicas of the index and 2 of objects`))
+		rack.OK("fusee", "insert", "7", "hello")
+		get := rack.Run("fusee", "get", "7", "-v", "--from", "cn2")
+		Expect(get.Stdout).To(Equal("hello\n"))
+		Expect(get.Stderr).To(ContainSubstring(" 2 round trips,"), "a client that does not remember the key")
+		Expect(rack.Run("fusee", "put", "7", "world", "-v").Stderr).To(ContainSubstring(" 5 round trips,"), "the same")
+		Expect(rack.OK("fusee", "get", "7")).To(Equal("world\n"))
+		Expect(rack.Run("fusee", "insert", "7", "x").Stderr).To(ContainSubstring("key exists"))
+		rack.OK("fusee", "delete", "7")
+		Expect(rack.Run("fusee", "get", "7").Stderr).To(ContainSubstring("no such key"))
+		Expect(rack.Run("fusee", "insert", "8", strings.Repeat("x", 1<<16)).Stderr).To(ContainSubstring("value is too large"))
+		res := rack.Run("sherman", "start", "--fresh") // it would take the memory
+		Expect(res).To(fixture.HaveExited(1))
+		Expect(res.Stderr).To(ContainSubstring("`rdmalab fusee stop` first"))
+	})
+
+	It("runs a workload, and is found again by hosts that forgot it", func() {
+		out := rack.OK("run", "ycsb", "--store", "fusee", "--workload", "a", "--keys", "200", "--clients", "6", "--warmup", "0s", "--ops", "40",
+			"--duration", "60s", "-q")
+		Expect(out).To(ContainSubstring("fusee, workload a"))
+		Expect(out).NotTo(ContainSubstring("failed"))
+		Expect(check(rack).Table.Keys).To(Equal(200))
+		rack.OK("fusee", "stop")
+		Expect(rack.Run("fusee", "get", "8").Stderr).To(ContainSubstring("rdmalab fusee start"))
+		Expect(rack.OK("fusee", "start")).To(HavePrefix("found a table"))
+		rack.OK("fusee", "get", "8")
+		Expect(rack.OK("fusee", "stat")).To(MatchRegexp(`keys +200 `))
+	})
+
+	It("gives the blocks of commands that have ended to later ones", func() {
+		rack.OK("fusee", "start", "--fresh")
+		for i := range 12 {
+			rack.OK("fusee", "insert", strconv.Itoa(100+i), "hello")
+		}
+		var st struct {
+			Keys, Left int
+			Taken      []int
+			Owners     map[string]int
+		}
+		rack.JSON(&st, "fusee", "stat")
+		taken := 0
+		for _, n := range st.Taken {
+			taken += n
+		}
+		Expect(st.Keys).To(Equal(12))
+		Expect(st.Owners).To(BeEmpty())
+		Expect(st.Left).To(Equal(taken))
+		Expect(taken).To(BeNumerically("<", 4), "each command takes over what the one before has left")
+		check(rack)
+	})
+
+	It("gives linearizable answers while links fail and copies are torn", func() {
+		rack.OK("fusee", "start", "--fresh", "--replicas", "3", "--index-replicas", "3")
+		for _, link := range []string{"cn0", "ms0", "ms1"} {
+			for _, f := range [][]string{{"loss", "1%"}, {"duplicate", "2%"}, {"reorder", "2%"}} {
+				rack.OK("inject", f[0], f[1], "--class", "roce", "--link", link, "--dir", "both")
+			}
+		}
+		rack.OK("inject", "tear", "20%", "--host", "ms0")
+		check(rack, "--clients", "6", "--rounds", "60", "--keys", "6")
+		rack.OK("heal", "--all")
+		check(rack, "--clients", "8", "--rounds", "60", "--keys", "2", "--from", "cn1")
+	})
+})
+
+// verdict is the part of `fusee check -o json` that the specs use.
+type verdict struct {
+	History *struct {
+		Operations   int  `json:"operations"`
+		Unknown      int  `json:"unknown"`
+		Linearizable bool `json:"linearizable"`
+	} `json:"history"`
+	Table struct {
+		Keys int `json:"keys"`
+	} `json:"table"`
+	Why string `json:"why"`
+}
+
+// check proves the table, and with clients their history.
+func check(rack *fixture.Rack, args ...string) (v verdict) {
+	GinkgoHelper()
+	rack.JSON(&v, append([]string{"fusee", "check"}, args...)...)
+	Expect(v.Why).To(BeEmpty())
+	if len(args) > 0 {
+		Expect(v.History.Linearizable).To(BeTrue())
+		AddReportEntry("history", v.History)
+	}
+	return v
+}

@@ -1,0 +1,41 @@
+package main
+
+// fuseeBugs are bugs of the hash table.
+var fuseeBugs = []planted{
+	{
+		"fusee: the version of an object is ignored", "fusee/find.go",
+		"return err == nil && f.object.Version == r.Version, nil",
+		"return err == nil, nil",
+		"fusee TestAnObjectThatIsReadLateIsAnotherOne",
+	},
+	{
+		"fusee: a dead client's connections are not ended", "fusee/recover.go",
+		"err := memservice.Fence(c.cfg.Context, c.cfg.Manager, to, owner, deadline)",
+		"_, err := to, error(nil)\n\t\t\t_ = memservice.Fence",
+		"sim fusee",
+	},
+	{
+		"fusee: a block that is left counts as empty", "fusee/blocks.go",
+		"if room == len(b.used) {",
+		"if room > 0 {",
+		"sim fusee",
+	},
+	{
+		"fusee: objects of a left block have their first versions again", "fusee/blocks.go",
+		"return layout.UseLeft(units, b.last(), room)",
+		"return layout.UseLeft(units, b.last()-b.last(), room)",
+		"sim fusee",
+	},
+	{
+		"fusee: a dead client's INSERT becomes valid", "fusee/recover.go",
+		"case mark == layout.Valid:",
+		"case mark > layout.Invalid:",
+		"sim fusee",
+	},
+	{
+		"fusee: frees that a dead client has lost are not looked for", "fusee/recover.go",
+		"c.lose() // frees",
+		"_ = c.lose // frees",
+		"fusee TestFreesOfADeadClientAreFound",
+	},
+}
