@@ -96,4 +96,11 @@ func TestRefusedTransitionChangesNothing(t *testing.T) {
 	if q := query(e); errno != unix.EINVAL || q.State != 2 {
 		t.Errorf("errno %v, state %d, want EINVAL and RTR (2)", errno, q.State)
 	}
+	errno = modify(e, uverbs.MaskState|uverbs.MaskPKeyIndex|uverbs.MaskSendPSN|uverbs.MaskTimeout|uverbs.MaskRetry|uverbs.MaskRNRRetry|uverbs.MaskRdAtomic,
+		func(m *uverbs.ModifyQPArgs) {
+			m.State, m.PKeyIndex, m.Timeout, m.RetryCount, m.RNRRetry, m.MaxRdAtomic = 3, 7, 14, 7, 7, 1
+		})
+	if q := query(e); errno != unix.EINVAL || q.State != 2 || q.PKeyIndex != 0 {
+		t.Errorf("errno %v, state %d, P_Key index %d, want EINVAL, RTR (2) and 0", errno, q.State, q.PKeyIndex)
+	}
 }

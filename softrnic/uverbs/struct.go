@@ -227,6 +227,7 @@ const (
 	MaskCurrent    = 1 << 1
 	MaskSQDNotify  = 1 << 2
 	MaskAccess     = 1 << 3
+	MaskPKeyIndex  = 1 << 4
 	MaskQKey       = 1 << 6
 	MaskDest       = 1 << 7
 	MaskPathMTU    = 1 << 8

@@ -34,7 +34,7 @@ func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	if m&uverbs.MaskDestQPN != 0 {
 		k.DestQPN = a.DestQPN
 	}
-	if m&(1<<4) != 0 {
+	if m&uverbs.MaskPKeyIndex != 0 {
 		k.PKeyIndex = a.PKeyIndex
 	}
 	if m&uverbs.MaskRecvPSN != 0 {
@@ -79,6 +79,9 @@ func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
 	}
 	o.state = p.stateOf(o)
 	before := o.attr
+	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && o.state >= stateRTR && a.State != stateReset {
+		return result{}, unix.EINVAL // the partition is chosen before RTR
+	}
 	o.keep(&a)
 	if err := p.move(o, &a); err != nil {
 		o.attr = before
