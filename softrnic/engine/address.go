@@ -86,6 +86,10 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	if hops == 0 {
 		hops = defaultHopLimit
 	}
+	class := a.TrafficClass
+	if class == 0 {
+		class = p.cfg.TOS
+	}
 	r.eth = wire.Ethernet{Dst: mac, Src: p.cfg.MAC}
 	r.udp = wire.UDP{DstPort: wire.UDPPort}
 	if a.FlowLabel != 0 {
@@ -93,10 +97,10 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	}
 	if r.v6 {
 		r.eth.Type = wire.EtherTypeIPv6
-		r.ipv6 = wire.IPv6{TrafficClass: a.TrafficClass, FlowLabel: a.FlowLabel, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
+		r.ipv6 = wire.IPv6{TrafficClass: class, FlowLabel: a.FlowLabel, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
 	} else {
 		r.eth.Type = wire.EtherTypeIPv4
-		r.ipv4 = wire.IPv4{TOS: a.TrafficClass, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}
+		r.ipv4 = wire.IPv4{TOS: class, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}
 	}
 	return r, nil
 }

@@ -26,6 +26,9 @@ type Config struct {
 	// PKeys is the table of P_Keys of the port, at most MaxPKeys of different partitions. nil: 0xffff
 	// alone, which is the default partition with full membership.
 	PKeys []uint16
+	// TOS is the TOS byte (IPv4) or traffic class (IPv6), DSCP and ECN, of packets whose address
+	// names none, that is 0.
+	TOS uint8
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
 	// Window and AckEvery are the fields of transport.Config for every queue pair. 0: the defaults

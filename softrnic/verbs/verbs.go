@@ -248,7 +248,7 @@ type ToRTR struct {
 	// resources).
 	MaxDestRdAtomic int // 0: 16; -1: none
 	MinRNRTimer     uint8
-	TrafficClass    uint8
+	TrafficClass    uint8  // 0: the default of the NIC
 	HopLimit        uint8  // 0: 64
 	FlowLabel       uint32 // as in AHAttr
 }

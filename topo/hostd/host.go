@@ -215,6 +215,7 @@ func (h *Host) openNIC() error {
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
+			TOS:     h.self.TOS,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
 		},
 		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Seed + uint64(h.index),

@@ -170,7 +170,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.resolve, Window: r.opt.Window, PKeys: hs.PKeys,
+		Resolve: r.resolve, Window: r.opt.Window, PKeys: hs.PKeys, TOS: hs.TOS,
 	})
 }
 

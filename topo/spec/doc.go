@@ -45,6 +45,7 @@
 //	    cpu: 1               # as that of the switch.
 //	    gso: off             # off: sends every packet as a frame of its own. Default: on.
 //	    pkeys: [0xffff, 0x8001] # partitions of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
+//	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets whose connection or address handle names none. Default 0.
 //	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
 //	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.

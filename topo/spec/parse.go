@@ -75,6 +75,7 @@ type hostEntry struct {
 	cpu        int
 	gso        bool
 	pkeys      []uint16
+	tos        uint8
 	quota      Quota
 }
 
@@ -279,9 +280,16 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "cpu", &h.cpu, parseCPU),
 		set(d, "gso", &h.gso, parseOnOff),
 		{key: "pkeys", set: func(n ast.Node) { h.pkeys = d.pkeys(n) }},
+		set(d, "tos", &h.tos, parseTOS),
 		{key: "quota", set: func(n ast.Node) { h.quota = d.quota(n) }},
 	})
 	return h
+}
+
+// parseTOS reads the byte that IPv4 calls TOS and IPv6 traffic class.
+func parseTOS(s string) (uint8, error) {
+	v, err := number(0, 255)(s)
+	return uint8(v), err
 }
 
 // parseOnOff reads on or off.

@@ -47,6 +47,7 @@ hosts:
     cpu: none
     gso: off
     pkeys: [0xffff, 0x8001, 2]
+    tos: 0x68
     quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, attachments: 11, ids: 12, joins: 13, events: 14, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
 faults:
   - link: cn00
@@ -92,7 +93,7 @@ func TestParseFull(t *testing.T) {
 			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: AutoCPU, GSO: true},
 			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1, GSO: true},
-			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, PKeys: []uint16{0xffff, 0x8001, 2}, Quota: Quota{
+			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, PKeys: []uint16{0xffff, 0x8001, 2}, TOS: 0x68, Quota: Quota{
 				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10, Attachments: 11, IDs: 12, Joins: 13, Events: 14,
 				Memory: 1 << 20, QueueMemory: 2 << 20, DeviceMemory: 3 << 10, Shared: 4 << 20, Reserve: 20,
 			}},
@@ -208,7 +209,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\ngroup: 0", `2:8: group: "0" is no number of a group; take one from 1 to 4294967294, or a name`},
 		{"name: small", "name: small\ngroup: 4294967295", `2:8: group: "4294967295" is no number of a group`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; take one of [compute memory metadata]`},
-		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, pkeys, quota`},
+		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, pkeys, tos, quota`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},
 		{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
 		{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; take at most 64GiB`},
@@ -220,6 +221,7 @@ func TestMistakes(t *testing.T) {
 		{"role: memory", "role: memory\n    pkeys: [0x10000]", `5:13: pkeys: 65536 is out of bounds; take a number from 1 to 65535`},
 		{"role: memory", "role: memory\n    pkeys: [0x8000]", `5:13: pkeys: 0x8000 names no partition`},
 		{"role: memory", "role: memory\n    pkeys: [0x8001, 0x7fff, 1]", `5:29: pkeys: partition 0x1 is in the list already; take one of 0x1 and 0x8001`},
+		{"role: memory", "role: memory\n    tos: 256", `5:10: tos: 256 is out of bounds; take a number from 0 to 255`},
 		{"role: memory", "role: memory\n    quota: 5", `5:12: quota must be a mapping, but is a number`},
 		{"role: memory", "role: memory\n    quota:\n      qps: 0", `6:12: qps: 0 is out of bounds; take a number from 1 to 16384`},
 		{"role: memory", "role: memory\n    quota: {memory: 0}", `5:21: memory: take a size from 1B to 1024GiB`},

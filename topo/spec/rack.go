@@ -125,6 +125,9 @@ type Host struct {
 	// PKeys is the table of partitions of the host's NIC: a P_Key each, with its highest bit for a
 	// full member. nil: 0xffff, the default partition, alone.
 	PKeys []uint16 `json:"pkeys,omitempty"`
+	// TOS is the TOS byte or traffic class of the NIC's packets whose connection or address handle
+	// names none.
+	TOS uint8 `json:"tos,omitempty"`
 	// Quota bounds what programs may have of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
 }

@@ -60,7 +60,7 @@ func (d *decoder) hosts(f *file, r *Rack) {
 
 // host is one of the hosts that e stands for, without addresses.
 func (e *hostEntry) host(name string) Host {
-	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, PKeys: e.pkeys, Quota: e.quota}
+	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, PKeys: e.pkeys, TOS: e.tos, Quota: e.quota}
 	if h.Memory < 0 {
 		h.Memory = map[Role]int64{Memory: defaultMemory, Metadata: defaultMetadataMemory}[e.role]
 	}
