@@ -16,6 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
+// patience bounds a wait for what must happen, but at no certain time.
+const patience = 30 * time.Second
+
 // stateOf returns the present state of a node.
 func stateOf(t *testing.T, r *Rack, node string) State {
 	t.Helper()
@@ -43,7 +46,7 @@ func statusOf(t *testing.T, r *Rack, node string) NodeStatus {
 // eventually waits for a state.
 func eventually(t *testing.T, r *Rack, node string, want State) {
 	t.Helper()
-	err := waitFor(5*time.Second, node+" "+string(want), func() (bool, error) { return stateOf(t, r, node) == want, nil })
+	err := waitFor(patience, node+" "+string(want), func() (bool, error) { return stateOf(t, r, node) == want, nil })
 	if err != nil {
 		t.Errorf("%v; it is %s", err, stateOf(t, r, node))
 	}
@@ -194,7 +197,7 @@ func TestTimers(t *testing.T) {
 		}
 		// The end of a later fault replaces that of the earlier one.
 		must(t, r.Hang(ctx, "cn1"))
-		must(t, r.After(ctx, 300*time.Millisecond, ActionResume, "cn1"))
+		must(t, r.After(ctx, late, ActionResume, "cn1"))
 		must(t, r.Resume(ctx, "cn1"))
 		if pids, err := r.keep.pids(timerNode("cn1")); err != nil || len(processes(pids)) != 0 {
 			t.Errorf("the timer outlived the end of its fault: %v, %v", pids, err)
@@ -247,13 +250,13 @@ func TestCrashEndsPrograms(t *testing.T) {
 			marker := filepath.Join(t.TempDir(), "runs")
 			go func() {
 				// An orphan is found, too, by its namespace or cgroup only.
-				code, err := r.Exec("cn0", []string{"sh", "-c", "(sleep 600 &); touch " + marker + "; sleep 600"})
+				code, err := r.Exec("cn0", []string{"sh", "-c", "(sleep 600 &); : >" + marker + "; sleep 600"})
 				if err != nil {
 					t.Error(err)
 				}
 				done <- code
 			}()
-			must(t, waitFor(5*time.Second, "start of the program", func() (bool, error) {
+			must(t, waitFor(patience, "start of the program", func() (bool, error) {
 				pids, err := r.keep.pids("cn0")
 				return exists(marker) && len(processes(pids)) == 5, err // process 1, the daemon, the shell and its two children
 			}))
@@ -286,7 +289,7 @@ func TestInitReaps(t *testing.T) {
 	if code, err := r.Exec("cn0", []string{"sh", "-c", "for i in 1 2 3 4 5; do (sleep 0 &); done"}); code != 0 || err != nil {
 		t.Fatal(code, err)
 	}
-	err := waitFor(5*time.Second, "reaping", func() (bool, error) {
+	err := waitFor(patience, "reaping", func() (bool, error) {
 		pids, err := r.keep.pids("cn0")
 		return len(pids) == 2, err // process 1 and the daemon
 	})

@@ -20,7 +20,7 @@ import (
 // controller died early may need a moment to notice it.
 func tracesOf(t *testing.T, name string) (found []string) {
 	t.Helper()
-	_ = waitFor(2*time.Second, "end of "+name, func() (bool, error) { // else they are reported by the caller
+	_ = waitFor(patience, "end of "+name, func() (bool, error) { // else they are reported by the caller
 		found = tracesNow(t, name)
 		return len(found) == 0, nil
 	})
@@ -79,7 +79,7 @@ func probe(t *testing.T, r *Rack) (gone func()) {
 	}
 	return func() {
 		t.Helper()
-		err := waitFor(5*time.Second, "end of all namespaces", func() (bool, error) {
+		err := waitFor(patience, "end of all namespaces", func() (bool, error) {
 			links, err := nl.Links(pin)
 			return len(links) == 1, err // the loopback interface remains
 		})

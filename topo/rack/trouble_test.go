@@ -69,7 +69,7 @@ func TestUpAfterProcessesWereKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = waitFor(5*time.Second, "deaths", func() (bool, error) {
+	err = waitFor(patience, "deaths", func() (bool, error) {
 		s, err := r.Status(t.Context())
 		return s.Switch.State == StateCrashed && s.Hosts[0].State == StateCrashed && s.Hosts[1].State == StateUp, err
 	})
