@@ -269,8 +269,8 @@ func TestServerCloseCutsStreams(t *testing.T) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(time.Second):
-		t.Error("Close returned before the handler")
+	case <-time.After(20 * time.Second):
+		t.Error("the handler goes on after Close")
 	}
 }
 
