@@ -85,7 +85,15 @@ func memoryCgroup(t *testing.T) (dir, counter string) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(dir, try.counter)); err == nil {
-			t.Cleanup(func() { must(t, unix.Rmdir(dir)) })
+			t.Cleanup(func() { // newer kernels take a process out of its cgroup after its parent has been told of its end
+				until(t, "the cgroup is empty", func() bool {
+					err := unix.Rmdir(dir)
+					if !errors.Is(err, unix.EBUSY) {
+						must(t, err)
+					}
+					return err == nil
+				})
+			})
 			return dir, try.counter
 		}
 		must(t, unix.Rmdir(dir))
