@@ -15,7 +15,7 @@ import (
 
 // Store is FUSEE's description.
 var Store = store.Store{
-	Name: "fusee", Title: "FUSEE", Join: joinPatience, Cost: cost, Note: "which needs no server but passive memory",
+	Name: "fusee", Title: "FUSEE", Join: 20 * time.Second, Cost: cost, Note: "which needs no server but passive memory",
 }
 
 func init() {
@@ -96,7 +96,7 @@ func commands() store.Commands {
 }
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
-	cfg := Config{Format: true}
+	cfg := Config{Finding: store.Finding{Format: true}}
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
@@ -131,14 +131,15 @@ func (i *Info) Write(out io.Writer) error {
 // first host makes the table if there is none.
 func Start(c *store.Call, cfg Config) (Info, error) {
 	return store.StartHosts[Info](c, "table", func(servers []string, first bool) any {
-		cfg.Servers, cfg.Format, cfg.Fresh = servers, cfg.Format && first, cfg.Fresh && first
+		cfg := cfg
+		cfg.Finding = cfg.For(servers, first)
 		return cfg
 	})
 }
 
 // prepare makes a table for a workload if there is none.
 func prepare(c *store.Call, _ store.Workload) (loaded bool, err error) {
-	_, err = Start(c, Config{Format: true})
+	_, err = Start(c, Config{Finding: store.Finding{Format: true}})
 	return false, err
 }
 

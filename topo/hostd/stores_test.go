@@ -2,12 +2,15 @@ package hostd
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	clover "github.com/rdmalab/rdmalab/clover/plugin"
 	sherman "github.com/rdmalab/rdmalab/sherman/plugin"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
+	_ "github.com/rdmalab/rdmalab/store/all" // the stores of these tests
 )
 
 // knows reports whether a host reports a tree.
@@ -62,4 +65,30 @@ func TestStoresSpareEachOther(t *testing.T) {
 	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64}) // it is there still
 	call("", clover.Store.Path(store.PathStop), nil)
 	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Fresh: true})
+}
+
+// Of starts of a store that come at once, the first makes the store and the others find it: none
+// destroys what another has made.
+func TestStartsAtOnce(t *testing.T) {
+	for _, name := range []string{"fusee", "template"} {
+		t.Run(name, func(t *testing.T) {
+			_, cn, _ := up(t)
+			var made atomic.Int32
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					var out struct{ Made bool }
+					in := store.Finding{Servers: []string{"ms0"}, Format: true}
+					if err := cn.Call(t.Context(), "POST", "/store/"+name+"/"+store.PathStart, in, &out); err != nil {
+						t.Error(err)
+					} else if out.Made {
+						made.Add(1)
+					}
+				})
+			}
+			if all.Wait(); made.Load() != 1 {
+				t.Errorf("%d of 4 starts have made the store", made.Load())
+			}
+		})
+	}
 }
