@@ -144,7 +144,7 @@ var table = map[string]row{
 	"clover":                {level: 5, beside: []string{"softrnic/remotemem", "softrnic/qpshare", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"clover/plugin":         {level: 5, beside: []string{"clover", "clover/meta", "store", "store/kv"}},
 	"fusee/plugin":          {level: 5, beside: []string{"fusee", "store", "store/kv", "store/passive"}},
-	"sherman/plugin":        {level: 5, beside: []string{"sherman", "sherman/audit", "store", "store/kv"}},
+	"sherman/plugin":        {level: 5, beside: []string{"sherman", "sherman/audit", "store", "store/kv", "store/passive"}},
 	"sherman/audit":         {level: 5, beside: []string{"sherman"}, touches: noClock},
 	"sherman":               {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"fusee":                 {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},

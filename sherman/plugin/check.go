@@ -37,7 +37,7 @@ const wholePatience = 10 * time.Minute
 // check reads the tree and decides about its structure.
 func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) {
 	began := time.Now()
-	err = n.with(r, "check", func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
+	err = n.With(r, "check", func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
 		cfg, err := audit.Config(c, rt.Now().Add(wholePatience))
 		if err == nil {
 			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks

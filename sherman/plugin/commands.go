@@ -106,7 +106,7 @@ func commands() store.Commands {
 }
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
-	cfg := Config{Format: true}
+	cfg := Config{Finding: store.Finding{Format: true}}
 	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, or published (as in the paper) (default hardened)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
@@ -147,14 +147,15 @@ func (i *Info) Write(out io.Writer) error {
 // first host makes the tree if there is none.
 func Start(c *store.Call, cfg Config) (Info, error) {
 	return store.StartHosts[Info](c, "tree", func(servers []string, first bool) any {
-		cfg.Servers, cfg.Format, cfg.Fresh = servers, cfg.Format && first, cfg.Fresh && first
+		cfg := cfg
+		cfg.Finding = cfg.For(servers, first)
 		return cfg
 	})
 }
 
 // prepare makes a tree for a workload if there is none, and loads the keys into a new tree.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
-	info, err := Start(c, Config{Format: true, Keep: true, Value: w.Config.Value})
+	info, err := Start(c, Config{Finding: store.Finding{Format: true}, Keep: true, Value: w.Config.Value})
 	if err != nil || !info.Made || !w.Load {
 		return false, err
 	}

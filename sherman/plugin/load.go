@@ -32,13 +32,17 @@ type Loaded struct {
 
 // load fills an empty tree.
 func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
-	t, err := n.theTree()
+	t, servers, err := n.Known()
 	if err != nil {
 		return out, err
 	}
 	began := time.Now()
-	err = n.h.Do(r, "sherman load", func(ctx context.Context, v verbs.Context) error {
-		s, err := sherman.BulkLoad(n.config(v), t.addrs, in.feed(ctx, t.cfg.Value), v.Runtime().Now().Add(wholePatience))
+	err = n.Host.Do(r, "sherman load", func(ctx context.Context, v verbs.Context) error {
+		cfg, err := n.Config(v, servers)
+		if err != nil {
+			return err
+		}
+		s, err := sherman.BulkLoad(config(cfg), cfg.Servers, in.feed(ctx, t.cfg.Value), v.Runtime().Now().Add(wholePatience))
 		out.Keys, out.Pages, out.Bytes = s.Keys, s.Pages, s.Bytes
 		return errors.Join(err, in.whole(ctx, s.Keys))
 	})

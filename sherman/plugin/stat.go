@@ -96,14 +96,14 @@ const maxFree = 10_000
 
 // stat reads the state of the tree and its locks.
 func (n *node) stat(r *http.Request) (out Stat, err error) {
-	err = n.with(r, "stat", func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
+	err = n.With(r, "stat", func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
 		deadline := rt.Now().Add(joinPatience)
 		root, err := c.Root(deadline)
 		if err != nil {
 			return err
 		}
 		out.Tree, out.Root, out.Lease = infoOf(c.Super()), root.String(), ms(t.cfg.Lease)
-		for i := range t.addrs {
+		for i := range t.cfg.Servers {
 			end, err := c.AllocEnd(i, deadline)
 			if err != nil {
 				return err
@@ -140,6 +140,6 @@ func (n *node) lockOf(t *tree, l *sherman.LockState) Lock {
 		Server: t.cfg.Servers[l.Server], Index: l.Index, Owner: l.Tag.Owner(), Acquisition: l.Tag.Seq(), Peer: l.Holder.Peer, QPs: l.Holder.QPs,
 		Fenced: l.Holder.Fenced, Alive: audit.Alive(l), SeenMs: ms(l.Seen), LeftMs: ms(l.Left),
 	}
-	out.Host = n.h.NameOf(out.Peer)
+	out.Host = n.Host.NameOf(out.Peer)
 	return out
 }

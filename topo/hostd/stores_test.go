@@ -28,7 +28,7 @@ func TestStatusTellsOfATree(t *testing.T) {
 		t.Error("a tree before one was made")
 	}
 	var info sherman.Info
-	if err := cn.Call(t.Context(), "POST", sherman.Store.Path(store.PathStart), sherman.Config{Servers: []string{"ms0"}, Format: true}, &info); err != nil {
+	if err := cn.Call(t.Context(), "POST", sherman.Store.Path(store.PathStart), store.Finding{Servers: []string{"ms0"}, Format: true}, &info); err != nil {
 		t.Fatal(err)
 	}
 	if !info.Made || !knows(t, cn) {
@@ -54,23 +54,23 @@ func TestStoresSpareEachOther(t *testing.T) {
 		}
 	}
 	servers := []string{"ms0"}
-	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Format: true})
+	call("", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers, Format: true})
 	call("", sherman.Store.Path(store.PathStop), nil)
 	call("`rdmalab clover start --fresh`", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64})
-	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers}) // it is there still
+	call("", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers}) // it is there still
 	call("", sherman.Store.Path(store.PathStop), nil)
 	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64, Fresh: true})
 	call("", clover.Store.Path(store.PathStop), nil)
-	call("`rdmalab sherman start --fresh` makes one all the same", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Format: true})
+	call("`rdmalab sherman start --fresh` makes one all the same", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers, Format: true})
 	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64}) // it is there still
 	call("", clover.Store.Path(store.PathStop), nil)
-	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Fresh: true})
+	call("", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers, Fresh: true})
 }
 
 // Of starts of a store that come at once, the first makes the store and the others find it: none
 // destroys what another has made.
 func TestStartsAtOnce(t *testing.T) {
-	for _, name := range []string{"fusee", "template"} {
+	for _, name := range []string{"fusee", "sherman", "template"} {
 		t.Run(name, func(t *testing.T) {
 			_, cn, _ := up(t)
 			var made atomic.Int32
