@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -71,9 +70,4 @@ func place(path string, content []byte) error {
 		_ = os.Remove(next.Name())
 	}
 	return err
-}
-
-// write writes a file that has these rights whatever the caller's umask is.
-func write(path string, content []byte, mode fs.FileMode) error {
-	return errors.Join(os.WriteFile(path, content, mode), os.Chmod(path, mode))
 }

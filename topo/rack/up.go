@@ -217,7 +217,7 @@ func (r builder) makeState() error {
 	if err != nil {
 		return err
 	}
-	return write(p.Spec(), data, 0o644)
+	return os.WriteFile(p.Spec(), data, 0o644)
 }
 
 // hostsFile is the /etc/hosts of every host.
