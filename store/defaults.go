@@ -24,7 +24,9 @@ func (s *Store) complete() {
 	)
 	or(
 		&c.Load, "Insert the keys from 0 to --keys minus 1",
-		"load lets clients on all compute hosts insert the keys. The values can be verified by `rdmalab run ycsb --no-load`.",
+		"load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n"+
+			"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n"+
+			"can verify what it reads. If the store does not run, load starts it.",
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {

@@ -95,18 +95,8 @@ func commands() store.Commands {
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,
 		},
-		Load: store.Command{
-			Short: "Insert the keys from 0 to --keys minus 1, each with a value of its own",
-			Long: "load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n" +
-				"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n" +
-				"can verify what it reads. If the store does not run, load starts it.",
-			Example: "  rdmalab clover load --keys 10000 --value-size 1000\n" +
-				"  rdmalab run ycsb --no-load --keys 10000 --value-size 1000 --workload b",
-		},
-		ShellShort:   "Read commands, like get and put, line by line",
-		ShellExample: "insert 7 hello\\nget 7",
-		StatWord:     "the metadata server's counters, and where the nodes are",
-		Prepare:      prepare,
+		StatWord: "the metadata server's counters, and where the nodes are",
+		Prepare:  prepare,
 	}
 }
 

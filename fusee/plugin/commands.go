@@ -51,14 +51,6 @@ func commands() store.Commands {
 				"  rdmalab fusee start --fresh --index-replicas 2",
 			New: newStart,
 		},
-		Stop: store.Command{
-			Short: "Let the compute hosts forget the table; it stays in memory",
-			Long: "stop makes every compute host forget the table: new operations are refused until `rdmalab fusee start`, which\n" +
-				"finds the table again, because it stays in the memory of the memory servers. After stop another store can be\n" +
-				"started; it overwrites the table.",
-			Example: "  rdmalab fusee stop\n" +
-				"  rdmalab fusee start # finds it again",
-		},
 		Stat: store.Command{
 			Short: "Show the table: its keys, and the blocks that clients have taken",
 			Long: "stat reads the whole table and shows the keys, the slots of the index, and for each memory server the blocks\n" +
@@ -80,18 +72,9 @@ func commands() store.Commands {
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
 			From: true, Output: true, New: newCheck,
 		},
-		Load: store.Command{
-			Short: "Insert the keys from 0 to --keys minus 1",
-			Long: "load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n" +
-				"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n" +
-				"can verify what it reads. If the store does not run, load starts it.",
-			Example: "  rdmalab fusee load --keys 1000\n  rdmalab run ycsb --store fusee --keys 1000 --no-load",
-		},
-		ShellShort:   "Read commands, like get and put, line by line",
-		ShellExample: "insert 7 hello\\nget 7",
-		StatWord:     "the keys of the table, and its memory",
-		CheckWord:    "read the whole table and prove that it is right",
-		Prepare:      prepare,
+		StatWord:  "the keys of the table, and its memory",
+		CheckWord: "read the whole table and prove that it is right",
+		Prepare:   prepare,
 	}
 }
 
