@@ -6,12 +6,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Actions has the results of one step of a queue pair, which the caller must carry out. The caller
-// owns it and resets it between steps; a step only appends.
+// Actions has the results of one step of a queue pair. The caller owns it, carries out the results
+// and resets it before the next step; a step only appends.
 //
-// Order: Done is in completion order and is delivered before Tx is sent. Tx is in the order in
-// which the packets must leave; a step's acknowledgements stand behind the memory writes that they
-// acknowledge, which were made before the step returned.
+// Order: the caller delivers Done, which is in completion order, before it sends Tx. Tx is in the
+// order in which the packets must leave. An acknowledgement in Tx may be sent at once: the step has
+// already written the memory that it acknowledges.
 type Actions struct {
 	Tx    []TxPacket
 	Done  []Completion
@@ -19,16 +19,15 @@ type Actions struct {
 	arena []byte
 }
 
-// TxPacket is a packet to be sent by its queue pair to its peer. Packet.Payload points into the
-// Actions.
+// TxPacket is a packet that queue pair QP sends. Packet.Payload points into the Actions.
 type TxPacket struct {
 	QP     *QP
 	Packet wire.Packet
-	// AH is the address handle of a datagram; 0 is the peer.
+	// AH is the address handle of a datagram's destination; 0 means the peer of a connection.
 	AH uint32
 }
 
-// Completion is an entry for a completion queue, which is pushed by To.
+// Completion is an entry for a completion queue. To.Push queues it.
 type Completion struct {
 	To *cq.Source
 	WC verbs.WC
@@ -45,7 +44,7 @@ const arenaChunk = 64 << 10
 // alloc returns n bytes that stay valid until Reset.
 func (a *Actions) alloc(n int) []byte {
 	if cap(a.arena)-len(a.arena) < n {
-		a.arena = make([]byte, 0, max(arenaChunk, 2*cap(a.arena), n)) // packets already built keep the old chunk
+		a.arena = make([]byte, 0, max(arenaChunk, 2*cap(a.arena), n)) // packets that are already built stay in the old chunk
 	}
 	off := len(a.arena)
 	a.arena = a.arena[:off+n]

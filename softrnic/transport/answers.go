@@ -12,19 +12,21 @@ type responseKind uint8
 const (
 	owedAck     responseKind = iota // ACK, NAK or RNR NAK
 	owedAtomic                      // ATOMIC_ACK
-	owedWritten                     // READ response without payload, of an ATOMIC_WRITE
+	owedWritten                     // the response to an ATOMIC_WRITE: a READ response without payload
 	owedRead                        // READ responses
 )
 
-// response is an answer that the responder owes. Most are sent in the step that made them; a long
-// READ is sent in bursts, and later answers wait for it, because answers leave in PSN order.
+// response is an answer that the responder owes. Most are sent in the step that made them. A READ
+// with many response packets is sent in bursts, and later answers wait for it, because answers
+// leave in PSN order.
 type response struct {
 	kind     responseKind
-	fresh    bool // of a new READ, atomic or ATOMIC_WRITE: it occupies a responder resource
+	fresh    bool // the response to a new READ, atomic or ATOMIC_WRITE: it occupies a responder resource
 	syndrome wire.Syndrome
 	psn      wire.PSN
-	value    uint64 // of an atomic
-	// A READ: memory, response packets in all and sent, MSN when it was executed.
+	value    uint64 // original value of the word, for an atomic
+	// Of a READ: its memory, the number of its response packets (all, and sent), and the MSN at the
+	// time when it was executed.
 	va            uint64
 	rkey          uint32
 	length        uint32
@@ -32,18 +34,19 @@ type response struct {
 	msn           uint32
 }
 
-// fatal reports that the response is the NAK that ends the connection. There is always room for it.
+// fatal reports whether the response is the NAK that ends the connection. owe always has room for
+// it.
 func (e *response) fatal() bool {
 	return e.kind == owedAck && e.syndrome.IsNak() && e.syndrome != wire.NakPSNSequence
 }
 
-// covers reports that psn is one of the response packets.
+// covers reports whether psn is the PSN of one of the READ's response packets.
 func (e *response) covers(psn wire.PSN) bool {
 	d := wire.Diff(psn, e.psn)
 	return d >= 0 && uint32(d) < e.packets
 }
 
-// answers are the responses that a responder owes, and what sends them.
+// answers has the responses that a responder owes, and sends them.
 type answers struct {
 	*core
 	rcv  *receiver
@@ -56,7 +59,8 @@ type answers struct {
 	at clock.Time
 }
 
-// start makes room for the answers of a peer that may have rdAtomic READs and atomics in flight.
+// start reserves memory for the answers to a peer that may have rdAtomic READs and atomics in
+// flight.
 func (a *answers) start(rdAtomic int) {
 	a.maxRdAtomic = rdAtomic
 	if depth := maxOwed(rdAtomic); cap(a.owed) < depth {
@@ -64,10 +68,10 @@ func (a *answers) start(rdAtomic int) {
 	}
 }
 
-// last sends the acknowledgements of executed requests, and the NAK of a refused request, when the
-// queue pair enters the error state: the peer's requests had their effect, and must not seem lost.
-// READ responses are not sent any more, and so nothing behind them; but where a fatal NAK waits
-// behind them, they are finished for its sake.
+// last is called when the queue pair enters the error state. It sends the acknowledgements of
+// executed requests, because the peer must not believe that they had no effect, and the NAK of a
+// refused request. READ responses are no longer sent, nor is anything behind them; but if a fatal
+// NAK waits behind them, they are sent so that the NAK can follow.
 func (a *answers) last(now clock.Time, out *Actions) {
 	refused := len(a.owed) > 0 && a.owed[len(a.owed)-1].fatal()
 	budget := a.cfg.Window
@@ -89,12 +93,13 @@ func (a *answers) last(now clock.Time, out *Actions) {
 					outcome = a.sendReadResponse(now, e, out)
 				}
 				if outcome == readWaits {
-					continue // the second call fetches the rest
+					continue // the first call paused in a torn copy; the second call makes the packet
 				}
 				if outcome == readRefused {
-					// The peer would take a NAK behind the missing responses for their loss, and ask
-					// a queue pair that is silent until its retries are used up. The queue pair
-					// cannot complete the READ: that is the error which the peer gets at once.
+					// A NAK behind missing responses would look to the peer as if they were lost:
+					// the peer would request them again from a silent queue pair until its retries
+					// are used up. So the peer gets, at once, the error that is true: the queue
+					// pair cannot complete the READ.
 					a.sendAck(&response{psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteOp}, out)
 					return
 				}
@@ -118,16 +123,16 @@ func (a *answers) reset() {
 	a.torn = torn{core: a.core, buf: a.torn.buf}
 }
 
-// executed counts a message for the MSN.
+// executed counts an executed message in the MSN.
 func (a *answers) executed() { a.msn = (a.msn + 1) & max24 }
 
-// onlyAck reports that all that is owed is one positive ACK.
+// onlyAck reports whether a single positive ACK is all that is owed.
 func (a *answers) onlyAck() bool {
 	return len(a.owed) == 1 && a.owed[0].kind == owedAck && a.owed[0].syndrome.IsAck() && !a.torn.active()
 }
 
-// maxOwed bounds the responses owed: fresh and repeated READs and atomics, ACKs between them, and a
-// NAK; the last place is for the NAK that ends the connection.
+// maxOwed is the largest number of responses owed: new and repeated READs and atomics, the ACKs
+// between them, and a NAK. The last place is for the NAK that ends the connection.
 func maxOwed(rdAtomic int) int { return 4*rdAtomic + 5 }
 
 // fresh counts the responder resources in use.
@@ -141,9 +146,9 @@ func (a *answers) fresh() int {
 	return n
 }
 
-// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN. It
-// replaces a positive ACK right before it, because every response acknowledges the requests before
-// it. It returns false if too many responses are owed; the peer will retransmit.
+// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN. The
+// response replaces a positive ACK right before it, because every response acknowledges the
+// requests before it. owe returns false if too many responses are owed; the peer will retransmit.
 func (a *answers) owe(e response) bool {
 	i := len(a.owed)
 	for i > 0 && wire.Diff(a.owed[i-1].psn, e.psn) > 0 {
@@ -166,16 +171,16 @@ func (a *answers) owe(e response) bool {
 }
 
 // withdrawNak removes an RNR NAK and a sequence NAK that wait behind a long READ. It is called when
-// the packet that they ask for has arrived.
+// the packet arrives that the NAK asks for.
 func (a *answers) withdrawNak() {
 	for n := len(a.owed); n > 0 && a.owed[n-1].kind == owedAck && !a.owed[n-1].syndrome.IsAck(); n-- {
 		a.owed = a.owed[:n-1]
 	}
 }
 
-// send sends the owed responses, at most Window READ response packets at a time: the rest is due at
-// once, so that other queue pairs can send in between. It returns true if no response is owed any
-// more.
+// send sends the owed responses. A step sends at most Window READ response packets; the rest is due
+// at once, so that other queue pairs can send in between. send returns true if no response is owed
+// any more.
 func (a *answers) send(now clock.Time, out *Actions) bool {
 	if a.torn.active() {
 		if now < a.torn.until {
@@ -243,7 +248,7 @@ type readOutcome uint8
 const (
 	readSent    readOutcome = iota
 	readWaits               // the rest of a torn copy is due later
-	readRefused             // the region has gone away
+	readRefused             // the region was deregistered
 )
 
 // sendReadResponse sends the next packet of a READ, if it can.
@@ -256,8 +261,8 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 	case !ok && e.fresh:
 		return readRefused
 	case !ok:
-		// A stray copy of an old request must not end the connection because its region is gone
-		// now.
+		// A duplicate READ whose region was deregistered gets no answer: it may be an old copy from
+		// the network, and a NAK would end the connection.
 		e.sent = e.packets
 		return readSent
 	}
@@ -267,7 +272,7 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 		whole, there := a.torn.copyRead(now, psn, payload, src, va)
 		switch {
 		case !there && e.fresh:
-			return readRefused // the memory behind the region has gone away
+			return readRefused // the memory behind the region was unmapped
 		case !there:
 			e.sent = e.packets
 			return readSent
@@ -297,8 +302,8 @@ func readOpcode(i, packets uint32) wire.Opcode {
 	return wire.RCReadResponseMiddle
 }
 
-// refuseRead ends the connection for a READ whose region went away while it was being answered.
-// Later answers are dropped.
+// refuseRead ends the connection because the region of a READ was deregistered while the READ was
+// being answered. Later answers are dropped.
 func (a *answers) refuseRead(e *response, out *Actions) {
 	nak := response{kind: owedAck, psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteAccess}
 	a.owed = a.owed[:0]

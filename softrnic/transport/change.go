@@ -5,21 +5,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// changeable are the attributes that Modify may change, by state: INIT and RTR are passed through
-// with all attributes, and so have none.
+// changeable has the attributes that Modify may change, by state. INIT and RTR have none: there the
+// transition to the next state sets all attributes.
 var changeable = map[verbs.QPState]verbs.QPMask{
 	verbs.StateRTS: inTraffic,
 	verbs.StateSQE: inTraffic,
 	verbs.StateSQD: inTraffic | verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry,
 }
 
-// inTraffic are attributes that may change while the send queue works.
+// inTraffic are the attributes that may change while the send queue works.
 const inTraffic = verbs.ModifyAccess | verbs.ModifyQKey | verbs.ModifyRNRTimer
 
-// Modify changes attributes without a transition; either all of a or none (IBTA
-// 11.2.5.2/optional). The rights and the RNR timer count from the next packet of the peer on.
-// Retry counters are filled from the new counts, and a running ACK timer starts again with the new
-// timeout.
+// Modify changes attributes without a transition: either all of a, or none and an error (IBTA
+// 11.2.5.2/optional). New access rights and a new RNR timer hold from the next packet of the peer
+// on. The retry counters are reset to the new counts, and a running ACK timer starts again with the
+// new timeout.
 func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 	if a.Mask&^q.svc.changes != 0 {
 		return badAttr("attributes %#x are not those of a %v queue pair", a.Mask&^q.svc.changes, q.cfg.Type)
@@ -56,7 +56,8 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 	return nil
 }
 
-// retuned applies new retry attributes to what is in flight. An RNR wait goes on.
+// retuned makes changed retry attributes effective for requests in flight. A wait for an RNR NAK
+// goes on.
 func (r *requester) retuned(now clock.Time) {
 	waiting := r.retry.rnrAt
 	r.retry.start(r.rts)
@@ -66,7 +67,7 @@ func (r *requester) retuned(now clock.Time) {
 	}
 }
 
-// armTimer starts the ACK timer. Code 0 is no timer.
+// armTimer starts the ACK timer. Timeout code 0 means no timer.
 func (r *requester) armTimer(now clock.Time) {
 	r.retry.at = clock.Never
 	if r.rts.Timeout != 0 {

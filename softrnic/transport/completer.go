@@ -16,13 +16,13 @@ type completer struct {
 	req *requester
 }
 
-// handle takes an acknowledgement or response. One for a PSN that is not in flight is a ghost (IBTA
-// 9.7.6.1/ghost).
+// handle takes an acknowledgement or a response. A packet whose PSN is not in flight is a ghost
+// (IBTA 9.7.6.1/ghost), and is dropped.
 func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode
 	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
 		c.saw(op, "stale")
-		c.env.Counters.DuplicateAck++ // an old response, or a ghost for a request that was never sent
+		c.env.Counters.DuplicateAck++ // an old response, or a response to a request that was never sent
 		return
 	}
 	switch op {
@@ -58,8 +58,8 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		return
 	}
 	if c.req.retry.rnrAt != clock.Never && psn == c.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
-		// The packets that were already behind a refused one draw a sequence NAK. The wait
-		// continues.
+		// The responder refused a request with an RNR NAK, and the packets behind that request draw
+		// a sequence NAK. The requester goes on waiting.
 		c.saw(p.BTH.Opcode, "while waiting")
 		c.env.Counters.DuplicateAck++
 		return
@@ -87,7 +87,7 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	switch {
 	case !ok:
 		n.BadResponse++
-		status = verbs.BadRespErr // a reserved code
+		status = verbs.BadRespErr // a reserved NAK code
 	case s == wire.NakInvalid:
 		n.RemoteInvalidErr++
 	case s == wire.NakRemoteAccess:
@@ -98,8 +98,8 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	c.req.failOldest(status, out)
 }
 
-// acknowledge takes everything before end as received. It stops at a READ or atomic that has not
-// been answered: that is an implied NAK, and the result is false.
+// acknowledge marks everything before end as received. It stops at a READ or atomic that has not
+// been answered: that is an implied NAK, and acknowledge returns false.
 func (c *completer) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 	moved := false
 	for c.req.una != end {
@@ -127,7 +127,7 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	w.acked += n
 	c.req.una = c.req.una.Add(int(n))
 	if !w.answered() {
-		w.sent = max(w.sent, w.acked) // an answer from before a retry overtakes the retry
+		w.sent = max(w.sent, w.acked) // the answer is to the transmission before the retry
 	}
 	c.req.window.flight += w.inFlight() - before
 	c.req.window.widen(int(n))
@@ -136,13 +136,14 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	}
 }
 
-// positive reports that the AETH of an answer, if it has one, says ACK: a NAK is always an
+// positive reports whether the answer has no AETH or one that says ACK: a NAK is always an
 // ACKNOWLEDGE packet and carries no data (IBTA 9.7.5.1/positive).
 func positive(p *wire.Packet) bool {
 	return !p.BTH.Opcode.Has(wire.HasAETH) || p.AETH.Syndrome.IsAck()
 }
 
-// readAnswer takes a READ response packet at una: of a READ, or without payload of an ATOMIC_WRITE.
+// readAnswer takes a READ response packet at una. It belongs to a READ or, without payload, to an
+// ATOMIC_WRITE.
 func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !positive(p) || !c.fitsRead(w, p) {
@@ -160,9 +161,9 @@ func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	c.req.progress()
 }
 
-// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1/response). If
-// the rest of a READ was requested again, its first response may be FIRST or ONLY, or MIDDLE or LAST:
-// responders do both.
+// fitsRead checks opcode and length of the next response packet (IBTA 9.7.6.1/response). When the
+// requester has requested the rest of a READ again, some responders begin the new responses with
+// FIRST or ONLY and others continue with MIDDLE or LAST: both are accepted.
 func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode
 	if w.op != verbs.OpRead {
@@ -180,7 +181,7 @@ func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	return ends && len(p.Payload) == int(missing)
 }
 
-// atomicAnswer takes an atomic's original value at una.
+// atomicAnswer takes the response to the atomic at una: the original value of the word.
 func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !w.atomic() || !positive(p) {
@@ -200,8 +201,8 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	c.req.progress()
 }
 
-// badResponse ends the connection because an answer does not have the kind or length that the
-// oldest work request needs.
+// badResponse ends the connection because an answer has another kind or length than the oldest work
+// request needs.
 func (c *completer) badResponse(out *Actions) {
 	c.env.Counters.BadResponse++
 	c.req.failOldest(verbs.BadRespErr, out)

@@ -15,18 +15,19 @@ type core struct {
 	env Env
 	cfg Config
 	svc *service
-	// qp is the queue pair itself: packets name it, and a fault in any part ends all of them.
+	// qp is the queue pair itself: sent packets name it, and an error in any part ends it as a
+	// whole.
 	qp *QP
-	// sent and received fill the completion queues.
+	// sent and received queue completions in the two completion queues.
 	sent, received *cq.Source
 
 	state verbs.QPState
 	init  verbs.ToInit
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
-	mtu   uint32 // path MTU in bytes; of a UD queue pair, the port's
-	// scratch is room for what is scattered: a word, or the area in front of a datagram. It is here
-	// because a variable of a function would be allocated.
+	mtu   uint32 // path MTU in bytes; for UD, that of the port
+	// scratch is the source buffer of scatter for a word or for the 40 bytes in front of a
+	// datagram. It is a field because a local variable would be allocated on the heap.
 	scratch [verbs.GRHLen]byte
 	// lastNow is the time that was passed to the latest method with a time parameter, for methods
 	// without one.
@@ -39,7 +40,8 @@ func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: c.cfg.QPN})
 }
 
-// newPacket appends a packet to the peer. The NIC gives it the P_Key of the queue pair.
+// newPacket appends a packet to the peer. The engine overwrites the P_Key with that of the queue
+// pair.
 func (c *core) newPacket(out *Actions) *wire.Packet {
 	out.Tx = append(out.Tx, TxPacket{QP: c.qp})
 	p := &out.Tx[len(out.Tx)-1].Packet
@@ -47,15 +49,15 @@ func (c *core) newPacket(out *Actions) *wire.Packet {
 	return p
 }
 
-// remote returns the n bytes of memory at va that a request of the peer names, if the peer may use them for
-// need.
+// remote returns the n bytes at va of the region that a request of the peer names, if the peer may
+// access them with the rights need.
 func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.Piece, bool) {
 	b, fault := c.env.Mem.Remote(c.cfg.PD, c.cfg.QPN, rkey, va, n, need)
 	return b, fault == mem.OK
 }
 
-// gather fills dst with the bytes of the list from offset off on. Every piece is checked again,
-// because a region may be gone by the time of a retransmission.
+// gather fills dst with the bytes of the SGL from offset off on. Every SGE is checked again,
+// because its region may have been deregistered before a retransmission.
 func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	for i := range sgl {
 		s := sgl[i]
@@ -79,8 +81,8 @@ func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	return mem.OK
 }
 
-// scatter writes src into the list of memory of pd from offset off on. The caller has checked that
-// it fits.
+// scatter writes src into the SGL of protection domain pd, from offset off on. The caller has
+// checked that src fits.
 func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 	for i := range sgl {
 		s := sgl[i]
@@ -104,7 +106,7 @@ func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.F
 	return mem.OK
 }
 
-// checkSGL validates a whole list before the first packet of a message leaves.
+// checkSGL checks all SGEs before the first packet of a message leaves.
 func (c *core) checkSGL(sgl []verbs.SGE, write bool) mem.Fault {
 	for i := range sgl {
 		if _, fault := c.env.Mem.Local(c.cfg.PD, sgl[i], write); fault != mem.OK {

@@ -1,15 +1,16 @@
-// Package transport is one queue pair of a reliable or unreliable connection or of datagrams:
-// requester, responder and completer as a machine without clock, goroutine or socket.
+// Package transport is one queue pair of a reliable connection, an unreliable connection or of
+// datagrams: requester, responder and completer as a state machine without clock, goroutine or
+// socket.
 //
 // The caller's duties, in the order of a step:
 //
 //  1. Call one of PostSend, Handle, Tick, FlushAcks or a transition with the present time and an Actions.
 //  2. Put Done into the completion queues, in order, and report Async.
 //  3. Send Tx, in order. Payloads point into the Actions and are valid until its Reset.
-//  4. Reset the Actions, and ask Deadline when Tick wants to be called next. A deadline that is not after now means
+//  4. Reset the Actions, and ask Deadline when Tick must be called next. A deadline that is not after now means
 //     at once, but other queue pairs may come first: long answers are cut into bursts that way.
 //
-// Packets given to Handle are for this queue pair, from its peer, with a good ICRC: the engine
+// Packets given to Handle are for this queue pair, from its peer, and have a valid ICRC: the engine
 // checks that. Handle only reads them and keeps no reference.
 //
 // The parts:
@@ -32,26 +33,27 @@
 //	unreliable.go           unreliableSender: what UC and UD have in common
 //	uc.go, ud.go            unreliable connections and datagrams
 //
-// Completion statuses that no service produces here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
+// Completion statuses that this package never reports: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC,
-// RespTimeoutErr to no transport, and nothing in this NIC has a reason for FatalErr or GeneralErr.
-// MWBindErr, a failed memory management operation, is the status of a bind that fails and of a
-// local invalidate of a bad key. LocQPOpErr is the status of a READ or atomic on a queue pair set
-// up with MaxRdAtomic -1. The unreliable services report local errors only: Success, LocProtErr,
-// WRFlushErr and, UC, MWBindErr.
+// RespTimeoutErr to no transport, and this NIC has no use for FatalErr and GeneralErr. MWBindErr, a
+// failed memory management operation, is the status of a bind that fails and of a local invalidate
+// of an invalid key. LocQPOpErr is the status of a READ or atomic on a queue pair with MaxRdAtomic
+// -1. The unreliable services report local errors only: Success, LocProtErr, WRFlushErr and, for
+// UC, MWBindErr.
 //
-// A datagram or an unreliable message that a receive has no room for is dropped, and the receive
-// stays posted, as in Linux rxe; some hardware completes the receive with a length error instead.
+// If a datagram or an unreliable message does not fit into the receive, it is dropped, and the
+// receive stays posted, as in Linux rxe; some hardware completes the receive with a length error
+// instead.
 //
 // Different from Linux rxe on purpose: a SEND that is longer than the receive draws the
 // specification's NAK for an invalid request and LocLenErr, not a NAK for a remote operational
-// error; a SEND whose key to invalidate is not valid draws a NAK for a remote access error, where
-// rxe acknowledges it and then fails its own end; and a duplicate SEND or WRITE packet is
-// acknowledged only if it asks for it.
+// error. A SEND whose key to invalidate is not valid draws a NAK for a remote access error; rxe
+// acknowledges the SEND and then fails its own queue pair. A duplicate SEND or WRITE packet is
+// acknowledged only if it has AckReq.
 //
-// Different from most hardware on purpose: silence and sequence NAKs are counted apart, each up to
-// RetryCount, and an RNR NAK fills both counters again, so that heavy injected loss does not look
-// like a dead peer. The requester gives up a silent peer after exactly RetryCount+1 transmissions.
-// A local invalidate and a bind are full barriers of their send queue. A repeated READ whose region
-// is gone is dropped, not refused, because it may be a stray copy from the network.
+// Different from most hardware on purpose: timeouts and sequence NAKs are counted apart, each up to
+// RetryCount, and an RNR NAK refills both counters, so that heavy injected loss does not look like
+// a dead peer. The requester gives a silent peer up after exactly RetryCount+1 transmissions. A
+// local invalidate and a bind are full barriers of their send queue. A repeated READ whose region
+// was deregistered is dropped, not refused, because it may be an old copy from the network.
 package transport

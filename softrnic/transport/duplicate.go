@@ -5,7 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// result is the stored outcome of an atomic, or that of an ATOMIC_WRITE, which has no value.
+// result is what the responder keeps of an executed atomic or ATOMIC_WRITE. The latter has no
+// value.
 type result struct {
 	psn   wire.PSN
 	op    wire.Opcode
@@ -13,7 +14,7 @@ type result struct {
 	value uint64
 }
 
-// answer is the response with the result.
+// answer returns the response that carries the result.
 func (e *result) answer() response {
 	if e.op == wire.RCAtomicWrite {
 		return response{kind: owedWritten, psn: e.psn}
@@ -21,8 +22,8 @@ func (e *result) answer() response {
 	return response{kind: owedAtomic, psn: e.psn, value: e.value}
 }
 
-// duplicate answers a request with a PSN before the expected one. Nothing is executed twice but
-// READs, which change nothing (IBTA 9.7.4.1/duplicate).
+// duplicate answers a request whose PSN is before the expected one. Only a READ is executed again,
+// because it changes nothing (IBTA 9.7.4.1/duplicate).
 func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	r.env.Counters.DuplicateRequest++
 	switch {
@@ -38,8 +39,9 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	}
 }
 
-// duplicateAtomic answers from the stored results, newest first. A duplicate without stored result
-// is dropped: its requester has received the answer, because it has sent so many later requests.
+// duplicateAtomic answers from the stored results, newest first. A duplicate without a stored
+// result is dropped: its requester has received the answer, or it could not have sent so many later
+// atomics.
 func (r *responder) duplicateAtomic(p *wire.Packet) {
 	va, _, _ := wordOf(p)
 	for i := len(r.exec.replay) - 1; i >= 0; i-- {
@@ -54,9 +56,9 @@ func (r *responder) duplicateAtomic(p *wire.Packet) {
 	}
 }
 
-// duplicateRead executes a READ again, whole or from its middle. It must lie before the expected
-// PSN as a whole, and its key must still be good; a READ that is being answered just now is
-// answered from the asked place on.
+// duplicateRead executes a READ again, from its beginning or from the packet that the requester
+// asks for. All its PSNs must be before the expected one, and its R_Key must still be valid. If the
+// responder is just answering this READ, it continues from the requested packet.
 func (r *responder) duplicateRead(p *wire.Packet) {
 	n := packetsOf(p.RETH.Length, r.mtu)
 	if p.RETH.Length > maxMsgSize || wire.Diff(p.BTH.PSN.Add(int(n-1)), r.ePSN) >= 0 || len(p.Payload) > 0 {

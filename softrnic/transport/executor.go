@@ -30,8 +30,8 @@ type executor struct {
 	va       uint64
 	rkey     uint32
 	left     uint32
-	// replay holds the results of atomics and ATOMIC_WRITEs for duplicates: newest last, at most
-	// MaxRdAtomic.
+	// replay holds the results of atomics and ATOMIC_WRITEs, with which duplicates are answered:
+	// newest last, at most MaxDestRdAtomic.
 	replay []result
 }
 
@@ -66,8 +66,8 @@ func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkSequence: inside a message only its MIDDLE and LAST may follow, outside only FIRST and ONLY
-// (IBTA 9.7.4.1/sequence).
+// checkSequence: inside a message only its MIDDLE and LAST may follow, outside a message only FIRST
+// and ONLY (IBTA 9.7.4.1/sequence).
 func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	if info.Flags&wire.OpRequest == 0 {
 		return refuseOpcode // IBTA 9.7.4.1/reserved
@@ -91,7 +91,7 @@ func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 // operationRights has the rights that a queue pair must grant its peer for an operation. An
-// ATOMIC_WRITE needs that of a WRITE.
+// ATOMIC_WRITE needs the right of a WRITE: checkOperation treats it apart.
 var operationRights = [...]struct {
 	op   wire.OpFlags
 	need verbs.Access
@@ -101,7 +101,7 @@ var operationRights = [...]struct {
 	{wire.OpAtomic, verbs.RemoteAtomic},
 }
 
-// checkOperation: the queue pair must be set up for the operation (IBTA 9.7.4.1/enabled).
+// checkOperation refuses an operation that the queue pair does not grant (IBTA 9.7.4.1/enabled).
 func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
 	if p.BTH.Opcode == wire.RCAtomicWrite {
 		if x.init.Access&verbs.RemoteWrite == 0 {
@@ -117,8 +117,8 @@ func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkResources: a READ or atomic needs a free responder resource, a SEND or immediate data a
-// receive (IBTA 9.7.4.1/resources).
+// checkResources refuses a READ or atomic without a free responder resource, and a SEND or
+// immediate data without a receive (IBTA 9.7.4.1/resources).
 func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
 	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
@@ -135,9 +135,9 @@ func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkLength: FIRST and MIDDLE fill the path MTU, LAST is 1 to MTU bytes, ONLY 0 to MTU; a SEND
-// fits its receive, a WRITE is as long as its RETH says (IBTA 9.7.4.1/length), and an ATOMIC_WRITE
-// has 8 bytes.
+// checkLength: FIRST and MIDDLE fill the path MTU, LAST has 1 to MTU bytes, ONLY 0 to MTU. A SEND
+// fits into its receive, a WRITE is as long as its RETH says (IBTA 9.7.4.1/length), and an
+// ATOMIC_WRITE has 8 bytes.
 func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	switch {
@@ -185,8 +185,8 @@ func (x *executor) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32)
 	return pass
 }
 
-// checkKey: R_Key, protection domain, access and bounds of the whole message at its first packet;
-// none of that for a length of 0 (IBTA 9.7.4.1/key, C9-88).
+// checkKey checks R_Key, protection domain, access rights and bounds for the whole message, at its
+// first packet. A message of length 0 is not checked (IBTA 9.7.4.1/key, C9-88).
 func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	ok := true
 	switch {
@@ -207,7 +207,7 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// execute executes the request.
+// execute executes a request that has passed all checks.
 func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
 	case info.Flags&wire.OpSend != 0:
@@ -242,7 +242,7 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	dst, ok := x.remote(x.rkey, x.va, n, verbs.RemoteWrite)
 	if !ok {
-		return refuseAccess // the region went away within the message
+		return refuseAccess // the region was deregistered within the message
 	}
 	paused, ok := x.answers.torn.copyWrite(dst, p.Payload, x.va, x.rkey, info)
 	if !ok {
@@ -257,7 +257,7 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// wordOf is the word that an atomic or an ATOMIC_WRITE names, and the right that it needs.
+// wordOf returns the word that an atomic or an ATOMIC_WRITE names, and the right that it needs.
 func wordOf(p *wire.Packet) (va uint64, rkey uint32, right verbs.Access) {
 	if p.BTH.Opcode == wire.RCAtomicWrite {
 		return p.RETH.VA, p.RETH.RKey, verbs.RemoteWrite
@@ -265,12 +265,12 @@ func wordOf(p *wire.Packet) (va uint64, rkey uint32, right verbs.Access) {
 	return p.AtomicETH.VA, p.AtomicETH.RKey, verbs.RemoteAtomic
 }
 
-// executeAtomic does an atomic or ATOMIC_WRITE and keeps its result for duplicates: an ATOMIC_WRITE
-// that came again would undo what was written since. The oldest result is forgotten when there are
-// as many as the peer may have outstanding (IBTA 9.4.5/replay).
+// executeAtomic executes an atomic or ATOMIC_WRITE and keeps its result for duplicates: an
+// ATOMIC_WRITE that is executed twice would undo later writes. The oldest result is dropped when
+// there are as many as the peer may have in flight (IBTA 9.4.5/replay).
 func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	va, rkey, right := wordOf(p)
-	word, _ := x.remote(rkey, va, atomicSize, right) // was checked
+	word, _ := x.remote(rkey, va, atomicSize, right) // checkKey has checked it
 	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: va}
 	ok := false
 	switch a, m := &p.AtomicETH, &p.Masks; p.BTH.Opcode {
@@ -296,7 +296,7 @@ func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	return pass
 }
 
-// completeMessage ends a SEND or WRITE: a receive that it used is completed.
+// completeMessage ends a SEND or WRITE. If it used a receive, the receive completes.
 func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	write := info.Flags&wire.OpWrite != 0
 	x.msg = noMessage

@@ -4,10 +4,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// local reports a memory management operation: nothing of it is sent.
+// local reports whether w is a memory management operation, which sends no packet.
 func (w *sendWQE) local() bool { return sendOps[w.op].local }
 
-// checkLocal validates what does not depend on memory of a local operation.
+// checkLocal checks those parts of a local operation that do not depend on memory.
 func checkLocal(wr *verbs.SendWR) error {
 	const op = "post send"
 	switch {

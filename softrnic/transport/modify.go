@@ -7,15 +7,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Bounds of attributes, by the width of their fields in the specification.
+// Largest values of attributes, by the width of their fields in the specification.
 const (
 	max24         = 1<<24 - 1
 	maxTimerCode  = 31
 	maxRetryCount = 7
 	rnrForEver    = 7
 
-	// controlledQKey is the bit of Q_Keys that only the system may give to a queue pair: that of
-	// queue pair 1 has it (IBTA 10.2.5/q-key).
+	// controlledQKey is the bit of a Q_Key that an application may not set: Q_Keys with it, like
+	// that of queue pair 1, are controlled by the system (IBTA 10.2.5/q-key).
 	controlledQKey = 1 << 31
 
 	defaultRdAtomic = 16
@@ -26,7 +26,7 @@ func badAttr(format string, args ...any) error {
 	return &verbs.OpError{Op: "modify qp", Err: verbs.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ToInit goes from RESET to INIT, or changes the attributes in INIT.
+// ToInit goes from RESET to INIT, or changes the attributes while the state is INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
 	to, err := next(q.svc.states, q.state, evToInit)
 	if err != nil {
@@ -61,7 +61,7 @@ func validTimer(a verbs.ToRTR) error {
 	return nil
 }
 
-// validRTS checks the attributes of RTR to RTS but for the depth.
+// validRTS checks the attributes of RTR to RTS, except for MaxRdAtomic.
 func validRTS(a verbs.ToRTS) error {
 	switch {
 	case a.SendPSN > max24:
@@ -84,14 +84,14 @@ func validMTU(m verbs.MTU) bool {
 	return false
 }
 
-// ToRTR goes from INIT to RTR: the responder works from here on. A UD queue pair looks at none of
-// the attributes.
+// ToRTR goes from INIT to RTR: the responder works from then on. A UD queue pair ignores the
+// attributes.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	to, err := next(q.svc.states, q.state, evToRTR)
 	if err != nil {
 		return err
 	}
-	if q.svc.datagram { // it has no peer, and the MTU is the port's
+	if q.svc.datagram { // it has no peer, and the MTU is that of the port
 		q.rtr, q.state, q.mtu = verbs.ToRTR{PathMTU: q.cfg.PortMTU}, to, uint32(q.cfg.PortMTU)
 		q.lastNow = now
 		return nil
@@ -117,7 +117,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	return nil
 }
 
-// ToRTS goes from RTR to RTS: the requester works from here on.
+// ToRTS goes from RTR to RTS: the requester works from then on.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	to, err := next(q.svc.states, q.state, evToRTS)
 	if err != nil {
@@ -136,7 +136,8 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	return nil
 }
 
-// rdAtomic fills in the default of a READ and atomic depth; -1 asks for none at all and becomes 0.
+// rdAtomic returns the number of READs and atomics that the attribute n allows: 0 means the
+// default, -1 means none.
 func rdAtomic(name string, n int) (int, error) {
 	switch {
 	case n == 0:
@@ -149,7 +150,7 @@ func rdAtomic(name string, n int) (int, error) {
 	return n, nil
 }
 
-// ToSQD lets the send queue drain: started work requests complete, no other is started.
+// ToSQD lets the send queue drain: started work requests complete, and no others start.
 // EventSQDrained follows, at once if nothing was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evToSQD)
@@ -163,8 +164,8 @@ func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ResumeRTS goes back from SQD (or SQE) to RTS and sends the work requests that were posted in
-// between.
+// ResumeRTS goes back from SQD or SQE to RTS and sends the work requests that were posted
+// meanwhile.
 func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evResumeRTS)
 	if err != nil {
@@ -177,14 +178,14 @@ func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ToError flushes all outstanding work requests, sends before receives, each queue in order, with
-// WRFlushErr.
+// ToError completes all outstanding work requests with WRFlushErr: sends before receives, each
+// queue in order.
 func (q *QP) ToError(now clock.Time, out *Actions) error {
 	q.lastNow = now
 	return q.enterError(evToError, out)
 }
 
-// fault is the transition to the error state after something failed.
+// fault goes to the error state because of a local error or a refused request.
 func (q *QP) fault(out *Actions) {
 	if err := q.enterError(evFault, out); err != nil {
 		panic("transport: fault in a state without traffic: " + q.state.String())
@@ -198,7 +199,7 @@ func (q *QP) enterError(on event, out *Actions) error {
 	}
 	last := q.cfg.SRQ != nil && q.state != to
 	q.state = to
-	q.rsp.answers.torn.settleWrite() // it was accepted before
+	q.rsp.answers.torn.settleWrite() // the WRITE was accepted before the error
 	q.rsp.answers.last(q.lastNow, out)
 	q.req.retry.stop()
 	q.unr.at, q.req.draining = clock.Never, false
@@ -206,12 +207,12 @@ func (q *QP) enterError(on event, out *Actions) error {
 	q.req.flush(out)
 	q.rcv.flush(out)
 	if last {
-		q.raise(verbs.EventQPLastWQE, out) // takes no more from the shared receive queue, IBTA 11.6.3.1/last-wqe
+		q.raise(verbs.EventQPLastWQE, out) // no more receives of the SRQ are taken, IBTA 11.6.3.1/last-wqe
 	}
 	return nil
 }
 
-// ToReset forgets everything, also the completions that were not polled.
+// ToReset forgets everything, also the completions that were not polled yet.
 func (q *QP) ToReset() error {
 	to, err := next(q.svc.states, q.state, evToReset)
 	if err != nil {
@@ -224,7 +225,7 @@ func (q *QP) ToReset() error {
 	return nil
 }
 
-// forget brings everything but the creation attributes to the state of a new queue pair.
+// forget resets everything but the creation attributes to the state of a new queue pair.
 func (q *QP) forget() {
 	q.init, q.rtr, q.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
 	q.req.reset()

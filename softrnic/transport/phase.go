@@ -12,8 +12,8 @@ const (
 	phaseSilent  phase = iota // the peer has sent nothing yet
 	phaseInOrder              // the next request is expected at ePSN
 	phaseGap                  // a request ahead of ePSN drew the one sequence NAK of this gap
-	phaseRefused              // a request was refused for good: owed answers leave, then the queue pair fails
-	phaseEnded                // the queue pair has left the states that receive
+	phaseRefused              // a request drew a fatal NAK: the owed answers leave, then the queue pair fails
+	phaseEnded                // the queue pair has left the states in which it receives
 )
 
 var phaseNames = [...]string{"silent", "in order", "gap", "refused", "ended"}
@@ -24,7 +24,7 @@ func (p phase) String() string { return phaseNames[p] }
 type phaseEvent uint8
 
 const (
-	heardFirst phaseEvent = iota // any request, before its PSN is looked at
+	heardFirst phaseEvent = iota // any request, before its PSN is examined
 	heardExpected
 	heardAhead
 	refusedFatally
@@ -34,8 +34,8 @@ const (
 var phaseEventNames = [...]string{"first request", "expected PSN", "PSN ahead", "refusal", "stop"}
 
 // phaseMoves is the transition table of a responder, by phase and event. The golden file
-// testdata/phases.golden is its printed form. A request that comes in the phases refused and ended
-// is dropped before it can be an event.
+// testdata/phases.golden is its printed form. In the phases refused and ended, requests are dropped
+// before they become events.
 var phaseMoves = [...][len(phaseEventNames)]phase{
 	phaseSilent:  {heardFirst: phaseInOrder, heardExpected: phaseSilent, heardAhead: phaseSilent, refusedFatally: phaseSilent, stopped: phaseEnded},
 	phaseInOrder: {heardFirst: phaseInOrder, heardExpected: phaseInOrder, heardAhead: phaseGap, refusedFatally: phaseRefused, stopped: phaseEnded},

@@ -14,8 +14,8 @@ const atomicSize = 8
 // sendOp has the properties of an operation that the requester needs.
 type sendOp struct {
 	wc verbs.WCOpcode
-	// inline: Flags may have Inline. data: it moves a message of any length. solicit: Solicited has
-	// a meaning. local: it sends nothing.
+	// inline: the flag Inline is allowed. data: the operation moves a message of any length.
+	// solicit: the flag Solicited has a meaning. local: the operation sends no packet.
 	inline, data, solicit, local bool
 }
 
@@ -43,10 +43,10 @@ func postErr(op string, err error, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// PostSend queues a work request and sends what may be sent. The request and its list are copied;
-// its memory is not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when
-// MaxSendWR are not complete, and ErrInvalid when it is malformed. In the states ERROR and SQE it
-// is taken and flushed at once (IBTA 10.3.1/post).
+// PostSend queues a work request and sends what may be sent. The request and its SGL are copied;
+// the memory that the SGL names is not, unless the request is inline. Errors: ErrState before RTS,
+// ErrNoSpace when MaxSendWR work requests are not complete, ErrInvalid for a malformed request. In
+// the states ERROR and SQE the request is accepted and flushed at once (IBTA 10.3.1/post).
 func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	q.lastNow = now
 	switch q.state {
@@ -73,7 +73,8 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	return nil
 }
 
-// check validates what does not depend on memory and returns the message length.
+// check checks those parts of a work request that do not depend on memory, and returns the length
+// of the message.
 func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
 	if int(wr.Op) >= len(sendOps) {
@@ -120,7 +121,8 @@ func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 	return uint32(length), nil
 }
 
-// sglLength adds up a list and checks its bounds.
+// sglLength returns the sum of the lengths of an SGL, and checks the number and the lengths of
+// SGEs.
 func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
 	if len(sgl) > maxSGE {
 		return 0, postErr(op, verbs.ErrInvalid, "%d SGEs; MaxSGE is %d", len(sgl), maxSGE)
@@ -159,9 +161,9 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 	s.sq.tail++
 }
 
-// PostRecv queues a receive. It is refused with ErrState in RESET, ErrNoSpace when MaxRecvWR are
-// queued, and ErrInvalid when it is malformed. In the error state it is flushed by the next Tick,
-// which is due at once.
+// PostRecv queues a receive. Errors: ErrState in RESET, ErrNoSpace when MaxRecvWR receives are
+// queued, ErrInvalid for a malformed request. In the error state the next Tick, which is due at
+// once, flushes the receive.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	const op = "post recv"
 	if q.state == verbs.StateReset {

@@ -34,7 +34,7 @@ type Config struct {
 	PD             mem.PD
 	Type           verbs.QPType
 	SendCQ, RecvCQ *cq.CQ
-	// SRQ, if not nil, is where receives are taken from.
+	// SRQ, if not nil, is the shared receive queue from which the queue pair takes its receives.
 	SRQ       *SRQ
 	MaxSendWR int // 0: 128
 	MaxRecvWR int // 0: 128
@@ -42,17 +42,17 @@ type Config struct {
 	MaxInline int // bytes; 0: 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
-	// Window is how many request packets may be in flight, and how many response packets one step
-	// may emit.
+	// Window is how many request packets may be in flight, and how many READ response packets one
+	// step may send.
 	Window int // 0: 128
-	// PortMTU bounds the datagrams of a UD queue pair. 0: 1024.
+	// PortMTU is the largest payload of a datagram of a UD queue pair. 0: 1024.
 	PortMTU verbs.MTU
-	// AckEvery is the largest number of request packets between two with AckReq, so that the window
-	// always moves.
+	// AckEvery: at least every AckEvery-th request packet has AckReq, so that acknowledgements keep
+	// coming.
 	AckEvery int // 0: 32
 	// CoalesceAcks holds the ACK of a step back until FlushAcks or Tick, so that one ACK answers a
-	// receive batch. Deadline is then due at once, so a caller that only ticks holds nothing for
-	// long.
+	// batch of received packets. Deadline is then due at once, so that a caller without FlushAcks
+	// delays the ACK only until its next Tick.
 	CoalesceAcks bool
 }
 
@@ -96,15 +96,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// QP is one queue pair: its state machine, and the parts that send, take answers, receive and
-// execute. Its methods choose the part; the parts do the work.
+// QP is one queue pair: its state machine, and the parts that send requests, take answers, receive
+// messages and execute requests. Its methods call the parts, which do the work.
 type QP struct {
 	core
 	req requester        // the send queue; RC: requests and their retransmission
-	cmp completer        // RC: answers of the peer
+	cmp completer        // RC: answers from the peer
 	unr unreliableSender // UC and UD: requests
 	rcv receiver         // receive queue
-	rsp responder        // requests of the peer
+	rsp responder        // requests from the peer
 }
 
 // New makes a queue pair in RESET. It fails with an OpError of ErrInvalid or ErrNotSupported.
@@ -139,10 +139,10 @@ func (q *QP) Config() Config { return q.cfg }
 // Init returns the attributes of the last transition to INIT, with defaults filled in.
 func (q *QP) Init() verbs.ToInit { return q.init }
 
-// RTR returns the attributes of the last transition to RTR: the peer's address.
+// RTR returns the attributes of the last transition to RTR, among them the address of the peer.
 func (q *QP) RTR() verbs.ToRTR { return q.rtr }
 
-// Purge takes the completions of the queue pair out of its completion queues. It is called when the
+// Purge removes the completions of the queue pair from its completion queues. It is called when the
 // queue pair is reset or destroyed.
 func (q *QP) Purge() {
 	q.sent.Purge()
@@ -159,15 +159,16 @@ func (q *QP) Query() verbs.QPAttr {
 	}
 }
 
-// Handle takes a packet that is for this queue pair and from its peer. The packet and its payload
-// are only read, and not kept. In a state that does not receive, it is dropped.
+// Handle takes a packet that is for this queue pair and from its peer. It only reads the packet and
+// the payload, and keeps neither. In a state that does not receive, the packet is dropped.
 func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
 	if q.accepts(now, p) {
 		q.svc.receive(q, now, p, out)
 	}
 }
 
-// accepts reports whether state and service let p in.
+// accepts reports whether the queue pair receives in its state, and whether the packet belongs to
+// its transport service.
 func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 	q.lastNow = now
 	switch q.state {
@@ -184,7 +185,7 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 	return true
 }
 
-// FlushAcks sends the acknowledgement that CoalesceAcks held back, if any.
+// FlushAcks sends the ACK that CoalesceAcks held back, if there is one.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	q.lastNow = now
 	if len(q.rsp.answers.owed) > 0 {
@@ -192,7 +193,7 @@ func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	}
 }
 
-// Tick handles the deadlines up to now.
+// Tick handles the deadlines that are due at the time now.
 func (q *QP) Tick(now clock.Time, out *Actions) {
 	q.lastNow = now
 	if q.rcv.flushAt <= now {
@@ -209,7 +210,7 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 	}
 }
 
-// Deadline returns when Tick must be called next; clock.Never if idle.
+// Deadline returns when Tick must be called next; clock.Never if nothing is due.
 func (q *QP) Deadline() clock.Time {
 	at := clock.Min(clock.Min(q.req.retry.at, q.req.retry.rnrAt), clock.Min(q.rsp.answers.at, q.rcv.flushAt))
 	return clock.Min(at, q.unr.at)

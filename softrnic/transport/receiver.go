@@ -9,16 +9,17 @@ import (
 // receiver is the receive queue of one queue pair and its completions.
 type receiver struct {
 	*core
-	// rq holds the posted receives, or the one that was taken from the shared receive queue.
+	// rq holds the posted receives. With a shared receive queue, or with receives from outside, it
+	// holds only the receive that was taken from there.
 	rq recvQueue
-	// outside is where receives come from when rq is empty; nil: only PostRecv puts any there.
+	// outside has the receives that are taken when rq is empty. nil: PostRecv fills rq.
 	outside Receives
-	// pd is the protection domain of receives: that of the shared receive queue, if the queue pair
-	// has one.
+	// pd is the protection domain of the receives: that of the shared receive queue, if there is
+	// one.
 	pd mem.PD
-	// held: the oldest receive belongs to the message that is being received.
+	// held: the oldest receive belongs to the message that is arriving.
 	held bool
-	// flushAt is due when a receive was posted in the error state.
+	// flushAt is when receives must be flushed that were posted in the error state.
 	flushAt clock.Time
 }
 
@@ -35,24 +36,25 @@ func (r *receiver) reset() {
 	r.held, r.flushAt = false, clock.Never
 }
 
-// ready reports whether there is a receive for a message that begins.
+// ready reports whether there is a receive for the next message.
 func (r *receiver) ready() bool {
 	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq)) || r.fetch()
 }
 
-// fetch takes a receive from outside into rq, which is empty.
+// fetch moves a receive from outside into rq, which is empty.
 func (r *receiver) fetch() bool { return r.outside != nil && r.rq.takeFrom(r.outside) }
 
-// oldest is the receive that the next message takes, or that the present one holds.
+// oldest returns the receive that the arriving message uses, or that the next message will use.
 func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
 
-// write puts bytes of a message into the oldest receive, from offset off on. The caller has
+// write copies bytes of a message into the oldest receive, from offset off on. The caller has
 // checked that they fit.
 func (r *receiver) write(off uint32, src []byte) mem.Fault {
 	return r.scatter(r.pd, r.rq.sgl(r.rq.head), off, src)
 }
 
-// complete retires the oldest receive. The caller fills in what concerns the message.
+// complete removes the oldest receive from the queue and reports its completion. The caller fills
+// in the fields of wc that depend on the message.
 func (r *receiver) complete(wc verbs.WC, out *Actions) {
 	c := r.env.Counters
 	switch wc.Status {

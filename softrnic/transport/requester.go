@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxOutstandingPSNs is half of the PSN space: beyond it a responder could not tell new from old
-// (IBTA 9.7.1/window).
+// maxOutstandingPSNs is half of the PSN space: if more PSNs were in flight, a responder could not
+// tell new requests from old ones (IBTA 9.7.1/window).
 const maxOutstandingPSNs = 1 << 23
 
 // requester is the sending half of a reliable connection. PSNs are in this order, and everything
@@ -24,7 +24,8 @@ type requester struct {
 	una, maxPSN wire.PSN
 	window      flowWindow
 	retry       retransmission
-	// retransPkts is this queue pair's share of the NIC's counter of that name.
+	// retransPkts counts the retransmitted packets of this queue pair; the NIC has a counter of the
+	// same name for all.
 	retransPkts uint64
 }
 
@@ -42,12 +43,13 @@ func (r *requester) reset() {
 	r.sender.reset()
 }
 
-// offset is how far p is behind una. Everything in flight is 0 to 2^23 inclusive, one more than
-// wire.Diff can tell apart: a READ of 2^31 bytes at path MTU 256 takes exactly 2^23 PSNs.
+// offset returns how many PSNs p is after una. PSNs in flight have offsets from 0 to 2^23
+// inclusive, one more than wire.Diff can tell apart: a READ of 2^31 bytes at path MTU 256 takes
+// exactly 2^23 PSNs.
 func (r *requester) offset(p wire.PSN) uint32 { return uint32(p-r.una) & max24 }
 
-// pump sends what window, fences and limits allow, and fails the oldest work request if it cannot
-// be executed. It emits at most a window of packets.
+// pump sends what window, fences and limits allow, at most a window of packets. If the oldest work
+// request cannot be executed, pump fails it.
 func (r *requester) pump(now clock.Time, out *Actions) {
 	if r.state != verbs.StateRTS && r.state != verbs.StateSQD {
 		return
@@ -78,21 +80,22 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 	}
 }
 
-// startWQE assigns w its PSNs, or returns false if it must wait. A request that can never be sent
-// is started and marked.
+// startWQE assigns PSNs to w, or returns false if w must wait. If w can never be sent, startWQE
+// starts it with an error status.
 func (r *requester) startWQE(w *sendWQE) bool {
 	oldest := r.sq.send == r.sq.head
 	switch {
 	case r.state == verbs.StateSQD:
 		return false
 	case w.local() && !oldest:
-		// A local operation waits for all before it and holds all behind it, so that no
-		// retransmission can need the key or replay the operation (IBTA 10.8.3/local).
+		// A local operation waits for all work requests before it and delays all behind it. So no
+		// retransmission can need the key, and none can execute the operation twice (IBTA
+		// 10.8.3/local).
 		return false
 	case w.flags&verbs.Fence != 0 && r.reads > 0:
 		return false // IBTA 10.8.3/fence
 	case w.answered() && r.reads >= r.rts.MaxRdAtomic && r.rts.MaxRdAtomic > 0:
-		return false // no more than the responder has resources for, IBTA 9.7.3/depth
+		return false // the responder has no free resource for it, IBTA 9.7.3/depth
 	}
 	packets := (w.length + r.mtu - 1) / r.mtu
 	switch {
@@ -109,7 +112,7 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	if w.answered() {
 		r.reads++
 		if r.rts.MaxRdAtomic == 0 {
-			w.status = verbs.LocQPOpErr // the queue pair was set up without initiator depth
+			w.status = verbs.LocQPOpErr // the queue pair was set up without READs and atomics
 		}
 	}
 	if (packets > 1 || w.answered()) && w.flags&verbs.Inline == 0 && r.checkSGL(r.sq.sgl(r.sq.send), w.answered()) != mem.OK {
@@ -118,7 +121,7 @@ func (r *requester) startWQE(w *sendWQE) bool {
 	return true
 }
 
-// sendPacket sends the next packet of w, which is at the send position.
+// sendPacket sends the next packet of w, which is the entry at the send position.
 func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	tx := r.newPacket(out)
 	psn, last := w.first.Add(int(w.sent)), w.sent+1 == w.packets
@@ -155,7 +158,7 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	}
 }
 
-// buildRead builds the request for the missing part of a READ: all of it, or its tail in a retry.
+// buildRead builds the request for the missing part of a READ: all of it, or in a retry the rest.
 func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 	if w.acked > 0 {
 		r.env.Counters.ReadTailRetry++
@@ -166,7 +169,7 @@ func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 	tx.RETH = wire.RETH{VA: w.remote + uint64(done), RKey: w.rkey, Length: w.length - done}
 }
 
-// buildAtomicWrite builds a request with the word in host order, as a WRITE of it has it.
+// buildAtomicWrite builds the request with the new value in host byte order, as in a WRITE.
 func buildAtomicWrite(w *sendWQE, tx *wire.Packet, out *Actions) {
 	tx.BTH.Opcode = wire.RCAtomicWrite
 	tx.RETH = wire.RETH{VA: w.remote, RKey: w.rkey, Length: atomicSize}

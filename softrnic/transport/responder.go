@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// responder takes the requests of the peer: it classes them by PSN, has them executed and answers.
+// responder takes the requests of the peer: it classifies them by PSN, has the executor execute
+// them, and answers them.
 type responder struct {
 	*core
 	rcv     *receiver
@@ -16,12 +17,12 @@ type responder struct {
 	// ePSN is the expected PSN.
 	ePSN  wire.PSN
 	phase phase
-	// skip: the rest of the message that is being received is dropped (UC).
+	// skip: the rest of the arriving message is dropped (UC).
 	skip bool
 }
 
-// start sets the expected PSN and makes room for what READs and atomics leave, at the transition to
-// RTR.
+// start is called at the transition to RTR. It sets the expected PSN and reserves memory for the
+// answers to READs and atomics.
 func (r *responder) start(a verbs.ToRTR) {
 	r.ePSN = a.RecvPSN
 	r.answers.start(a.MaxDestRdAtomic)
@@ -43,7 +44,7 @@ func (r *responder) reset() {
 	r.answers.reset()
 }
 
-// verdict is the outcome of a check of the chain.
+// verdict is the result of one check of the chain.
 type verdict uint8
 
 const (
@@ -61,16 +62,16 @@ const (
 	refuseLocal
 )
 
-// refusal has the consequences of a verdict.
+// refusal says what follows from a verdict that refuses a request.
 type refusal struct {
 	why     string
 	nak     wire.Syndrome
-	recv    verbs.Status // of the receive in use, if any
+	recv    verbs.Status // status of the receive in use, if any
 	event   verbs.AsyncKind
 	counter counter
 }
 
-// counter names the metric of a refusal.
+// counter says which metric counts a refusal.
 type counter uint8
 
 const (
@@ -79,7 +80,7 @@ const (
 	countLocal
 )
 
-// count notes the refusal of a request.
+// count counts a refused request.
 func (f *refusal) count(c *metrics.NIC) {
 	switch f.counter {
 	case countInvalid:
@@ -91,9 +92,9 @@ func (f *refusal) count(c *metrics.NIC) {
 	}
 }
 
-// refusals are the errors for which the connection ends: NAK, the receive in use completes with an
-// error, and the queue pair goes to the error state (IBTA 9.9.3/fatal, responder classes B and C).
-// refuseNotReady is none of them.
+// refusals has the errors that end the connection: the responder sends the NAK, the receive in use
+// completes with an error, and the queue pair goes to the error state (IBTA 9.9.3/fatal, responder
+// classes B and C). refuseNotReady has no entry: it only draws an RNR NAK.
 var refusals = [...]refusal{
 	refuseSequence:   {"opcode out of sequence", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
 	refuseOpcode:     {"reserved opcode", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
@@ -135,8 +136,8 @@ func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	r.respond(now, out)
 }
 
-// establish notes the first packet from the peer. In RTR it raises EventCommEst: the peer is ready
-// (IBTA 11.6.3.1/established).
+// establish handles the first packet from the peer. In RTR it raises EventCommEst, because the
+// packet shows that the peer is ready (IBTA 11.6.3.1/established).
 func (r *responder) establish(out *Actions) {
 	if r.phase != phaseSilent {
 		return
@@ -147,8 +148,8 @@ func (r *responder) establish(out *Actions) {
 	}
 }
 
-// outOfSequence answers the first packet behind a gap with one NAK; the rest of them is dropped
-// silently (IBTA 9.7.5/one-nak).
+// outOfSequence answers the first packet behind a gap with a sequence NAK. Later packets behind the
+// same gap are dropped silently (IBTA 9.7.5/one-nak).
 func (r *responder) outOfSequence() {
 	r.env.Counters.OutOfSequence++
 	if r.phase == phaseGap {
@@ -159,7 +160,8 @@ func (r *responder) outOfSequence() {
 	r.answers.owe(response{kind: owedAck, psn: r.ePSN, syndrome: wire.NakPSNSequence})
 }
 
-// expected runs a request through the chain, completes and acknowledges it.
+// expected takes the request with the expected PSN: it runs the chain of checks, which also
+// executes the request, then completes and acknowledges it.
 func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	if v := r.exec.run(p, info); v != pass {
 		r.refuse(v, out)
@@ -190,7 +192,8 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	}
 }
 
-// refuse answers a request that failed a check. All but RNR end the connection once the NAK is out.
+// refuse answers a request that failed a check. Every refusal except RNR ends the connection once
+// its NAK has left.
 func (r *responder) refuse(v verdict, out *Actions) {
 	c := r.env.Counters
 	if v == refuseNotReady {
@@ -209,11 +212,11 @@ func (r *responder) refuse(v verdict, out *Actions) {
 	r.phase.on(refusedFatally)
 }
 
-// packetsOf returns how many response packets a READ has.
+// packetsOf returns the number of response packets of a READ.
 func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 
-// respond sends the owed responses. The queue pair fails once the NAK of a refused request has
-// left.
+// respond sends the owed responses. If the last one is the NAK of a refused request, the queue pair
+// then fails.
 func (r *responder) respond(now clock.Time, out *Actions) {
 	if r.answers.send(now, out) && r.phase == phaseRefused {
 		r.qp.fault(out)

@@ -7,35 +7,38 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// retransmission decides when and how often a requester goes back: it has the timers, the retry
-// counters and the state between two rounds.
+// retransmission has what decides when and how often a requester retransmits: the timers, the retry
+// counters, and what is kept between two retries.
 //
-// Silence and NAKs are counted apart, each up to RetryCount: a peer that answers is alive, and
-// with a common count about one retry in a million on a lossy link would look like a dead peer.
+// Timeouts and NAKs are counted apart, each up to RetryCount. A NAK shows that the peer is alive:
+// with one common counter, a lossy link would look like a dead peer about once in a million
+// retries.
 type retransmission struct {
-	left    uint8 // retries for a timeout left until something is acknowledged or draws a NAK
-	nakLeft uint8 // retries for a sequence NAK, also an implied one
+	left    uint8 // retries for a timeout that are left; refilled by an acknowledgement and by a NAK
+	nakLeft uint8 // retries for a sequence NAK, sent or implied, that are left
 	rnrLeft uint8
-	// implied is set by a retry for an implied NAK until a request is acknowledged or the timer
-	// expires. Answers from before that retry may still arrive and must not cause another retry.
+	// implied is set by a retry for an implied NAK, and cleared when a request is acknowledged or
+	// the timer expires. Answers from before that retry may still arrive; they must not cause
+	// another retry.
 	implied bool
-	// at is when the oldest unacknowledged packet is given up; rnrAt is when an RNR wait ends.
+	// at is when the ACK timer expires; rnrAt is when the wait for an RNR NAK ends.
 	at, rnrAt clock.Time
 }
 
-// start fills all counters and stops both timers.
+// start refills all counters and stops both timers.
 func (t *retransmission) start(a verbs.ToRTS) {
 	*t = retransmission{left: a.RetryCount, nakLeft: a.RetryCount, rnrLeft: a.RNRRetry}
 	t.stop()
 }
 
-// stop ends all waiting.
+// stop stops both timers.
 func (t *retransmission) stop() { t.at, t.rnrAt = clock.Never, clock.Never }
 
-// ackTimeoutUnit is the local ACK timeout for code 0: 4.096 µs · 2^code (IBTA 9.7.6.1.3/timeout).
+// ackTimeoutUnit is the factor of the local ACK timeout, which is 4.096 µs · 2^code (IBTA
+// 9.7.6.1.3/timeout).
 const ackTimeoutUnit = 4096 * time.Nanosecond
 
-// rnrTimers are the RNR NAK timer codes (IBTA 9.7.5.2.8/timer).
+// rnrTimers are the delays of the RNR NAK timer codes (IBTA 9.7.5.2.8/timer).
 var rnrTimers = [32]time.Duration{
 	655360 * time.Microsecond,
 	10 * time.Microsecond,
@@ -74,7 +77,8 @@ var rnrTimers = [32]time.Duration{
 // RNRDelay returns how long a requester waits after an RNR NAK with this timer code.
 func RNRDelay(code uint8) time.Duration { return rnrTimers[code%32] }
 
-// AckTimeout is the local ACK timeout of a code from 1 to 31. Code 0 never times out.
+// AckTimeout returns the local ACK timeout of a code from 1 to 31. Code 0, no timeout, is left to
+// the caller.
 func AckTimeout(code uint8) time.Duration { return ackTimeoutUnit << (code % 32) }
 
 // tick handles the requester's expired timers.
@@ -92,14 +96,14 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 	}
 }
 
-// progress is called when una has moved: the peer is alive, so counters and timer start again (IBTA
-// 9.7.6.1.3/progress).
+// progress is called when una has moved. The peer is alive, so the counters are refilled and the
+// timers stopped (IBTA 9.7.6.1.3/progress).
 func (r *requester) progress() {
 	r.retry.start(r.rts) // pump arms the timer if something is in flight
 }
 
-// goBack sends everything from una on again. When the counter is exhausted it fails the queue pair
-// with RetryExcErr instead and returns false.
+// goBack makes the requester send everything from una on again. When the retry counter is 0, it
+// fails the queue pair with RetryExcErr instead and returns false.
 func (r *requester) goBack(now clock.Time, left *uint8, out *Actions) bool {
 	if *left == 0 {
 		r.env.Counters.RetryExceededErr++
@@ -128,7 +132,7 @@ func (r *requester) rewind() {
 	r.retry.at = clock.Never
 }
 
-// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing
+// impliedNak handles an answer to a later request than a READ or atomic whose own answer is missing
 // (IBTA 9.7.6.1/implied-nak).
 func (r *requester) impliedNak(now clock.Time, out *Actions) {
 	if r.retry.implied {
@@ -141,8 +145,8 @@ func (r *requester) impliedNak(now clock.Time, out *Actions) {
 	}
 }
 
-// nakked goes back for a sequence NAK, sent or implied. The NAK shows that the peer is alive, so
-// the counter of timeouts is filled again.
+// nakked goes back because of a sequence NAK, sent or implied. The NAK shows that the peer is
+// alive, so the counter of timeouts is refilled.
 func (r *requester) nakked(now clock.Time, out *Actions) bool {
 	r.sawRetry("NAK")
 	r.retry.left = r.rts.RetryCount
@@ -150,8 +154,8 @@ func (r *requester) nakked(now clock.Time, out *Actions) bool {
 	return r.goBack(now, &r.retry.nakLeft, out)
 }
 
-// receiverNotReady handles an RNR NAK for una: wait, then send everything from una on again (IBTA
-// 9.7.5.2.8/wait).
+// receiverNotReady handles an RNR NAK for una: the requester waits, then sends everything from una
+// on again (IBTA 9.7.5.2.8/wait).
 func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 	r.sawRetry("RNR")
 	r.env.Counters.RcvdRnrErr++
@@ -163,9 +167,9 @@ func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 		}
 		r.retry.rnrLeft--
 	}
-	// A peer that sends an RNR NAK is alive and has seen everything before: only RNRRetry may end
-	// this. Without that, a long wait on a lossy link would use up the other counters, as some of
-	// the RNR NAKs are lost and only the sequence NAKs that follow them arrive.
+	// A peer that sends an RNR NAK is alive and has received every packet before it: only RNRRetry
+	// may end this. Otherwise a long wait on a lossy link would use up the other counters, because
+	// some of the RNR NAKs are lost and only the sequence NAKs behind them arrive.
 	r.retry.left, r.retry.nakLeft = r.rts.RetryCount, r.rts.RetryCount
 	r.rewind()
 	r.retry.rnrAt = now.Add(RNRDelay(code))

@@ -14,7 +14,7 @@ type sendWQE struct {
 	flags verbs.SendFlags
 	sendProgress
 	nsge       int
-	length     uint32 // bytes in all SGEs or inline
+	length     uint32 // bytes in all SGEs, or inline
 	imm        uint32
 	invRKey    uint32
 	rkey       uint32
@@ -28,37 +28,38 @@ type sendWQE struct {
 
 // sendProgress is the progress of a work request.
 type sendProgress struct {
-	status verbs.Status // other than Success: it cannot be executed, and fails once it is the oldest
-	// started: it has PSNs, first up to first+packets. A READ has one for each response packet.
+	status verbs.Status // if not Success, the work request cannot be executed; it fails when it is the oldest
+	// started: the work request has PSNs, from first to before first+packets. A READ has one for
+	// each response packet.
 	started bool
 	packets uint32
 	first   wire.PSN
-	// sent and acked count from first. Of a READ, atomic or ATOMIC_WRITE, sent is 0 or 1 request,
-	// and acked counts responses.
+	// sent and acked count packets from first. For a READ, atomic or ATOMIC_WRITE, sent is 0 or 1
+	// request, and acked counts responses.
 	sent, acked uint32
-	// askedFrom is the acked of a READ when its request was last sent: where a response may begin
-	// with FIRST or ONLY.
+	// askedFrom is the value of acked when the request of a READ was last sent: the response with
+	// that index may be FIRST or ONLY.
 	askedFrom uint32
 }
 
-// datagramPeer is the destination of a datagram: address handle, queue pair and Q_Key.
+// datagramPeer is the destination of a datagram: address handle, queue pair number and Q_Key.
 type datagramPeer struct {
 	ah   uint32
 	qpn  wire.QPN
 	qkey uint32
 }
 
-// answered reports that only a response to w itself completes w: an ACK does not.
+// answered reports whether w completes only with a response to w itself, not with an ACK.
 func (w *sendWQE) answered() bool {
 	return (atomics|1<<verbs.OpRead|1<<verbs.OpAtomicWrite)>>w.op&1 != 0
 }
 
-// atomics has a bit for each operation that fetches a word, with masks or without.
+// atomics has a bit for each atomic, with masks and without.
 const atomics uint32 = 1<<verbs.OpCmpSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpMaskedCmpSwap | 1<<verbs.OpMaskedFetchAdd
 
 func (w *sendWQE) atomic() bool { return atomics>>w.op&1 != 0 }
 
-// requests returns how many request packets w consists of.
+// requests returns the number of request packets of w.
 func (w *sendWQE) requests() uint32 {
 	if w.answered() {
 		return 1
@@ -66,8 +67,8 @@ func (w *sendWQE) requests() uint32 {
 	return w.packets
 }
 
-// inFlight returns how many packets of w are in flight in this round: sent and not acknowledged, or
-// requested and missing.
+// inFlight returns how many packets of w are in flight in this round: request packets sent and not
+// acknowledged, or response packets requested and not received.
 func (w *sendWQE) inFlight() int {
 	if w.answered() {
 		return int(w.sent) * int(w.packets-w.acked) // one request
@@ -75,12 +76,12 @@ func (w *sendWQE) inFlight() int {
 	return int(w.sent) - int(w.acked)
 }
 
-// sendQueue is a ring of sendWQEs. The positions only grow: entries [head, send) have been sent
-// completely in this round, send is the next to be worked on, and tail is where the next post goes.
+// sendQueue is a ring of sendWQEs. The positions only grow: entries in [head, send) have been sent
+// completely in this round, send is the next entry to send, and tail is where the next post goes.
 type sendQueue struct {
 	ring             []sendWQE
-	sges             []verbs.SGE // maxSGE for each place
-	inline           []byte      // maxInline for each place, made by the first inline post
+	sges             []verbs.SGE // maxSGE for each entry
+	inline           []byte      // maxInline bytes for each entry; allocated by the first inline post
 	maxSGE           int
 	maxInline        int
 	limit            int
@@ -98,13 +99,13 @@ func (s *sendQueue) at(pos uint32) *sendWQE { return &s.ring[pos&uint32(len(s.ri
 
 func (s *sendQueue) place(pos uint32) int { return int(pos & uint32(len(s.ring)-1)) }
 
-// sgl is the scatter/gather list of the entry at pos.
+// sgl returns the scatter/gather list of the entry at pos.
 func (s *sendQueue) sgl(pos uint32) []verbs.SGE {
 	i := s.place(pos) * s.maxSGE
 	return s.sges[i : i+s.ring[s.place(pos)].nsge]
 }
 
-// data is the inline room of the entry at pos.
+// data returns the buffer for inline data of the entry at pos.
 func (s *sendQueue) data(pos uint32) []byte {
 	if s.inline == nil {
 		s.inline = make([]byte, len(s.ring)*s.maxInline)
@@ -120,7 +121,7 @@ type recvWQE struct {
 	length uint64 // bytes in all SGEs
 }
 
-// recvQueue is a ring of recvWQEs; the entry at head is the one in use.
+// recvQueue is a ring of recvWQEs. The entry at head is the receive in use.
 type recvQueue struct {
 	ring       []recvWQE
 	sges       []verbs.SGE
@@ -134,7 +135,7 @@ func newRecvQueue(limit, maxSGE int) recvQueue {
 	return recvQueue{ring: make([]recvWQE, n), sges: make([]verbs.SGE, n*maxSGE), maxSGE: maxSGE, limit: limit}
 }
 
-// resized is a queue of another size with the same receives, for which there is room.
+// resized returns a queue of another size with the same receives, which fit into it.
 func (r *recvQueue) resized(limit int) recvQueue {
 	to := newRecvQueue(limit, r.maxSGE)
 	for pos := r.head; pos != r.tail; pos++ {

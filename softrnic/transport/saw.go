@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The methods below report to the coverage of tests (make coverage) what became of a packet or a
-// work request, and in which state of the queue pair. In a build without the tag qpcover they do
-// nothing and cost nothing.
+// The methods below report to the measurement of test coverage (make coverage) how a packet or a
+// work request was handled, and in which state of the queue pair. Without the build tag qpcover
+// they do nothing and cost nothing.
 
-// saw reports the fate of a received packet.
+// saw reports how a received packet was handled.
 func (*core) saw(wire.Opcode, string) {}
 
 // sawVerdict reports the verdict of the chain of checks on a received packet.

@@ -10,7 +10,7 @@ import (
 )
 
 // Observer, if set, is called for each event of a queue pair of type of in a state. what is the
-// name of an opcode, or "post" or "done" with the name of an operation; fate is its outcome.
+// name of an opcode, or "post" or "done" with the name of an operation; fate is the outcome.
 // Several goroutines may call it at once.
 var Observer func(of, state, what, fate string)
 
@@ -20,7 +20,7 @@ func (c *core) tell(what, fate string) {
 	}
 }
 
-// opcodeName is the opcode; all reserved ones are the same.
+// opcodeName returns the name of the opcode; all reserved opcodes have the same name.
 func opcodeName(op wire.Opcode) string {
 	if !op.Known() {
 		return "reserved"
@@ -30,7 +30,7 @@ func opcodeName(op wire.Opcode) string {
 
 func (c *core) saw(op wire.Opcode, fate string) { c.tell(opcodeName(op), fate) }
 
-// verdictNames are the fates of the chain of checks.
+// verdictNames are the outcomes of the chain of checks.
 var verdictNames = [...]string{
 	pass: "taken", refuseSequence: "out of place", refuseOpcode: "reserved", refuseOperation: "not enabled", refuseDepth: "too many",
 	refuseNotReady: "not ready", refuseLength: "length", refuseTooLong: "too long", refuseAccess: "access",

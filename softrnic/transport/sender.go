@@ -26,9 +26,8 @@ func (s *sender) reset() {
 	s.nextPSN, s.reads, s.draining = 0, 0, false
 }
 
-// executeLocal executes w, a local operation and the oldest work request, and completes it. If it
-// fails, its status is a memory management operation error, which ibverbs calls MWBindErr (IBTA
-// 11.6.2).
+// executeLocal executes and completes w, a local operation that is the oldest work request. If w
+// fails, its status is a memory management operation error, MWBindErr in ibverbs (IBTA 11.6.2).
 func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 	var fault mem.Fault
 	switch w.op {
@@ -46,7 +45,7 @@ func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 	s.completeSend(w, verbs.Success, out)
 }
 
-// dataOpcodes are the opcodes of one SEND or WRITE operation by place in the message.
+// dataOpcodes are the opcodes of a SEND or WRITE operation by place in the message.
 type dataOpcodes struct{ first, middle, last, only wire.Opcode }
 
 var dataOps = [...]dataOpcodes{
@@ -57,8 +56,8 @@ var dataOps = [...]dataOpcodes{
 	verbs.OpWriteImm: {wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLastImm, wire.RCWriteOnlyImm},
 }
 
-// buildData fills packet w.sent of a SEND or WRITE. The payload is read from memory now, also when
-// it is sent again; an inline payload was kept.
+// buildData builds packet w.sent of a SEND or WRITE. The payload is read from memory now, also for
+// a retransmission, unless it was posted inline.
 func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions) mem.Fault {
 	ops := &dataOps[w.op]
 	switch {
@@ -97,7 +96,8 @@ func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions)
 	return s.gather(tx.Payload, s.sq.sgl(s.sq.send), off)
 }
 
-// completeSend retires the oldest work request, sent completely or not. Without error and signal there is no completion.
+// completeSend removes the oldest work request, whether it was sent completely or not. A work
+// request that succeeds without a signal has no completion.
 func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	if w.answered() && w.started {
 		s.reads--
@@ -125,8 +125,8 @@ func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	out.Done = append(out.Done, Completion{To: s.sent, WC: wc})
 }
 
-// failOldest completes the oldest work request with a status and ends the queue pair, which
-// flushes the rest.
+// failOldest completes the oldest work request with an error status and ends the queue pair, which
+// flushes the other work requests.
 func (s *sender) failOldest(status verbs.Status, out *Actions) {
 	s.completeSend(s.sq.at(s.sq.head), status, out)
 	s.qp.fault(out)
@@ -139,7 +139,7 @@ func (s *sender) flush(out *Actions) {
 	}
 }
 
-// checkDrained raises EventSQDrained once nothing that was started is left.
+// checkDrained raises EventSQDrained when all started work requests are complete.
 func (s *sender) checkDrained(out *Actions) {
 	if s.draining && (s.sq.len() == 0 || !s.sq.at(s.sq.head).started) {
 		s.draining = false

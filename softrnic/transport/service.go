@@ -6,31 +6,31 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// service is a transport service: what its queue pairs do differently. Everything else, from work
-// queues to scatter and gather, is common.
+// service describes what the queue pairs of one transport service do differently. Everything else,
+// from work queues to scatter and gather, is common.
 type service struct {
-	// opcodes are the top three bits of all its packets.
+	// opcodes are the top three bits of the opcodes of the service.
 	opcodes wire.Opcode
-	// states is its state diagram.
+	// states is the state diagram.
 	states []transition
-	// ops has a bit for each operation that its send queue takes (IBTA 10.8.2/operations).
+	// ops has a bit for each operation that the send queue accepts (IBTA 10.8.2/operations).
 	ops uint32
-	// changes are the attributes that Modify can change, each in some state.
+	// changes are the attributes that Modify can change in at least one state.
 	changes verbs.QPMask
-	// receive takes a packet from the peer, in a state that receives.
+	// receive takes a packet from the peer. It is called only in states that receive.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
-	// datagram: a queue pair has no peer; each work request names its own.
+	// datagram: queue pairs have no peer; each work request names its destination.
 	datagram bool
-	// start begins a work request of an unreliableSender, packet sends its next packet; both are
-	// nil for RC. A failure sets the work request's status.
+	// start begins a work request of an unreliableSender, packet sends its next packet. A failure
+	// sets the status of the work request. Both are nil for RC.
 	start  func(u *unreliableSender, w *sendWQE)
 	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }
 
-// services is indexed by verbs.QPType. A type that is not there is not supported.
+// services is indexed by verbs.QPType. nil: the type is not supported.
 var services [verbs.UD + 1]*service
 
-func init() { // an initializer would refer to itself through the methods
+func init() { // a composite literal would be an initialization cycle through the methods
 	services[verbs.RC] = &service{
 		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
@@ -51,7 +51,7 @@ func init() { // an initializer would refer to itself through the methods
 	}
 }
 
-// send starts and continues the work requests in the send queue.
+// send starts the work requests in the send queue and goes on with started ones.
 func (q *QP) send(now clock.Time, out *Actions) {
 	if q.svc.packet == nil {
 		q.req.pump(now, out)
@@ -60,8 +60,7 @@ func (q *QP) send(now clock.Time, out *Actions) {
 	}
 }
 
-// handleRC takes a packet of a reliable connection. In RTR there is nothing that an answer could be
-// for.
+// handleRC takes a packet of a reliable connection. In RTR responses are dropped: nothing was sent.
 func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
 	switch {
 	case !p.BTH.Opcode.Is(wire.OpResponse):
@@ -85,6 +84,6 @@ func opSet(ops ...verbs.WROpcode) (set uint32) {
 	return set
 }
 
-// Service returns the transport service, one of wire's Service constants: what the opcodes of its
-// packets begin with.
+// Service returns the transport service as one of wire's Service constants, which are the top bits
+// of the opcodes.
 func (q *QP) Service() wire.Opcode { return q.svc.opcodes }

@@ -5,21 +5,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// SRQ is a shared receive queue. A queue pair that uses one has a private receive queue of a single
-// place: when a message needs a receive and none is there, the oldest of the shared ones moves in
-// (IBTA 10.2.9). So when a message is dropped, its receive stays with the queue pair and takes the
-// next message.
+// SRQ is a shared receive queue. A queue pair that uses an SRQ has a receive queue with a single
+// entry: when a message needs a receive, the oldest receive of the SRQ moves into that entry (IBTA
+// 10.2.9). If the message is dropped, the receive stays with the queue pair for its next message.
 type SRQ struct {
 	id      uint32
 	pd      mem.PD
 	rq      recvQueue
-	outside Receives // instead of rq, or nil
+	outside Receives // if not nil, used instead of rq
 	limit   int
 	reached bool
 }
 
-// NewSRQ returns an empty queue. Its receives name memory of pd. The id is the caller's, for
-// events.
+// NewSRQ returns an empty queue. Its receives name memory of pd. The caller chooses id, which
+// asynchronous events carry.
 func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
 	for _, f := range []struct {
 		name     string
@@ -44,11 +43,11 @@ func (s *SRQ) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{ID: s.id, MaxWR: s.rq.limit, MaxSGE: s.rq.maxSGE, Limit: s.limit, Queued: s.queued()}
 }
 
-// PostRecv queues a receive. It is refused with ErrNoSpace when MaxWR are queued, and ErrInvalid
-// when it is malformed.
+// PostRecv queues a receive. Errors: ErrNoSpace when MaxWR receives are queued, ErrInvalid for a
+// malformed request.
 func (s *SRQ) PostRecv(wr *verbs.RecvWR) error { return s.rq.post("post SRQ recv", wr) }
 
-// SetLimit arms the limit event: see verbs.SRQ.
+// SetLimit arms the limit event, as verbs.SRQ says.
 func (s *SRQ) SetLimit(n int) error {
 	if n < 0 || n > s.rq.limit {
 		return postErr("modify SRQ", verbs.ErrInvalid, "limit %d; choose 1 to %d, or 0 for none", n, s.rq.limit)
@@ -57,7 +56,7 @@ func (s *SRQ) SetLimit(n int) error {
 	return nil
 }
 
-// Resize changes how many receives fit: see verbs.SRQ.
+// Resize changes the capacity, as verbs.SRQ says.
 func (s *SRQ) Resize(n int) error {
 	const op = "modify SRQ"
 	switch {
@@ -74,14 +73,15 @@ func (s *SRQ) Resize(n int) error {
 	return nil
 }
 
-// LimitReached reports whether the limit was passed since the last call, and clears that.
+// LimitReached reports whether the number of receives has fallen below the limit since the last
+// call.
 func (s *SRQ) LimitReached() bool {
 	r := s.reached
 	s.reached = false
 	return r
 }
 
-// queued is how many receives wait.
+// queued returns the number of receives in the queue.
 func (s *SRQ) queued() int {
 	if s.outside != nil {
 		return s.outside.Len() + s.rq.len()
@@ -89,7 +89,8 @@ func (s *SRQ) queued() int {
 	return s.rq.len()
 }
 
-// take moves the oldest receive to the queue to, which is empty. False: there is none.
+// take moves the oldest receive into the queue to, which is empty. It returns false if there is
+// none.
 func (s *SRQ) take(to *recvQueue) bool {
 	if s.rq.len() == 0 && (s.outside == nil || !s.rq.takeFrom(s.outside)) {
 		return false
@@ -99,7 +100,7 @@ func (s *SRQ) take(to *recvQueue) bool {
 	to.tail++
 	s.rq.head++
 	if s.queued() < s.limit {
-		s.limit, s.reached = 0, true // once, until it is armed again
+		s.limit, s.reached = 0, true // only once, until the limit is set again
 	}
 	return true
 }

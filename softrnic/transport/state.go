@@ -18,13 +18,13 @@ const (
 	evResumeRTS
 	evToError
 	evToReset
-	evFault     // a work request or a request of the peer failed
+	evFault     // a work request or a request from the peer failed
 	evSendFault // a work request of an unreliable service failed
 )
 
 var eventNames = [...]string{"ToInit", "ToRTR", "ToRTS", "ToSQD", "ResumeRTS", "ToError", "ToReset", "fault", "send fault"}
 
-// String is the name of the method, "fault" or "send fault".
+// String returns the name of the method that causes the event, or "fault" or "send fault".
 func (e event) String() string { return eventNames[e] }
 
 // transition is one edge of the state diagram.
@@ -34,9 +34,9 @@ type transition struct {
 	to   verbs.QPState
 }
 
-// rcStates is the state diagram of a reliable connection's queue pair (IBTA 10.3.1/rc). SQE is
-// missing because a failed send of RC goes to the error state. ToError and ToReset are legal
-// everywhere.
+// rcStates is the state diagram of a queue pair of a reliable connection (IBTA 10.3.1/rc). It has
+// no SQE, because a failed send of RC goes to the error state. ToError and ToReset are legal in
+// every state.
 var rcStates = []transition{
 	{verbs.StateReset, evToInit, verbs.StateInit},
 	{verbs.StateInit, evToInit, verbs.StateInit},
@@ -64,7 +64,7 @@ var rcStates = []transition{
 	{verbs.StateError, evToReset, verbs.StateReset},
 }
 
-// unreliableStates is the state diagram of UC and UD: a failed send stops the send queue only,
+// unreliableStates is the state diagram of UC and UD: a failed send stops only the send queue,
 // until ResumeRTS (IBTA 10.3.1/sqe).
 var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateRTS, evSendFault, verbs.StateSQE},
@@ -75,7 +75,7 @@ var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateSQE, evToReset, verbs.StateReset},
 )
 
-// next looks the edge up in a diagram. It fails with a *transitionError.
+// next returns the state after event on. It fails with a *transitionError.
 func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, error) {
 	for i := range diagram {
 		if t := &diagram[i]; t.from == from && t.on == on {
@@ -85,7 +85,7 @@ func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, er
 	return from, &transitionError{From: from, Event: on.String(), LegalIn: legalIn(diagram, on)}
 }
 
-// legalIn lists the states in which on is allowed.
+// legalIn returns the states in which the event on is legal.
 func legalIn(diagram []transition, on event) []verbs.QPState {
 	var from []verbs.QPState
 	for _, t := range diagram {
@@ -111,7 +111,7 @@ func (e *transitionError) Error() string {
 // Unwrap returns verbs.ErrState.
 func (e *transitionError) Unwrap() error { return verbs.ErrState }
 
-// graphviz prints the state diagram of a type in the language of dot, one edge a line.
+// graphviz prints the state diagram of a queue pair type in the language of dot, one edge a line.
 func graphviz(of verbs.QPType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n", strings.ToLower(of.String()))

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// tornKind says which copy of the responder pauses.
+// tornKind says whether a copy of the responder is paused, and which.
 type tornKind uint8
 
 const (
@@ -16,21 +16,21 @@ const (
 	tornRead
 )
 
-// torn is a memory copy that the fault plan paused at a line boundary. A queue pair has at most
-// one:
+// torn is a memory copy that the fault plan has paused at a boundary of 64 bytes. A queue pair has
+// at most one:
 //
-//   - a WRITE packet: the rest is written before the next request of this queue pair is looked at and before the
-//     WRITE is acknowledged, so only other queue pairs and the CPU can see the mixture, as with a real NIC;
-//   - a READ response: its first part was fetched early, the rest is fetched when the pause ends, and the packet
-//     leaves then.
+//   - A WRITE packet: the rest is written before the next request of this queue pair is handled and before the
+//     WRITE is acknowledged. So only other queue pairs and the CPU can see the mixture, as with a real NIC.
+//   - A READ response: the first part was copied before the pause, the rest is copied when the pause ends, and then
+//     the packet leaves.
 type torn struct {
 	*core
 	kind  tornKind
 	until clock.Time
 	plan  mem.Tear
-	// buf holds the payload: of a WRITE all of it, of a READ the part that was copied already.
+	// buf holds the payload: all of it for a WRITE, the copied part for a READ.
 	buf []byte
-	// va and rkey are where a WRITE goes; psn is the packet of a READ response.
+	// va and rkey are the target of a WRITE; psn is that of a READ response.
 	va   uint64
 	rkey uint32
 	psn  wire.PSN
@@ -38,7 +38,7 @@ type torn struct {
 
 func (t *torn) active() bool { return t.kind != notTorn }
 
-// parts are the two halves of a copy in the order of the plan.
+// parts returns the two parts of a copy, as [begin, end), in the order of the plan.
 func parts(tr mem.Tear, n int) (first, second [2]int) {
 	head, tail := [2]int{0, tr.Cut}, [2]int{tr.Cut, n}
 	if tr.TailFirst {
@@ -47,9 +47,9 @@ func parts(tr mem.Tear, n int) (first, second [2]int) {
 	return head, tail
 }
 
-// copyWrite copies a WRITE payload to the region, or its first part if the plan tears it, and then
-// pauses. A WRITE with immediate data is whole: its completion tells the local application that the
-// data is there. Not ok: the region's memory is gone.
+// copyWrite copies the payload of a WRITE to the region. If the plan tears the copy, it copies the
+// first part and pauses. A WRITE with immediate data is never torn: its completion tells the local
+// application that the data is there. ok is false if the region's memory was unmapped.
 func (t *torn) copyWrite(dst mem.Piece, src []byte, va uint64, rkey uint32, info *wire.OpInfo) (paused, ok bool) {
 	plan, tear := t.env.Mem.PlanTear(va, len(src))
 	if !tear || info.Flags&wire.OpImm != 0 || t.active() {
@@ -64,7 +64,7 @@ func (t *torn) copyWrite(dst mem.Piece, src []byte, va uint64, rkey uint32, info
 	return true, dst.Write(src[part[0]:part[1]], part[0])
 }
 
-// settleWrite writes the rest of a torn WRITE, if its region is still there.
+// settleWrite writes the rest of a torn WRITE, if its region is still registered.
 func (t *torn) settleWrite() {
 	if t.kind != tornWrite {
 		return
@@ -72,13 +72,13 @@ func (t *torn) settleWrite() {
 	t.kind = notTorn
 	if dst, ok := t.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
 		_, part := parts(t.plan, len(t.buf))
-		dst.Write(t.buf[part[0]:part[1]], part[0]) // memory that is gone holds no half of it
+		dst.Write(t.buf[part[0]:part[1]], part[0]) // fails if the memory was unmapped: nothing is left to do
 	}
 }
 
-// copyRead copies the payload of response packet psn out of the region. Not whole: the plan tears
-// the copy, and the caller must call it again when respond is due. Not ok: the region's memory is
-// gone.
+// copyRead copies the payload of response packet psn out of the region. whole is false if the plan
+// tears the copy: the caller calls copyRead again when respond is due. ok is false if the region's
+// memory was unmapped.
 func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst []byte, src mem.Piece, va uint64) (whole, ok bool) {
 	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(dst) {
 		t.kind = notTorn

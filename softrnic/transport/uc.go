@@ -10,7 +10,7 @@ import (
 // notices a loss by the PSN, drops the whole message without an answer, and begins again with the
 // next FIRST or ONLY (IBTA 9.8.2.2.1).
 
-// startUC begins a work request. A message whose memory is not readable as a whole is not begun.
+// startUC begins a work request. A message does not begin unless all of its memory is readable.
 func (u *unreliableSender) startUC(w *sendWQE) {
 	if w.local() {
 		return
@@ -26,7 +26,7 @@ func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	tx := u.newPacket(out)
 	last := w.sent+1 == w.packets
 	if u.buildData(w, tx, last, out) != mem.OK {
-		w.status = verbs.LocProtErr // its region went away within the message
+		w.status = verbs.LocProtErr // the region was deregistered within the message
 		out.Tx = out.Tx[:len(out.Tx)-1]
 		return
 	}
@@ -38,8 +38,8 @@ func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	}
 }
 
-// handleUC takes a packet through the same chain of checks as a reliable connection. One out of
-// sequence ends the message in progress; FIRST and ONLY begin a new one at any PSN.
+// handleUC takes a packet through the same chain of checks as a reliable connection. A packet out
+// of sequence ends the message in progress; FIRST and ONLY begin a new message at any PSN.
 func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 	r.answers.torn.settleWrite()
 	info := p.BTH.Opcode.Info()
@@ -71,7 +71,7 @@ func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 	}
 }
 
-// dropMessage forgets the message in progress. Its receive stays posted and takes the next one.
+// dropMessage gives the message in progress up. Its receive stays posted for the next message.
 func (r *responder) dropMessage() {
 	if !r.skip {
 		r.env.Counters.DroppedMsgs++
@@ -79,8 +79,8 @@ func (r *responder) dropMessage() {
 	r.skip, r.exec.msg, r.rcv.held = true, noMessage, false
 }
 
-// refuseSilently ends the reception of a message that failed a check, without an answer (IBTA
-// 9.9.3/silent, responder class D). Only a receive whose own memory is bad ends the queue pair
+// refuseSilently ends a message that failed a check, without an answer (IBTA 9.9.3/silent,
+// responder class D). The queue pair ends only if the memory of its own receive is not accessible
 // (IBTA 9.9.3/local, class A).
 func (r *responder) refuseSilently(v verdict, out *Actions) {
 	c := r.env.Counters

@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The unreliable datagram: SENDs of one packet, each to an address and a queue pair of its own.
-// PSNs are sent but not checked; the Q_Key decides whether a datagram is accepted (IBTA 9.8.3).
+// The unreliable datagram: SENDs of one packet, each with its own destination. The responder does
+// not check PSNs; the Q_Key decides whether it accepts a datagram (IBTA 9.8.3).
 
-// privilegedQKey is the bit that makes a work request's Q_Key mean the queue pair's own (IBTA
-// 10.2.5/q-key).
+// privilegedQKey is a bit of a work request's Q_Key: if it is set, the Q_Key of the queue pair is
+// sent instead (IBTA 10.2.5/q-key).
 const privilegedQKey = 1 << 31
 
-// checkDatagram validates what only a datagram has.
+// checkDatagram checks the attributes that only datagrams have.
 func checkDatagram(wr *verbs.SendWR) error {
 	const op = "post send"
 	switch {
@@ -29,8 +29,8 @@ func checkDatagram(wr *verbs.SendWR) error {
 // startUD begins a work request.
 func (u *unreliableSender) startUD(*sendWQE) {}
 
-// packetUD sends w, the oldest work request, and completes it. One that is longer than the MTU of
-// the port is complete without anything sent and without an error (C10-93.1.1).
+// packetUD sends w, the oldest work request, and completes it. A datagram that is longer than the
+// MTU of the port completes with success, but is not sent (C10-93.1.1).
 func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	if w.length > u.mtu {
 		u.env.Counters.DatagramTooLong++
@@ -63,17 +63,17 @@ func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	u.completeSend(w, verbs.Success, out)
 }
 
-// HandleDatagram is Handle for unreliable datagrams: ip is the IP header that the packet came with,
-// 20 or 40 bytes, and goes into the last bytes of the area in front of the payload. It is not kept.
+// HandleDatagram is Handle for unreliable datagrams. ip is the IP header of the packet, 20 or 40
+// bytes; it is copied to the end of the 40 bytes in front of the payload.
 func (q *QP) HandleDatagram(now clock.Time, p *wire.Packet, ip []byte, out *Actions) {
 	if q.accepts(now, p) {
 		q.rsp.datagram(p, ip, out)
 	}
 }
 
-// datagram is received if its Q_Key is right and the oldest receive has room for the area and the
-// payload; everything else is dropped and counted, and the receive stays posted (IBTA 9.8.3.1,
-// 9.9.3/silent).
+// datagram receives a datagram if its Q_Key is right and the oldest receive has room for 40 bytes
+// and the payload. Any other datagram is dropped and counted, and the receive stays posted (IBTA
+// 9.8.3.1, 9.9.3/silent).
 func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	c := r.env.Counters
 	info := p.BTH.Opcode.Info()

@@ -5,25 +5,25 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// unreliableSender sends for UC and UD: a work request is complete when its last packet has been
-// appended to Actions, and a loss is reported to neither end.
+// unreliableSender sends for UC and UD. A work request completes when its last packet is in
+// Actions; neither end learns of a loss.
 type unreliableSender struct {
 	*sender
-	// at is due when there is more to send than one step may.
+	// at is when send must be called again because a step reached its limit of packets.
 	at clock.Time
 }
 
-// send sends the work requests in the send queue, at most Window packets: the rest is due at once,
-// so that other queue pairs can send in between.
+// send sends the work requests in the send queue, at most Window packets a step; the rest is due at
+// once, so that other queue pairs can send in between.
 func (u *unreliableSender) send(now clock.Time, out *Actions) {
 	if u.at != clock.Never {
-		return // this step is for others
+		return // an earlier step has reached its limit: the rest waits for Tick
 	}
 	for budget := u.cfg.Window; u.sq.len() > 0 && (u.state == verbs.StateRTS || u.state == verbs.StateSQD); {
 		w := u.sq.at(u.sq.head)
 		if !w.started {
 			if u.state == verbs.StateSQD {
-				break // begins nothing new
+				break // in SQD no work request begins
 			}
 			w.started = true
 			u.svc.start(u, w)
@@ -46,8 +46,8 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 	u.checkDrained(out)
 }
 
-// fail completes the oldest work request with a status and the rest with flushes. The send queue is
-// in error until ResumeRTS; receiving continues (IBTA 10.3.1/sqe).
+// fail completes the oldest work request with an error status and flushes the others. The send
+// queue then stays in SQE until ResumeRTS; receiving continues (IBTA 10.3.1/sqe).
 func (u *unreliableSender) fail(status verbs.Status, out *Actions) {
 	to, err := next(u.svc.states, u.state, evSendFault)
 	if err != nil {
