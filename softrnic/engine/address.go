@@ -9,34 +9,34 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Bytes of an IP packet around the payload, at most: IP, UDP 8, BTH 12, RETH 16, immediate data 4,
-// ICRC 4.
+// The largest number of header and trailer bytes of an IP packet: IP, UDP 8, BTH 12, RETH 16,
+// immediate data 4, ICRC 4.
 const (
 	ipv4Overhead = 20 + 44
 	ipv6Overhead = 40 + 44
-	// defaultHopLimit is the value that Linux's rxe uses, too.
+	// defaultHopLimit is that of Linux rxe.
 	defaultHopLimit = 64
 	udpPortBase     = 0xc000
 )
 
-// port is the NIC's end of its link: its addresses, and the routes to other addresses.
+// port is the NIC's port: its addresses, and the routes to other addresses.
 type port struct{ cfg Config }
 
-// route is the way to a peer: everything in front of the BTH, ready to be copied.
+// route is the resolved path to a peer: all headers in front of the BTH, ready to be copied.
 type route struct {
 	eth  wire.Ethernet
 	v6   bool
 	ipv4 wire.IPv4
 	ipv6 wire.IPv6
 	udp  wire.UDP
-	// local: the peer is this NIC itself. Such packets never reach the link. group: it is a
-	// multicast group; packets go to the link, and to this NIC too.
+	// local: the peer is this NIC itself; such packets never reach the link. group: the destination
+	// is a multicast group; packets go to the link and also to this NIC.
 	local, group bool
 }
 
-// sourcePort is the UDP source port of packets between two queue pairs: a hash of both numbers, the
-// same in both directions, so that ECMP keeps a connection on one path (A17.3.1; the hash is that
-// of Linux).
+// sourcePort returns the UDP source port of packets between two queue pairs: a hash of both
+// numbers. It is the same in both directions, so that ECMP keeps a connection on one path (A17.3.1;
+// Linux has the same hash).
 func sourcePort(a, b wire.QPN) uint16 {
 	v := uint64(a) * uint64(b)
 	v ^= v >> 20
@@ -47,11 +47,11 @@ func sourcePort(a, b wire.QPN) uint16 {
 // maxLabel is the largest flow label.
 const maxLabel = 1<<20 - 1
 
-// labelPort is the UDP source port for a flow label (A17.3.1/label; the folding is that of Linux).
+// labelPort returns the UDP source port for a flow label (A17.3.1/label; folded as in Linux).
 func labelPort(label uint32) uint16 { return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14)) }
 
-// routeTo resolves an address for packets of up to mtu bytes. Without a flow label the caller sets
-// the UDP source port.
+// routeTo resolves an address for packets with up to mtu bytes of payload. If the address has no
+// flow label, the caller sets the UDP source port.
 func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
 	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
 		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
@@ -105,8 +105,8 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	return r, nil
 }
 
-// neighbour resolves an address. For a link-local address that Resolve does not know it is the MAC
-// address inside.
+// neighbour returns the MAC address of a neighbour. That of a link-local address which Resolve does
+// not know is taken from the address itself.
 func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 	if mac, ok := p.cfg.Resolve(g.Addr()); ok {
 		return mac, true
@@ -114,7 +114,7 @@ func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 	return g.LinkLocalMAC()
 }
 
-// protocolUDP is the IP protocol number.
+// protocolUDP is the number of UDP in IP headers.
 const protocolUDP = 17
 
 // isMine reports whether g is one of the NIC's addresses.
@@ -127,7 +127,7 @@ func (p *port) isMine(g verbs.GID) bool {
 	return false
 }
 
-// destGID is the GID to which a frame goes.
+// destGID returns the GID of a frame's destination.
 func destGID(f *wire.Frame) verbs.GID {
 	if f.V6 {
 		return f.IPv6.Dst
@@ -135,7 +135,7 @@ func destGID(f *wire.Frame) verbs.GID {
 	return mapped(f.IPv4.Dst)
 }
 
-// mapped is the GID of an IPv4 address.
+// mapped returns the GID of an IPv4 address.
 func mapped(a [4]byte) verbs.GID {
 	return verbs.GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]}
 }
@@ -151,8 +151,7 @@ func (r *route) fromPeer(f *wire.Frame) bool {
 	return f.IPv4.Src == r.ipv4.Dst && f.IPv4.Dst == r.ipv4.Src
 }
 
-// activeMTU is the largest path MTU that the link holds; a link that holds none is used with the
-// smallest.
+// activeMTU returns the largest path MTU that fits the link. If none fits, it is 256.
 func (p *port) activeMTU() verbs.MTU {
 	for _, m := range []verbs.MTU{verbs.MTU4096, verbs.MTU2048, verbs.MTU1024, verbs.MTU512} {
 		if int(m)+ipv6Overhead <= p.cfg.LinkMTU {
@@ -162,8 +161,8 @@ func (p *port) activeMTU() verbs.MTU {
 	return verbs.MTU256
 }
 
-// pathTo returns the address handle for datagrams between two addresses; if local is not an address
-// of the NIC, the handle's index is invalid.
+// pathTo returns the attributes of an address handle for datagrams between two addresses. If local
+// is not an address of the NIC, SourceGID is -1, which is invalid.
 func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
 	for i, g := range p.cfg.GIDs {
@@ -174,8 +173,8 @@ func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	return a
 }
 
-// isMyMAC reports whether the destination MAC address of a frame is the NIC's, or a group's. other:
-// it is the unicast address of another NIC.
+// isMyMAC reports whether a frame goes to the NIC's MAC address or to a multicast address (mine),
+// or to the unicast address of another NIC (other).
 func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	if len(b) < 6 {
 		return false, false
@@ -184,7 +183,8 @@ func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	return mine, !mine
 }
 
-// checkPKey refuses a P_Key that is not in the port's table: management datagrams carry it.
+// checkPKey refuses a P_Key that is not in the port's table. It checks the P_Keys in management
+// datagrams.
 func (p *port) checkPKey(op string, pkey uint16) error {
 	if !slices.Contains(p.cfg.PKeys, pkey) {
 		return opError(op, verbs.ErrInvalid, "P_Key %#x is not one of the port's: %#x", pkey, p.cfg.PKeys)
@@ -192,7 +192,7 @@ func (p *port) checkPKey(op string, pkey uint16) error {
 	return nil
 }
 
-// opError makes the error for a mistake of the caller.
+// opError returns the error for an invalid call.
 func opError(op string, sentinel error, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }

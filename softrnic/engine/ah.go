@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// AH is an address handle: the resolved way of a datagram.
+// AH is an address handle: the resolved path to the destination of datagrams.
 type AH struct {
 	e     *Engine
 	pd    *PD
@@ -14,7 +14,7 @@ type AH struct {
 	dead  bool
 }
 
-// CreateAH resolves an address; ErrUnreachable when no neighbour has it.
+// CreateAH resolves an address. It fails with ErrUnreachable if no MAC address is known for it.
 func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 	const op = "create AH"
 	if err := alive(op, pd.dead); err != nil {
@@ -27,7 +27,7 @@ func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 	if err != nil {
 		return nil, err
 	}
-	for e.nextAH++; e.ahs[e.nextAH] != nil || e.nextAH == 0; e.nextAH++ { // bounded by the limit above
+	for e.nextAH++; e.ahs[e.nextAH] != nil || e.nextAH == 0; e.nextAH++ { // terminates: fewer handles than numbers exist
 	}
 	ah := &AH{e: e, pd: pd, num: e.nextAH, route: r}
 	e.ahs[ah.num] = ah
@@ -35,10 +35,10 @@ func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 	return ah, nil
 }
 
-// Handle is the number that work requests name it by.
+// Handle returns the number that names the address handle in work requests.
 func (a *AH) Handle() uint32 { return a.num }
 
-// Destroy ends the handle. Datagrams that are still queued with it are not sent.
+// Destroy ends the handle. Queued datagrams that use it are not sent.
 func (a *AH) Destroy() error {
 	if err := alive("destroy AH", a.dead); err != nil {
 		return err
@@ -49,7 +49,8 @@ func (a *AH) Destroy() error {
 	return nil
 }
 
-// checkAH refuses a work request whose address handle is not of this protection domain.
+// checkAH refuses a work request whose address handle does not belong to the queue pair's
+// protection domain.
 func (q *QP) checkAH(ah verbs.AH) error {
 	if a := q.e.ahs[ah.Handle()]; a == nil || a.pd != q.pd {
 		return opError("post send", verbs.ErrInvalid, "no address handle %d in the protection domain of the queue pair", ah.Handle())
@@ -57,14 +58,14 @@ func (q *QP) checkAH(ah verbs.AH) error {
 	return nil
 }
 
-// datagramPort is the UDP source port of all datagrams of a queue pair. The hash is that of Linux's
-// rxe.
+// datagramPort returns the UDP source port of all datagrams of a queue pair. Linux rxe has the same
+// hash.
 func datagramPort(n wire.QPN) uint16 {
 	const golden32 = 0x61c88647
 	return udpPortBase + uint16(uint32(n)*golden32>>18)
 }
 
-// ipHeader is the IP header of the frame b, which was parsed into f.
+// ipHeader returns the IP header in the frame b. f is the parsed form of b.
 func ipHeader(b []byte, f *wire.Frame) []byte {
 	b = b[f.Eth.Len():]
 	if f.V6 {

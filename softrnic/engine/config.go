@@ -11,20 +11,20 @@ import (
 
 // Config describes a NIC.
 type Config struct {
-	// Name is for listings.
+	// Name appears in listings.
 	Name string
 	MAC  wire.MAC
-	// LinkMTU is the largest IP packet of the link in bytes. 0: 4200, which holds path MTU 4096.
+	// LinkMTU is the largest IP packet of the link in bytes. 0: 4200, enough for path MTU 4096.
 	LinkMTU int
 	// GIDs are the NIC's addresses; at least one.
 	GIDs []verbs.GID
-	// Rand makes queue pair numbers, keys and the first IP ID; required. The engine owns it from
-	// New on.
+	// Rand generates queue pair numbers, keys and the first IP ID; required. From New on only the
+	// engine may use it.
 	Rand *rand.Rand
-	// Resolve gives the MAC for a peer's address; required. It must not block.
+	// Resolve returns the MAC address of a peer's IP address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)
-	// PKeys is the table of P_Keys of the port, at most MaxPKeys of different partitions. nil: 0xffff
-	// alone, which is the default partition with full membership.
+	// PKeys is the P_Key table of the port: at most MaxPKeys entries, each for another partition.
+	// nil: only 0xffff, the default partition with full membership.
 	PKeys []uint16
 	// TOS is the TOS byte (IPv4) or traffic class (IPv6), DSCP and ECN, of packets whose address
 	// names none, that is 0.
@@ -32,12 +32,12 @@ type Config struct {
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
 	// Window and AckEvery are the fields of transport.Config for every queue pair. 0: the defaults
-	// there.
+	// of that type.
 	Window, AckEvery int
 	Limits           Limits
 }
 
-// Limits bound the tables of a NIC. Each field's zero value is its default.
+// Limits are the largest sizes of a NIC's tables. The zero value of a field means its default.
 type Limits struct {
 	PDs  int // 0: 1024
 	MRs  int // 0: 65536
@@ -49,32 +49,32 @@ type Limits struct {
 	CQE int
 	// QPWR is the depth of one work queue; 0: 16384.
 	QPWR int
-	// SGE is the number of pieces of one work request; 0: 32.
+	// SGE is the number of SGEs of one work request; 0: 32.
 	SGE int
-	// Inline is the inline data of one work request, in bytes; 0: 1024.
+	// Inline is the size of one work request's inline data in bytes; 0: 1024.
 	Inline int
-	// RdAtomic is the number of READs and atomics that may be outstanding in each direction; 0:
-	// 128.
+	// RdAtomic is the number of READs and atomics that may be in flight in each direction; 0: 128.
 	RdAtomic int
 	// DeviceMemory is the memory on the NIC, in bytes; 0: 262144.
 	DeviceMemory int
-	// Attachments is the number of attachments to multicast groups, all queue pairs together; 0:
+	// Attachments is the number of attachments to multicast groups, of all queue pairs together; 0:
 	// 4096.
 	Attachments int
 	// GroupQPs is the number of queue pairs that one group may have, because each takes a copy of
 	// every datagram; 0: 64.
 	GroupQPs int
-	// AsyncEvents is the number of events kept for an application that does not fetch them; 0: 256.
+	// AsyncEvents is the number of asynchronous events kept until an application fetches them; 0:
+	// 256.
 	AsyncEvents int
 }
 
 const (
 	defaultLinkMTU = 4200
-	// maxMsgSize is the longest message (IBTA 9.7/size): 2^31 bytes.
+	// maxMsgSize is the size of the longest message in bytes (IBTA 9.7/size).
 	maxMsgSize = 1 << 31
-	// MaxPKeys bounds the partitions of a port.
+	// MaxPKeys is the largest number of partitions of a port.
 	MaxPKeys = 128
-	// maxGIDs bounds the addresses of a port.
+	// maxGIDs is the largest number of addresses of a port.
 	maxGIDs = 64
 )
 
@@ -107,7 +107,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports the first thing that is wrong with c.
+// Validate returns an error for the first field of c that is wrong.
 func (c Config) Validate() error {
 	switch {
 	case c.Rand == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Engine is a NIC. Its zero value is of no use; call New.
+// Engine is a NIC. New makes one; the zero value cannot be used.
 type Engine struct {
 	tables
 	events
@@ -23,12 +23,12 @@ type Engine struct {
 	sched schedule
 
 	// acts are the actions of one step of a queue pair; overflowed are the completion queues that
-	// the step in progress has overflowed.
+	// have overflowed in the current step.
 	acts       transport.Actions
 	overflowed []*CQ
 }
 
-// New returns a NIC that is up.
+// New returns a NIC in the state up.
 func New(cfg Config) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Up starts a NIC that is down, with empty tables. Counters keep their values.
+// Up starts a NIC that is down, with empty tables. The counters keep their values.
 func (e *Engine) Up() {
 	if e.up {
 		return
@@ -49,8 +49,8 @@ func (e *Engine) Up() {
 	e.groups = newGroups(&e.port, &e.counters)
 }
 
-// Down is a crash of the NIC: all objects are dead from here on and frames are ignored until Up.
-// There are no completions; the application sees EventDeviceFatal, and ErrClosed from every object.
+// Down is a crash of the NIC: all objects become invalid, and frames are ignored until Up. Work
+// requests do not complete; the application gets EventDeviceFatal, and ErrClosed from every object.
 func (e *Engine) Down() {
 	if !e.up {
 		return
@@ -65,8 +65,8 @@ func (e *Engine) Down() {
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }
 
-// SetLink sets whether the port has a carrier. It only counts and raises events: packets that are
-// sent without a carrier are lost, and retransmitted like any lost packet.
+// SetLink sets whether the port has a carrier. This only changes counters and raises events:
+// packets sent without a carrier are lost on the link, and retransmitted like other lost packets.
 func (e *Engine) SetLink(up bool) {
 	if e.linkDown == !up {
 		return
@@ -82,11 +82,11 @@ func (e *Engine) SetLink(up bool) {
 	e.raise(verbs.AsyncEvent{Kind: kind})
 }
 
-// LinkUp reports the carrier as last set by SetLink; a new NIC assumes one.
+// LinkUp returns the carrier as last set by SetLink; a new NIC has one.
 func (e *Engine) LinkUp() bool { return !e.linkDown }
 
-// Counters returns the NIC's counters. Only the owner of the engine may use the pointer; others
-// need a copy.
+// Counters returns the NIC's counters. Only the owner of the engine may use the pointer; other
+// goroutines need a copy.
 func (e *Engine) Counters() *metrics.NIC { return &e.counters }
 
 // Config returns the configuration with its defaults.

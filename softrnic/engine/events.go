@@ -2,13 +2,13 @@ package engine
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// events is the bounded queue of asynchronous events. When it is full the newest event is lost: the
-// oldest one shows how the trouble began.
+// events is the bounded queue of asynchronous events. When it is full, new events are lost: the
+// oldest events show how a problem began.
 type events struct {
 	ring     []verbs.AsyncEvent
 	limit    int
 	lost     uint64
-	sink     func(verbs.AsyncEvent) (taken bool) // or nil
+	sink     func(verbs.AsyncEvent) (taken bool) // nil: none
 	activity uint64                              // see Engine.Activity
 }
 
@@ -20,7 +20,8 @@ func (q *events) push(ev verbs.AsyncEvent) {
 	q.ring = append(q.ring, ev)
 }
 
-// NextAsyncEvent takes the oldest asynchronous event. False: there is none.
+// NextAsyncEvent removes and returns the oldest asynchronous event. It returns false if there is
+// none.
 func (q *events) NextAsyncEvent() (verbs.AsyncEvent, bool) {
 	if len(q.ring) == 0 {
 		return verbs.AsyncEvent{}, false
@@ -30,11 +31,11 @@ func (q *events) NextAsyncEvent() (verbs.AsyncEvent, bool) {
 	return ev, true
 }
 
-// Activity is a counter that changes when a completion was delivered, an asynchronous event was
-// raised or objects died.
+// Activity returns a counter that changes when a completion is queued, an asynchronous event is
+// raised or objects become invalid.
 func (q *events) Activity() uint64 { return q.activity }
 
-// Notify changes Activity, so that a shell checks again what its applications wait for.
+// Notify changes Activity, so that the shell checks again which applications it must wake.
 func (q *events) Notify() { q.activity++ }
 
 // raise records an event for the application.
@@ -47,7 +48,7 @@ func (e *Engine) raise(ev verbs.AsyncEvent) {
 	e.push(ev)
 }
 
-// SetEventSink makes the engine show each asynchronous event to f when it is raised, before it is
-// queued for NextAsyncEvent; it is not queued if f takes it. The engine calls f in the middle of a
-// step: f must not call the engine. nil ends that.
+// SetEventSink makes the engine call f for each asynchronous event when it is raised. If f returns
+// true, the event is not queued for NextAsyncEvent. The engine calls f in the middle of a step: f
+// must not call the engine. SetEventSink(nil) removes f.
 func (q *events) SetEventSink(f func(verbs.AsyncEvent) (taken bool)) { q.sink = f }

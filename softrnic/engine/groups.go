@@ -14,19 +14,20 @@ import (
 )
 
 // Multicast groups. The NIC receives the datagrams to the groups to which its queue pairs are
-// attached, and reports these groups by IGMP or MLD, as the kernel of Linux does for programs on
-// its sockets and for rdma_cm on rxe: twice when the first queue pair is attached, again for every
-// query, and once when the last one is detached.
+// attached. It reports these groups by IGMP or MLD, as the Linux kernel does for sockets and for
+// rdma_cm on rxe: twice when the first queue pair is attached, again in answer to each query, and
+// once when the last queue pair is detached.
 
 const (
-	// robustness is how many reports tell of a new group: one may be lost (RFC 3376, 8.1).
+	// robustness is how often a new group is reported: one report may be lost (RFC 3376, 8.1).
 	robustness = 2
-	// repeatAfter is the time between them (RFC 3376, 8.11; RFC 3810, 9.11).
+	// repeatAfter is the time between these reports (RFC 3376, 8.11; RFC 3810, 9.11).
 	repeatAfter = time.Second
-	// maxReports bounds the reports of one Tick; what is left is due at once.
+	// maxReports is the largest number of reports in one Tick; the others are due at once.
 	maxReports = 64
-	// leastResponse is the least time in which a query is answered, and between the general queries
-	// that are heard, whatever they grant: a flood of them costs next to nothing.
+	// leastResponse is the least time within which a query is answered, and the least interval
+	// between general queries that are not ignored, whatever the queries allow. It keeps a flood of
+	// queries cheap.
 	leastResponse = 100 * time.Millisecond
 )
 
@@ -34,19 +35,21 @@ const (
 type groups struct {
 	byGID    map[verbs.GID]*group
 	order    []*group // in the order of their first attachment
-	attached int      // all queue pairs together
+	attached int      // queue pairs, summed over the groups
 	due      clock.Time
-	next     int // place in order at which tick goes on
-	// The latest query was one of IGMP 2 or 1, of MLD 1: reports have the format of IGMP 2, of MLD 1.
+	next     int // index in order at which tick continues
+	// The format of reports: IGMP 2 if the latest IGMP query was of version 1 or 2, MLD 1 if the
+	// latest MLD query was of version 1.
 	oldIGMP, oldMLD bool
-	// Until then the latest general query is answered, and others are not heard.
+	// The latest general query, of IPv4 and of IPv6, is answered before this time; until then
+	// further general queries are ignored.
 	asked4, asked6 clock.Time
-	message        wire.Membership // scratch memory
+	message        wire.Membership // reused to build and parse messages
 	port           *port
 	counters       *metrics.NIC
 }
 
-// newGroups returns groups of which none has a queue pair.
+// newGroups returns an empty set of groups.
 func newGroups(p *port, c *metrics.NIC) groups {
 	return groups{byGID: make(map[verbs.GID]*group), due: clock.Never, port: p, counters: c}
 }
@@ -56,14 +59,14 @@ type group struct {
 	addr netip.Addr
 	mac  wire.MAC
 	qps  []*QP // in the order in which they were attached
-	// due is when its next report must be sent; left counts those that tell of a new group. An
-	// answer to a query has none left.
+	// due is when the next report of the group must be sent. left is how many reports of a new
+	// group are still to be sent; it is 0 for an answer to a query.
 	due  clock.Time
 	left int
 }
 
-// AttachMulticast makes the queue pair receive the datagrams to a group. The first one of a group
-// makes the NIC report it.
+// AttachMulticast makes the queue pair receive the datagrams to a group. The first attachment to a
+// group makes the NIC report the group.
 func (q *QP) AttachMulticast(now clock.Time, gid verbs.GID, out *packetio.Batch) error {
 	const op = "attach multicast"
 	if err := q.checkGroup(op, gid); err != nil {
@@ -74,7 +77,7 @@ func (q *QP) AttachMulticast(now clock.Time, gid verbs.GID, out *packetio.Batch)
 	g := t.byGID[gid]
 	switch {
 	case g != nil && slices.Contains(g.qps, q):
-		return nil // one copy of each datagram, however often it is attached (IBTA 10.5.1/once)
+		return nil // a queue pair attached twice still gets one copy of each datagram (IBTA 10.5.1/once)
 	case t.attached >= l.Attachments:
 		return opError(op, verbs.ErrLimit, "%d attachments exist", t.attached)
 	case g != nil && len(g.qps) >= l.GroupQPs:
@@ -96,7 +99,7 @@ func (q *QP) AttachMulticast(now clock.Time, gid verbs.GID, out *packetio.Batch)
 	return nil
 }
 
-// DetachMulticast ends an attachment. ErrInvalid: there is none.
+// DetachMulticast ends an attachment. It fails with ErrInvalid if there is none.
 func (q *QP) DetachMulticast(gid verbs.GID, out *packetio.Batch) error {
 	const op = "detach multicast"
 	if err := q.checkGroup(op, gid); err != nil {
@@ -109,7 +112,7 @@ func (q *QP) DetachMulticast(gid verbs.GID, out *packetio.Batch) error {
 	return nil
 }
 
-// checkGroup checks what attachments need (IBTA 10.5.1/ud).
+// checkGroup checks that the queue pair may be attached to the group (IBTA 10.5.1/ud).
 func (q *QP) checkGroup(op string, gid verbs.GID) error {
 	switch err := alive(op, q.dead); {
 	case err != nil:
@@ -122,7 +125,7 @@ func (q *QP) checkGroup(op string, gid verbs.GID) error {
 	return nil
 }
 
-// DetachAll ends all attachments of a queue pair, whose application has ended.
+// DetachAll ends all attachments of a queue pair. It is called when its application has ended.
 func (q *QP) DetachAll(out *packetio.Batch) {
 	for i := 0; i < len(q.e.groups.order) && q.attached > 0 && !q.dead; {
 		g := q.e.groups.order[i]
@@ -135,7 +138,7 @@ func (q *QP) DetachAll(out *packetio.Batch) {
 	}
 }
 
-// detach takes the queue pair out of a group that it is in.
+// detach removes the queue pair from a group to which it is attached.
 func (q *QP) detach(gid verbs.GID, out *packetio.Batch) {
 	t := &q.e.groups
 	g := t.byGID[gid]
@@ -152,8 +155,8 @@ func (q *QP) detach(gid verbs.GID, out *packetio.Batch) {
 	}
 }
 
-// reported reports whether hosts report a group: not that of all hosts, and no group of a scope that
-// does not leave the host (RFC 3376, 6; RFC 3810, 6).
+// reported reports whether hosts report the group by IGMP or MLD: not the group of all hosts, and
+// no group whose scope is the host itself (RFC 3376, 6; RFC 3810, 6).
 func reported(a netip.Addr) bool {
 	if a.Is4() {
 		return a != netip.AddrFrom4([4]byte{224, 0, 0, 1})
@@ -162,8 +165,8 @@ func reported(a netip.Addr) bool {
 	return a != netip.IPv6LinkLocalAllNodes() && a.As16()[1]&scopeMask > interfaceLocal
 }
 
-// of is the group to which a frame goes, with the MAC address of that group; nil: no queue pair is
-// attached to it.
+// of returns the group to which a frame goes, if the frame's MAC address is also that of the group;
+// nil if no queue pair is attached to the group.
 func (t *groups) of(f *wire.Frame) *group {
 	if g := t.byGID[destGID(f)]; g != nil && g.mac == f.Eth.Dst {
 		return g
@@ -171,9 +174,9 @@ func (t *groups) of(f *wire.Frame) *group {
 	return nil
 }
 
-// receive takes a frame to the group, which has passed all checks that do not depend on a queue
-// pair: each attached queue pair that receives gets a copy, if the P_Key is right (IBTA
-// 10.5.1/copies). The destination is the queue pair number of multicast (IBTA 10.5.2/qpn).
+// receive takes a frame to the group after all checks that do not depend on a queue pair. Each
+// attached queue pair that receives and has the right P_Key gets a copy (IBTA 10.5.1/copies). The
+// frame's destination QPN must be that of multicast (IBTA 10.5.2/qpn).
 func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
 	c := &e.counters
 	switch {
@@ -187,7 +190,7 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 	ip := ipHeader(b, f)
 	c.RcvdPkts++
 	c.RcvdBytes += uint64(len(b))
-	for _, qp := range g.qps { // a step of a queue pair detaches none
+	for _, qp := range g.qps { // no step of a queue pair detaches one
 		switch {
 		case !qp.receives():
 			c.RxUnknownQP++
@@ -202,8 +205,8 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 	}
 }
 
-// queried takes a frame to a group that is not RoCEv2. If it is a query, each group that it concerns
-// is reported after a random part of the time that the query grants (RFC 3376, 5.2).
+// queried takes a multicast frame that is not RoCEv2. If it is a query, the NIC reports each group
+// that the query asks for, after a random part of the response time in the query (RFC 3376, 5.2).
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	var eth wire.Ethernet
 	m := &t.message
@@ -233,7 +236,7 @@ func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	}
 }
 
-// answer makes a group be reported within a time.
+// answer schedules a report of a group at a random time within the given duration.
 func (t *groups) answer(g *group, now clock.Time, within time.Duration, r *rand.Rand) {
 	if reported(g.addr) {
 		g.due = clock.Min(g.due, now.Add(time.Duration(r.Int64N(int64(within)+1))))
@@ -241,8 +244,8 @@ func (t *groups) answer(g *group, now clock.Time, within time.Duration, r *rand.
 	}
 }
 
-// announce makes all groups be reported again: the port has a carrier again, perhaps to another
-// switch.
+// announce reports all groups again. It is called when the port has a carrier again, because the
+// switch may be another one.
 func (t *groups) announce() {
 	for _, g := range t.order {
 		if reported(g.addr) {
@@ -264,13 +267,13 @@ func (t *groups) tick(now clock.Time, out *packetio.Batch) {
 		if g.due <= now && sent < maxReports {
 			t.report(now, g, out)
 			sent++
-			t.next = at + 1 // no group waits for those before it again
+			t.next = at + 1 // the next Tick begins behind this group
 		}
 		t.due = clock.Min(t.due, g.due)
 	}
 }
 
-// report sends a report of a group, and sets when the next one is due.
+// report sends a report of a group and sets the time of its next report.
 func (t *groups) report(now clock.Time, g *group, out *packetio.Batch) {
 	kind := wire.RecordIsExclude
 	g.due = clock.Never
@@ -284,8 +287,8 @@ func (t *groups) report(now clock.Time, g *group, out *packetio.Batch) {
 	t.tell(g, kind, out)
 }
 
-// tell sends one report of a group. Without an address of its family the source is the unspecified
-// one, over IPv6 the link-local one.
+// tell sends one report of a group. If the NIC has no address of the group's family, the source is
+// the unspecified address, or over IPv6 the link-local address.
 func (t *groups) tell(g *group, kind wire.RecordType, out *packetio.Batch) {
 	m := &t.message
 	*m = wire.Membership{Records: append(m.Records[:0], wire.GroupRecord{Type: kind, Group: g.addr})}

@@ -12,32 +12,35 @@ import (
 )
 
 const (
-	// gsiQPN is the general services queue pair, to which all management datagrams go (IBTA 3.9.4).
+	// gsiQPN is the number of the general services queue pair, to which all management datagrams go
+	// (IBTA 3.9.4).
 	gsiQPN wire.QPN = 1
 	// gsiQKey is its Q_Key (IBTA 16.7).
 	gsiQKey = 0x80010000
 )
 
-// GSI is the general services queue pair with the connection manager behind it. Its methods that
-// can send take the batch for the frames. Each incarnation of the NIC has its own.
+// GSI is the general services queue pair with the connection manager. Methods that can send append
+// frames to the batch out. Each incarnation of the NIC has its own GSI.
 type GSI struct {
 	e     *Engine
 	m     *cm.Machine
 	psn   wire.PSN
 	acts  cm.Actions
 	conns map[mad.CommID]*CMConn
-	// listeners by owner of the machine's events; owners are numbered.
+	// listeners are found by the owner number in the events of the machine.
 	listeners map[uint64]*CMListener
 	owners    uint64
-	// gone are queue pairs that were destroyed or reset, whose connections the next step ends.
+	// gone are queue pairs that were destroyed or reset: the next step ends their connections.
 	gone []wire.QPN
-	// refused are requests that no application is to see, within one step.
+	// refused are requests of the current step that the engine rejects without showing them to an
+	// application.
 	refused []refusedRequest
-	// unanswered are questions that no application is to see, within one step.
+	// unanswered are SIDR requests of the current step that the engine answers without showing them
+	// to an application.
 	unanswered []refusedAsk
 }
 
-// GSI returns the general services queue pair. ErrClosed while the NIC is down.
+// GSI returns the general services queue pair. It fails with ErrClosed while the NIC is down.
 func (e *Engine) GSI() (*GSI, error) {
 	if err := alive("connection manager", !e.up); err != nil {
 		return nil, err
@@ -56,18 +59,17 @@ func (e *Engine) GSI() (*GSI, error) {
 	return e.gsi, nil
 }
 
-// guid is the EUI-64 of a MAC: the name of the NIC in management datagrams.
+// guid returns the EUI-64 of a MAC address: it identifies the NIC in management datagrams.
 func guid(m wire.MAC) uint64 {
 	const universal, middle = 0x02, 0xfffe
 	high := uint64(m[0]^universal)<<16 | uint64(m[1])<<8 | uint64(m[2])
 	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-// receiveMAD takes a packet to queue pair 1, which has passed all checks that do not depend on the
-// queue pair.
+// receiveMAD takes a packet to queue pair 1 after all checks that do not depend on the queue pair.
 func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
 	c := &e.counters
-	own, member := verbs.PKeyIndex(e.cfg.PKeys, f.BTH.PKey) // of all that the port has (IBTA 10.9.3)
+	own, member := verbs.PKeyIndex(e.cfg.PKeys, f.BTH.PKey) // any entry of the port's table may match (IBTA 10.9.3)
 	switch {
 	case f.BTH.Opcode != wire.UDSendOnly || f.DETH.SrcQP != gsiQPN:
 		c.RxUnsupported++
@@ -89,8 +91,8 @@ func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packet
 	g.carryOut(now, out)
 }
 
-// deadline returns when tick must be called. Like tick, qpGone, packetSeen and down it accepts a
-// nil receiver: the connection manager is not in use.
+// deadline returns when tick must be called. This method, tick, qpGone, packetSeen and down accept
+// a nil receiver, which means that the connection manager is not in use.
 func (g *GSI) deadline() clock.Time {
 	switch {
 	case g == nil:
@@ -112,7 +114,7 @@ func (g *GSI) tick(now clock.Time, out *packetio.Batch) {
 	g.e.drainLoop(now, out)
 }
 
-// endGone ends the connections of queue pairs that are gone.
+// endGone ends the connections of queue pairs that were destroyed or reset.
 func (g *GSI) endGone(now clock.Time) {
 	for _, n := range g.gone {
 		id, ok := g.m.ConnOf(n)
@@ -120,7 +122,7 @@ func (g *GSI) endGone(now clock.Time) {
 			continue
 		}
 		if c := g.conns[id]; c != nil {
-			c.gone = true // the only notice for a goroutine that waits for the connection
+			c.gone = true // nothing else tells a goroutine that waits for the connection
 			delete(g.conns, id)
 			g.e.activity++
 			c.changed()
@@ -130,7 +132,7 @@ func (g *GSI) endGone(now clock.Time) {
 	g.gone = g.gone[:0]
 }
 
-// qpGone notes that a queue pair was destroyed or reset, so that its connection must end.
+// qpGone is called when a queue pair is destroyed or reset: its connection must end.
 func (g *GSI) qpGone(qp *QP) {
 	qp.awaited = false
 	if g == nil {
@@ -139,12 +141,12 @@ func (g *GSI) qpGone(qp *QP) {
 	if id, ok := g.m.ConnOf(qp.q.Num()); ok {
 		g.gone = append(g.gone, qp.q.Num())
 		if c := g.conns[id]; c != nil {
-			c.qp = nil // later events of this connection do not concern the queue pair's next one
+			c.qp = nil // later events of this connection do not affect the queue pair's next one
 		}
 	}
 }
 
-// packetSeen notes the first packet of a connection whose RTU has not arrived yet.
+// packetSeen is called for the first packet of a connection whose RTU has not arrived yet.
 func (g *GSI) packetSeen(now clock.Time, qp *QP, out *packetio.Batch) {
 	qp.awaited = false
 	if g != nil {
@@ -153,7 +155,7 @@ func (g *GSI) packetSeen(now clock.Time, qp *QP, out *packetio.Batch) {
 	}
 }
 
-// down ends all connections and listeners at the end of an incarnation.
+// down ends all connections and listeners. It is called at the end of an incarnation.
 func (g *GSI) down() {
 	if g == nil {
 		return
@@ -171,14 +173,14 @@ func (g *GSI) down() {
 }
 
 // carryOut carries out the actions of a step of the machine: it updates the records of connections,
-// takes queue pairs whose connection has ended into the error state, and sends.
+// moves queue pairs whose connection has ended to the error state, and sends datagrams.
 func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a := &g.acts
 	for i := range a.Events {
 		g.note(now, &a.Events[i], out)
 	}
 	for _, r := range g.refused {
-		_ = g.m.Reject(now, r.id, r.why, a) // it cannot fail: the request is new
+		_ = g.m.Reject(now, r.id, r.why, a) // cannot fail: the request is new
 	}
 	g.refused = g.refused[:0]
 	g.refuseAsks(now)
@@ -188,7 +190,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// note updates the record of a connection.
+// note updates the record of the connection that an event is about.
 func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	g.e.activity++
 	c := g.conns[ev.Conn]
@@ -199,7 +201,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	case cm.EventResolve:
 		g.asked(ev)
 		return
-	default: // concerns a record
+	default: // all others concern an existing record
 	}
 	if c == nil {
 		return
@@ -214,7 +216,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Reject, _ = ev.Message.(*mad.REJ)
 		g.failQP(now, c, out)
 	case cm.EventClosed:
-		c.gone = c.gone || c.Ask != nil // a question that was not answered in time
+		c.gone = c.gone || c.Ask != nil // a SIDR request was not answered in time
 		delete(g.conns, ev.Conn)
 	case cm.EventResolved:
 		c.Answered, _ = ev.Message.(*mad.SIDRRep)
@@ -223,20 +225,20 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	c.changed()
 }
 
-// refusedRequest is a request that the engine refuses itself, within one step.
+// refusedRequest is a request that the engine rejects itself at the end of the current step.
 type refusedRequest struct {
 	id  mad.CommID
 	why cm.Refusal
 }
 
-// request makes the record of a new request.
+// request makes the record of a new connection request.
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)
 	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req, listener: l}
 	why, ok := cm.Refusal{Reason: mad.ReasonNoResources}, false
 	if _, member := verbs.PKeyIndex(g.e.cfg.PKeys, req.PKey); !member {
-		why.Reason = mad.ReasonUnsupported // the connection would be in a partition that this port is not in
+		why.Reason = mad.ReasonUnsupported // the port is not in the partition of the connection
 	} else if l != nil && !l.datagrams {
 		why, ok = l.admit(c)
 	}
@@ -247,8 +249,8 @@ func (g *GSI) request(ev *cm.Event) {
 	g.conns[ev.Conn] = c
 }
 
-// failQP takes the queue pair of a connection that has ended into the error state, which flushes
-// its work requests.
+// failQP moves the queue pair of an ended connection to the error state, which flushes its work
+// requests.
 func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 	qp := c.qp
 	if qp == nil || qp.dead || !qp.receives() {
@@ -259,8 +261,8 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 	g.e.apply(now, qp, out)
 }
 
-// transmit builds the frame of one datagram. Without a route it is lost, and retransmitted as any
-// loss.
+// transmit builds the frame of one datagram. Without a route the datagram is lost, and the
+// connection manager retransmits it.
 func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	e := g.e
 	r, err := e.routeTo("send MAD", e.pathTo(d.Local, d.Remote), verbs.MTU256)

@@ -12,80 +12,81 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// CMConn is the record of one connection. The engine writes its fields; a reader needs exclusive
-// use of the engine.
+// CMConn is the record of one connection. The engine writes the fields; a reader must have
+// exclusive use of the engine.
 type CMConn struct {
 	ID mad.CommID
-	// Local and Peer are the addresses of both NICs.
+	// Local and Peer are the IP addresses of this NIC and of the peer's.
 	Local, Peer netip.Addr
 	// Request is the peer's REQ at the responder, Reply the peer's REP at the initiator; nil until
 	// it arrives.
 	Request *mad.REQ
 	Reply   *mad.REP
-	// Ask is the peer's question after a datagram service, Answered the peer's answer; nil until it
-	// arrives.
+	// Ask is the peer's SIDR request for a datagram service, Answered the peer's SIDR reply; nil
+	// until it arrives.
 	Ask      *mad.SIDRReq
 	Answered *mad.SIDRRep
-	// Established: the peer of an accepted request is ready.
+	// Established: the peer of an accepted request has sent RTU or a packet.
 	Established bool
-	// End is how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
-	// while it has not. Reject is the peer's REJ, if that was the end.
+	// End says how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
+	// while it has not. Reject is the peer's REJ if the connection ended with one.
 	End    cm.EventKind
 	Reject *mad.REJ
 
-	listener *CMListener // of a responder's
-	watcher  CMWatcher   // or nil
+	listener *CMListener // of the responder, else nil
+	watcher  CMWatcher   // nil: none
 	qp       *QP
 	dead     bool
 	gone     bool
 }
 
-// CMWatcher is told what happens to listeners and connections, instead of a goroutine that waits.
+// CMWatcher is told of changes of listeners and connections. It replaces a goroutine that waits.
 // Its methods are called with exclusive use of the engine, in the middle of a step: they must not
 // call the engine or its connection manager.
 type CMWatcher interface {
-	// Requested is called for a new request, or for a new question after a datagram service. The
-	// watcher takes it and returns true, and is told of its changes, too; or it has it refused.
+	// Requested is called for a new connection request or SIDR request. If it returns true, the
+	// watcher also watches c. If it returns false, the request is refused for the reason why.
 	Requested(l *CMListener, c *CMConn) (why cm.Refusal, ok bool)
-	// Changed is called when a field of c has changed, or what c.Dead returns.
+	// Changed is called when a field of c or the result of c.Dead has changed.
 	Changed(c *CMConn)
-	// Lost is called when the NIC has gone down: l takes no more requests.
+	// Lost is called when the NIC has gone down: l receives no more requests.
 	Lost(l *CMListener)
 }
 
-// Watch makes w the watcher of c. If c has ended or was answered already, w is told at once.
+// Watch makes w the watcher of c. If c has already ended or was answered, Watch calls w.Changed at
+// once.
 func (c *CMConn) Watch(w CMWatcher) {
 	if c.watcher = w; c.End != 0 || c.Dead() || c.Answered != nil {
 		c.changed()
 	}
 }
 
-// changed tells the watcher.
+// changed calls the watcher, if there is one.
 func (c *CMConn) changed() {
 	if c.watcher != nil {
 		c.watcher.Changed(c)
 	}
 }
 
-// Dead reports whether the NIC went down, or this side's queue pair was destroyed or reset.
+// Dead reports whether the NIC has gone down, or this side's queue pair was destroyed or reset.
 func (c *CMConn) Dead() bool { return c.dead || c.gone }
 
-// CMListener takes the requests for one service.
+// CMListener receives the requests for one service.
 type CMListener struct {
 	service mad.ServiceID
 	owner   uint64
 	limit   int
 	waiting []*CMConn
 	dead    bool
-	// datagrams: it takes questions after a datagram service, not connections.
+	// datagrams: the listener takes SIDR requests for a datagram service, not connection requests.
 	datagrams bool
-	watcher   CMWatcher // or nil
+	watcher   CMWatcher // nil: none
 }
 
-// Watch makes w the watcher of l: requests do not wait in l any more, but are given to w.
+// Watch makes w the watcher of l: requests are passed to w instead of waiting in l.
 func (l *CMListener) Watch(w CMWatcher) { l.watcher = w }
 
-// admit gives a new exchange to the watcher, or puts it into the list.
+// admit passes a new request to the watcher, or puts it into the list.
 func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
 	switch {
 	case l.watcher != nil:
@@ -101,7 +102,7 @@ func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
 // Dead reports whether the listener was closed or the NIC went down.
 func (l *CMListener) Dead() bool { return l.dead }
 
-// Next takes the oldest request whose peer has not given up; nil if there is none.
+// Next removes and returns the oldest request whose peer has not given up; nil if there is none.
 func (l *CMListener) Next() *CMConn {
 	for len(l.waiting) > 0 {
 		c := l.waiting[0]
@@ -116,13 +117,14 @@ func (l *CMListener) Next() *CMConn {
 // Stats returns the connection manager's counters.
 func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
 
-// Conns counts the connections that have not ended, and those that are kept after their end.
+// Conns returns the number of connections that have not ended, and of those that are kept for a
+// time after their end.
 func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 
 // Notify makes all waiting goroutines check their conditions again.
 func (g *GSI) Notify() { g.e.activity++ }
 
-// Listen takes requests for a service, of which up to backlog may wait to be taken.
+// Listen accepts requests for a service. Up to backlog requests may wait for Next.
 func (g *GSI) Listen(s mad.ServiceID, backlog int) (*CMListener, error) {
 	g.owners++
 	if err := g.m.Listen(s, g.owners); err != nil {
@@ -133,7 +135,7 @@ func (g *GSI) Listen(s mad.ServiceID, backlog int) (*CMListener, error) {
 	return l, nil
 }
 
-// Unlisten ends a listener and rejects the requests that were not taken.
+// Unlisten ends a listener and rejects the requests that wait in it.
 func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 	if l.dead {
 		return
@@ -147,8 +149,8 @@ func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 	}
 }
 
-// Connect asks a peer for a connection of the queue pair that req names. See cm.Machine.Connect for
-// what req holds.
+// Connect sends a connection request for the queue pair that req names. cm.Machine.Connect says
+// what req must contain.
 func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *packetio.Batch) (*CMConn, error) {
 	const op = "connect"
 	qp := g.e.qps[req.QPN]
@@ -165,8 +167,8 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	if req.Primary.HopLimit == 0 {
 		req.Primary.HopLimit = max(r.ipv4.TTL, r.ipv6.HopLimit)
 	}
-	// ends connections whose queue pairs were destroyed or reset; one of them may be the previous
-	// connection of this queue pair
+	// This ends connections whose queue pairs were destroyed or reset; one of them may be the
+	// previous connection of this queue pair.
 	g.endGone(now)
 	id, err := g.m.Connect(now, 0, local, peer, req, &g.acts)
 	if err != nil {
@@ -180,8 +182,8 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	return c, nil
 }
 
-// Accept answers a request for the queue pair that rep names, which is in RTS. See
-// cm.Machine.Accept for what rep holds.
+// Accept accepts a request for the queue pair that rep names, which is in RTS. cm.Machine.Accept
+// says what rep must contain.
 func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch) error {
 	const op = "accept"
 	qp := g.e.qps[rep.QPN]
@@ -198,27 +200,27 @@ func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch
 	})
 }
 
-// Reject refuses a request, or a reply.
+// Reject refuses a request or a reply.
 func (g *GSI) Reject(now clock.Time, c *CMConn, why cm.Refusal, out *packetio.Batch) error {
 	return g.do(now, "reject", c, out, func() error {
 		return g.m.Reject(now, c.ID, why, &g.acts)
 	})
 }
 
-// Ready reports to the peer that the queue pair of an initiator is in RTS, after its Reply arrived.
+// Ready sends the RTU: the initiator's queue pair is in RTS after the Reply.
 func (g *GSI) Ready(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "ready", c, out, func() error { return g.m.Ready(c.ID, &g.acts) })
 }
 
-// Disconnect ends an established connection; its queue pair goes to ERROR when the peer has agreed
-// or does not answer.
+// Disconnect ends an established connection. Its queue pair goes to ERROR when the peer has
+// answered or the retries are used up.
 func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "disconnect", c, out, func() error { return g.m.Disconnect(now, c.ID, &g.acts) })
 }
 
-// Abort ends a connection in any state. Its record is not updated any more.
+// Abort ends a connection in any state. Its record does not change any more.
 func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
-	_ = g.do(now, "abort", c, out, func() error { // it cannot fail, and a dead one needs none
+	_ = g.do(now, "abort", c, out, func() error { // cannot fail; a dead connection needs no abort
 		g.m.Abort(now, c.ID, &g.acts)
 		delete(g.conns, c.ID)
 		return nil
@@ -236,8 +238,8 @@ func (g *GSI) do(now clock.Time, op string, c *CMConn, out *packetio.Batch, f fu
 	return err
 }
 
-// ConnOf returns the record of the connection that a queue pair has; nil if it has none by this
-// connection manager.
+// ConnOf returns the record of a queue pair's connection; nil if this connection manager has made
+// none for it.
 func (g *GSI) ConnOf(n wire.QPN) *CMConn {
 	if id, ok := g.m.ConnOf(n); ok {
 		return g.conns[id]
@@ -245,7 +247,8 @@ func (g *GSI) ConnOf(n wire.QPN) *CMConn {
 	return nil
 }
 
-// Route reports why datagrams cannot be sent from an address of this NIC to a peer; nil if they can.
+// Route returns why datagrams cannot be sent from an address of this NIC to a peer; nil if they
+// can.
 func (g *GSI) Route(local, peer netip.Addr) error {
 	_, err := g.e.routeTo("resolve", g.e.pathTo(local, peer), verbs.MTU256)
 	return err

@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Datagram services have no connections: one question, one answer (IBTA 12.11). A CMConn is the
-// record of both sides, too.
+// A datagram service has no connections: a SIDR request asks for its queue pair, and a SIDR reply
+// answers (IBTA 12.11). Both sides keep a CMConn as their record.
 
-// ListenDatagrams is Listen for questions after a datagram service; their records have Ask.
+// ListenDatagrams is Listen for the SIDR requests for a datagram service. Their records have Ask.
 func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error) {
 	l, err := g.Listen(s, backlog)
 	if err == nil {
@@ -22,8 +22,9 @@ func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error)
 	return l, err
 }
 
-// Resolve asks a peer for the queue pair of a datagram service. See cm.Machine.Resolve for what req
-// holds. Answered of the record is the answer; End is cm.EventUnreachable when none comes.
+// Resolve asks a peer for the queue pair of a datagram service. cm.Machine.Resolve says what req
+// must contain. The answer is in the record's field Answered; if none comes, End is
+// cm.EventUnreachable.
 func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, out *packetio.Batch) (*CMConn, error) {
 	const op = "resolve"
 	if err := g.e.checkPKey(op, req.PKey); err != nil {
@@ -44,12 +45,12 @@ func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, o
 	return c, nil
 }
 
-// Answer answers a question. See cm.Machine.Answer for what rep holds.
+// Answer answers a SIDR request. cm.Machine.Answer says what rep must contain.
 func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.Batch) error {
 	return g.do(now, "answer", c, out, func() error { return g.m.Answer(now, c.ID, rep, &g.acts) })
 }
 
-// asked makes the record of a new question.
+// asked makes the record of a new SIDR request.
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)
@@ -65,16 +66,16 @@ func (g *GSI) asked(ev *cm.Event) {
 	g.conns[ev.Conn] = c
 }
 
-// refusedAsk is a question that the engine answers itself, within one step.
+// refusedAsk is a SIDR request that the engine answers itself at the end of the current step.
 type refusedAsk struct {
 	id     mad.CommID
 	status mad.SIDRStatus
 }
 
-// refuseAsks answers them.
+// refuseAsks answers the SIDR requests in unanswered.
 func (g *GSI) refuseAsks(now clock.Time) {
 	for _, r := range g.unanswered {
-		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // it cannot fail: the question is new
+		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // cannot fail: the request is new
 	}
 	g.unanswered = g.unanswered[:0]
 }

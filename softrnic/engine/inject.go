@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Faults of the NIC itself, to test how applications handle them. They raise the events and
-// completions of a real hardware failure.
+// Faults of the NIC itself, for tests of how applications handle them. They raise the same events
+// and completions as failures of real hardware.
 
-// FailQP takes a queue pair to the error state with EventQPFatal. ErrInvalid when it does not
-// exist; ErrState, without a change, when it is in RESET or ERROR.
+// FailQP takes a queue pair to the error state with EventQPFatal. Errors: ErrInvalid if it does not
+// exist; ErrState if it is in RESET or ERROR, which it keeps.
 func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("fail QP", n)
 	if err != nil {
@@ -23,9 +23,9 @@ func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	return nil
 }
 
-// OverrunCQs lets the completion queues of a queue pair overrun: EventCQErr for each, at most once
-// per queue, and every queue pair that uses one of them goes to the error state. Their entries can
-// still be polled. The errors are those of FailQP.
+// OverrunCQs makes the completion queues of a queue pair overrun: each raises EventCQErr, at most
+// once, and every queue pair that uses one of them goes to the error state. Their entries can still
+// be polled. The errors are those of FailQP.
 func (e *Engine) OverrunCQs(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("overrun CQ", n)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// MW is a memory window. Queue pairs bind it: see verbs.MW.
+// MW is a memory window. Queue pairs bind it; see verbs.MW.
 type MW struct {
 	e    *Engine
 	w    *mem.Window
 	dead bool
 }
 
-// AllocMW makes a window that is not bound. It counts as a region.
+// AllocMW makes an unbound window. The limit of regions counts it.
 func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	if err := alive("alloc MW", pd.dead); err != nil {
 		return nil, err
@@ -26,10 +26,10 @@ func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	return mw, nil
 }
 
-// MakeType1 makes the window, which was made just now, one of type 1: see mem.Window.
+// MakeType1 turns a window that was just allocated into one of type 1; see mem.Window.
 func (m *MW) MakeType1() { m.w.MakeType1() }
 
-// RKey is the key of the last bind.
+// RKey returns the key of the last bind.
 func (m *MW) RKey() (uint32, error) {
 	if err := alive("query MW", m.dead); err != nil {
 		return 0, err
@@ -37,10 +37,10 @@ func (m *MW) RKey() (uint32, error) {
 	return m.w.RKey(), nil
 }
 
-// Key is RKey, also for a window that is dead.
+// Key is RKey without an error for a window that was deallocated.
 func (m *MW) Key() uint32 { return m.w.RKey() }
 
-// Dealloc ends the window, bound or not.
+// Dealloc ends the window, whether it is bound or not.
 func (m *MW) Dealloc() error {
 	if err := alive("dealloc MW", m.dead); err != nil {
 		return err
@@ -53,15 +53,15 @@ func (m *MW) Dealloc() error {
 	return nil
 }
 
-// DM is memory on the NIC.
+// DM is a piece of device memory.
 type DM struct {
 	e    *Engine
 	buf  []byte
-	refs int // regions
+	refs int // regions of it
 	dead bool
 }
 
-// AllocDM takes length bytes of the memory on the NIC; ErrLimit when fewer are left.
+// AllocDM allocates length bytes of device memory. It fails with ErrLimit if fewer are left.
 func (e *Engine) AllocDM(length int) (*DM, error) {
 	const op = "alloc DM"
 	if err := e.running(op); err != nil {
@@ -79,10 +79,10 @@ func (e *Engine) AllocDM(length int) (*DM, error) {
 	return d, nil
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (d *DM) Len() int { return len(d.buf) }
 
-// ReadAt copies len(p) bytes from offset off on.
+// ReadAt copies len(p) bytes, beginning at offset off.
 func (d *DM) ReadAt(p []byte, off int) error {
 	b, err := d.span("read DM", off, len(p))
 	if err == nil {
@@ -110,7 +110,7 @@ func (d *DM) span(op string, off, n int) ([]byte, error) {
 	return d.buf[off : off+n : off+n], nil
 }
 
-// RegDM registers a piece of device memory as a zero-based region.
+// RegDM registers a part of device memory as a zero-based region.
 func (e *Engine) RegDM(pd *PD, d *DM, off, length int, access verbs.Access) (*MR, error) {
 	const op = "reg DM"
 	if err := alive(op, pd.dead || d.dead); err != nil {
@@ -130,7 +130,7 @@ func (e *Engine) RegDM(pd *PD, d *DM, off, length int, access verbs.Access) (*MR
 	return mr, nil
 }
 
-// Free returns the memory to the NIC; ErrBusy while regions of it are left.
+// Free returns the memory to the NIC. It fails with ErrBusy while a region of it exists.
 func (d *DM) Free() error {
 	const op = "free DM"
 	if err := alive(op, d.dead); err != nil {

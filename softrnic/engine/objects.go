@@ -21,7 +21,7 @@ type MR struct {
 	e      *Engine
 	pd     *PD
 	region *mem.Region
-	dm     *DM // below it, or nil
+	dm     *DM // the device memory of the region, or nil
 	dead   bool
 }
 
@@ -29,13 +29,13 @@ type MR struct {
 type CQ struct {
 	e    *Engine
 	q    *cq.CQ
-	refs int // uses by queue pairs; a pair that uses it for both directions counts twice
+	refs int // queue pairs that use it; one that uses it for both directions counts twice
 	dead bool
-	// failed: an overflow was reported. overflowed: the step in progress has to handle one.
+	// failed: an overflow was reported. overflowed: the queue is in Engine.overflowed.
 	failed, overflowed bool
 }
 
-// alive returns the error of an operation on a dead object.
+// alive returns the error of an operation on a destroyed object.
 func alive(op string, dead bool) error {
 	if dead {
 		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the object was destroyed, or its NIC went down"}
@@ -61,8 +61,8 @@ func (e *Engine) AllocPD() (*PD, error) {
 	return pd, nil
 }
 
-// Dealloc ends the domain; ErrBusy while regions, queue pairs, shared receive queues or address
-// handles are left.
+// Dealloc ends the domain. It fails with ErrBusy while the domain has regions, queue pairs, shared
+// receive queues or address handles.
 func (p *PD) Dealloc() error {
 	const op = "dealloc PD"
 	if err := alive(op, p.dead); err != nil {
@@ -93,8 +93,8 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
-// RegFarMR registers memory of a program: length bytes from start on, which peers and work requests
-// name by addresses from base on.
+// RegFarMR registers length bytes of a program's memory from the address start on. Peers and work
+// requests name them by addresses from base on.
 func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", p.dead); err != nil {
 		return nil, err
@@ -109,8 +109,8 @@ func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Acce
 	return mr, nil
 }
 
-// AllocFastMR makes memory for fast registration, whose keys open nothing until a work request
-// registers it. The caller keeps buf as with RegMR.
+// AllocFastMR makes a region for fast registration. Its keys give no access until a work request
+// registers memory with it. The caller keeps buf as with RegMR.
 func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
 	if err := alive("alloc fast MR", p.dead); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
 	return mr, nil
 }
 
-// Region gives access to the memory; ErrClosed when the region is dead.
+// Region gives access to the memory. It fails with ErrClosed if the region is deregistered.
 func (m *MR) Region() (*mem.Region, error) {
 	if err := alive("access MR", m.dead); err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (m *MR) Region() (*mem.Region, error) {
 	return m.region, nil
 }
 
-// Dereg ends the region. Its keys are dead when it returns. ErrBusy while memory windows are bound
-// to it.
+// Dereg ends the region. Its keys are invalid when Dereg returns. It fails with ErrBusy while
+// memory windows are bound to the region.
 func (m *MR) Dereg() error {
 	if err := alive("dereg MR", m.dead); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (m *MR) Dereg() error {
 	return nil
 }
 
-// Rereg changes the rights of the region.
+// Rereg changes the access rights of the region.
 func (m *MR) Rereg(access verbs.Access) error {
 	if err := alive("rereg MR", m.dead); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (m *MR) UnbindWindows() {
 	}
 }
 
-// CreateCQ makes a completion queue of depth entries.
+// CreateCQ makes a completion queue with room for depth entries.
 func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 	const op = "create CQ"
 	if err := e.running(op); err != nil {
@@ -182,8 +182,8 @@ func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 	return e.AddCQ(q)
 }
 
-// AddCQ makes a completion queue of a ring that the caller has made, which takes long if it is a
-// large one.
+// AddCQ makes a completion queue of a ring that the caller has allocated: the allocation of a large
+// ring takes long.
 func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	const op = "create CQ"
 	if err := e.running(op); err != nil {
@@ -192,7 +192,7 @@ func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	if len(e.cqs) >= e.cfg.Limits.CQs {
 		return nil, opError(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
 	}
-	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // bounded by the limit above
+	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // terminates: fewer queues than numbers exist
 	}
 	q.SetID(e.nextCQ)
 	c := &CQ{e: e, q: q}
@@ -200,7 +200,7 @@ func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	return c, nil
 }
 
-// Queue gives access to the ring; ErrClosed when the queue is dead.
+// Queue gives access to the ring. It fails with ErrClosed if the queue is destroyed.
 func (c *CQ) Queue() (*cq.CQ, error) {
 	if c.dead {
 		return nil, alive("use CQ", true)
@@ -208,7 +208,7 @@ func (c *CQ) Queue() (*cq.CQ, error) {
 	return c.q, nil
 }
 
-// Resize gives the queue the room of q, which the caller has made as for AddCQ.
+// Resize gives the queue the capacity of q, which the caller has allocated as for AddCQ.
 func (c *CQ) Resize(q *cq.CQ) error {
 	const op = "resize CQ"
 	if err := alive(op, c.dead); err != nil {
@@ -220,10 +220,10 @@ func (c *CQ) Resize(q *cq.CQ) error {
 	return c.q.Resize(q)
 }
 
-// ID is the queue's number in asynchronous events.
+// ID returns the queue's number in asynchronous events.
 func (c *CQ) ID() uint32 { return c.q.ID() }
 
-// Destroy ends the queue; ErrBusy while queue pairs use it.
+// Destroy ends the queue. It fails with ErrBusy while queue pairs use it.
 func (c *CQ) Destroy() error {
 	const op = "destroy CQ"
 	if err := alive(op, c.dead); err != nil {

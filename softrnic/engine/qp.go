@@ -11,39 +11,39 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// QP is a queue pair with the way to its peer. Its methods that can send take now and the batch for
-// the frames.
+// QP is a queue pair with the route to its peer. Methods that can send take the time now and append
+// frames to the batch out.
 type QP struct {
 	e          *Engine
 	q          *transport.QP
 	pd         *PD
 	send, recv *CQ
-	srq        *SRQ // or nil
+	srq        *SRQ // nil: none
 	route      route
 	pkey       uint16
 	keyed      clock.Time // its deadline in the schedule
-	place      uint32     // in the schedule
+	place      uint32     // index in the schedule
 	touched    bool
 	awaited    bool // the connection manager waits for its first packet
-	attached   int  // to so many multicast groups
+	attached   int  // number of multicast groups
 	dead       bool
 }
 
 const (
-	// maxQPNTries bounds the search for a free number: with 16384 of 2^24 taken, 16 misses in a row
-	// do not happen.
+	// maxQPNTries is how many random numbers are tried for a new queue pair: with 16384 of 2^24
+	// numbers in use, that many collisions in a row are practically impossible.
 	maxQPNTries          = 64
 	firstQPN    wire.QPN = 2
 )
 
-// CreateQP makes a queue pair in RESET. The CQ fields of init are ignored; send and recv take their
-// place.
+// CreateQP makes a queue pair in RESET. send and recv are its completion queues; the CQ fields of
+// init are ignored.
 func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error) {
 	return e.CreateQPOn(pd, send, recv, nil, init)
 }
 
-// CreateQPOn is CreateQP with a shared receive queue for the receives; nil is none. The SRQ field
-// of init is ignored, too.
+// CreateQPOn is CreateQP with a shared receive queue; nil means none. The SRQ field of init is
+// ignored, too.
 func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit) (*QP, error) {
 	const op = "create QP"
 	if err := alive(op, pd.dead || send.dead || recv.dead || (srq != nil && srq.dead)); err != nil {
@@ -95,7 +95,7 @@ func (q *QP) live() bool {
 	return !q.dead && q.q.State() != verbs.StateReset && q.q.State() != verbs.StateError
 }
 
-// Num is the queue pair number; it is known also of a dead queue pair.
+// Num returns the queue pair number, also after Destroy.
 func (q *QP) Num() wire.QPN { return q.q.Num() }
 
 // Query returns attributes and state.
@@ -122,7 +122,8 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	return nil
 }
 
-// ToRTR goes from INIT to RTR. ErrUnreachable when the peer's address cannot be resolved.
+// ToRTR goes from INIT to RTR. It fails with ErrUnreachable if the peer's address cannot be
+// resolved.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	const op = "modify QP to RTR"
 	if err := alive(op, q.dead); err != nil {
@@ -143,7 +144,8 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	return nil
 }
 
-// routeTo is the way to the peer. A queue pair for datagrams has no peer, only a source port.
+// routeTo returns the route to the peer. A queue pair for datagrams has no peer: its route has only
+// the UDP source port.
 func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 	if !q.connected() {
 		return route{udp: wire.UDP{SrcPort: datagramPort(q.q.Num())}}, nil
@@ -200,7 +202,7 @@ func (q *QP) ResumeRTS(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to RTS", q.q.ResumeRTS, now, out)
 }
 
-// ToError flushes all work requests that are not complete.
+// ToError goes to ERROR and flushes all work requests that are not complete.
 func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to ERROR", q.q.ToError, now, out)
 }
@@ -215,7 +217,7 @@ func (q *QP) transition(op string, step func(clock.Time, *transport.Actions) err
 	return err
 }
 
-// ToReset forgets all work requests and takes their completions out of the completion queues.
+// ToReset forgets all work requests and removes their completions from the completion queues.
 func (q *QP) ToReset() error {
 	if err := alive("modify QP to RESET", q.dead); err != nil {
 		return err
@@ -229,8 +231,8 @@ func (q *QP) ToReset() error {
 	return nil
 }
 
-// PostSend queues work requests in order and sends what may be sent. An OpError's Index says which
-// one was refused.
+// PostSend queues work requests in order and sends what may be sent. If one is refused,
+// OpError.Index is its index.
 func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) error {
 	if err := alive("post send", q.dead); err != nil {
 		return err
@@ -253,7 +255,7 @@ func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) e
 	return refused
 }
 
-// PostRecv queues receives in order. An OpError's Index says which one was refused.
+// PostRecv queues receives in order. If one is refused, OpError.Index is its index.
 func (q *QP) PostRecv(wrs []verbs.RecvWR) error {
 	if err := alive("post receive", q.dead); err != nil {
 		return err
@@ -277,9 +279,9 @@ func indexed(err error, i int) error {
 	return err
 }
 
-// Destroy ends the queue pair, and what its peer could do through memory windows. Work requests
-// that are not complete get no completion, and completions that were not polled are removed.
-// ErrBusy while it is attached to a multicast group (IBTA 10.5.3/destroy).
+// Destroy ends the queue pair and unbinds the memory windows bound through it. Work requests that
+// are not complete get no completion, and completions that were not polled are removed. It fails
+// with ErrBusy while the queue pair is attached to a multicast group (IBTA 10.5.3/destroy).
 func (q *QP) Destroy() error {
 	const op = "destroy QP"
 	if err := alive(op, q.dead); err != nil {

@@ -2,13 +2,13 @@ package engine
 
 import "github.com/rdmalab/rdmalab/softrnic/transport"
 
-// TakeReceives makes the queue pair take its receives from src: see transport.Receives.
+// TakeReceives makes the queue pair take its receives from src; see transport.Receives.
 func (q *QP) TakeReceives(src transport.Receives) { q.q.TakeReceives(src) }
 
-// TakeReceives makes the queue take its receives from src: see transport.Receives.
+// TakeReceives makes the queue take its receives from src; see transport.Receives.
 func (s *SRQ) TakeReceives(src transport.Receives) { s.s.TakeReceives(src) }
 
-// Sending is how many send work requests are not complete; 0 of a dead queue pair.
+// Sending returns the number of send work requests that are not complete; 0 after Destroy.
 func (q *QP) Sending() int {
 	if q.dead {
 		return 0

@@ -9,19 +9,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// receivePath is the state of the receive side between calls.
+// receivePath has what the receive side keeps between calls.
 type receivePath struct {
 	frame  wire.Frame
 	sealer wire.Sealer
-	// segments are those of a super-frame.
+	// segments are the packets of a super-frame.
 	segments packetio.Segments
-	// touched are queue pairs whose deadline and held-back ACK wait for the end of the receive
-	// batch; batchAt is when the oldest of them was touched.
+	// touched are the queue pairs that have received in the current batch: their deadlines and
+	// held-back ACKs wait for its end. batchAt is when the first of them received.
 	touched []*QP
 	batchAt clock.Time
 }
 
-// touch notes that qp has received in the present batch.
+// touch marks qp as one that has received in the current batch.
 func (r *receivePath) touch(now clock.Time, qp *QP) {
 	if qp.touched {
 		return
@@ -34,8 +34,8 @@ func (r *receivePath) touch(now clock.Time, qp *QP) {
 }
 
 // Frame takes a received frame. The port number is ignored: this NIC has one port. Acknowledgements
-// may be held back until EndBatch; until then Deadline is due. A super-frame is split into its
-// packets in place: its bytes are overwritten.
+// may be held back until EndBatch; until then Deadline is due. Frame splits a super-frame into its
+// packets in place, which overwrites its bytes.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !e.up {
 		return
@@ -50,8 +50,8 @@ func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Ba
 	e.drainLoop(now, out)
 }
 
-// EndBatch sends the acknowledgements that were held back while frames of a receive batch came in,
-// and updates the deadline.
+// EndBatch sends the acknowledgements that were held back during a receive batch, and updates the
+// deadline.
 func (e *Engine) EndBatch(now clock.Time, out *packetio.Batch) {
 	e.flushTouched(now, out)
 	e.drainLoop(now, out)
@@ -115,8 +115,8 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	e.deliver(now, qp, out)
 }
 
-// wellFormed makes the checks of the package comment that follow parsing and need no queue pair,
-// and counts the packets that it drops.
+// wellFormed makes those checks of the package comment that follow parsing and need no queue pair.
+// It counts the packets that it drops.
 func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters
 	mine := false
@@ -125,8 +125,8 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	} else {
 		mine = e.isMine(destGID(f))
 	}
-	// A NIC has no address in any VLAN. VLAN 0 is none: the tag only carries a priority (IEEE
-	// 802.1Q).
+	// The NIC has no address in any VLAN. VLAN 0 means no VLAN: the tag only carries a priority
+	// (IEEE 802.1Q).
 	if f.Eth.Tagged && f.Eth.TCI&vlanMask != 0 || !mine {
 		c.RxNotMine++
 		return false
@@ -140,8 +140,8 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 		c.RxCnp++ // this NIC has no congestion control
 		return false
 	}
-	// The responder refuses a reserved opcode of a reliable connection itself: its peer gets a NAK
-	// (IBTA 9.7.4.1/reserved).
+	// A packet with a reserved opcode of a reliable connection goes on to the responder, which
+	// sends a NAK (IBTA 9.7.4.1/reserved).
 	if !f.BTH.Opcode.Known() && f.BTH.Opcode.Service() != wire.ServiceRC || f.BTH.Version != 0 {
 		c.RxUnsupported++
 		return false
@@ -149,7 +149,8 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	return true
 }
 
-// accept makes the remaining checks, counts the packets that it drops, and returns the queue pair.
+// accept makes the remaining checks and returns the queue pair. It counts the packets that it
+// drops.
 func (e *Engine) accept(f *wire.Frame) *QP {
 	c := &e.counters
 	qp := e.qps[f.BTH.DestQP]
@@ -174,10 +175,10 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 	return qp
 }
 
-// vlanMask is the VLAN in a tag.
+// vlanMask selects the VLAN identifier in a tag.
 const vlanMask = 0xfff
 
-// receives reports whether the queue pair takes packets in its state.
+// receives reports whether the queue pair receives packets in its state.
 func (q *QP) receives() bool {
 	switch q.q.State() {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:

@@ -11,7 +11,7 @@ type SRQ struct {
 	s    *transport.SRQ
 	pd   *PD
 	num  uint32
-	refs int // queue pairs
+	refs int // queue pairs that use it
 	dead bool
 }
 
@@ -31,7 +31,7 @@ func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
 		return nil, opError(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
 	}
 	n := e.nextSRQ + 1
-	for ; e.srqs[n] != nil || n == 0; n++ { // bounded by the limit above
+	for ; e.srqs[n] != nil || n == 0; n++ { // terminates: fewer queues than numbers exist
 	}
 	s, err := transport.NewSRQ(n, pd.num, init)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *SRQ) Query() (verbs.SRQAttr, error) {
 	return s.s.Query(), nil
 }
 
-// PostRecv queues receives in order. An OpError's Index says which one was refused.
+// PostRecv queues receives in order. If one is refused, OpError.Index is its index.
 func (s *SRQ) PostRecv(wrs []verbs.RecvWR) error {
 	if err := alive("post SRQ receive", s.dead); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *SRQ) SetLimit(n int) error {
 	return s.s.SetLimit(n)
 }
 
-// Resize changes how many receives fit.
+// Resize changes the capacity.
 func (s *SRQ) Resize(maxWR int) error {
 	const op = "modify SRQ"
 	if err := alive(op, s.dead); err != nil {
@@ -85,8 +85,8 @@ func (s *SRQ) Resize(maxWR int) error {
 	return s.s.Resize(maxWR)
 }
 
-// Destroy ends the queue; ErrBusy while queue pairs use it. Receives that are still queued get no
-// completion.
+// Destroy ends the queue. Receives that are still queued get no completion. It fails with ErrBusy
+// while queue pairs use it.
 func (s *SRQ) Destroy() error {
 	const op = "destroy SRQ"
 	if err := alive(op, s.dead); err != nil {

@@ -22,11 +22,12 @@ type tables struct {
 	srqs   map[uint32]*SRQ
 	mws    map[*MW]struct{}
 	dms    map[*DM]struct{}
-	dmUsed int // bytes of device memory
+	dmUsed int // allocated bytes of device memory
 	groups groups
-	// order has the queue pairs in order of creation: loops over all of them are deterministic.
+	// order has the queue pairs in the order of their creation, so that loops over them are
+	// deterministic.
 	order []*QP
-	// The numbers that were given last. They go on over incarnations.
+	// The numbers given last. They continue in the next incarnation.
 	nextCQ, nextAH, nextSRQ uint32
 }
 
@@ -40,7 +41,7 @@ func (t *tables) open(env *transport.Env) {
 	}
 }
 
-// close ends the incarnation: all objects are dead.
+// close ends the incarnation: all objects become invalid.
 func (t *tables) close() {
 	for _, pd := range t.pds {
 		pd.dead = true
@@ -69,10 +70,11 @@ func (t *tables) close() {
 	*t = tables{groups: groups{due: clock.Never}, nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ}
 }
 
-// IsUp reports whether the NIC works.
+// IsUp reports whether the NIC is up.
 func (t *tables) IsUp() bool { return t.up }
 
-// Mem returns the table of regions, for the tear plan of a fault. It is nil while the NIC is down.
+// Mem returns the table of regions, in which a fault sets its plan of torn copies. It is nil while
+// the NIC is down.
 func (t *tables) Mem() *mem.Table {
 	if t.env == nil {
 		return nil
@@ -87,7 +89,7 @@ func (t *tables) running(op string) error {
 	return nil
 }
 
-// newQPN finds a free number that a peer cannot guess.
+// newQPN returns a random free number, so that a peer cannot guess it.
 func (t *tables) newQPN(r *rand.Rand) (wire.QPN, bool) {
 	for range maxQPNTries {
 		n := wire.QPN(r.Uint32() & 0xffffff)
@@ -98,7 +100,7 @@ func (t *tables) newQPN(r *rand.Rand) (wire.QPN, bool) {
 	return 0, false
 }
 
-// Objects counts what exists on a NIC.
+// Objects has the numbers of objects of a NIC.
 type Objects struct {
 	PDs  int `json:"pds"`
 	MRs  int `json:"mrs"`
@@ -108,13 +110,13 @@ type Objects struct {
 	SRQs int `json:"srqs"`
 	MWs  int `json:"mws"`
 	DMs  int `json:"dms"`
-	// Attachments are those of queue pairs to multicast groups.
+	// Attachments counts attachments of queue pairs to multicast groups.
 	Attachments int `json:"attachments"`
-	// Bytes is the registered memory.
+	// Bytes is the size of the registered memory.
 	Bytes uint64 `json:"bytes"`
 }
 
-// Objects returns the counts for status output.
+// Objects returns the numbers of objects, for status output.
 func (t *tables) Objects() Objects {
 	o := Objects{
 		PDs: len(t.pds), MRs: len(t.mrs), CQs: len(t.cqs), QPs: len(t.qps),
@@ -127,7 +129,7 @@ func (t *tables) Objects() Objects {
 	return o
 }
 
-// QPs lists all queue pairs in the order of their creation.
+// QPs returns the attributes of all queue pairs in the order of their creation.
 func (t *tables) QPs() []verbs.QPAttr {
 	out := make([]verbs.QPAttr, 0, len(t.order))
 	for _, qp := range t.order {
@@ -136,7 +138,7 @@ func (t *tables) QPs() []verbs.QPAttr {
 	return out
 }
 
-// target finds a queue pair that can fail.
+// target finds a queue pair for a fault.
 func (t *tables) target(op string, n wire.QPN) (*QP, error) {
 	if err := t.running(op); err != nil {
 		return nil, err

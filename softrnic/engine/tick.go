@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxTickFrames ends a Tick: it serves no further queue pair once that many frames were built.
-	// A step of one queue pair is bounded by its window, so a Tick builds fewer than this plus one
+	// maxTickFrames ends a Tick: after that many frames it serves no further queue pair. A step of
+	// one queue pair is limited by its window, so a Tick builds fewer frames than this plus one
 	// window.
 	maxTickFrames = 256
-	// maxTickRounds bounds how often one Tick comes back to a queue pair that is due again at once.
+	// maxTickRounds is how often one Tick serves a queue pair that is due again at once.
 	maxTickRounds = 8
 )
 
-// Deadline returns when Tick must be called next; clock.Never if the NIC is idle.
+// Deadline returns when Tick must be called next; clock.Never if nothing is due.
 func (e *Engine) Deadline() clock.Time {
 	if len(e.rx.touched) > 0 || len(e.tx.loop.Frames) > 0 {
 		return e.rx.batchAt
@@ -26,10 +26,10 @@ func (e *Engine) Deadline() clock.Time {
 	return clock.Min(clock.Min(at, e.gsi.deadline()), e.groups.due)
 }
 
-// Tick handles the deadlines up to now: it ends the receive batch, lets the connection manager act,
-// reports multicast groups, then serves the queue pairs that are due, each once a round and beginning
-// behind the one that was served last, until it reaches the bound on frames. If more is due, so is
-// Deadline.
+// Tick handles the deadlines that are due: it ends the receive batch, lets the connection manager
+// act and reports multicast groups. Then it serves the queue pairs that are due, each once a round,
+// beginning behind the one that was served last, until the limit on frames is reached. If more is
+// due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return
@@ -44,8 +44,8 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// round serves each due queue pair once. It returns true if another round is needed: a queue pair is
-// due again, and the Tick has not reached its bound of frames.
+// round serves each due queue pair once. It returns true if a queue pair is due again and the Tick
+// has not reached its limit of frames.
 func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 	ready := e.sched.collect(now)
 	for i, qp := range ready {
@@ -67,14 +67,14 @@ func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 	return at <= now
 }
 
-// schedule is the deadlines of all queue pairs. Each has a place, a small number, because that is
-// what the queue is fastest with.
+// schedule has the deadlines of all queue pairs. Each queue pair has a place, a small index,
+// because clock.Queue is fastest with small indexes.
 type schedule struct {
 	due    clock.Queue // by place
 	places []*QP       // nil: the place is free
 	free   []uint32
-	served wire.QPN // the queue pair that was served last
-	ready  []*QP    // of one round
+	served wire.QPN // number of the queue pair served last
+	ready  []*QP    // the queue pairs of one round
 }
 
 // add gives a new queue pair its place.
@@ -89,7 +89,7 @@ func (s *schedule) add(qp *QP) {
 	s.places = append(s.places, qp)
 }
 
-// remove takes the place of a queue pair back.
+// remove frees the place of a queue pair.
 func (s *schedule) remove(qp *QP) {
 	s.due.Remove(qp.place)
 	s.places[qp.place] = nil
@@ -101,8 +101,8 @@ func (s *schedule) reset() {
 	s.due, s.places, s.free = clock.Queue{}, nil, nil
 }
 
-// collect returns the queue pairs that are due, in the order of their numbers beginning behind the
-// one that was served last. The slice is valid until the next call.
+// collect returns the queue pairs that are due, in the order of their numbers, beginning behind the
+// one served last. The slice is valid until the next call.
 func (s *schedule) collect(now clock.Time) []*QP {
 	s.ready = s.ready[:0]
 	for {

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxLoopRounds bounds how often packets of the NIC to itself are delivered in one step; the rest
-// waits for the next Tick, which is due at once.
+// maxLoopRounds is how often packets of the NIC to itself are delivered in one step; the rest waits
+// for the next Tick, which is due at once.
 const maxLoopRounds = 64
 
 // apply carries out the actions of a step of qp and updates its deadline.
@@ -20,9 +20,9 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 }
 
 // deliver hands out the completions and events of a step of qp and builds its frames, in the order
-// that Actions promises. Completion queues that overflow take their queue pairs into the error
-// state, and raise at most one event each. The flushes may overflow again, but only live queue
-// pairs flush, each once, which bounds the loop.
+// that Actions prescribes. A completion queue that overflows raises at most one event, and its
+// queue pairs go to the error state. Their flushes may overflow other queues; the loop ends because
+// each queue pair flushes only once.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(qp, out)
 	for len(e.overflowed) > 0 {
@@ -82,12 +82,13 @@ type transmitPath struct {
 	frame  wire.Frame
 	sealer wire.Sealer
 	ipID   uint16
-	// loop are packets from this NIC to itself; loopRx is the batch that is being delivered.
+	// loop has packets from this NIC to itself; loopRx is the batch of them that is being
+	// delivered.
 	loop, loopRx packetio.Batch
 }
 
-// head fills in the headers in front of the BTH and returns the frame, whose packet the caller
-// fills in.
+// head fills in the headers in front of the BTH and returns the frame. The caller fills in the
+// packet.
 func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	f := &t.frame
 	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
@@ -102,7 +103,8 @@ func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	return f
 }
 
-// emit appends the frame to out, or to the packets of the NIC to itself, and returns its bytes.
+// emit appends the frame to out, or to loop if the NIC is its own peer, and returns the frame's
+// bytes.
 func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) []byte {
 	if r.local {
 		out = &t.loop
@@ -114,7 +116,7 @@ func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) []byt
 	return b
 }
 
-// repeat gives the NIC itself a copy of a frame to a group.
+// repeat delivers to the NIC itself a copy of a frame to a multicast group.
 func (t *transmitPath) repeat(b []byte) { t.loop.Add(0, append(t.loop.Alloc(len(b)), b...)) }
 
 // transmit builds the frame of one packet in out. A datagram whose address handle was destroyed is
@@ -128,7 +130,7 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 			return
 		}
 		if r = &ah.route; r.udp.SrcPort != 0 {
-			port = r.udp.SrcPort // by the flow label of the address
+			port = r.udp.SrcPort // derived from the flow label of the address
 		}
 	}
 	f := e.tx.head(r, port)
@@ -140,7 +142,7 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	}
 }
 
-// drainLoop delivers packets that the NIC sent to itself.
+// drainLoop delivers the packets that the NIC has sent to itself.
 func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
 	for range maxLoopRounds {
 		if len(e.tx.loop.Frames) == 0 {
