@@ -16,16 +16,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// session is the connection to the daemon: calls and their answers, and the events between them.
+// session is the connection to the daemon. It carries calls with their answers, and events in
+// between.
 type session struct {
 	conn *net.UnixConn
-	// patience is how long the daemon may be silent.
+	// patience is how long the daemon may be silent before the context gives it up.
 	patience time.Duration
 	writing  sync.Mutex // held while one message is written
 
 	wakes wakes
 	gone  atomic.Bool   // the daemon has ended or was given up
-	dead  chan struct{} // closed when gone is set
+	dead  chan struct{} // closed when gone becomes true
 
 	mu       sync.Mutex // guards the fields below
 	calls    map[uint64]chan answer
@@ -46,11 +47,11 @@ type answer struct {
 // call makes a request and waits for the answer; out may be nil.
 func (c *session) call(op proto.Op, args, out any) error {
 	fds, err := c.callFiles(op, args, out)
-	closeFiles(fds) // of a daemon that breaks the protocol
+	closeFiles(fds) // of a daemon that violates the protocol
 	return err
 }
 
-// callFiles is call for answers that carry file descriptors, which are the caller's.
+// callFiles is call for answers with file descriptors. The caller must close them.
 func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	a, err := json.Marshal(args)
 	if err != nil {
@@ -100,20 +101,21 @@ func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	return r.fds, err
 }
 
-// over is the error of an operation that needs a daemon that is gone.
+// over returns the error of an operation after the daemon has gone.
 func (c *session) over(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lost(op)
 }
 
-// lost is the error of a call to a daemon that is gone. The caller holds mu.
+// lost is over for a caller that holds mu.
 func (c *session) lost(op string) error {
 	return opError(op, verbs.ErrClosed, "%v", c.failure)
 }
 
-// write sends a request. When the socket stays full, the daemon is given up after as many looks as
-// in await. A message is written as a whole or not at all, so a write can be repeated.
+// write sends a request. If the socket stays full for the patience, which write counts as await
+// does, the daemon is given up. The socket takes a message as a whole or not at all, so a write can
+// be repeated.
 func (c *session) write(b []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -132,33 +134,33 @@ func (c *session) write(b []byte) error {
 
 const (
 	defaultPatience = 30 * time.Second
-	// leastPatience is the least bound for a daemon that shares its processors with other programs.
+	// leastPatience is the smallest patience: the daemon shares its processors with other programs.
 	leastPatience = time.Second
-	mostPatience  = 365 * 24 * time.Hour // far from an overflow of times
-	// looks is how often a waiting call checks on the daemon within the patience. The call counts
-	// checks, not time: a host that hangs stops daemon and program, and when it resumes, at most
-	// one check has been used up.
+	mostPatience  = 365 * 24 * time.Hour // small enough that no time overflows
+	// looks is how often a waiting call checks within the patience that the daemon responds. The
+	// call counts checks, not time: a hang of the host stops both daemon and program, and when the
+	// host resumes, at most one check has been used up.
 	looks = 30
 )
 
-// await waits for the answer to a request. After each look it asks the daemon whether it still
-// works on the request:
+// await waits for the answer to a request. After each check it asks the daemon whether the request
+// is still in progress. The context ends in these cases, because the outcome of the request is
+// unknown:
 //
-//   - no answer to that within the patience: the daemon hangs, or does not read;
-//   - the daemon does not work on it, and the answer did not arrive before this one: it was lost;
-//   - the daemon works on it, but the request's time limit has passed by more than the patience.
+//   - the daemon does not answer that within the patience: it hangs, or does not read;
+//   - the daemon does not know the request, and no answer has arrived before: the answer was lost;
+//   - the request is in progress, but its time limit has passed by more than the patience.
 //
-// Each of these ends the context, because the outcome of the request is unknown. Otherwise the wait
-// goes on: a peer may take any time.
+// Otherwise the wait continues: a peer may take any time.
 func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	look := c.patience / looks
 	timer := time.NewTimer(look)
 	defer timer.Stop()
-	left := -1 // looks until a request with a time limit must have been answered
+	left := -1 // checks until a request with a time limit must have been answered
 	if limit, ok := proto.TimeLimit(args); ok {
 		left = looks + 1 + int(limit/look)
 	}
-	asked := 0 // looks since the unanswered question
+	asked := 0 // checks since the question that has no answer yet
 	var state chan answer
 	for {
 		select {
@@ -178,7 +180,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 			c.giveUp("the daemon has not ended %s, %v after its time limit", req.Op, c.patience)
 		}
 		switch {
-		case state == nil && req.Op != proto.OpHello: // which has a deadline of its own
+		case state == nil && req.Op != proto.OpHello: // the hello has a deadline of its own
 			state, asked = c.ask(req.ID), 0
 		case state != nil:
 			if asked++; asked >= looks {
@@ -188,7 +190,7 @@ func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	}
 }
 
-// ask asks whether the daemon still works on a request.
+// ask asks the daemon whether a request is still in progress.
 func (c *session) ask(id uint64) chan answer {
 	ch := make(chan answer, 1)
 	a, err := json.Marshal(proto.Progress{ID: id})
@@ -198,7 +200,7 @@ func (c *session) ask(id uint64) chan answer {
 	c.mu.Lock()
 	if c.failure != nil {
 		c.mu.Unlock()
-		return nil // fail has answered the request itself
+		return nil // fail has already ended the request
 	}
 	c.nextCall++
 	req := proto.Request{ID: c.nextCall, Op: proto.OpProgress, Args: a}
@@ -233,15 +235,15 @@ func (c *session) deliver(r answer) {
 	ch <- r
 }
 
-// giveUp ends the connection with a daemon that does not respond; the receiving goroutine then
-// fails all waiting calls. The first reason counts.
+// giveUp ends the connection to a daemon that does not respond; the receiving goroutine then fails
+// all waiting calls. Only the first reason is kept.
 func (c *session) giveUp(format string, args ...any) {
 	c.mu.Lock()
 	if c.reason == nil {
 		c.reason = fmt.Errorf(format+"; the context was ended, open another one", args...)
 	}
 	c.mu.Unlock()
-	_ = c.conn.Close() // a second close does nothing
+	_ = c.conn.Close() // a second Close does nothing
 }
 
 // fail ends the session: all waiting calls fail with err.

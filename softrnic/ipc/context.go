@@ -15,10 +15,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxEvents bounds the asynchronous events that are kept for a program that does not fetch them.
+// maxEvents is the largest number of asynchronous events kept until the program fetches them.
 const maxEvents = 256
 
-// Context is a NIC of another process. All methods may be called by all threads of the program.
+// Context is a NIC that another process, the daemon, owns. All methods are safe for concurrent use.
 type Context struct {
 	session
 	wake    *os.File // the wake socket
@@ -26,14 +26,14 @@ type Context struct {
 	ctl     *ring.Control
 	device  verbs.DeviceAttr
 	spin    time.Duration
-	inside  bool // the daemon is this process, as in tests
+	inside  bool // the daemon is this process, which happens in tests
 	crowd   pollpace.Crowd
 	managed bool
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
 
 	wordsMu sync.Mutex  // guards words
-	words   *ring.Queue // of accesses to words
+	words   *ring.Queue // the queue of Load64 and Store64
 
 	maps mappings
 }
@@ -43,15 +43,16 @@ var (
 	_ verbs.Allocator = (*Context)(nil)
 )
 
-// pacer paces the polls of one wait. Waits of all threads share what they learn of the CPUs.
+// pacer returns what paces the polls of one wait. The waits of all threads share what they learn
+// about how busy the CPUs are.
 func (c *Context) pacer() pollpace.Spinner {
 	return pollpace.Spinner{Inside: c.inside, Crowd: &c.crowd}
 }
 
-// Runtime is real time.
+// Runtime returns the runtime of real time.
 func (c *Context) Runtime() verbs.Runtime { return c.runtime }
 
-// Device describes the NIC.
+// Device returns the attributes of the NIC.
 func (c *Context) Device() verbs.DeviceAttr {
 	d := c.device
 	d.GIDs = append([]verbs.GID(nil), d.GIDs...)
@@ -93,8 +94,8 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 	}
 }
 
-// Close destroys everything that was made through c and returns when that is done. Memory of Alloc
-// must not be used afterwards. A second Close does nothing.
+// Close destroys everything that was made through c and returns when that is done. Afterwards
+// memory of Alloc must not be used. A second Close does nothing.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -105,7 +106,7 @@ func (c *Context) Close() error {
 	c.mu.Unlock()
 	err := c.call(proto.OpClose, proto.None{}, nil)
 	if errors.Is(err, verbs.ErrClosed) {
-		err = nil // the objects ended with the daemon
+		err = nil // the objects have ended with the daemon
 	}
 	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // giveUp has closed it
 		err = errors.Join(err, cerr)
@@ -115,21 +116,21 @@ func (c *Context) Close() error {
 	}
 	c.tasks.Wait()
 	c.wakes.all()
-	return errors.Join(err, c.maps.close()) // the control page is unmapped when nothing refers to c
+	return errors.Join(err, c.maps.close()) // the control page is unmapped when c is garbage
 }
 
-// alive reports whether objects of an incarnation of the NIC can be used.
+// alive reports whether objects of that incarnation of the NIC still exist.
 func (c *Context) alive(incarnation uint64) bool {
 	return !c.gone.Load() && c.ctl.Incarnation.Load() == incarnation
 }
 
-// wakes wakes all sleeping threads when something has changed.
+// wakes wakes all sleeping threads of the context when something has changed.
 type wakes struct {
 	mu sync.Mutex // guards ch
 	ch chan struct{}
 }
 
-// next is a channel that is closed by the next all.
+// next returns a channel that the next call of all closes.
 func (w *wakes) next() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +144,7 @@ func (w *wakes) all() {
 	w.ch = make(chan struct{})
 }
 
-// listen takes the daemon's wake-ups until the context is closed.
+// listen receives the daemon's wake-ups until the context is closed.
 func (c *Context) listen() {
 	var b [64]byte
 	for {
@@ -155,7 +156,7 @@ func (c *Context) listen() {
 	}
 }
 
-// sleep waits for a wake-up, or for the end of the daemon. False: the deadline has passed.
+// sleep waits for a wake-up or the end of the daemon. It returns false if the deadline has passed.
 func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	if deadline == clock.Never {
 		select {
@@ -179,16 +180,16 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	return true
 }
 
-// doze is sleep for a thread that waits for a peer or the NIC without a bound. In a long wait it
-// asks the daemon for an answer from time to time and gives up a daemon that hangs: nothing else
-// would end the wait.
+// doze is sleep for a thread that waits for a peer or the NIC, perhaps without a deadline. In a
+// long wait it calls the daemon from time to time and gives up a daemon that does not answer:
+// nothing else would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
-	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline ends the wait soon enough
+	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline comes first
 		return c.sleep(wake, deadline)
 	}
 	if !c.sleep(wake, now.Add(c.patience)) {
-		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // only whether there is an answer matters
+		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // only the fact of an answer matters
 	}
 	return true
 }
@@ -196,6 +197,6 @@ func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 // ring rings the bell of an object and wakes the daemon if it sleeps.
 func (c *Context) ring(bell uint32) {
 	if c.ctl.Ring(bell) {
-		_, _ = c.wake.Write([]byte{1}) // a full socket has unread wake-ups
+		_, _ = c.wake.Write([]byte{1}) // if the socket is full, wake-ups are waiting in it
 	}
 }

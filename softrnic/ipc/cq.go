@@ -20,16 +20,16 @@ type cq struct {
 	incarnation uint64
 	bytes       []byte
 
-	mu         sync.Mutex // guards the fields below; it is held for looks, never while waiting
+	mu         sync.Mutex // guards the fields below; held while looking at the ring, never while waiting
 	q          *ring.Queue
 	head       uint64
-	kept       []verbs.WC // taken out of the ring by purge
-	emptyPolls int        // polls in succession that found nothing
+	kept       []verbs.WC // completions that purge has taken out of the ring and kept
+	emptyPolls int        // consecutive polls that found no completion
 	closed     bool
 }
 
-// CreateCQ makes a completion queue. depth is the depth of the NIC's queue; the shared ring has
-// some more entries.
+// CreateCQ makes a completion queue. depth is that of the NIC's queue; the shared ring adds some
+// entries to it.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	var r proto.Queue
 	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length)
@@ -44,16 +44,16 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	return q, nil
 }
 
-// unmap ends a queue whose context was closed.
+// unmap ends the queue when its context is closed.
 func (c *cq) unmap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	_ = ring.Unmap(c.bytes) // it was mapped
+	_ = ring.Unmap(c.bytes) // cannot fail: it is mapped
 	c.bytes = nil
 }
 
-// ID is the queue's number in asynchronous events.
+// ID returns the queue's number in asynchronous events.
 func (c *cq) ID() uint32 { return c.id }
 
 // look is the first step of a poll: it returns how many completions there are. The caller holds mu.
@@ -67,7 +67,7 @@ func (c *cq) look(op string) (int, error) {
 	return len(c.kept) + int(c.q.Tail.Load()-c.head), nil
 }
 
-// Poll takes completions.
+// Poll removes completions from the queue.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	c.mu.Lock()
 	n, err := c.look("use CQ")
@@ -87,8 +87,9 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return 0, nil
 }
 
-// missed is called after an empty poll; emptyPolls is the number of empty polls in succession. At
-// intervals it reports the polling to the daemon, and it lets other processes run.
+// missed is called after an empty poll; emptyPolls is the number of consecutive empty polls. From
+// time to time it tells the daemon that the program polls, and it yields the CPU to other
+// processes.
 func (c *Context) missed(emptyPolls int) {
 	if emptyPolls%looksPerClock == 1 {
 		c.ctl.Polls.Add(1)
@@ -98,7 +99,7 @@ func (c *Context) missed(emptyPolls int) {
 	}
 }
 
-// take moves completions. The caller holds mu and knows that there is one.
+// take moves completions to wc. The caller holds mu and knows that there is at least one.
 func (c *cq) take(wc []verbs.WC) int {
 	n := copy(wc, c.kept)
 	c.kept = c.kept[:copy(c.kept, c.kept[n:])]
@@ -113,7 +114,7 @@ func (c *cq) take(wc []verbs.WC) int {
 	return n
 }
 
-// release tells the daemon which completions were taken, and asks for more if the ring was full.
+// release tells the daemon which completions were taken, and rings for more if the ring was full.
 func (c *cq) release() {
 	c.q.Head.Store(c.head)
 	if c.q.Backlog.Load() != 0 {
@@ -143,7 +144,7 @@ func (c *cq) purge(n wire.QPN) {
 	c.release()
 }
 
-// Arm asks for an event.
+// Arm requests an event for the next completion.
 func (c *cq) Arm(solicited bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +164,7 @@ func (c *cq) Arm(solicited bool) error {
 	return nil
 }
 
-// armed waits until the daemon has armed the queue; false: the daemon is gone.
+// armed waits until the daemon has armed the queue. It returns false if the daemon is gone.
 func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 	emptyPolls := 0
 	for look := 1; q.Arm.Load() != 0; look++ {
@@ -185,7 +186,7 @@ func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 	return true
 }
 
-// WaitEvent waits for the event, and takes it.
+// WaitEvent waits for the event and consumes it.
 func (c *cq) WaitEvent(deadline clock.Time) error {
 	return c.wait("wait for CQ event", deadline, func() (bool, error) {
 		if _, err := c.look("use CQ"); err != nil {
@@ -203,7 +204,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 	})
 }
 
-// wait polls for a while and then sleeps. ready is called with mu held.
+// wait polls ready for a while and then sleeps between calls of it. ready is called with mu held.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
 	pace := c.ctx.pacer()
 	rt := c.ctx.runtime
@@ -247,7 +248,8 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 	}
 }
 
-// Resize changes the depth of the NIC's queue. What the ring has already stays and counts no more.
+// Resize changes the depth of the NIC's queue. Completions that are already in the ring do not
+// count.
 func (c *cq) Resize(depth int) error {
 	const op = "resize CQ"
 	c.mu.Lock()
@@ -259,7 +261,7 @@ func (c *cq) Resize(depth int) error {
 	return c.ctx.call(proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth}, nil)
 }
 
-// Destroy ends the queue. Waiting threads get ErrClosed.
+// Destroy ends the queue. Threads that wait for it get ErrClosed.
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +271,7 @@ func (c *cq) Destroy() error {
 	err := c.ctx.call(proto.OpDestroyCQ, proto.Handle{H: c.h}, nil)
 	if isGone(err) {
 		c.closed = true
-		_ = ring.Unmap(c.bytes) // it was mapped
+		_ = ring.Unmap(c.bytes) // cannot fail: it is mapped
 		c.bytes = nil
 		c.ctx.maps.forget(c)
 		c.ctx.wakes.all()

@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Manager makes connections by the daemon's connection manager: that of the NIC, or the exchange
-// over TCP, as the rack's description says. Queue pairs must be of its context. A context should
-// have one at a time: Close ends what all of them have begun.
+// Manager makes connections through the daemon: by the NIC's connection manager or by the exchange
+// over TCP, as the rack file says. Queue pairs must belong to its context. A context should have
+// one Manager at a time: Close ends what all of them have begun.
 type Manager struct {
 	ctx    *Context
 	closed atomic.Bool
@@ -22,10 +22,10 @@ type Manager struct {
 
 var _ rdmacm.Manager = (*Manager)(nil)
 
-// Manager gives access to the connection manager.
+// Manager returns a manager of connections.
 func (c *Context) Manager() *Manager { return &Manager{ctx: c} }
 
-// timeout is the time until a deadline, in the form that requests have it.
+// timeout returns the time until the deadline as requests encode it: -1 means no limit.
 func (c *Context) timeout(deadline clock.Time) time.Duration {
 	if deadline == clock.Never {
 		return -1
@@ -33,7 +33,7 @@ func (c *Context) timeout(deadline clock.Time) time.Duration {
 	return max(0, deadline.Sub(c.runtime.Now()))
 }
 
-// open checks that the manager was not closed, and that a queue pair is of its context.
+// open returns the handle of q. It fails if the manager was closed or q belongs to another context.
 func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
 	if m.closed.Load() {
 		return 0, opError(op, verbs.ErrClosed, "the manager was closed")
@@ -48,7 +48,7 @@ func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
 	return o.h, nil
 }
 
-// Dial connects qp to a service of the host that has the address to.
+// Dial connects qp to a service of the host with the address to.
 func (m *Manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	h, err := m.open("dial", qp)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *Manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 	return d.Data, err
 }
 
-// Listen takes requests for a service.
+// Listen accepts requests for a service.
 func (m *Manager) Listen(service string) (rdmacm.Listener, error) {
 	if _, err := m.open("listen", nil); err != nil {
 		return nil, err
@@ -71,12 +71,12 @@ func (m *Manager) Listen(service string) (rdmacm.Listener, error) {
 	return &listener{m: m, h: h.H}, nil
 }
 
-// Disconnect ends the connection of qp: see rdmacm.CM.
+// Disconnect ends the connection of qp; see rdmacm.CM.
 func (m *Manager) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	return m.ending("disconnect", proto.OpDisconnect, qp, deadline)
 }
 
-// AwaitDisconnect waits until the connection of qp has ended, by whichever side.
+// AwaitDisconnect waits until either side has ended the connection of qp.
 func (m *Manager) AwaitDisconnect(qp verbs.QP, deadline clock.Time) error {
 	return m.ending("await disconnect", proto.OpDisconnected, qp, deadline)
 }
@@ -90,19 +90,19 @@ func (m *Manager) ending(op string, what proto.Op, qp verbs.QP, deadline clock.T
 }
 
 // Close ends listening, refuses requests that have not been answered, and ends every wait.
-// Connections are not touched. Closing twice is harmless.
+// Connections stay. A second Close does nothing.
 func (m *Manager) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
 	err := m.ctx.call(proto.OpCloseManager, proto.None{}, nil)
 	if errors.Is(err, verbs.ErrClosed) {
-		return nil // it ended with the daemon
+		return nil // it has ended with the daemon
 	}
 	return err
 }
 
-// listener takes the requests for one service.
+// listener receives the requests for one service.
 type listener struct {
 	m      *Manager
 	h      uint32
@@ -129,22 +129,22 @@ func (l *listener) Close() error {
 	return l.m.ctx.call(proto.OpUnlisten, proto.Handle{H: l.h}, nil)
 }
 
-// request is a peer that waits for an answer.
+// request is a connection request of a peer that waits for an answer.
 type request struct {
 	m  *Manager
 	in proto.Incoming
 }
 
-// Service is the name that the peer asked for.
+// Service returns the name of the service that the peer asks for.
 func (r *request) Service() string { return r.in.Service }
 
-// Peer is the address of the peer's NIC.
+// Peer returns the address of the peer's NIC.
 func (r *request) Peer() netip.Addr { return r.in.Peer }
 
-// Private is the peer's private data.
+// Private returns the peer's private data.
 func (r *request) Private() []byte { return r.in.Private }
 
-// Accept connects qp.
+// Accept accepts the request with qp.
 func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline clock.Time) error {
 	h, err := r.m.open("accept", qp)
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 // Reject refuses the request.
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
-// Answer ends the exchange without a connection.
+// Answer answers the request with private data and without a connection.
 func (r *request) Answer(reason string, private []byte) error {
 	return r.m.ctx.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason, Private: private}, nil)
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// mapping is an object with memory that is unmapped when the object goes, or with its context.
+// mapping is an object with memory that is unmapped when the object or its context ends.
 type mapping interface{ unmap() }
 
-// mappings are the memory that a context has mapped. They are safe for concurrent use.
+// mappings is the memory that a context has mapped. Its methods are safe for concurrent use.
 type mappings struct {
 	mu       sync.Mutex // guards the fields below
 	memories map[*memory]struct{}
 	objects  map[mapping]struct{}
 }
 
-// remember makes close unmap the memory of an object.
+// remember registers an object whose memory close must unmap.
 func (p *mappings) remember(m mapping) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.objects[m] = struct{}{}
 }
 
-// forget is for an object whose memory was unmapped.
+// forget removes an object whose memory was unmapped.
 func (p *mappings) forget(m mapping) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *mappings) drop(m *memory) {
 	delete(p.memories, m)
 }
 
-// memoryOf finds the memory that b lies in, and the offset there; nil if there is none.
+// memoryOf returns the memory that contains b, and the offset of b in it; nil if there is none.
 func (p *mappings) memoryOf(b []byte) (*memory, int) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	p.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// isGone reports from the error of a destroy call that the object does not exist any more.
+// isGone reports whether, by the error of a destroy call, the object no longer exists.
 func isGone(err error) bool { return err == nil || errors.Is(err, verbs.ErrClosed) }
 
 // pd is a protection domain.
@@ -25,7 +25,7 @@ type pd struct {
 // Dealloc ends the domain.
 func (p *pd) Dealloc() error { return p.ctx.destroy(proto.OpDeallocPD, &p.h) }
 
-// destroyed is the handle of a destroyed object; the daemon gives it to no object.
+// destroyed is the handle of a destroyed object. The daemon never gives this number to an object.
 const destroyed = 0
 
 // destroy destroys an object that has no shared memory.
@@ -41,7 +41,7 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 	return err
 }
 
-// callMemory is a call whose answer carries memory of *length bytes, which it maps.
+// callMemory is a call whose answer carries memory of *length bytes. It maps the memory.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
 	defer closeFiles(fds)
@@ -54,16 +54,15 @@ func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, e
 	return ring.Map(fds[0], *length)
 }
 
-// memory is memory that Alloc returned.
+// memory is memory from Alloc.
 type memory struct {
 	h     uint32
 	bytes []byte
 }
 
-// Alloc makes memory that RegMR takes, whole or in pieces, without a copy. It is zeroed, and
-// belongs to the program until Free or Close. Its pages are made at once, as those of registered
-// memory are with a real adapter: they count as the program's, and not as those of the daemon, which
-// would else touch them first for peers.
+// Alloc allocates memory that RegMR can register, as a whole or in pieces, without a copy. It is
+// zeroed, and belongs to the program until Free or Close. Alloc makes the pages at once, so that
+// they count as memory of the program: otherwise the daemon would touch them first, for peers.
 func (c *Context) Alloc(length int) ([]byte, error) {
 	var h proto.Handle
 	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length)
@@ -78,8 +77,8 @@ func (c *Context) Alloc(length int) ([]byte, error) {
 	return bytes[:length:length], nil
 }
 
-// Free frees memory of Alloc; ErrBusy while regions of it are left. The bytes must not be used
-// afterwards.
+// Free frees memory of Alloc. It fails with ErrBusy while the memory has regions. Afterwards the
+// bytes must not be used.
 func (c *Context) Free(b []byte) error {
 	m, off := c.maps.memoryOf(b)
 	if m == nil || off != 0 || len(b) != len(m.bytes) {
@@ -92,13 +91,13 @@ func (c *Context) Free(b []byte) error {
 	return ring.Unmap(m.bytes)
 }
 
-// RegMR registers new memory if buf is nil, else memory of Alloc. The NIC cannot reach other memory
-// of this process: that is refused with ErrNotSupported.
+// RegMR registers new memory if buf is nil, else buf, which must be memory of Alloc. The NIC cannot
+// reach other memory of this process: RegMR refuses it with ErrNotSupported.
 func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
 	return p.register("reg MR", buf, length, proto.RegMR{PD: p.h, Length: length, Access: access})
 }
 
-// AllocFastMR makes memory for fast registration. buf is as in RegMR.
+// AllocFastMR makes a region for fast registration. buf is as in RegMR.
 func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	return p.register("alloc fast MR", buf, length, proto.RegMR{PD: p.h, Length: length, Fast: true})
 }
@@ -134,13 +133,13 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 	return p.newMR(r, buf[:len(buf):len(buf)], false), nil
 }
 
-// mr is a region. Device memory has no bytes here.
+// mr is a region. If it is device memory, bytes is nil.
 type mr struct {
 	pd  *pd
 	r   proto.MR
-	own bool // the mapping goes with the region
+	own bool // the memory is unmapped with the region
 
-	mu     sync.RWMutex // guards the fields below: bytes may be unmapped
+	mu     sync.RWMutex // guards the fields below: bytes can be unmapped
 	bytes  []byte
 	closed bool
 }
@@ -151,40 +150,40 @@ func (p *pd) newMR(r proto.MR, bytes []byte, own bool) *mr {
 	return m
 }
 
-// unmap ends a region whose context was closed.
+// unmap ends the region when its context is closed.
 func (m *mr) unmap() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.release()
 }
 
-// release unmaps the region's memory, if it is its own. The caller holds mu.
+// release unmaps the region's memory if the region owns it. The caller holds mu.
 func (m *mr) release() {
 	m.closed = true
 	if m.own {
-		_ = ring.Unmap(m.bytes) // it was mapped
+		_ = ring.Unmap(m.bytes) // cannot fail: it is mapped
 	}
 	m.bytes = nil
 }
 
-// Addr is the first virtual address.
+// Addr returns the first virtual address.
 func (m *mr) Addr() uint64 { return m.r.Addr }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (m *mr) Len() int { return m.r.Length }
 
-// LKey is the key for local use.
+// LKey returns the key for local use.
 func (m *mr) LKey() uint32 { return m.r.LKey }
 
-// RKey is the key for peers.
+// RKey returns the key for peers.
 func (m *mr) RKey() uint32 { return m.r.RKey }
 
-// SGE names n bytes from off on. As elsewhere it checks nothing.
+// SGE returns an SGE of n bytes from off on. It checks nothing.
 func (m *mr) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.r.Addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.r.LKey}
 }
 
-// span checks a local access. The caller holds mu.
+// span checks the bounds of a local access, and that the region exists. The caller holds mu.
 func (m *mr) span(op string, off, n int) error {
 	if m.closed || !m.pd.ctx.alive(m.r.Incarnation) {
 		return opError(op, verbs.ErrClosed, "the region was deregistered, or its NIC went down")
@@ -195,7 +194,7 @@ func (m *mr) span(op string, off, n int) error {
 	return nil
 }
 
-// ReadAt copies out of the region.
+// ReadAt copies bytes out of the region.
 func (m *mr) ReadAt(p []byte, off int) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -209,7 +208,7 @@ func (m *mr) ReadAt(p []byte, off int) error {
 	return nil
 }
 
-// WriteAt copies into the region.
+// WriteAt copies bytes into the region.
 func (m *mr) WriteAt(p []byte, off int) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -223,7 +222,7 @@ func (m *mr) WriteAt(p []byte, off int) error {
 	return nil
 }
 
-// access reads or writes memory that is not mapped, piece by piece.
+// access reads or writes memory that is not mapped, in pieces of at most proto.MaxData bytes.
 func (c *Context) access(op proto.Op, h uint32, p []byte, off int, write bool) error {
 	for {
 		n := min(len(p), proto.MaxData)
@@ -263,8 +262,8 @@ func (m *mr) Load64(off int) (uint64, error) {
 	return m.pd.ctx.word(op, ring.Access{MR: m.r.H, Offset: int64(off)})
 }
 
-// Store64 writes an aligned word. The daemon writes it between two accesses of the NIC, so that no
-// remote atomic is lost.
+// Store64 writes an aligned word. The daemon executes it between two accesses of the NIC, so that
+// no remote atomic is lost.
 func (m *mr) Store64(off int, v uint64) error {
 	const op = "store mr"
 	m.mu.RLock()
@@ -279,7 +278,7 @@ func (m *mr) Store64(off int, v uint64) error {
 	return err
 }
 
-// Rereg changes the rights of the region.
+// Rereg changes the access rights of the region.
 func (m *mr) Rereg(access verbs.Access) error {
 	const op = "rereg MR"
 	m.mu.RLock()
@@ -311,7 +310,7 @@ type mw struct {
 	h   uint32
 }
 
-// AllocMW makes a window that is not bound.
+// AllocMW makes an unbound window.
 func (p *pd) AllocMW() (verbs.MW, error) {
 	var h proto.Handle
 	if err := p.ctx.call(proto.OpAllocMW, proto.Handle{H: p.h}, &h); err != nil {
@@ -320,7 +319,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	return &mw{ctx: p.ctx, h: h.H}, nil
 }
 
-// RKey is the key of the last bind.
+// RKey returns the key of the last bind.
 func (m *mw) RKey() (uint32, error) {
 	h := atomic.LoadUint32(&m.h)
 	if h == destroyed {
@@ -341,7 +340,7 @@ type dm struct {
 	length int
 }
 
-// AllocDM takes memory of the NIC.
+// AllocDM allocates device memory.
 func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	var h proto.Handle
 	if err := c.call(proto.OpAllocDM, proto.Alloc{Length: length}, &h); err != nil {
@@ -350,7 +349,7 @@ func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	return &dm{ctx: c, h: h.H, length: length}, nil
 }
 
-// RegDM registers a piece of device memory as a zero-based region.
+// RegDM registers a part of device memory as a zero-based region.
 func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, error) {
 	o, ok := d.(*dm)
 	if !ok || o == nil || o.ctx != p.ctx {
@@ -363,13 +362,13 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 	return p.newMR(r, nil, false), nil
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (d *dm) Len() int { return d.length }
 
-// ReadAt copies out of the memory; up to 32 KiB at one moment, as far as the NIC is concerned.
+// ReadAt copies bytes out of the memory. For the NIC, each 32 KiB of the copy happen at one moment.
 func (d *dm) ReadAt(p []byte, off int) error { return d.access(p, off, false) }
 
-// WriteAt copies into the memory, as ReadAt does.
+// WriteAt copies bytes into the memory, in the same way.
 func (d *dm) WriteAt(p []byte, off int) error { return d.access(p, off, true) }
 
 func (d *dm) access(p []byte, off int, write bool) error {
@@ -383,5 +382,5 @@ func (d *dm) access(p []byte, off int, write bool) error {
 	return d.ctx.access(proto.OpAccessDM, h, p, off, write)
 }
 
-// Free gives the memory back.
+// Free returns the memory to the NIC.
 func (d *dm) Free() error { return d.ctx.destroy(proto.OpFreeDM, &d.h) }

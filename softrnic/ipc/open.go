@@ -22,23 +22,25 @@ import (
 // EnvSocket is the environment variable that names the daemon's socket.
 const EnvSocket = proto.EnvSocket
 
-// Config names the NIC to open. Its zero value is the NIC of the host on which the program runs.
+// Config says which NIC to open. The zero value means the NIC of the host on which the program
+// runs.
 type Config struct {
-	// Socket is the path of the daemon's socket; "": that of the environment variable EnvSocket.
+	// Socket is the path of the daemon's socket; "": the value of the environment variable
+	// EnvSocket.
 	Socket string
-	// Name is shown in the daemon's listings; "": the program's.
+	// Name appears in the daemon's listings; "": the name of the program.
 	Name string
-	// Patience is how long the daemon may be silent before the context gives it up, as if it had
-	// ended: objects are dead, and all calls fail with ErrClosed. Only time in which this program
-	// runs counts. Calls that wait for a peer, such as Accept, may take longer: the context asks
-	// the daemon whether they are still in progress. 0: 30 s; the least is 1 s.
+	// Patience is how long the daemon may be silent before the context treats it as ended: then all
+	// calls fail with ErrClosed. Only time during which this program runs counts. Calls that wait
+	// for a peer, such as Accept, may take longer: the context asks the daemon whether they are
+	// still in progress. 0: 30 s; the least is 1 s.
 	Patience time.Duration
 }
 
-// openWait bounds how long the daemon may take to answer the hello.
+// openWait is how long the daemon may take to answer the hello.
 const openWait = 10 * time.Second
 
-// Open attaches to the daemon that owns the NIC. The caller must Close the context; the end of the
+// Open connects to the daemon that owns the NIC. The caller must Close the context; the end of the
 // program does it, too.
 func Open(cfg Config) (*Context, error) {
 	if cfg.Socket == "" {
@@ -79,7 +81,7 @@ func Open(cfg Config) (*Context, error) {
 	return c, nil
 }
 
-// hello names the program to the daemon and takes the control page and the wake socket.
+// hello introduces the program to the daemon, and receives the control page and the wake socket.
 func (c *Context) hello(name string) error {
 	var w proto.Welcome
 	fds, err := c.callFiles(proto.OpHello, proto.Hello{Version: proto.Version, Name: name}, &w)
@@ -100,7 +102,7 @@ func (c *Context) hello(name string) error {
 		closeFiles(fds[1:])
 		return err
 	}
-	runtime.AddCleanup(c, func(page []byte) { _ = ring.Unmap(page) }, c.page) // unmapping a mapped page cannot fail
+	runtime.AddCleanup(c, func(page []byte) { _ = ring.Unmap(page) }, c.page) // cannot fail: it is mapped
 	if err := unix.SetNonblock(fds[1], true); err != nil {
 		closeFiles(fds[1:])
 		return err
@@ -113,13 +115,13 @@ func (c *Context) hello(name string) error {
 	return nil
 }
 
-// servedBy is the process at the other end of a connection; 0 if it is unknown.
+// servedBy returns the PID of the process at the other end of a connection; 0 if it is unknown.
 func servedBy(conn *net.UnixConn) (pid int) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { // it fails only after a close
+	_ = raw.Control(func(fd uintptr) { // fails only after a close
 		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			pid = int(cred.Pid)
 		}
@@ -127,10 +129,10 @@ func servedBy(conn *net.UnixConn) (pid int) {
 	return pid
 }
 
-// maxFiles bounds the file descriptors of one answer.
+// maxFiles is the largest number of file descriptors in one answer.
 const maxFiles = 4
 
-// receive takes replies and events until the connection ends.
+// receive handles replies and events until the connection ends.
 func (c *session) receive() {
 	b, oob := make([]byte, proto.MaxMessage), make([]byte, unix.CmsgSpace(maxFiles*4))
 	for {

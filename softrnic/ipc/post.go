@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// eager is how many empty polls are made at full speed, a tenth of a microsecond; later polls
-	// yield, because one of the other processes may be the daemon. eagerLooks is the same for
-	// checks of a single word.
+	// eager is how many empty polls are made at full speed, which takes a tenth of a microsecond.
+	// Later polls yield the CPU, because the daemon may need it. eagerLooks is the same for checks
+	// of a single word.
 	eager      = 4
 	eagerLooks = 64
 	// looksPerClock is how many checks are made between two readings of the clock.
 	looksPerClock = 16
 )
 
-// poster is the program's end of a ring of work requests.
+// poster is the program's side of a ring of work requests.
 type poster struct {
 	ctx  *Context
 	bell uint32
@@ -32,7 +32,7 @@ type poster struct {
 	closed bool
 }
 
-// begin takes the ring; end gives it back.
+// begin locks the ring; end unlocks it.
 func (p *poster) begin(op string) error {
 	p.mu.Lock()
 	if p.closed {
@@ -44,7 +44,7 @@ func (p *poster) begin(op string) error {
 
 func (p *poster) end() { p.mu.Unlock() }
 
-// post announces n entries that were written behind the tail, and waits until the daemon has taken
+// post publishes n entries that were written behind the tail, and waits until the daemon has taken
 // or refused them. The caller has called begin.
 func (p *poster) post(op string, n int) error {
 	first := p.tail
@@ -60,7 +60,7 @@ func (p *poster) post(op string, n int) error {
 	return nil
 }
 
-// refusal is the error for an entry that the daemon refused.
+// refusal returns the error for an entry that the daemon refused.
 func refusal(q *ring.Queue, op string, index int) error {
 	code, text := q.Refusal()
 	if name, detail, ok := strings.Cut(text, "\x00"); ok {
@@ -69,14 +69,14 @@ func refusal(q *ring.Queue, op string, index int) error {
 	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
 }
 
-// again is how long a thread sleeps before it looks and rings once more, so that a lost wake-up
-// would cost that time and not hang the program. None is lost as long as no load is executed before
-// an earlier store: see ring.Shared.
-var again = 100 * time.Millisecond // tests do without
+// again is how long a thread sleeps before it checks and rings once more, so that a lost wake-up
+// would cost that time and not hang the program. No wake-up is lost as long as no load is executed
+// before an earlier store; see ring.Shared.
+var again = 100 * time.Millisecond // tests change it
 
-// unserved is called by a waiting thread whose bell the daemon has not served within again;
-// *emptyPolls counts these calls of one wait. It rings again, and gives up a daemon that does not
-// serve the bell within the patience.
+// unserved is called by a waiting thread when the daemon has not served its bell for the time
+// again; *emptyPolls counts the calls of one wait. It rings once more, and gives up a daemon that
+// does not serve the bell within the patience.
 func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.patience {
 		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
@@ -84,8 +84,8 @@ func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	c.ring(bell)
 }
 
-// consumed waits until the daemon has taken all entries before tail of the queue with that bell;
-// false: the daemon is gone.
+// consumed waits until the daemon has taken all entries before tail of the queue with that bell. It
+// returns false if the daemon is gone.
 func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	for range eagerLooks {
 		if q.Head.Load() >= tail {
@@ -119,7 +119,7 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	return true
 }
 
-// word makes one access to a word of a region, ordered with the accesses of the NIC.
+// word loads or stores a word of a region in the daemon, between two accesses of the NIC.
 func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	c.wordsMu.Lock()
 	defer c.wordsMu.Unlock()
@@ -137,7 +137,7 @@ func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	return q.Value.Load(), nil
 }
 
-// postRecv posts receives to a ring, in pieces that fit.
+// postRecv posts receives to a ring, in as many steps as the size of the ring requires.
 func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
 	if err := p.begin(op); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
 	return nil
 }
 
-// shifted is an error whose index counts from the beginning of a list.
+// shifted adds by to the index in an error of a part of a list.
 func shifted(err error, by int) error {
 	if op, ok := err.(*verbs.OpError); ok { //nolint:errorlint // made here, not wrapped
 		op.Index += by

@@ -15,7 +15,7 @@ type qp struct {
 	sendCQ     *cq
 	recvCQ     *cq
 	bytes      []byte
-	send, recv poster // recv without a ring with a shared receive queue
+	send, recv poster // recv has no ring if there is a shared receive queue
 }
 
 // CreateQP makes a queue pair.
@@ -55,7 +55,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return q, nil
 }
 
-// unmap ends a queue pair whose context was closed.
+// unmap ends the queue pair when its context is closed.
 func (q *qp) unmap() {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -67,11 +67,11 @@ func (q *qp) unmap() {
 // release unmaps the rings. The caller holds both locks.
 func (q *qp) release() {
 	q.send.closed, q.recv.closed = true, true
-	_ = ring.Unmap(q.bytes) // it was mapped
+	_ = ring.Unmap(q.bytes) // cannot fail: it is mapped
 	q.bytes = nil
 }
 
-// cq checks that a completion queue is of this context.
+// cq checks that a completion queue belongs to this context.
 func (p *pd) cq(op, which string, c verbs.CQ) (*cq, error) {
 	o, ok := c.(*cq)
 	if !ok || o == nil || o.ctx != p.ctx {
@@ -80,7 +80,7 @@ func (p *pd) cq(op, which string, c verbs.CQ) (*cq, error) {
 	return o, nil
 }
 
-// QPN is the number.
+// QPN returns the number.
 func (q *qp) QPN() wire.QPN { return q.num }
 
 // Query returns attributes and state.
@@ -89,7 +89,7 @@ func (q *qp) Query() (a verbs.QPAttr, err error) {
 	return a, q.state("query QP", err)
 }
 
-// state makes the error of a destroyed queue pair the same as in package device.
+// state returns the same error for a destroyed queue pair as package device.
 func (q *qp) state(op string, err error) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -121,13 +121,13 @@ func (q *qp) Modify(a verbs.QPModify) error {
 // ToSQD lets the send queue drain.
 func (q *qp) ToSQD() error { return q.modify(proto.ModifyQP{To: proto.ToSQD}) }
 
-// ResumeRTS goes back to RTS.
+// ResumeRTS goes back from SQD or SQE to RTS.
 func (q *qp) ResumeRTS() error { return q.modify(proto.ModifyQP{To: proto.ResumeRTS}) }
 
-// ToError flushes the work requests.
+// ToError goes to ERROR, which flushes the work requests.
 func (q *qp) ToError() error { return q.modify(proto.ModifyQP{To: proto.ToError}) }
 
-// ToReset forgets the work requests, and their completions.
+// ToReset forgets the work requests and removes their completions.
 func (q *qp) ToReset() error {
 	err := q.modify(proto.ModifyQP{To: proto.ToReset})
 	if err == nil {
@@ -148,7 +148,7 @@ func (q *qp) AttachMulticast(group verbs.GID) error {
 	return q.state("attach multicast", q.pd.ctx.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
-// DetachMulticast ends that.
+// DetachMulticast ends the attachment to a group.
 func (q *qp) DetachMulticast(group verbs.GID) error {
 	return q.state("detach multicast", q.pd.ctx.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
 }
@@ -240,7 +240,7 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	return s, nil
 }
 
-// unmap ends a queue whose context was closed.
+// unmap ends the queue when its context is closed.
 func (s *srq) unmap() {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *srq) unmap() {
 // release unmaps the ring. The caller holds the lock.
 func (s *srq) release() {
 	s.recv.closed = true
-	_ = ring.Unmap(s.bytes) // it was mapped
+	_ = ring.Unmap(s.bytes) // cannot fail: it is mapped
 	s.bytes = nil
 }
 
@@ -277,7 +277,7 @@ func (s *srq) SetLimit(n int) error {
 	return s.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
 }
 
-// Resize changes how many receives the NIC's queue takes.
+// Resize changes the capacity of the NIC's queue.
 func (s *srq) Resize(maxWR int) error {
 	return s.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
 }
@@ -313,7 +313,7 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	return &ah{pd: p, h: r.H, number: r.Number}, nil
 }
 
-// Handle is the NIC's number for it.
+// Handle returns the NIC's number of the address handle.
 func (a *ah) Handle() uint32 { return a.number }
 
 // Destroy ends the handle.

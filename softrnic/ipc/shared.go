@@ -8,21 +8,22 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Shared is a region that belongs to the host's daemon and outlives programs.
+// Shared is a region that belongs to the host's daemon and survives the programs that use it.
 type Shared struct {
-	// PD is a handle of the region's protection domain: queue pairs made with it let peers reach
-	// the region. They are the program's, and end with it.
+	// PD is a handle of the region's protection domain: through queue pairs made with it peers
+	// reach the region. The queue pairs belong to the program, and end with it.
 	PD verbs.PD
-	// MR is the region. Dereg closes the handle; the region stays.
+	// MR is the region. Dereg closes this handle; the region stays.
 	MR verbs.MR
-	// Created: the region did not exist before.
+	// Created: Share has made the region.
 	Created bool
 }
 
-// Share opens the shared region called name, or makes one of length bytes. Address and keys are the
-// same for every program that opens it, as long as the NIC does not crash; the bytes survive even
-// that. Its pages are made at once, as those of Alloc. It belongs to the user who made it: programs of others get ErrAccess. With length 0 it must
-// exist; otherwise its length and access must be these.
+// Share opens the shared region called name, or makes it with length bytes. Until the NIC crashes,
+// address and keys are the same for every program that opens it; the bytes survive even a crash.
+// Share makes the pages at once, like Alloc. The region belongs to the user who made it: programs
+// of other users get ErrAccess. With length 0 the region must exist; otherwise an existing region
+// must have this length and access.
 func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, error) {
 	var r proto.Shared
 	bytes, err := c.callMemory(proto.OpShare, proto.Share{Name: name, Length: length, Access: access}, &r, &r.MR.Length)
@@ -37,7 +38,7 @@ func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, 
 	return s, nil
 }
 
-// Unshare removes a shared region; ErrBusy while any program has it open.
+// Unshare removes a shared region. It fails with ErrBusy while a program has it open.
 func (c *Context) Unshare(name string) error {
 	return c.call(proto.OpUnshare, proto.Share{Name: name}, nil)
 }

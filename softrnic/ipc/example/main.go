@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// run does a test of package perf: ADDRESS TEST [ITERATIONS].
+// run makes a test of package perf. args are ADDRESS TEST [ITERATIONS].
 func run(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("usage: example ADDRESS TEST [ITERATIONS]")
@@ -44,7 +44,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer ctx.Close() // the end of the program would do it, too
+	defer ctx.Close() // the end of the program would close it, too
 	tell := func(p perf.Progress) { fmt.Println(p.Phase, p.Done, "of", p.Total) }
 	res, err := perf.Run(ctx, ctx.Manager(), to, cfg, tell)
 	if err != nil {

@@ -9,30 +9,30 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Error is an error on its way to another process: a verbs.OpError, a refused connection, or a
-// text. Code is one of the sentinels.
+// Error is the encoding of an error for another process: of a verbs.OpError, a refused connection,
+// or just a text. Code stands for one of the sentinels.
 type Error struct {
 	Code   uint32 `json:"code,omitempty"`
 	Op     string `json:"op,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Index  int    `json:"index,omitempty"`
-	// Reason and Private are those with which a peer refused a connection.
+	// Reason and Private are what a peer sent when it refused a connection.
 	Refused bool       `json:"refused,omitempty"`
 	Reason  mad.Reason `json:"reason,omitempty"`
 	Private []byte     `json:"private,omitempty"`
 }
 
-// sentinels are the errors that errors.Is finds also in the other process; a code is one more than
-// the index.
+// sentinels are the errors that errors.Is also finds in the other process. Code is the index plus
+// one.
 var sentinels = [...]error{
 	verbs.ErrInvalid, verbs.ErrState, verbs.ErrNoSpace, verbs.ErrBusy, verbs.ErrLimit, verbs.ErrAccess, verbs.ErrTimeout,
 	verbs.ErrClosed, verbs.ErrNotSupported, verbs.ErrUnreachable, rdmacm.ErrRejected, rdmacm.ErrProtocol, rdmacm.ErrInUse,
 }
 
-// maxDetail bounds the text of an error in bytes.
+// maxDetail is the largest length of an error's text in bytes.
 const maxDetail = 1024
 
-// Code is the code of an error, 0 if it is none of the sentinels.
+// Code returns the code of an error, 0 if it is none of the sentinels.
 func Code(err error) uint32 {
 	for i, s := range sentinels {
 		if errors.Is(err, s) {
@@ -42,8 +42,7 @@ func Code(err error) uint32 {
 	return 0
 }
 
-// Sentinel returns the error of a code; for an unknown code an error that has the number in its
-// text.
+// Sentinel returns the error of a code; for an unknown code errOther.
 func Sentinel(code uint32) error {
 	if code >= 1 && int(code) <= len(sentinels) {
 		return sentinels[code-1]
@@ -53,7 +52,7 @@ func Sentinel(code uint32) error {
 
 var errOther = errors.New("failed in the daemon")
 
-// ErrorOf packs an error.
+// ErrorOf encodes an error.
 func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil
@@ -71,7 +70,7 @@ func ErrorOf(err error) *Error {
 	return e
 }
 
-// Err unpacks it.
+// Err decodes it.
 func (e *Error) Err() error {
 	switch {
 	case e == nil:

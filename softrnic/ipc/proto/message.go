@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// Version changes when messages or shared memory do.
+	// Version changes when messages or shared memory change.
 	Version = 4
-	// MaxMessage bounds a message in bytes.
+	// MaxMessage is the largest size of a message in bytes.
 	MaxMessage = 1 << 16
-	// MaxData bounds the data of one access to device memory, in bytes; longer ones are made in
-	// pieces.
+	// MaxData is the largest amount of data in one access to device memory, in bytes. Longer
+	// accesses are made in pieces.
 	MaxData = 1 << 15
 	// EnvSocket is the environment variable that names the daemon's socket.
 	EnvSocket = "RDMALAB_VERBS"
@@ -25,7 +25,7 @@ const (
 // Op is the kind of a request.
 type Op string
 
-// Operations, with the types of their arguments and results.
+// Operations. The comments give the types of arguments and result.
 const (
 	OpHello        Op = "hello"         // Hello: Welcome, with the control page and the wake socket
 	OpAllocPD      Op = "alloc_pd"      // None: Handle
@@ -60,7 +60,7 @@ const (
 	OpAttach       Op = "attach"        // Multicast: None
 	OpDetach       Op = "detach"        // Multicast: None
 	OpShare        Op = "share"         // Share: Shared, with the memory
-	OpUnshare      Op = "unshare"       // Share: None; only Name is looked at
+	OpUnshare      Op = "unshare"       // Share: None; only Name is used
 	OpDial         Op = "dial"          // Connect: Data
 	OpListen       Op = "listen"        // Service: Handle
 	OpUnlisten     Op = "unlisten"      // Handle: None
@@ -70,7 +70,7 @@ const (
 	OpDisconnect   Op = "disconnect"    // Wait: None; H is the queue pair
 	OpDisconnected Op = "disconnected"  // Wait: None; H is the queue pair
 	OpCloseManager Op = "close_manager" // None: None
-	OpClose        Op = "close"         // None: None; all objects are gone and their quotas free when it is answered; the last request
+	OpClose        Op = "close"         // None: None; the last request; answered when all objects are gone and their quotas free
 	OpProgress     Op = "progress"      // Progress: Progress, with Working
 )
 
@@ -89,17 +89,17 @@ type Reply struct {
 	Event  *verbs.AsyncEvent `json:"event,omitempty"`
 }
 
-// None is no arguments, or no result.
+// None means no arguments, or no result.
 type None struct{}
 
-// Hello begins a connection.
+// Hello is the first request of a connection.
 type Hello struct {
 	Version int `json:"version"`
-	// Name is for listings.
+	// Name appears in listings.
 	Name string `json:"name,omitempty"`
 }
 
-// Welcome answers it.
+// Welcome is the answer to Hello.
 type Welcome struct {
 	Device verbs.DeviceAttr `json:"device"`
 	// Spin is how long an application should poll before it sleeps; 0 or less: it should not poll.
@@ -119,15 +119,15 @@ type Alloc struct {
 	Length int `json:"length"`
 }
 
-// RegMR registers memory: length bytes from Offset on of a memory (or device memory), or fresh ones
-// if Memory is 0.
+// RegMR registers memory: Length bytes from Offset on of memory (or device memory) with the handle
+// Memory, or of new memory if Memory is 0.
 type RegMR struct {
 	PD     uint32       `json:"pd"`
 	Memory uint32       `json:"memory,omitempty"`
 	Offset int          `json:"offset,omitempty"`
 	Length int          `json:"length"`
 	Access verbs.Access `json:"access"`
-	// Fast makes memory for fast registration; Access is not looked at.
+	// Fast makes a region for fast registration; Access is ignored.
 	Fast bool `json:"fast,omitempty"`
 }
 
@@ -152,7 +152,7 @@ type Key struct {
 	RKey uint32 `json:"rkey"`
 }
 
-// Access reads Length bytes, or writes Data if Write says so.
+// Access reads Length bytes, or writes Data if Write is set.
 type Access struct {
 	H      uint32 `json:"h"`
 	Offset int    `json:"offset"`
@@ -161,7 +161,7 @@ type Access struct {
 	Data   []byte `json:"data,omitempty"`
 }
 
-// Data is a result.
+// Data is a result that consists of bytes.
 type Data struct {
 	Data []byte `json:"data,omitempty"`
 }
@@ -171,7 +171,7 @@ type CreateCQ struct {
 	Depth int `json:"depth"`
 }
 
-// ResizeCQ changes the depth of a completion queue of the NIC; its ring stays.
+// ResizeCQ changes the depth of the NIC's completion queue; the shared ring stays.
 type ResizeCQ struct {
 	H     uint32 `json:"h"`
 	Depth int    `json:"depth"`
@@ -183,9 +183,9 @@ type CreateSRQ struct {
 	Init verbs.SRQInit `json:"init"`
 }
 
-// Queue is a new object with rings: a completion queue of Slots entries; or a queue pair with a
-// ring of Slots send work requests of SendSlot bytes and one of Slots receives of RecvSlot bytes,
-// each 0 if there is none.
+// Queue is a new object with rings: a completion queue of Slots entries; or a queue pair or shared
+// receive queue with a ring of Slots send work requests of SendSlot bytes and one of Slots receives
+// of RecvSlot bytes. A slot size of 0 means that there is no such ring.
 type Queue struct {
 	H           uint32 `json:"h"`
 	Bell        uint32 `json:"bell"`
@@ -209,7 +209,7 @@ type CreateAH struct {
 	Attr verbs.AHAttr `json:"attr"`
 }
 
-// Address is an address handle; Number is the NIC's.
+// Address is a new address handle; Number is the NIC's number of it.
 type Address struct {
 	H      uint32 `json:"h"`
 	Number uint32 `json:"number"`
@@ -241,17 +241,17 @@ const (
 	ResumeRTS Transition = "resume"
 	ToError   Transition = "error"
 	ToReset   Transition = "reset"
-	SameState Transition = "modify" // attributes change within the state
+	SameState Transition = "modify" // no transition: attributes change
 )
 
-// ModifyQP makes a transition, with the attributes that belong to it.
+// ModifyQP makes a transition; the field of that transition has the attributes.
 type ModifyQP struct {
 	H    uint32       `json:"h"`
 	To   Transition   `json:"to"`
 	Init verbs.ToInit `json:"init,omitzero"`
 	RTR  verbs.ToRTR  `json:"rtr,omitzero"`
 	RTS  verbs.ToRTS  `json:"rts,omitzero"`
-	// Attr is for SameState.
+	// Attr has the attributes of SameState.
 	Attr verbs.QPModify `json:"attr,omitzero"`
 }
 
@@ -261,10 +261,10 @@ type Multicast struct {
 	Group verbs.GID `json:"group"`
 }
 
-// Share opens a shared region, or makes it: see ipc.Context.Share.
+// Share opens or makes a shared region; see ipc.Context.Share.
 type Share struct {
 	Name   string       `json:"name"`
-	Length int          `json:"length,omitempty"` // 0: it must be there
+	Length int          `json:"length,omitempty"` // 0: the region must exist
 	Access verbs.Access `json:"access,omitempty"`
 }
 
@@ -275,18 +275,18 @@ type Shared struct {
 	Created bool   `json:"created"`
 }
 
-// Service is a name to listen for.
+// Service is the name of a service to listen for.
 type Service struct {
 	Name string `json:"name"`
 }
 
-// Wait waits for something about H, for at most Timeout (negative: no limit).
+// Wait waits for an event of H, for at most Timeout (negative: no limit).
 type Wait struct {
 	H       uint32        `json:"h"`
 	Timeout time.Duration `json:"timeout"`
 }
 
-// Connect dials (To, Service), or accepts request H, with queue pair QP.
+// Connect dials Service at the address To, or accepts request H; in both cases with queue pair QP.
 type Connect struct {
 	H       uint32        `json:"h,omitempty"`
 	QP      uint32        `json:"qp"`
@@ -297,7 +297,7 @@ type Connect struct {
 	Timeout time.Duration `json:"timeout"`
 }
 
-// Incoming is a request of a peer.
+// Incoming is a connection request of a peer.
 type Incoming struct {
 	H       uint32     `json:"h"`
 	Service string     `json:"service"`
@@ -305,15 +305,15 @@ type Incoming struct {
 	Private []byte     `json:"private,omitempty"`
 }
 
-// Reject refuses a request, or answers it without a connection: see rdmacm.Request.Answer.
+// Reject refuses a request, or answers it without a connection; see rdmacm.Request.Answer.
 type Reject struct {
 	H       uint32 `json:"h"`
 	Reason  string `json:"reason"`
 	Private []byte `json:"private,omitempty"`
 }
 
-// Progress asks whether the daemon works on the request with that ID of the same connection. If
-// not, the answer to that has been sent before this one.
+// Progress asks whether the request with that ID on the same connection is in progress. If it is
+// not, the daemon has sent its answer before the answer to Progress.
 type Progress struct {
 	ID      uint64 `json:"id,omitempty"`
 	Working bool   `json:"working,omitempty"`
@@ -333,5 +333,5 @@ func TimeLimit(args any) (limit time.Duration, ok bool) {
 	return limit, limit >= 0
 }
 
-// QPN is the number of a queue pair.
+// QPN returns the number of a queue pair.
 func (q Queue) QPN() wire.QPN { return wire.QPN(q.Number) }

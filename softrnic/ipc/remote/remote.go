@@ -5,8 +5,9 @@
 //	_, err = mem.WriteAt([]byte("hello"), 0)
 //	before, err := mem.FetchAdd(64, 1)
 //
-// It waits for every operation. Programs that need several operations in flight, completions or
-// memory of their own use package ipc; softrnic/ipc/example and compose/examples/goclient show how.
+// Each method waits for its operation. Programs that need several operations in flight, completions
+// or memory of their own use package ipc; softrnic/ipc/example and compose/examples/goclient show
+// how.
 package remote
 
 import (
@@ -24,16 +25,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// atOnce is how many bytes one READ or WRITE transfers: the size of the registered buffer.
+// atOnce is the largest number of bytes of one READ or WRITE: the size of the registered buffer.
 const atOnce = 64 << 10
 
-// ErrRange is an access beyond the end of the memory, or an atomic on a word that is not aligned to
-// 8 bytes.
+// ErrRange is the error of an access beyond the end of the memory, and of an atomic on a word that
+// is not aligned to 8 bytes.
 var ErrRange = errors.New("beyond the memory")
 
-// Memory is the memory that a memory server shares with all its clients. Its methods may be called
-// by several goroutines, and exclude each other. After an error of the network every call fails:
-// Close it, and Dial again.
+// Memory is the memory that a memory server shares with all its clients. Several goroutines may
+// call its methods; the calls are executed one after the other. After an error of the network every
+// call fails: Close it, and Dial again.
 type Memory struct {
 	mu  sync.Mutex
 	nic *ipc.Context
@@ -49,11 +50,11 @@ var (
 	_ io.Closer   = (*Memory)(nil)
 )
 
-// Dial connects to the memory of the host with that address, by the NIC of the host that the
-// program runs on. The caller must Close it; the end of the program does it, too.
+// Dial connects to the memory of the host with that address, through the NIC of the host on which
+// the program runs. The caller must Close it; the end of the program does it, too.
 func Dial(addr string) (*Memory, error) { return DialBy(ipc.Config{}, addr) }
 
-// DialBy is Dial by a NIC of choice.
+// DialBy is Dial through the NIC that cfg describes.
 func DialBy(cfg ipc.Config, addr string) (m *Memory, err error) {
 	to, err := netip.ParseAddr(addr)
 	if err != nil {
@@ -90,7 +91,7 @@ func (m *Memory) connect(to netip.Addr) error {
 // Size returns the length of the memory in bytes.
 func (m *Memory) Size() int64 { return int64(m.far.Len) }
 
-// Close ends the use of the NIC. The memory keeps its bytes.
+// Close closes the NIC. The memory server keeps the bytes.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,8 +116,8 @@ func (m *Memory) WriteAt(p []byte, off int64) (int, error) {
 	return m.move(verbs.OpWrite, p, off, m.mr.WriteAt)
 }
 
-// move transfers p in pieces through the registered buffer: buffer copies a piece in before a
-// WRITE, out after a READ.
+// move transfers p in pieces through the registered buffer. The function buffer copies a piece into
+// it before a WRITE, out of it after a READ.
 func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []byte, off int) error) (n int, err error) {
 	if off < 0 || off > m.Size() || int64(len(p)) > m.Size()-off {
 		return 0, fmt.Errorf("remote: %w: %d bytes at %d of %d", ErrRange, len(p), off, m.Size())
@@ -142,9 +143,9 @@ func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []by
 	return n, nil
 }
 
-// CompareSwap puts swap into the 8-byte word at off if it is old, and returns the value before: it
-// has swapped if that is old. Words are little-endian, and atomic to all clients that use
-// CompareSwap and FetchAdd.
+// CompareSwap writes swap to the 8-byte word at off if its value is old. It returns the value
+// before: it has swapped if was == old. Words are little-endian. The operation is atomic for all
+// clients that use CompareSwap and FetchAdd.
 func (m *Memory) CompareSwap(off int64, old, swap uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: old, Swap: swap}, off)
 }

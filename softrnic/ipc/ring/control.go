@@ -5,11 +5,11 @@ import "math/bits"
 // ControlLen is the size of the control page of an application, in bytes.
 const ControlLen = 8192
 
-// MaxBells bounds the objects of an application that have a bell. Bell 0 belongs to the page's
-// queue of memory accesses.
+// MaxBells is the largest number of bells of an application; an object with a ring has one. Bell 0
+// belongs to the page's queue of memory accesses.
 const MaxBells = 4096
 
-// Places in the control page, each group in a cache line of its own.
+// Offsets in the control page. Each group has a cache line of its own.
 const (
 	offAsleep      = 0
 	offIncarnation = 8
@@ -19,19 +19,19 @@ const (
 	offMemory      = offBells + MaxBells/8 + (64-offBells%64)%64
 )
 
-// Control is the control page of an application, as one side has it mapped.
+// Control is the control page of an application in the address space of one side.
 type Control struct {
-	// Asleep is set by the daemon while it does not look at bells: an application that rings
-	// one must wake it.
+	// Asleep is set by the daemon while it does not check bells: an application that rings one must
+	// wake the daemon.
 	Asleep *Shared
-	// Incarnation is counted up by the daemon when the NIC has lost its objects.
+	// Incarnation is incremented by the daemon when the NIC has lost its objects.
 	Incarnation *Shared
-	// Polls is changed by an application that polls an empty completion queue.
+	// Polls is incremented by an application that polls an empty completion queue.
 	Polls *Shared
-	// summary has a bit for each word of bells that has one. Both sides write both.
+	// summary has a bit for each word of bells in which a bell is set. Both sides write both.
 	summary *Shared
 	page    []byte
-	next    uint32 // the daemon's: the bell that Take looks at first
+	next    uint32 // used by the daemon: the first bell that Take checks
 }
 
 // NewControl gives access to a mapped page.
@@ -42,11 +42,11 @@ func NewControl(page []byte) *Control {
 	}
 }
 
-// Memory is the queue of memory accesses.
+// Memory returns the bytes of the queue of memory accesses.
 func (c *Control) Memory() []byte { return c.page[offMemory:] }
 
-// Ring rings a bell: the daemon will see the entries that were published before. It reports whether
-// the daemon must be woken.
+// Ring sets a bell: the daemon will see the entries that were published before. It reports whether
+// the daemon sleeps and must be woken.
 func (c *Control) Ring(bell uint32) (asleep bool) {
 	w := WordAt(c.page, offBells+int(bell/64)*8)
 	if bit := uint64(1) << (bell % 64); w.Load()&bit == 0 {
@@ -58,12 +58,11 @@ func (c *Control) Ring(bell uint32) (asleep bool) {
 	return c.Asleep.Load() != 0
 }
 
-// Rung reports whether any bell was rung.
+// Rung reports whether a bell is set.
 func (c *Control) Rung() bool { return c.summary.Load() != 0 }
 
-// Take calls f for each bell that was rung, after it has cleared the bell. It calls f at most limit
-// times, and begins behind the bell that was served last, so that each is served in turn; further
-// bells stay rung.
+// Take clears bells that are set and calls f for each of them, at most limit times. It begins
+// behind the bell that was served last, so that all are served in turn; further bells stay set.
 func (c *Control) Take(limit int, f func(bell uint32)) {
 	if c.summary.Load() == 0 {
 		return
@@ -79,7 +78,7 @@ func (c *Control) Take(limit int, f func(bell uint32)) {
 		rung &^= 1 << i
 		w := WordAt(c.page, offBells+i*8)
 		bells := w.Swap(0)
-		if k == 0 && bells&before != 0 { // these come last
+		if k == 0 && bells&before != 0 { // bells before the first one come last
 			w.Or(bells & before)
 			rung |= 1 << i
 			bells &^= before

@@ -2,14 +2,14 @@
 // for each application, and for each completion queue, queue pair and shared receive queue a file
 // with rings of entries of a fixed size.
 //
-// The daemon makes every such memory, as a sealed memfd, so that an application can neither shrink
-// nor grow it. Each word has one writer unless its comment says otherwise. Words are read and
-// written atomically; the daemon copies an entry once, to its own memory, and uses only the copy.
-// So whatever an application writes here at any time, the daemon sees one value and checks it.
+// The daemon makes this memory as a sealed memfd, so that an application can neither shrink nor
+// grow it. Each word has one writer unless its comment says otherwise. Words are read and written
+// atomically; the daemon copies an entry once, to its own memory, and uses only the copy. So
+// whatever an application writes and whenever, the daemon sees one value and checks that value.
 //
 // A ring has positions that only grow. The producer writes entries and then publishes its tail; the
 // consumer takes them and then publishes its head. Each side checks the other's position against
 // the length of the ring.
 //
-// Nothing here waits or makes a system call except to make and map memory.
+// Nothing here waits, and only making and mapping memory needs system calls.
 package ring

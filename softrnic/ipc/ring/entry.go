@@ -7,40 +7,40 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Bounds of the rings.
+// Sizes and limits of the rings.
 const (
-	// MaxPosts is how many work requests one doorbell can announce; longer lists are posted in
-	// pieces.
+	// MaxPosts is the largest number of work requests that one doorbell announces; longer lists
+	// need several.
 	MaxPosts = 64
-	// MaxCompletions is the largest number of completions in the ring of a completion queue. The NIC
-	// keeps those for which the ring has no room, up to the depth of the queue.
+	// MaxCompletions is the largest number of entries in the ring of a completion queue. The NIC
+	// keeps further completions, up to the depth of its own queue.
 	MaxCompletions = 4096
 
 	sendHeader = 64
 	recvHeader = 16
 	sgeLen     = 16
-	// WCSlot is the size of a completion.
+	// WCSlot is the size of a completion in bytes.
 	WCSlot = 64
-	// AccessSlot is the size of a memory access, and Accesses how many fit into a control page.
+	// AccessSlot is the size of a memory access in bytes, Accesses how many a control page holds.
 	AccessSlot = 64
 	Accesses   = 8
 )
 
 var le = binary.LittleEndian
 
-// SendSlot is the size of a send work request of a queue with these limits. There is room for one
-// piece, and one inline byte, more than allowed, so that the NIC can refuse it with the right
-// error.
+// SendSlot returns the size of a send work request in a ring with these limits. It has room for one
+// SGE and one inline byte more than allowed, so that the NIC can refuse such a request with the
+// right error.
 func SendSlot(maxSGE, maxInline int) int {
 	return (sendHeader + max((maxSGE+1)*sgeLen, maxInline+1) + 63) &^ 63
 }
 
-// RecvSlot is the size of a receive.
+// RecvSlot returns the size of a receive in bytes.
 func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
 
 // PutSend writes a work request into a slot; ah is the number of its address handle, 0 if it has
-// none. Pieces or bytes beyond the queue's limit are cut off, except one, so that the daemon
-// refuses the request.
+// none. Of SGEs or inline bytes beyond the limit only one is written, so that the daemon refuses
+// the request.
 func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint64(b[0:], wr.ID)
 	le.PutUint64(b[8:], wr.RemoteAddr)
@@ -51,7 +51,7 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	if wr.Flags&verbs.Inline != 0 {
 		n = copy(b[sendHeader:], wr.Data)
 		if len(wr.SGL) > 0 {
-			b[35] = 0xff // both: the NIC refuses that
+			b[35] = 0xff // inline data and an SGL: the NIC refuses that
 		}
 	} else {
 		b[35] = uint8(putSGL(b[sendHeader:], wr.SGL))
@@ -69,17 +69,17 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	}
 }
 
-// masked reports that the masks of an atomic are where others have immediate data, a key to
-// invalidate, and a queue pair.
+// masked reports whether the operation has masks, which are in the place of immediate data, a key
+// to invalidate and a queue pair.
 func masked(op verbs.WROpcode) bool {
 	return op == verbs.OpMaskedCmpSwap || op == verbs.OpMaskedFetchAdd
 }
 
-// both is the list of a work request that has inline data and a list, which the NIC refuses.
+// both is the SGL of a work request that has both inline data and an SGL, which the NIC refuses.
 var both = make([]verbs.SGE, 1)
 
-// Send reads a work request out of a slot: each byte once, into buf, which has the slot's length.
-// The list of wr is made in sges, its data lie in buf. False says that the entry is malformed.
+// Send reads a work request from a slot: each byte once, into buf, which has the length of the
+// slot. The SGL of wr is in sges, its inline data in buf. ok is false if the entry is malformed.
 func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	copy(buf[:sendHeader], slot)
 	n, nsge := int(le.Uint32(buf[36:])), int(buf[35])
@@ -119,7 +119,7 @@ func PutRecv(b []byte, wr *verbs.RecvWR) {
 	le.PutUint32(b[8:], uint32(putSGL(b[recvHeader:], wr.SGL)))
 }
 
-// Recv reads a receive out of a slot, as Send does.
+// Recv reads a receive from a slot, in the same way as Send.
 func Recv(slot, buf []byte, wr *verbs.RecvWR, sges []verbs.SGE) bool {
 	copy(buf[:recvHeader], slot)
 	n := le.Uint32(buf[8:])
@@ -131,7 +131,7 @@ func Recv(slot, buf []byte, wr *verbs.RecvWR, sges []verbs.SGE) bool {
 	return true
 }
 
-// putSGL writes as much of a list as there is room for, and returns how many pieces.
+// putSGL writes as many SGEs as fit into b and returns their number.
 func putSGL(b []byte, sgl []verbs.SGE) int {
 	n := min(len(sgl), len(b)/sgeLen, 254)
 	for i := range n {
@@ -173,7 +173,8 @@ func WC(b []byte) verbs.WC {
 	}
 }
 
-// Access is an access to a word of a region, ordered with the accesses of the NIC.
+// Access is a load or store of a word of a region, which the daemon executes between two accesses
+// of the NIC.
 type Access struct {
 	Store  bool
 	MR     uint32
@@ -192,7 +193,7 @@ func PutAccess(b []byte, a Access) {
 	}
 }
 
-// GetAccess reads an access out of a slot, once.
+// GetAccess reads an access from a slot, once.
 func GetAccess(slot []byte) Access {
 	var b [24]byte
 	copy(b[:], slot)

@@ -2,8 +2,8 @@ package ring
 
 import "golang.org/x/sys/unix"
 
-// Files takes the descriptors out of the control messages oob that came with a message. They are
-// the caller's, and are closed when this process executes a program.
+// Files returns the file descriptors in the control messages oob of a received message. The caller
+// must close them; they are close-on-exec.
 func Files(oob []byte) (fds []int) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals fix the size of a memory for every process that has the file.
+// seals fix the size of a memory file for every process that has it open.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// New makes a sealed memory of length bytes, all zero, and returns its file. The caller owns it.
+// New makes a sealed memory file of length bytes, all zero. The caller must close it.
 func New(name string, length int) (fd int, err error) {
 	if length <= 0 {
 		return -1, fmt.Errorf("ring: memory of %d bytes", length)
@@ -32,7 +32,7 @@ func New(name string, length int) (fd int, err error) {
 	return fd, nil
 }
 
-// Map maps a memory. Unmap ends that; the bytes must not be used afterwards.
+// Map maps a memory file. The bytes must not be used after Unmap.
 func Map(fd, length int) ([]byte, error) {
 	b, err := unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -41,8 +41,8 @@ func Map(fd, length int) ([]byte, error) {
 	return b, nil
 }
 
-// Populate makes the pages of a mapping, which is not empty. A page belongs to the memory cgroup of
-// the process that touches it first.
+// Populate allocates the pages of a mapping, which must not be empty. A page belongs to the memory
+// cgroup of the process that touches it first.
 func Populate(b []byte) error {
 	err := unix.Madvise(b, unix.MADV_POPULATE_WRITE)
 	if errors.Is(err, unix.EINVAL) { // before Linux 5.14
@@ -59,7 +59,7 @@ func Populate(b []byte) error {
 	return nil
 }
 
-// Unmap ends a mapping; nil is none.
+// Unmap ends a mapping; it does nothing for nil.
 func Unmap(b []byte) error {
 	if b == nil {
 		return nil
@@ -67,5 +67,5 @@ func Unmap(b []byte) error {
 	return unix.Munmap(b)
 }
 
-// ceil2 is the smallest power of two that is not less than n.
+// ceil2 returns the smallest power of two that is not less than n.
 func ceil2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }

@@ -2,10 +2,10 @@ package ring
 
 import "encoding/binary"
 
-// HeaderLen is the length of a queue's header, in bytes.
+// HeaderLen is the length of a queue's header in bytes.
 const HeaderLen = 512
 
-// Places in the header.
+// Offsets in the header.
 const (
 	offTail    = 0
 	offHead    = 64
@@ -19,26 +19,25 @@ const (
 	offText    = 216
 )
 
-// maxText bounds the daemon's text about a refused entry, in bytes.
+// maxText is the largest length of the daemon's text about a refused entry in bytes.
 const maxText = HeaderLen - offText - 8
 
-// Queue is a ring with its header, as one side has it mapped.
+// Queue is a ring with its header in the address space of one side.
 type Queue struct {
 	// Tail is published by the producer, Head by the consumer.
 	Tail, Head *Shared
-	// Wait is set by an application that is about to sleep until something changes here; the daemon
-	// clears it and wakes it.
+	// Wait is set by an application before it sleeps until this queue changes. The daemon clears
+	// Wait and wakes the application.
 	Wait *Shared
-	// Fired is set by the daemon when the event that was asked for has come, and taken by the
-	// application.
+	// Fired is set by the daemon for the event that Arm requested, and cleared by the application.
 	Fired *Shared
-	// Arm is set by the application to 1 plus whether solicited events are enough, and taken by the
-	// daemon.
+	// Arm is set by the application to 1 for an event of any completion, to 2 for one of solicited
+	// completions only, and cleared by the daemon.
 	Arm *Shared
-	// Backlog is set by the daemon when it has completions for which there was no room.
+	// Backlog is set by the daemon when it has completions for which the ring has no room.
 	Backlog *Shared
-	// Refused is one more than the position of the entry that the daemon refused last; 0 is none.
-	// Value is a result.
+	// Refused is one more than the position of the entry that the daemon refused last; 0: none.
+	// Value is the result of a memory access.
 	Refused, Value *Shared
 
 	header, slots []byte
@@ -46,10 +45,11 @@ type Queue struct {
 	mask          uint64
 }
 
-// QueueLen is the size of a queue of n entries of slot bytes. n is rounded up to a power of two.
+// QueueLen returns the size of a queue of n entries of slot bytes. n is rounded up to a power of
+// two.
 func QueueLen(n, slot int) int { return HeaderLen + ceil2(n)*slot }
 
-// NewQueue gives access to a queue at the beginning of b, which has at least QueueLen bytes.
+// NewQueue returns the queue at the beginning of b, which has at least QueueLen bytes.
 func NewQueue(b []byte, n, slot int) *Queue {
 	n = ceil2(n)
 	return &Queue{
@@ -59,17 +59,17 @@ func NewQueue(b []byte, n, slot int) *Queue {
 	}
 }
 
-// Cap returns how many entries the ring holds.
+// Cap returns the number of entries of the ring.
 func (q *Queue) Cap() uint64 { return q.mask + 1 }
 
-// Slot is the memory of the entry at a position.
+// Slot returns the memory of the entry at a position.
 func (q *Queue) Slot(pos uint64) []byte {
 	i := int(pos&q.mask) * q.slot
 	return q.slots[i : i+q.slot : i+q.slot]
 }
 
 // Refuse writes why the daemon refuses the entry at a position: a code and a text. The application
-// sees it when the head is published.
+// reads them when the head has passed the entry.
 func (q *Queue) Refuse(pos uint64, code uint32, text string) {
 	text = text[:min(len(text), maxText)]
 	binary.LittleEndian.PutUint32(q.header[offCode:], code)

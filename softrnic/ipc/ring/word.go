@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// Shared is a word of shared memory. All operations on such words have one total order: when a side
-// publishes something and then checks whether the other side sleeps, either it sees the other side
-// asleep, or the other side sees what was published.
+// Shared is a word of shared memory. All operations on such words have one total order. So if a
+// side publishes something and then checks whether the other side sleeps, either it sees that the
+// other side sleeps, or the other side sees what was published.
 type Shared struct{ v atomic.Uint64 }
 
-// WordAt is the word at offset off of a mapping, which is a multiple of 8.
+// WordAt returns the word at offset off of a mapping; off is a multiple of 8.
 func WordAt(b []byte, off int) *Shared {
 	_ = b[off+7]
 	return (*Shared)(unsafe.Pointer(&b[off]))
@@ -19,10 +19,9 @@ func WordAt(b []byte, off int) *Shared {
 // Load reads the word.
 func (w *Shared) Load() uint64 { return w.v.Load() }
 
-// Store writes the word. It is an exchange: a plain atomic store costs the same, but a program
-// built with the race detector makes a store to memory outside of the heap without a fence, and the
-// processor may then execute a later load before it. One program in a million runs never woke up
-// because of that.
+// Store writes the word. It is an exchange: a plain atomic store costs the same, but with the race
+// detector it is made without a fence if the memory is outside the heap. The processor may then
+// execute a later load before it, and in about one of a million runs a program was never woken.
 func (w *Shared) Store(v uint64) { w.v.Swap(v) }
 
 // Swap writes the word and returns its former value.

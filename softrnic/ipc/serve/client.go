@@ -23,7 +23,7 @@ import (
 const (
 	// helloWait is how long an application may take to send its hello.
 	helloWait = 5 * time.Second
-	// maxName bounds the name that an application gives itself, in bytes.
+	// maxName is the largest length of an application's name in bytes.
 	maxName = 64
 )
 
@@ -39,13 +39,13 @@ type client struct {
 	port  *port                // nil before its hello
 	wake  *os.File             // the daemon's end of the wake socket
 	prog  *program             // of an unmodified program; else nil
-	cmgr  *programManager      // likewise, on its connection for librdmacm
+	cmgr  *programManager      // of the connection of an unmodified program's librdmacm; else nil
 
 	objects objects
 	conns   connections
 	calls   calls
 
-	done  chan struct{} // closed when everything of the client is gone
+	done  chan struct{} // closed when all objects of the client are gone
 	tasks sync.WaitGroup
 }
 
@@ -59,7 +59,7 @@ func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *clie
 	return c
 }
 
-// run serves an application until its connection ends, and then removes all that it had.
+// run serves an application until its connection ends, and then removes its objects.
 func (c *client) run() {
 	defer close(c.done)
 	c.tasks.Go(c.write)
@@ -67,23 +67,23 @@ func (c *client) run() {
 	var asked closeRequest
 	if !errors.As(err, &asked) {
 		c.cut(err.Error())
-		_ = c.detach() // it has logged its error
+		_ = c.detach() // detach has logged the error
 		return
 	}
 	c.because("the application has closed its context")
 	if b, err := json.Marshal(proto.Reply{ID: uint64(asked), Error: proto.ErrorOf(c.detach())}); err == nil {
-		_ = c.send(outgoing{data: b}) // an application that has ended needs no answer
+		_ = c.send(outgoing{data: b}) // an application that has ended reads no answer
 	}
 	c.cut("")
 }
 
-// closeRequest is the ID of the request by which an application closes its context. It is answered
-// when everything that the application had is gone and its quotas are free for the next one.
+// closeRequest is the ID of the request by which an application closes its context. The daemon
+// answers it when all objects of the application are gone and their quotas are free.
 type closeRequest uint64
 
 func (closeRequest) Error() string { return "close" }
 
-// serve answers requests, one after the other; each request that waits has a goroutine.
+// serve handles the requests one after the other. A request that may wait gets a goroutine.
 func (c *client) serve() error {
 	buf := make([]byte, proto.MaxMessage+1)
 	if err := c.conn.SetReadDeadline(time.Now().Add(helloWait)); err != nil {
@@ -102,7 +102,7 @@ func (c *client) serve() error {
 		if h, ok := uverbs.ParseHello(buf[:n]); ok && first {
 			return c.serveUnmodified(h, fds, buf)
 		}
-		_ = closeAll(fds) // no program of package ipc sends any
+		_ = closeAll(fds) // programs of package ipc send none
 		if n == 0 {
 			return errors.New("the application has ended")
 		}
@@ -125,7 +125,7 @@ func (c *client) serve() error {
 	}
 }
 
-// hello opens the NIC for the application.
+// hello opens the NIC for the application and answers its first request.
 func (c *client) hello(req proto.Request) error {
 	var in proto.Hello
 	if req.Op != proto.OpHello || strict(req.Args, &in) != nil {
@@ -149,15 +149,15 @@ func (c *client) hello(req proto.Request) error {
 	}, fds, nil)
 }
 
-// refuse answers the hello with an error, at once: the connection ends next, and queued answers are
-// lost with it.
+// refuse answers the hello with an error. It does not queue the answer, because the connection ends
+// next and queued answers are lost with it.
 func (c *client) refuse(id uint64, why error) {
 	if b, err := json.Marshal(proto.Reply{ID: id, Error: proto.ErrorOf(why)}); err == nil {
-		_ = c.send(outgoing{data: b}) // an application that does not read needs no reason
+		_ = c.send(outgoing{data: b}) // the application may not read it
 	}
 }
 
-// open makes what every application has: a context, a control page, a wake socket.
+// open makes what every application needs: a context, a control page, a wake socket.
 func (c *client) open(in proto.Hello) (fds []int, err error) {
 	page, bytes, err := newMemory("verbs-control", ring.ControlLen)
 	if err != nil {
@@ -188,8 +188,8 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 	return fds, nil
 }
 
-// detach removes everything that the application had. Memory is unmapped last, when no region is
-// left by which the NIC could reach it.
+// detach removes all objects of the application. Memory is unmapped last, when the NIC can no
+// longer reach it through a region.
 func (c *client) detach() error {
 	close(c.gone)
 	if c.port != nil {
@@ -210,7 +210,7 @@ func (c *client) detach() error {
 	c.tasks.Wait()
 	errs = append(errs, c.discard())
 	c.closeShared()
-	if left == nil { // otherwise the NIC may still reach it
+	if left == nil { // otherwise the NIC may still reach the memory
 		errs = append(errs, c.unmapAll())
 		if c.prog != nil {
 			errs = append(errs, c.prog.close())
@@ -229,7 +229,7 @@ func (c *client) detach() error {
 	return err
 }
 
-// unmapAll unmaps all memory of a client that ends. No region may be left.
+// unmapAll unmaps all memory of a client that ends. All its regions must be gone.
 func (c *client) unmapAll() error {
 	var errs []error
 	t := &c.objects
@@ -258,7 +258,8 @@ func (c *client) unmapAll() error {
 	return errors.Join(errs...)
 }
 
-// listenWake serves the application's doorbells when the pump sleeps, and wakes it.
+// listenWake runs while the pump sleeps: when the application wakes the daemon, it serves the
+// application's doorbells and wakes the pump.
 func (c *client) listenWake() {
 	var b [64]byte
 	for {
@@ -270,7 +271,7 @@ func (c *client) listenWake() {
 	}
 }
 
-// printable returns s with each byte that a terminal might interpret replaced by a question mark.
+// printable returns s with every byte that a terminal might interpret replaced by a question mark.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// disconnecter is a manager whose connections can be ended.
+// disconnecter is a Manager that can end connections.
 type disconnecter interface {
 	Disconnect(qp verbs.QP, deadline clock.Time) error
 	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error
@@ -22,15 +22,15 @@ type (
 	requestObject  struct{ r rdmacm.Request }
 )
 
-// connections are the calls of one client that make and end connections.
+// connections executes the calls of one client that make and end connections.
 type connections struct {
 	c *client
 
 	mu      sync.Mutex // guards the fields below
-	manager Manager    // nil if the daemon has none
+	manager Manager    // nil: the daemon makes no connections
 }
 
-// deadline of a call that may take so long.
+// deadline returns the deadline of a call with that timeout; negative means none.
 func (x *connections) deadline(timeout time.Duration) clock.Time {
 	if timeout < 0 {
 		return clock.Never
@@ -87,8 +87,8 @@ func (x *connections) unlisten(a proto.Handle) (any, error) {
 	return nil, o.l.Close()
 }
 
-// closeListeners closes the listeners of a client that ends and rejects its requests. The manager
-// may serve other clients, too.
+// closeListeners closes the listeners of a client and rejects its unanswered requests. The manager
+// stays open: it may serve other clients, too.
 func (x *connections) closeListeners() error {
 	t := &x.c.objects
 	t.mu.Lock()
@@ -108,19 +108,19 @@ func (x *connections) closeListeners() error {
 		errs = append(errs, l.Close())
 	}
 	for _, r := range requests {
-		_ = r.Reject("the application has ended") // unless it was answered just now
+		_ = r.Reject("the application has ended") // fails if it was answered just now
 	}
 	return errors.Join(errs...)
 }
 
-// closeManager ends all listeners, requests and the manager of an application that goes on, and
-// opens another manager for it.
+// closeManager ends all listeners and requests of an application and closes its manager. The
+// application goes on with a new manager.
 func (x *connections) closeManager(proto.None) (any, error) {
 	m, err := x.get("close manager")
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(x.closeListeners(), m.Close()) // ends what waits
+	err = errors.Join(x.closeListeners(), m.Close()) // ends the calls that wait
 	next, nerr := x.c.s.cfg.Manager(x.c.ctx)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -152,14 +152,14 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 	in := proto.Incoming{Service: r.Service(), Peer: r.Peer(), Private: r.Private()}
 	in.H = x.c.objects.put(&requestObject{r})
 	select {
-	case <-x.c.gone: // closeListeners may have run before put
-		_ = r.Reject("the application has ended") // unless closeListeners has rejected it
+	case <-x.c.gone: // closeListeners may have run before put, without this request
+		_ = r.Reject("the application has ended") // fails if closeListeners has rejected it
 	default:
 	}
 	return in, nil
 }
 
-// request finds the request of a handle.
+// request returns the request with a handle.
 func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
 	o, err := get[*requestObject](&x.c.objects, op, h)
 	if err != nil {
@@ -168,7 +168,7 @@ func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
 	return o.r, nil
 }
 
-// answered forgets a request: it may be answered once.
+// answered removes a request, because it can be answered only once.
 func (x *connections) answered(h uint32) {
 	t := &x.c.objects
 	t.mu.Lock()
@@ -189,7 +189,7 @@ func (x *connections) accept(a proto.Connect) (any, error) {
 		return nil, err
 	}
 	err = r.Accept(o.qp, a.Params, a.Private, x.deadline(a.Timeout))
-	if !errors.Is(err, verbs.ErrInvalid) { // then it was not answered
+	if !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: it was not answered
 		x.answered(a.H)
 	}
 	return nil, err
@@ -200,13 +200,13 @@ func (x *connections) reject(a proto.Reject) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, verbs.ErrInvalid) { // then it was not answered
+	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, verbs.ErrInvalid) { // ErrInvalid: it was not answered
 		x.answered(a.H)
 	}
 	return nil, err
 }
 
-// ending runs f, which ends a connection or waits for its end.
+// ending calls f, which ends a connection or waits for its end.
 func (x *connections) ending(op string, a proto.Wait, f func(d disconnecter, qp verbs.QP, deadline clock.Time) error) (any, error) {
 	o, err := queues{x.c}.find(op, a.H, kindQP)
 	if err != nil {

@@ -12,19 +12,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// handler executes a request. The file descriptors go with the answer.
+// handler executes one kind of request. The file descriptors that do returns are sent with the
+// answer.
 type handler struct {
-	// waits: the handler may wait, so it runs in its own goroutine.
+	// waits: the handler may wait, so it runs in a goroutine of its own.
 	waits bool
 	do    func(c *client, args json.RawMessage) (result any, fds []int, err error)
 }
 
-// part is the receiver of a handler: the client, or the part of it that the request concerns.
+// part is the receiver of a handler: the client, or the part of it that executes the request.
 type part interface {
 	*client | memories | queues | *connections
 }
 
-// partOf returns the part of c.
+// partOf returns that part of c.
 func partOf[P part](c *client) (p P) {
 	switch p := any(&p).(type) {
 	case **client:
@@ -39,7 +40,7 @@ func partOf[P part](c *client) (p P) {
 	return p
 }
 
-// handle makes a handler that takes arguments of type A.
+// handle makes a handler of a method with arguments of type A.
 func handle[P part, A any](f func(p P, a A) (any, []int, error)) handler {
 	return handler{do: func(c *client, args json.RawMessage) (any, []int, error) {
 		var a A
@@ -52,7 +53,7 @@ func handle[P part, A any](f func(p P, a A) (any, []int, error)) handler {
 	}}
 }
 
-// plain is handle for what returns no file descriptors.
+// plain is handle for a method that returns no file descriptors.
 func plain[P part, A any](f func(p P, a A) (any, error)) handler {
 	return handle(func(p P, a A) (any, []int, error) {
 		r, err := f(p, a)
@@ -60,17 +61,17 @@ func plain[P part, A any](f func(p P, a A) (any, error)) handler {
 	})
 }
 
-// waiting is plain for what may wait.
+// waiting is plain for a method that may wait.
 func waiting[P part, A any](f func(p P, a A) (any, error)) handler {
 	h := plain(f)
 	h.waits = true
 	return h
 }
 
-// handlers are the requests that may follow the hello.
+// handlers are the requests that are allowed after the hello.
 var handlers map[proto.Op]handler
 
-func init() { // an initializer would refer to itself
+func init() { // a composite literal would be an initialization cycle
 	handlers = map[proto.Op]handler{
 		proto.OpProgress: plain((*client).progress),
 		proto.OpShare:    handle((*client).share), proto.OpUnshare: plain((*client).unshare),
@@ -109,8 +110,8 @@ func strict(b []byte, out any) error {
 	return nil
 }
 
-// dispatch executes one request. Its error ends the connection; an error of the request is
-// answered.
+// dispatch executes one request. An error of the request goes into the answer; an error that
+// dispatch returns ends the connection.
 func (c *client) dispatch(req proto.Request) error {
 	h, ok := handlers[req.Op]
 	if !ok {
@@ -129,14 +130,14 @@ func (c *client) dispatch(req proto.Request) error {
 	c.tasks.Go(func() {
 		result, fds, err := h.do(c, args)
 		c.calls.waited()
-		_ = c.answer(req.ID, result, fds, err) // it fails when the application has gone
-		c.calls.end(req.ID)                    // behind the answer: see proto.Progress
+		_ = c.answer(req.ID, result, fds, err) // fails when the application has ended
+		c.calls.end(req.ID)                    // after the answer is queued: see proto.Progress
 	})
 	return nil
 }
 
-// progress reports whether a request is being worked on. The answer also shows that the NIC responds:
-// an application asks to learn whether waiting has any use.
+// progress reports whether a request is in progress. It uses the engine first, so that an answer
+// also shows that the NIC responds: the application asks whether it should go on waiting.
 func (c *client) progress(a proto.Progress) (any, error) {
 	c.s.pump.with(func(*engine.Engine) {})
 	return proto.Progress{ID: a.ID, Working: c.calls.inWork(a.ID)}, nil

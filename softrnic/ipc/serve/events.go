@@ -6,19 +6,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// heard is an event that the engine has raised, for the application that it concerns, or for all
-// that were attached then.
+// heard is an asynchronous event that the engine has raised: for one application, or for all that
+// were attached at that time.
 type heard struct {
 	ev  verbs.AsyncEvent
-	of  *port // nil: of all
-	all int   // how many ports there were
+	of  *port // nil: for all applications
+	all int   // the number of ports at that time
 }
 
-// maxHeard bounds the events between two looks of the pump.
+// maxHeard is the largest number of events that are kept until the next step of the pump.
 const maxHeard = 1024
 
-// hear takes an event about an object of an application. One about the NIC itself is for the
-// applications and for the daemon; all others are the daemon's alone. The engine calls it.
+// hear is the event sink of the engine. It takes events about objects of an application. An event
+// about the NIC itself goes to the applications and to the daemon; all others go only to the
+// daemon.
 func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 	var of *port
 	switch ev.Kind {
@@ -55,7 +56,7 @@ func (h *heard) tell(ports []*port, f func(p *port)) {
 		f(h.of)
 		return
 	}
-	for _, p := range ports[:min(h.all, len(ports))] { // those behind have attached later
+	for _, p := range ports[:min(h.all, len(ports))] { // later ports have attached after the event
 		f(p)
 	}
 }
@@ -68,8 +69,8 @@ func (s *pump) tell() {
 	s.heard = s.heard[:0]
 }
 
-// unhear forgets the events of a port that ends.
+// unhear removes the events of a port that ends.
 func (s *pump) unhear(p *port) {
-	s.tell() // the others keep their places until then
+	s.tell() // the counts in heard are valid only for the present list of ports
 	s.heard = slices.DeleteFunc(s.heard, func(h heard) bool { return h.of == p })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Limits bound what applications can have. Each field's zero value is its default.
+// Limits are the quotas of applications. The zero value of a field means its default.
 type Limits struct {
 	Clients int // attached at the same time; 0: 64
 	// Quotas of each application:
@@ -16,39 +16,41 @@ type Limits struct {
 	CQs, QPs                      int // 0: 1024 each
 	AHs                           int // 0: 4096
 	Attachments                   int // of queue pairs to multicast groups; 0: 512
-	// Manager has those of what makes connections.
+	// Manager has the quotas of objects that make connections.
 	Manager ManagerLimits
-	// Waits are calls that wait at the same time; 0: 256.
+	// Waits is the number of calls that may wait at the same time; 0: 256.
 	Waits int
-	// Bytes of memory that it may have mapped, registered or not; 0: 16 GiB. Pages count for the
-	// machine when they are used.
+	// Bytes is the memory that an application may have mapped, registered or not; 0: 16 GiB. Only
+	// used pages take memory of the machine.
 	Bytes int64
-	// QueueBytes bound the work queues and completion queues that the NIC keeps for it; 0: 256 MiB.
+	// QueueBytes is the memory of the NIC for an application's work queues and completion queues;
+	// 0: 256 MiB.
 	QueueBytes int64
-	// DeviceBytes of memory on the NIC; 0: as many as the reserve leaves.
+	// DeviceBytes is the device memory of an application; 0: all that is not reserved.
 	DeviceBytes int64
-	// SharedBytes are in the shared regions of one user, which outlive applications; 0: 16 GiB.
+	// SharedBytes is the memory in shared regions of one user, which survive applications; 0: 16
+	// GiB.
 	SharedBytes int64
-	// Shared regions of all applications together; 0: 64.
+	// Shared is the number of shared regions of all applications together; 0: 64.
 	Shared int
-	// Reserve is the share of each table of the NIC, in percent, that applications together leave
-	// to the daemon; 0: 12, negative: none.
+	// Reserve is the part of each table of the NIC, in percent, that is reserved for the daemon; 0:
+	// 12, negative: none.
 	Reserve int
-	// ReservedDevice is the reserve of the NIC's memory, in bytes.
+	// ReservedDevice is the device memory reserved for the daemon, in bytes.
 	ReservedDevice int64
 }
 
-// ManagerLimits are what an application may have of the connection manager; the last three are those of
+// ManagerLimits are the quotas of an application for the connection manager. The last three are for
 // librdmacm.
 type ManagerLimits struct {
-	Listeners, Requests int // services, and requests of peers that wait for an answer; 0: 64 each
+	Listeners, Requests int // services; peers' requests that wait for an answer; 0: 64 each
 
-	IDs    int // identifiers, those of peers' requests included; 0: 4096
+	IDs    int // identifiers, including those of peers' requests; 0: 4096
 	Joins  int // memberships in multicast groups; 0: 512
-	Events int // events that it has not read; 0: 16384
+	Events int // events that the program has not read; 0: 16384
 }
 
-// Defaults of Limits that are not small numbers.
+// Defaults of larger Limits.
 const (
 	defaultBytes      = 16 << 30
 	defaultQueueBytes = 256 << 20
@@ -85,7 +87,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// kind is a resource that a quota counts: objects of a kind, or bytes.
+// kind is a resource with a quota: a kind of objects, or bytes.
 type kind int
 
 const (
@@ -110,7 +112,7 @@ const (
 	kinds
 )
 
-// quotas name each kind, in errors and status, and say what is counted.
+// quotas has for each kind the name in status output and the text in errors.
 var quotas = [kinds]struct{ name, what string }{
 	kindPD:         {"pds", "protection domains"},
 	kindMR:         {"mrs", "memory regions"},
@@ -143,7 +145,7 @@ func (l *Limits) of(k kind) int64 {
 	}[k]
 }
 
-// limitError says which limit was reached.
+// limitError returns the error for a limit that was reached.
 func limitError(op string, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf(format, args...)}
 }

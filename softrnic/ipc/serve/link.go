@@ -14,35 +14,36 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 )
 
-// Bounds of a connection.
+// Limits of a connection.
 const (
 	// writeWait is how long an application may leave an answer unread before it is disconnected.
 	writeWait = 2 * time.Second
-	// maxOutgoing bounds the answers and events that wait to be sent; events beyond it are lost.
+	// maxOutgoing is the largest number of answers and events that wait to be sent; further events
+	// are lost.
 	maxOutgoing = 256
 )
 
-// link is the control socket to one application: it sends answers and events in order.
+// link is the control socket to one application. It sends answers and events in order.
 type link struct {
 	conn *net.UnixConn
 	out  chan outgoing
 	gone chan struct{} // closed when the client is being detached
 
 	mu     sync.Mutex // guards the fields below
-	reason string     // why the application was cut off
+	reason string     // why the application was disconnected
 }
 
 func newLink(conn *net.UnixConn) link {
 	return link{conn: conn, out: make(chan outgoing, maxOutgoing), gone: make(chan struct{})}
 }
 
-// outgoing is a message with its file descriptors, which are closed once it is sent.
+// outgoing is a message with its file descriptors, which are closed after it is sent.
 type outgoing struct {
 	data []byte
 	fds  []int
 }
 
-// credentials returns process and user at the other end.
+// credentials returns the process and the user at the other end.
 func credentials(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -52,7 +53,7 @@ func credentials(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	return cred, errors.Join(err, cerr)
 }
 
-// parse checks a message.
+// parse decodes and checks a message.
 func parse(b []byte) (req proto.Request, err error) {
 	if len(b) > proto.MaxMessage {
 		return req, errors.New("a message is too long")
@@ -66,7 +67,7 @@ func parse(b []byte) (req proto.Request, err error) {
 	return req, nil
 }
 
-// because notes why the connection ends. The first reason counts.
+// because records why the connection ends. Only the first reason is kept.
 func (l *link) because(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,10 +76,10 @@ func (l *link) because(reason string) {
 	}
 }
 
-// cut ends the connection. The first reason counts.
+// cut ends the connection for a reason. Only the first reason is kept.
 func (l *link) cut(reason string) {
 	l.because(reason)
-	_ = l.conn.Close() // twice is harmless
+	_ = l.conn.Close() // a second Close does nothing
 }
 
 // write sends the messages in out until the client is detached.
@@ -89,7 +90,7 @@ func (l *link) write() {
 			return
 		case m := <-l.out:
 			err := l.send(m)
-			// the message passed copies of the descriptors to the client; these are no longer needed
+			// The application has copies of the descriptors; these are no longer needed.
 			_ = closeAll(m.fds)
 			if err != nil {
 				l.cut("answers are not read: " + err.Error())
@@ -98,8 +99,8 @@ func (l *link) write() {
 	}
 }
 
-// send sends a message within writeWait. It tries twice: a host that hangs stops both sides, and a
-// deadline that has passed when both resume says nothing about the application.
+// send sends a message within writeWait. It tries twice: a hang of the host stops both sides, and
+// if the deadline has passed when both resume, that is not the application's fault.
 func (l *link) send(m outgoing) (err error) {
 	var oob []byte
 	if len(m.fds) > 0 {
@@ -116,8 +117,8 @@ func (l *link) send(m outgoing) (err error) {
 	return err
 }
 
-// answer sends a reply. It owns the file descriptors. An application that cannot be given its reply
-// is cut off: it would wait without end.
+// answer queues a reply, with file descriptors that it closes. An application whose reply cannot be
+// queued is disconnected, because it would wait forever.
 func (l *link) answer(id uint64, result any, fds []int, err error) error {
 	err = l.reply(id, result, fds, err)
 	if err != nil {

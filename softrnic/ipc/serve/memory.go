@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// newMemory makes a sealed memory and maps it.
+// newMemory makes a sealed memory file and maps it.
 func newMemory(name string, length int) (fd int, bytes []byte, err error) {
 	fd, err = ring.New(name, length)
 	if err != nil {
@@ -28,23 +28,23 @@ func newMemory(name string, length int) (fd int, bytes []byte, err error) {
 
 func isClosed(err error) bool { return errors.Is(err, verbs.ErrClosed) }
 
-// memory is memory that an application has mapped to register it. refs counts its regions.
+// memory is memory that an application can register. refs counts its regions.
 type memory struct {
 	bytes []byte
 	refs  int
 }
 
-// memories are the calls of one client that concern protection domains, regions, windows and device
-// memory.
+// memories executes the calls of one client that concern protection domains, regions, windows and
+// device memory.
 type memories struct{ c *client }
 
-// pdObject and the others are what handles stand for.
+// pdObject and the following are the objects behind handles.
 type (
 	pdObject struct{ pd verbs.PD }
 	mrObject struct {
 		mr     verbs.MR
-		memory *memory // nil: device memory, or shared
-		fresh  bool    // the memory has no handle of its own
+		memory *memory // nil: of device memory, or a shared region
+		fresh  bool    // the memory was made for this region and has no handle
 		shared *sharedRegion
 	}
 	mwObject struct{ mw verbs.MW }
@@ -77,7 +77,7 @@ func (x memories) deallocPD(a proto.Handle) (any, error) {
 	return nil, err
 }
 
-// alloc makes memory to be registered later, piece by piece.
+// alloc makes memory that the application registers later, as a whole or in parts.
 func (x memories) alloc(a proto.Alloc) (any, []int, error) {
 	m, fd, err := x.newMemory("alloc", a.Length)
 	if err != nil {
@@ -101,7 +101,7 @@ func (x memories) newMemory(op string, length int) (*memory, int, error) {
 	return &memory{bytes: bytes}, fd, nil
 }
 
-// release unmaps memory that no region is in.
+// release unmaps memory that has no regions.
 func (x memories) release(m *memory) error {
 	n := int64(len(m.bytes))
 	err := ring.Unmap(m.bytes)
@@ -122,7 +122,7 @@ func (x memories) free(a proto.Handle) (any, error) {
 	return nil, x.release(m)
 }
 
-// regMR registers a piece of memory that alloc has made, or makes memory for the region.
+// regMR registers a part of memory from alloc, or new memory.
 func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 	const op = "reg MR"
 	pd, err := get[*pdObject](&x.c.objects, op, a.PD)
@@ -168,7 +168,7 @@ func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 	return x.putMR(o), fds, nil
 }
 
-// putMR makes a region known to the application and to the pump.
+// putMR gives a region a handle and makes it known to the pump.
 func (x memories) putMR(o *mrObject) proto.MR {
 	h := x.c.objects.put(o)
 	out := proto.MR{H: h, Addr: o.mr.Addr(), Length: o.mr.Len(), LKey: o.mr.LKey(), RKey: o.mr.RKey()}
@@ -180,7 +180,8 @@ func (x memories) putMR(o *mrObject) proto.MR {
 	return out
 }
 
-// reregMR changes the rights of a region. Those of a shared region belong to its maker.
+// reregMR changes the access rights of a region. Only the server may change those of a shared
+// region.
 func (x memories) reregMR(a proto.ReregMR) (any, error) {
 	const op = "rereg MR"
 	o, err := get[*mrObject](&x.c.objects, op, a.H)
@@ -218,8 +219,8 @@ func (x memories) deregMR(a proto.Handle) (any, error) {
 	return nil, err
 }
 
-// accessMR copies out of or into a region of device memory. Other regions are mapped by the
-// application and need no call.
+// accessMR copies bytes out of or into a region of device memory. Applications map other regions
+// and access them directly.
 func (x memories) accessMR(a proto.Access) (any, error) {
 	o, err := get[*mrObject](&x.c.objects, "access MR", a.H)
 	if err != nil {
@@ -228,7 +229,7 @@ func (x memories) accessMR(a proto.Access) (any, error) {
 	return accessBytes(a, o.mr.ReadAt, o.mr.WriteAt)
 }
 
-// accessBytes reads or writes a piece of bounded length.
+// accessBytes executes one access, whose length is limited.
 func accessBytes(a proto.Access, read, write func([]byte, int) error) (any, error) {
 	if a.Write {
 		return nil, write(a.Data, a.Offset)
@@ -301,7 +302,7 @@ func (x memories) accessDM(a proto.Access) (any, error) {
 	return accessBytes(a, o.dm.ReadAt, o.dm.WriteAt)
 }
 
-// regDM registers device memory; the handle is in Memory.
+// regDM registers device memory; its handle is in a.Memory.
 func (x memories) regDM(a proto.RegMR) (any, error) {
 	const op = "reg DM"
 	pd, err := get[*pdObject](&x.c.objects, op, a.PD)

@@ -10,11 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// attachments are the multicast groups of a queue pair, which count against the quota of its
-// application.
+// attachments are the multicast groups of a queue pair. They count against the application's quota.
 type attachments map[verbs.GID]struct{}
 
-// attach attaches a queue pair to a group. To do it again changes nothing.
+// attach attaches a queue pair to a group. A second attachment to the same group changes nothing.
 func (a *attachments) attach(c *client, qp verbs.QP, gid verbs.GID) error {
 	if _, ok := (*a)[gid]; ok {
 		return qp.AttachMulticast(gid)
@@ -50,7 +49,7 @@ func (a *attachments) detach(c *client, qp verbs.QP, gid verbs.GID) error {
 	return err
 }
 
-// forget gives back what a queue pair that is gone was counted as.
+// forget returns the quotas of a queue pair that was destroyed.
 func (a *attachments) forget(c *client) {
 	c.objects.release(need{kindAttachment, int64(len(*a))})
 	for gid := range *a {
@@ -59,10 +58,10 @@ func (a *attachments) forget(c *client) {
 	*a = nil
 }
 
-// groupShares counts the queue pairs that clients have in each multicast group: one client gets a
-// quarter of the places of a group on the NIC at most, and all together leave an eighth to the daemon.
+// groupShares counts the queue pairs that each client has in each multicast group. One client may
+// have a quarter of the NIC's places in a group; all together leave an eighth to the daemon.
 type groupShares struct {
-	most int // queue pairs of a group; does not change
+	most int // places of a group; constant
 
 	mu   sync.Mutex // guards the fields below
 	used map[verbs.GID]map[*client]int
@@ -101,7 +100,7 @@ func (s *groupShares) giveBack(c *client, gid verbs.GID) {
 	}
 }
 
-// forget removes a client that is gone.
+// forget removes a client that has ended.
 func (s *groupShares) forget(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +136,7 @@ func (p programQueues) attachMulticast(a uverbs.MulticastArgs) (result, error) {
 	return result{}, o.groups.attach(p.c, o.qp, a.Group)
 }
 
-// detachMulticast ends an attachment.
+// detachMulticast ends such an attachment.
 func (p programQueues) detachMulticast(a uverbs.MulticastArgs) (result, error) {
 	o, err := named[*programQPObject](p.program, uQP, a.H)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// objects are the objects of one client by handle, and what counts against its limits. It is safe
+// objects has the objects of one client by handle, and counts them against its limits. It is safe
 // for concurrent use.
 type objects struct {
 	limits *Limits
@@ -19,8 +19,8 @@ type objects struct {
 	counts   [kinds]int64
 }
 
-// get finds the object of a handle. Handles are this client's own: no number names another client's
-// object. It fails with ErrClosed for an object that was destroyed, else with ErrInvalid.
+// get returns the object with a handle. Each client has its own handles: no number names another
+// client's object. It fails with ErrClosed for an object that was destroyed, else with ErrInvalid.
 func get[T any](t *objects, op string, h uint32) (T, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,14 +34,13 @@ func get[T any](t *objects, op string, h uint32) (T, error) {
 	return o, nil
 }
 
-// need is so many of a kind.
+// need is an amount of a resource.
 type need struct {
 	k kind
 	n int64
 }
 
-// reserve takes a place for an object of a kind, and bytes of memory and of queues. giveBack undoes
-// it.
+// reserve counts one object of a kind, with bytes of memory and of queues. giveBack is its inverse.
 func (t *objects) reserve(op string, k kind, bytes, queued int64) error {
 	return t.take(op, need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
@@ -50,8 +49,8 @@ func (t *objects) giveBack(k kind, bytes, queued int64) {
 	t.release(need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
 
-// take counts what an application asks for, all of it or nothing. It fails with ErrLimit, which
-// names the quota.
+// take counts the resources in needs, either all or none. It fails with ErrLimit, which names the
+// quota.
 func (t *objects) take(op string, needs ...need) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,7 @@ func (t *objects) takeOne(op string, x need) error {
 	return nil
 }
 
-// release gives back what take took.
+// release is the inverse of take.
 func (t *objects) release(needs ...need) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +102,7 @@ func (t *objects) drain(needs []need) {
 	}
 }
 
-// releaseAll gives everything back. It is called when all objects are gone.
+// releaseAll returns all resources. It is called when all objects are gone.
 func (t *objects) releaseAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +111,7 @@ func (t *objects) releaseAll() {
 	}
 }
 
-// put gives an object a handle. A number is used again only after all others.
+// put gives an object a handle. A number is reused only after all others were used.
 func (t *objects) put(o any) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +130,7 @@ func (t *objects) drop(h uint32) {
 	delete(t.byHandle, h)
 }
 
-// dropConnections forgets all listeners and requests.
+// dropConnections removes all listeners and requests.
 func (t *objects) dropConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,6 +147,6 @@ func (t *objects) dropConnections() {
 	}
 }
 
-// gone reports from the error of a destroy call that the object is no more: it was destroyed now,
-// or it died with an incarnation of its NIC.
+// gone reports whether, by the error of a destroy call, the object no longer exists: it was
+// destroyed now, or ended with an incarnation of the NIC.
 func gone(err error) bool { return err == nil || isClosed(err) }

@@ -25,7 +25,8 @@ const (
 	noTable
 )
 
-// tableOf returns the table of a kind of objects. Regions and windows share the table of keys.
+// tableOf returns the NIC's table for a kind of objects. Regions and windows share the table of
+// keys.
 func tableOf(k kind) table {
 	switch k {
 	case kindPD:
@@ -46,23 +47,23 @@ func tableOf(k kind) table {
 		return tableID
 	case kindDevice:
 		return tableDevice
-	default: // is in no table of the NIC
+	default: // all others are in no table of the NIC
 		return noTable
 	}
 }
 
-// pool is the part of the NIC's tables that applications may use together: everything except the
-// daemon's reserve. An application gets at most as much as it leaves free: a single one gets half
-// of the pool, two get a third each, so that the next one still finds room. It is safe for
-// concurrent use.
+// pool counts the entries of the NIC's tables that all applications may use together: everything
+// but the daemon's reserve. An application may never have more than it leaves free: a single one
+// gets half of the pool, two get a third each, so that the next one still finds room. It is safe
+// for concurrent use.
 type pool struct {
-	size [tables]int64 // does not change
+	size [tables]int64 // constant
 
 	mu   sync.Mutex // guards the fields below
 	free [tables]int64
 }
 
-// open fills the pool from the limits of the NIC.
+// open sets the sizes of the pool from the limits of the NIC.
 func (p *pool) open(nic engine.Limits, l Limits) {
 	reserve := int64(max(l.Reserve, 0))
 	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs, tableAttachment: nic.Attachments, tableID: ucma.MaxIDs} {
@@ -72,8 +73,8 @@ func (p *pool) open(nic engine.Limits, l Limits) {
 	p.free = p.size
 }
 
-// take takes n of a table for an application that has own of it. It reports how many are left, and
-// false if the application may not have so many.
+// take takes n entries of a table for an application that already has own entries. It returns how
+// many are left; ok is false if the application may not have that many.
 func (p *pool) take(t table, own, n int64) (left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,10 +91,10 @@ func (p *pool) giveBack(t table, n int64) {
 	p.free[t] += n
 }
 
-// most returns how many of a kind a single application may have.
+// most returns how many objects of a kind a single application may have.
 func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[tableOf(k)]/2)) }
 
-// bound limits the device attributes that a program is told to its quotas.
+// bound reduces the device attributes shown to a program to its quotas.
 func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 	d.MaxQP = p.most(l, kindQP)
 	d.MaxSRQ = p.most(l, kindSRQ)
@@ -103,14 +104,14 @@ func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 	return d
 }
 
-// QuotaStatus is a quota of the applications of a NIC.
+// QuotaStatus is the state of one quota.
 type QuotaStatus struct {
 	Name string `json:"name"`
 	// Quota is the limit of one application. For shared regions it is the limit of one user.
 	Quota int64 `json:"quota"`
 	// Used is the sum over all applications.
 	Used int64 `json:"used"`
-	// Pool is the limit of all applications together, for a resource in a table of the NIC; the
+	// Pool is the limit of all applications together, if the NIC has a table for the resource; the
 	// rest of the table is reserved for the daemon.
 	Pool int64 `json:"pool,omitempty"`
 }

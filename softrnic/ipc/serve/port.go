@@ -10,29 +10,28 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// port is the part of a client that the pump works on. All of it is guarded by the engine's
-// exclusiveness.
+// port is the part of a client that the pump works on. Exclusive use of the engine guards it.
 type port struct {
 	c     *client
 	page  []byte
 	ctl   *ring.Control
-	bells []belled // by bell; nil is free
+	bells []belled // by bell number; nil: free
 	cqs   []mover
-	// settled are the queue pairs of an unmodified program, whose send rings are freed of what is
-	// complete before its completions are carried.
+	// settled are the queue pairs of an unmodified program. The pump frees the entries of completed
+	// sends in their rings before it copies completions to the program.
 	settled []*programQP
 	ahs     map[uint32]verbs.AH
 	mrs     map[uint32]*engine.MR
-	polls   uint64 // of the control page, when it was last looked at
-	lost    uint64 // events
+	polls   uint64 // ctl.Polls at the last check
+	lost    uint64 // events lost
 	posts   uint64 // work requests taken
-	wcs     uint64 // completions carried
-	wakes   uint64 // messages by which it woke the pump
-	// broken is why the client is being cut off; "" while it keeps the rules.
+	wcs     uint64 // completions copied to the application
+	wakes   uint64 // messages by which the application woke the pump
+	// broken is why the client is being disconnected; "" while it keeps the protocol.
 	broken string
 }
 
-// belled is the object behind a doorbell. rung is called when the application has rung it.
+// belled is an object with a doorbell. rung is called when the application has rung the bell.
 type belled interface {
 	rung(now clock.Time, p *port, out *packetio.Batch)
 }
@@ -43,7 +42,7 @@ func newPort(c *client, page []byte) *port {
 	return p
 }
 
-// addBell gives an object a bell. False: none is left.
+// addBell gives an object a bell. It returns false if none is free.
 func (p *port) addBell(b belled) (uint32, bool) {
 	for i := range p.bells {
 		if p.bells[i] == nil {
@@ -58,11 +57,11 @@ func (p *port) addBell(b belled) (uint32, bool) {
 	return uint32(len(p.bells) - 1), true
 }
 
-// maxBellsAtOnce bounds the objects of one client that are served in one step of the pump, and so
-// how long others wait for the NIC: at most this many times ring.MaxPosts work requests.
+// maxBellsAtOnce is the largest number of bells of one client that are served in one step of the
+// pump. It limits how long others wait for the NIC: to this many times ring.MaxPosts work requests.
 const maxBellsAtOnce = 8
 
-// serve looks at the doorbells. It reports whether one was rung.
+// serve serves the doorbells that were rung, and reports whether there was one.
 func (p *port) serve(now clock.Time, out *packetio.Batch) (found bool) {
 	p.ctl.Take(maxBellsAtOnce, func(bell uint32) {
 		found = true
@@ -81,11 +80,11 @@ func (p *port) polled() bool {
 	return changed
 }
 
-// breaks notes a breach of the rules; the client is cut off.
+// breaks records a violation of the protocol; the client is disconnected.
 func (p *port) breaks(why string) {
 	if p.broken == "" {
 		p.broken = why
-		go p.c.cut("the application has broken the rules of the rings: " + why) // not while the engine is held
+		go p.c.cut("the application has broken the rules of the rings: " + why) // in a goroutine: the caller holds the engine
 	}
 }
 
@@ -96,12 +95,12 @@ func (p *port) wakeIf(q *ring.Queue) {
 	}
 }
 
-// wakeUp makes the application look at everything it waits for. An application that has not read
-// the last wake-ups needs no further one.
+// wakeUp wakes all waiting threads of the application. An application that has not read earlier
+// wake-ups gets no other one.
 func (p *port) wakeUp() {
 	raw, err := p.c.wake.SyscallConn()
 	if err != nil {
-		return // being closed
+		return // the socket is being closed
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.Sendto(int(fd), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// posts is the daemon's end of a ring of work requests. head is the daemon's own
-// position; the one in shared memory is a copy for the application.
+// posts is the daemon's side of a ring of work requests. head is the daemon's own position; the one
+// in shared memory is a copy for the application.
 type posts struct {
 	q      *ring.Queue
 	head   uint64
@@ -20,7 +20,7 @@ type posts struct {
 	maxSGE int
 }
 
-// take checks how many entries wait. More than the ring holds is a breach of the rules.
+// take returns how many entries wait. More entries than the ring holds violate the protocol.
 func (r *posts) take(p *port) (n int) {
 	waiting := r.q.Tail.Load() - r.head
 	if waiting > r.q.Cap() {
@@ -30,8 +30,8 @@ func (r *posts) take(p *port) (n int) {
 	return int(waiting)
 }
 
-// finish reports the outcome of n entries to the application: err, if any, with the index of the
-// refused one.
+// finish reports to the application that n entries were taken, and err, if one was refused, with
+// its index.
 func (r *posts) finish(p *port, n int, err error) {
 	if err != nil {
 		index := 0
@@ -69,15 +69,15 @@ func malformed(op string, index int) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: index, Detail: "malformed entry"}
 }
 
-// qpPort is the pump's end of a queue pair.
+// qpPort is what the pump knows of a queue pair.
 type qpPort struct {
 	qp   *engine.QP
 	send posts
-	recv *posts // nil with a shared receive queue
+	recv *posts // nil: there is a shared receive queue
 }
 
-// rung posts the work requests that wait in both rings: receives first, because they may take the
-// answers to the sends.
+// rung posts the work requests that wait in both rings: receives first, because the answers to the
+// sends may need them.
 func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	if q.recv != nil {
 		q.recv.drain(p, "post recv", q.qp.PostRecv)
@@ -141,25 +141,26 @@ func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	r.finish(p, n, err)
 }
 
-// srqPort is the pump's end of a shared receive queue.
+// srqPort is what the pump knows of a shared receive queue.
 type srqPort struct {
 	srq  *engine.SRQ
 	recv posts
 }
 
-// rung posts what waits.
+// rung posts the receives that wait in the ring.
 func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
 }
 
-// cqPort is the pump's end of a completion queue. tail is the daemon's own position.
+// cqPort is what the pump knows of a completion queue. tail is the daemon's own position.
 type cqPort struct {
 	cq   *engine.CQ
 	q    *ring.Queue
 	tail uint64
 }
 
-// rung arms the queue, and carries completions for which there was no room before.
+// rung arms the queue if the application has asked for that, and copies the completions for which
+// the ring had no room before.
 func (c *cqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	c.q.Backlog.Store(0)
 	if a := c.q.Arm.Load(); a != 0 {
@@ -172,7 +173,7 @@ func (c *cqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	c.move(p)
 }
 
-// move carries completions to the application as far as there is room. The rest stays in the NIC's
+// move copies completions into the ring as far as there is room. The others stay in the NIC's
 // completion queue, which overruns when it is full.
 func (c *cqPort) move(p *port) {
 	q, err := c.cq.Queue()
@@ -191,7 +192,7 @@ func (c *cqPort) move(p *port) {
 		if used == c.q.Cap() {
 			c.q.Backlog.Store(1)
 			if full++; full > 2 || c.q.Head.Load() == head {
-				break // the application rings when there is room
+				break // the application rings when it has made room
 			}
 			continue
 		}
@@ -219,7 +220,7 @@ type accessPort struct {
 	head uint64
 }
 
-// rung makes the accesses.
+// rung executes the accesses that wait.
 func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	n := a.q.Tail.Load() - a.head
 	if n > a.q.Cap() {
@@ -238,7 +239,7 @@ func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	p.wakeIf(a.q)
 }
 
-// access makes one access.
+// access executes one access.
 func access(p *port, a ring.Access) (uint64, error) {
 	m := p.mrs[a.MR]
 	if m == nil {

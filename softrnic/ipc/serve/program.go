@@ -15,26 +15,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// program is a client that is no program of package ipc, but an unmodified one over libibverbs: the
-// preloaded library of package uverbs forwards its commands. All rings are in one memory, the area,
-// whose first bytes are the control page.
+// program is a client that runs an unmodified program over libibverbs: package uverbs, a preloaded
+// library, forwards the commands of the program. All its rings are in one memory file, the area,
+// which begins with the control page.
 //
-// Its commands are executed by the goroutine that reads the socket, one after the other.
+// The goroutine that reads the socket executes the commands, one after the other.
 type program struct {
 	c    *client
 	area area
 	mem  *programMemory
-	// async is the daemon's end of the descriptor for asynchronous events.
+	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
 	objects map[uverbsKind]map[uint32]any
 	next    [uverbsKinds]uint32
-	// The owners of numbers in events; guarded by the engine's exclusiveness.
+	// The objects named in events, by number; guarded by exclusive use of the engine.
 	qpOwners  map[wire.QPN]*owner
 	cqOwners  map[uint32]*owner
 	srqOwners map[uint32]*owner
 }
 
-// uverbsKind is a space of handles: in each, numbers begin at 0.
+// uverbsKind is a kind of objects. Each kind has its own handles, which begin at 0.
 type uverbsKind int
 
 const (
@@ -49,10 +49,10 @@ const (
 	uverbsKinds
 )
 
-// maxHelloFDs is room for the descriptors of a first message, and for more than it may have.
+// maxHelloFDs is how many descriptors of a first message are received: more than it may have.
 const maxHelloFDs = 8
 
-// receive reads the first message with its descriptors. Those that are not wanted are closed.
+// receive reads the first message with its descriptors. The caller must close them.
 func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxHelloFDs))
 	n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
@@ -62,7 +62,7 @@ func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	return n, ring.Files(oob[:oobn]), nil
 }
 
-// serveUnmodified answers the commands of an unmodified program. It owns fds.
+// serveUnmodified answers the commands of an unmodified program. It closes fds.
 func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
 		return errors.Join(err, closeAll(fds))
@@ -73,11 +73,11 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	}
 	if err := attach(h.Name, fds); err != nil {
 		a := uverbs.Answer{Errno: uint32(errnoOf(err))}
-		_ = c.send(outgoing{data: a.AppendTo(nil)}) // a program that does not read needs no reason
+		_ = c.send(outgoing{data: a.AppendTo(nil)}) // the program may not read it
 		return err
 	}
 	for {
-		n, err := c.conn.Read(buf) // the kernel drops descriptors
+		n, err := c.conn.Read(buf) // the kernel drops file descriptors
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	}
 }
 
-// executeProgram executes the command of a message.
+// executeProgram executes the command in a message.
 func (c *client) executeProgram(b []byte) error {
 	cmd, err := uverbs.ParseCommand(b)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 	return c.put(a, out)
 }
 
-// open makes what every program has: a context, the area, a wake socket.
+// open makes what every program needs: a context, the area, a wake socket.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
 	length := areaLen(&c.s.cfg.Limits)
@@ -151,7 +151,7 @@ func (p *program) open(name string) (fds []int, err error) {
 	return []int{own, pair[1]}, nil
 }
 
-// put queues an answer. It owns the descriptors.
+// put queues an answer, with descriptors that are closed when it is sent.
 func (c *client) put(a uverbs.Answer, fds []int) error {
 	select {
 	case c.out <- outgoing{a.AppendTo(nil), fds}:
@@ -161,7 +161,7 @@ func (c *client) put(a uverbs.Answer, fds []int) error {
 	return errors.Join(errors.New("answers are not read"), closeAll(fds))
 }
 
-// close ends what is the program's alone. The context is closed already.
+// close closes the program's event descriptors, memory and area. The context is already closed.
 func (p *program) close() error {
 	for _, o := range p.objects[uChannel] {
 		o.(*eventQueue).close()
@@ -170,21 +170,21 @@ func (p *program) close() error {
 	return errors.Join(p.mem.close(), unix.Close(p.area.fd))
 }
 
-// result is what a command answers.
+// result is the answer to a command.
 type result struct {
 	uverbs.Answer
 	fds []int
 }
 
-// answer is a result with the bytes of these structs.
+// answer returns a result with the bytes of the structs.
 func answer(structs ...any) result {
 	return result{Answer: uverbs.Answer{Data: uverbs.Encode(structs...)}}
 }
 
-// programCommands are the commands that may follow the first message.
+// programCommands are the commands that are allowed after the first message.
 var programCommands map[uverbs.Op]func(p *program, c uverbs.Command) (result, error)
 
-// command makes a handler that takes arguments of type A.
+// command makes a handler of a function with arguments of type A.
 func command[A any](f func(p *program, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
 	return func(p *program, c uverbs.Command) (result, error) {
 		a, ok := uverbs.Decode[A](c)
@@ -195,7 +195,7 @@ func command[A any](f func(p *program, a A) (result, error)) func(*program, uver
 	}
 }
 
-// programQueues are the commands that concern queues and address handles.
+// programQueues executes the commands that concern queues and address handles.
 type programQueues struct{ *program }
 
 // ofQueues is command for a method of programQueues.
@@ -203,7 +203,7 @@ func ofQueues[A any](f func(q programQueues, a A) (result, error)) func(*program
 	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
 }
 
-func init() { // an initializer would refer to itself
+func init() { // a composite literal would be an initialization cycle
 	programCommands = map[uverbs.Op]func(*program, uverbs.Command) (result, error){
 		uverbs.GetContext:                    command((*program).getContext),
 		uverbs.QueryDevice:                   command((*program).queryDevice),
@@ -239,7 +239,8 @@ func init() { // an initializer would refer to itself
 	}
 }
 
-// execute executes one command. Its error ends the connection; that of the command is answered.
+// execute executes one command. An error of the command goes into the answer; an error that execute
+// returns ends the connection.
 func (p *program) execute(cmd uverbs.Command) error {
 	f := programCommands[cmd.Op]
 	if f == nil {
@@ -252,7 +253,7 @@ func (p *program) execute(cmd uverbs.Command) error {
 	return p.c.put(r.Answer, r.fds)
 }
 
-// errnos are the errors that a kernel driver gives for those of the verbs.
+// errnos has the errno of a kernel driver for each error of package verbs.
 var errnos = []struct {
 	err   error
 	errno unix.Errno
@@ -293,7 +294,7 @@ func (p *program) add(k uverbsKind, o any) uint32 {
 	}
 }
 
-// named finds the object of a handle.
+// named returns the object with a handle.
 func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
 	o, ok := p.objects[k][h].(T)
 	if !ok {
@@ -302,10 +303,10 @@ func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
 	return o, nil
 }
 
-// getContext hands out the descriptor for asynchronous events.
+// getContext returns the descriptor for asynchronous events.
 func (p *program) getContext(struct{}) (result, error) {
 	if p.async.fd() >= 0 {
-		return result{}, unix.EINVAL // a descriptor is a context
+		return result{}, unix.EINVAL // one context per connection
 	}
 	fd, err := p.async.open()
 	if err != nil {
@@ -316,7 +317,7 @@ func (p *program) getContext(struct{}) (result, error) {
 	return r, nil
 }
 
-// Numbers that the rxe driver gives, and bounds of this daemon.
+// Numbers of the rxe driver, and limits of this daemon.
 const (
 	programSGEs  = 32
 	programWRs   = 8192
@@ -327,11 +328,11 @@ const (
 	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
 	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
 	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14 | 1<<17 | 1<<24
-	// Further ones, of 64 bits: ATOMIC_WRITE of reliable connections.
+	// Further capabilities, of 64 bits: ATOMIC_WRITE of reliable connections.
 	capabilitiesEx = 1 << 40
 )
 
-// device describes the NIC.
+// device returns the attributes of the NIC.
 func (p *program) device() uverbs.Device {
 	l, pool := &p.c.s.cfg.Limits, &p.c.s.pool
 	d := pool.bound(p.c.ctx.Device(), l)
@@ -374,7 +375,7 @@ func mtuCode(m verbs.MTU) uint8 {
 	return n
 }
 
-// queryPort describes the only port.
+// queryPort returns the attributes of the only port.
 func (p *program) queryPort(a uverbs.PortArgs) (result, error) {
 	if a.Port != 1 {
 		return result{}, unix.EINVAL

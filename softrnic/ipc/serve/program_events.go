@@ -12,12 +12,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxPending bounds the events of a descriptor that wait for the program to read earlier ones.
+// maxPending is the largest number of events that wait until the program has read earlier ones.
 const maxPending = 4096
 
-// eventQueue is the daemon's end of a descriptor from which a program reads events: of a completion
-// channel or asynchronous ones. Its use is guarded by the engine's exclusiveness, but for open and
-// close, before and after there is any.
+// eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
+// completion channel, or asynchronous ones. Exclusive use of the engine guards it, except in open
+// and close.
 type eventQueue struct {
 	sock    int // 0: not open
 	pending [][]byte
@@ -31,7 +31,7 @@ func (q *eventQueue) fd() int {
 	return q.sock
 }
 
-// open makes the descriptor and returns the program's end.
+// open makes the descriptor and returns the program's side.
 func (q *eventQueue) open() (int, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func (q *eventQueue) close() {
 	}
 }
 
-// send sends an event, behind those that wait.
+// send sends an event after those that wait.
 func (q *eventQueue) send(ev []byte) {
 	if q.sock == 0 {
 		return
@@ -63,30 +63,30 @@ func (q *eventQueue) send(ev []byte) {
 	q.pending = append(q.pending, ev)
 }
 
-// flush sends what waits, as far as there is room.
+// flush sends events that wait, until the socket is full.
 func (q *eventQueue) flush() {
 	for len(q.pending) > 0 && q.try(q.pending[0]) {
 		q.pending = q.pending[1:]
 	}
 }
 
-// drop takes back up to n events that wait, and returns how many are left to take back: the program
-// has, or may have, received them.
+// drop removes up to n events that wait, newest first. It returns the rest of n: events that the
+// program has received or may still receive.
 func (q *eventQueue) drop(n uint32) uint32 {
 	k := min(n, uint32(len(q.pending)))
 	q.pending = q.pending[:uint32(len(q.pending))-k]
 	return n - k
 }
 
-// gone reports whether the program has closed its end.
+// gone reports whether the program has closed its side.
 func (q *eventQueue) gone() bool {
 	poll := []unix.PollFd{{Fd: int32(q.sock), Events: 0}}
 	n, err := unix.Poll(poll, 0)
 	return err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
 }
 
-// try reports false only if there is no room: an event for a program that has closed its end is
-// lost.
+// try sends an event. It returns false only if the socket is full: an event for a program that has
+// closed its side is lost.
 func (q *eventQueue) try(ev []byte) bool {
 	err := unix.Sendto(q.sock, ev, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS)
@@ -110,7 +110,8 @@ func (p *program) createChannel(struct{}) (result, error) {
 	return r, nil
 }
 
-// forgetChannels ends the channels whose descriptors the program has closed: no command says so.
+// forgetChannels ends the channels whose descriptors the program has closed: no command reports
+// that.
 func (p *program) forgetChannels() {
 	p.c.s.pump.with(func(*engine.Engine) {
 		for h, o := range p.objects[uChannel] {
@@ -123,8 +124,8 @@ func (p *program) forgetChannels() {
 	})
 }
 
-// repost sends events again that the preloaded library has taken from a channel, or asynchronous
-// ones.
+// repost sends events again that the preloaded library has read from a channel or from the
+// descriptor for asynchronous events.
 func (p *program) repost(c uverbs.Command) (result, error) {
 	q, size := &p.async, asyncLen
 	if c.Channel != uverbs.NoChannel {
@@ -142,7 +143,7 @@ func (p *program) repost(c uverbs.Command) (result, error) {
 	return result{}, nil
 }
 
-// Lengths of events.
+// Lengths of events in bytes.
 const (
 	completionLen = 8
 	asyncLen      = 16
@@ -155,14 +156,14 @@ var asyncKinds = map[verbs.AsyncKind]uint32{
 	verbs.EventSRQLimit: 15, verbs.EventQPLastWQE: 16,
 }
 
-// owner is an object that asynchronous events name: the program's own name for it, and how many
-// events were sent.
+// owner is an object that asynchronous events name: user is the program's own name for it, events
+// is how many were sent.
 type owner struct {
 	user   uint64
 	events uint32
 }
 
-// portElement is what an event of the port names.
+// portElement is the number of the port in events.
 const portElement = 1
 
 // event sends an asynchronous event to the program.

@@ -14,37 +14,38 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// programManager is the connection manager of an unmodified program, which has a connection of its
-// own to the daemon: see package ucma. All of it is guarded by the engine's exclusiveness.
+// programManager is the connection manager for an unmodified program, whose librdmacm has a
+// connection of its own to the daemon; see package ucma. Exclusive use of the engine guards it.
 type programManager struct {
 	c *client
 	m *ucma.Manager
 	// channels announce events: each message on such a descriptor stands for one event, which the
-	// program then asks for.
+	// program then fetches by a command.
 	channels map[uint32]*eventQueue
 }
 
-// maxEventChannels bounds the event channels of a program; each takes a descriptor here.
+// maxEventChannels is the largest number of event channels of a program; each takes a descriptor of
+// the daemon.
 const maxEventChannels = 512
 
-// managerQuota is what a program may have of the connection manager.
+// managerQuota counts the connection manager's objects of a program against its quotas.
 type managerQuota struct{ *objects }
 
-// kindsOfManager are the kinds of its objects.
+// kindsOfManager are the quotas of these objects.
 var kindsOfManager = [...]kind{ucma.ID: kindID, ucma.Event: kindEvent, ucma.Join: kindJoin}
 
-// Take counts one more, or fails with ErrLimit, which names the quota.
+// Take counts one more object. It fails with ErrLimit, which names the quota.
 func (q managerQuota) Take(o ucma.Object) error {
 	return q.take("connection manager", need{kindsOfManager[o], 1})
 }
 
-// Add counts n more or fewer.
+// Add counts n more objects, or fewer if n is negative.
 func (q managerQuota) Add(o ucma.Object, n int) { q.release(need{kindsOfManager[o], -int64(n)}) }
 
-// announcement is the message that stands for an event.
+// announcement is the message that announces an event.
 var announcement = []byte{1}
 
-// attachManager opens the connection manager for a program, which gives no descriptors.
+// attachManager opens the connection manager for a program, which must have sent no descriptors.
 func (c *client) attachManager(name string, fds []int) error {
 	if len(fds) > 0 {
 		return errors.Join(errors.New("descriptors in front of commands of librdmacm"), unix.EINVAL, closeAll(fds))
@@ -66,7 +67,7 @@ func (c *client) attachManager(name string, fds []int) error {
 	return c.put(uverbs.Answer{}, nil)
 }
 
-// step gives f exclusive use of the engine, with its connection manager if the NIC is up.
+// step calls f with exclusive use of the engine, and with its connection manager if the NIC is up.
 func (x *programManager) step(f func(s ucma.Step)) {
 	now, e, out := x.c.s.pump.shell.Enter()
 	defer x.c.s.pump.shell.Leave()
@@ -81,7 +82,7 @@ func stepOf(now clock.Time, e *engine.Engine, out *packetio.Batch) ucma.Step {
 	return ucma.Step{Now: now, NIC: g, Out: out}
 }
 
-// owns reports whether a queue pair is one of the same process.
+// owns reports whether a queue pair belongs to the same process.
 func (x *programManager) owns(n wire.QPN) bool {
 	p := x.c.s.pump.qps[n]
 	return p != nil && p.c.cred.Pid == x.c.cred.Pid && p.c.cred.Uid == x.c.cred.Uid
@@ -94,7 +95,7 @@ func (x *programManager) tell(channel uint32) {
 	}
 }
 
-// executeManager executes the command of a message.
+// executeManager executes the command in a message.
 func (c *client) executeManager(b []byte) error {
 	cmd, err := ucma.ParseCommand(b)
 	if err != nil {
@@ -117,7 +118,7 @@ func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err e
 	case cmd.Op == ucma.CloseChannel:
 		x.closeChannel(s, cmd.Channel)
 		return r, nil
-	case cmd.Op == ucma.GetEvent && q != nil: // the program has received an announcement: there may be room for more
+	case cmd.Op == ucma.GetEvent && q != nil: // the program has read an announcement: there may be room for the next
 		q.flush()
 	}
 	got, err := x.m.Execute(s, cmd)
@@ -128,8 +129,8 @@ func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err e
 	return r, err
 }
 
-// openChannel makes an event channel, and ends those whose descriptors the program has closed in a
-// way that the preloaded library does not see.
+// openChannel makes an event channel. It also ends the channels whose descriptors the program has
+// closed without the preloaded library noticing.
 func (x *programManager) openChannel(s ucma.Step) (r result, err error) {
 	for n, q := range x.channels {
 		if q.gone() {
@@ -158,7 +159,7 @@ func (x *programManager) closeChannel(s ucma.Step, n uint32) {
 	}
 }
 
-// close ends everything that the program had.
+// close ends all objects of the program.
 func (x *programManager) close() {
 	x.step(func(s ucma.Step) {
 		for n := range x.channels {

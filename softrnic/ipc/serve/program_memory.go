@@ -17,11 +17,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// programMemory is the memory of a program: its /proc/self/mem, which it has opened and handed over
-// itself, so that the daemon needs no right to it, and its /proc/self/maps. A program that hands
-// over another process's has the right to write there anyway.
+// programMemory is the memory of a program: its /proc/self/mem and /proc/self/maps. The program has
+// opened these files and sent the descriptors, so that the daemon needs no permission of its own. A
+// program that sends the file of another process could write to that process anyway.
 //
-// The methods that reach memory are called with the engine's exclusiveness.
+// The methods that access memory are called with exclusive use of the engine.
 type programMemory struct {
 	fd   int
 	maps *os.File
@@ -30,8 +30,8 @@ type programMemory struct {
 
 var _ mem.Far = (*programMemory)(nil)
 
-// newProgramMemory checks the descriptors of a first message and owns them. A file that is not of
-// procfs could make the daemon wait.
+// newProgramMemory checks the descriptors of a first message and takes them over. A file that is
+// not in procfs could make the daemon wait.
 func newProgramMemory(fds []int) (*programMemory, error) {
 	err := error(nil)
 	if len(fds) != uverbs.HelloFDs {
@@ -45,7 +45,7 @@ func newProgramMemory(fds []int) (*programMemory, error) {
 	return &programMemory{fd: fds[uverbs.HelloMem], maps: os.NewFile(uintptr(fds[uverbs.HelloMaps]), "program-maps")}, nil
 }
 
-// isProc checks that a descriptor is a file of procfs with this name.
+// isProc checks that a descriptor is a file of procfs with that name.
 func isProc(fd int, name string) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -60,35 +60,36 @@ func isProc(fd int, name string) error {
 
 func (m *programMemory) close() error { return errors.Join(unix.Close(m.fd), m.maps.Close()) }
 
-// Read fills p.
+// Read copies len(p) bytes at the address at into p, and reports success.
 func (m *programMemory) Read(p []byte, at uint64) bool {
 	n, err := unix.Pread(m.fd, p, int64(at))
 	return err == nil && n == len(p)
 }
 
-// Write writes p.
+// Write copies p to the address at, and reports success.
 func (m *programMemory) Write(p []byte, at uint64) bool {
 	n, err := unix.Pwrite(m.fd, p, int64(at))
 	return err == nil && n == len(p)
 }
 
-// Load64 reads a word.
+// Load64 reads the word at the address at.
 func (m *programMemory) Load64(at uint64) (uint64, bool) {
 	ok := m.Read(m.word[:], at)
 	return binary.NativeEndian.Uint64(m.word[:]), ok
 }
 
-// Store64 writes a word.
+// Store64 writes the word at the address at.
 func (m *programMemory) Store64(at, v uint64) bool {
 	binary.NativeEndian.PutUint64(m.word[:], v)
 	return m.Write(m.word[:], at)
 }
 
-// maxMaps bounds the mappings of a program that a registration looks at.
+// maxMaps is the largest number of a program's mappings that a registration examines.
 const maxMaps = 1 << 20
 
-// allows reports whether the program has mapped all of [start, end) for reading, and for writing if
-// write is set: writes through /proc/self/mem reach pages that the program itself may not write.
+// allows reports whether the program has mapped all of [start, end) readable, and writable if write
+// is set. The check is needed because writes through /proc/self/mem also reach pages that the
+// program itself may not write.
 func (m *programMemory) allows(start, end uint64, write bool) bool {
 	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
 	for n := 0; n < maxMaps && r.Scan(); n++ {
@@ -122,7 +123,7 @@ func (p *program) allocPD(struct{}) (result, error) {
 	return answer(uverbs.Handle{H: p.add(uPD, pd)}), nil
 }
 
-// destroy ends an object by f and forgets it.
+// destroy destroys an object by f and removes its handle.
 func (p *program) destroy(k uverbsKind, h uint32, limit kind, queued int64, f func() error) error {
 	err := f()
 	if !gone(err) {
@@ -141,7 +142,7 @@ func (p *program) deallocPD(a uverbs.Handle) (result, error) {
 	return result{}, p.destroy(uPD, a.H, kindPD, 0, pd.Dealloc)
 }
 
-// accessBits are the bits of a region's rights that have a meaning; optional ones are ignored.
+// accessBits are the access rights that a region may have; optional rights are ignored.
 const (
 	accessBits     = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	accessOptional = 0x3ff << 20

@@ -19,7 +19,7 @@ const (
 	stateErr
 )
 
-// keep remembers the attributes that a modify command sets.
+// keep stores the attributes that a modify command sets.
 func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	k, m := &o.attr, a.Mask
 	if m&uverbs.MaskAccess != 0 {
@@ -63,7 +63,8 @@ func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	}
 }
 
-// orNone is a number of READs and atomics as package verbs has it, where 0 means the default.
+// orNone converts a number of READs and atomics to that of package verbs, where 0 means the default
+// and -1 none.
 func orNone(n uint8) int {
 	if n == 0 {
 		return -1
@@ -90,7 +91,7 @@ func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
 	return result{}, nil
 }
 
-// stateOf is the state now, which the NIC may have changed.
+// stateOf returns the current state, which the NIC may have changed.
 func (p programQueues) stateOf(o *programQPObject) uint8 {
 	attr, err := o.qp.Query()
 	if err != nil {
@@ -102,10 +103,10 @@ func (p programQueues) stateOf(o *programQPObject) uint8 {
 // maxTimerCode is the largest code of an RNR timer, which has 5 bits.
 const maxTimerCode = 31
 
-// remoteRights are the rights of a queue pair.
+// remoteRights are the access rights that a queue pair can grant.
 const remoteRights = uint32(verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
 
-// move makes the transition that a asks for.
+// move makes the transition that a requests.
 func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 	to := o.state
 	if a.Mask&uverbs.MaskState != 0 {
@@ -128,7 +129,7 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		if k.PathMTU > 5 || k.MinRNRTimer > maxTimerCode {
 			return unix.EINVAL
 		}
-		if err := o.qp.ToInit(init); err != nil { // the command may set rights, too
+		if err := o.qp.ToInit(init); err != nil { // from INIT to INIT, because the command may set access rights
 			return err
 		}
 		return o.qp.ToRTR(verbs.ToRTR{
@@ -138,16 +139,16 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		})
 	case to == stateRTS && o.state == stateRTR:
 		if k.MinRNRTimer > maxTimerCode {
-			return unix.EINVAL // before the transition: a command that is refused changes nothing
+			return unix.EINVAL // before the transition, because a refused command must change nothing
 		}
 		err := o.qp.ToRTS(verbs.ToRTS{
 			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
 		})
 		if err == nil {
-			err = o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])) // first of all: a request may be there
+			err = o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])) // first, because a request of the peer may already wait
 		}
 		if err == nil {
-			p.ring(o) // what was posted before
+			p.ring(o) // posts what the program posted before
 		}
 		return err
 	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):
@@ -169,17 +170,16 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 	return unix.EINVAL
 }
 
-// optional are attributes that a transition to RTS may set, by the type of the queue pair: a program
-// may name more, which that type does not have.
+// optional are the attributes that a transition to RTS may set, by queue pair type. Programs may
+// name others, which that type does not have: they are ignored.
 var optional = map[uint8]uint32{
 	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer, uverbs.TypeUC: uverbs.MaskAccess, uverbs.TypeUD: uverbs.MaskQKey,
 }
 
-// inState are attributes that may change without a transition, in some state.
+// inState are the attributes that may change without a transition, each in some state.
 const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry
 
-// changes are the attributes of a mask as package verbs has them, with the values that the queue
-// pair keeps.
+// changes returns the attributes in mask, with the stored values, as package verbs has them.
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 	m := verbs.QPModify{
 		Access: verbs.Access(o.attr.Access & remoteRights), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,

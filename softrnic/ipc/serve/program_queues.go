@@ -15,14 +15,15 @@ import (
 
 const (
 	controlPages = ring.ControlLen
-	// maxProgramCQE bounds the entries of a completion queue; rings are powers of two.
+	// maxProgramCQE is the largest number of entries of a completion queue; ring sizes are powers
+	// of two.
 	maxProgramCQE = 1<<16 - 1
 )
 
-// place is where the ring of an object is.
+// place is the position and the length of a ring in the area.
 type place struct{ at, n int }
 
-// makeRing takes room for a ring of n entries out of the area.
+// makeRing allocates a ring of n entries in the area.
 func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, error) {
 	l := uverbs.RingLen(n, entry)
 	at, bytes, ok := p.area.take(l)
@@ -32,7 +33,7 @@ func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, 
 	return uverbs.NewRing(bytes, n, entry), place{at, l}, uverbs.Area{Offset: uint64(at), Size: uint32(l)}, nil
 }
 
-// drop gives the room of rings back.
+// drop frees rings.
 func (p programQueues) drop(places ...place) {
 	for _, l := range places {
 		if l.n > 0 {
@@ -41,7 +42,7 @@ func (p programQueues) drop(places ...place) {
 	}
 }
 
-// with gives f exclusive use of the engine and of what the pump works on.
+// with calls f with exclusive use of the engine, which guards what the pump works on.
 func (p *program) with(f func(port *port)) {
 	p.c.s.pump.with(func(e *engine.Engine) {
 		p.c.s.pump.noticeDown(e)
@@ -87,10 +88,10 @@ func (p programQueues) destroyAH(a uverbs.Handle) (result, error) {
 	})
 }
 
-// flowLabel are the bits of a flow label in an address of a program.
+// flowLabel selects the flow label in a program's address.
 const flowLabel = 0xfffff
 
-// cqObject is a completion queue with what it was counted as.
+// cqObject is a completion queue with the quotas that it uses.
 type cqObject struct {
 	cq     verbs.CQ
 	own    *programCQ
@@ -122,8 +123,8 @@ func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
 	return answer(cq, ex, mi), err
 }
 
-// makeCQ makes a completion queue. A program that gives a descriptor must give that of one of its
-// channels, whose number the preloaded library has put in the place of it.
+// makeCQ makes a completion queue. If the program gives a completion channel, channel is its
+// number: the preloaded library has replaced the file descriptor by it.
 func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, mi uverbs.Area, err error) {
 	if a.CQE == 0 || a.CQE > maxProgramCQE || a.Vector != 0 {
 		return out, mi, unix.EINVAL
@@ -183,8 +184,8 @@ func (p programQueues) destroyCQ(a uverbs.Handle) (result, error) {
 	return r, nil
 }
 
-// notifyCQ arms a completion queue. What is in the NIC's queue already is carried first: the
-// program looks for it behind this command.
+// notifyCQ arms a completion queue. First it copies the completions that the NIC's queue has,
+// because the program polls for them after this command.
 func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
 	o, err := named[*cqObject](p.program, uCQ, a.H)
 	if err != nil {
@@ -256,7 +257,7 @@ func (p programQueues) modifySRQ(a uverbs.ModifySRQArgs) (result, error) {
 	case err != nil:
 		return result{}, err
 	case a.Mask&^uverbs.MaskSRQLimit != 0:
-		return result{}, unix.EOPNOTSUPP // no resizing
+		return result{}, unix.EOPNOTSUPP // resizing is not supported
 	case a.Mask == 0:
 		return result{}, nil
 	case a.Limit > uint32(o.attr.MaxWR):
@@ -294,7 +295,8 @@ func (p programQueues) destroySRQ(a uverbs.Handle) (result, error) {
 	return r, nil
 }
 
-// programQPObject is a queue pair: attributes that a query returns, and what it was counted as.
+// programQPObject is a queue pair with the attributes that a query returns and the quotas that it
+// uses.
 type programQPObject struct {
 	qp     verbs.QP
 	own    *programQP
@@ -307,7 +309,7 @@ type programQPObject struct {
 	groups attachments
 }
 
-// types are the types of queue pairs.
+// types are the queue pair types by their number in libibverbs.
 var types = map[uint8]verbs.QPType{uverbs.TypeRC: verbs.RC, uverbs.TypeUC: verbs.UC, uverbs.TypeUD: verbs.UD}
 
 func (p programQueues) createQP(a uverbs.QPArgs) (result, error) {
@@ -325,7 +327,7 @@ func (p programQueues) createQPEx(a uverbs.ExQPArgs) (result, error) {
 	return answer(out, ex, recv, send), err
 }
 
-// checkQP looks at the numbers of a new queue pair.
+// checkQP checks the attributes of a new queue pair.
 func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) {
 	d := p.device()
 	typ, ok := types[a.Type]
@@ -453,7 +455,7 @@ func (p programQueues) destroyQP(a uverbs.Handle) (result, error) {
 	return r, nil
 }
 
-// ring posts what waits in the send ring of a queue pair.
+// ring posts the entries that wait in the send ring of a queue pair.
 func (p programQueues) ring(o *programQPObject) {
 	now, _, out := p.c.s.pump.shell.Enter()
 	defer p.c.s.pump.shell.Leave()
@@ -475,7 +477,7 @@ func (p programQueues) queryQP(a uverbs.QueryQPArgs) (result, error) {
 	return answer(out), nil
 }
 
-// mover is a completion queue of a port, which carries what the NIC has completed.
+// mover is a completion queue of a port that can copy completions from the NIC to the application.
 type mover interface{ move(p *port) }
 
 var (

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
 
-// resizeCQ gives a completion queue a ring of another size, and moves what waits. The library maps
-// the new ring, with which no thread polls meanwhile.
+// resizeCQ gives a completion queue a ring of another size and moves its completions there. Then
+// the library maps the new ring; meanwhile no thread of the program polls the queue.
 func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
 	o, err := named[*cqObject](p.program, uCQ, a.H)
 	if err != nil {
@@ -38,8 +38,8 @@ func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
 	return answer(uverbs.CQSize{CQE: uint32(ring.Cap())}, mi), nil
 }
 
-// exchange moves the completions of a queue to another ring, if they fit. Those of work requests
-// whose bells were rung before are among them, as far as they are complete.
+// exchange moves the completions of a queue to another ring, if they fit. It first posts work
+// requests whose bells were rung, so that their completions are among them.
 func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	room, err := cq.New(to.Cap())
 	if err != nil {
@@ -57,7 +57,7 @@ func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	return o.own.exchange(to, room)
 }
 
-// exchange is what exchange of the commands does with the engine's exclusiveness.
+// exchange is the part of programQueues.exchange that needs exclusive use of the engine.
 func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
 	first := c.ring.Consumer()
 	n := c.ring.Between(first, c.tail)

@@ -13,22 +13,23 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// This file is the pump's end of the rings of unmodified programs.
+// This file is the pump's side of the rings of unmodified programs.
 
-// programQP is a queue pair of a program, and its send ring. head is the index of the next entry to
-// be posted. The places of entries become free when they are complete, as the NIC's own are.
+// programQP is a queue pair of a program with its send ring. head is the index of the next entry to
+// post. An entry of the ring becomes free when its work request is complete.
 type programQP struct {
 	qp    *engine.QP
 	ring  uverbs.Ring
 	slot  int
 	sges  int
 	head  uint32
-	freed uint32 // the consumer's index, as it was published last
+	freed uint32 // the consumer index that was published last
 	done  *programCQ
-	recv  *receiveRing // nil with a shared receive queue
+	recv  *receiveRing // nil: there is a shared receive queue
 }
 
-// rung posts what waits, if the queue pair takes it. In a state that sends nothing yet it stays.
+// rung posts the entries that wait. In a state in which the queue pair does not send yet, they stay
+// in the ring.
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
 	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
@@ -46,7 +47,7 @@ func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	}
 }
 
-// post hands n entries to the engine, and returns how many it took.
+// post posts n entries on the engine and returns how many the engine took.
 func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
 	s := &p.c.s.pump.scratch
 	bytes, sges := s.room(n, q.slot, q.sges)
@@ -73,16 +74,16 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 	return good, bad
 }
 
-// fail completes the entry at head, which cannot be executed, as a driver does, and ends the queue
-// pair.
+// fail completes the entry at head, which cannot be executed, with an error, as a driver does, and
+// ends the queue pair.
 func (q *programQP) fail(now clock.Time, p *port, out *packetio.Batch) {
 	id := binary.NativeEndian.Uint64(q.ring.Slot(q.head))
 	q.head++
 	q.done.put(p, verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
-	_ = q.qp.ToError(now, out) // one that is dead or in error already stays so
+	_ = q.qp.ToError(now, out) // fails if the queue pair is destroyed or in error already
 }
 
-// settle frees the places of entries that are complete.
+// settle frees the entries whose work requests are complete.
 func (q *programQP) settle() {
 	if freed := q.head - uint32(q.qp.Sending()); freed != q.freed {
 		q.freed = freed
@@ -90,7 +91,7 @@ func (q *programQP) settle() {
 	}
 }
 
-// forget drops what the rings hold, when the queue pair is reset.
+// forget empties the rings. It is called when the queue pair is reset.
 func (q *programQP) forget() {
 	q.head = q.ring.Producer()
 	q.freed = q.head
@@ -101,8 +102,8 @@ func (q *programQP) forget() {
 	}
 }
 
-// receiveRing is a ring of receives, of a queue pair or a shared one. A program rings no bell for
-// it: the NIC looks when a message needs a receive.
+// receiveRing is a ring of receives, of a queue pair or a shared receive queue. The program does
+// not ring a bell for it: the NIC reads it when a message needs a receive.
 type receiveRing struct {
 	port    *port
 	ring    uverbs.Ring
@@ -112,8 +113,8 @@ type receiveRing struct {
 
 var _ transport.Receives = (*receiveRing)(nil)
 
-// Next takes the oldest receive. A malformed one is a breach of the rules: the library lets none
-// pass.
+// Next takes the oldest receive. A malformed one violates the protocol: the library never writes
+// it.
 func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
 	if r.Len() == 0 {
 		return 0, 0, false
@@ -129,25 +130,25 @@ func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
 	return id, nsge, true
 }
 
-// Len is how many receives wait.
+// Len returns the number of receives that wait.
 func (r *receiveRing) Len() int { return r.ring.Between(r.head, r.ring.Producer()) }
 
-// programCQ is a completion queue of a program. tail is the daemon's own index.
+// programCQ is a completion queue of a program with its ring. tail is the daemon's own index.
 type programCQ struct {
 	owner
 	cq      *engine.CQ
 	ring    uverbs.Ring
 	tail    uint32
-	channel *eventQueue // or nil
-	number  uint32      // of the channel
-	told    uint32      // events that were sent to it
+	channel *eventQueue // nil: none
+	number  uint32      // number of the channel
+	told    uint32      // number of events sent to the channel
 }
 
-// room is how many completions fit.
+// room returns how many completions fit into the ring.
 func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }
 
-// put writes a completion that is not the engine's; if there is no room it is lost, as in a queue
-// that overruns.
+// put writes a completion that the engine did not make. If the ring is full it is lost, as in a
+// queue that overruns.
 func (c *programCQ) put(p *port, wc verbs.WC) {
 	c.fetch(p)
 	if c.room() == 0 {
@@ -158,7 +159,8 @@ func (c *programCQ) put(p *port, wc verbs.WC) {
 	c.ring.SetProducer(c.tail)
 }
 
-// fetch frees the places of the sends that have this completion queue, and then carries completions.
+// fetch frees the entries of completed sends that report to this completion queue, and then copies
+// completions to the program.
 func (c *programCQ) fetch(p *port) {
 	for _, q := range p.settled {
 		if q.done == c {
@@ -168,9 +170,9 @@ func (c *programCQ) fetch(p *port) {
 	c.move(p)
 }
 
-// move carries completions to the program as far as there is room. The rest stays in the NIC's
-// completion queue, which overruns when it is full. The caller has freed the places of the sends: a
-// program that sees a completion posts into its place.
+// move copies completions to the program as far as there is room. The others stay in the NIC's
+// completion queue, which overruns when it is full. The caller has freed the entries of completed
+// sends before, because a program that sees a completion may post into its entry at once.
 func (c *programCQ) move(p *port) {
 	q, err := c.cq.Queue()
 	if err != nil || p.broken != "" {

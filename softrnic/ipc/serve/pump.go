@@ -14,29 +14,29 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// eager is how many steps the pump makes at full speed, for one or two microseconds, after it has
-// copied a completion, which often leads to the next post at once. After a post it yields at once,
-// because one of the other threads may be the peer.
+// eager is how many steps the pump makes at full speed, in one or two microseconds, after it has
+// copied a completion, which often leads to the next post at once. After a post it yields the CPU
+// at once, because the peer may be another thread of this machine.
 const eager = 8
 
-// pump carries work requests and completions between the rings of all applications and the NIC. All
-// fields behind driver are guarded by the engine's exclusiveness.
+// pump copies work requests and completions between the rings of all applications and the NIC.
+// Exclusive use of the engine guards all fields behind driver.
 type pump struct {
-	spinTime time.Duration // how long it polls after something has happened
+	spinTime time.Duration // how long the pump polls after the last event
 	pace     pollpace.Spinner
 	shell    verbsengine.Shell
-	poller   verbsengine.Poller // shell, or nil
-	driver   verbsengine.Driver // likewise
+	poller   verbsengine.Poller // shell as a Poller, or nil
+	driver   verbsengine.Driver // shell as a Driver, or nil
 
 	ports    []*port
 	qps      map[wire.QPN]*port
 	cqs      map[uint32]*port
 	srqs     map[uint32]*port
-	table    *mem.Table // of the NIC's latest incarnation that the pump knows
-	activity uint64     // of the engine, when completions were last carried
-	stirred  bool       // the pump has to look at the doorbells
+	table    *mem.Table // of the latest incarnation of the NIC that the pump knows
+	activity uint64     // Engine.Activity when completions were last copied
+	stirred  bool       // the pump must check the doorbells
 	ended    bool
-	heard    []heard // events that were not told yet
+	heard    []heard // events that were not sent to applications yet
 	scratch  scratch
 }
 
@@ -54,7 +54,7 @@ func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
 	return p
 }
 
-// with gives f exclusive use of the engine.
+// with calls f with exclusive use of the engine.
 func (s *pump) with(f func(e *engine.Engine)) {
 	_, e, _ := s.shell.Enter()
 	defer s.shell.Leave()
@@ -63,7 +63,7 @@ func (s *pump) with(f func(e *engine.Engine)) {
 
 // add makes the pump serve a port. The caller has exclusive use of the engine.
 func (s *pump) add(p *port, e *engine.Engine) {
-	s.tell() // what happened before concerns those that were there
+	s.tell() // earlier events are only for the earlier ports
 	s.ports = append(s.ports, p)
 	s.stirred = true
 	e.Notify()
@@ -78,8 +78,8 @@ func (s *pump) end() {
 	})
 }
 
-// run carries work requests and completions until end. When the device is closed before, it returns
-// once stop is closed.
+// run serves the rings until end is called. If the device is closed before, it returns once stop is
+// closed.
 func (s *pump) run(stop <-chan struct{}) {
 	for {
 		s.spin()
@@ -89,8 +89,8 @@ func (s *pump) run(stop <-chan struct{}) {
 	}
 }
 
-// spin looks until nothing has happened for the spin time, at least once. While others need the CPU
-// it looks only as long as it finds something.
+// spin polls, at least once, until nothing has happened for the spin time. While other threads need
+// the CPU it stops at the first step that finds nothing.
 func (s *pump) spin() {
 	patient := s.pace.Begin()
 	start := s.shell.Now()
@@ -111,7 +111,7 @@ func (s *pump) spin() {
 		switch {
 		case now.Sub(last) >= s.spinTime:
 			return
-		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // the step was a pause
+		case found < posted && (!patient || s.pace.Took(now.Sub(start))): // the step took so long that it was a pause
 			return
 		case found >= posted && polling:
 			s.pace.Found()
@@ -127,11 +127,11 @@ type seen int
 const (
 	idle    seen = iota
 	polled       // an application polls for completions
-	posted       // work requests
-	carried      // completions, or other effects of the NIC
+	posted       // work requests were posted
+	carried      // completions were copied, or the NIC was active otherwise
 )
 
-// look is one step of the pump.
+// look makes one step of the pump.
 func (s *pump) look(hasty bool) (found seen) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -158,7 +158,7 @@ func (s *pump) look(hasty bool) (found seen) {
 	return found
 }
 
-// drive lets the NIC make progress; the shell then pauses, unless hasty is set.
+// drive lets the NIC make progress. The shell may pause in it, unless hasty is set.
 func (s *pump) drive(hasty bool) {
 	if hasty && s.driver != nil {
 		s.driver.Drive()
@@ -167,8 +167,8 @@ func (s *pump) drive(hasty bool) {
 	s.shell.Progress()
 }
 
-// sleep waits for a completion or a doorbell. False: the server has ended. While the pump sleeps,
-// the goroutine that makes the NIC progress carries completions, in Ready.
+// sleep waits for a completion or a doorbell. It returns false if the server has ended. While the
+// pump sleeps, the goroutine in which the NIC makes progress copies completions, in Ready.
 func (s *pump) sleep(stop <-chan struct{}) bool {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
@@ -190,12 +190,12 @@ func (s *pump) sleep(stop <-chan struct{}) bool {
 	return !ended
 }
 
-// asleep is the condition that the pump waits for.
+// asleep is the condition on which the pump sleeps.
 type asleep pump
 
 var _ verbsengine.Condition = (*asleep)(nil)
 
-// Ready carries completions, and reports whether the pump has work.
+// Ready copies completions, and reports whether the pump has work.
 func (a *asleep) Ready(e *engine.Engine) bool {
 	s := (*pump)(a)
 	s.carry(e)
@@ -203,7 +203,7 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 		return true
 	}
 	for _, p := range s.ports {
-		if p.ctl.Asleep.Load() == 0 { // attached since sleep began
+		if p.ctl.Asleep.Load() == 0 { // the application has attached while the pump slept
 			p.ctl.Asleep.Store(1)
 		}
 		if p.ctl.Rung() {
@@ -213,8 +213,8 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 	return false
 }
 
-// woken serves an application that found the pump asleep. The pump takes over if it polls, or if
-// there is more to do than one step may.
+// woken serves an application that woke the daemon. The pump continues if it polls, or if there is
+// more work than one step may do.
 func (s *pump) woken(p *port) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -222,13 +222,13 @@ func (s *pump) woken(p *port) {
 	if slices.Contains(s.ports, p) && p.serve(now, out) {
 		s.carry(e)
 	}
-	if s.spinTime > 0 || p.ctl.Rung() { // all wake-ups were consumed: only the pump serves the rest
+	if s.spinTime > 0 || p.ctl.Rung() { // the wake-ups are consumed: only the pump serves the rest
 		s.stirred = true
 		e.Notify()
 	}
 }
 
-// carry takes completions and events to the applications, if there are any. It reports whether the
+// carry copies completions and events to the applications, if there are any. It reports whether the
 // NIC was active.
 func (s *pump) carry(e *engine.Engine) bool {
 	if s.activity == e.Activity() || len(s.ports) == 0 {
@@ -248,8 +248,8 @@ func (s *pump) carry(e *engine.Engine) bool {
 	return true
 }
 
-// noticeDown reports to the applications that the NIC was down since the last call: their objects
-// are dead.
+// noticeDown tells the applications if the NIC was down since the last call: their objects are
+// gone.
 func (s *pump) noticeDown(e *engine.Engine) {
 	if s.table == e.Mem() {
 		return
@@ -269,13 +269,13 @@ func (s *pump) bury() {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
 			p.ctl.Incarnation.Add(1)
-			p.ctl.Asleep.Store(1) // and it stays asleep
+			p.ctl.Asleep.Store(1) // the pump will not wake up any more
 			p.wakeUp()
 		}
 	})
 }
 
-// remove forgets a port. The pump does not touch its memory afterwards.
+// remove removes a port. Afterwards the pump does not touch its memory.
 func (s *pump) remove(p *port) {
 	s.unhear(p)
 	s.ports = slices.DeleteFunc(s.ports, func(o *port) bool { return o == p })
@@ -284,12 +284,12 @@ func (s *pump) remove(p *port) {
 	disownAll(s.srqs, p)
 }
 
-// disownAll forgets all numbers of a port.
+// disownAll removes all numbers that a port owns.
 func disownAll[N comparable](owners map[N]*port, p *port) {
 	maps.DeleteFunc(owners, func(_ N, owner *port) bool { return owner == p })
 }
 
-// scratch is memory for the copies of entries.
+// scratch is memory into which entries are copied.
 type scratch struct {
 	bytes []byte
 	sges  []verbs.SGE

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// queues are the calls of one client that concern completion queues, queue pairs, shared receive
-// queues and address handles.
+// queues executes the calls of one client that concern completion queues, queue pairs, shared
+// receive queues and address handles.
 type queues struct{ c *client }
 
 // queueObject is a completion queue, queue pair or shared receive queue with the memory of its
@@ -27,16 +27,16 @@ type queueObject struct {
 	groups attachments // of a queue pair
 }
 
-// Approximate memory of the NIC for an entry, in bytes.
+// Approximate memory that the NIC needs for an entry, in bytes.
 const (
 	wcBytes   = 56
 	wrBytes   = 128
 	sgeBytes  = 16
-	ringBytes = 64 // of an entry in shared memory
+	ringBytes = 64 // an entry in shared memory
 )
 
-// publish maps the rings of a new object and adds it to the pump. On error the caller still owns
-// the object.
+// publish maps the rings of a new object and adds the object to the pump. On error the caller still
+// owns the object.
 func (x queues) publish(o *queueObject, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
 	fd, bytes, err := newMemory("verbs-queue", out.Length)
 	if err != nil {
@@ -60,7 +60,7 @@ func (x queues) publish(o *queueObject, out proto.Queue, port func(b []byte) bel
 	return out, []int{fd}, nil
 }
 
-// retire removes an object that was destroyed from the pump and unmaps its rings.
+// retire removes a destroyed object from the pump and unmaps its rings.
 func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 	x.c.s.pump.with(func(*engine.Engine) {
 		x.c.port.bells[o.bell] = nil
@@ -105,11 +105,11 @@ func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 	return res, fds, nil
 }
 
-// cqBytes is the memory of the NIC for a completion queue.
+// cqBytes is the memory of the NIC for a completion queue in bytes.
 func cqBytes(depth int) int64 { return int64(min(max(depth, 0), 1<<30)) * wcBytes }
 
-// resizeCQ changes the depth of the NIC's queue. The ring stays as it is: it only carries what the
-// NIC's queue has to the application.
+// resizeCQ changes the depth of the NIC's queue. The ring keeps its size: it only carries
+// completions from the NIC's queue to the application.
 func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 	const op = "resize CQ"
 	o, err := x.find(op, a.H, kindCQ)
@@ -129,7 +129,8 @@ func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 	return nil, x.resize(op, o, cqBytes(a.Depth)-cqBytes(before), func() error { return o.cq.Resize(a.Depth) })
 }
 
-// resize accounts for the change of an object's size in bytes, which do makes.
+// resize counts the change of an object's size in bytes against the quota and calls do, which makes
+// the change.
 func (x queues) resize(op string, o *queueObject, change int64, do func() error) error {
 	more := need{kindQueued, max(change, 0)}
 	if err := x.c.objects.take(op, more); err != nil {
@@ -164,18 +165,18 @@ func (x queues) destroyCQ(a proto.Handle) (any, error) {
 	}))
 }
 
-// disown forgets the owner of a number, unless the number belongs to another port by now.
+// disown removes the owner of a number, unless another port owns it by now.
 func disown[N comparable](owners map[N]*port, n N, p *port) {
 	if owners[n] == p {
 		delete(owners, n)
 	}
 }
 
-// find returns the object of kind k that has rings.
+// find returns the object of kind k with handle h.
 func (x queues) find(op string, h uint32, k kind) (*queueObject, error) {
 	o, err := get[*queueObject](&x.c.objects, op, h)
 	if err == nil && o.kind != k {
-		_, err = get[struct{}](&x.c.objects, op, 0) // names no such object
+		_, err = get[struct{}](&x.c.objects, op, 0) // makes the error for a handle of no object
 	}
 	return o, err
 }
@@ -223,8 +224,8 @@ func orDefault(v, def int) int {
 	return v
 }
 
-// bounded limits a number of an application before it is multiplied. The NIC refuses numbers that
-// are too large for it.
+// bounded limits a number from an application before it is multiplied. The NIC itself refuses
+// numbers that are too large.
 func bounded(v int) int64 { return int64(min(max(v, 0), 1<<20)) }
 
 func (x queues) querySRQ(a proto.Handle) (any, error) {
@@ -244,10 +245,10 @@ func (x queues) limitSRQ(a proto.Limit) (any, error) {
 	return nil, o.srq.SetLimit(a.N)
 }
 
-// srqBytes is the memory of the NIC for a shared receive queue.
+// srqBytes is the memory of the NIC for a shared receive queue in bytes.
 func srqBytes(n, sge int) int64 { return bounded(n) * (wrBytes + bounded(sge)*sgeBytes) }
 
-// resizeSRQ changes how many receives the NIC's queue takes; the ring stays.
+// resizeSRQ changes the capacity of the NIC's queue; the ring keeps its size.
 func (x queues) resizeSRQ(a proto.Limit) (any, error) {
 	const op = "modify SRQ"
 	o, err := x.find(op, a.H, kindSRQ)
@@ -267,7 +268,7 @@ func (x queues) destroySRQ(a proto.Handle) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr, _ := o.srq.Query() // one that died with its NIC has no number any more
+	attr, _ := o.srq.Query() // fails if the queue has ended with its NIC: then it has no number
 	if err = o.srq.Destroy(); !gone(err) {
 		return nil, err
 	}

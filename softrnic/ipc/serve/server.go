@@ -20,8 +20,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// Manager makes connections for an application. Close ends everything that the application began
-// with it.
+// Manager makes connections for an application. Close ends everything that the application has
+// begun with it.
 type Manager interface {
 	rdmacm.Manager
 	Close() error
@@ -29,25 +29,26 @@ type Manager interface {
 
 // Config describes the service of one NIC.
 type Config struct {
-	// Path is where the socket is made; required. An existing file is replaced.
+	// Path is the path of the socket; required. An existing file is replaced.
 	Path string
-	// Open opens the NIC for one application; required. The contexts must be those of package
+	// Open opens the NIC for one application; required. The contexts must be of package
 	// verbsengine, all of one NIC.
 	Open func() verbs.Context
-	// Manager makes connections for an application with this context; nil: applications make them
-	// by other means.
+	// Manager returns what makes connections for an application with this context; nil:
+	// applications make connections by other means.
 	Manager func(ctx verbs.Context) (Manager, error)
-	// Allow reports whether a user may attach; nil: root and the daemon's own user, and with a Group
-	// everyone who may connect.
+	// Allow reports whether a user may attach. nil: root and the daemon's own user, and if Group is
+	// set everyone who can connect.
 	Allow func(uid uint32) bool
-	// Group is the number of a group whose users may connect to the socket, besides its owner. It must
-	// be the group of the socket's folder, or the daemon needs the right to change it. 0: none.
+	// Group is the number of a group whose users may connect to the socket, in addition to its
+	// owner. It must be the group of the socket's folder, or the daemon must be allowed to change
+	// the group. 0: none.
 	Group  int
 	Limits Limits
-	// Spin is how long the pump polls after something has happened, and how long applications poll.
-	// 0: 50 µs; negative: not at all.
+	// Spin is how long the pump polls after the last event, and how long applications poll. 0: 50
+	// µs; negative: no polling.
 	Spin time.Duration
-	// Seed is for the random numbers of applications.
+	// Seed seeds the random numbers of applications.
 	Seed uint64
 	// Log receives attachments, refusals and errors; nil: nothing is logged.
 	Log *slog.Logger
@@ -72,11 +73,11 @@ type Server struct {
 	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}
 	nextID  uint64
-	// refusals counts the connections that are being refused and wait for the reason.
+	// refusals counts the refused connections that are still being sent the reason.
 	refusals int
 }
 
-// Listen starts the service. The caller must call Close before it closes the device.
+// Listen starts the server. The caller must call Close before it closes the device.
 func Listen(cfg Config) (*Server, error) {
 	if cfg.Path == "" || cfg.Open == nil {
 		return nil, errors.New("ipc: Path and Open are required")
@@ -96,7 +97,7 @@ func Listen(cfg Config) (*Server, error) {
 	if !ok {
 		return nil, fmt.Errorf("ipc: %w: the device is not one of this process", verbs.ErrNotSupported)
 	}
-	_ = os.Remove(cfg.Path) // of an earlier incarnation; if that fails, ListenUnix fails, too
+	_ = os.Remove(cfg.Path) // left by an earlier incarnation; if that fails, ListenUnix fails, too
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
 	if err == nil && cfg.Group != 0 {
 		if err = errors.Join(os.Chown(cfg.Path, -1, cfg.Group), os.Chmod(cfg.Path, 0o660)); err != nil {
@@ -121,8 +122,8 @@ func Listen(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the service: all applications are cut off, and shared regions go. Closing again
-// returns the same result.
+// Close ends the server: all applications are disconnected, and shared regions are freed. A second
+// Close returns the same result.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutDown() error {
@@ -134,7 +135,7 @@ func (s *Server) shutDown() error {
 	return errors.Join(err, s.shared.close())
 }
 
-// DetachAll cuts off all applications, as if they had been killed. Their shared regions stay.
+// DetachAll disconnects all applications, as if they had been killed. Their shared regions stay.
 func (s *Server) DetachAll() {
 	s.mu.Lock()
 	clients := slices.Collect(maps.Keys(s.clients))
@@ -172,7 +173,7 @@ func (s *Server) attach(conn *net.UnixConn) {
 	defer s.mu.Unlock()
 	select {
 	case <-s.stop:
-		_ = conn.Close() // the daemon ends, too
+		_ = conn.Close() // the daemon is ending
 		return
 	default:
 	}
@@ -196,8 +197,8 @@ func (s *Server) attach(conn *net.UnixConn) {
 	s.wg.Go(c.run)
 }
 
-// refusalWait is how long a refused application may take to read the reason; maxRefusals bounds how
-// many of them the server answers at a time.
+// refusalWait is how long a refused application may take to read the reason; maxRefusals is how
+// many of them the server answers at the same time.
 const (
 	refusalWait = time.Second
 	maxRefusals = 16
@@ -230,7 +231,7 @@ func (s *Server) turnAway(conn *net.UnixConn, why error) {
 			return
 		}
 		if b, err = json.Marshal(proto.Reply{ID: req.ID, Error: proto.ErrorOf(why)}); err == nil {
-			_, _ = conn.Write(b) // an application that does not read needs no reason
+			_, _ = conn.Write(b) // the application may not read it
 		}
 	})
 }

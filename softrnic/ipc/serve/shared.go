@@ -13,29 +13,29 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// maxSharedName bounds the name of a shared region, in bytes.
+// maxSharedName is the largest length of a shared region's name in bytes.
 const maxSharedName = 64
 
-// sharedRegions are the regions that outlive applications, by name.
+// sharedRegions has the regions that survive applications, by name.
 type sharedRegions struct {
-	base   *verbsengine.Context // makes their domains and regions
+	base   *verbsengine.Context // makes the protection domains and the regions
 	limits *Limits
 
 	mu     sync.Mutex // guards the fields below and the regions
 	byName map[string]*sharedRegion
 }
 
-// sharedRegion is a region that outlives applications: the server owns its protection domain and
-// the region. sharedRegions.mu guards it.
+// sharedRegion is a region that survives applications. The server owns the region and its
+// protection domain. sharedRegions.mu guards it.
 type sharedRegion struct {
 	name   string
 	uid    uint32
 	access verbs.Access
-	fd     int // to hand out
+	fd     int // passed to applications
 	bytes  []byte
 	pd     verbs.PD
 	mr     verbs.MR
-	refs   int // handles of applications
+	refs   int // open handles of applications
 }
 
 // share opens a shared region, or creates it.
@@ -80,7 +80,7 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 	case a.Length != 0 && (a.Length != len(r.bytes) || a.Access != r.access):
 		return out, nil, fail(verbs.ErrInvalid, "%q has %d bytes and access %#x", a.Name, len(r.bytes), r.access)
 	}
-	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: the bytes are still there, the region is not
+	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: it has lost the region, not the bytes
 		if err := c.s.shared.register(r); err != nil {
 			return out, nil, err
 		}
@@ -125,8 +125,8 @@ func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error)
 	return r, nil
 }
 
-// register makes the region and its domain; a domain that an application has kept alive over
-// unshare is used again.
+// register makes the region and its protection domain. If unshare has left the domain because an
+// application still used it, it is used again.
 func (s *sharedRegions) register(r *sharedRegion) (err error) {
 	if r.pd != nil {
 		if mr, err := r.pd.RegMR(r.bytes, 0, r.access); !isClosed(err) {
@@ -148,14 +148,14 @@ func (s *sharedRegions) register(r *sharedRegion) (err error) {
 	return nil
 }
 
-// release frees the memory of a region that is not registered any more.
+// release frees the memory of a region that is no longer registered.
 func (r *sharedRegion) release() error {
 	err := errors.Join(ring.Unmap(r.bytes), unix.Close(r.fd))
 	r.bytes = nil
 	return err
 }
 
-// close ends the context and frees all regions. No client may be left.
+// close closes the context and frees all regions. All clients must have ended.
 func (s *sharedRegions) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

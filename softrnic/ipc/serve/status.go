@@ -12,12 +12,12 @@ import (
 // ClientStatus describes an attached application.
 type ClientStatus struct {
 	ID   uint64 `json:"id"`
-	PID  int32  `json:"pid"` // as the daemon counts
+	PID  int32  `json:"pid"` // in the daemon's PID namespace
 	UID  uint32 `json:"uid"`
 	Name string `json:"name,omitempty"`
-	// Since is when it attached.
+	// Since is when the application attached.
 	Since time.Time `json:"since"`
-	// Its objects.
+	// The numbers of its objects.
 	PDs       int `json:"pds"`
 	MRs       int `json:"mrs"`
 	MWs       int `json:"mws"`
@@ -27,18 +27,18 @@ type ClientStatus struct {
 	SRQs      int `json:"srqs"`
 	QPs       int `json:"qps"`
 	Listeners int `json:"listeners"`
-	// Bytes of memory that it has mapped.
+	// Bytes is the memory that it has mapped.
 	Bytes int64 `json:"bytes"`
-	// Posted work requests and carried completions, and events that were lost because the
+	// Posted work requests, completions copied to the application, and events lost because the
 	// application did not read them.
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
-	// Wakes is how often it found the daemon asleep and woke it. Only waking and being woken cost
-	// system calls.
+	// Wakes is how often the application had to wake the daemon. Only these wake-ups cost system
+	// calls.
 	Wakes uint64 `json:"wakes"`
 
-	manager bool // the connection of librdmacm
+	manager bool // it is the connection of librdmacm
 }
 
 // SharedStatus describes a shared region.
@@ -48,11 +48,11 @@ type SharedStatus struct {
 	Addr   uint64 `json:"addr"`
 	RKey   uint32 `json:"rkey"`
 	Length int    `json:"length"`
-	// Open is how many handles applications have.
+	// Open is the number of handles that applications have.
 	Open int `json:"open"`
 }
 
-// Clients lists the attached applications in the order in which they attached.
+// Clients returns the attached applications in the order in which they attached.
 func (s *Server) Clients() []ClientStatus {
 	s.mu.Lock()
 	out := make([]ClientStatus, 0, len(s.clients))
@@ -79,8 +79,9 @@ func (s *Server) Clients() []ClientStatus {
 	return oneRow(out)
 }
 
-// oneRow makes one row of an unmodified program's two connections, that of libibverbs and that of
-// librdmacm. The daemon cannot tell programs of other process namespaces apart: they have PID 0.
+// oneRow merges the two connections of an unmodified program, that of libibverbs and that of
+// librdmacm, into one row. The daemon cannot distinguish programs of other PID namespaces: they
+// have PID 0, and are not merged.
 func oneRow(in []ClientStatus) (out []ClientStatus) {
 	for _, c := range in {
 		i := slices.IndexFunc(out, func(o ClientStatus) bool {
@@ -126,8 +127,8 @@ func (s *Server) Shared() []SharedStatus {
 	return out
 }
 
-// event sends an event to the application; if it has left too many answers unread, the event is
-// lost. With a nil port it does nothing.
+// event sends an event to the application. If the application has left too many messages unread,
+// the event is lost. For a nil port event does nothing.
 func (p *port) event(ev verbs.AsyncEvent) {
 	if p == nil {
 		return
