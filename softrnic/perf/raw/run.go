@@ -25,8 +25,8 @@ const (
 	maxIters     = 10_000_000
 	askEvery     = 32
 	batch        = 32
-	// stall is how long to wait for an answer before frames count as lost.
-	stall = 100 * time.Millisecond
+	// defaultStall is run.stall outside of tests.
+	defaultStall = 100 * time.Millisecond
 	// giveUp is how many waits in a row may end without an answer.
 	giveUp = 20
 )
@@ -64,7 +64,7 @@ func (h *Host) Run(
 	if err != nil {
 		return res, err
 	}
-	r := &run{end: e, ctx: ctx, cfg: &cfg, dst: dst, tell: tell}
+	r := &run{end: e, ctx: ctx, cfg: &cfg, dst: dst, tell: tell, stall: defaultStall}
 	if cfg.Test == perf.RawLat {
 		err = r.latency(&res)
 	} else {
@@ -80,6 +80,8 @@ type run struct {
 	cfg  *perf.Config
 	dst  wire.MAC
 	tell func(perf.Progress)
+	// stall is how long to wait for an answer before frames count as lost.
+	stall time.Duration
 }
 
 // send sends one frame of n bytes.
@@ -96,9 +98,9 @@ func (r *run) add(n int, op byte, number uint64) {
 	r.tx.Add(0, b)
 }
 
-// await returns the highest number answered; ok is false if no answer arrived within stall.
+// await returns the highest number answered; ok is false if no answer arrived in time.
 func (r *run) await() (number uint64, ok bool, err error) {
-	for end := time.Now().Add(stall); ; {
+	for end := time.Now().Add(r.stall); ; {
 		number, ok, err := r.poll()
 		if ok || err != nil {
 			return number, ok, err
