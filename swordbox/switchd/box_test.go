@@ -241,7 +241,7 @@ func TestTablesOverControl(t *testing.T) {
 		t.Fatalf("no table %s in %+v", name, list)
 		return 0
 	}
-	for end := time.Now().Add(5 * time.Second); used("rows") == 0; {
+	for end := time.Now().Add(20 * time.Second); used("rows") == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the packet has not arrived")
 		}

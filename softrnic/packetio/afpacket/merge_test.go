@@ -181,7 +181,7 @@ func openTap(t *testing.T, name string) int {
 // readTap reads the next RoCEv2 packet: the kernel may send others.
 func readTap(t *testing.T, fd int, buf []byte) int {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		n, err := unix.Read(fd, buf)
 		switch {
 		case errors.Is(err, unix.EAGAIN):

@@ -38,6 +38,9 @@ func open(t testing.TB, cfg Config) *Port {
 	return p
 }
 
+// patience bounds a wait for what must happen, but at no certain time.
+const patience = 20 * time.Second
+
 // receive waits for n frames and returns copies of them.
 func receive(t testing.TB, p *Port, n int) []packetio.Frame {
 	t.Helper()
@@ -48,7 +51,7 @@ func receive(t testing.TB, p *Port, n int) []packetio.Frame {
 	defer w.Close()
 	var got []packetio.Frame
 	var b packetio.Batch
-	for end := time.Now().Add(2 * time.Second); len(got) < n && time.Now().Before(end); {
+	for end := time.Now().Add(patience); len(got) < n && time.Now().Before(end); {
 		if _, err := p.Recv(&b); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func finish(t *testing.T, what string, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(2 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("%s did not end the Wait", what)
 		return nil
 	}
@@ -29,7 +29,7 @@ func finish(t *testing.T, what string, done <-chan error) error {
 // blocked waits until w is about to sleep.
 func blocked(t *testing.T, w *Waiter) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Second); !w.blocked.Load(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !w.blocked.Load(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("Wait never blocked")
 		}
@@ -109,7 +109,7 @@ func TestWait(t *testing.T) {
 func carrier(t *testing.T, up bool, ports ...*Port) {
 	t.Helper()
 	for _, p := range ports {
-		for end := time.Now().Add(2 * time.Second); p.LinkUp() != up; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); p.LinkUp() != up; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s never reported up=%v", p.Info().Ifname, up)
 			}
@@ -169,7 +169,7 @@ func TestLinkDownIsNoErrorRemovalIs(t *testing.T) {
 					t.Error(err)
 				}
 				var sendErr, recvErr error
-				for end := time.Now().Add(2 * time.Second); recvErr == nil && time.Now().Before(end); {
+				for end := time.Now().Add(patience); recvErr == nil && time.Now().Before(end); {
 					if err := w.Wait(time.Millisecond); err != nil {
 						t.Fatal(err)
 					}
