@@ -72,6 +72,13 @@ func (f *fakeEngine) add(name, rack, host, part, state string, pid int) {
 	f.containers[name] = c
 }
 
+// failing makes the engine answer requests for a path with a status; 0: as before.
+func (f *fakeEngine) failing(path string, status int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail[path] = status
+}
+
 // find returns a container by name or ID; mu is held.
 func (f *fakeEngine) find(id string) *inspected {
 	for name, c := range f.containers {
@@ -84,7 +91,10 @@ func (f *fakeEngine) find(id string) *inspected {
 
 func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1.41")
-	if path == "/events" {
+	f.mu.Lock()
+	failing := f.fail[path] != 0
+	f.mu.Unlock()
+	if path == "/events" && !failing {
 		w.(http.Flusher).Flush()
 		for {
 			select {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,8 +88,10 @@ func TestWatcherHears(t *testing.T) {
 	if s := status(); len(s.Hosts) != 3 || len(s.Hosts[0].Seen) != 0 {
 		t.Errorf("%+v", s)
 	}
+	f.failing("/events", http.StatusServiceUnavailable)
 	f.events <- "end"
 	until(t, status, "the end is noticed", func(w Watch) bool { return w.Engine != "" })
+	f.failing("/events", 0)
 	until(t, status, "subscription again", func(w Watch) bool { return w.Engine == "" })
 	f.events <- event("start", "cn0")
 	until(t, status, "event after that", func(w Watch) bool { return len(w.Hosts[1].Seen) == 3 })
