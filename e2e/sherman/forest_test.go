@@ -97,10 +97,14 @@ func right(ended <-chan fixture.Result) {
 	Expect(res.Stdout).To(ContainSubstring("linearizable: one order"))
 }
 
-// busy waits until clients of a host are at work.
-func busy(rack *fixture.Rack, host string) {
+// busy returns what waits until clients of a host are at work that are started after it: even if they
+// have ended when it is called.
+func busy(rack *fixture.Rack, host string) (wait func()) {
 	GinkgoHelper()
 	sent := func() uint64 { return rack.Counters(host)["sent_pkts"] }
 	before := sent()
-	Eventually(sent, fixture.Patience, "20ms").Should(BeNumerically(">", before+100))
+	return func() {
+		GinkgoHelper()
+		Eventually(sent, fixture.Patience, "20ms").Should(BeNumerically(">", before+100))
+	}
 }
