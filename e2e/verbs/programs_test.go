@@ -96,8 +96,9 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 		Entry("SEND latency, woken by events", "ib_send_lat -n 50 -e"),
 	)
 
-	It("lose nothing when a packet in a hundred is lost", func() {
-		rack.OK("inject", "loss", "1%", "--class", "roce", "--link", "cn0")
+	// Its acknowledgements are not lost: an end that has all its completions ends at once, and cannot acknowledge a last message again.
+	It("lose nothing when a message in a hundred is lost", func() {
+		rack.OK("inject", "loss", "1%", "--opcode", "RC_SEND_*", "--link", "cn0")
 		DeferCleanup(func() { rack.OK("heal") })
 		pingpong(rack, "ibv_rc_pingpong -g 0 -c -e")
 	})
