@@ -52,7 +52,8 @@ type auditor struct {
 // Audit reads a whole store, and reports whether it is right: every slot of the index names an object
 // that is whole in all its replicas and belongs to that bucket, no key has two slots, and the replicas
 // of the index are alike. Every object that a slot names is in a block that a client owns, or has left
-// with objects of that length and with a version that is not older. An error is one of read. Clients should not change the store meanwhile.
+// with objects of that length, and has no greater version than the block. An error is one of read. Clients
+// should not change the store meanwhile.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64)}
 	a.out.Blocks, a.out.Owners = super.Shape.Blocks, make(map[uint32]int)
@@ -165,7 +166,7 @@ func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error 
 		a.defect("slot %#x at %d names no object", uint64(slot), off)
 		return nil
 	}
-	if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || u.Left() && newer(u.Version(), ref.Version) > 0 || s.IndexOf(ref.Place, ref.Units) < 0 {
+	if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || ref.Version > u.Version() || s.IndexOf(ref.Place, ref.Units) < 0 {
 		a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, which has the use %#x", off, ref.Units, ref.Version,
 			s.BlockOf(ref.Place), ref.Server, uint64(u))
 	}

@@ -19,6 +19,9 @@ import (
 const (
 	// tablePiece is how many words of a block table are read at a time.
 	tablePiece = 2048
+	// versionsAhead is how many further versions a client may give to each object of a block, until it
+	// raises the version in the block's word. So many are lost at most when a client dies.
+	versionsAhead = 256
 	// lookAgain is how long a client that has found no room in the blocks that others have left does
 	// not look into each of them again.
 	lookAgain = time.Second
@@ -51,11 +54,14 @@ type request struct {
 type block struct {
 	blockID
 	units int
-	// word is its word in the block table.
-	word layout.BlockUse
-	// versions are those of the last use of each object; used says which are in use, and keys have
-	// their keys.
-	versions []uint16
+	// word is its word in the block table. maybe, unless 0, is what the word may be instead, because the
+	// client does not know whether it has changed it.
+	word, maybe layout.BlockUse
+	// from is the greatest version of the block's objects before the client got it. versions are those
+	// of the last use of each object, from for one that was not used since; used says which are in use,
+	// and keys have their keys.
+	from     uint32
+	versions []uint32
 	keys     []uint64
 	used     []bool
 	// hints: a bit of the bitmap does not prove that an object is free. It may come from a free that was
@@ -66,32 +72,25 @@ type block struct {
 	swept uint64
 }
 
-func newBlock(id blockID, units int, word layout.BlockUse, doubts uint64, shape *layout.Shape) *block {
-	n := shape.Objects(units)
-	b := &block{blockID: id, units: units, word: word, versions: make([]uint16, n), keys: make([]uint64, n), used: make([]bool, n), swept: doubts}
-	for i := range b.versions {
-		b.versions[i] = word.Version()
+func newBlock(id blockID, word layout.BlockUse, from uint32, doubts uint64, shape *layout.Shape) *block {
+	n := shape.Objects(word.Units())
+	return &block{
+		blockID: id, units: word.Units(), word: word, from: from,
+		versions: slices.Repeat([]uint32{from}, n), keys: make([]uint64, n), used: make([]bool, n), swept: doubts,
 	}
-	return b
 }
 
-// last is the greatest version that an object of the block has had, in serial arithmetic from the
-// version with which the client got it.
-func (b *block) last() uint16 {
-	base, most := b.word.Version(), uint16(0)
+// last is the greatest version that an object of the block has had.
+func (b *block) last() uint32 {
+	most := b.from
 	for _, v := range b.versions {
-		most = max(most, newer(base, v))
+		most = max(most, v)
 	}
-	return base + most
+	return most
 }
 
-// newer is how much a version is newer than a base; 0 if it is older.
-func newer(base, version uint16) uint16 {
-	if d := version - base; d < 1<<15 {
-		return d
-	}
-	return 0
-}
+// free reports whether an object can be used: there is a further version, and no slot names it.
+func (b *block) free(i int) bool { return !b.used[i] && b.versions[i] < layout.MaxVersion }
 
 // leaves is the word of the block once this client has left it.
 func (b *block) leaves() layout.BlockUse {
@@ -209,7 +208,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			*r = request{r.number + 1, units, true}
 		}
 		s.cost.RPCs++
-		word := layout.UseBy(s.id, r.units)
+		word := layout.UseBy(s.id, r.units).Ahead(versionsAhead)
 		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, r.number, shape.BlockTable(0), shape.Blocks,
 			uint64(word), deadline)
 		switch {
@@ -227,7 +226,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		if s.blocks[id] != nil || n >= shape.Blocks {
 			return fmt.Errorf("memory server %d has given block %d of %d, which is not free", server, n, shape.Blocks)
 		}
-		s.own(newBlock(id, r.units, word, s.doubts, shape))
+		s.own(newBlock(id, word, 0, s.doubts, shape))
 		if r.units == units {
 			return nil
 		}
@@ -239,11 +238,28 @@ func (s *space) own(b *block) {
 	s.blocks[b.blockID] = b
 	c := s.class(b.units)
 	c.blocks = append(c.blocks, b)
-	for i, used := range b.used {
-		if !used {
+	for i := range b.used {
+		if b.free(i) {
 			c.queue = append(c.queue, object{b, i})
 		}
 	}
+}
+
+// raise lets the objects of a block have further versions. The word of the block has them before an
+// object has one: if this client dies, the next owner begins behind them, whatever the objects say.
+func (s *space) raise(b *block, deadline clock.Time) error {
+	word := b.word.Ahead(versionsAhead)
+	b.maybe = word
+	ok, err := s.become(heir{b.blockID, b.word}, word, deadline)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		s.fenced = true
+		return timeout(errFenced)
+	}
+	b.word, b.maybe = word, 0
+	return nil
 }
 
 // table calls f for the blocks of a server, until f returns false or an error.
@@ -276,7 +292,7 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 	for n := range s.cfg.Servers {
 		server := (s.turn + n) % len(s.cfg.Servers)
 		err := s.table(server, deadline, func(h heir) (bool, error) {
-			if !h.use.Left() || !suits(h.use) {
+			if !h.use.Left() || h.use.Spent() || !suits(h.use) {
 				return true, nil
 			}
 			err := s.adoptOne(h, units, deadline)
@@ -293,7 +309,7 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 // adoptOne takes over a block, unless another client is faster. The block is left again if it has no
 // room for objects of so many units. Until its word has their length, there is none of them.
 func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
-	word := h.use.By(s.id)
+	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {
 		word = word.For(units)
 	}
@@ -305,7 +321,7 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 		return err
 	}
 	s.cost.RPCs++
-	b := s.adopted(h.blockID, word)
+	b := s.adopted(h, word)
 	if h.use.Units() > 0 {
 		if err := s.inspectBlock(b, deadline); err != nil {
 			s.limbo = append(s.limbo, limbo{h, word})
@@ -317,7 +333,7 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 			s.limbo = append(s.limbo, limbo{h, word}, limbo{h, word.For(units)})
 			return err
 		}
-		b = s.adopted(h.blockID, word.For(units))
+		b = s.adopted(h, word.For(units))
 	}
 	if b.units != units || !slices.Contains(b.used, false) {
 		_, err := s.become(heir{h.blockID, word}, b.leaves(), deadline)
@@ -331,8 +347,8 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 }
 
 // adopted is a block that another client has left. Frees of the time before may still arrive.
-func (s *space) adopted(id blockID, word layout.BlockUse) *block {
-	b := newBlock(id, word.Units(), word, s.doubts, &s.super.Shape)
+func (s *space) adopted(h heir, word layout.BlockUse) *block {
+	b := newBlock(h.blockID, word, h.use.Version(), s.doubts, &s.super.Shape)
 	b.hints, b.swept = true, s.doubts-1
 	return b
 }
@@ -363,9 +379,12 @@ func (s *space) leave(deadline clock.Time) error {
 	}
 	all := slices.Collect(maps.Values(s.blocks))
 	slices.SortFunc(all, func(a, b *block) int { return cmp.Or(a.server-b.server, a.block-b.block) })
-	for some := range slices.Chunk(all, maxOps) {
+	for some := range slices.Chunk(all, maxOps/2) {
 		for _, b := range some {
 			s.swap(b.server, s.useAt(b.blockID), uint64(b.word), uint64(b.leaves()))
+			if b.maybe != 0 {
+				s.swap(b.server, s.useAt(b.blockID), uint64(b.maybe), uint64(b.leaves()))
+			}
 		}
 		if err := s.do(deadline); err != nil {
 			return err

@@ -116,8 +116,9 @@ func (f *FormatConfig) shape(servers int, memory uint64) (layout.Shape, error) {
 	if s.Blocks = 2; one > memory {
 		return s, fmt.Errorf("fusee: %d bytes of memory on a server; want %d at least", memory, one)
 	}
+	most := layout.MaxPlace / s.BlockUnits
 	each := s.AreaLen()/2*uint64(s.Replicas) + 8*uint64(s.Replicas)
-	for s.Blocks = 1 + int((memory-one)/each); s.Blocks > 1 && s.Len() > memory; {
+	for s.Blocks = min(most, 1+int((memory-one)/each)); s.Blocks > 1 && s.Len() > memory; {
 		s.Blocks--
 	}
 	if err := s.Validate(); err != nil {

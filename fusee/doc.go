@@ -37,6 +37,12 @@
 // whether they were executed, are counted in a word of server 0; owners sweep their blocks when it
 // changes.
 //
+// No slot has the same value twice, so that a client which was hung may go on after any time: its CAS
+// finds what it has read, or fails. Each use of an object has a greater version than all uses of that
+// memory before. Before an object gets a version the word of its block has it, so a later owner begins
+// behind it even if the object itself is torn. A block whose version is layout.MaxVersion is spent: its
+// objects are not used again until the store is formatted.
+//
 // A client that waits for another one for Config.Lease takes it for dead, and Client.Recover is told of
 // a dead one: the memory servers end all connections of its number, then its blocks are taken over and
 // each object is looked up in all replicas of the index. The paper's points of a death show there:
@@ -53,6 +59,4 @@
 // What it does not survive yet: there is no master. A client that dies while no other waits for it
 // keeps its blocks until a program calls Recover. A memory server that restarts ends the store
 // (kv.ErrLost). The index does not grow: an INSERT whose buckets are full ends with kv.ErrFull.
-// Within 65,536 uses of one object's memory, no operation may last from one use to the next with the
-// same version.
 package fusee

@@ -82,16 +82,13 @@ func (c *changer) settleHeirs(deadline clock.Time) error {
 // is to be left.
 func (c *changer) settleBlock(h heir, deadline clock.Time) (layout.BlockUse, error) {
 	shape := &c.super.Shape
-	b := newBlock(h.blockID, h.use.Units(), h.use, 0, shape)
+	b := newBlock(h.blockID, h.use, h.use.Version(), 0, shape)
 	for i := range b.used {
 		if err := c.settleObject(object{b, i}, deadline); err != nil {
 			return 0, err
 		}
 	}
-	b.word = b.word.By(0)
-	left := b.leaves()
-	// The dead client may have used a version that arrived nowhere.
-	return layout.UseLeft(left.Units(), left.Version()+1, left.Room()), nil
+	return b.leaves(), nil
 }
 
 // settleUnsure settles the objects of this client whose operations have an unknown outcome.
@@ -143,9 +140,6 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 		return nil // its WRITE has not ended: no CAS has followed
 	}
 	key, mark := c.object.Key, c.object.Mark
-	if newer(o.word.Version(), c.object.Version) > 0 {
-		o.versions[o.i] = c.object.Version
-	}
 	var lost []vote // the rules have decided against them
 	for {
 		primary, votes, err := c.votes(o, layout.HashOf(key), deadline)

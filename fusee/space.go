@@ -130,6 +130,11 @@ func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) 
 		}
 	}
 	o := c.queue[0]
+	if o.versions[o.i] >= o.word.Version() {
+		if err := s.raise(o.block, deadline); err != nil {
+			return fresh{}, err
+		}
+	}
 	c.queue = c.queue[1:]
 	shape := &s.super.Shape
 	o.versions[o.i]++
@@ -146,8 +151,9 @@ func (s *space) ready(o object) {
 	s.unsure = slices.DeleteFunc(s.unsure, func(other object) bool { return other == o })
 	if o.used[o.i] {
 		o.used[o.i] = false
-		c := s.class(o.units)
-		c.queue = append(c.queue, o)
+		if c := s.class(o.units); o.free(o.i) {
+			c.queue = append(c.queue, o)
+		}
 	}
 }
 

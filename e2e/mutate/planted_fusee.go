@@ -38,4 +38,22 @@ var fuseeBugs = []planted{
 		"_ = c.lose // frees",
 		"fusee TestFreesOfADeadClientAreFound",
 	},
+	{
+		"fusee: a dead client's block keeps only the versions that its objects show", "fusee/recover.go",
+		"newBlock(h.blockID, h.use, h.use.Version(), 0, shape)",
+		"newBlock(h.blockID, h.use, 0, 0, shape)",
+		"fusee TestATornObjectHasNoEarlierVersion",
+	},
+	{
+		"fusee: an object has versions that its block does not have yet", "fusee/space.go",
+		"if o.versions[o.i] >= o.word.Version() {",
+		"if o.versions[o.i] == layout.MaxVersion {",
+		"fusee TestATornObjectHasNoEarlierVersion",
+	},
+	{
+		"fusee: a version follows the last one", "fusee/blocks.go",
+		"b.versions[i] < layout.MaxVersion }",
+		"b.versions[i] <= layout.MaxVersion }",
+		"fusee TestNoVersionFollowsTheLastOne",
+	},
 }

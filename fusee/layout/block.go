@@ -8,19 +8,20 @@ package layout
 // was never used. A block that was used has no client, and waits for another one.
 //
 //	bits 0 to 31   client | bits 32 to 39  length of the block's objects in units; 0: any
-//	bits 40 to 55  version | bit 56  used | bits 57 to 63  room
+//	bits 40 to 59  version | bit 60  used | bits 61 to 63  room
 //
-// No object of the block has had a greater version than that, in serial arithmetic, when its last
-// owner left it. So no slot of a later owner has the value of an earlier one's. The room is how many
-// objects were free then, at most 127.
+// No object of the block has had a greater version than that, nor gets one before the word has it: a
+// client raises the version in advance. It never goes back, also when the block changes its owner or
+// the length of its objects, and nothing follows MaxVersion: so no slot has a value twice. The room is
+// how many objects were free when the last owner left the block, at most 7.
 type BlockUse uint64
 
 const (
 	useUnits   = 32
 	useVersion = 40
-	useUsed    = 1 << 56
-	useRoom    = 57
-	maxRoom    = 1<<7 - 1
+	useUsed    = 1 << 60
+	useRoom    = 61
+	maxRoom    = 1<<3 - 1
 )
 
 // UseBy makes the word for a block of a client, whose number is not 0, with objects of the given
@@ -31,8 +32,8 @@ func UseBy(client uint32, units int) BlockUse {
 
 // UseLeft makes the word for a block that its client leaves. A block that has no object in use has no
 // length of objects: units is 0.
-func UseLeft(units int, version uint16, room int) BlockUse {
-	return BlockUse(byte(units))<<useUnits | BlockUse(version)<<useVersion | useUsed | BlockUse(min(room, maxRoom))<<useRoom
+func UseLeft(units int, version uint32, room int) BlockUse {
+	return BlockUse(byte(units))<<useUnits | BlockUse(version&MaxVersion)<<useVersion | useUsed | BlockUse(min(room, maxRoom))<<useRoom
 }
 
 // By is the word for the block once a client has taken it over.
@@ -41,6 +42,12 @@ func (u BlockUse) By(client uint32) BlockUse { return u>>32<<32 | BlockUse(clien
 // For is the word for the block once it has objects of another length.
 func (u BlockUse) For(units int) BlockUse {
 	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
+}
+
+// Ahead is the word for the block once its client may give its objects so many further versions.
+func (u BlockUse) Ahead(versions uint32) BlockUse {
+	version := min(u.Version()+versions, MaxVersion)
+	return u&^(MaxVersion<<useVersion) | BlockUse(version)<<useVersion
 }
 
 // Left reports whether the block was used and has no client.
@@ -52,10 +59,13 @@ func (u BlockUse) Client() uint32 { return uint32(u) }
 // Units is the length of the block's objects; 0: it has none.
 func (u BlockUse) Units() int { return int(byte(u >> useUnits)) }
 
-// Version is the greatest version of the block's objects before the client got it.
-func (u BlockUse) Version() uint16 { return uint16(u >> useVersion) }
+// Version is the greatest version that an object of the block may have.
+func (u BlockUse) Version() uint32 { return uint32(u>>useVersion) & MaxVersion }
 
-// Room is how many objects were free, at most 127, when the last client left the block.
+// Spent reports whether no object of the block can be used any more: there is no further version.
+func (u BlockUse) Spent() bool { return u.Version() == MaxVersion }
+
+// Room is how many objects were free, at most 7, when the last client left the block.
 func (u BlockUse) Room() int { return int(u >> useRoom) }
 
 // bitmapUnits is how many units the bitmap of a block takes.

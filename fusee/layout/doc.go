@@ -23,9 +23,9 @@
 //
 // There are two formats:
 //
-//   - Hardened, the default. A slot has the version of its object, 16 bits that count the uses of
-//     the object's memory: a slot never has the same value twice within 65,536 uses, so that neither
-//     a CAS nor a reader takes a later use for an earlier one. An empty slot is one whose length is
+//   - Hardened, the default. A slot has the version of its object, 20 bits that grow with each use of
+//     the object's memory and never return (see BlockUse): a slot never has the same value twice, so
+//     that neither a CAS nor a reader takes a later use for an earlier one. An empty slot is one whose length is
 //     0, whatever else is in it: a DELETE leaves a value that no other DELETE leaves, which SNAPSHOT
 //     replication needs. The checksum of an object covers its key, its value and its version; the
 //     outcome in a log entry has a checksum, too, and is told from no outcome even if the old value

@@ -34,9 +34,9 @@ func TestGoldenBytes(t *testing.T) {
 		var h [8]byte
 		Header{Depth: 3, Prefix: 5}.Put(h[:])
 		put(f, "header of a bucket", h[:])
-		slot := f.Slot(Ref{Fingerprint: 0xab, Units: 3, Server: 2, Place: 0x1234567, Version: 0x8899})
+		slot := f.Slot(Ref{Fingerprint: 0xab, Units: 3, Server: 2, Place: 0x123456, Version: 0x78899})
 		fmt.Fprintf(&out, "%v slot %#016x\n", f, uint64(slot))
-		o := Object{Mark: Valid, Key: 0x0102030405060708, Value: []byte("value"), Next: LinkTo(1, 64), Previous: LinkTo(2, 32), Version: 7, Op: OpUpdate}
+		o := Object{Mark: Valid, Key: 0x0102030405060708, Value: []byte("value"), Next: LinkTo(1, 64), Previous: LinkTo(2, 32), Version: 0x70007, Op: OpUpdate}
 		put(f, "object", o.AppendTo(f, nil))
 		c, at := o.Commit(f, 0x55, nil)
 		put(f, fmt.Sprintf("commit at %d", at.Off), c)
@@ -223,7 +223,7 @@ func TestSlots(t *testing.T) {
 	for _, f := range formats {
 		for _, r := range []Ref{
 			{Fingerprint: 1, Units: 1},
-			{Fingerprint: 0xff, Units: MaxUnits, Server: MaxServers - 1, Place: maxPlace - 1, Version: 0xffff},
+			{Fingerprint: 0xff, Units: MaxUnits, Server: MaxServers - 1, Place: MaxPlace - 1, Version: MaxVersion},
 			{Fingerprint: 7, Units: 4, Server: 2, Place: 0x102030, Version: 300},
 		} {
 			want := r
@@ -414,7 +414,7 @@ func TestValidate(t *testing.T) {
 		"negative depth": func(s *Shape) { s.Depth = -1 }, "great depth": func(s *Shape) { s.Depth = 40 },
 		"subtables": func(s *Shape) { s.Subtables = maxSubtables + 1 }, "groups": func(s *Shape) { s.Groups = 0 },
 		"blocks": func(s *Shape) { s.Blocks = 0 }, "units": func(s *Shape) { s.BlockUnits = 100 },
-		"area": func(s *Shape) { s.Blocks, s.BlockUnits = maxPlace/64+1, 64 },
+		"area": func(s *Shape) { s.Blocks, s.BlockUnits = MaxPlace/64+1, 64 },
 	} {
 		v := s
 		change(&v)
@@ -433,10 +433,10 @@ func TestUseOfABlock(t *testing.T) {
 	}
 	for _, c := range []struct {
 		units   int
-		version uint16
+		version uint32
 		room    int
 		want    int
-	}{{0, 0, 0, 0}, {255, 65535, 127, 127}, {3, 1 << 15, 5000, 127}, {1, 9, 62, 62}} {
+	}{{0, 0, 0, 0}, {255, MaxVersion, 7, 7}, {3, 1 << 19, 5000, 7}, {1, 9, 6, 6}} {
 		left := UseLeft(c.units, c.version, c.room)
 		again := left.By(1<<32 - 1)
 		if !left.Left() || left == 0 || again.Left() || again.Client() != 1<<32-1 || again.By(0) != left {
@@ -445,6 +445,10 @@ func TestUseOfABlock(t *testing.T) {
 		for _, u := range []BlockUse{left, again, again.For(17).For(c.units)} {
 			if u.Units() != c.units || u.Version() != c.version || u.Room() != c.want {
 				t.Errorf("%+v: %#x: %d units, version %d, room %d", c, uint64(u), u.Units(), u.Version(), u.Room())
+			}
+			if v := u.Ahead(10); v.Version() != min(c.version+10, MaxVersion) || v.Spent() != (c.version == MaxVersion) || v.For(0).Client() != u.Client() ||
+				v.Units() != u.Units() || v.Room() != u.Room() || v.Left() != u.Left() {
+				t.Errorf("%+v: %#x is raised to %#x", c, uint64(u), uint64(v))
 			}
 		}
 	}

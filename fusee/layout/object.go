@@ -12,7 +12,7 @@ import (
 //
 // The log entry has 32 bytes and follows the value without padding, so that one WRITE carries both:
 //
-//	hardened   0 next 6 | 6 previous 6 | 12 version 2 | 14 operation and used bit 1 | 15 unused 1
+//	hardened   0 next 6 | 6 previous 6 | 12 version 2 | 14 operation and used bit 1 | 15 version, high byte 1
 //	           16 checksum 4 | 20 old value of the slot 8 | 28 checksum of the outcome 4
 //	published  0 next 6 | 6 previous 6 | 12 unused 4 | 16 old value of the slot 8
 //	           24 checksum 1 | 25 operation and used bit 1 | 26 unused 6
@@ -89,8 +89,8 @@ type Object struct {
 	// Next and Previous are the objects after and before this one in the list of the client's
 	// objects of one size, which is in the order of allocation.
 	Next, Previous Link
-	// Version counts the uses of the object's memory (Hardened only).
-	Version uint16
+	// Version grows with each use of the object's memory (Hardened only).
+	Version uint32
 	Op      Op
 	// Outcome is the outcome of the operation that has made the object, Old the value that the
 	// operation has replaced in the slot.
@@ -127,6 +127,7 @@ func Units(n int) int { return (Overhead + n + Unit - 1) / Unit }
 const (
 	atVersion      = 12
 	atOp           = 14
+	atVersionHigh  = 15
 	atSum          = 16
 	atOld          = 20
 	atOutcome      = 28
@@ -157,8 +158,8 @@ func (o *Object) AppendTo(f Format, b []byte) []byte {
 		e[atPublishedOp] = byte(o.Op) | usedBit
 		return append(b, e[:]...)
 	}
-	binary.LittleEndian.PutUint16(e[atVersion:], o.Version)
-	e[atOp] = byte(o.Op) | usedBit
+	binary.LittleEndian.PutUint16(e[atVersion:], uint16(o.Version))
+	e[atOp], e[atVersionHigh] = byte(o.Op)|usedBit, byte(o.Version>>16)
 	b = append(b, e[:]...)
 	entry := b[len(b)-EntryLen:]
 	o.sum = sumOf(b[at:])
@@ -198,7 +199,8 @@ func (o *Object) Parse(f Format, b []byte) error {
 	if f == Published {
 		return o.parsePublished(e)
 	}
-	o.Version, o.Op, o.sum = binary.LittleEndian.Uint16(e[atVersion:]), Op(e[atOp]&^usedBit), binary.LittleEndian.Uint32(e[atSum:])
+	o.Version = uint32(binary.LittleEndian.Uint16(e[atVersion:])) | uint32(e[atVersionHigh])<<16
+	o.Op, o.sum = Op(e[atOp]&^usedBit), binary.LittleEndian.Uint32(e[atSum:])
 	if o.sum != sumOf(b) || e[atOp]&usedBit == 0 {
 		return ErrTorn
 	}

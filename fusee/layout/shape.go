@@ -43,8 +43,8 @@ func (s *Shape) Validate() error {
 		return fmt.Errorf("%d blocks: want 1 to %d", s.Blocks, maxBlocks)
 	case s.BlockUnits < 64 || s.BlockUnits > maxBlockUnits || s.BlockUnits%64 != 0:
 		return fmt.Errorf("blocks of %d units: want 64 to %d, a multiple of 64", s.BlockUnits, maxBlockUnits)
-	case uint64(s.Blocks)*uint64(s.BlockUnits) > maxPlace:
-		return fmt.Errorf("%d blocks of %d units: want at most %d units", s.Blocks, s.BlockUnits, maxPlace)
+	case uint64(s.Blocks)*uint64(s.BlockUnits) > MaxPlace:
+		return fmt.Errorf("%d blocks of %d units: want at most %d units", s.Blocks, s.BlockUnits, MaxPlace)
 	}
 	return nil
 }

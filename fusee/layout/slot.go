@@ -28,14 +28,16 @@ const (
 	MaxServers = 16
 	// MaxUnits is the longest object, in units.
 	MaxUnits = 255
-	// maxPlace is the number of units of an area in the hardened format.
-	maxPlace = 1 << 28
+	// MaxPlace is the number of units of an area in the hardened format: 4 GiB.
+	MaxPlace = 1 << 24
+	// MaxVersion is the last version of an object.
+	MaxVersion = 1<<20 - 1
 )
 
 // Slot is the word of the index that names an object. It is the number that a CAS compares; remote
 // memory holds it in little-endian byte order. SNAPSHOT's last rule compares slots as these numbers.
 //
-//	hardened   0 fingerprint 1 | 1 length 1 | 2 version 2 | 4 server, 4 bits, and place, 28 bits
+//	hardened   0 fingerprint 1 | 1 length 1 | 2 version, 20 bits, server, 4 bits, and place, 24 bits
 //	published  0 fingerprint 1 | 1 length 1 | 2 server 1 | 3 address in units 5, big-endian
 type Slot uint64
 
@@ -49,15 +51,15 @@ type Ref struct {
 	// same address on all servers.)
 	Server int
 	Place  uint64
-	// Version counts the uses of the object's memory (Hardened only).
-	Version uint16
+	// Version grows with each use of the object's memory (Hardened only).
+	Version uint32
 }
 
 // Slot encodes a Ref. Fields that are out of bounds lose their upper bits.
 func (f Format) Slot(r Ref) Slot {
 	low := uint64(r.Fingerprint) | uint64(byte(r.Units))<<8
 	if f == Hardened {
-		return Slot(low | uint64(r.Version)<<16 | uint64(r.Server%MaxServers)<<32 | r.Place%maxPlace<<36)
+		return Slot(low | uint64(r.Version&MaxVersion)<<16 | uint64(r.Server%MaxServers)<<36 | r.Place%MaxPlace<<40)
 	}
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], r.Place&(1<<40-1))
@@ -68,7 +70,7 @@ func (f Format) Slot(r Ref) Slot {
 func (f Format) Ref(s Slot) Ref {
 	r := Ref{Fingerprint: byte(s), Units: int(byte(s >> 8))}
 	if f == Hardened {
-		r.Version, r.Server, r.Place = uint16(s>>16), int(s>>32%MaxServers), uint64(s>>36)
+		r.Version, r.Server, r.Place = uint32(s>>16)&MaxVersion, int(s>>36%MaxServers), uint64(s>>40)
 		return r
 	}
 	var b [8]byte
