@@ -1,8 +1,14 @@
 package main
 
-// templateBugs are bugs of the template of a store. All are noticed by the run that every store gets:
-// store.Trial.
+// templateBugs are bugs of the template of a store, and of store/passive below it. All but one are
+// noticed by the run that every store gets: store.Trial.
 var templateBugs = []planted{
+	{
+		"store/passive: an old connection is not ended", "store/passive/conn.go",
+		", Replaces: c.mems[server].Conn}",
+		"}",
+		"store/passive TestFormerConnectionEnds",
+	},
 	{
 		"store/passive: other memory is not noticed", "store/passive/conn.go",
 		"|| c.check == nil {",
