@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
@@ -89,21 +90,17 @@ func (d duo) args(on side) []string {
 	return strings.Fields(strings.ReplaceAll(d.program, "GID", on.gid))
 }
 
-// tooLate is what perftest -R says when its second connection finds no listener: its server begins to listen again while the client
-// connects already.
-const tooLate = "RDMA_CM_EVENT_REJECTED; error: 8"
-
 // perftestTries is how often a run of perftest may fail for a reason that is not the NICs'.
 const perftestTries = 8
 
 // run runs the program with the server on one side. Perftest is tried again where the clock of the guest cannot be measured, see
-// unclocked, and where the client was late.
+// unclocked, and where the client was too early.
 func (d duo) run(server, client side) {
 	GinkgoHelper()
 	var s, c ask.Answer
 	for range perftestTries {
 		s, c = d.attempt(server, client)
-		if said := s.Output + c.Output; !strings.Contains(said, unclocked) && (!strings.HasPrefix(d.name(), "ib_") || !strings.Contains(said, tooLate)) {
+		if said := s.Output + c.Output; !strings.Contains(said, unclocked) && (!strings.HasPrefix(d.name(), "ib_") || !strings.Contains(said, fixture.PerftestTooEarly)) {
 			break
 		}
 		GinkgoWriter.Println("again:", s.Output, c.Output)

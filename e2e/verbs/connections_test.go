@@ -44,16 +44,12 @@ func listeners(rack *fixture.Rack, host string) (n int) {
 	return n
 }
 
-// late is what perftest's client prints when its second connection finds no listener: the server
-// begins to listen again while the client connects already, and the client dies when it tries again.
-const late = "RDMA_CM_EVENT_REJECTED; error: 8"
-
 // run runs both programs, and perftest up to 5 times, until its client is not too early.
 func (s meeting) run(rack *fixture.Rack) {
 	GinkgoHelper()
 	for range 5 {
 		client, server := s.attempt(rack)
-		if strings.Contains(client.Stdout+client.Stderr, late) && strings.HasPrefix(s.client, "ib_") {
+		if strings.Contains(client.Stdout+client.Stderr, fixture.PerftestTooEarly) && strings.HasPrefix(s.client, "ib_") {
 			continue
 		}
 		Expect(client).To(fixture.HaveExited(0))

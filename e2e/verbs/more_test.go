@@ -21,7 +21,7 @@ type program interface{ run(rack *fixture.Rack) }
 // arguments stands for the address of ms0.
 type pair struct {
 	server, client string
-	port           string // as /proc/net/tcp has it
+	port           int
 	env            []string
 	said           string // what the client prints
 }
@@ -63,9 +63,7 @@ func (s pair) attempt(rack *fixture.Rack) (client fixture.Result) {
 		defer GinkgoRecover()
 		ended <- rack.Run(args("ms0", s.server)...)
 	}()
-	Eventually(func() string {
-		return rack.Run("exec", "ms0", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6").Stdout
-	}).WithTimeout(20 * time.Second).Should(MatchRegexp(":" + s.port + " [0-9A-F]+:0000 0A "))
+	awaitListener(rack, s.port)
 	client = rack.Run(args("cn0", s.client)...)
 	if client.Code != 0 || s.server == "qperf" { // which serves on
 		rack.Run("exec", "ms0", "--", "pkill", strings.Fields(s.server)[0])
@@ -79,9 +77,9 @@ func (s pair) attempt(rack *fixture.Rack) (client fixture.Result) {
 var ucx = []string{"UCX_TLS=rc_v,ud_v,self", "UCX_NET_DEVICES=rxe0:1"}
 
 const (
-	portQperf = "4D35"
-	portUCX   = "3419"
-	portFI    = "B9E8"
+	portQperf = 19765
+	portUCX   = 13337
+	portFI    = 47592
 )
 
 func ofUCX(args, said string) pair {

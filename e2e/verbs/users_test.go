@@ -103,7 +103,7 @@ var _ = Describe("users who are not root", Ordered, func() {
 			v4, err := os.ReadFile("/proc/net/tcp")
 			v6, _ := os.ReadFile("/proc/net/tcp6") // not on each machine
 			return string(v4) + string(v6), err
-		}).Should(MatchRegexp(fmt.Sprintf(":%04X [0-9A-F]+:0000 0A ", port)))
+		}).Should(listens(port))
 		client := member.on("cn0", program+" localhost")
 		Expect(client).To(fixture.HaveExited(0))
 		var server fixture.Result
