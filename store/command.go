@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,6 +158,31 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 		}
 	}
 	return info, nil
+}
+
+// Proof is the result of a check that reads a store's memory, and before that may have clients make a
+// history. A store embeds it in what it reports of its memory.
+type Proof struct {
+	// History is the verdict on the clients' history; nil: the check ran no clients.
+	History *Verdict `json:"history,omitempty"`
+	// Why describes what is wrong with the memory; "": nothing.
+	Why  string        `json:"why,omitempty"`
+	Took time.Duration `json:"tookNs"`
+}
+
+// Bad implements Failing: the memory or an answer is wrong.
+func (p *Proof) Bad() bool { return p.Why != "" || p.History != nil && !p.History.Linearizable }
+
+// Print prints the verdict on the history, what memory says of the memory, and what is wrong with it,
+// or right.
+func (p *Proof) Print(out io.Writer, memory, right string) error {
+	if p.History != nil {
+		if err := p.History.Write(out, false); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(out, memory+cmp.Or(p.Why, right))
+	return err
 }
 
 // HistoryFlags adds the flags of a history. The values in are the defaults.

@@ -77,20 +77,13 @@ func (r runner) overlay(m *mutant) (string, error) {
 
 // run runs the tests of one package.
 func (r runner) run(bin, pkg string) outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), r.limit)
-	defer cancel()
 	args := []string{"-test.failfast", "-test.timeout", (2 * r.limit).String()}
 	if r.short {
 		args = append(args, "-test.short")
 	}
-	cmd := exec.CommandContext(ctx, bin, args...)
-	cmd.Dir = pkg
-	cmd.WaitDelay = time.Second
-	switch err := cmd.Run(); {
-	case ctx.Err() != nil:
-		return hung
-	case err != nil:
-		return killed
-	}
-	return survived
+	return r.fails(func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, bin, args...)
+		cmd.Dir = pkg
+		return cmd
+	})
 }

@@ -26,7 +26,7 @@ func TestVerdicts(t *testing.T) {
 		if (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
 			t.Errorf("%+v with %d allowed: %q, want %q", c.found, c.allowed, why, c.want)
 		}
-		v := verdict{Checked: Checked{Table: &c.found, Why: why}, History: &store.Verdict{Linearizable: true}}
+		v := Checked{Table: &c.found, Proof: store.Proof{Why: why, History: &store.Verdict{Linearizable: true}}}
 		if v.Bad() != (c.want != "") {
 			t.Errorf("%+v: bad %v", c.found, v.Bad())
 		}

@@ -154,13 +154,6 @@ func (st *Stat) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// verdict is the result of the command check.
-type verdict struct {
-	// History is the verdict on the clients' history; nil: the check ran no clients.
-	History *store.Verdict `json:"history,omitempty"`
-	Checked
-}
-
 func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := store.HistoryRequest{Keys: 16, Value: 200}
 	var table CheckRequest
@@ -172,31 +165,20 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := &verdict{History: h}
-		if err := c.Post("", Store.Path(PathCheck), table, &v.Checked); err != nil {
+		out := new(Checked)
+		if err := c.Post("", Store.Path(PathCheck), table, out); err != nil {
 			return nil, err
 		}
-		return v, nil
+		out.History = h
+		return out, nil
 	}
 }
 
-// Bad reports whether the table or an answer is wrong.
-func (v *verdict) Bad() bool { return v.Why != "" || v.History != nil && !v.History.Linearizable }
-
-// Write prints the verdict.
-func (v *verdict) Write(out io.Writer) error {
-	if v.History != nil {
-		if err := v.History.Write(out, false); err != nil {
-			return err
-		}
+// Write prints the result of a check.
+func (c *Checked) Write(out io.Writer) error {
+	memory := ""
+	if c.Table != nil {
+		memory = fmt.Sprintf("%d keys in %d slots, read in %v\n", c.Table.Keys, c.Table.Slots, c.Took.Round(time.Millisecond))
 	}
-	if v.Table != nil {
-		_, _ = fmt.Fprintf(out, "%d keys in %d slots, read in %v\n", v.Table.Keys, v.Table.Slots, v.Took.Round(time.Millisecond))
-	}
-	if v.Why != "" {
-		_, err := fmt.Fprintln(out, v.Why)
-		return err
-	}
-	_, err := fmt.Fprintln(out, "the table is right")
-	return err
+	return c.Print(out, memory, "the table is right")
 }

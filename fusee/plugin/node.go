@@ -151,10 +151,9 @@ type CheckRequest struct {
 
 // Checked is the result of a check of the table.
 type Checked struct {
+	store.Proof
+	// Table is the report of the check; nil if a server's memory was lost.
 	Table *fusee.Report `json:"table,omitempty"`
-	// Why describes what is wrong; "": nothing.
-	Why  string        `json:"why,omitempty"`
-	Took time.Duration `json:"tookNs"`
 }
 
 // audits is how many times check reads a table in which something seems to be wrong: a client that

@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -24,11 +25,9 @@ type CheckRequest struct {
 
 // Checked is the result of a check of the structure.
 type Checked struct {
-	// Tree is the report of the check; nil if a server's memory was lost. Why describes the
-	// defects; "": there are none.
+	store.Proof
+	// Tree is the report of the check; nil if a server's memory was lost.
 	Tree *check.Report `json:"tree,omitempty"`
-	Why  string        `json:"why,omitempty"`
-	Took time.Duration `json:"tookNs"`
 }
 
 // wholePatience bounds the time to read or to make a whole tree.

@@ -163,13 +163,6 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	return true, c.Post("", Store.Path(PathLoad), LoadRequest{Keys: w.Config.Keys, Records: true}, &out)
 }
 
-// verdict is the result of the command check.
-type verdict struct {
-	// History is the verdict on the clients' history; nil: the check ran no clients.
-	History *store.Verdict `json:"history,omitempty"`
-	Checked
-}
-
 func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := store.HistoryRequest{Keys: 64}
 	var tree CheckRequest
@@ -184,33 +177,22 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := &verdict{History: h}
-		if err := c.Post("", Store.Path(PathCheck), tree, &v.Checked); err != nil {
+		out := new(Checked)
+		if err := c.Post("", Store.Path(PathCheck), tree, out); err != nil {
 			return nil, err
 		}
-		return v, nil
+		out.History = h
+		return out, nil
 	}
 }
 
-// Bad reports whether the structure of the tree or an answer is wrong.
-func (v *verdict) Bad() bool { return v.Why != "" || v.History != nil && !v.History.Linearizable }
-
-// Write prints the verdict.
-func (v *verdict) Write(out io.Writer) error {
-	if v.History != nil {
-		if err := v.History.Write(out, false); err != nil {
-			return err
-		}
+// Write prints the result of a check.
+func (c *Checked) Write(out io.Writer) error {
+	memory := ""
+	if c.Tree != nil {
+		memory = fmt.Sprintf("%v\n%d MiB in %d reads, %v\n", c.Tree, c.Tree.Bytes>>20, c.Tree.Reads, c.Took.Round(time.Millisecond))
 	}
-	if v.Tree != nil {
-		_, _ = fmt.Fprintf(out, "%v\n%d MiB in %d reads, %v\n", v.Tree, v.Tree.Bytes>>20, v.Tree.Reads, v.Took.Round(time.Millisecond))
-	}
-	if v.Why != "" {
-		_, err := fmt.Fprintln(out, v.Why)
-		return err
-	}
-	_, err := fmt.Fprintln(out, "the tree is whole")
-	return err
+	return c.Print(out, memory, "the tree is whole")
 }
 
 func newLoad(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
