@@ -86,8 +86,9 @@ func TestALostAnswerTakesNoSecondBlock(t *testing.T) {
 	g.run()
 }
 
-// A client that has read the superblocks of a store, and is connected as an owner only after another
-// store was made in its place, does not open. It would write with the arrangement of the old store.
+// A client that has read the superblocks of a store, and is connected as an owner only after
+// another store was made in its place, does not open. It would write with the arrangement of the
+// old store.
 func TestOpenWhileAStoreIsMade(t *testing.T) {
 	g := newRig(t, 2, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Block: 16 << 10, Generation: 1})

@@ -190,13 +190,13 @@ func (c *Client) Last() kv.Cost { return c.cost }
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
 // Leaked counts objects of operations of this client whose outcome is unknown, and frees that were
-// perhaps not executed. The former are used again when their outcome is known, the latter when their
-// owners have found them.
+// perhaps not executed. The former are used again when their outcome is known, the latter when
+// their owners have found them.
 func (c *Client) Leaked() uint64 { return uint64(len(c.unsure)) + c.lost }
 
-// Close sends the frees that were collected, leaves the client's blocks to other clients, and ends the
-// connections. A block with an object whose outcome is unknown, and all blocks if the memory servers
-// do not answer, remain those of the number until another client recovers it.
+// Close sends the frees that were collected, leaves the client's blocks to other clients, and ends
+// the connections. A block with an object whose outcome is unknown, and all blocks if the memory
+// servers do not answer, remain those of the number until another client recovers it.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A client that recovers a dead one leaves a block, and does not hear that the CAS was executed. A third
-// client takes the block over. The first one does not settle it once more: it would withdraw an INSERT
-// of the new owner, which is acknowledged.
+// A client that recovers a dead one leaves a block, and does not hear that the CAS was executed. A
+// third client takes the block over. The first one does not settle it once more: it would withdraw
+// an INSERT of the new owner, which is acknowledged.
 func TestABlockThatWasLeftIsNotSettledAgain(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 40, Block: 16 << 10})
@@ -98,8 +98,8 @@ func TestABlockThatWasLeftIsNotSettledAgain(t *testing.T) {
 	g.run()
 }
 
-// An object whose operation has an unknown outcome, and whose bit shows that it was replaced, is free
-// once: no two keys get it.
+// An object whose operation has an unknown outcome, and whose bit shows that it was replaced, is
+// free once: no two keys get it.
 func TestAnObjectInDoubtIsFreedOnce(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 40, Block: 16 << 10})

@@ -26,9 +26,9 @@ func (g *rig) audit(super layout.Superblock, what string) fusee.Report {
 	return out
 }
 
-// Clients that come and go, each of which changes a few keys, need no more memory than the keys: each
-// leaves its blocks to the next ones, also to those with objects of another length. What they have
-// stored remains.
+// Clients that come and go, each of which changes a few keys, need no more memory than the keys:
+// each leaves its blocks to the next ones, also to those with objects of another length. What they
+// have stored remains.
 func TestClientsThatCloseLeaveTheirBlocks(t *testing.T) {
 	for _, s := range stores {
 		g := newRig(t, s.servers, simrack.Options{})
@@ -153,9 +153,10 @@ func (k *killer) see(ev *sim.Event) {
 	}
 }
 
-// A client dies after each of the requests of an operation. Another one then changes the same key, and
-// inserts it if it is not there; no operation waits for longer than the lease allows. When the number
-// of the dead client was recovered, it has no block, no change is open, and the key has one slot.
+// A client dies after each of the requests of an operation. Another one then changes the same key,
+// and inserts it if it is not there; no operation waits for longer than the lease allows. When the
+// number of the dead client was recovered, it has no block, no change is open, and the key has one
+// slot.
 func TestAClientDiesAtEveryVerb(t *testing.T) {
 	for _, s := range stores {
 		for op := range 3 {
@@ -362,8 +363,8 @@ func TestALateFreeOfAnEarlierOwner(t *testing.T) {
 	g.audit(super, "after a late free")
 }
 
-// A client that was taken for dead takes another number, and goes on. Its former number has no block
-// any more.
+// A client that was taken for dead takes another number, and goes on. Its former number has no
+// block any more.
 func TestAClientThatWasTakenForDeadGoesOn(t *testing.T) {
 	g := newRig(t, 2, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, IndexReplicas: 2, Block: 16 << 10})

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// sweep finds by the index which objects of a block are in use, whatever the bitmap says. Objects whose
-// operations have an unknown outcome are left alone.
+// sweep finds by the index which objects of a block are in use, whatever the bitmap says. Objects
+// whose operations have an unknown outcome are left alone.
 func (s *space) sweep(b *block, deadline clock.Time) error {
 	doubts := s.doubts
 	var list []int
@@ -31,9 +31,9 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 	return err
 }
 
-// inspectBlock finds out which objects of a block are in use that another client has left. Their headers
-// have their keys, and the slots of these the versions. What a header says is right if a slot names
-// the object.
+// inspectBlock finds out which objects of a block are in use that another client has left. Their
+// headers have their keys, and the slots of these the versions. What a header says is right if a
+// slot names the object.
 func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	const header = 16
 	shape := &s.super.Shape

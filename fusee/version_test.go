@@ -15,9 +15,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A GET of a key whose place the client remembers reads slot and object at the same time. If the slot
-// is read at once and the object late, its memory may have the value of another key by then. The
-// version shows it: the object is whole, and another one.
+// A GET of a key whose place the client remembers reads slot and object at the same time. If the
+// slot is read at once and the object late, its memory may have the value of another key by then.
+// The version shows it: the object is whole, and another one.
 func TestAnObjectThatIsReadLateIsAnotherOne(t *testing.T) {
 	var g *rig
 	var frame wire.Frame

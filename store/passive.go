@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Passive is the Node of a store that has no server but the memory services: a host only knows where
-// the store is and how its own clients use it, which is a Known. C is a client.
+// Passive is the Node of a store that has no server but the memory services: a host only knows
+// where the store is and how its own clients use it, which is a Known. C is a client.
 type Passive[Known any, C kv.Store] struct {
 	Host  Host
 	Store *Store
@@ -101,8 +101,8 @@ func (p *Passive[Known, C]) Keep(k *Known, servers []string) {
 	p.known, p.servers = k, servers
 }
 
-// Known returns what the host knows, and the names of the memory servers, or an error that says how to
-// start the store.
+// Known returns what the host knows, and the names of the memory servers, or an error that says how
+// to start the store.
 func (p *Passive[Known, C]) Known() (*Known, []string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

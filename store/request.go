@@ -29,8 +29,8 @@ type ClientOptions struct {
 	MaxValue int `json:"maxValue,omitempty"`
 	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
 	Share int `json:"share,omitempty"`
-	// Cache says whose the location cache is: CacheProcess (also ""), one for all clients that a request
-	// opens on a host, or CacheClient, each client has its own.
+	// Cache says whose the location cache is: CacheProcess (also ""), one for all clients that a
+	// request opens on a host, or CacheClient, each client has its own.
 	Cache string `json:"cache,omitempty"`
 }
 

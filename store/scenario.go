@@ -33,8 +33,8 @@ type Trial struct {
 	// Format makes the store, Open a client.
 	Format func(cfg passive.Config, deadline clock.Time) error
 	Open   func(cfg passive.Config, deadline clock.Time) (kv.Store, error)
-	// Crashes: clients may die at any moment, and hosts and servers fail for a while. Loss: servers may
-	// lose their memory, too; from then on an answer is right, or kv.ErrLost.
+	// Crashes: clients may die at any moment, and hosts and servers fail for a while. Loss: servers
+	// may lose their memory, too; from then on an answer is right, or kv.ErrLost.
 	Crashes, Loss bool
 	// Judge, if not nil, checks the memory of the servers after the last operation. quiet: each
 	// operation had an answer, and no client died.

@@ -38,8 +38,8 @@ func TestLateFence(t *testing.T) {
 }
 
 // The answer to a client's hello is lost, and the client says hello again. The number that it never
-// learnt ends at once: it would hold the epochs back until a lease has passed. No fence is needed for it,
-// and a late copy of the first hello makes no third number.
+// learnt ends at once: it would hold the epochs back until a lease has passed. No fence is needed
+// for it, and a late copy of the first hello makes no third number.
 func TestNumberThatItsClientNeverLearnt(t *testing.T) {
 	const had = 5
 	for _, quiet := range []bool{false, true} {

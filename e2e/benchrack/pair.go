@@ -17,8 +17,8 @@ const ms0Address = "10.77.0.2"
 // serverPause is the time between two tries of a client whose server does not listen yet.
 const serverPause = 50 * time.Millisecond
 
-// pair runs a command as server on ms0, and as client on cn0, and returns what the client prints. The client is tried again while the
-// server does not listen.
+// pair runs a command as server on ms0, and as client on cn0, and returns what the client prints.
+// The client is tried again while the server does not listen.
 func (b bench) pair(ctx context.Context, server, client []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
@@ -46,8 +46,8 @@ func (b bench) pair(ctx context.Context, server, client []string) ([]byte, error
 	}
 }
 
-// column reads a column of perftest's line of results: from 0 on, bytes, iterations, peak, average, million messages a second; of latency
-// bytes, iterations, least, most, median, mean.
+// column reads a column of perftest's line of results: from 0 on, bytes, iterations, peak, average,
+// million messages a second; of latency bytes, iterations, least, most, median, mean.
 func column(n int, unit float64) func([]byte) (float64, error) {
 	return func(out []byte) (float64, error) {
 		_, table, ok := strings.Cut(string(out), "#bytes")
@@ -96,7 +96,8 @@ func missing() string {
 	return ""
 }
 
-// programs measures perftest, unmodified, on the hosts of a rack beside the same exchange by the daemons themselves.
+// programs measures perftest, unmodified, on the hosts of a rack beside the same exchange by the
+// daemons themselves.
 func programs() (ms []measure) {
 	for _, p := range []struct {
 		name, test, size, iters, unit string

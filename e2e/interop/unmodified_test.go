@@ -16,8 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
-// duo is a program that runs twice: on cn0 over our NIC, and in the guest over rxe, each time as its distribution has built it.
-// In its arguments GID stands for the index of the IPv4 address in the table of the side.
+// duo is a program that runs twice: on cn0 over our NIC, and in the guest over rxe, each time as
+// its distribution has built it. In its arguments GID stands for the index of the IPv4 address in
+// the table of the side.
 type duo struct {
 	program string
 	// said is what the client prints; both must end with 0, too.
@@ -60,8 +61,9 @@ func theirSide() side {
 // early matches what a client says whose server does not listen at its TCP port yet.
 var early = regexp.MustCompile(`ouldn't connect`)
 
-// met reports whether the two sides meet by the connection manager. The server must listen before the client begins then: a request that
-// is refused may be repeated on the wire and accepted afterwards, for a program that has ended.
+// met reports whether the two sides meet by the connection manager. The server must listen before
+// the client begins then: a request that is refused may be repeated on the wire and accepted
+// afterwards, for a program that has ended.
 func (d duo) met() bool {
 	return !strings.HasPrefix(d.program, "ib") || strings.Contains(d.program, " -R")
 }
@@ -93,8 +95,8 @@ func (d duo) args(on side) []string {
 // perftestTries is how often a run of perftest may fail for a reason that is not the NICs'.
 const perftestTries = 8
 
-// run runs the program with the server on one side. Perftest is tried again where the clock of the guest cannot be measured, see
-// unclocked, and where the client was too early.
+// run runs the program with the server on one side. Perftest is tried again where the clock of the
+// guest cannot be measured, see unclocked, and where the client was too early.
 func (d duo) run(server, client side) {
 	GinkgoHelper()
 	var s, c ask.Answer
@@ -113,8 +115,8 @@ func (d duo) run(server, client side) {
 	Expect(s.Output+c.Output).NotTo(ContainSubstring("invalid data"), both)
 }
 
-// attempt runs both until they have ended. A client whose server does not listen at its TCP port yet runs again; a server whose client
-// has failed is ended.
+// attempt runs both until they have ended. A client whose server does not listen at its TCP port
+// yet runs again; a server whose client has failed is ended.
 func (d duo) attempt(server, client side) (s, c ask.Answer) {
 	GinkgoHelper()
 	if d.met() { // listeners of earlier programs are gone
@@ -158,8 +160,9 @@ const listenPoll = 100 * time.Millisecond
 // pingOf is the last line of data of rping's client, without its end.
 const pingOf = "ping data: rdma-ping-9: JKLMNOPQRSTUVWXYZ"
 
-// duos are the programs; they and the libraries below them are the same on both sides, but for the shim below ours. The guest has one
-// emulated processor, which polling programs take from its driver: -u 18 (1 s) is a timeout that such a guest keeps.
+// duos are the programs; they and the libraries below them are the same on both sides, but for the
+// shim below ours. The guest has one emulated processor, which polling programs take from its
+// driver: -u 18 (1 s) is a timeout that such a guest keeps.
 var duos = []duo{
 	{"ibv_rc_pingpong -g GID -c -n 50", "50 iters in"},
 	{"ibv_rc_pingpong -g GID -c -e -n 100", "100 iters in"},

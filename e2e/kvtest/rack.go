@@ -24,8 +24,8 @@ type Rack struct {
 	memory  func(host string) memservice.Config
 }
 
-// NewRack makes the rack that a rack file describes; it ends with the test. memory says what a memory
-// server lends.
+// NewRack makes the rack that a rack file describes; it ends with the test. memory says what a
+// memory server lends.
 func NewRack(t testing.TB, rackFile string, opt simrack.Options, memory func(host string) memservice.Config) *Rack {
 	t.Helper()
 	s, err := spec.Parse([]byte(rackFile))

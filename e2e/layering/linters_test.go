@@ -81,11 +81,11 @@ const (
 var harmless = []string{"softrnic/rdmacm", "e2e/golden", "e2e/kvtest"}
 
 // virtual lists the packages whose code and tests run in virtual time. The race detector makes them
-// about fifteen times as slow, and finds nothing in them: the simulator's threads are coroutines, of
-// which one runs at a time, and each switch between two of them is ordered for the detector. So a
-// package with locks is among them, too, unless its own tests start goroutines: its locks are
-// checked where goroutines use it, in the tests of packages that are not listed (topo/hostd runs the
-// stores). `make race` runs all of them with the detector. all are the module's files.
+// about fifteen times as slow, and finds nothing in them: the simulator's threads are coroutines,
+// of which one runs at a time, and each switch between two of them is ordered for the detector. So
+// a package with locks is among them, too, unless its own tests start goroutines: its locks are
+// checked where goroutines use it, in the tests of packages that are not listed (topo/hostd runs
+// the stores). `make race` runs all of them with the detector. all are the module's files.
 func virtual(table map[string]row, all []source) []string {
 	inside := func(pkg string) bool {
 		r := table[pkg]

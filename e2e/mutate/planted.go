@@ -21,8 +21,8 @@ type planted struct {
 	// was occurs once in the file; the bug has is instead.
 	was, is string
 	// by is what notices: a package and a test of it ("clover TestSettle"), or the arguments of
-	// `rdmalab sim`, of which some seed up to the 1,000th fails ("sim clover --mix wear"). After a colon
-	// it has a text of the failure: "sim clover --mix wear: not linearizable".
+	// `rdmalab sim`, of which some seed up to the 1,000th fails ("sim clover --mix wear"). After a
+	// colon it has a text of the failure: "sim clover --mix wear: not linearizable".
 	by string
 }
 
@@ -97,7 +97,8 @@ func (r runner) named(m *mutant, by string) outcome {
 	})
 }
 
-// seeds runs a scenario with the change until a seed fails as expected, and says which seeds were tried.
+// seeds runs a scenario with the change until a seed fails as expected, and says which seeds were
+// tried.
 func (r runner) seeds(m *mutant, by string) (outcome, string) {
 	args, text, _ := strings.Cut(by, ": ")
 	bin, ok := r.built(m, []string{"build"}, filepath.Join("topo", "cmd", "rdmalab"))
@@ -122,8 +123,9 @@ func (r runner) seeds(m *mutant, by string) (outcome, string) {
 	return survived, "sim " + args
 }
 
-// caught reports whether one of the failures that `rdmalab sim` has printed shows the bug: it has the
-// text, and is not that the search for an order of the operations was not decided, which shows nothing.
+// caught reports whether one of the failures that `rdmalab sim` has printed shows the bug: it has
+// the text, and is not that the search for an order of the operations was not decided, which shows
+// nothing.
 func caught(printed, text string) bool {
 	for _, failure := range strings.Split("\n"+printed, "\nFAIL ")[1:] {
 		if strings.Contains(failure, text) && !strings.Contains(failure, kv.ErrUndecided.Error()) {

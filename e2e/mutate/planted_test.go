@@ -36,8 +36,8 @@ func TestPlantedBugsCanBePlanted(t *testing.T) {
 	}
 }
 
-// Only a failure that shows the bug catches it: neither a search without result, nor another failure than
-// the table expects, nor a program that does not run.
+// Only a failure that shows the bug catches it: neither a search without result, nor another
+// failure than the table expects, nor a program that does not run.
 func TestAPlantedBugIsCaughtByItsFailure(t *testing.T) {
 	const (
 		order     = "FAIL clover seed 7: history of key 3 is not linearizable:\n  0s client 1 GET\n  replay: rdmalab sim clover --seed 7 -v\n"

@@ -20,8 +20,8 @@ import (
 
 const (
 	// longLease is longer than any delay of an operation on a busy machine, so that the duration of
-	// an operation shows whether it waited for a lease, and than what a spec does before it looks at the
-	// lock of a client that has died: it starts three gardeners.
+	// an operation shows whether it waited for a lease, and than what a spec does before it looks at
+	// the lock of a client that has died: it starts three gardeners.
 	longLease = 15 * time.Second
 	// fenceTime bounds the time after the lease: the server ends the dead client's connections, the
 	// lock is taken over, and the operation is done. This takes milliseconds on a machine that is

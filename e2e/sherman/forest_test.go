@@ -97,8 +97,8 @@ func right(ended <-chan fixture.Result) {
 	Expect(res.Stdout).To(ContainSubstring("linearizable: one order"))
 }
 
-// busy returns what waits until clients of a host are at work that are started after it: even if they
-// have ended when it is called.
+// busy returns what waits until clients of a host are at work that are started after it: even if
+// they have ended when it is called.
 func busy(rack *fixture.Rack, host string) (wait func()) {
 	GinkgoHelper()
 	sent := func() uint64 { return rack.Counters(host)["sent_pkts"] }

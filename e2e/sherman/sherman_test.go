@@ -62,8 +62,9 @@ var _ = Describe("the tree Sherman", func() {
 		for _, ms := range []string{"ms0", "ms1"} {
 			rack.OK("switch", "rules", "add", "id="+ms, "server="+ms, "action=atomics", "range=0-0x40000")
 		}
-		// The switch forwards a lock's requests as they are before its shared connections are up, and for up to 5 s after a request on a
-		// client's connection was lost: the first history may be over by then.
+		// The switch forwards a lock's requests as they are before its shared connections are up, and for
+		// up to 5 s after a request on a client's connection was lost: the first history may be over by
+		// then.
 		Eventually(func() uint64 {
 			right(history(rack, "cn0", 4, 40, 20, "3000"))
 			return rack.SwitchCounters()["hardened"]["replaced"]

@@ -14,8 +14,8 @@ import (
 )
 
 // contained runs a program as a container of a user's own does: with the files of image alone, the
-// folder of sockets at /rack, no network, processes of its own, and one variable. groups are those of a
-// user who is not root; none: it is root.
+// folder of sockets at /rack, no network, processes of its own, and one variable. groups are those
+// of a user who is not root; none: it is root.
 func contained(rack *fixture.Rack, image, host, groups, program string) fixture.Result {
 	GinkgoHelper()
 	user := ""

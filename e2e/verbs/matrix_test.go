@@ -11,7 +11,8 @@ import (
 )
 
 // ways are switches, and links, through which the programs of other packages run besides the plain
-// one: those that only matches, all for nil. without names those that cannot run so, with the reason.
+// one: those that only matches, all for nil. without names those that cannot run so, with the
+// reason.
 var ways = []struct {
 	what, section string
 	loss          bool
@@ -19,8 +20,9 @@ var ways = []struct {
 	without       map[string]string
 }{
 	{what: "through a switch that tracks connections", section: fixture.SwitchSection(fixture.Track, false, "ms0")},
-	// It moves WRITEs and READs of a program's own memory to a queue pair of another protection domain,
-	// so that put and get end with a remote access error. UCX carries messages and atomics by SENDs.
+	// It moves WRITEs and READs of a program's own memory to a queue pair of another protection
+	// domain, so that put and get end with a remote access error. UCX carries messages and atomics by
+	// SENDs.
 	{
 		what: "through a switch that moves requests", section: fixture.SwitchSection(fixture.Move, false, "ms0"),
 		only: regexp.MustCompile(`^UCX, (active|atomics|large)`),

@@ -29,10 +29,10 @@ type pair struct {
 // unanswered is the exit status of a client that was still waiting when its time was over.
 const unanswered = 124
 
-// run runs both. The reliable datagrams of libfabric are acknowledged by the library, and a server that
-// has ended acknowledges nothing: if the acknowledgement of the client's last message is lost, or was not
-// sent, the client waits for it until its time is over, though all data has been exchanged. Both are run
-// again then, up to 5 times.
+// run runs both. The reliable datagrams of libfabric are acknowledged by the library, and a server
+// that has ended acknowledges nothing: if the acknowledgement of the client's last message is lost,
+// or was not sent, the client waits for it until its time is over, though all data has been
+// exchanged. Both are run again then, up to 5 times.
 func (s pair) run(rack *fixture.Rack) {
 	GinkgoHelper()
 	need(strings.Fields(s.server)[0])

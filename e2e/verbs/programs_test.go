@@ -109,7 +109,8 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 		Entry("SEND latency, woken by events", "ib_send_lat -n 50 -e"),
 	)
 
-	// Its acknowledgements are not lost: an end that has all its completions ends at once, and cannot acknowledge a last message again.
+	// Its acknowledgements are not lost: an end that has all its completions ends at once, and cannot
+	// acknowledge a last message again.
 	It("lose nothing when a message in a hundred is lost", func() {
 		rack.OK("inject", "loss", "1%", "--opcode", "RC_SEND_*", "--link", "cn0")
 		DeferCleanup(func() { rack.OK("heal") })
@@ -121,8 +122,8 @@ var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
 	})
 })
 
-// passive are tests whose servers only wait: their memory is written and read, and they end when the client says so by TCP. So they run
-// where their data are lost.
+// passive are tests whose servers only wait: their memory is written and read, and they end when
+// the client says so by TCP. So they run where their data are lost.
 var passive = []string{"ib_write_bw -n 100 -s 16384", "ib_read_bw -n 100 -s 16384", "ib_atomic_bw -n 100"}
 
 // wrestle runs tests of perftest, all of which count the completions that they need.
@@ -153,7 +154,8 @@ var _ = Describe("unmodified programs over libibverbs through a switch", func() 
 		wrestle(rack, append([]string{"ib_send_bw -n 100", "ib_send_lat -n 50"}, passive...)...)
 	})
 
-	// Its rule is for the memory service: WRITEs, READs and atomics on other memory would be moved to its protection domain.
+	// Its rule is for the memory service: WRITEs, READs and atomics on other memory would be moved to
+	// its protection domain.
 	It("that moves requests", func() {
 		rack := fixture.Up(fixture.Small + fixture.SwitchSection(fixture.Move, false, "ms0"))
 		rallies(rack)

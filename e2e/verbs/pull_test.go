@@ -87,17 +87,18 @@ var _ = Describe("the program of docs/guide/find-a-bug.md", Ordered, func() {
 		rack = fixture.Up(fixture.Small)
 	})
 
-	// loseAnswer loses the response of the first READ, and the acknowledgement of the SEND behind it. So the
-	// client's NIC repeats both when its ACK timer has expired, after 134 ms.
+	// loseAnswer loses the response of the first READ, and the acknowledgement of the SEND behind it.
+	// So the client's NIC repeats both when its ACK timer has expired, after 134 ms.
 	loseAnswer := func() {
 		GinkgoHelper()
 		rack.OK("heal")
 		rack.OK("inject", "drop", "--class", "response", "--dir", "up", "--next", "2", "--link", "ms0")
 	}
 
-	// The wrong version keeps the second block for the first if the server's process gets to fill its buffer within these 134 ms,
-	// which takes it microseconds. On a busy machine it may not, and then this run is right. It would have to wait for a
-	// processor so long in 5 runs of 5; with one run of 100 that is one test of 10^10.
+	// The wrong version keeps the second block for the first if the server's process gets to fill its
+	// buffer within these 134 ms, which takes it microseconds. On a busy machine it may not, and then
+	// this run is right. It would have to wait for a processor so long in 5 runs of 5; with one run of
+	// 100 that is one test of 10^10.
 	It("keeps wrong data under loss, and no other", func() {
 		program := compile(source)
 		Expect(bytes.Equal(pull(rack, program, file), sent)).To(BeTrue(), "wrong without loss")

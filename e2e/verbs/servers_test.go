@@ -66,7 +66,8 @@ func (f fio) run(rack *fixture.Rack) {
 	const common = "[job]\nioengine=rdma\nport=9999\nbs=64k\nsize=1m\n"
 	received, sent, done := "iodepth=8\n", "iodepth=8\n", "total=1,0,0,0" // the writer says when it is ready
 	if f.verb == "send" {
-		// Its connections allow no repetition after an RNR NAK: there is a RECV for each of the 16 blocks from the beginning.
+		// Its connections allow no repetition after an RNR NAK: there is a RECV for each of the 16 blocks
+		// from the beginning.
 		received, sent, done = "iodepth=16\nverify=crc32c\nverify_fatal=1\nverify_state_save=0\n", "iodepth=8\nverify=crc32c\ndo_verify=0\n", "total=16,0,0,0"
 	}
 	server := job("server", common+"rw=read\n"+received)

@@ -17,7 +17,8 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// userID and groupID are a user and a group without a name, to which nothing on the machine belongs.
+// userID and groupID are a user and a group without a name, to which nothing on the machine
+// belongs.
 const userID, groupID = 64001, 64002
 
 // user runs commands without the privileges of root.

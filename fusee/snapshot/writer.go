@@ -119,7 +119,8 @@ func (w *Writer) primary(found uint64, r rules) Action {
 	}
 }
 
-// Winner is the value that wins by the rules, as far as a writer knows that has swapped all backups.
+// Winner is the value that wins by the rules, as far as a writer knows that has swapped all
+// backups.
 func (w *Writer) Winner() uint64 {
 	list := w.has[:w.n]
 	if v, ok := majority(list); ok || w.n == 0 {

@@ -196,8 +196,8 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	return out, err
 }
 
-// join makes t a compute node of the tree on the servers: the one that the host is already, if that is
-// of the same tree and, unless in.Keep, has the same settings; otherwise a new one.
+// join makes t a compute node of the tree on the servers: the one that the host is already, if that
+// is of the same tree and, unless in.Keep, has the same settings; otherwise a new one.
 func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time) (out Info, err error) {
 	young, err := newTree(in, cfg.Servers)
 	if err != nil {

@@ -141,8 +141,8 @@ func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	return q
 }
 
-// line returns the state of the link to a peer. A peer that is not known yet gets a new one; if there
-// are too many, those without traffic are forgotten.
+// line returns the state of the link to a peer. A peer that is not known yet gets a new one; if
+// there are too many, those without traffic are forgotten.
 func (c *Card) line(now clock.Time, p peer) *line {
 	l := c.peers[p]
 	if l != nil {

@@ -15,8 +15,8 @@ import (
 func withPKeys(table ...uint16) func(*Config) { return func(c *Config) { c.PKeys = table } }
 
 // Two P_Keys match if they name the same partition and at least one is a full member, over IPv6 as
-// over IPv4 (IBTA 10.9.3). Packets that do not match are dropped without an answer, and counted. The
-// queue pair names its own by an index.
+// over IPv4 (IBTA 10.9.3). Packets that do not match are dropped without an answer, and counted.
+// The queue pair names its own by an index.
 func TestPKeys(t *testing.T) {
 	for _, c := range []struct {
 		a, b uint16
@@ -60,8 +60,8 @@ func TestPKeys(t *testing.T) {
 	}
 }
 
-// A partition has a number other than 0 (IBTA 10.9.3), and stands once in a table of bounded length;
-// a queue pair cannot name an entry that is not there.
+// A partition has a number other than 0 (IBTA 10.9.3), and stands once in a table of bounded
+// length; a queue pair cannot name an entry that is not there.
 func TestPKeyTable(t *testing.T) {
 	if verbs.SamePartition(0x8000, 0x8000) {
 		t.Error("partition 0 is no partition")

@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Packets carry the traffic class of their connection; without one, that of the NIC's configuration.
+// Packets carry the traffic class of their connection; without one, that of the NIC's
+// configuration.
 func TestTOS(t *testing.T) {
 	for _, c := range []struct {
 		of, named, want uint8

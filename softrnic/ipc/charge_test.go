@@ -73,8 +73,8 @@ func ownerProgram() error {
 	return c.Close()
 }
 
-// memoryCgroup makes a cgroup that counts memory, and returns its directory and its counter; it skips
-// where there is none.
+// memoryCgroup makes a cgroup that counts memory, and returns its directory and its counter; it
+// skips where there is none.
 func memoryCgroup(t *testing.T) (dir, counter string) {
 	t.Helper()
 	for _, try := range []struct{ root, counter string }{

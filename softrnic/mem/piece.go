@@ -106,8 +106,8 @@ func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
 	return old, ok
 }
 
-// Store64 replaces the word in the piece, which has 8 bytes, at once: no peer reads a part of it. Host
-// order. False: the memory is far, and is there no more.
+// Store64 replaces the word in the piece, which has 8 bytes, at once: no peer reads a part of it.
+// Host order. False: the memory is far, and is there no more.
 func (p Piece) Store64(v uint64) bool {
 	if p.r.far != nil {
 		return p.r.far.Store64(p.r.start+p.off, v)

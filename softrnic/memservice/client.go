@@ -23,9 +23,9 @@ type Claim struct {
 	// Replaces is the Conn of a connection that the service ends first, so that no request in
 	// flight on it is executed after the answer; 0: none.
 	Replaces uint64
-	// Former, with Join, is an owner that leaves the connection: the number under which the client joined
-	// it before. A fence of that owner does not end the connection any more, so no request of that owner
-	// may be in flight on it. 0: none.
+	// Former, with Join, is an owner that leaves the connection: the number under which the client
+	// joined it before. A fence of that owner does not end the connection any more, so no request of
+	// that owner may be in flight on it. 0: none.
 	Former uint32
 	// Bytes of memory wanted for this connection alone; 0: the region that all clients share.
 	Bytes int
@@ -103,8 +103,8 @@ func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, de
 }
 
 // Join states that requests of the claim's owner travel on a connection, too: Fence of any of the
-// owners of a connection ends it. Replaces of the claim is ended first, and Former leaves the connection.
-// It returns ErrFenced if the owner was fenced. It fails if the connection has ended.
+// owners of a connection ends it. Replaces of the claim is ended first, and Former leaves the
+// connection. It returns ErrFenced if the owner was fenced. It fails if the connection has ended.
 func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
 	r := request{kind: kindJoin, owner: c.Owner, former: c.Former, shared: conn}
 	if c.Replaces != conn {

@@ -55,9 +55,9 @@
 //
 // A table is words of the shared region in little-endian byte order, of which 0 is free. Take has
 // the service put a value into the first free word, so that clients share out what the words stand
-// for: the blocks of package fusee. Clients may read and clear words by themselves. Each owner numbers
-// its requests; the service remembers the last one of each owner and what it has given for it, so
-// that a request whose answer was lost can be repeated.
+// for: the blocks of package fusee. Clients may read and clear words by themselves. Each owner
+// numbers its requests; the service remembers the last one of each owner and what it has given for
+// it, so that a request whose answer was lost can be repeated.
 //
 // A Worker (package perf has one) lets the host take part in a connection, with further data in
 // connect and its answer.

@@ -241,8 +241,8 @@ func (s *Server) who(id uint32) Holder {
 // maxJoined bounds the owners of one connection.
 const maxJoined = 4096
 
-// join lets requests of an owner travel on a connection, which ends when the owner is fenced. The owner
-// may take the place of a former one.
+// join lets requests of an owner travel on a connection, which ends when the owner is fenced. The
+// owner may take the place of a former one.
 func (s *Server) join(r request) error {
 	s.endID(r.conn)
 	i := slices.IndexFunc(s.conns, func(c *Conn) bool { return c.id == r.shared })

@@ -19,8 +19,8 @@ func planContend(c *Config) plan {
 	return oneWordPlan(c, (*session).contend)
 }
 
-// oneWordPlan is for clients that share one word. Local memory has 8 bytes for each client, and then
-// 8 bytes for all that stay 0: the value that releases a lock.
+// oneWordPlan is for clients that share one word. Local memory has 8 bytes for each client, and
+// then 8 bytes for all that stay 0: the value that releases a lock.
 func oneWordPlan(c *Config, run func(*session, *Result) error) plan {
 	return plan{local: atomicSize * (c.Clients + 1), slot: atomicSize, bytes: atomicSize, run: run}
 }

@@ -179,8 +179,8 @@ func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, tu
 	return nil
 }
 
-// awaitEcho waits for the echo of message k, which is in buf then. numbered: its immediate data are k.
-// Over an unreliable service the echo may be lost; then wait fails.
+// awaitEcho waits for the echo of message k, which is in buf then. numbered: its immediate data are
+// k. Over an unreliable service the echo may be lost; then wait fails.
 func (s *session) awaitEcho(c *Config, k int, buf []byte, numbered bool, res *Result) error {
 	for {
 		n, err := s.rcq.Poll(s.wcs[:1])

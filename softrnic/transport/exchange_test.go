@@ -58,8 +58,8 @@ func TestOperationsMoveBytes(t *testing.T) {
 	}
 }
 
-// An ATOMIC_WRITE of a connection that may write, and no more than that, sets the word in host order,
-// and leaves its neighbours alone.
+// An ATOMIC_WRITE of a connection that may write, and no more than that, sets the word in host
+// order, and leaves its neighbours alone.
 func TestAtomicWrite(t *testing.T) {
 	a, b := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11}), newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
 	l := defaultLink

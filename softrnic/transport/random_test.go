@@ -219,8 +219,8 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 	}
 }
 
-// atomic draws the operands of an atomic or ATOMIC_WRITE and returns what the word holds after it. The fields of
-// masked ones are the bytes.
+// atomic draws the operands of an atomic or ATOMIC_WRITE and returns what the word holds after it.
+// The fields of masked ones are the bytes.
 func (x *actor) atomic(wr *verbs.SendWR, word uint64) uint64 {
 	wr.CompareAdd, wr.Swap = uint64(x.r.IntN(3)), uint64(x.r.IntN(3))
 	switch wr.Op {

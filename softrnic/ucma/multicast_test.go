@@ -141,8 +141,8 @@ func TestJoinsAreBounded(t *testing.T) {
 	n.check()
 }
 
-// A program that reads no events causes no more of them than its quota says, by any command, and its
-// peers neither.
+// A program that reads no events causes no more of them than its quota says, by any command, and
+// its peers neither.
 func TestEventsAreBoundedTogether(t *testing.T) {
 	n := member(t)
 	n.shares.most[Event] = 2

@@ -64,8 +64,9 @@ func stackOf(t testing.TB, pid int) uint64 {
 	return 0
 }
 
-// The memory of another process, which a program may hand over if it may open it, is that process's: what is registered by its maps can be
-// reached while it lives. When it has died, work requests on its memory are errors at their own side, and nothing can be registered.
+// The memory of another process, which a program may hand over if it may open it, is that
+// process's: what is registered by its maps can be reached while it lives. When it has died, work
+// requests on its memory are errors at their own side, and nothing can be registered.
 func TestMemoryOfAnotherProcess(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	before := openFiles(t)
@@ -128,7 +129,8 @@ func TestMemoryOfAnotherProcess(t *testing.T) {
 	h.works(t)
 }
 
-// What a peer sends to or writes into memory whose descriptor only reads is an error at both sides, and nothing else.
+// What a peer sends to or writes into memory whose descriptor only reads is an error at both sides,
+// and nothing else.
 func TestMemoryThatOnlyReads(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	for _, op := range []uint32{opSend, opWrite} {
@@ -156,8 +158,9 @@ func TestMemoryThatOnlyReads(t *testing.T) {
 	h.works(t)
 }
 
-// tricks changes pages of memory until stop is closed: they are nothing (beyond the end of a file, because a hole could become memory of
-// this test), unreadable, empty or new, and at once ordinary ones again.
+// tricks changes pages of memory until stop is closed: they are nothing (beyond the end of a file,
+// because a hole could become memory of this test), unreadable, empty or new, and at once ordinary
+// ones again.
 func tricks(b []byte, seed uint64, nothing int, stop <-chan struct{}) {
 	const page = 4096
 	r := rand.New(rand.NewPCG(seed, 6))
@@ -184,7 +187,8 @@ func tricks(b []byte, seed uint64, nothing int, stop <-chan struct{}) {
 	}
 }
 
-// Memory that is mapped again while peers read and write it gives them bytes or an error; the daemons go on.
+// Memory that is mapped again while peers read and write it gives them bytes or an error; the
+// daemons go on.
 func TestMemoryThatChangesMeanwhile(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	good, peer := h.linked(t, uverbs.TypeRC)
@@ -232,7 +236,8 @@ func TestMemoryThatChangesMeanwhile(t *testing.T) {
 	h.works(t)
 }
 
-// Every byte of the area, rings, indices and what the daemon counts there, is overwritten, with work in flight.
+// Every byte of the area, rings, indices and what the daemon counts there, is overwritten, with
+// work in flight.
 func TestEveryByteOfTheArea(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
 	good, peer := h.linked(t, uverbs.TypeRC)
@@ -262,7 +267,8 @@ func TestEveryByteOfTheArea(t *testing.T) {
 	h.works(t)
 }
 
-// A program gets as many objects of each kind as its limit says, and another one gets as many when it has left.
+// A program gets as many objects of each kind as its limit says, and another one gets as many when
+// it has left.
 func TestEveryObjectExhausted(t *testing.T) {
 	const most = 5
 	h := newHouse(t, serve.Limits{PDs: most, CQs: most, MRs: most, MWs: most, AHs: most, SRQs: most, QPs: most, Memories: most})

@@ -406,9 +406,9 @@ func TestDatagramService(t *testing.T) {
 	}
 }
 
-// A program has no more identifiers, memberships and unread events of librdmacm than its quotas say,
-// and room again for what it gives back. A peer's request needs an identifier and an event, too.
-// Programs beside it go on.
+// A program has no more identifiers, memberships and unread events of librdmacm than its quotas
+// say, and room again for what it gives back. A peer's request needs an identifier and an event,
+// too. Programs beside it go on.
 func TestManagerQuotas(t *testing.T) {
 	const ids, joins, events = 6, 2, 4
 	h := newHouse(t, serve.Limits{Manager: serve.ManagerLimits{IDs: ids, Joins: joins, Events: events}})

@@ -114,7 +114,8 @@ func TestSevered(t *testing.T) {
 	must(t, <-served)
 }
 
-// answerOutOfTurn welcomes a program and answers its first command with too few bytes and an answer.
+// answerOutOfTurn welcomes a program and answers its first command with too few bytes and an
+// answer.
 func answerOutOfTurn(listener int) error {
 	sock, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
 	if err != nil {

@@ -12,7 +12,8 @@ func SamePartition(a, b uint16) bool {
 	return partition == b&^PKeyMember && partition != 0 && (a|b)&PKeyMember != 0
 }
 
-// PKeyIndex finds the entry of a table of P_Keys that can talk to a peer with pkey; false: none can.
+// PKeyIndex finds the entry of a table of P_Keys that can talk to a peer with pkey; false: none
+// can.
 func PKeyIndex(table []uint16, pkey uint16) (int, bool) {
 	for i, own := range table {
 		if SamePartition(own, pkey) {

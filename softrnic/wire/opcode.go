@@ -110,8 +110,8 @@ func (o Opcode) Is(flags OpFlags) bool { return opTable[o].Flags&flags != 0 }
 // Has reports whether the opcode has any of the extended headers.
 func (o Opcode) Has(h Headers) bool { return opTable[o].Headers&h != 0 }
 
-// Service is the transport service, one of the Service constants; that of a manufacturer's operation
-// on reliable connections is ServiceRC.
+// Service is the transport service, one of the Service constants; that of a manufacturer's
+// operation on reliable connections is ServiceRC.
 func (o Opcode) Service() Opcode {
 	if s := o & serviceMask; s != manufacturer {
 		return s

@@ -26,7 +26,8 @@ func (o *operation) optional() bool { return o.end == never }
 //
 //   - An operation that has no effect is placed as soon as the state explains its answer: in every
 //     order in which it comes later, it could come now.
-//   - A value is written once, so a state is not left as long as an unplaced GET has found its value.
+//   - A value is written once, so a state is not left as long as an unplaced GET has found its
+//     value.
 //   - A value that no GET has found is as good as any other one.
 //   - An operation without an answer may be left out. Of several that are alike, the first will do;
 //     and what fails with some of them left fails with fewer left.
@@ -66,8 +67,8 @@ type failures struct {
 	more map[uint64]struct{}
 }
 
-// mostCompared bounds the sets that one visit of a state compares, so that the bound on states is one
-// on time, too.
+// mostCompared bounds the sets that one visit of a state compares, so that the bound on states is
+// one on time, too.
 const mostCompared = 64
 
 // has reports whether the search has failed in this state with the set left or with a part of it.

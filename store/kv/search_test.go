@@ -95,7 +95,8 @@ func TestSearchAgreesWithPorcupine(t *testing.T) {
 }
 
 // crossed is a history in which every INSERT and DELETE of some clients is without an answer, and
-// every value is found by others at the same time. With a stale GET at its end, no order explains it.
+// every value is found by others at the same time. With a stale GET at its end, no order explains
+// it.
 func crossed(stale bool) *History {
 	h := NewHistory()
 	h.answer(1, h.invoke(1, 0, insert(1), 0), ok(), 0)

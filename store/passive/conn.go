@@ -76,8 +76,8 @@ func (c *Conn) dial(qp verbs.QP, server int, until clock.Time) error {
 	return err
 }
 
-// Expect has check compare the first n bytes of a server's memory after each new connection from now
-// on. An error of check that is kv.ErrLost ends an operation at once.
+// Expect has check compare the first n bytes of a server's memory after each new connection from
+// now on. An error of check that is kv.ErrLost ends an operation at once.
 func (c *Conn) Expect(n int, check func(server int, first []byte) error) {
 	c.first, c.check = make([]byte, n), check
 }
@@ -120,8 +120,9 @@ func (c *Conn) target(server int, at uint64) remotemem.Target {
 	return remotemem.Target{Peer: server, Addr: m.Addr + at, RKey: m.RKey}
 }
 
-// do carries out the operation that prepare makes, and repeats it on a new connection while it fails.
-// sent is how often it was sent. The error is kv.ErrTimeout, or kv.ErrLost if the owner was fenced.
+// do carries out the operation that prepare makes, and repeats it on a new connection while it
+// fails. sent is how often it was sent. The error is kv.ErrTimeout, or kv.ErrLost if the owner was
+// fenced.
 func (c *Conn) do(server int, deadline clock.Time, prepare func() error) (sent int, err error) {
 	for {
 		if err = c.reach(server, deadline); err == nil {
@@ -167,8 +168,9 @@ func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error
 	return err
 }
 
-// Swap changes a word from old to young, and returns what the last CAS has found. sent is how often it was
-// sent: if that is once, found tells whether it was made; after an error, 0 says that it never will be.
+// Swap changes a word from old to young, and returns what the last CAS has found. sent is how often
+// it was sent: if that is once, found tells whether it was made; after an error, 0 says that it
+// never will be.
 func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (found uint64, sent int, err error) {
 	sent, err = c.do(server, deadline, func() error {
 		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)

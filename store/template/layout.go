@@ -17,16 +17,16 @@ const (
 
 const magic = 0x3130_4c50_4d54_5244 // "DRTMPL01"
 
-// errAbsent: the memory was never formatted, or was lost. errForeign: it has something else. errServers:
-// the table was made on another list of servers.
+// errAbsent: the memory was never formatted, or was lost. errForeign: it has something else.
+// errServers: the table was made on another list of servers.
 var (
 	errServers = errors.New("the table was made on another list of memory servers; `rdmalab template start --fresh` makes a new one")
 	errAbsent  = errors.New("no table in the memory: it is not formatted, or was lost")
 	errForeign = errors.New("the memory has something else; `rdmalab template start --fresh` makes a table all the same")
 )
 
-// Shape is the superblock: a random generation, the number of servers, the slots and objects of each
-// server, and the longest value in bytes.
+// Shape is the superblock: a random generation, the number of servers, the slots and objects of
+// each server, and the longest value in bytes.
 type Shape struct {
 	Generation uint64 `json:"generation"`
 	Servers    int    `json:"servers"`
@@ -67,8 +67,8 @@ func (s *Shape) parse(b []byte, size int) error {
 	return nil
 }
 
-// word is the second half of a slot: version 39 bits | deleted 1 | object 24. 0: the key never had a
-// value.
+// word is the second half of a slot: version 39 bits | deleted 1 | object 24. 0: the key never had
+// a value.
 type word uint64
 
 const (
@@ -101,8 +101,8 @@ func putObject(b []byte, w word, key uint64, value []byte) []byte {
 	return b
 }
 
-// value returns the value of an object that was read; false: it is not, or not yet whole, the object
-// that w names.
+// value returns the value of an object that was read; false: it is not, or not yet whole, the
+// object that w names.
 func valueOf(b []byte, w word, key uint64) ([]byte, bool) {
 	le := binary.LittleEndian
 	n := uint64(le.Uint32(b[16:]))

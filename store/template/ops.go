@@ -153,8 +153,8 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	}
 }
 
-// Delete implements kv.Store. It puts the spare object into the word, unwritten, so that the word is
-// this client's alone: two clients that delete a key at the same time know which of them did.
+// Delete implements kv.Store. It puts the spare object into the word, unwritten, so that the word
+// is this client's alone: two clients that delete a key at the same time know which of them did.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	if err := c.begin(0, deadline); err != nil {
 		return err
@@ -221,9 +221,9 @@ func (c *Client) write(s slot, key uint64, value []byte, deadline clock.Time) er
 // errUnknown: other clients have changed the slot since, so it is not known whether a CAS was made.
 var errUnknown = fmt.Errorf("%w: the connection failed, and the key has changed", kv.ErrTimeout)
 
-// change swaps the word of a slot for the next one, with the spare object and a mark. done: the CAS was
-// made, and the object of the former word is the spare one now. An object whose owner is not known is
-// used by no client any more.
+// change swaps the word of a slot for the next one, with the spare object and a mark. done: the CAS
+// was made, and the object of the former word is the spare one now. An object whose owner is not
+// known is used by no client any more.
 func (c *Client) change(s slot, mark word, deadline clock.Time) (done bool, err error) {
 	spare := &c.spare[s.server]
 	object := *spare

@@ -11,19 +11,19 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// DefaultValue is the longest value of a table unless its Shape says otherwise, in bytes: objects have
-// 256 bytes. bufferLen is the length of a client's buffer, and of what Format writes at once.
+// DefaultValue is the longest value of a table unless its Shape says otherwise, in bytes: objects
+// have 256 bytes. bufferLen is the length of a client's buffer, and of what Format writes at once.
 const (
 	DefaultValue = 256 - headLen
 	bufferLen    = 32 << 10
 	maxValue     = bufferLen - headLen
 )
 
-// Format makes an empty table, whatever the memory of the servers has. Of the shape, Value and Slots
-// are used; 0: DefaultValue, and a slot for two objects. First it removes the superblocks of a former
-// table, then it ends the connections of its clients: none of their requests arrives later, and no
-// client gets the number of one of them. No two calls may make a table in the same memory at once: the
-// later one would clear what clients of the other have written.
+// Format makes an empty table, whatever the memory of the servers has. Of the shape, Value and
+// Slots are used; 0: DefaultValue, and a slot for two objects. First it removes the superblocks of
+// a former table, then it ends the connections of its clients: none of their requests arrives
+// later, and no client gets the number of one of them. No two calls may make a table in the same
+// memory at once: the later one would clear what clients of the other have written.
 func Format(cfg passive.Config, s Shape, deadline clock.Time) (_ Shape, err error) {
 	if s.Value < 0 || s.Value > maxValue || s.Slots < 0 || s.Slots > maxObjects {
 		return s, fmt.Errorf("a table with %d slots and values of %d bytes: want at most %d and %d", s.Slots, s.Value, maxObjects, maxValue)

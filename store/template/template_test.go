@@ -138,8 +138,8 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// A client of a table in whose place another was made touches nothing of it, and says that its values
-// are lost; so does one whose server has lost its memory.
+// A client of a table in whose place another was made touches nothing of it, and says that its
+// values are lost; so does one whose server has lost its memory.
 func TestOtherMemory(t *testing.T) {
 	g := newRig(t, 1<<20, template.Shape{})
 	phase := 0

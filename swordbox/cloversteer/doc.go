@@ -12,10 +12,10 @@
 //   - A request is steered only to a node whose append the server has acknowledged, so no client
 //     learns of an append that is not reachable. The appends to one key go to the server one after
 //     the other. The others wait in the switch, at most for Config.Hold, and then go unchanged to
-//     the node that their client named: that is Clover without steering, which is always correct. So an append
-//     waits no longer than that for one of a dead client. READs of the key wait with the appends
-//     and are sent before the next one: sent at once, they would find a node that has a successor
-//     by then. A waiting request is sent at once when its connection has another request.
+//     the node that their client named: that is Clover without steering, which is always correct.
+//     So an append waits no longer than that for one of a dead client. READs of the key wait with
+//     the appends and are sent before the next one: sent at once, they would find a node that has a
+//     successor by then. A waiting request is sent at once when its connection has another request.
 //   - An append that has succeeded absorbs those that waited when it was sent: each makes its own
 //     node point to the appended one instead (absorb.go).
 //   - A request is steered only if the tail has the length and R_Key of the node that the client

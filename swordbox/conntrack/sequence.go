@@ -183,8 +183,9 @@ func (q *Sequence) acked(psn wire.PSN) {
 	}
 }
 
-// syncTo records that the responder has accepted all requests up to psn, as response f shows. A READ
-// response without payload answers an ATOMIC_WRITE, or a READ of no bytes, which is never loose.
+// syncTo records that the responder has accepted all requests up to psn, as response f shows. A
+// READ response without payload answers an ATOMIC_WRITE, or a READ of no bytes, which is never
+// loose.
 func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
 	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && f.BTH.Opcode.Is(wire.OpRead) && len(f.Payload) > 0 {
 		q.high, q.loose.length = psn.Next(), 0 // this is the last response to that READ

@@ -16,8 +16,8 @@ func (c *conn) atomicWrite(off int, v uint64) verbs.SendWR {
 	return wr
 }
 
-// An ATOMIC_WRITE of a word that the switch knows travels unchanged on its client's connection, waits
-// for the atomics before it, and makes the switch forget the value (hole 39).
+// An ATOMIC_WRITE of a word that the switch knows travels unchanged on its client's connection,
+// waits for the atomics before it, and makes the switch forget the value (hole 39).
 func TestAtomicWriteMakesTheWordUnknown(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	a, b := conns[0], conns[1]
@@ -50,8 +50,8 @@ func TestAtomicWriteMakesTheWordUnknown(t *testing.T) {
 	}
 }
 
-// The answer of an ATOMIC_WRITE is lost, the request comes again after another client has changed the
-// word: the switch answers it as the server did, and nothing is written again.
+// The answer of an ATOMIC_WRITE is lost, the request comes again after another client has changed
+// the word: the switch answers it as the server did, and nothing is written again.
 func TestAtomicWriteIsAnsweredAgain(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	a, b := conns[0], conns[1]
@@ -82,8 +82,9 @@ func TestAtomicWriteIsAnsweredAgain(t *testing.T) {
 	}
 }
 
-// An ATOMIC_WRITE under a key that may write, and not do atomics, proves no right to atomics: a rule
-// that moves everything leaves an atomic under that key where it is refused, and no other client suffers.
+// An ATOMIC_WRITE under a key that may write, and not do atomics, proves no right to atomics: a
+// rule that moves everything leaves an atomic under that key where it is refused, and no other
+// client suffers.
 func TestAtomicWriteDoesNotMove(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 1, rules: moveRule(1)})
 	c := r.connect(0)

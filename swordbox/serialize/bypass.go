@@ -61,8 +61,8 @@ func (m *Machine) Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 }
 
 // target returns the address, length and R_Key that a request names. The length is 0 if the request
-// names no memory. That of an ATOMIC_WRITE is not what it claims: whatever that is, it may change the
-// word.
+// names no memory. That of an ATOMIC_WRITE is not what it claims: whatever that is, it may change
+// the word.
 func target(f *wire.Frame) (va uint64, n uint32, rkey uint32) {
 	switch {
 	case f.BTH.Opcode == wire.RCAtomicWrite:

@@ -22,9 +22,9 @@ func (c *conn) maskedAdd(off int, add uint64, to int) verbs.SendWR {
 	return wr
 }
 
-// A masked atomic on a word that the switch knows travels unchanged on its client's connection, waits
-// for the atomics before it, and makes the switch forget the value: the next atomic is executed by the
-// server, and not replaced (hole 39).
+// A masked atomic on a word that the switch knows travels unchanged on its client's connection,
+// waits for the atomics before it, and makes the switch forget the value: the next atomic is
+// executed by the server, and not replaced (hole 39).
 func TestMaskedAtomicMakesTheWordUnknown(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	a, b := conns[0], conns[1]

@@ -79,8 +79,8 @@ func (g *placing) atomic(rule *rules.Rule) outcome {
 	return g.toOwn(1)
 }
 
-// isUncached reports whether a request is a masked atomic or an ATOMIC_WRITE, which only the client's
-// connection may carry: the switch forgets the value of the word (hole 39).
+// isUncached reports whether a request is a masked atomic or an ATOMIC_WRITE, which only the
+// client's connection may carry: the switch forgets the value of the word (hole 39).
 func isUncached(f *wire.Frame) bool {
 	return f.BTH.Opcode.Has(wire.HasAtomicMasks) || f.BTH.Opcode == wire.RCAtomicWrite
 }

@@ -11,8 +11,8 @@ import (
 // heard, and hands the other one over to be rung.
 //
 // Both processes share the open file of what is handed over, with its flags and what fills it. So
-// an eventfd would not do: its peer can make each write to it wait. Sending on a socket takes a flag
-// of its own that says not to wait, and no lock that the peer can hold.
+// an eventfd would not do: its peer can make each write to it wait. Sending on a socket takes a
+// flag of its own that says not to wait, and no lock that the peer can hold.
 type bell struct{ ours, theirs int }
 
 func newBell() (bell, error) {

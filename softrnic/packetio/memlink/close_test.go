@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 )
 
-// Close ends a Wait on the port, whether the waiter sleeps already, is about to, or only begins to wait.
+// Close ends a Wait on the port, whether the waiter sleeps already, is about to, or only begins to
+// wait.
 func TestCloseEndsAWait(t *testing.T) {
 	for round := range 60 {
 		p, err := NewPort(Config{MTU: 1500})

@@ -5,9 +5,10 @@
 // expense, a frame beyond the MTU at its sender's.
 //
 // The switch listens (Listen) and makes the memory of each link, a sealed memfd; the daemon of a
-// host connects (Connect) and gets it by the socket. Each end makes a socket pair for each link, its bell,
-// and hands over the half that rings it. While the connection lasts, the link is attached. When one process ends, the other sees the
-// connection end, drops what it sends, and attaches again to the next incarnation.
+// host connects (Connect) and gets it by the socket. Each end makes a socket pair for each link,
+// its bell, and hands over the half that rings it. While the connection lasts, the link is
+// attached. When one process ends, the other sees the connection end, drops what it sends, and
+// attaches again to the next incarnation.
 //
 // Each side trusts only what it keeps in memory of its own: its position, and where it has put the
 // frames in flight. A word of the other side is read once and checked; a frame is copied before it

@@ -86,7 +86,8 @@ func NewPort(cfg Config) (*Port, error) {
 	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, maxHeaders), bells: bells, own: own}, nil
 }
 
-// use returns the present link for as long as the caller needs it, nil if there is none; done ends that.
+// use returns the present link for as long as the caller needs it, nil if there is none; done ends
+// that.
 func (p *Port) use() *joint {
 	for {
 		j := p.at.Load()
@@ -335,8 +336,8 @@ func packetsIn(frames []packetio.Frame) (n uint64) {
 	return n
 }
 
-// Stats returns the counters of the port. RxDropped are packets for which the ring had no room, those
-// that a link which was replaced still held, and malformed entries.
+// Stats returns the counters of the port. RxDropped are packets for which the ring had no room,
+// those that a link which was replaced still held, and malformed entries.
 func (p *Port) Stats() packetio.Stats {
 	p.mu.Lock() // a link that is replaced now counts once
 	defer p.mu.Unlock()
@@ -351,7 +352,8 @@ func (p *Port) Stats() packetio.Stats {
 	return s
 }
 
-// Ready reports whether frames wait; for a waiter, beside Recv. It reports once that the port was closed.
+// Ready reports whether frames wait; for a waiter, beside Recv. It reports once that the port was
+// closed.
 func (p *Port) Ready() bool {
 	if p.closed.Load() && !p.told.Swap(true) {
 		return true
