@@ -43,9 +43,10 @@
 // behind it even if the object itself is torn. A block whose version is layout.MaxVersion is spent: its
 // objects are not used again until the store is formatted.
 //
-// A client that waits for another one for Config.Lease takes it for dead, and Client.Recover is told of
-// a dead one: the memory servers end all connections of its number, then its blocks are taken over and
-// each object is looked up in all replicas of the index. The paper's points of a death show there:
+// A client that waits for another one for Config.Lease takes it for dead, if a READ that it has begun
+// after the lease shows that the other one has not gone on; Client.Recover is told of a dead one. The
+// memory servers end all connections of its number, then its blocks are taken over and each object is
+// looked up in all replicas of the index. The paper's points of a death show there:
 //
 //	c0  the object is not whole, or no replica names it: it is free
 //	c1  a backup names it, the primary has another value: the CASes are made once more, by the rules of

@@ -38,22 +38,25 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 // errPending: another client is inserting the same key, and has not finished.
 var errPending = errors.New("another client inserts the key")
 
-// rival is another INSERT of the key, and when the client has seen it first.
+// rival is another INSERT of the key. since and last are when the client has begun to read what has shown
+// it first and last.
 type rival struct {
-	slot  layout.Slot
-	since clock.Time
+	slot        layout.Slot
+	since, last clock.Time
 }
 
-// see notes the rival that is there now.
-func (r *rival) see(slot layout.Slot, now clock.Time) {
+// see notes the rival that shows in what the client has begun to read at a time.
+func (r *rival) see(slot layout.Slot, asked clock.Time) {
 	if r.slot != slot {
-		*r = rival{slot, now}
+		*r = rival{slot: slot, since: asked}
 	}
+	r.last = asked
 }
 
-// outwait recovers a rival that has not gone on for the lease.
+// outwait recovers a rival that has not gone on for the lease. This client may have been hung since it
+// has read: so the time of its READs counts, not the present one.
 func (c *Client) outwait(deadline clock.Time) error {
-	if c.rival.slot == 0 || c.rt.Now() < c.rival.since.Add(c.cfg.Lease) {
+	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.cfg.Lease) {
 		return nil
 	}
 	slot := c.rival.slot
@@ -67,6 +70,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	if err != nil {
 		return unchanged(err)
 	}
+	asked := c.rt.Now()
 	into, err := c.absent(key, h, deadline)
 	if err != nil {
 		c.giveBack(f)
@@ -91,7 +95,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 		return errChanged
 	}
 	own := entry{at: into.at, slot: slot}
-	if err := c.alone(key, h, own, deadline); err != nil {
+	if err := c.alone(key, h, own, asked, deadline); err != nil {
 		return c.withdraw(own, f, err, deadline)
 	}
 	return c.show(key, h, own, f, deadline)
@@ -99,6 +103,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 
 // absent executes the batch, checks that the key has no slot, and chooses an empty one.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
+	asked := c.rt.Now()
 	if err := c.do(deadline); err != nil {
 		return entry{}, err
 	}
@@ -115,7 +120,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		c.cache.put(key, h, list[0].at, list[0].slot)
 		return entry{}, kv.ErrExists
 	case len(list) > 0:
-		c.rival.see(list[0].slot, c.rt.Now())
+		c.rival.see(list[0].slot, asked)
 		return entry{}, errPending
 	case !free:
 		return entry{}, kv.ErrFull
@@ -125,8 +130,8 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 
 // alone decides between clients that insert one key into different slots; see the package comment.
 // own is this client's slot, whose object is pending; the buckets were read after the CAS that put
-// it there. It returns nil if no other client has a slot any more.
-func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time) error {
+// it there, and later than asked. It returns nil if no other client has a slot any more.
+func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
 		list, err := c.look(h, set)
 		if err == nil {
@@ -147,7 +152,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time
 		case list[0].mark == layout.Valid:
 			return kv.ErrExists
 		default:
-			c.rival.see(list[0].slot, c.rt.Now())
+			c.rival.see(list[0].slot, asked)
 			for _, e := range list {
 				if e.at < own.at {
 					return errPending
@@ -161,6 +166,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time
 		if err := c.outwait(deadline); err != nil {
 			return err
 		}
+		asked = c.rt.Now()
 		c.readBuckets(h, 0)
 		if err := c.do(deadline); err != nil {
 			return err

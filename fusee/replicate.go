@@ -74,7 +74,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 					return false, c.givenUp(&w, errStuck)
 				}
 			}
-			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && c.rt.Now() >= lease {
+			asked := c.rt.Now() // this client may be hung from now on: only a later READ shows that the winner does not go on
+			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && asked >= lease {
 				lease = c.rt.Now().Add(c.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
 			}
