@@ -36,7 +36,8 @@ type heir struct {
 	use layout.BlockUse
 }
 
-// limbo is a block that a client has tried to take over: its word, as it was and as it may be now.
+// limbo is a block that a client has tried to take over, and whose word or objects it does not know
+// because of an error: its word, as it was and as it may be now. See settleLimbo.
 type limbo struct {
 	heir
 	word layout.BlockUse
@@ -353,6 +354,19 @@ func (s *space) adopted(h heir, word layout.BlockUse) *block {
 	return b
 }
 
+// settleLimbo leaves the blocks again that the client has tried to take over, as they were: it has used
+// none of their objects. After that this client or another one can take them over.
+func (s *space) settleLimbo(deadline clock.Time) error {
+	for len(s.limbo) > 0 {
+		h := s.limbo[0]
+		if _, err := s.become(heir{h.blockID, h.word}, h.use, deadline); err != nil {
+			return err
+		}
+		s.limbo = s.limbo[1:]
+	}
+	return nil
+}
+
 // become changes the word of a block, if it is as the heir knows it. No other client makes it the
 // same.
 func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, error) {
@@ -367,10 +381,8 @@ func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, e
 // leave leaves the blocks of this client to others, but for those with an object whose outcome is
 // unknown: these remain those of its number, until another client recovers it.
 func (s *space) leave(deadline clock.Time) error {
-	for _, h := range s.limbo {
-		if _, err := s.become(heir{h.blockID, h.word}, h.use, deadline); err != nil {
-			return err
-		}
+	if err := s.settleLimbo(deadline); err != nil {
+		return err
 	}
 	for _, b := range s.blocks {
 		if slices.ContainsFunc(s.unsure, func(o object) bool { return o.block == b }) {

@@ -149,9 +149,9 @@ func (c *Client) begin(deadline clock.Time) error {
 			return unchanged(err)
 		}
 	}
-	if len(c.heirs)+len(c.unsure) > 0 && c.rt.Now() >= c.nextSettle {
+	if len(c.heirs)+len(c.unsure)+len(c.limbo) > 0 && c.rt.Now() >= c.nextSettle {
 		c.nextSettle = c.rt.Now().Add(c.cfg.Lease)
-		if err := errors.Join(c.settleHeirs(deadline), c.settleUnsure(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+		if err := errors.Join(c.settleHeirs(deadline), c.settleUnsure(deadline), c.settleLimbo(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
 			return err
 		}
 	}

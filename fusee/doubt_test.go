@@ -8,8 +8,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -243,4 +246,58 @@ func TestWhatAnUnknownPutHasReplacedIsFound(t *testing.T) {
 		return err
 	})
 	g.run()
+}
+
+// A client whose request fails while it takes a block over leaves the block again as it was, before its
+// next request: it, or another client, can take the block over. None of its objects is lost.
+func TestABlockThatWasNotTakenOverIsLeft(t *testing.T) {
+	for _, lost := range []bool{false, true} { // the answer to the CAS of the block's word
+		var g *rig
+		var frame wire.Frame
+		armed := false
+		g = newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) {
+			if !armed || ev.Link() != "cn1" || ev.Dir() != fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCAtomicAck ||
+				lost != (ev.Kind == sim.Sent) {
+				return
+			}
+			armed = false
+			g.At(g.Now(), func() { g.Host("cn1").SetLink(false) })
+		}})
+		g.format(fusee.FormatConfig{Groups: 2, Block: 16 << 10})
+		var super layout.Superblock
+		word := func() layout.BlockUse {
+			return layout.BlockUse(binary.LittleEndian.Uint64(g.memory[0][super.Shape.BlockTable(0):]))
+		}
+		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+			super = c.Super()
+			return c.Insert(1, kv.MakeValue(1, 1, 100), soon(rt))
+		})
+		g.run()
+		left := word()
+		g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error {
+			armed = true
+			err := c.Insert(2, kv.MakeValue(2, 1, 100), rt.Now().Add(2*time.Millisecond))
+			if !errors.Is(err, kv.ErrTimeout) || !errors.Is(err, kv.ErrNoEffect) || word().Client() != c.Number() {
+				t.Errorf("an INSERT that fails while its client takes a block over: %v, word %#x", err, uint64(word()))
+			}
+			g.Host("cn1").SetLink(true)
+			if _, err := c.Get(1, nil, soon(rt)); err != nil {
+				return err
+			}
+			if word() != left {
+				t.Errorf("after the next operation the block has the word %#x, want %#x", uint64(word()), uint64(left))
+			}
+			if err := c.Insert(2, kv.MakeValue(2, 1, 100), soon(rt)); err != nil {
+				return err
+			}
+			if word().Client() != c.Number() {
+				t.Errorf("the block has the word %#x, want client %d", uint64(word()), c.Number())
+			}
+			return nil
+		})
+		g.run()
+		if out := g.audit(super, "after it"); out.Taken[0] != 1 || out.Keys != 2 {
+			t.Errorf("%d blocks, %d keys, want 1 and 2", out.Taken[0], out.Keys)
+		}
+	}
 }

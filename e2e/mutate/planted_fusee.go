@@ -56,4 +56,22 @@ var fuseeBugs = []planted{
 		"b.versions[i] <= layout.MaxVersion }",
 		"fusee TestNoVersionFollowsTheLastOne",
 	},
+	{
+		"fusee: a client that was hung takes a winner for dead that has gone on", "fusee/replicate.go",
+		"&& asked >= lease {",
+		"&& (c.rt.Now() >= lease || asked > deadline) {",
+		"fusee TestAWaiterThatWasHungFencesNoOther",
+	},
+	{
+		"fusee: a client that was hung takes another INSERT for dead that has gone on", "fusee/insert.go",
+		"c.rival.last < c.rival.since.Add(c.cfg.Lease)",
+		"c.rt.Now() < c.rival.since.Add(c.cfg.Lease)",
+		"fusee TestARivalThatWasHungFencesNoOther",
+	},
+	{
+		"fusee: a block whose taking over has failed is kept", "fusee/client.go",
+		", c.settleLimbo(deadline)); err",
+		"); err",
+		"fusee TestABlockThatWasNotTakenOverIsLeft",
+	},
 }
