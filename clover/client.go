@@ -33,8 +33,8 @@ type server struct {
 	// the client made it.
 	conn  uint64
 	owner uint32
-	// joined are the owner numbers under which the client has joined a shared connection, or may have: the
-	// answer of a Join may be lost.
+	// joined are the owner numbers under which the client has joined a shared connection, or may have:
+	// the answer of a Join may be lost.
 	joined []uint32
 	// checked: on the present connection, the client has read the superblock, and it belongs to the
 	// store.

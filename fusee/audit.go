@@ -49,11 +49,11 @@ type auditor struct {
 	object layout.Object
 }
 
-// Audit reads a whole store, and reports whether it is right: every slot of the index names an object
-// that is whole in all its replicas and belongs to that bucket, no key has two slots, and the replicas
-// of the index are alike. Every object that a slot names is in a block that a client owns, or has left
-// with objects of that length, and has no greater version than the block. An error is one of read. Clients
-// should not change the store meanwhile.
+// Audit reads a whole store, and reports whether it is right: every slot of the index names an
+// object that is whole in all its replicas and belongs to that bucket, no key has two slots, and
+// the replicas of the index are alike. Every object that a slot names is in a block that a client
+// owns, or has left with objects of that length, and has no greater version than the block. An
+// error is one of read. Clients should not change the store meanwhile.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64)}
 	a.out.Blocks, a.out.Owners = super.Shape.Blocks, make(map[uint32]int)

@@ -26,8 +26,8 @@ type Config struct {
 	// them, a GET reads the slot before it reads the object. 0: 0.1, as published.
 	Threshold float64
 	// Lease is how long a client waits for another one that must go on, until it takes it for dead and
-	// has the memory servers end its connections (see Client.Recover); 0: 500 ms. A client that was only
-	// slow loses nothing but time.
+	// has the memory servers end its connections (see Client.Recover); 0: 500 ms. A client that was
+	// only slow loses nothing but time.
 	Lease time.Duration
 }
 
@@ -78,7 +78,8 @@ type FormatConfig struct {
 	// Depth is the depth of the directory: there are 2^Depth subtables. Groups is the number of groups
 	// of three buckets of a subtable; 0: as many as fit into an eighth of a server's memory.
 	Depth, Groups int
-	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less, so that a server has a thousand blocks.
+	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less, so that a
+	// server has a thousand blocks.
 	Block int
 	// Generation identifies the store; 0: a random number.
 	Generation uint64

@@ -19,8 +19,9 @@ const maxUnsure = 64
 //
 // First the memory servers end the connections of its number, all of them, before anything is read:
 // no request of it is executed later. Then this client takes the blocks over, one at a time; so of
-// several clients that recover one number each has blocks of its own to settle. What the dead client
-// has begun shows in the slots, since a slot's value names an object of it: see settleObject.
+// several clients that recover one number each has blocks of its own to settle. What the dead
+// client has begun shows in the slots, since a slot's value names an object of it: see
+// settleObject.
 func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	if owner == 0 || owner == c.id {
 		return c.settleUnsure(deadline)
@@ -78,8 +79,8 @@ func (c *changer) settleHeirs(deadline clock.Time) error {
 	return c.confess(deadline)
 }
 
-// settleBlock settles all objects of a block whose owner has died, and returns the word with which it
-// is to be left.
+// settleBlock settles all objects of a block whose owner has died, and returns the word with which
+// it is to be left.
 func (c *changer) settleBlock(h heir, deadline clock.Time) (layout.BlockUse, error) {
 	shape := &c.super.Shape
 	b := newBlock(h.blockID, h.use, h.use.Version(), 0, shape)
@@ -116,14 +117,15 @@ type vote struct {
 	slot layout.Slot
 }
 
-// settleObject settles what the owner of an object has begun with it, and notes whether a slot names
-// it, and the version. No request of the owner is executed meanwhile, and no other client settles the
-// object.
+// settleObject settles what the owner of an object has begun with it, and notes whether a slot
+// names it, and the version. No request of the owner is executed meanwhile, and no other client
+// settles the object.
 //
-// A value that names the object and is in a backup but not in the primary is one of an operation that
-// was not finished: its CASes are made once more, by the rules, as those of its owner would have been.
-// The operation wins then, or another client does. Either way the slot goes on. An INSERT that has
-// not marked its object in the replica from which clients read is withdrawn: no client has seen it.
+// A value that names the object and is in a backup but not in the primary is one of an operation
+// that was not finished: its CASes are made once more, by the rules, as those of its owner would
+// have been. The operation wins then, or another client does. Either way the slot goes on. An
+// INSERT that has not marked its object in the replica from which clients read is withdrawn: no
+// client has seen it.
 func (c *changer) settleObject(o object, deadline clock.Time) error {
 	shape := &c.super.Shape
 	server, off := shape.Replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units), 0)
@@ -178,7 +180,8 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 }
 
 // votes reads the slots of a hash: primary is the slot whose primary names an object, and votes are
-// values of backups that name it, or are what its DELETE leaves, where the primary has another value.
+// values of backups that name it, or are what its DELETE leaves, where the primary has another
+// value.
 func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	for n := range shape.IndexReplicas {
@@ -212,9 +215,9 @@ func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary v
 	return primary, votes, nil
 }
 
-// redo carries out a change of which a backup has the value, if it still has: as long as the primary
-// has one value, the backups have that or the values of its writers. It reports whether the rules have
-// decided against the change.
+// redo carries out a change of which a backup has the value, if it still has: as long as the
+// primary has one value, the backups have that or the values of its writers. It reports whether the
+// rules have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	before, err := c.slotAt(0, v.at, deadline)
 	if err != nil {
@@ -283,10 +286,10 @@ func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	return c.recover(owner, deadline)
 }
 
-// Recover settles what the client with a number has left when it died, and leaves its blocks to other
-// clients. The memory servers end the connections of the number first; if the client is alive after
-// all, it takes another number and goes on without its blocks. An error means that something may
-// remain to be done: Recover can be called again, by any client.
+// Recover settles what the client with a number has left when it died, and leaves its blocks to
+// other clients. The memory servers end the connections of the number first; if the client is alive
+// after all, it takes another number and goes on without its blocks. An error means that something
+// may remain to be done: Recover can be called again, by any client.
 func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -297,6 +300,6 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	return c.recover(owner, deadline)
 }
 
-// Number is the number of the client, the owner of its connections and blocks. It changes when another
-// client has taken this one for dead.
+// Number is the number of the client, the owner of its connections and blocks. It changes when
+// another client has taken this one for dead.
 func (c *Client) Number() uint32 { return c.id }

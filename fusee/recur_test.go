@@ -31,9 +31,9 @@ func (g *rig) exhaust(s layout.Superblock) {
 	}
 }
 
-// A client dies while it writes an object that it has used more often than all others of the block. The
-// block's next owner gives the object no version that it has had: otherwise a client that was hung
-// since then takes the slot of another key for the one that it has read, and this key is lost.
+// A client dies while it writes an object that it has used more often than all others of the block.
+// The block's next owner gives the object no version that it has had: otherwise a client that was
+// hung since then takes the slot of another key for the one that it has read, and this key is lost.
 func TestATornObjectHasNoEarlierVersion(t *testing.T) {
 	for _, uses := range []int{5, 300} { // more than a client may use without a change of the block's word
 		var g *rig
@@ -154,8 +154,8 @@ func TestATornObjectHasNoEarlierVersion(t *testing.T) {
 	}
 }
 
-// A block whose objects have had the last version is not used again: a slot would have a value twice.
-// Clients go on in other blocks, and find no memory when all blocks are spent.
+// A block whose objects have had the last version is not used again: a slot would have a value
+// twice. Clients go on in other blocks, and find no memory when all blocks are spent.
 func TestNoVersionFollowsTheLastOne(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 1, Block: 16 << 10})

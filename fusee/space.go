@@ -40,7 +40,8 @@ type space struct {
 	frees  []layout.Ref
 	flight []*remotemem.Op
 	store  [freeBatch]remotemem.Op
-	// unsure are objects of this client whose operations have an unknown outcome: a slot may name them.
+	// unsure are objects of this client whose operations have an unknown outcome: a slot may name
+	// them.
 	unsure []object
 	// lost counts frees that were perhaps not executed; owed: that is not in DoubtWord yet.
 	lost uint64
@@ -231,7 +232,8 @@ func (s *space) settle() {
 	s.flight = s.flight[:0]
 }
 
-// confess counts up DoubtWord if frees of this client were lost. It may be counted up more than once.
+// confess counts up DoubtWord if frees of this client were lost. It may be counted up more than
+// once.
 func (s *space) confess(deadline clock.Time) error {
 	if !s.owed {
 		return nil

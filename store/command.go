@@ -51,9 +51,10 @@ type Command struct {
 	// Running: the command needs a running store.
 	Running bool
 	// New adds the command's flags, and returns the function that runs it once they are parsed. A
-	// nil Result prints nothing. Stop, Check and Load have defaults without New: stop stops the store on
-	// its Places, check has clients of a host make a history and proves that it is linearizable, load
-	// lets clients on all compute hosts insert the keys. Without Short a default has its own help, too.
+	// nil Result prints nothing. Stop, Check and Load have defaults without New: stop stops the store
+	// on its Places, check has clients of a host make a history and proves that it is linearizable,
+	// load lets clients on all compute hosts insert the keys. Without Short a default has its own
+	// help, too.
 	New func(fs *pflag.FlagSet) func(c *Call) (Result, error)
 	// Choices are the values that completion offers for a flag, by its name.
 	Choices map[string][]string
@@ -160,8 +161,8 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 	return info, nil
 }
 
-// Proof is the result of a check that reads a store's memory, and before that may have clients make a
-// history. A store embeds it in what it reports of its memory.
+// Proof is the result of a check that reads a store's memory, and before that may have clients make
+// a history. A store embeds it in what it reports of its memory.
 type Proof struct {
 	// History is the verdict on the clients' history; nil: the check ran no clients.
 	History *Verdict `json:"history,omitempty"`
@@ -173,8 +174,8 @@ type Proof struct {
 // Bad implements Failing: the memory or an answer is wrong.
 func (p *Proof) Bad() bool { return p.Why != "" || p.History != nil && !p.History.Linearizable }
 
-// Print prints the verdict on the history, what memory says of the memory, and what is wrong with it,
-// or right.
+// Print prints the verdict on the history, what memory says of the memory, and what is wrong with
+// it, or right.
 func (p *Proof) Print(out io.Writer, memory, right string) error {
 	if p.History != nil {
 		if err := p.History.Write(out, false); err != nil {

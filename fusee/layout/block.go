@@ -10,10 +10,10 @@ package layout
 //	bits 0 to 31   client | bits 32 to 39  length of the block's objects in units; 0: any
 //	bits 40 to 59  version | bit 60  used | bits 61 to 63  room
 //
-// No object of the block has had a greater version than that, nor gets one before the word has it: a
-// client raises the version in advance. It never goes back, also when the block changes its owner or
-// the length of its objects, and nothing follows MaxVersion: so no slot has a value twice. The room is
-// how many objects were free when the last owner left the block, at most 7.
+// No object of the block has had a greater version than that, nor gets one before the word has it:
+// a client raises the version in advance. It never goes back, also when the block changes its owner
+// or the length of its objects, and nothing follows MaxVersion: so no slot has a value twice. The
+// room is how many objects were free when the last owner left the block, at most 7.
 type BlockUse uint64
 
 const (
@@ -30,8 +30,8 @@ func UseBy(client uint32, units int) BlockUse {
 	return BlockUse(client) | BlockUse(byte(units))<<useUnits
 }
 
-// UseLeft makes the word for a block that its client leaves. A block that has no object in use has no
-// length of objects: units is 0.
+// UseLeft makes the word for a block that its client leaves. A block that has no object in use has
+// no length of objects: units is 0.
 func UseLeft(units int, version uint32, room int) BlockUse {
 	return BlockUse(byte(units))<<useUnits | BlockUse(version&MaxVersion)<<useVersion | useUsed | BlockUse(min(room, maxRoom))<<useRoom
 }
