@@ -60,6 +60,10 @@ func icrcShift(crc uint32, n int) uint32 {
 // it is copied and not summed, and the ICRC of the result is right exactly if that of old is.
 // Otherwise AppendChanged is AppendFrame.
 func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
+	n := len(f.Payload) + padOf(len(f.Payload))
+	if n < changeMin {
+		return s.AppendFrame(b, f)
+	}
 	was, sum, wasV6, same := f.unchanged(old)
 	if !same {
 		return s.AppendFrame(b, f)
@@ -67,17 +71,16 @@ func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	start := len(b)
 	b = f.appendOpen(b)
 	covered := b[start+f.Eth.Len():]
-	n := len(f.Payload) + padOf(len(f.Payload))
 	crc := s.difference(was[:len(was)-n], wasV6, covered[:len(covered)-n], f.V6)
 	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))
 }
 
-// unchanged reports whether f has the payload of the packet old, and that is so long that its part
-// in the ICRC is worth keeping. It returns the bytes of old that the ICRC covers, and the ICRC.
+// unchanged reports whether f has the payload of the packet old. It returns the bytes of old that
+// the ICRC covers, and the ICRC.
 func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	payload := f.payload(f.BTH.Opcode.Info())
 	pad := padOf(len(payload))
-	if len(payload)+pad < changeMin {
+	if len(payload) == 0 {
 		return nil, nil, false, false
 	}
 	covered, sum, v6, ok := icrcSpan(old)

@@ -19,6 +19,7 @@ type part struct {
 	base   uint64 // address of the superblock
 	rkey   uint32
 	super  layout.Superblock
+	length uint64 // of the memory, in bytes
 	// incarnation changes each time that the memory is formatted or moves to another address.
 	incarnation uint32
 	store       *store
@@ -77,7 +78,8 @@ func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 		s = &part{server: server}
 		t.parts[server] = s
 	}
-	*s = part{server: server, base: va, rkey: rkey, super: super, incarnation: t.next()}
+	length := uint64(super.Space.RegionLen())
+	*s = part{server: server, base: va, rkey: rkey, super: super, length: length, incarnation: t.next()}
 	t.join(s)
 	t.stats.Stores++
 }
@@ -151,7 +153,7 @@ func (s *part) place(h layout.Handle) (k id, n int, ok bool) {
 
 // has reports whether a request goes to the memory of the store.
 func (s *part) has(va uint64, rkey uint32) bool {
-	return rkey == s.rkey && va >= s.base && va-s.base < uint64(s.super.Space.RegionLen())
+	return rkey == s.rkey && va >= s.base && va-s.base < s.length
 }
 
 // slab returns the start of the entry that contains an address, in a space whose entries have fixed

@@ -17,7 +17,7 @@ var defaultQuerier = wire.MAC{0x02, 0x00, 0x5e, 0x00, 0x52, 0x01}
 // suppress its own (RFC 4541, 2.1.1).
 func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	m := &s.groups.message
-	if f.Data[0]&1 == 0 || m.Parse(f.Data) != nil {
+	if m.Parse(f.Data) != nil {
 		return false
 	}
 	if m.Query {

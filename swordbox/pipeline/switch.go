@@ -234,7 +234,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		if fresh && !errors.Is(err, wire.ErrNotRoCE) {
 			s.ports[in].Malformed += uint64(packets)
 		}
-		if !s.snooped(in, f) && !s.selfFrame(in, f) {
+		if (f.Data[0]&1 == 0 || !s.snooped(in, f)) && !s.selfFrame(in, f) {
 			s.forward(in, -1, f)
 		}
 		return

@@ -67,6 +67,9 @@ func (b *blockedList) add(l *sequencer) {
 // prune removes the sequencers that do not wait any more. Those that settle has served move behind
 // the others, so that a client with many requests does not keep other clients from a word.
 func (b *blockedList) prune() {
+	if len(b.list) == 0 {
+		return
+	}
 	b.again = b.again[:0]
 	n := 0
 	for _, l := range b.list {
