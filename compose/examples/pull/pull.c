@@ -91,12 +91,15 @@ static void serve(const char *name)
 	for (;;) {
 		ready = (struct ready){ (uintptr_t)block, data->rkey, (uint32_t)fread(block, 1, BLOCK, file) };
 		check(rdma_post_send(id, NULL, &ready, sizeof ready, messages, IBV_SEND_SIGNALED) == 0, "post SEND");
-		sent(id);
 		if (ready.length == 0) break;
+		sent(id);
 		received(id); // "done"
 		check(rdma_post_recvv(id, NULL, NULL, 0) == 0, "post receive");
 	}
-	rdma_disconnect(id);
+	// The client disconnects when it has received this. It may be gone before the SEND completes, if its ACK is lost.
+	struct rdma_cm_event *event;
+	check(rdma_get_cm_event(id->channel, &event) == 0, "the end of the connection");
+	rdma_ack_cm_event(event);
 }
 
 static void fetch(const char *address, const char *name)
