@@ -76,7 +76,8 @@ func (k *cgroupKeeper) pids(node string) ([]int, error) {
 	}
 	var pids []int
 	for line := range strings.Lines(string(b)) {
-		// 0 stands for a process outside of this pid namespace; it must never be passed to kill(2).
+		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean the
+		// caller's process group.
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
 			pids = append(pids, pid)
 		}
@@ -84,7 +85,7 @@ func (k *cgroupKeeper) pids(node string) ([]int, error) {
 	return pids, nil
 }
 
-// gone says that a cgroup was removed, before or while it was read.
+// gone reports whether an error says that a cgroup was removed, before or while it was read.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 func (k *cgroupKeeper) kill(node string) error {
@@ -106,8 +107,8 @@ func (k *cgroupKeeper) kill(node string) error {
 	})
 }
 
-// killEach kills the processes of a node and of cgroups below it one by one, while all of them are
-// stopped, so that none escapes by forking.
+// killEach kills the processes of a node's cgroup, and of the cgroups below it, one by one. All of
+// them are stopped meanwhile, so that none escapes by forking.
 func (k *cgroupKeeper) killEach(node string) error {
 	err := k.write(node, "cgroup.freeze", "1")
 	for range maxKillRounds {
@@ -133,7 +134,8 @@ func (k *cgroupKeeper) killEach(node string) error {
 	return errors.Join(err, k.write(node, "cgroup.freeze", "0"))
 }
 
-// event reads a line of cgroup.events; a missing cgroup has none.
+// event returns the value of an entry of cgroup.events, such as populated; false if the cgroup does
+// not exist.
 func (k *cgroupKeeper) event(node, name string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(k.of(node), "cgroup.events"))
 	if gone(err) {
@@ -195,7 +197,7 @@ func removeCgroups(dir string) error {
 	return nil
 }
 
-// removeParent removes the cgroup above the racks with the last of them.
+// removeParent removes the cgroup above the racks if this was the last rack.
 func (k *cgroupKeeper) removeParent() error {
 	err := unix.Rmdir(filepath.Dir(k.dir))
 	if err == nil || gone(err) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {

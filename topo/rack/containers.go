@@ -21,7 +21,8 @@ import (
 // engineWait bounds requests to the engine by methods without a context.
 const engineWait = time.Minute
 
-// watcherNode is the node of the process that plugs containers. No host name has a dot.
+// watcherNode is the node of the watcher, the process that plugs containers. No host has this name,
+// because host names have no dot.
 var watcherNode = timerNode("watcher.docker")
 
 // containerHosts are hosts that are containers.
@@ -72,7 +73,7 @@ func (b containerHosts) startWatcher(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start watcher: %w", err)
 	}
-	defer file.Close() // the process has its own
+	defer file.Close() // the watcher has opened the file itself
 	cmd := exec.Command(r.exe, "watcher", "--rack", r.Spec.Name)
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file
@@ -84,7 +85,7 @@ func (b containerHosts) startWatcher(ctx context.Context) error {
 	return r.starter().waitAnswer(ctx, container.WatcherName, watcherNode)
 }
 
-// RunWatcher runs the process that plugs the containers of the rack called name.
+// RunWatcher runs the watcher of the rack called name: the process that plugs its containers.
 func RunWatcher(ctx context.Context, name string, logger *log.Logger) error {
 	if err := passGate(); err != nil {
 		return err
@@ -117,8 +118,8 @@ func (b containerHosts) cut(host string) error {
 	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
 }
 
-// restore brings up the NIC that a holder has kept. Without a holder, the host gets its NIC when it
-// starts.
+// restore brings up the NIC that a holder, a container that only holds a host's network, has kept.
+// Without a holder, the host gets its NIC when it starts.
 func (b containerHosts) restore(h *spec.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
@@ -158,8 +159,8 @@ func (b containerHosts) clear() error {
 	return err
 }
 
-// containerKeeper is the keeper of a rack whose hosts are containers; another keeper has its other
-// nodes.
+// containerKeeper is the keeper of a rack whose hosts are containers. The embedded keeper is for
+// the other nodes: the switch, timers and the watcher.
 type containerKeeper struct {
 	keeper
 	h      *container.Hosts
@@ -168,7 +169,7 @@ type containerKeeper struct {
 
 var _ keeper = (*containerKeeper)(nil)
 
-// ask runs f with a bound on the time that the engine may take.
+// ask calls f with a context that ends after engineWait.
 func ask[T any](f func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
@@ -236,7 +237,7 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 	return &w
 }
 
-// maxLook bounds the request to an engine about a rack of which nothing else is known.
+// maxLook bounds the request to an engine when only the name of a rack is known.
 const maxLook = time.Second
 
 // leftContainers adds the racks of which an engine has containers. An engine that does not answer
@@ -244,7 +245,7 @@ const maxLook = time.Second
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
 	if err != nil {
-		return nil // it is on another machine
+		return nil // the engine is on another machine
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxLook)
 	defer cancel()
@@ -255,7 +256,7 @@ func leftContainers(names map[string]bool) error {
 	return ignoreSilence(err)
 }
 
-// ignoreSilence forgives an engine that does not answer in time.
+// ignoreSilence drops the error of an engine that does not answer in time.
 func ignoreSilence(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil

@@ -1,21 +1,20 @@
-// Package rack realises a spec.Rack on this machine: a namespace, a link and a process for every
-// host, and one process for the switch that owns the other end of every link.
+// Package rack realises a spec.Rack on this machine: a namespace, a link and a process for each
+// host, and one process for the switch, which owns the other end of every link.
 //
-// All parts of a rack can be found without information about how it was brought up, so that Down
-// works after any crash: a tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces,
-// sockets, logs and the resolved description, and a cgroup named rdmalab/<rack> holds every
-// process. The package makes and touches nothing else. On a machine without cgroup2 processes are
-// found by their namespaces instead.
+// Down removes a rack after any crash, because all parts of a rack can be found by its name: a
+// tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
+// description, and a cgroup named rdmalab/<rack> holds every process. The package makes and touches
+// nothing else. On a machine without cgroup2 processes are found by their namespaces instead.
 //
 // Each node (a host or the switch) runs as
 //
 //	rdmalab node-init    process 1 of new pid, mount, uts and ipc namespaces; reaps, and ends with its daemon
 //	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is spec.Paths.Socket
 //
-// The daemons outlive the controller. The package starts and stops processes and links; it knows
-// nothing of RDMA.
+// The daemons outlive the controller, which is the program that calls this package. The package
+// starts and stops processes and links; it knows nothing of RDMA.
 //
-// Methods take the rack's lock, so that they may be called by several programs at once.
+// Methods that change a rack take its lock, so that several programs may call them at once.
 package rack
 
 import (

@@ -105,8 +105,8 @@ func (r remover) clear() error {
 	return nil
 }
 
-// awaitStrays waits for processes that a dying controller has started and not let into the rack
-// (see passGate). They end by themselves; awaitStrays only ensures that none is left when Down
+// awaitStrays waits for processes that a controller started and did not let into the rack before it
+// died (see passGate). They end by themselves; awaitStrays only ensures that none is left when Down
 // returns.
 func (r remover) awaitStrays() error {
 	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")

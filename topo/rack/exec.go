@@ -40,9 +40,9 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(pidfd) // a reference only
-	// The process inside the node is this program at first (ExecInit), so that the requested
-	// program does nothing before it is in the node's cgroup.
+	defer unix.Close(pidfd) // the pidfd only names the process
+	// The process inside the node first runs ExecInit of this program, so that the requested program
+	// does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
 	if node != spec.SwitchName {
 		join, own = r.hosts.view()
@@ -58,7 +58,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		cmd.Env = append(os.Environ(), env...) // the last value counts
+		cmd.Env = append(os.Environ(), env...) // of several values of a variable, the last one is valid
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
@@ -87,7 +87,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	return wait(pid, tty, signals)
 }
 
-// initFD is a reference to a node's process 1, which must run.
+// initFD returns a pidfd of a node's process 1. It fails if that process does not run.
 func (r *Rack) initFD(node string) (int, error) {
 	pids, err := r.keep.pids(node)
 	if err != nil {
@@ -123,10 +123,10 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 		if err := unix.Setns(pidfd, join); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
-		// setns changed the directory to the root of the node. The node has the machine's files, so
-		// the folder exists there, too.
+		// setns changed the working directory to the root of the node. Nodes see the machine's files, so
+		// the caller's folder exists on the node, too.
 		if dirErr == nil {
-			_ = unix.Chdir(dir) // otherwise the program starts in the root
+			_ = unix.Chdir(dir) // if this fails, the program starts in the root
 		}
 		path, err := exec.LookPath(program)
 		if err != nil {
@@ -138,11 +138,11 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 }
 
 // ExecInit is the first stage of a program that Exec starts: it waits to be let into the node and
-// then executes the program at path. It returns only if the program cannot be executed, with an
-// exit status.
+// then executes the program at path. It returns an exit status, and only if the program cannot be
+// executed.
 //
-// dir is "" in the mount namespace of a node, and the rack's state folder in a mount namespace of
-// the program.
+// If the program shares the mount namespace of a node, dir is "". If the program has a mount
+// namespace of its own, dir is the rack's state folder, and ExecInit makes the node's mounts.
 func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
 	if err == nil && dir != "" {
@@ -193,7 +193,7 @@ func wait(pid int, tty *terminal, signals <-chan os.Signal) (int, error) {
 		select {
 		case s := <-signals:
 			if tty != nil || !terminalSends(s) {
-				_ = unix.Kill(pid, s.(syscall.Signal)) // it may be gone already
+				_ = unix.Kill(pid, s.(syscall.Signal)) // the program may have ended already
 			}
 		case e := <-events:
 			switch {

@@ -32,8 +32,8 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 }
 
 func (r *Rack) crash(node string) error {
-	// The mark comes first: a controller that sees the node dead must see that the crash was
-	// intended.
+	// The mark is written before the kill: a controller that sees the node dead must also see that the
+	// crash was intended.
 	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
@@ -46,8 +46,8 @@ func (r *Rack) crash(node string) error {
 }
 
 // CrashApps ends the programs that run on a host and leaves its daemon, and with it the NIC and the
-// registered memory. It returns how many processes it ended. Jobs inside the daemon must be ended
-// by the daemon.
+// registered memory. It returns how many processes it ended. Jobs that run inside the daemon are
+// not ended: send the daemon a request for them.
 func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 	if err := r.CheckHost(host); err != nil {
 		return 0, err
@@ -63,15 +63,15 @@ func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 			if left == 0 || err != nil {
 				return err
 			}
-			time.Sleep(pollStep) // until all have ended; they may have started others meanwhile
+			time.Sleep(pollStep) // the loop goes on until all have ended, because they may have started others
 		}
 		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
 	})
 	return len(ended), err
 }
 
-// killApps kills all processes except process 1 and the daemon, records them in ended, and returns
-// how many there were.
+// killApps kills all processes except process 1 and the daemon, adds them to ended, and returns how
+// many there were.
 func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	first, daemon := initAndDaemon(ps)
 	for _, p := range ps {
@@ -124,7 +124,7 @@ type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
 
-// Is makes it match ErrState.
+// Is makes errors.Is(e, ErrState) true.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
 // stateError returns a StateError unless ok is set.
@@ -180,14 +180,14 @@ func (r *Rack) restoreLink(h *spec.Host) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nl.Configure(r.hostEnd(h))
 	}
-	// The other end is still there if this one got another name or namespace.
+	// The switch's end is still there if the host's end was renamed or moved to another namespace.
 	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), h.Port); err != nil {
 		return err
 	}
 	return r.makeLink(h)
 }
 
-// Link cuts or restores a host's link at the switch: both ends see their carrier go or come.
+// Link cuts or restores a host's link at the switch: both ends lose their carrier, or get it back.
 func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	if err := r.CheckHost(host); err != nil {
 		return err

@@ -59,7 +59,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// withBothKeepers runs a test with cgroups, if there are any, and with signals.
+// withBothKeepers runs a test twice: with cgroups, if the machine has them, and with signals.
 func withBothKeepers(t *testing.T, f func(t *testing.T, r *Rack)) {
 	for keeper, root := range map[string]string{"cgroup": cgroup2Root(), "signals": ""} {
 		t.Run(keeper, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestHangAndResume(t *testing.T) {
 		must(t, r.Hang(ctx, "cn1"))
 		must(t, r.Restart(ctx, "cn1"))
 		eventually(t, r, "cn1", StateUp)
-		must(t, r.Hang(ctx, "ms0")) // down works while it hangs
+		must(t, r.Hang(ctx, "ms0")) // down works on a host that hangs
 	})
 }
 
@@ -195,7 +195,8 @@ func TestTimers(t *testing.T) {
 		for _, node := range []string{"cn0", "cn1", "ms0"} {
 			eventually(t, r, node, StateUp)
 		}
-		// The end of a later fault replaces that of the earlier one.
+		// When the end of a fault is planned twice, the later plan replaces the earlier one; Resume
+		// cancels it.
 		must(t, r.Hang(ctx, "cn1"))
 		must(t, r.After(ctx, late, ActionResume, "cn1"))
 		must(t, r.Resume(ctx, "cn1"))

@@ -35,12 +35,12 @@ var (
 
 // GuestRequest describes a container that is to join a rack.
 type GuestRequest struct {
-	// Name is the guest's name; "": Suggested is used if it is a valid and free name, otherwise a
-	// name is made from the container's ID.
+	// Name is the guest's name. If it is "", Suggested is used if that is a valid and free name;
+	// otherwise a name is made from the container's ID.
 	Name, Suggested string
 	// Network, Container, Ifname and Netns are as in guests.Guest.
 	Network, Container, Ifname, Netns string
-	// MAC is the address of the guest's end; zero: the one that belongs to its IP address.
+	// MAC is the address of the guest's end; zero: the one that is derived from its IP address.
 	MAC wire.MAC
 }
 
@@ -50,9 +50,9 @@ type Guests struct{ r *Rack }
 // Guests returns the manager of the rack's guests.
 func (r *Rack) Guests() Guests { return Guests{r} }
 
-// Add plugs the network namespace at q.Netns into the switch: a link, an address of the rack's
-// subnets, a port. It returns when the switch forwards its frames. After an error nothing is left
-// of the guest.
+// Add plugs the network namespace at q.Netns into the switch: it makes a link, with an address of
+// the rack's subnets, and a port. It returns when the switch forwards frames of the guest. After an
+// error nothing is left of the guest.
 func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) {
 	var g guests.Guest
 	err := gs.r.locked(ctx, func() (err error) {
@@ -75,7 +75,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 	return g, err
 }
 
-// make chooses name, address and port for a guest.
+// make chooses the name, addresses and port of a guest.
 func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {
@@ -113,7 +113,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 		if spec.IsStation(q.MAC) {
 			h.MAC = q.MAC
 		} else if macs[h.MAC] != "" {
-			continue // another guest asked for it
+			continue // another guest has asked for this MAC address
 		}
 		return guests.Guest{Host: h, Network: q.Network, Container: q.Container, Ifname: q.Ifname, Netns: q.Netns}, nil
 	}
@@ -140,7 +140,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// plug makes a guest's link and tells the switch.
+// plug makes a guest's link and tells the switch to open a port for it.
 func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	port := nl.End{Netns: gs.r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: gs.r.alias(&g.Host)}
 	end := nl.End{
@@ -173,8 +173,8 @@ func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) err
 	return gs.r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
 }
 
-// Remove unplugs an attachment. An attachment that does not exist is no error, and neither is a
-// switch that does not answer or a missing network namespace.
+// Remove unplugs an attachment. It returns no error if the attachment does not exist, the switch
+// does not answer, or the network namespace is missing.
 func (gs Guests) Remove(ctx context.Context, network, container, ifname string) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
 }
@@ -206,8 +206,8 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	// A crashed switch reads the files when it is restarted, and a hung one finds the interface
-	// gone.
+	// The request may fail: a crashed switch reads the files of guests when it is restarted, and a
+	// hung one notices that the interface is gone.
 	var said *control.Error
 	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
@@ -215,8 +215,8 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	return guests.Remove(gs.r.Paths, g.Name)
 }
 
-// Check returns an error that says what is wrong with an attachment; nil: nothing is. It returns
-// the guest if it is known.
+// Check returns an error that says what is wrong with an attachment, nil if it works, and the guest
+// if a file for it exists.
 func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {

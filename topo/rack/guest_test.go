@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A guest gets a name, an address and a MAC address of its own, whatever earlier guests asked for.
-// A request for those of another guest is refused with the name of that guest.
+// A guest gets a name, an address and a MAC address that no other guest has. A request for those of
+// another guest is refused with the name of that guest.
 func TestNewGuest(t *testing.T) {
 	s, err := spec.Parse([]byte("name: lab\nhosts:\n  - {name: ms0, role: memory}\n  - {name: cn0, role: compute}\n"))
 	if err != nil {
@@ -26,7 +26,7 @@ func TestNewGuest(t *testing.T) {
 		}
 		return g, guests.Write(r.Paths, &g)
 	}
-	// The first guest takes the MAC address that belongs to the address of the next.
+	// The first guest asks for the MAC address that belongs to the IP address of the next guest.
 	next, err := s.NewGuest("x", "p", 1)
 	if err != nil {
 		t.Fatal(err)

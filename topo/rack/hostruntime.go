@@ -13,23 +13,24 @@ import (
 )
 
 // hostRuntime makes the hosts of a rack, as processes or as containers (flag --runtime of up). The
-// switch, and the processes that end a fault after --for, are never in containers. The keeper finds
-// and stops what runs in a host.
+// switch and timers, the processes that end a fault after --for, are never in containers. The
+// keeper finds and stops what runs in a host.
 type hostRuntime interface {
 	// prepare makes what all hosts need before the first of them starts.
 	prepare(ctx context.Context) error
-	// start starts a host; it need not answer yet.
+	// start starts a host. It does not wait until the host's daemon answers.
 	start(ctx context.Context, host string) error
-	// cut removes the carrier from a host's link, at the host's end. A host without an interface is
-	// no error.
+	// cut removes the carrier from a host's link, at the host's end. It returns no error if the host
+	// has no interface.
 	cut(host string) error
 	// restore makes the link of a host that is about to start usable again, unless starting the
 	// host does that.
 	restore(h *spec.Host) error
-	// view returns how a program enters a host: join are the namespaces of the host's process 1
-	// that it joins, own the new namespaces that it makes, in which it makes the host's mounts.
+	// view returns how a program enters a host, as flags of namespaces: join are those of the host's
+	// process 1 that the program joins, own are new ones that it makes. Own includes a mount namespace
+	// if the program makes the host's mounts there.
 	view() (join int, own uintptr)
-	// linkSet is called when a host's link was cut or restored at the switch.
+	// linkSet is called after a host's link was cut or restored at the switch.
 	linkSet(host string, up bool) error
 	// revive restarts other processes of the rack that have died, and returns their names.
 	revive(ctx context.Context) ([]string, error)

@@ -30,8 +30,8 @@ type containerNode struct {
 	rack *spec.Rack
 	host *spec.Host
 	log  io.Writer
-	// daemon is the daemon's process ID, 0 for none. replaced: the daemon was ended because the NIC
-	// was replaced.
+	// daemon is the daemon's process ID, 0 if it does not run. replaced: the daemon was ended because
+	// the NIC was replaced.
 	daemon   atomic.Int64
 	replaced atomic.Bool
 }
@@ -41,9 +41,9 @@ func (n *containerNode) note(format string, args ...any) {
 }
 
 // ContainerInit runs as process 1 of a host's container: it waits for the NIC, runs the host's
-// daemon, reaps orphaned processes, and ends with the daemon. When the NIC has been replaced by
-// another one, as by `docker network disconnect` and connect, it restarts the daemon. The daemon's
-// output goes into the rack's log and to the engine. ContainerInit returns the exit status.
+// daemon, reaps orphaned processes, and ends with the daemon. When the NIC is replaced by another
+// one, for example by `docker network disconnect` and connect, it restarts the daemon. The daemon's
+// output goes both into the rack's log and to the engine's. ContainerInit returns the exit status.
 func ContainerInit(dir, host string) int {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
@@ -79,7 +79,7 @@ func (n *containerNode) run() int {
 	go func() {
 		for sig := range signals { // ends with the process
 			if pid := n.daemon.Load(); pid > 1 {
-				_ = unix.Kill(int(pid), sig.(syscall.Signal)) // it may be gone already
+				_ = unix.Kill(int(pid), sig.(syscall.Signal)) // the daemon may have ended already
 				continue
 			}
 			os.Exit(exitSignalled + int(sig.(syscall.Signal)))
@@ -110,14 +110,13 @@ func (n *containerNode) run() int {
 	}
 }
 
-// tee returns the file for the daemon's output, which is copied to the log until the container
-// ends.
+// tee returns a file for the daemon's output, which goes to standard output and to the log.
 func (n *containerNode) tee() (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	go func() { _, _ = io.Copy(n.log, r) }() // a log that cannot be written stops nothing
+	go func() { _, _ = io.Copy(n.log, r) }() // an error of the log must not stop the daemon
 	return w, nil
 }
 
@@ -135,7 +134,8 @@ func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 	return pid, err
 }
 
-// nic returns the index of the NIC if it is ready: it has its name and address, and is up.
+// nic returns the interface index of the NIC if it is ready: it has its name and address, and is
+// up.
 func (n *containerNode) nic() (int, bool) {
 	l, err := nl.LinkByName("", spec.HostIfname)
 	if err != nil || !l.Up {
@@ -145,7 +145,7 @@ func (n *containerNode) nic() (int, bool) {
 	return l.Index, err == nil && (!n.host.IPv4.IsValid() || slices.Contains(addrs, n.rack.Prefix4(n.host)))
 }
 
-// waitNIC waits until the NIC is ready, however long that takes.
+// waitNIC waits without limit until the NIC is ready.
 func (n *containerNode) waitNIC() int {
 	for i := 0; ; i++ {
 		if index, ok := n.nic(); ok {
@@ -158,7 +158,7 @@ func (n *containerNode) waitNIC() int {
 	}
 }
 
-// watchNIC ends the daemon when the NIC was replaced.
+// watchNIC ends the daemon when the NIC is replaced.
 func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 	tick := time.NewTicker(nicWatch)
 	defer tick.Stop()
@@ -171,14 +171,14 @@ func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 		if now, ok := n.nic(); ok && now != index {
 			n.note("the NIC was replaced: the daemon restarts")
 			n.replaced.Store(true)
-			_ = unix.Kill(pid, unix.SIGKILL) // it may be gone already
+			_ = unix.Kill(pid, unix.SIGKILL) // the daemon may have ended already
 			return
 		}
 	}
 }
 
-// ContainerHold runs as process 1 of a container that only holds the network of a host, until
-// SIGTERM.
+// ContainerHold runs as process 1 of a holder, a container that only holds the network of a host.
+// It ends with SIGTERM.
 func ContainerHold() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

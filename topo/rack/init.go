@@ -57,7 +57,7 @@ func NodeInit(dir, node string) int {
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	go func() {
 		for s := range signals { // ends with the process
-			_ = unix.Kill(pid, s.(syscall.Signal)) // it may be gone already
+			_ = unix.Kill(pid, s.(syscall.Signal)) // the daemon may have ended already
 		}
 	}()
 	return reap(pid, note)
@@ -74,7 +74,7 @@ func startDaemon(dir, node string) (int, error) {
 	})
 }
 
-// reap waits for children until the daemon is among them.
+// reap reaps children until the daemon has ended, and returns the daemon's exit status.
 func reap(daemon int, note func(string, ...any)) int {
 	for {
 		var ws unix.WaitStatus
@@ -94,14 +94,13 @@ func reap(daemon int, note func(string, ...any)) int {
 	}
 }
 
-// makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is what
-// programs find of its NIC, "" without one.
+// makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is the
+// folder of the files in /sys by which programs find the node's NIC; "": the node has no NIC.
 func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// Copies of other mounts would keep the namespaces of other racks and nodes alive after their
-	// end.
+	// Copies of the mounts of other racks and nodes would keep their namespaces alive after their end.
 	points, err := mountPoints()
 	if err != nil {
 		return err
@@ -133,21 +132,22 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	return nil
 }
 
-// mountClasses shows the host's NIC in /sys/class to programs that do not look for it by libibverbs.
-// The daemon writes the files of tree later.
+// mountClasses shows the host's NIC in /sys/class, for programs that look there and not through
+// libibverbs. The daemon writes the files of tree later.
 func mountClasses(tree string) error {
 	const classes = "/sys/class"
 	own := filepath.Join(tree, "class")
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return err
 	}
-	// An overlay must not change below: the interfaces, which come and go, are those of sysfs itself.
+	// /sys/class becomes an overlay, whose lower layer must not change. Interfaces come and go, so
+	// /sys/class/net stays that of sysfs itself.
 	const interfaces = classes + "/net"
 	net, err := unix.Open(interfaces, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", interfaces, err)
 	}
-	defer func() { _ = unix.Close(net) }() // it names a place only
+	defer func() { _ = unix.Close(net) }() // the descriptor only names the folder
 	if err := unix.Mount("rdma", classes, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+classes); err != nil {
 		return err
 	}

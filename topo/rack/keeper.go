@@ -17,13 +17,15 @@ const (
 	killWait = 30 * time.Second
 	// pollStep is the interval at which a state that the kernel changes is polled.
 	pollStep = time.Millisecond
-	// maxKillRounds bounds how often new processes are killed that others keep starting.
+	// maxKillRounds bounds the rounds in which processes are killed that others have started since the
+	// round before.
 	maxKillRounds = 1000
 )
 
 // keeper finds and stops the processes of a rack's nodes. A node is a host, the switch or a timer.
 type keeper interface {
-	// prepare makes the cgroup or file that a node's processes need before the node is started.
+	// prepare makes the cgroup or file that a node's processes need. It is called before the node
+	// starts.
 	prepare(node string) error
 	// adopt makes a process that was started by launch a part of a node.
 	adopt(node string, pid int) error
@@ -31,7 +33,7 @@ type keeper interface {
 	pids(node string) ([]int, error)
 	// kill ends every process of a node, hung ones too, and waits until they are gone.
 	kill(node string) error
-	// hang stops or continues every process of a node, and waits until it is done.
+	// hang stops or continues every process of a node, and returns when all have stopped or continued.
 	hang(node string, on bool) error
 	// hung reports whether a node hangs.
 	hung(node string) (bool, error)
@@ -40,15 +42,15 @@ type keeper interface {
 	clear() error
 }
 
-// timerNode is the node that a timer's process belongs to.
+// timerNode returns the node that a timer's process belongs to.
 func timerNode(name string) string { return "timers/" + name }
 
-// procStat has the fields of /proc/PID that are used.
+// procStat has those fields of /proc/PID that this package uses.
 type procStat struct {
 	pid, ppid int
 	state     byte
 	start     uint64 // clock ticks since boot
-	nspid     int    // its number in its innermost pid namespace
+	nspid     int    // the process ID in the innermost pid namespace
 }
 
 // readProc reads a process. ok is false when it is gone.
@@ -60,7 +62,7 @@ func readProc(pid int) (p procStat, ok bool) {
 	}
 	// The command's name is in parentheses and may contain anything.
 	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	const startField = 19 // of proc(5)'s starttime, counted behind the name
+	const startField = 19 // index of starttime of proc(5) in the fields after the name
 	if len(f) <= startField {
 		return p, false
 	}
@@ -98,7 +100,8 @@ func processes(pids []int) []procStat {
 	return out
 }
 
-// initAndDaemon picks a node's process 1 and its first child; 0 stands for none.
+// initAndDaemon returns the process IDs of a node's process 1 and of its first child, the daemon;
+// 0: there is none.
 func initAndDaemon(ps []procStat) (first, daemon int) {
 	for _, p := range ps {
 		if p.nspid == 1 {
@@ -113,7 +116,8 @@ func initAndDaemon(ps []procStat) (first, daemon int) {
 	return first, daemon
 }
 
-// waitFor polls until done returns true. After bound it returns an error that names what.
+// waitFor polls until done returns true or an error. After bound it returns an error that says what
+// was waited for.
 func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(bound)
 	for {

@@ -7,8 +7,9 @@ import (
 	"os/exec"
 )
 
-// gateFD is the descriptor of the gate: a pipe on which a launched process waits for one byte, sent
-// once it is a part of its node (passGate).
+// gateFD is the descriptor of the gate: a pipe from which a launched process reads one byte before
+// it does anything else (passGate). The controller writes the byte once the process is a part of
+// its node.
 const gateFD = 3
 
 // errGate: a process was not let into the rack, because the controller that started it died or gave
@@ -21,10 +22,10 @@ type starter struct{ *Rack }
 
 func (r *Rack) starter() starter { return starter{r} }
 
-// launch starts cmd by start and makes it a part of a node before it does anything. The process
-// must call passGate first. clone3 is not used to put the process into its cgroup, because Linux
-// kills processes that clone3 puts into a cgroup which was killed as a whole before. The gate also
-// ends the process if the controller dies in between.
+// launch runs start, which must start cmd, and makes the process a part of a node before it does
+// anything. The process must call passGate first. If the controller dies in between, the gate ends
+// the process. clone3 is not used to put the process into its cgroup, because Linux kills processes
+// that clone3 puts into a cgroup that was killed as a whole before.
 func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -47,7 +48,7 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	return nil
 }
 
-// detach lets a launched process run without the controller.
+// detach lets a launched process run on when the controller ends.
 func detach(cmd *exec.Cmd) {
 	go func() { _ = cmd.Wait() }() // only reaps the process while this program runs
 }

@@ -16,7 +16,7 @@ import (
 // lockWait bounds how long a program waits for another one that changes the rack.
 const lockWait = 15 * time.Second
 
-// lockPoll is the pause between two tries.
+// lockPoll is the pause between two tries to take the lock.
 const lockPoll = 5 * time.Millisecond
 
 // lock is the rack's flock. Its file lies beside the rack's tmpfs and is removed by the controller
@@ -52,7 +52,7 @@ func tryLock(paths spec.Paths) (*lock, error) {
 	}
 	f, err := os.OpenFile(paths.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // the folder went away with the last rack
+		return nil, nil // the folder was removed with the last rack
 	}
 	if err != nil {
 		return nil, explain(err)
@@ -63,7 +63,7 @@ func tryLock(paths spec.Paths) (*lock, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", paths.Lock(), err), f.Close())
 	}
-	// Another controller has taken the rack down meanwhile, and removed the file that was opened
+	// Another controller may have taken the rack down meanwhile, and removed the file that was opened
 	// here.
 	var held, there unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &held); err != nil {
@@ -83,7 +83,7 @@ func (l *lock) release(remove bool) error {
 		if err = os.Remove(l.paths.Lock()); errors.Is(err, os.ErrNotExist) {
 			err = nil
 		}
-		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // it stays while there are other racks
+		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // fails while there are other racks
 	}
 	return errors.Join(err, l.f.Close())
 }

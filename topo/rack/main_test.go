@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// The test binary is also the program of the nodes: with one of these as first argument it is a
+// The nodes of a test rack run the test binary itself. Its first argument chooses what it is: a
 // node's process 1, a daemon without network, a timer, or a controller that dies after a step.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
@@ -68,7 +68,7 @@ func report(err error) int {
 	return 0
 }
 
-// signalsEnv makes the programs of the test work without cgroups.
+// signalsEnv is the variable that makes the programs of the test use the keeper without cgroups.
 const signalsEnv = "RACKTEST_SIGNALS"
 
 // openHere is Open with the keeper that the test has chosen.
@@ -95,11 +95,11 @@ func stubDaemon(p spec.Paths, name string) int {
 		return report(err)
 	}
 	defer s.Close()
-	time.Sleep(10 * time.Minute) // longer than any test; a forgotten one ends by itself
+	time.Sleep(10 * time.Minute) // longer than any test; a forgotten daemon ends by itself
 	return 0
 }
 
-// dieHalfWay is a controller that is killed after a given step.
+// dieHalfWay is a controller that kills itself after a given step.
 func dieHalfWay(what, rack, step string) error {
 	r := handle(rack)
 	r.Spec = testSpec(rack)
@@ -116,8 +116,8 @@ func dieHalfWay(what, rack, step string) error {
 	return err
 }
 
-// upOnFullDisk brings a rack up where the state folder has room for only so many files. The process
-// has a mount namespace of its own, so that other processes do not see that folder.
+// upOnFullDisk brings a rack up where the state folder has room for only this number of files. The
+// process has a mount namespace of its own, so that other processes do not see that folder.
 func upOnFullDisk(rack, files string) error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {
@@ -133,7 +133,7 @@ func upOnFullDisk(rack, files string) error {
 	return err
 }
 
-// testSpec is a small rack.
+// testSpec describes a small rack.
 func testSpec(name string) *spec.Rack {
 	r, err := spec.Parse([]byte("name: " + name + `
 hosts:
@@ -148,7 +148,7 @@ hosts:
 	return r
 }
 
-// needRoot skips a test that this machine cannot run.
+// needRoot skips a test that needs root.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -159,7 +159,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// rackName returns a name that belongs to this test run; the rack is removed after the test.
+// rackName returns a rack name that no other test run uses; the rack is removed after the test.
 func rackName(t *testing.T, suffix string) string {
 	t.Helper()
 	needRoot(t)

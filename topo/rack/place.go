@@ -30,7 +30,7 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	own := s.Switch.CPU
 	switch own {
 	case spec.NoCPU:
-		return nil // hosts need every processor
+		return nil // all processors are needed for hosts
 	case spec.AutoCPU:
 		own = allowed[len(allowed)-1]
 	}
@@ -46,8 +46,8 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	return others
 }
 
-// place runs f, whose children inherit it, bound to the processors of a node. The calling goroutine
-// is locked to its thread.
+// place runs f bound to the processors of a node; processes that f starts inherit the binding. The
+// calling goroutine is locked to its thread meanwhile.
 func (r starter) place(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

@@ -25,15 +25,15 @@ const (
 	readyPoll = 3 * time.Millisecond
 	// answerWait bounds one answer of a daemon.
 	answerWait = time.Second
-	// logTail is how many lines of a dead node's log an error shows.
+	// logTail is how many of the last lines of a dead node's log an error shows.
 	logTail = 5
 )
 
-// programName is the name of the daemons in ps.
+// programName is the name under which ps shows the daemons.
 const programName = "rdmalab"
 
-// startProcess starts a node's process 1 in the node's namespaces and its cgroup. It outlives the
-// caller.
+// startProcess starts a node's process 1 in the node's namespaces and its cgroup. The process
+// outlives the caller.
 func (r starter) startProcess(node string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (r starter) startProcess(node string) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", node, err)
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has opened the file itself
 	cmd := exec.Command(r.exe, "node-init", "--rack-dir", r.Paths.Dir, "--name", node)
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
@@ -65,7 +65,7 @@ func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
-// waitAnswer is waitReady for a daemon whose processes the keeper knows under another name.
+// waitAnswer is waitReady for a daemon whose processes belong to another node of the keeper: kept.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()

@@ -16,23 +16,25 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// aliasPrefix begins the alias of every interface of a rack.
+// aliasPrefix begins the alias (IFLA_IFALIAS) of every interface of a rack.
 const aliasPrefix = "rdmalab"
 
-// Rack is a handle on a rack that is up, or is coming up. It holds nothing open.
+// Rack is a handle on a rack that is up, or is coming up. It holds no file or process, so it need
+// not be closed.
 type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
-	// Lost are the nodes of a former rack that had died by themselves; Up has cleared that rack.
+	// Lost are the nodes of an earlier rack of the same name that had died by themselves. Up has
+	// removed that rack.
 	Lost []string
 	// Revived are the parts of the rack that had died and that Up has restarted.
 	Revived []string
 	keep    keeper
 	hosts   hostRuntime
-	// exe is the program that nodes run.
+	// exe is the path of the program that nodes run.
 	exe string
-	// reached is called with the name of each step of Up and Down after the step; tests kill the
-	// controller at this point.
+	// reached is called after each step of Up and Down, with the step's name. Tests kill the
+	// controller there.
 	reached func(step string)
 }
 
@@ -88,7 +90,8 @@ func handle(name string) *Rack {
 	return r
 }
 
-// useSaved sets the kind of hosts of r, processes or containers, from the state folder.
+// useSaved reads from the state folder whether hosts are processes or containers, and sets r
+// accordingly.
 func (r *Rack) useSaved() error {
 	s, err := container.Saved(r.Paths)
 	if s != nil {
@@ -100,7 +103,7 @@ func (r *Rack) useSaved() error {
 // name is the name of the rack.
 func (r *Rack) name() string { return filepath.Base(r.Paths.Dir) }
 
-// useCgroup chooses the keeper: below root, or by signals if root is "".
+// useCgroup chooses the keeper: with cgroups below root, or with signals if root is "".
 func (r *Rack) useCgroup(root, name string) {
 	if root == "" {
 		r.keep = &signalKeeper{paths: r.Paths}
@@ -118,7 +121,7 @@ func (r *Rack) Control(node string) *control.Client { return control.NewClient(r
 // ErrNoHost means that no host of the rack has the given name.
 var ErrNoHost = errors.New("has no host")
 
-// checkNode reports whether the rack has a node.
+// checkNode returns an error if the rack has no such node.
 func (r *Rack) checkNode(node string) error {
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
 		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
@@ -126,7 +129,7 @@ func (r *Rack) checkNode(node string) error {
 	return nil
 }
 
-// CheckHost reports whether the rack has a host.
+// CheckHost returns an error, an ErrNoHost, if the rack has no such host.
 func (r *Rack) CheckHost(host string) error {
 	if _, _, ok := r.Spec.Host(host); !ok {
 		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.HostNames(), " "))
@@ -134,7 +137,7 @@ func (r *Rack) CheckHost(host string) error {
 	return nil
 }
 
-// locked runs f while no other program changes the rack, which must still be up.
+// locked runs f with the rack's lock. It fails with ErrNotUp if the rack was taken down meanwhile.
 func (r *Rack) locked(ctx context.Context, f func() error) error {
 	l, err := acquire(ctx, r.Paths)
 	if err != nil {
@@ -146,7 +149,7 @@ func (r *Rack) locked(ctx context.Context, f func() error) error {
 	return errors.Join(f(), l.release(false))
 }
 
-// alive reports whether a node has its daemon.
+// alive reports whether the daemon of a node runs.
 func (r *Rack) alive(node string) (bool, error) {
 	pids, err := r.keep.pids(node)
 	_, daemon := initAndDaemon(processes(pids))

@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// tracesOf lists the remains of a rack: mounts, cgroups, folders, processes. A process whose
-// controller died early may need a moment to notice it.
+// tracesOf lists the remains of a rack: mounts, cgroups, folders, processes. It waits for processes
+// whose controller died early, which may need a moment to notice that.
 func tracesOf(t *testing.T, name string) (found []string) {
 	t.Helper()
 	_ = waitFor(patience, "end of "+name, func() (bool, error) { // else they are reported by the caller
@@ -58,8 +58,8 @@ func tracesNow(t *testing.T, name string) []string {
 	return found
 }
 
-// probe puts a link from a namespace of the test into a node's: the test's end is removed with the
-// node's namespace.
+// probe puts a link between a namespace of the test and that of a node. When the node's namespace
+// ends, the kernel removes the test's end, too, and gone returns.
 func probe(t *testing.T, r *Rack) (gone func()) {
 	t.Helper()
 	pin := filepath.Join(t.TempDir(), "probe")
@@ -145,7 +145,7 @@ func TestTwoRacks(t *testing.T) {
 	if _, err := Down(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	gone() // although the nodes of b were started while a was up
+	gone() // the namespaces of a have ended although b was started while a was up
 	s, err := rb.Status(t.Context())
 	if err != nil || s.State != StateUp {
 		t.Errorf("the other rack: %+v, %v", s, err)
@@ -194,7 +194,7 @@ func TestControllerDiesAtAnyTime(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(ms) * time.Millisecond) // the time of death varies
+		time.Sleep(time.Duration(ms) * time.Millisecond) // the moment of the kill varies
 		_ = cmd.Process.Kill()                           // it may have ended
 		_ = cmd.Wait()                                   // it was killed
 		if _, err := Down(t.Context(), name); err != nil {

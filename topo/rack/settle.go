@@ -33,7 +33,7 @@ func (r starter) settle(ctx context.Context, host string) {
 	if hung, err := r.keep.hung(spec.SwitchName); err != nil || hung {
 		return
 	}
-	_ = waitFor(settleWait, "the switch", func() (bool, error) { // after the bound, the switch notices the change by itself
+	_ = waitFor(settleWait, "the switch", func() (bool, error) { // if this times out, the switch notices the change later by itself
 		var s portStatus
 		if err := answer(ctx, r.Control(spec.SwitchName), &s); err != nil {
 			return true, nil

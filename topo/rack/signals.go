@@ -18,8 +18,8 @@ import (
 
 // signalKeeper is the keeper of a machine without cgroup2. A node's processes are those in its
 // network namespace that are not in this program's pid namespace: a process of the machine that has
-// only entered the network namespace does not belong to the rack. A timer is found by a file with
-// its process ID and start time.
+// only entered the network namespace does not belong to the rack. A timer is found by a file that
+// has its process ID and start time.
 type signalKeeper struct{ paths spec.Paths }
 
 var _ keeper = (*signalKeeper)(nil)
@@ -96,7 +96,8 @@ func timerPids(file string) []int {
 	return []int{pid}
 }
 
-// signal sends a signal to every process of a node, to process 1 of its pid namespace last.
+// signal sends a signal to every process of a node, last to process 1 of its pid namespace. It
+// returns how many there were.
 func (k *signalKeeper) signal(node string, sig syscall.Signal) (int, error) {
 	pids, err := k.pids(node)
 	if err != nil {
@@ -149,7 +150,7 @@ func (k *signalKeeper) clear() error {
 	for _, sub := range []struct{ dir, prefix string }{{filepath.Dir(k.paths.Timer("x")), timerNode("")}, {filepath.Dir(k.paths.Netns("x")), ""}} {
 		entries, err := os.ReadDir(sub.dir)
 		if err != nil {
-			continue // never made, or gone
+			continue // the node was never made, or is gone
 		}
 		for _, e := range entries {
 			errs = errors.Join(errs, k.kill(sub.prefix+e.Name()))

@@ -17,7 +17,7 @@ import (
 // State summarises the condition of a node.
 type State string
 
-// States, the worst first: of several that apply to a node, the first is shown.
+// States, the worst first. A node to which several apply is shown in the first of them.
 const (
 	StateCrashed State = "crashed"  // no process
 	StateHung    State = "hung"     // its processes are stopped
@@ -48,7 +48,7 @@ type NodeStatus struct {
 	// there is none.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
-	// Meant: the node was crashed by a command.
+	// Meant: the node was crashed by a command, not by itself.
 	Meant bool       `json:"meant,omitempty"`
 	Link  LinkState  `json:"link,omitempty"`
 	Port  string     `json:"port,omitempty"`
@@ -61,7 +61,7 @@ type NodeStatus struct {
 	Memory int64 `json:"memory,omitempty"`
 	// Daemon is the daemon's own status.
 	Daemon json.RawMessage `json:"daemon,omitempty"`
-	// Container describes the host's container, if hosts are containers.
+	// Container describes the host's container; nil if hosts are processes.
 	Container *ContainerStatus `json:"container,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type GuestStatus struct {
 	Link LinkState `json:"link"`
 }
 
-// daemonStatus is the part of a host daemon's status that decides a state.
+// daemonStatus has the fields of a daemon's status that decide the state of its node.
 type daemonStatus struct {
 	NIC struct {
 		State string `json:"state"`
@@ -96,7 +96,7 @@ type daemonStatus struct {
 	Program string `json:"program"`
 }
 
-// Status inspects every node: its processes, its link and its daemon.
+// Status inspects the processes, link and daemon of every node.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch

@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the caller's terminal, lent to the process group of a program that Exec runs, as a
-// shell does with its jobs. A program in other namespaces cannot join this program's process group:
-// a shell there could not name the group when it hands the terminal back.
+// terminal is the caller's terminal. Exec lends it to the process group of the program that it
+// runs, as a shell does with its jobs. The program cannot join this program's process group,
+// because it is in another pid namespace: a shell there could not name the group when it hands the
+// terminal back.
 type terminal struct{ fd, own int }
 
 // foreground returns the terminal at standard input if this process is in its foreground, otherwise
@@ -35,15 +36,15 @@ func (t *terminal) takeBack() {
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // the terminal may have been hung up
 }
 
-// suspend stops this process as the program was stopped. When the shell continues this process,
+// suspend stops this process after the program was stopped. When the shell continues this process,
 // suspend continues the program.
 func (t *terminal) suspend(group int) {
 	t.takeBack()
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 	if now, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err == nil && now == t.own {
-		_ = t.lend(group) // as above
+		_ = t.lend(group) // fails only as in takeBack
 	}
-	_ = unix.Kill(-group, unix.SIGCONT) // it may be gone already
+	_ = unix.Kill(-group, unix.SIGCONT) // the program may have ended already
 }
 
 // terminalSends reports whether a terminal sends s to its whole foreground group, so that the
@@ -56,7 +57,7 @@ func terminalSends(s os.Signal) bool {
 	if err != nil {
 		return false
 	}
-	defer tty.Close() // only asked
+	defer tty.Close() // the terminal is only asked for its process group
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Action is something that a timer does to undo a fault.
+// Action is what a timer does to end a fault.
 type Action string
 
 // Actions.
@@ -24,14 +24,14 @@ const (
 	ActionEndPartition Action = "partition-mend"
 )
 
-// MaxAfter bounds how far away the end of a fault may be.
+// MaxAfter is the longest time after which a fault may be ended.
 const MaxAfter = 24 * time.Hour
 
 // Doer performs an action on a node.
 type Doer func(ctx context.Context, r *Rack, node string) error
 
-// Doers returns the actions that this package can perform. The caller adds the actions that a
-// daemon performs.
+// Doers returns the actions that this package can perform. The caller adds those that a daemon
+// performs.
 func Doers() map[Action]Doer {
 	return map[Action]Doer{
 		ActionResume:  func(ctx context.Context, r *Rack, node string) error { return r.Resume(ctx, node) },
@@ -40,9 +40,9 @@ func Doers() map[Action]Doer {
 	}
 }
 
-// After performs an action on a node after the time d. A process of the rack does it, so it happens
-// even if the caller ends, and does not happen after Down. A later fault of the same kind on the
-// node, or a command that ends the fault, cancels it.
+// After performs an action on a node after the time d. A process of the rack, the timer, performs
+// it, so it happens even if the caller ends, and does not happen after Down. A later fault of the
+// same kind on the node, or a command that ends the fault, cancels it.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, MaxAfter)
@@ -53,20 +53,20 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	return r.locked(ctx, func() error { return r.timers().startTimer(d, a, node) })
 }
 
-// apart has the suffixes for actions that end another fault than a crash or hang of the node
-// itself; each has a separate timer.
+// apart has the suffixes of timer names for actions that do not end a crash or hang of the node
+// itself. Each of these actions has a separate timer.
 var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionEndPartition: ".partition"}
 
 // timerName returns the name of a timer. A node, its link, its NIC, its programs and the partition
 // have at most one timer each.
 func (a Action) timerName(node string) string { return node + apart[a] }
 
-// Cancel ends the timer that After has started for an action on a node, if it is pending.
+// Cancel ends the timer that After has started for an action on a node, if the timer still waits.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
 	return r.locked(ctx, func() error { return r.timers().cancelTimer(a.timerName(node)) })
 }
 
-// timers are the processes that end a fault of a node after a time.
+// timers manages the processes that end the faults of nodes after a time.
 type timers struct{ *Rack }
 
 func (r *Rack) timers() timers { return timers{r} }
@@ -95,7 +95,7 @@ func (r timers) startTimer(d time.Duration, a Action, node string) error {
 	return nil
 }
 
-// cancelTimer ends a pending timer. The timer itself may call it: it is not ended then.
+// cancelTimer ends a timer that waits. If the caller is that timer itself, it is not ended.
 func (r timers) cancelTimer(name string) error {
 	node := timerNode(name)
 	pids, err := r.keep.pids(node)
@@ -125,5 +125,5 @@ func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, 
 	if err := do(ctx, r, node); !errors.Is(err, ErrState) {
 		return err
 	}
-	return nil // another controller was faster
+	return nil // another controller has ended the fault already
 }

@@ -87,7 +87,7 @@ func TestUpAfterProcessesWereKilled(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	name := rackName(t, "j")
-	for _, files := range []string{"1", "2"} { // the folder itself; and a lock
+	for _, files := range []string{"1", "2"} { // room for the folder itself; for the folder and a lock
 		cmd := exec.Command(os.Args[0], "up-on-full-disk", "--rack", name, "--die-after", files)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 		out, err := cmd.CombinedOutput()
