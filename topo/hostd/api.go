@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Endpoints, with the types of their bodies and answers.
+// Endpoints, with the method and the types of request and answer.
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
@@ -23,9 +23,9 @@ const (
 	PathStartApp = "/app/start" // POST: Status
 	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
 	PathTrace    = "/trace"     // POST pathtrace.Request; DELETE: pathtrace.Trace
-	// POST perf.Config: stream of perf.Event. Config.To is the name of a host or an address. A
-	// Result comes also with an error. The tests perf.RawBW and perf.RawLat send plain frames: see
-	// package raw.
+	// PathPerf is POST perf.Config: stream of perf.Event. Config.To is the name of a host or an
+	// address. If the run fails, the stream may have a Result before the error. The tests perf.RawBW
+	// and perf.RawLat send plain frames: see package raw.
 	PathPerf   = "/perf"
 	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
 	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
@@ -64,7 +64,7 @@ type Status struct {
 	// outlive them.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
-	// Quotas are what programs may have of the NIC, and have.
+	// Quotas are the limits of what programs may use of the NIC, and what they use.
 	Quotas []serve.QuotaStatus `json:"quotas"`
 }
 
@@ -80,7 +80,7 @@ type NICStatus struct {
 	Addresses []string      `json:"addresses"`
 	MTU       int           `json:"mtu"`
 	Port      afpacket.Info `json:"port"`
-	// The most important counters; PathCounters has all of them.
+	// The most important counters. PathCounters returns all of them.
 	SentPkts    uint64 `json:"sentPkts"`
 	RcvdPkts    uint64 `json:"rcvdPkts"`
 	RetransPkts uint64 `json:"retransPkts"`
@@ -131,7 +131,7 @@ const (
 	FaultUnplug    = "unplug"     // the NIC is gone, as by NICRequest
 )
 
-// NICFault makes the NIC fail as hardware does, with the events and completions of the real thing.
+// NICFault makes the NIC fail as hardware does, with the same asynchronous events and completions.
 type NICFault struct {
 	Kind string `json:"kind"`
 	// QPN is the queue pair that fails; 0: all that are neither in RESET nor in ERROR.

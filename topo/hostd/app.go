@@ -22,7 +22,8 @@ const maxJobs = 64
 // lockTable is the lock table of a memory service on the NIC, in bytes (the Sherman paper, §4).
 const lockTable = 256 << 10
 
-// deviceMemory is the size of a NIC's memory in bytes: a lock table, and as much for other users.
+// deviceMemory is the size of a NIC's memory in bytes: one lock table, and the same again for other
+// users.
 const deviceMemory = 2 * lockTable
 
 // application is the part of a host above its NIC: services and jobs. Each has its own verbs
@@ -33,13 +34,13 @@ type application struct {
 
 	mu      sync.Mutex // guards the fields below
 	running bool
-	// memory survives a crash of the application: its region stays registered, its connections stay
+	// memory survives a crash of the application: its region stays registered and its connections stay
 	// open.
 	memory    *memservice.Server
 	memoryCtx verbs.Context
 	perf      *memservice.Server
 	perfCtx   verbs.Context
-	served    sync.WaitGroup // the threads of Serve
+	served    sync.WaitGroup // the threads that serve memory and perf
 	jobs      map[*job]struct{}
 
 	stores *stores
@@ -107,9 +108,9 @@ func (a *application) startServices() (err error) {
 	return nil
 }
 
-// sharedPD returns the protection domain of the memory service, which the benchmark's service uses,
-// too; nil if there is no memory service. A memory server has one domain, so that its clients'
-// requests can be carried by one connection of the switch.
+// sharedPD returns the protection domain of the memory service for the benchmark's service; nil if
+// there is no memory service. A memory server has one domain, so that one connection of the switch
+// can carry the requests of all its clients.
 func (a *application) sharedPD() (verbs.PD, error) {
 	shares, ok := a.perfCtx.(interface {
 		SharePD(other verbs.PD) (verbs.PD, error)
@@ -139,7 +140,7 @@ func (a *application) crash() {
 	}
 }
 
-// nicGone forgets the objects that ended with the NIC.
+// nicGone drops the objects that ended with the NIC.
 func (a *application) nicGone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,7 +154,7 @@ func (a *application) nicGone() {
 	}
 }
 
-// nicBack starts the services and tests of a NIC that is up again.
+// nicBack starts the services again after the NIC has come up.
 func (a *application) nicBack() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,8 +164,8 @@ func (a *application) nicBack() error {
 	return a.startServices()
 }
 
-// stop ends jobs, calls ends for the node of each store, ends services, and waits for the services'
-// threads. The caller holds mu.
+// stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for
+// the services' threads. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
 	var errs []error
 	for j := range a.jobs {
@@ -183,7 +184,7 @@ func (a *application) stop(ends func(store.Node) error) error {
 	}
 	a.served.Wait()
 	if a.perfCtx != nil {
-		a.perfCtx.Runtime().Wait() // threads of its connections
+		a.perfCtx.Runtime().Wait() // threads that serve its connections
 	}
 	a.perf, a.perfCtx = nil, nil
 	return errors.Join(errs...)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// inserter counts keys, and has its job ended after some.
+// inserter counts keys, and ends its job after some of them.
 type inserter struct {
 	kv.Store
 	keys  int

@@ -11,10 +11,10 @@ import (
 )
 
 // guestsFresh is how long the list of guests is used before it is read again: a guest may leave,
-// and another may get its address.
+// and another guest may get its address.
 const guestsFresh = time.Second
 
-// neighbours resolves the addresses of guests, which join and leave while the daemon runs.
+// neighbours resolves the IP addresses of guests, which join and leave while the daemon runs.
 type neighbours struct {
 	paths spec.Paths
 	mu    sync.Mutex
@@ -22,7 +22,7 @@ type neighbours struct {
 	list  []guests.Guest
 }
 
-// find gives the MAC of a guest's address.
+// find returns the MAC address that belongs to a guest's IP address.
 func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 	a = a.Unmap()
 	n.mu.Lock()

@@ -57,7 +57,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	return out, store.HTTPError(err)
 }
 
-// history is a history that is being made.
+// history is one such run: the clients' operations and their answers.
 type history struct {
 	desc *store.Store
 	in   store.HistoryRequest
@@ -71,7 +71,7 @@ type history struct {
 	err           error
 }
 
-// run runs the clients at the same time and checks their history. The verdict has the number of
+// run runs the clients concurrently and checks their history. The verdict has the number of
 // operations even if the error says that their order could not be checked.
 func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	for i := range h.in.Clients {
@@ -87,7 +87,7 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	if h.err != nil {
 		return out, h.err
 	}
-	if err := store.Ended(h.ctx, "check"); err != nil { // the clients were killed, and the request was given up
+	if err := store.Ended(h.ctx, "check"); err != nil { // the application has crashed, or the client of the request has disconnected
 		return out, err
 	}
 	if err := h.ops.Check(kv.MostStates); err != nil {
@@ -97,7 +97,7 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	return out, nil
 }
 
-// client runs one client, from its connection to its end.
+// client runs one client from its connection to its end.
 func (h *history) client(clients store.Clients, id int) error {
 	c, err := clients.Open(h.rt.Now().Add(max(checkPatience, h.desc.JoinPatience())))
 	if err != nil {
@@ -126,7 +126,8 @@ func (h *history) client(clients store.Clients, id int) error {
 	return errors.Join(rec.Err(), c.Close())
 }
 
-// mix has the cumulative shares of the kinds of operations; the rest are deletes.
+// mix has the cumulative probabilities of kinds of operations: get, put, insert, scan; the rest are
+// deletes.
 type mix struct{ get, put, insert, scan float64 }
 
 // The mixes: half of the operations read, most of the others write.
@@ -135,7 +136,7 @@ var (
 	ordered   = mix{get: 0.45, put: 0.75, insert: 0.9, scan: 0.94}
 )
 
-// round makes one operation.
+// round performs one random operation.
 func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) error {
 	key := h.keys[r.IntN(len(h.keys))]
 	deadline := h.rt.Now().Add(checkPatience)
@@ -162,8 +163,8 @@ func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) erro
 	return h.counted(c, err)
 }
 
-// counted counts the outcome of an operation, and returns an error if the outcome or the value that
-// it read is wrong.
+// counted counts an operation by its outcome. It returns an error if the outcome is not allowed or
+// the value that was read is wrong.
 func (h *history) counted(c *kv.Recorded, err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

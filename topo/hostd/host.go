@@ -31,7 +31,7 @@ import (
 // linkPoll is the interval at which the daemon checks the carrier of its port.
 const linkPoll = 100 * time.Millisecond
 
-// Config names the host that the daemon is.
+// Config says which host of which rack the daemon serves.
 type Config struct {
 	// Dir is the rack's state folder (spec.Paths.Dir), Name the host in its description.
 	Dir, Name string
@@ -40,8 +40,8 @@ type Config struct {
 	// Ifname is the interface of the NIC; "": spec.HostIfname.
 	Ifname string
 
-	// open replaces the interface, and listen the addresses of the services, in tests without
-	// privileges.
+	// In tests without privileges, open replaces the interface, and listen the addresses of the
+	// services.
 	open   func(self *spec.Host) (port, packetio.Waiter, error)
 	listen netip.Addr
 }
@@ -67,11 +67,11 @@ type Host struct {
 	rack  *spec.Rack
 	self  *spec.Host
 	index int
-	other neighbours // hosts that are not in the description
+	other neighbours // resolves guests, which are not in the description
 
 	port port
 	dev  *device.Device
-	base verbs.Context // for what outlives applications
+	base verbs.Context // for objects that outlive applications
 	conn manager
 	raw  *raw.Server
 	ctl  *control.Server
@@ -205,13 +205,13 @@ func (h *Host) openNIC() error {
 	gids = append(gids, verbs.LinkLocalGID(mac))
 	spin := h.self.Spin
 	if spin == 0 {
-		spin = -1 // not at all; the device's zero is its default
+		spin = -1 // no spinning; 0 would select the device's default
 	}
 	h.dev, err = device.Open(device.Config{
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
-			// Not from the rack's seed: after a restart a host must not use the QPNs and keys of
-			// its former incarnation, which peers may still use.
+			// The seed is not derived from the rack's: after a restart a host must not use the QPNs and keys
+			// of its former incarnation, which peers may still use.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
@@ -228,7 +228,7 @@ func (h *Host) openNIC() error {
 	return nil
 }
 
-// listen opens the listeners of the services: for connections, and for tests with raw frames.
+// listen opens the services' listeners: for connections, and for tests with raw frames.
 func (h *Host) listen() (err error) {
 	if h.conn, err = h.connections(); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (h *Host) listen() (err error) {
 	return err
 }
 
-// rawHost is this host as tests with raw frames see it.
+// rawHost describes this host for tests with raw frames.
 func (h *Host) rawHost() raw.Host {
 	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU}
 }
@@ -256,7 +256,8 @@ func (h *Host) connections() (manager, error) {
 	return m, nil
 }
 
-// listenTCP opens the out-of-band exchange over TCP on all addresses.
+// listenTCP opens a manager that exchanges the parameters of queue pairs over TCP, on all
+// addresses.
 func (h *Host) listenTCP() (manager, error) {
 	first, second := netip.IPv6Unspecified(), netip.IPv4Unspecified()
 	if h.cfg.listen.IsValid() {
@@ -267,7 +268,7 @@ func (h *Host) listenTCP() (manager, error) {
 	}
 	m, err := rdmacm.NewOOB(at(first))
 	if err != nil {
-		// A kernel without IPv6 has no address of both families.
+		// A kernel without IPv6 refuses the unspecified IPv6 address, which would cover both families.
 		m, err = rdmacm.NewOOB(at(second))
 	}
 	if err != nil {

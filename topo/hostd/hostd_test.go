@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// end is a port in memory in the place of an interface.
+// end is a port in memory, which replaces an interface.
 type end struct {
 	*memcable.Port
 	mac wire.MAC
@@ -39,7 +39,8 @@ func (c *end) Info() afpacket.Info {
 }
 func (c *end) LinkUp() bool { return true }
 
-// testRack is a compute and a memory host on loopback addresses, joined in memory.
+// testRack describes a compute node and a memory server on loopback addresses, whose NICs are
+// joined in memory.
 func testRack() *spec.Rack {
 	host := func(i byte, name string, role spec.Role, memory int64) spec.Host {
 		return spec.Host{
@@ -60,7 +61,7 @@ func up(t *testing.T) (dir string, cn, ms *control.Client) {
 	return upAs(t, testRack())
 }
 
-// upAs is up for a rack of the same hosts.
+// upAs is up for the rack r, which has the hosts of testRack.
 func upAs(t *testing.T, r *spec.Rack) (dir string, cn, ms *control.Client) {
 	t.Helper()
 	dir = describe(t, r)
@@ -71,7 +72,7 @@ func upAs(t *testing.T, r *spec.Rack) (dir string, cn, ms *control.Client) {
 	return dir, control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
 }
 
-// describe makes a rack's state folder.
+// describe makes the state folder of a rack.
 func describe(t *testing.T, r *spec.Rack) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -127,7 +128,7 @@ func runPerf(ctx context.Context, c *control.Client, cfg perf.Config) (res perf.
 	return res, err
 }
 
-// verify checks the path once, and returns the host's result.
+// verify checks the path to the memory server once, and returns the result.
 func verify(t *testing.T, c *control.Client) VerifyItem {
 	t.Helper()
 	var items []VerifyItem
@@ -175,7 +176,7 @@ func TestStatusAndTests(t *testing.T) {
 }
 
 // A crash of the application ends its jobs and connections. The NIC, the region and its keys stay,
-// and peers that are connected to the memory are answered.
+// and peers that are connected to the memory still get answers.
 func TestCrashApp(t *testing.T) {
 	_, cn, ms := up(t)
 	before := status(t, ms)
@@ -269,7 +270,7 @@ func TestCrashAppOfTheClient(t *testing.T) {
 func TestCrashNIC(t *testing.T) {
 	_, cn, ms := up(t)
 	before := status(t, ms)
-	for range 2 { // twice the same is no error
+	for range 2 { // a second request for the same state is no error
 		if err := ms.Call(t.Context(), "POST", PathNIC, NICRequest{StateDown}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -295,8 +296,7 @@ func TestCrashNIC(t *testing.T) {
 	}
 }
 
-// Invalid packets are counted and have no other effect: random bytes, and RoCEv2 packets with some
-// bytes changed.
+// Random bytes and RoCEv2 packets with some bytes changed are counted and have no other effect.
 func TestGarbage(t *testing.T) {
 	r := testRack()
 	dir := describe(t, r)

@@ -15,12 +15,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// attachWait is how long a host that starts waits for the switch to give it its memory link. Without
-// the switch the host starts all the same, and gets its link later.
+// attachWait is how long a starting host waits for the switch to attach its memory link. If the
+// switch does not run, the host starts without the link, and gets it later.
 const attachWait = 2 * time.Second
 
-// memoryLink is the NIC's link on a rack with spec.CableMemory. Address, MTU and carrier are those of
-// the interface, which carries all that is not RoCEv2.
+// memoryLink is the NIC's port on a rack with spec.CableMemory. Its address, MTU and carrier are
+// those of the interface, which carries all frames that are not RoCEv2.
 type memoryLink struct {
 	*memlink.Port
 	conn *memlink.Connector
@@ -62,7 +62,8 @@ func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
 // Info describes the link.
 func (m *memoryLink) Info() afpacket.Info { return m.info }
 
-// LinkUp reports whether the interface has a carrier; without it nothing crosses the memory either.
+// LinkUp reports whether the interface has a carrier. While it has none, the memory link carries
+// nothing either.
 func (m *memoryLink) LinkUp() bool {
 	l, err := nl.LinkByName("", m.info.Ifname)
 	up := err == nil && l.Up && l.Carrier
@@ -73,7 +74,7 @@ func (m *memoryLink) LinkUp() bool {
 	return up
 }
 
-// Recv fails when the interface was removed, as a packet socket does.
+// Recv fails with afpacket.ErrGone after the interface was removed, as a packet socket does.
 func (m *memoryLink) Recv(b *packetio.Batch) (int, error) {
 	if m.gone.Load() {
 		return 0, fmt.Errorf("memory link of %s: %w", m.info.Ifname, afpacket.ErrGone)

@@ -17,7 +17,7 @@ type ClientsStatus struct {
 	P99  float64 `json:"p99Usec"`
 }
 
-// Range and precision of a meter's latencies: up to a minute, two decimal digits.
+// Range and precision of a meter's latencies: up to a minute, with two significant decimal digits.
 const (
 	meterLongest = time.Minute
 	meterDigits  = 2
@@ -27,7 +27,7 @@ const (
 type meter struct {
 	mu    sync.Mutex // guards the fields below
 	count int        // clients
-	// second is the second that hist counts, last the result of the second before.
+	// second is the Unix time of the second that hist counts, last the result of the second before.
 	second int64
 	hist   *hdrhistogram.Histogram
 	last   ClientsStatus
@@ -40,12 +40,12 @@ func (m *meter) clients(n int) {
 	m.count += n
 }
 
-// note counts an operation that ended now and took the given time.
+// note counts an operation that ended at now and took the given time.
 func (m *meter) note(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.roll(now)
-	_ = m.hist.RecordValue(int64(min(max(took, 1), meterLongest))) // it is in range
+	_ = m.hist.RecordValue(int64(min(max(took, 1), meterLongest))) // the value is in range
 }
 
 // roll begins a new second if the present one has ended.

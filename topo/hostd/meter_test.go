@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A meter reports the operations of the last full second, not of seconds before it, and zero when
-// there are none.
+// A meter reports the operations of the last full second alone, and zero if there were none.
 func TestMeter(t *testing.T) {
 	var m meter
 	at := func(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 )
 
-// defaultTearPause is long enough that a peer's next packet falls between the two parts of a copy.
+// defaultTearPause is so long that a peer's next packet arrives between the two parts of a copy.
 const defaultTearPause = 20 * time.Microsecond
 
 // setNIC crashes or starts the NIC.
@@ -90,7 +90,7 @@ func (h *Host) stopTear() {
 	}
 }
 
-// applyTear hands the plan to the NIC, which forgets it when it crashes. The caller holds mu.
+// applyTear gives the plan to the NIC, which loses it when it crashes. The caller holds mu.
 func (h *Host) applyTear() {
 	var f mem.TearFunc
 	if t := h.tear; t != nil {

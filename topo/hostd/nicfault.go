@@ -37,7 +37,7 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 		for _, n := range victims {
 			err := hit(n)
 			if errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrInvalid) {
-				err = nil // another fault has hit the queue pair, or it was destroyed meanwhile
+				err = nil // the queue pair has failed or was destroyed meanwhile
 			}
 			if err != nil {
 				return res, control.Errorf(http.StatusConflict, "%v", err)
@@ -49,7 +49,7 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	return res, nil
 }
 
-// victims lists the queue pairs that can fail.
+// victims lists the queue pairs that can fail: those that are neither in RESET nor in ERROR.
 func (h *Host) victims() []wire.QPN {
 	out := []wire.QPN{}
 	h.dev.With(func(e *engine.Engine) {

@@ -38,11 +38,11 @@ const (
 	// dialLimit is how long a server may take to come up.
 	dialLimit = 10 * time.Second
 	dialPause = 100 * time.Millisecond
-	// peerLimit bounds the whole run: both exchanges go over the same connection.
+	// peerLimit bounds the whole run, because both exchanges use the same connection.
 	peerLimit = 15 * time.Minute
 )
 
-// name describes the request, after filling in its defaults.
+// name returns the name of the request's job, and fills in the request's defaults.
 func (q *PeerRequest) name() (string, error) {
 	switch {
 	case (q.Pingpong == nil) == (q.Perftest == nil):
@@ -79,7 +79,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 		defer conn.Close()
 		stop := context.AfterFunc(ctx, func() {
 			_ = conn.Close()
-			_ = v.Close() // which ends every wait; the end of the job closes it again and reports
+			_ = v.Close() // ends every wait; the end of the job closes v again and reports errors
 		})
 		defer stop()
 		if err := conn.SetDeadline(time.Now().Add(peerLimit)); err != nil {

@@ -65,14 +65,14 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 	}
 	var res perf.Result
 	err = h.app.do(r, cfg.Test+" to "+cfg.To, func(ctx context.Context, v verbs.Context) (err error) {
-		tell := func(p perf.Progress) { _ = send(perf.Event{Progress: &p}) } // a client that has gone ends ctx
+		tell := func(p perf.Progress) { _ = send(perf.Event{Progress: &p}) } // a client that disconnects ends ctx
 		if cfg.Test == perf.RawBW || cfg.Test == perf.RawLat {
 			self := h.rawHost()
 			res, err = self.Run(ctx, to, h.resolve, cfg, tell)
 			return err
 		}
 		if p, ok := h.rack.ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
-			cfg.Service = memservice.Service // which outlives the peer's application
+			cfg.Service = memservice.Service // a service that outlives the peer's application
 		}
 		cfg.Counters = h.dev.Counters
 		cfg.Cancelled = func() bool { return ctx.Err() != nil }

@@ -29,7 +29,7 @@ func TestStartStore(t *testing.T) {
 	insert := func(key uint64) error {
 		return cn.Call(t.Context(), http.MethodPost, clover.Store.Path(store.PathOp), store.OpRequest{ClientOptions: store.ClientOptions{Server: "cn0"}, Op: "insert", Key: key, Value: []byte("x")}, nil)
 	}
-	for _, format := range []string{"", "hardened", "sound"} { // names of the same format, the last one an old one
+	for _, format := range []string{"", "hardened", "sound"} { // three names of one format; the last is from an earlier version
 		if err := begin(clover.Config{Keys: 64, Format: format}); err != nil {
 			t.Fatal(err)
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// PathRun is POST RunRequest: stream of RunEvent; the host runs clients of a store. The other
-// requests of stores are below store.Path.
+// PathRun is POST RunRequest: stream of RunEvent. The host runs clients of a store. The paths of
+// all other requests of stores begin with store.Path.
 const PathRun = "/run"
 
-// stores are the registered stores on this host.
+// stores holds the registered stores on this host.
 type stores struct {
 	h     *Host
 	app   *application
 	nodes map[string]store.Node
-	meter meter // of the clients of all stores
+	meter meter // counts operations of the clients of all stores
 }
 
 func newStores(h *Host, app *application) *stores {
@@ -83,7 +83,7 @@ func (s *stores) status() (out []store.Status) {
 	return out
 }
 
-// storeHost is the host as a store's node sees it: a store.Host.
+// storeHost implements store.Host, through which a store's node uses the host.
 type storeHost struct {
 	h   *Host
 	app *application

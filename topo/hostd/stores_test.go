@@ -13,7 +13,7 @@ import (
 	_ "github.com/rdmalab/rdmalab/store/all" // the stores of these tests
 )
 
-// knows reports whether a host reports a tree.
+// knows reports whether the status of a host lists a tree.
 func knows(t *testing.T, c *control.Client) bool {
 	t.Helper()
 	list := status(t, c).Stores
@@ -42,8 +42,7 @@ func TestStatusTellsOfATree(t *testing.T) {
 	}
 }
 
-// The contents that a store has left in memory are destroyed by another store only if it is told
-// to.
+// A store destroys the contents that another store has left in memory only if its request says so.
 func TestStoresSpareEachOther(t *testing.T) {
 	_, cn, _ := up(t)
 	call := func(refusal, path string, in any) {

@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// tiny is a third store: a map in the daemon that starts it. To be a store, it only registers
-// itself.
+// tiny is a third store: a map in the daemon that starts it. To be usable, a store only has to be
+// registered.
 var tiny = store.Store{
 	Name: "tiny", Title: "Tiny", Columns: []string{"GETS"},
 	Node: func(store.Host) store.Node { return &tinyNode{} },
@@ -74,7 +74,8 @@ func (c tinyClient) Put(k uint64, v []byte, _ clock.Time) error {
 // tinyClient is a client.
 type tinyClient struct{ n *tinyNode }
 
-// set replaces a value if the key exists, or does not exist, as required.
+// set stores v, or deletes the key if v is nil. It returns the error otherwise if the key does not
+// exist although there is true, or exists although there is false.
 func (c tinyClient) set(k uint64, v []byte, otherwise error, there bool) error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -106,8 +107,7 @@ func (c tinyClient) Get(k uint64, dst []byte, _ clock.Time) ([]byte, error) {
 	return append(dst[:0], v...), nil
 }
 
-// A store that registers itself is started, used, checked and measured by the daemon without any
-// other change.
+// A registered store is started, used, checked and measured by the daemon without any other change.
 func TestAThirdStore(t *testing.T) {
 	_, cn, _ := up(t)
 	call := func(request string, in, out any) error {

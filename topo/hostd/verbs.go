@@ -18,11 +18,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// serveVerbs lets programs on the host use the NIC.
+// serveVerbs opens the socket through which programs on the host use the NIC.
 func (h *Host) serveVerbs() (err error) {
 	spin := h.self.Spin
 	if spin == 0 {
-		spin = -1 // not at all
+		spin = -1 // no spinning
 	}
 	paths := spec.Paths{Dir: h.cfg.Dir}
 	if err := writeTree(paths.VerbsTree(h.self.Name), uverbs.Tree(h.base.Device(), h.cfg.Ifname)); err != nil {
@@ -53,8 +53,8 @@ func link(target, name string) error {
 	return nil
 }
 
-// group is the number of the group that may use the NIC; 0: none. The folder of sockets has it: a
-// container knows no names of groups of the machine.
+// group returns the number of the group that may use the NIC; 0: none. It is the group of the
+// folder of sockets, because a container cannot look up the machine's group names.
 func (h *Host) group(paths spec.Paths) (int, error) {
 	if h.rack.Group == "" {
 		return 0, nil
@@ -66,8 +66,8 @@ func (h *Host) group(paths spec.Paths) (int, error) {
 	return int(st.Gid), nil
 }
 
-// limitsOf turns quotas of the rack file into limits. The memory on the NIC that a lock table of the
-// host's own needs is never for programs.
+// limitsOf converts quotas of the rack file into limits. Programs never get the part of the NIC's
+// memory that the host needs for its own lock table.
 func limitsOf(q spec.Quota) serve.Limits {
 	return serve.Limits{
 		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, Attachments: q.Attachments,
@@ -77,7 +77,7 @@ func limitsOf(q spec.Quota) serve.Limits {
 	}
 }
 
-// writeTree writes what unmodified RDMA programs read of the NIC.
+// writeTree writes the files in which unmodified RDMA programs look for the NIC.
 func writeTree(dir string, files map[string]string) error {
 	for name, content := range files {
 		name = filepath.Join(dir, name)
@@ -108,17 +108,17 @@ func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	return m, nil
 }
 
-// common is one program's view of the host's connection manager. Its dials belong to the program
-// and end with it; the server closes its listeners one by one.
+// common gives one program access to the host's connection manager. The program's dials end with
+// it; the server closes its listeners one by one.
 type common struct {
 	rdmacm.Manager
 	dialer *rdmacm.OOB
 }
 
-// Dial dials.
+// Dial dials through the program's dialer.
 func (c common) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	return c.dialer.Dial(qp, to, service, p, private, deadline)
 }
 
-// Close ends the program's dials, and leaves the manager open for others.
+// Close ends the program's dials. The host's manager stays open for others.
 func (c common) Close() error { return c.dialer.Close() }

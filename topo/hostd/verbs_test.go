@@ -19,8 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A program of a user uses a host's NIC, with either way to connect; the host lists it while it is
-// attached.
+// A program of another process uses a host's NIC, with either kind of connection manager. The host
+// lists the program while it is attached.
 func TestPrograms(t *testing.T) {
 	if spec.EnvVerbs != ipc.EnvSocket {
 		t.Errorf("programs are told by %s and look at %s", spec.EnvVerbs, ipc.EnvSocket)
@@ -105,8 +105,8 @@ func TestQuotasOfTheRackFile(t *testing.T) {
 	}
 }
 
-// A program that ends while it dials a silent peer is detached at once, also if connections are
-// made by TCP.
+// A program that ends while it dials a peer that does not answer is detached at once, also when
+// connections are made by TCP.
 func TestAProgramThatDialsEnds(t *testing.T) {
 	mute, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprint("127.0.18.77:", rdmacm.DefaultPort))))
 	if err != nil {
@@ -141,7 +141,7 @@ func TestAProgramThatDialsEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer peer.Close() // until here the program waits for an answer
+	defer peer.Close() // peer never answers the dial
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 // RunRequest asks a host to run clients of a store.
 type RunRequest struct {
-	// Store is the name of the store; "": the default.
+	// Store is the name of the store; "": the default store.
 	Store string `json:"store,omitempty"`
 	store.ClientOptions
 	// First is the number of this host's first client, Count the number of its clients.
@@ -27,7 +27,7 @@ type RunRequest struct {
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
-	// Load inserts the clients' parts of the keys, and nothing else.
+	// Load makes the clients only insert their parts of the keys.
 	Load bool `json:"load,omitempty"`
 }
 
@@ -39,13 +39,13 @@ type RunEvent struct {
 	Error  string     `json:"error,omitempty"`
 }
 
-// maxStoreClients bounds the clients of one host.
+// maxStoreClients bounds the clients of a run on one host.
 const maxStoreClients = 1024
 
 // runEvery is how often progress is reported.
 const runEvery = 500 * time.Millisecond
 
-// run runs clients, each as a thread with its own verbs objects on the same NIC.
+// run runs clients of a store. Each is a thread with its own verbs objects on the same NIC.
 func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) error {
 	desc, err := store.Find(cmp.Or(in.Store, store.Default().Name))
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) 
 	})
 }
 
-// storeRun is the clients of one run on this host.
+// storeRun holds the clients of one run on this host.
 type storeRun struct {
 	desc    *store.Store
 	in      RunRequest
@@ -97,7 +97,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	for {
 		select {
 		case <-tick.C:
-			_ = send(RunEvent{Done: s.done.Load()}) // a client that has gone ends ctx
+			_ = send(RunEvent{Done: s.done.Load()}) // a client that disconnects ends ctx
 			continue
 		case <-ended:
 		}
@@ -111,7 +111,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	return errors.Join(s.errs...)
 }
 
-// one runs one client, from its connection to its end.
+// one runs one client from its connection to its end.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	cfg := s.in.Config
 	cfg.Client, cfg.Observe = id, func(took time.Duration) { s.meter.note(time.Now(), took) }
@@ -144,13 +144,13 @@ func (s *storeRun) fail(err error) {
 	}
 }
 
-// untilEnded is a store that refuses to insert once the job has ended.
+// untilEnded is a store whose Insert fails once the job has ended.
 type untilEnded struct {
 	kv.Store
 	ctx context.Context
 }
 
-// Insert inserts a key, unless the job was ended.
+// Insert inserts a key. It fails if the job has ended.
 func (u untilEnded) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := store.Ended(u.ctx, "load"); err != nil {
 		return err
