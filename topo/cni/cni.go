@@ -43,7 +43,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Program is the name by which the binary is this plugin.
+// Program is the name of the file under which this binary is the plugin.
 const Program = "rdmalab-cni"
 
 // Codes of errors beside those of the library: the specification leaves 100 and above to plugins.
@@ -54,7 +54,7 @@ const (
 	codeState = 100
 	// codePrivilege: the plugin lacks the rights of root.
 	codePrivilege = 101
-	// codeTaken: the attachment, or the name, exists.
+	// codeTaken: the container's interface is attached already, or the name is taken.
 	codeTaken = 102
 )
 
@@ -66,17 +66,17 @@ const limit = time.Minute
 type Plugin struct {
 	// Stdout receives results; nil: standard output.
 	Stdout io.Writer
-	open   func(name string) (*rack.Rack, error) // of tests
+	open   func(name string) (*rack.Rack, error) // replaces rack.Open in tests
 }
 
 // Called reports whether a program with arguments argv was started as the plugin: under the
-// plugin's name, or by a runtime under another name.
+// plugin's name, or without arguments but with CNI_COMMAND in the environment.
 func Called(argv []string) bool {
 	return filepath.Base(argv[0]) == Program || len(argv) == 1 && os.Getenv("CNI_COMMAND") != ""
 }
 
-// Main runs the plugin: the environment and standard input have the command and the configuration.
-// It returns the exit status.
+// Main runs the plugin. The command is in the environment, the configuration on standard input.
+// Main returns the exit status.
 func Main() int {
 	p := new(Plugin)
 	funcs := skel.CNIFuncs{Add: p.Add, Del: p.Del, Check: p.Check, GC: p.GC, Status: p.Status}
@@ -136,9 +136,9 @@ func (p *Plugin) print(res types.Result, as string) error {
 	return res.PrintTo(p.Stdout)
 }
 
-// result describes a guest: the switch's end of the link, which has the MAC address port, the
-// guest's end, and the guest's addresses. podman expects a MAC address for each end that is in a
-// namespace.
+// result describes a guest to the runtime: the switch's end of the link, whose MAC address is port,
+// the guest's end, and the guest's addresses. Both ends have MAC addresses, because podman expects
+// one for each end that is in a namespace.
 func result(r *rack.Rack, g *guests.Guest, port wire.MAC) *current.Result {
 	res := &current.Result{
 		CNIVersion: current.ImplementedSpecVersion,
@@ -157,7 +157,7 @@ func ipNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Del is DEL: it removes the guest. A guest that does not exist is no error.
+// Del is DEL: it removes the guest. It returns no error if the guest does not exist.
 func (p *Plugin) Del(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *Plugin) Del(a *skel.CmdArgs) error {
 	})
 }
 
-// GC is GC: it removes all guests of the network that the runtime does not name.
+// GC is GC: it removes all guests of the network except those that the runtime's request lists.
 func (p *Plugin) GC(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -181,7 +181,7 @@ func (p *Plugin) GC(a *skel.CmdArgs) error {
 	})
 }
 
-// remove runs f on a rack. If the rack is down, its guests are gone already, and f is not called.
+// remove runs f on a rack. If the rack is down, it has no guests any more, and f is not called.
 func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) error) error {
 	r, err := p.rackOf(c)
 	if err == nil {
@@ -195,7 +195,7 @@ func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) err
 	return coded(err)
 }
 
-// Check is CHECK: the guest is as ADD left it.
+// Check is CHECK: it returns an error unless the guest is as ADD left it.
 func (p *Plugin) Check(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestRackIsDown(t *testing.T) {
 		want uint
 	}{
 		"ADD": {p.Add, types.ErrTryAgainLater}, "DEL": {p.Del, 0}, "GC": {p.GC, 0}, "STATUS": {p.Status, codeNotReady},
-		"CHECK": {p.Check, types.ErrInvalidNetworkConfig}, // without prevResult
+		"CHECK": {p.Check, types.ErrInvalidNetworkConfig}, // without prevResult, which CHECK needs
 	} {
 		if got := code(t, c.f(a)); got != c.want {
 			t.Errorf("%s: code %d, want %d", name, got, c.want)
@@ -139,8 +139,8 @@ func TestConfList(t *testing.T) {
 	}
 }
 
-// Whatever comes on standard input and in CNI_ARGS, the plugin answers with a result or an error of
-// the specification.
+// For any standard input and CNI_ARGS, the plugin answers with a result or an error of the
+// specification.
 func FuzzPlugin(f *testing.F) {
 	for _, s := range []string{
 		`{"name":"n","rack":"r","cniVersion":"1.1.0","prevResult":{"cniVersion":"1.1.0","interfaces":[null,{"name":"eth0","sandbox":"/x","mac":"y"}]}}`,

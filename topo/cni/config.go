@@ -33,7 +33,7 @@ type arguments struct {
 	K8S_POD_NAME types.UnmarshallableString //nolint:revive // as above
 }
 
-// parseConfig parses the configuration from standard input.
+// parseConfig parses and checks the configuration from standard input.
 func parseConfig(stdin []byte) (*Config, error) {
 	c := new(Config)
 	if err := json.Unmarshal(stdin, c); err != nil {

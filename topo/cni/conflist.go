@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// confVersion is understood by podman 4, nerdctl and Kubernetes. The plugin speaks 1.1.0, too,
-// which podman 4 does not.
+// confVersion is the version of the specification in the file. podman 4, nerdctl and Kubernetes
+// understand it; podman 4 does not understand 1.1.0, which the plugin supports, too.
 const confVersion = "1.0.0"
 
-// ConfList is the file of a network whose containers join a rack.
+// ConfList returns the configuration file of a network whose containers join a rack.
 func ConfList(network, rack string) ([]byte, error) {
 	if err := utils.ValidateNetworkName(network); err != nil {
 		return nil, err

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// ErrNoCompose means that this machine has no compose.
+// ErrNoCompose means that compose is not installed on this machine.
 var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is there: install one, or leave --compose out; `rdmalab doctor` says how")
 
-// Composer returns the command line of the machine's compose: the docker plugin, otherwise the
-// program docker-compose.
+// Composer returns the command line of this machine's compose: the docker plugin if it is
+// installed, otherwise the program docker-compose.
 func Composer(ctx context.Context) ([]string, error) {
 	if err := exec.CommandContext(ctx, "docker", "compose", "version").Run(); err == nil {
 		return []string{"docker", "compose"}, nil
 	}
-	if _, err := exec.LookPath("docker-compose"); err == nil { // it takes a second to say its version
+	if _, err := exec.LookPath("docker-compose"); err == nil { // is not run, because it takes a second to print its version
 		return []string{"docker-compose"}, nil
 	}
 	return nil, ErrNoCompose

@@ -31,18 +31,18 @@ const (
 	maxRequest = 1 << 20
 	// driverHeaderWait bounds the head of a request.
 	driverHeaderWait = 5 * time.Second
-	// idShown is how much of an endpoint's ID is kept on its port.
+	// idShown is how many characters of an endpoint's ID are kept in the alias of its port.
 	idShown = 32
-	// idInName is how many characters of the ID make an interface's name unique until the engine
-	// renames it.
+	// idInName is how many characters of an endpoint's ID are in the name of its interface, so that
+	// the name is unique until the engine renames the interface.
 	idInName = 9
 )
 
 // idShape is the syntax of the engine's IDs.
 var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 
-// driver is a network driver of the engine: its networks are the links of a rack's hosts. State
-// that must survive the driver is in the rack's state folder and on the interfaces.
+// driver is a network driver of the engine. Each of its networks is the link of one host of a rack.
+// State that must survive the driver is in the rack's state folder and in the interfaces.
 type driver struct {
 	*plugger
 	log *log.Logger
@@ -60,7 +60,7 @@ type request struct {
 	Interface  *struct{ Address, AddressIPv6, MacAddress string }
 }
 
-// driverServer is a driver that listens.
+// driverServer serves a driver on a socket.
 type driverServer struct {
 	srv  *http.Server
 	path string
@@ -70,14 +70,14 @@ type driverServer struct {
 // driverSocket returns the path at which the engine finds the driver of a rack.
 func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverName(rack)+".sock") }
 
-// serveDriver serves the engine on a socket at path until Close. Only root can reach it, as the
-// engine does.
+// serveDriver serves the engine on a socket at path until Close. Only root, as which the engine
+// runs, can open the socket.
 func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close() // only a probe
+		_ = c.Close() // only tests whether another driver serves the socket
 		return nil, fmt.Errorf("network driver: another process serves %s", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +137,7 @@ func (d *driver) handler() http.Handler {
 		call, ok := calls[r.URL.Path]
 		if !ok || r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusNotFound)
-			_ = json.NewEncoder(w).Encode(object{"Err": "rdmalab: no such call"}) // the client may have gone
+			_ = json.NewEncoder(w).Encode(object{"Err": "rdmalab: no such call"}) // the client may have disconnected
 			return
 		}
 		var req request
@@ -160,7 +160,8 @@ func (d *driver) handler() http.Handler {
 	})
 }
 
-// linkNetFile returns the path of the file that names the host whose link a network is.
+// linkNetFile returns the path of the file in which the driver keeps which host a network belongs
+// to.
 func (d *driver) linkNetFile(networkID string) string {
 	return filepath.Join(d.paths.Dir, "cables", networkID)
 }
@@ -196,7 +197,7 @@ func (d *driver) createNetwork(r *request) (any, error) {
 	return object{}, os.WriteFile(file, []byte(name), 0o644)
 }
 
-// deleteNetwork forgets the network of a link; an unknown network is no error.
+// deleteNetwork removes the file of a network; it returns no error if there is none.
 func (d *driver) deleteNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func (d *driver) deleteNetwork(r *request) (any, error) {
 	return object{}, nil
 }
 
-// host returns the host whose link a network is.
+// host returns the host that a request's network belongs to.
 func (d *driver) host(r *request) (*spec.Host, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (d *driver) host(r *request) (*spec.Host, error) {
 	return h, nil
 }
 
-// createEndpoint gives the NIC its address.
+// createEndpoint answers with the MAC address of the host's NIC.
 func (d *driver) createEndpoint(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {
@@ -237,19 +238,20 @@ func (d *driver) createEndpoint(r *request) (any, error) {
 		if mac, err := wire.ParseMAC(i.MacAddress); i.MacAddress != "" && (err != nil || mac != h.MAC) {
 			return nil, fmt.Errorf("the rack gives the MAC address of %s, %v: leave mac_address out", h.Name, h.MAC)
 		} else if i.MacAddress != "" {
-			return object{"Interface": out}, nil // the answer must not repeat values of the request
+			return object{"Interface": out}, nil // the protocol forbids to repeat values of the request
 		}
 	}
 	out["MacAddress"] = h.MAC.String()
 	return object{"Interface": out}, nil
 }
 
-// endpointAlias marks the port of an endpoint.
+// endpointAlias returns the alias of an endpoint's port, by which leave finds it.
 func (d *driver) endpointAlias(h *spec.Host, id string) string {
 	return d.alias(h.Name) + "/" + id[:min(len(id), idShown)]
 }
 
-// join makes the link. The engine takes the host's end from this namespace, in which it runs, too.
+// join makes the link. The engine takes the host's end from this network namespace, which is also
+// its own.
 func (d *driver) join(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {
@@ -260,7 +262,7 @@ func (d *driver) join(r *request) (any, error) {
 	if l, err := nl.LinkByName(port.Netns, port.Name); err == nil && l.Carrier {
 		return nil, fmt.Errorf("the port of %s is taken: a link has one container", h.Name)
 	}
-	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // the link of the container's former incarnation
+	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // the link of the container's former incarnation may be left
 		return nil, err
 	}
 	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: d.alias(h.Name)}
@@ -283,7 +285,7 @@ func (d *driver) leave(r *request) (any, error) {
 	}
 	h, err := d.host(r)
 	if err != nil {
-		return object{}, nil // the network of this link is gone
+		return object{}, nil // the network of this link was deleted
 	}
 	port := d.port(h)
 	l, err := nl.LinkByName(port.Netns, port.Name)
@@ -296,7 +298,8 @@ func (d *driver) leave(r *request) (any, error) {
 	return object{}, err
 }
 
-// RemoveDriver removes the socket of a rack's killed network driver; a missing socket is no error.
+// RemoveDriver removes the socket of a rack's network driver that was killed; it returns no error
+// if there is none.
 func RemoveDriver(rack string) error {
 	if err := os.Remove(driverSocket(rack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("network driver: %w", err)
@@ -304,14 +307,14 @@ func RemoveDriver(rack string) error {
 	return nil
 }
 
-// driverFor ensures that the engine's driver answers while networks are removed: if the rack has no
-// watcher any more, this process is the driver until stop is called.
+// driverFor ensures that the engine's driver answers while networks are removed: if no watcher of
+// the rack serves the driver, this process does so until stop is called.
 func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 	var dial net.Dialer
 	if c, err := dial.DialContext(ctx, "unix", h.driver); err == nil {
-		return c.Close, nil // the watcher serves it
+		return c.Close, nil // the watcher serves the driver
 	}
-	none := &spec.Rack{Name: h.name} // its links need not be known to be removed
+	none := &spec.Rack{Name: h.name} // a driver that only removes links need not know the hosts
 	s, err := serveDriver(h.driver, &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
 	if err != nil {
 		return func() error { return nil }, err

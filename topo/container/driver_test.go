@@ -44,8 +44,8 @@ func ask(t testing.TB, d *driver, call, body string) (status int, out map[string
 
 func said(out map[string]any) string { s, _ := out["Err"].(string); return s }
 
-// A wrong request is refused with a text that names the right one. Requests that do not concern the
-// driver are answered.
+// The driver refuses a wrong request with a text that says what is right. It answers requests that
+// do not concern it.
 func TestDriverRefuses(t *testing.T) {
 	d := newDriver(t)
 	network := `{"NetworkID":"` + networkID + `","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}},"IPv4Data":[{"Pool":"0.0.0.0/0"}]}`
@@ -77,7 +77,7 @@ func TestDriverRefuses(t *testing.T) {
 	endpoint := `{"NetworkID":"` + networkID + `","EndpointID":"` + endpointID + `","Interface":{"MacAddress":"MAC","Address":"ADDR"}}`
 	for _, c := range []struct{ mac, addr, want, err string }{
 		{"", "", mac, ""},
-		{mac, "", "", ""}, // the engine does not repeat it
+		{mac, "", "", ""}, // the driver does not repeat an address that the engine gave
 		{"02:00:00:00:00:01", "", "", "leave mac_address out"},
 		{"x", "", "", "leave mac_address out"},
 		{"", "10.0.0.1/8", "", "ipam"},
@@ -112,7 +112,7 @@ func toJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-// A request without end is cut off.
+// The driver stops reading a request that is longer than maxRequest.
 func TestDriverBoundsRequests(t *testing.T) {
 	d := newDriver(t)
 	body := `{"NetworkID":"` + strings.Repeat("a", maxRequest) + `"}`
@@ -177,7 +177,7 @@ func TestDriverPlugs(t *testing.T) {
 	}
 }
 
-// Random bytes on the socket end a connection, not the driver.
+// Random bytes on the socket end their connection, and the driver goes on.
 func TestDriverSocket(t *testing.T) {
 	d := newDriver(t)
 	path := filepath.Join(t.TempDir(), "d.sock")

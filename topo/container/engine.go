@@ -20,9 +20,9 @@ import (
 const DefaultSocket = "/var/run/docker.sock"
 
 const (
-	// callWait bounds one answer of the engine; a busy one starts containers in seconds.
+	// callWait bounds one answer of the engine. A busy engine needs seconds to start a container.
 	callWait = 60 * time.Second
-	// pingWait bounds the first answer.
+	// pingWait bounds the answer to the first request, which only asks for the version.
 	pingWait = 5 * time.Second
 	// maxAnswer bounds the bytes that are read of one answer.
 	maxAnswer = 16 << 20
@@ -44,13 +44,14 @@ type EngineError struct {
 // Error returns the engine's text.
 func (e *EngineError) Error() string { return "engine: " + e.Message }
 
-// Is makes the error for a missing object match ErrNotFound.
+// Is makes errors.Is(e, ErrNotFound) true for a missing object.
 func (e *EngineError) Is(target error) bool {
 	return target == ErrNotFound && e.Status == http.StatusNotFound
 }
 
-// SocketFromEnv is the engine's socket that DOCKER_HOST names, or the default one. Engines on other
-// machines cannot be used: their containers are not here.
+// SocketFromEnv returns the path of the engine's socket: the one in DOCKER_HOST, or the default. It
+// fails if DOCKER_HOST names an engine on another machine, because its containers would not run
+// here.
 func SocketFromEnv() (string, error) {
 	host := os.Getenv("DOCKER_HOST")
 	if host == "" {
@@ -66,7 +67,7 @@ func SocketFromEnv() (string, error) {
 // versionShape is the syntax of an API version.
 var versionShape = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}$`)
 
-// Connect finds the engine behind a socket and learns its version.
+// Connect connects to the engine behind a socket and asks for its version.
 func Connect(ctx context.Context, socket string) (*Engine, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -115,7 +116,7 @@ func (e *Engine) do(ctx context.Context, method, path string, query url.Values, 
 	var said struct {
 		Message string `json:"message"`
 	}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what can be read is shown
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // an incomplete text is shown, too
 	if json.Unmarshal(text, &said) == nil && said.Message != "" {
 		fail.Message = said.Message
 	}
@@ -137,7 +138,8 @@ func (e *Engine) explain(err error) error {
 	return fmt.Errorf("engine at %s: %w", e.socket, err)
 }
 
-// call sends in as JSON (nil: nothing) and decodes the answer into out (nil: drop it).
+// call sends in as JSON (nil: no body) and decodes the answer into out (nil: the answer is
+// dropped).
 func (e *Engine) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
@@ -165,7 +167,7 @@ func (e *Engine) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// filters makes the query of a listing.
+// filters returns the query by which a listing selects objects: keys and values in turn.
 func filters(kv ...string) url.Values {
 	f := make(map[string][]string)
 	for i := 0; i+1 < len(kv); i += 2 {
@@ -173,7 +175,7 @@ func filters(kv ...string) url.Values {
 	}
 	b, err := json.Marshal(f)
 	if err != nil {
-		panic(fmt.Sprintf("filters %v: %v", kv, err)) // texts always marshal
+		panic(fmt.Sprintf("filters %v: %v", kv, err)) // strings can always be encoded
 	}
 	return url.Values{"filters": {string(b)}}
 }

@@ -18,7 +18,7 @@ const (
 	LabelPlug = "rdmalab.plug"
 )
 
-// Parts that a container plays for a host.
+// Parts of a host that a container can be: see PlugHolder.
 const (
 	PartHost   = "host"
 	PartHolder = "holder"
@@ -36,15 +36,16 @@ type Container struct {
 	State string
 	// PID is the process ID of the container's first process on this machine; 0 if it does not run.
 	PID int
-	// StartedAt distinguishes two incarnations of a container.
+	// StartedAt is when the container was started last, as the engine prints it. It differs in each
+	// incarnation.
 	StartedAt string
 	ExitCode  int
 }
 
-// Runs reports whether the container has processes, also if they are stopped.
+// Runs reports whether the container has processes, running or stopped.
 func (c *Container) Runs() bool { return c.PID > 1 && (c.State == "running" || c.State == "paused") }
 
-// inspected has the fields of an inspection that are used.
+// inspected has those fields of an inspection that this package uses.
 type inspected struct {
 	ID    string `json:"Id"`
 	Name  string `json:"Name"`
@@ -72,8 +73,7 @@ func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
 	return c, nil
 }
 
-// part returns the part that a container plays for its host; a container without the label is the
-// host itself.
+// part returns which part of its host a container is. A container without the label is PartHost.
 func part(labels map[string]string) string {
 	if labels[LabelPart] == PartHolder {
 		return PartHolder
@@ -81,7 +81,7 @@ func part(labels map[string]string) string {
 	return PartHost
 }
 
-// listed is one line of a listing.
+// listed is one entry of a listing of containers.
 type listed struct {
 	ID     string            `json:"Id"`
 	Names  []string          `json:"Names"`
@@ -89,7 +89,8 @@ type listed struct {
 	State  string            `json:"State"`
 }
 
-// List lists the containers of a rack, running or not, without their processes.
+// List lists the containers of a rack, running or not, without PID, StartedAt and ExitCode. For
+// rack "" it lists those of all racks.
 func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
 	label := LabelRack
 	if rack != "" {
@@ -112,7 +113,7 @@ func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
 	return out, nil
 }
 
-// racks names the racks that containers are labelled with.
+// racks returns the names of all racks that have containers.
 func (e *Engine) racks(ctx context.Context) (map[string]bool, error) {
 	q := filters("label", LabelRack)
 	q.Set("all", "1")
@@ -130,13 +131,13 @@ func (e *Engine) create(ctx context.Context, name string, body any) error {
 	return e.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, body, nil)
 }
 
-// start starts a container; a running container is no error.
+// start starts a container; it returns no error if the container runs already.
 func (e *Engine) start(ctx context.Context, id string) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/start", nil, nil, nil)
 }
 
-// kill ends a container's processes and waits for their end. A container that does not run or exist
-// is no error.
+// kill ends a container's processes and waits for their end. It returns no error if the container
+// does not run or does not exist.
 func (e *Engine) kill(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/kill", nil, nil, nil)
 	var said *EngineError
@@ -159,8 +160,8 @@ func (e *Engine) pause(ctx context.Context, id string, on bool) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+what, nil, nil, nil)
 }
 
-// remove ends a container and removes it. A container that does not exist or is being removed is no
-// error.
+// remove ends a container and removes it. It returns no error if the container does not exist or is
+// being removed.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(id), url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
 	var said *EngineError
@@ -170,7 +171,7 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// network is one line of a listing of networks.
+// network is one entry of a listing of networks.
 type network struct {
 	ID     string            `json:"Id"`
 	Name   string            `json:"Name"`
@@ -188,13 +189,13 @@ func (e *Engine) createNetwork(ctx context.Context, body any) error {
 	return e.call(ctx, http.MethodPost, "/networks/create", nil, body, nil)
 }
 
-// removeNetwork removes a network, and disconnects the containers that are still connected to it. A
-// missing network is no error.
+// removeNetwork disconnects the containers that are connected to a network, and removes it. It
+// returns no error if the network does not exist.
 func (e *Engine) removeNetwork(ctx context.Context, id string) error {
 	path := "/networks/" + url.PathEscape(id)
 	err := e.call(ctx, http.MethodDelete, path, nil, nil, nil)
 	var said *EngineError
-	if errors.As(err, &said) && said.Status == http.StatusForbidden { // it has endpoints
+	if errors.As(err, &said) && said.Status == http.StatusForbidden { // containers are connected
 		var n struct {
 			Containers map[string]struct{} `json:"Containers"`
 		}

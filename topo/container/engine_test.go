@@ -38,7 +38,8 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// An engine that is stopped counts as none: the other parts of a rack are removed without it.
+// An engine that does not answer because it is stopped counts as no engine: the other parts of a
+// rack are removed without it.
 func TestSilentEngine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "silent.sock")
@@ -46,7 +47,7 @@ func TestSilentEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // no connection is accepted
+	defer l.Close() // connections are never accepted
 	if _, err := Connect(t.Context(), path); !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "says nothing") {
 		t.Errorf("%v", err)
 	}
@@ -88,8 +89,8 @@ func TestContainersThatComeLate(t *testing.T) {
 	}
 }
 
-// A container of another program that is on a link is disconnected, and stays; the rack's networks
-// are removed.
+// A container of another program that is connected to a host's network is disconnected, and not
+// removed. The rack's networks are removed.
 func TestStrangerOnALink(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("stranger", "other", "x", PartHost, "running", 1<<22+7)
@@ -110,8 +111,8 @@ func TestStrangerOnALink(t *testing.T) {
 	}
 }
 
-// A host's containers are found by labels, killed, stopped, continued and removed. It is no error
-// if there are none.
+// A host's containers are found by labels, killed, stopped, continued and removed. Without
+// containers these calls return no error.
 func TestHosts(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)
@@ -159,8 +160,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A process that has ended, or was never a container's, belongs to no container: a process number
-// counts only with its start time.
+// PIDs does not list a process that only has the number of a container's former process: a process
+// is identified by its number and its start time.
 func TestPIDsOfStaleNumbers(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)
@@ -173,7 +174,7 @@ func TestPIDsOfStaleNumbers(t *testing.T) {
 	}
 }
 
-// Errors of the engine keep its text, and an answer that is not JSON is an error.
+// Errors have the engine's text, and an answer that is not JSON is an error.
 func TestEngineErrors(t *testing.T) {
 	f := newFakeEngine(t)
 	e, err := Connect(t.Context(), f.socket)

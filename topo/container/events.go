@@ -19,10 +19,10 @@ type Event struct {
 	What string
 }
 
-// heard are the events that the watcher handles; others, like those of exec, are ignored.
+// heard lists the events that the watcher handles. Others, such as those of exec, are ignored.
 var heard = []string{"create", "start", "die", "kill", "pause", "unpause", "restart", "oom", "destroy", "connect", "disconnect"}
 
-// eventJSON has the fields of the engine's events that are used.
+// eventJSON has those fields of the engine's events that this package uses.
 type eventJSON struct {
 	Type   string `json:"Type"`
 	Action string `json:"Action"`
@@ -33,9 +33,9 @@ type eventJSON struct {
 	TimeNano int64 `json:"timeNano"`
 }
 
-// Events passes the engine's events about a rack's containers and links to each, until ctx or the
-// stream of events ends; it never returns nil. subscribed is called once the engine reports every
-// later event.
+// Events calls each for every event of the engine about a rack's containers and links, until ctx or
+// the stream of events ends; it never returns nil. It calls subscribed once the engine reports all
+// events from then on.
 func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), each func(Event)) error {
 	// Events of networks have no labels, so Events subscribes to all of them and selects them by
 	// name.
@@ -44,7 +44,7 @@ func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), eac
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() // it ends with ctx or the engine
+	defer resp.Body.Close() // the stream ends with ctx or the engine
 	subscribed()
 	dec := json.NewDecoder(resp.Body)
 	for {
@@ -61,9 +61,9 @@ func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), eac
 	}
 }
 
-// of returns the event if it is about the rack.
+// of converts the event if it is about a container or link of the rack.
 func (ev *eventJSON) of(rack string) (Event, bool) {
-	what, _, _ := strings.Cut(ev.Action, ":") // some have details behind a colon
+	what, _, _ := strings.Cut(ev.Action, ":") // some names of events have details behind a colon
 	if !slices.Contains(heard, what) {
 		return Event{}, false
 	}

@@ -15,21 +15,21 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Settings say how the hosts of a rack are containers. They are kept in the rack's state folder.
+// Settings say how the hosts of a rack run in containers. They are kept in the rack's state folder.
 type Settings struct {
 	// Socket is the path of the engine's socket.
 	Socket string `json:"socket"`
 	Plug   Plug   `json:"plug"`
-	// Compose is the file from which compose makes the containers; "" makes them over the engine's
-	// API.
+	// Compose is the path of the compose file that makes the containers; "": they are made over the
+	// engine's API.
 	Compose string `json:"compose,omitempty"`
 }
 
-// settingsFile is where a rack whose hosts are containers keeps its Settings; other racks do not
-// have it.
+// settingsFile is the path of a rack's Settings. Only racks whose hosts are containers have the
+// file.
 func settingsFile(p spec.Paths) string { return filepath.Join(p.Dir, "containers.json") }
 
-// Save keeps s in the rack's state folder.
+// Save writes s into the rack's state folder.
 func (s *Settings) Save(p spec.Paths) error {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Settings) Save(p spec.Paths) error {
 	return os.WriteFile(settingsFile(p), b, 0o644)
 }
 
-// Saved returns what Save has kept; nil for a rack whose hosts are processes.
+// Saved returns the settings that Save has written; nil for a rack whose hosts are processes.
 func Saved(p spec.Paths) (*Settings, error) {
 	b, err := os.ReadFile(settingsFile(p))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,12 +63,12 @@ type Hosts struct {
 	driver string
 
 	mu     sync.Mutex
-	engine *Engine                 // guarded; nil until it is needed
-	known  map[string]*incarnation // guarded; by host
-	image  string                  // guarded; the engine's name of the image, "" until it is needed
+	engine *Engine                 // guarded by mu; nil until the first use
+	known  map[string]*incarnation // guarded by mu; incarnations of containers, by host
+	image  string                  // guarded by mu; the engine's name of the image, "" until the first use
 }
 
-// NewHosts returns a handle; nothing is asked yet.
+// NewHosts returns a handle. It sends no request to the engine.
 func NewHosts(rack string, s Settings) *Hosts {
 	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
 }
@@ -111,7 +111,7 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	return nil
 }
 
-// Start starts a host's containers, and makes the missing ones.
+// Start starts a host's containers. It makes those that do not exist.
 func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	}
 	plug := h.s.Plug
 	if h.s.Compose != "" {
-		// The compose file decides about names and plugs; its containers are found by their labels.
+		// A compose file may choose other names and plugs, so its containers are found by their labels.
 		if c, err := h.Container(ctx, host, PartHost); err == nil {
 			if p, err := ParsePlug(string(c.Plug)); err == nil {
 				plug = p
@@ -127,7 +127,8 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 		}
 	}
 	for _, u := range units(r, host, plug) {
-		// By its labels, not by its name: another project may use that name.
+		// The container is found by its labels, not by its name, because another program may use the
+		// name.
 		c, err := h.Container(ctx, host, u.Part)
 		if err == nil {
 			err = e.start(ctx, c.ID)
@@ -142,7 +143,7 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	return nil
 }
 
-// maxMakeTries bounds how often an image is loaded again that was removed meanwhile.
+// maxMakeTries bounds how often an image is loaded again because it was removed meanwhile.
 const maxMakeTries = 5
 
 // make creates a container and starts it.
@@ -163,8 +164,8 @@ func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error 
 	return e.start(ctx, u.Name)
 }
 
-// ensure returns the engine's name of the image of the program exe, and loads the image if it is
-// missing. gone is a name that did not work, "" for none.
+// ensure returns the engine's name of the image of the program exe, and loads the image if the
+// engine does not have it. gone is a name that the engine did not find, "" at the first try.
 func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,10 +180,10 @@ func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string
 	return h.image, err
 }
 
-// errNone: a host has no container.
+// errNone: no container is labelled as this part of the host.
 var errNone = fmt.Errorf("no container has the labels: %w", ErrNotFound)
 
-// Container inspects the container that plays a part for a host.
+// Container inspects the container that is a part of a host.
 func (h *Hosts) Container(ctx context.Context, host, part string) (Container, error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -196,7 +197,7 @@ func (h *Hosts) Container(ctx context.Context, host, part string) (Container, er
 	if err == nil && c.Rack == h.name && c.Host == host && c.Part == part || err != nil && !errors.Is(err, ErrNotFound) {
 		return c, err
 	}
-	// The network was renamed.
+	// The container may have another name.
 	list, err := e.List(ctx, h.name)
 	if err != nil {
 		return Container{}, err
@@ -209,7 +210,7 @@ func (h *Hosts) Container(ctx context.Context, host, part string) (Container, er
 	return Container{}, errNone
 }
 
-// Kill ends a host's processes at once. A host without processes is no error.
+// Kill ends a host's processes at once. It returns no error if there are none.
 func (h *Hosts) Kill(ctx context.Context, host string) error {
 	return h.act(ctx, host, func(e *Engine, c Container) error { return e.kill(ctx, c.ID) })
 }
@@ -234,8 +235,8 @@ func (h *Hosts) act(ctx context.Context, host string, f func(e *Engine, c Contai
 	return f(e, c)
 }
 
-// Netns returns the path of the network namespace that a host's NIC is in. The error is ErrNotFound
-// if no process holds one.
+// Netns returns the path of the network namespace that has a host's NIC. The error is ErrNotFound
+// if no running container holds that namespace.
 func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	c, err := h.Container(ctx, host, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -251,8 +252,9 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 }
 
 // Remove removes every container and network with the rack's label, and reports whether there was
-// any. It removes the containers before the networks, and the driver must answer meanwhile. Other
-// containers that are connected to a link lose the link, and stay.
+// any. It removes the containers first; while it removes the networks, a network driver must
+// answer. Other containers that are connected to one of the networks are disconnected, and not
+// removed.
 func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -266,7 +268,7 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	if err != nil {
 		return false, err
 	}
-	if len(nets) > 0 { // without its driver the engine waits for each container and each network
+	if len(nets) > 0 { // an engine that cannot reach the driver waits long for each container and network
 		stop, err := h.driverFor(ctx)
 		defer func() { failed = errors.Join(failed, err, stop()) }()
 	}
@@ -288,8 +290,8 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 // goneStep is the interval at which awaitGone checks the containers.
 const goneStep = 20 * time.Millisecond
 
-// awaitGone waits for containers that the engine was removing already, on request of a controller
-// that has died meanwhile.
+// awaitGone waits for containers that the engine was already removing, at the request of a
+// controller that has died.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
 	for {
 		left, err := e.List(ctx, h.name)
@@ -310,8 +312,8 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 	}
 }
 
-// Leftovers lists the racks of which the engine behind a socket has containers; without an engine
-// the list is empty.
+// Leftovers lists the racks of which the engine behind a socket has containers. The list is empty
+// if there is no engine.
 func Leftovers(ctx context.Context, socket string) ([]string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, nil

@@ -25,16 +25,16 @@ const ImageName = "rdmalab:dev"
 // binaryPath is where the one program of the image is.
 const binaryPath = "rdmalab"
 
-// LabelImage marks images of this project; its value is the program's hash.
+// LabelImage is the label of this project's images. Its value is the program's hash.
 const LabelImage = "rdmalab.binary"
 
 // maxBinary bounds a program, in bytes.
 const maxBinary = 512 << 20
 
-// Image is an image from scratch with one static program, made here without an engine. The same
-// program gives the same image, byte for byte.
+// Image is an image that contains only one static program. It is made without an engine, and the
+// same program gives the same bytes.
 type Image struct {
-	// ID is the hash of its configuration, Program that of the program, both in hexadecimal.
+	// ID is the hash of the image's configuration, Program that of the program, both in hexadecimal.
 	ID, Program string
 	// archive is what `docker load` reads.
 	archive []byte
@@ -103,7 +103,7 @@ func NewImage(path string) (*Image, error) {
 	return &Image{ID: id, Program: hash(program), archive: archive}, err
 }
 
-// checkStatic reports whether a program runs without any other file.
+// checkStatic returns an error if a program needs other files to run, such as a dynamic loader.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func checkStatic(path string) error {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			if target, err := os.Readlink(path); err == nil {
-				path = target // the caller's own program
+				path = target // the path of the caller's program, which was given as /proc/self/exe
 			}
 			return fmt.Errorf("%s is not static, and an image with nothing else cannot run it: build it with `make build`", path)
 		}
@@ -121,7 +121,7 @@ func checkStatic(path string) error {
 	return nil
 }
 
-// epoch is the time of everything in an image.
+// epoch is the time stamp of everything in an image, so that images are reproducible.
 var epoch = time.Unix(0, 0).UTC()
 
 // file is a file of an archive.
@@ -158,8 +158,8 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// current returns the engine's name of the image that has our name, and the hash of its program; ""
-// for none.
+// current returns the engine's name of the image called ImageName, and the hash of the program in
+// it; "" if there is no such image.
 func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	var image struct {
 		ID     string `json:"Id"`
@@ -174,12 +174,12 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	return image.ID, image.Config.Labels[LabelImage], err
 }
 
-// maxLoads bounds how often an image is loaded again because another program's took its name
-// meanwhile.
+// maxLoads bounds how often an image is loaded again because the image of another program has taken
+// its name meanwhile.
 const maxLoads = 5
 
-// Ensure ensures that the engine's image is this one, and returns the engine's name of it. It
-// removes the image that had the name before, unless a container uses it.
+// Ensure makes this image the engine's image called ImageName, and returns the engine's name of it.
+// It removes the image that had the name before, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	before := ""
 	for range maxLoads {
@@ -200,7 +200,7 @@ func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	return "", fmt.Errorf("%s is replaced by another program's image again and again: is another rdmalab at work?", ImageName)
 }
 
-// dropImage removes an image that has no name and is not in use; any other stays.
+// dropImage removes an image if it has no name and no container uses it.
 func (e *Engine) dropImage(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
@@ -225,7 +225,7 @@ func (e *Engine) load(ctx context.Context, i *Image) error {
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return fmt.Errorf("load image: %w", err)
 	}
-	// The engine reports failures as a line of the body.
+	// The engine answers with status 200 and reports failures as lines of the answer.
 	for line := range strings.Lines(string(text)) {
 		var said struct {
 			Error string `json:"error"`

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Quiet is how long an engine must show nothing of a rack whose controller died before the rack was
-// up. The engine goes on with requests of the dead controller, so a container may appear after all
-// others were removed.
+// Quiet is how long RemoveLate waits for further containers of a rack whose controller died before
+// the rack was up. The engine still executes requests of the dead controller, so a container may
+// appear after all others were removed.
 const Quiet = 2 * time.Second
 
-// RemoveLate calls Remove until nothing new has appeared for the time quiet.
+// RemoveLate calls Remove until no new container or network has appeared for the time quiet.
 func (h *Hosts) RemoveLate(ctx context.Context, quiet time.Duration) error {
 	for last := time.Now(); ; {
 		found, err := h.Remove(ctx)

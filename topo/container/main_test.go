@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testRack is a small rack.
+// testRack describes a small rack.
 func testRack(t testing.TB, name string) *spec.Rack {
 	t.Helper()
 	r, err := spec.Parse([]byte("name: " + name + "\nhosts:\n  - {name: ms0, role: memory}\n  - {name: \"cn[0-1]\", role: compute}\n"))
@@ -30,21 +30,21 @@ func testRack(t testing.TB, name string) *spec.Rack {
 	return r
 }
 
-// fakeEngine is an engine that keeps containers in a map and records its requests.
+// fakeEngine serves the engine's API for containers in a map, and records requests.
 type fakeEngine struct {
 	socket string
 
 	mu         sync.Mutex // guards the fields below
 	containers map[string]*inspected
-	networks   map[string]string // network ID to the container of another program that is connected, "" for none
+	networks   map[string]string // network ID to the connected container of another program, "" for none
 	images     map[string]string // name to program
-	loads      string            // the program of an image that is loaded
+	loads      string            // the program of each image that a client loads, instead of the program in the request
 	asked      []string
 	events     chan string
-	fail       map[string]int // path to status
+	fail       map[string]int // path to the status with which a request fails
 }
 
-// newFakeEngine serves until the end of the test.
+// newFakeEngine starts an engine that serves until the end of the test.
 func newFakeEngine(t *testing.T) *fakeEngine {
 	t.Helper()
 	f := &fakeEngine{
@@ -62,7 +62,7 @@ func newFakeEngine(t *testing.T) *fakeEngine {
 	return f
 }
 
-// add adds a container, as another program would.
+// add adds a container without a request, as if another program had made it.
 func (f *fakeEngine) add(name, rack, host, part, state string, pid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer(w, r, path)
 }
 
-// answer handles the requests that ServeHTTP does not; mu is held.
+// answer handles the requests that ServeHTTP does not. The caller holds mu.
 func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string) {
 	part := strings.Split(strings.Trim(path, "/"), "/")
 	say := func(status int, v any) {
@@ -179,7 +179,7 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string)
 	case part[0] == "networks":
 		delete(f.networks, part[1])
 	case path == "/images/load":
-		_, _ = io.Copy(io.Discard, r.Body) // else the client meets a closed door
+		_, _ = io.Copy(io.Discard, r.Body) // a client that still sends would otherwise see its connection reset
 		f.images[ImageName] = f.loads
 		fmt.Fprintln(w, `{"stream":"Loaded image"}`)
 	case part[0] == "images" && r.Method == http.MethodGet:
@@ -194,7 +194,7 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string)
 	}
 }
 
-// act does something to a container; mu is held.
+// act executes a request for a container. The caller holds mu.
 func (f *fakeEngine) act(w http.ResponseWriter, r *http.Request, c *inspected, part []string, say func(int, any)) {
 	if r.Method == http.MethodDelete && c.State.Status == "removing" {
 		time.AfterFunc(100*time.Millisecond, func() { f.mu.Lock(); defer f.mu.Unlock(); delete(f.containers, strings.TrimPrefix(c.Name, "/")) })
@@ -209,7 +209,7 @@ func (f *fakeEngine) act(w http.ResponseWriter, r *http.Request, c *inspected, p
 	case "json":
 		say(http.StatusOK, c)
 	case "start":
-		c.State.Status, c.State.Pid = "running", 1<<22+7 // beyond any process
+		c.State.Status, c.State.Pid = "running", 1<<22+7 // no process has a number this large
 		w.WriteHeader(http.StatusNoContent)
 	case "kill":
 		if c.State.Status == "exited" {

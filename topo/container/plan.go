@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Plug is how a host's container gets its NIC.
+// Plug is the way in which a host's container gets its NIC.
 type Plug string
 
 // Plugs; see the package comment.
@@ -38,7 +38,7 @@ const (
 )
 
 // capabilities lists the capabilities of a host's container: for packet sockets, for its interface,
-// and for locked memory of NICs.
+// and for the locked memory of NICs.
 var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
 
 // unit describes one container, for compose and for the engine's API.
@@ -46,11 +46,11 @@ type unit struct {
 	Name, Host, Part string
 	Plug             Plug
 	Command          []string
-	// Hostname is "" where another container decides.
+	// Hostname is "" if the container shares the network, and so the host name, of another one.
 	Hostname string
-	// With is the container whose network this one shares, "" for none.
+	// With is the container whose network this one shares; "": none.
 	With string
-	// Network is the network that is its link, "" for none.
+	// Network is the network that is the container's link; "": none.
 	Network string
 	Mounts  []mount
 }
@@ -61,14 +61,14 @@ type mount struct {
 	ReadOnly       bool
 }
 
-// linkNet is a network of the driver with one port: the link of one host.
+// linkNet is a network of the driver that is the link of one host.
 type linkNet struct{ Name, Host string }
 
 // ContainerName is the name of a host's container.
 func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
-// holderName is the name of the container that holds a host's network. Host names cannot have a
-// dot.
+// holderName is the name of the container that holds a host's network. No host has a name like
+// this, because host names have no dot.
 func holderName(rack, host string) string { return ContainerName(rack, host) + ".net" }
 
 // linkNetName is the name of the network that is a host's link.
@@ -77,7 +77,7 @@ func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + ho
 // DriverName is the name of a rack's network driver.
 func DriverName(rack string) string { return "rdmalab-" + rack }
 
-// units lists the containers of a host, in the order of their start.
+// units lists the containers of a host in the order in which they start.
 func units(r *spec.Rack, host string, plug Plug) []unit {
 	app := unit{
 		Name: ContainerName(r.Name, host), Host: host, Part: PartHost, Plug: plug, Hostname: host,
@@ -91,12 +91,12 @@ func units(r *spec.Rack, host string, plug Plug) []unit {
 		return []unit{hold, app}
 	case PlugDriver:
 		app.Network = linkNetName(r.Name, host)
-	case PlugOutside: // the container has none
+	case PlugOutside: // the container has no network
 	}
 	return []unit{app}
 }
 
-// mounts lists the parts of the rack's state folder that the container of a host sees; they are the
+// mounts lists the parts of the rack's state folder that the container of a host sees. They are the
 // same for all hosts.
 func mounts(r *spec.Rack, host string) []mount {
 	p := spec.PathsOf(r.Name)
@@ -124,10 +124,10 @@ func (u *unit) labels(rack string) map[string]string {
 	return map[string]string{LabelRack: rack, LabelHost: u.Host, LabelPart: u.Part, LabelPlug: string(u.Plug)}
 }
 
-// object is JSON for the engine.
+// object is a JSON object of a request to the engine.
 type object = map[string]any
 
-// body is what the engine is asked to create.
+// body is the request that creates the container.
 func (u *unit) body(rack, image string) object {
 	mode := "none"
 	switch {
@@ -153,7 +153,7 @@ func (u *unit) body(rack, image string) object {
 	return c
 }
 
-// body is what the engine is asked to create.
+// body is the request that creates the network.
 func (c linkNet) body(rack string) object {
 	return object{
 		"Name": c.Name, "CheckDuplicate": true, "Driver": DriverName(rack), "IPAM": object{"Driver": "null"},
@@ -162,8 +162,8 @@ func (c linkNet) body(rack string) object {
 }
 
 // Compose returns a compose file with the containers of a rack, for docker compose 2 and
-// docker-compose 1.29. It is the same on every machine. from is the place of the rack's
-// description, for a comment.
+// docker-compose 1.29. The text does not depend on the machine. from says where the rack's
+// description is; it is only mentioned in a comment.
 func Compose(r *spec.Rack, plug Plug, from string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
@@ -191,7 +191,7 @@ func Compose(r *spec.Rack, plug Plug, from string) string {
 	return b.String()
 }
 
-// writeCommon writes the common part of all services, under an anchor.
+// writeCommon writes the part that all services have in common as a YAML anchor.
 func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 	fmt.Fprintf(b, "x-%s: &%s\n  image: %s\n  cap_drop: [ALL]\n  cap_add: [%s]\n  read_only: true\n  tmpfs: [/tmp]\n",
 		anchor, anchor, ImageName, strings.Join(capabilities, ", "))
@@ -207,7 +207,7 @@ func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 // service returns the name of a unit in a compose file.
 func (u *unit) service() string {
 	if u.Part == PartHolder {
-		return u.Host + ".net" // no host name has a dot
+		return u.Host + ".net" // no host has this name, because host names have no dot
 	}
 	return u.Host
 }

@@ -23,7 +23,7 @@ import (
 
 // The compose file in the repository is the one that the program writes for the built-in rack.
 //
-// To write it: RDMALAB_WRITE=1 go test ./topo/container -run ComposeFile
+// To write the file: RDMALAB_WRITE=1 go test ./topo/container -run ComposeFile
 func TestComposeFileIsInStep(t *testing.T) {
 	s, err := spec.ParseFile(racks.DefaultName, racks.Default())
 	if err != nil {
@@ -95,7 +95,7 @@ func TestComposeAsksForLittle(t *testing.T) {
 	}
 }
 
-// The requests to the engine are the same as in the compose file.
+// The requests to the engine say the same as the compose file.
 func TestBodyIsThePlan(t *testing.T) {
 	r := testRack(t, "small")
 	for _, plug := range Plugs() {
@@ -187,7 +187,7 @@ func static(t *testing.T) string {
 	return program
 }
 
-// Hosts are started as planned; a missing image is loaded, once for all of them.
+// Containers are made as planned, and a missing image is loaded once for all of them.
 func TestStartMakesWhatIsMissing(t *testing.T) {
 	f := newFakeEngine(t)
 	h := NewHosts("small", Settings{Socket: f.socket, Plug: PlugHolder})
@@ -228,8 +228,8 @@ func TestStartMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A container that has a host's name, but no labels of the rack, is never started: racks a-b and a
-// give the same name to hosts c and b-c.
+// A container that has the name of a host's container, but not the rack's labels, is never started.
+// Such names exist: host c of rack a-b and host b-c of rack a have the same name.
 func TestStartLeavesNamesakes(t *testing.T) {
 	for _, rack := range []string{"", "other"} {
 		f := newFakeEngine(t)
@@ -251,8 +251,8 @@ func TestStartLeavesNamesakes(t *testing.T) {
 	}
 }
 
-// If another program's image replaces ours again and again, the start fails, and that image is not
-// used.
+// If the image of another program takes the name again and again, the start fails, and that image
+// is not used.
 func TestEnsureGivesUp(t *testing.T) {
 	f := newFakeEngine(t)
 	f.loads = "another"

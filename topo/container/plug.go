@@ -13,17 +13,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// ownNetns is the network namespace of this process, which never leaves it.
+// ownNetns is the network namespace of this process, which is the machine's.
 const ownNetns = "/proc/self/ns/net"
 
-// errOwn: a container has no network namespace to plug, because it uses the machine's.
+// errOwn: a container uses the machine's network namespace, so the NIC cannot be put into it.
 var errOwn = errors.New("the container is in the machine's own network: give it network_mode none")
 
 // cut returns the path of the file that marks a host's link as cut at the switch, so that a new
 // link of the host is cut, too.
 func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
 
-// MarkCut notes whether a host's link is cut at the switch.
+// MarkCut records whether a host's link is cut at the switch.
 func (h *Hosts) MarkCut(host string, is bool) error {
 	file := cut(h.paths, host)
 	if !is {
@@ -44,7 +44,7 @@ type plugger struct {
 	paths spec.Paths
 }
 
-// alias returns the alias that names an interface's rack and host.
+// alias returns the alias of an interface, which names its rack and host.
 func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
 
 // port returns the switch's end of a host's link.
@@ -52,7 +52,7 @@ func (p *plugger) port(h *spec.Host) nl.End {
 	return nl.End{Netns: p.paths.Netns(spec.SwitchName), Name: h.Port, Alias: p.alias(h.Name)}
 }
 
-// nic returns the host's end of its link, in the namespace at netns.
+// nic returns the host's end of its link, which is in the namespace at netns.
 func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	return nl.End{
 		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: p.alias(h.Name), NoTSO: true,
@@ -60,8 +60,9 @@ func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	}
 }
 
-// plug ensures that a running container has its NIC, and reports whether it has. With the driver,
-// the engine puts the NIC into the container; plug only sets its name and addresses.
+// plug puts the NIC into a running container unless it is there, and reports whether it is there
+// afterwards. With PlugDriver the engine puts the NIC into the container; plug only sets its name
+// and addresses.
 func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	netns := netnsOf(c.PID)
 	if err := checkForeign(netns); err != nil {
@@ -76,11 +77,11 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	}
 	switch {
 	case link != nil && c.Plug != PlugDriver:
-		return true, nil // it was configured before; if it is down now, a fault or a user has cut it
+		return true, nil // the NIC was configured before; if it is down, a fault or a user has cut it
 	case link != nil:
 		err = p.finish(h, netns, link.Name)
 	case c.Plug == PlugDriver:
-		return false, nil // it was disconnected
+		return false, nil // the container was disconnected from the network
 	default:
 		// The kernel may not have removed the link of the container's former incarnation yet.
 		if err = nl.DeleteLink(p.paths.Netns(spec.SwitchName), h.Port); err == nil {
@@ -93,7 +94,7 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	return true, p.keepCut(h)
 }
 
-// keepCut cuts a new link if the old one was.
+// keepCut cuts a new link if the link was cut at the switch before.
 func (p *plugger) keepCut(h *spec.Host) error {
 	if _, err := os.Stat(cut(p.paths, h.Name)); err != nil {
 		return nil
@@ -105,8 +106,8 @@ func (p *plugger) keepCut(h *spec.Host) error {
 	return err
 }
 
-// find returns the interface with the address of a host's NIC, whatever its name; nil if there is
-// none.
+// find returns the interface that has the MAC address of a host's NIC, whatever its name is; nil if
+// there is none.
 func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
 	links, err := nl.Links(netns)
 	for i := range links {
@@ -117,7 +118,8 @@ func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
 	return nil, err
 }
 
-// finish sets the name and the addresses of an existing NIC. Repeating it changes nothing.
+// finish sets the name and the addresses of a NIC that is in the container. Calling it again
+// changes nothing.
 func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	if name != spec.HostIfname {
 		if err := nl.Rename(netns, name, spec.HostIfname); err != nil {
@@ -127,8 +129,8 @@ func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	return nl.Configure(p.nic(h, netns))
 }
 
-// checkForeign returns an error for the machine's own namespace: the process ID may have been given
-// to another process meanwhile.
+// checkForeign returns an error if netns is the machine's own namespace. This may happen when the
+// process ID was given to another process meanwhile.
 func checkForeign(netns string) error {
 	dev, inode, err := nl.ID(netns)
 	if err != nil {
@@ -141,7 +143,7 @@ func checkForeign(netns string) error {
 	return err
 }
 
-// reconcile inspects a host's containers and plugs the one that holds the NIC, if it runs.
+// reconcile inspects a host's containers and plugs the one that holds the network, if it runs.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
 	c, err := hosts.Container(ctx, h.Name, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -159,10 +161,10 @@ func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Co
 		return now, false, fmt.Errorf("%w: it was restarted meanwhile", errAgain)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return now, false, nil // it died meanwhile, and its next start is another event
+		return now, false, nil // the container has ended meanwhile; its next start is another event
 	}
 	return c, ok, err
 }
 
-// errAgain: the host must be inspected again.
+// errAgain: something changed during the inspection of a host, which must be inspected again.
 var errAgain = errors.New("look again")

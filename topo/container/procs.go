@@ -15,11 +15,11 @@ import (
 // incarnation is one run of a host's container.
 type incarnation struct {
 	pid   int
-	start string // of the process, in ticks since boot
-	procs string // the file that lists the container's processes
+	start string // start time of the process, in ticks since boot
+	procs string // path of the file that lists the container's processes
 }
 
-// netnsOf is the network namespace of a process.
+// netnsOf is the path of the network namespace of a process.
 func netnsOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "ns", "net") }
 
 // startOf returns the start time of a process; "" if it has ended.
@@ -29,15 +29,15 @@ func startOf(pid int) string {
 		return ""
 	}
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	const startField = 19 // of proc(5)'s starttime, counted behind the name
+	const startField = 19 // index of starttime of proc(5) in the fields after the name
 	if len(f) <= startField {
 		return ""
 	}
 	return f[startField]
 }
 
-// cgroupRoots are the mount points of hierarchies that can stop processes: the freezer of version
-// 1, or the unified hierarchy.
+// cgroupRoots are the mount points of the hierarchies in which processes can be stopped: the
+// freezer of version 1, and the unified hierarchy.
 var cgroupRoots = []struct{ controller, root string }{
 	{"freezer", "/sys/fs/cgroup/freezer"},
 	{"", "/sys/fs/cgroup"},
@@ -52,7 +52,7 @@ func procsFile(pid int) (string, error) {
 	}
 	for _, h := range cgroupRoots {
 		for line := range strings.Lines(string(b)) {
-			f := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+			f := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers and path
 			if len(f) != 3 || f[2] == "/" || f[1] != h.controller {
 				continue
 			}
@@ -65,7 +65,8 @@ func procsFile(pid int) (string, error) {
 	return "", fmt.Errorf("process %d is in no cgroup that this machine shows", pid)
 }
 
-// incarnation returns the present incarnation of the container of a host; nil if it does not run.
+// incarnation returns the present incarnation of a host's container; nil if the container does not
+// run.
 func (h *Hosts) incarnation(ctx context.Context, host string) (*incarnation, error) {
 	h.mu.Lock()
 	l := h.known[host]
@@ -83,7 +84,7 @@ func (h *Hosts) incarnation(ctx context.Context, host string) (*incarnation, err
 	l = &incarnation{pid: c.PID, start: startOf(c.PID)}
 	if l.procs, err = procsFile(c.PID); err != nil {
 		if l.start == "" || startOf(c.PID) != l.start {
-			return nil, nil // it ended meanwhile
+			return nil, nil // the container has ended meanwhile
 		}
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (h *Hosts) incarnation(ctx context.Context, host string) (*incarnation, err
 	return l, nil
 }
 
-// PIDs lists the processes of a host, as this machine counts.
+// PIDs lists the processes of a host by their numbers in this program's pid namespace.
 func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	l, err := h.incarnation(ctx, host)
 	if l == nil || err != nil {
@@ -109,7 +110,8 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	defer f.Close() // only read
 	var pids []int
 	for sc := bufio.NewScanner(f); sc.Scan(); {
-		// 0 stands for a process outside of this pid namespace; it must never be passed to kill(2).
+		// The kernel shows 0 for a process outside of this pid namespace. To kill(2), 0 would mean the
+		// caller's process group.
 		if pid, err := strconv.Atoi(strings.TrimSpace(sc.Text())); err == nil && pid > 1 {
 			pids = append(pids, pid)
 		}
@@ -117,7 +119,8 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	return pids, nil
 }
 
-// Adopt puts a process of this machine into a host's cgroup, so that it is stopped with the host.
+// Adopt puts a process of this machine into the cgroup of a host's container, so that it is stopped
+// together with the host.
 func (h *Hosts) Adopt(ctx context.Context, host string, pid int) error {
 	l, err := h.incarnation(ctx, host)
 	if err != nil {

@@ -14,16 +14,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// WatcherName is the name of the watcher as a part of the rack: its log and its control socket.
-// Hosts cannot have it.
+// WatcherName is the name of the watcher in paths of the rack: of its log and its control socket.
+// No host can have this name.
 const WatcherName = "watcher"
 
 const (
-	// reconnectWait is the pause before the watcher connects again to an engine that has ended.
+	// reconnectWait is the pause before the watcher connects again after its connection to the engine
+	// has ended.
 	reconnectWait = 500 * time.Millisecond
 	// againWait is the pause before a host is inspected again after a failure.
 	againWait = 200 * time.Millisecond
-	// maxSeen bounds how many events are remembered for a host.
+	// maxSeen bounds how many events the watcher keeps of a host.
 	maxSeen = 8
 )
 
@@ -36,8 +37,8 @@ type Seen struct {
 // Watched is the watcher's information about a host.
 type Watched struct {
 	Host string `json:"host"`
-	// Plugged: the NIC was in the container when the watcher last inspected it. Plugs is how often
-	// the NIC was put there.
+	// Plugged: the NIC was in the container when the watcher last inspected it. Plugs counts how often
+	// the watcher has put the NIC there.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
 	// Error says why the NIC is not in the container.
@@ -46,14 +47,14 @@ type Watched struct {
 	Seen []Seen `json:"seen"`
 }
 
-// Watch is what GET /status of the watcher answers.
+// Watch is the answer of the watcher to GET /status.
 type Watch struct {
-	// Engine says why the engine's events are not received; "": they are.
+	// Engine says why the watcher does not receive the engine's events; "": it receives them.
 	Engine string    `json:"engine,omitempty"`
 	Hosts  []Watched `json:"hosts"`
 }
 
-// watcher plugs containers as they start.
+// watcher plugs a container whenever one starts.
 type watcher struct {
 	plugger
 	hosts *Hosts
@@ -64,15 +65,15 @@ type watcher struct {
 	state  map[string]*hostWatch
 }
 
-// hostWatch is the watcher's information about a host, and the channel that requests an inspection.
+// hostWatch is the watcher's information about a host. The channel dirty requests an inspection.
 type hostWatch struct {
 	Watched
-	incarnation string // the incarnation of the container that was attached last
+	incarnation string // the container's incarnation that was plugged last
 	dirty       chan struct{}
 }
 
-// RunWatcher plugs the containers of a rack whenever the engine starts one, and serves the engine
-// as its network driver, until ctx ends. It is one process of the rack.
+// RunWatcher plugs the containers of a rack whenever the engine starts one, and is the engine's
+// network driver for the rack, until ctx ends. It runs in a process of the rack.
 func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) error {
 	w := &watcher{
 		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
@@ -81,7 +82,7 @@ func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Lo
 	return w.run(ctx, driverSocket(rack.Name))
 }
 
-// run is RunWatcher with the driver's socket at a path.
+// run is RunWatcher with the path of the driver's socket.
 func (w *watcher) run(ctx context.Context, driverPath string) (err error) {
 	driver, err := serveDriver(driverPath, &w.plugger, w.log)
 	if err != nil {
@@ -135,7 +136,7 @@ func (w *watcher) status() Watch {
 	return s
 }
 
-// setEngine records and logs whether the engine's events are received.
+// setEngine records and logs why the engine's events are not received; "": they are.
 func (w *watcher) setEngine(said string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,8 +146,8 @@ func (w *watcher) setEngine(said string) {
 	w.engine = said
 }
 
-// listen handles the engine's events until they end. It subscribes first and then inspects all
-// hosts, so that no event is lost.
+// listen handles the engine's events until the stream ends. It subscribes first and inspects all
+// hosts then, so that no event is lost.
 func (w *watcher) listen(ctx context.Context) error {
 	e, err := Connect(ctx, w.hosts.s.Socket)
 	if err != nil {
@@ -174,7 +175,7 @@ func (w *watcher) listen(ctx context.Context) error {
 	})
 }
 
-// look requests an inspection of the host; several requests become one.
+// look requests an inspection of the host, unless one is requested already.
 func (hw *hostWatch) look() {
 	select {
 	case hw.dirty <- struct{}{}:
@@ -182,7 +183,7 @@ func (hw *hostWatch) look() {
 	}
 }
 
-// tend inspects a host after each event, until ctx ends.
+// tend inspects a host whenever that is requested, until ctx ends.
 func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	for {
 		select {

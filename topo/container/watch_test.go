@@ -47,14 +47,14 @@ func startTestWatcher(t *testing.T, f *fakeEngine) (status func() Watch, logged 
 				}
 				return s
 			}
-			time.Sleep(5 * time.Millisecond) // waits until the engine listens
+			time.Sleep(5 * time.Millisecond) // the watcher may not listen yet
 		}
 		t.Fatal("the watcher does not answer")
 		return s
 	}, logged
 }
 
-// until polls for a state of the watcher.
+// until polls the status until ok holds.
 func until(t *testing.T, status func() Watch, what string, ok func(Watch) bool) {
 	t.Helper()
 	var s Watch
@@ -70,8 +70,8 @@ func event(what, host string) string {
 	return fmt.Sprintf(`{"Type":"container","Action":%q,"Actor":{"ID":"1","Attributes":{"rdmalab.rack":"r","rdmalab.host":%q}},"timeNano":%d}`, what, host, time.Now().UnixNano())
 }
 
-// Events are noted for their host, those of other containers are not, and the watcher reads the
-// events of an engine that was restarted.
+// The watcher records events under their host, ignores those of other containers, and reads events
+// again after the engine was restarted.
 func TestWatcherHears(t *testing.T) {
 	f := newFakeEngine(t)
 	status, _ := startTestWatcher(t, f)
@@ -101,8 +101,8 @@ func TestWatcherHears(t *testing.T) {
 	until(t, status, "a bound", func(w Watch) bool { return len(w.Hosts[1].Seen) == maxSeen && w.Hosts[1].Seen[0].What == "restart" })
 }
 
-// A container in the machine's own network namespace is never connected, because its interface
-// would be the machine's.
+// A container in the machine's own network namespace is never plugged, because the interface would
+// be put there.
 func TestWatcherNeverPlugsTheMachine(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("c", "r", "cn0", PartHost, "running", os.Getpid())
@@ -113,7 +113,7 @@ func TestWatcherNeverPlugsTheMachine(t *testing.T) {
 	}
 }
 
-// It is no error if a container has ended meanwhile; it is not connected.
+// A container that has ended before it was inspected is not plugged, and this is no error.
 func TestWatcherMeetsTheDead(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("c", "r", "cn0", PartHost, "running", 1<<22+7)
