@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
 
-// ParseCost reads a cost file: the figures of a NIC, of links, of a switch and of clients. A figure
-// that is missing in the file is taken from the model that base returns for the value of the key
-// base; without that key it is free. A nil base knows no names. The error is an Errors: every
-// mistake has name, line and column.
+// ParseCost reads a cost file: the costs of a NIC, of links, of a switch and of clients. A cost
+// that is missing in the file is taken from the model that the key base names, which the function
+// base returns; without that key it is zero. With a nil function, the key is an error. The error is
+// an Errors: every mistake has name, line and column.
 func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)
@@ -34,7 +34,7 @@ func ParseCost(name string, data []byte, base func(name string) (*cost.Model, er
 	return m, nil
 }
 
-// costFile reads the mapping that a cost file is. The base comes first, wherever it stands in the
+// costFile reads the mapping of a cost file. The key base is read first, wherever it is in the
 // file.
 func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *cost.Model {
 	m := new(cost.Model)
@@ -85,7 +85,7 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 	return m
 }
 
-// lookup is base, for names only.
+// lookup returns base with an error in the place of a nil function.
 func lookup(base func(string) (*cost.Model, error)) func(string) (*cost.Model, error) {
 	return func(s string) (*cost.Model, error) {
 		if base == nil {
@@ -119,7 +119,7 @@ func (d *decoder) costNIC(n ast.Node, nic *cost.NIC) {
 	})
 }
 
-// place reads a mapping of host and device.
+// place returns the entry of a key that has separate values for host memory and device memory.
 func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[T], parse func(string) (T, error)) entry {
 	return entry{key: key, set: func(n ast.Node) {
 		d.mapping(n, key, []entry{set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse)})

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
 
-// fullCost uses every key.
+// fullCost has every key of a cost file.
 const fullCost = `
 name: full
 link: {rate: 25Gbit, delay: 125ns, overhead: 24}
@@ -53,8 +53,8 @@ func TestParseCost(t *testing.T) {
 	}
 }
 
-// Keys that a file lacks have the base's values, wherever the key base is, and the base is not
-// changed.
+// Keys that are missing in a file get the values of the base, wherever the key base is, and the
+// base itself is not changed.
 func TestCostBase(t *testing.T) {
 	old := &cost.Model{Name: "old", Link: cost.Link{Rate: 1, Delay: 2}, NIC: cost.NIC{Read: cost.Verb{QP: cost.Place[cost.Rate]{Host: 5, Device: 6}}}}
 	was := *old

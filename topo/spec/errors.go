@@ -10,8 +10,8 @@ const maxErrors = 10
 
 // Error is one mistake in a rack file.
 type Error struct {
-	// File is the name given to ParseFile. Line and Col count from 1; both are 0 if the mistake has
-	// no place.
+	// File is the name given to ParseFile. Line and Col count from 1; both are 0 for a mistake of the
+	// file as a whole.
 	File      string
 	Line, Col int
 	Msg       string
@@ -25,7 +25,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
 }
 
-// Errors are the mistakes of one rack file in the order of their discovery.
+// Errors are the mistakes of one rack file in the order in which they were found.
 type Errors []*Error
 
 // Error returns one line for each mistake.

@@ -6,14 +6,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Guest is the role of a host that is in no rack file: it joined while the rack was up.
+// Guest is the role of a host that joined while the rack was up, and is in no rack file.
 const Guest Role = "guest"
 
 // CheckHostName returns an error if a name cannot be a host's.
 func CheckHostName(name string) error { return checkHostName(name) }
 
-// NewGuest makes a guest with the n-th address after the hosts of the rack file, n from 0, and the
-// MAC address that belongs to it. Port is the name of the switch's end of its link.
+// NewGuest makes a guest with the n-th address after those of the hosts in the rack file, n from 0,
+// and the MAC address that is derived from it. port is the name of the switch's end of its link.
 func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err := checkHostName(name); err != nil {
 		return Host{}, err
@@ -31,5 +31,5 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	}, nil
 }
 
-// IsStation reports whether m can be the address of a host: not zero, and no group's.
+// IsStation reports whether m can be the address of a host: it is neither zero nor a group address.
 func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// Bounds on names. A host's name is also the name of its port in the switch, and Linux limits
-// those.
+// Bounds of names. A host's name is also the name of its port in the switch, and Linux limits names
+// of interfaces to 15 bytes.
 const (
 	maxRackName = 24
 	maxHostName = 15
-	// maxRange bounds how many names one pattern may make.
+	// maxRange bounds how many names one pattern may expand to.
 	maxRange = MaxHosts
-	// maxDigits bounds the digits of a bound of a range, so that it fits an int.
+	// maxDigits bounds the digits of the first and last number of a range, so that both fit an int.
 	maxDigits = 6
 )
 
-// reserved are names that a host cannot have, because they name something else.
+// reserved are names that a host cannot have, because the rack's folders, commands or /etc/hosts
+// use them for something else.
 var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self"}
 
 // CheckName returns an error if a name cannot be a rack's.
@@ -56,8 +57,8 @@ func checkName(what, name string, limit int) error {
 	return nil
 }
 
-// Expand turns a pattern into names: cn[0-3] is cn0 cn1 cn2 cn3, r[0-1]-[00-15] counts the last
-// range fastest. A pattern without a range is itself.
+// Expand expands a pattern into names: cn[0-3] gives cn0 cn1 cn2 cn3. With several ranges, as in
+// r[0-1]-[00-15], the last one varies fastest. A pattern without a range gives itself.
 func Expand(pattern string) ([]string, error) {
 	names := []string{""}
 	rest := pattern
@@ -93,7 +94,7 @@ func appendEach(heads, tails []string) []string {
 	return out
 }
 
-// expandRange reads 0-3 or 00-15; a bound with leading zeros sets the width.
+// expandRange expands 0-3 or 00-15; numbers with leading zeros set the width.
 func expandRange(s string) ([]string, error) {
 	bad := fmt.Errorf("[%s] is no range; write it like [0-3] or [00-15]", s)
 	lo, hi, ok := strings.Cut(s, "-")

@@ -12,11 +12,11 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// decoder collects mistakes while it walks the syntax tree.
+// decoder walks the syntax tree of a file and collects mistakes.
 type decoder struct {
 	file string
 	errs Errors
-	// mistakes counts all of them, also those beyond maxErrors.
+	// mistakes counts all mistakes, also those beyond maxErrors that errs does not have.
 	mistakes int
 }
 
@@ -27,7 +27,7 @@ func (d *decoder) sound(f func()) bool {
 	return d.mistakes == before
 }
 
-// errorf notes a mistake at n, up to maxErrors of them.
+// errorf adds a mistake at n to errs, unless maxErrors are there.
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	if d.mistakes++; d.mistakes > maxErrors {
 		return
@@ -39,7 +39,7 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, e)
 }
 
-// position returns where n begins. The token of a block mapping or sequence is not at its
+// position returns where n begins, because the token of a block mapping or sequence is not at its
 // beginning.
 func position(n ast.Node) *token.Position {
 	switch n := n.(type) {
@@ -85,14 +85,15 @@ func kindOf(n ast.Node) string {
 	return "something else"
 }
 
-// entry is one known key of a mapping.
+// entry is a key that a mapping may have; set reads its value.
 type entry struct {
 	key      string
 	required bool
 	set      func(n ast.Node)
 }
 
-// mapping hands the values of n to their entries, and reports unknown, repeated and missing keys.
+// mapping calls set for each key of n, and reports unknown, repeated and missing keys. what names
+// the mapping in errors.
 func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 	m, ok := n.(ast.MapNode)
 	if !ok {
@@ -135,7 +136,7 @@ func keyList(entries []entry) string {
 	return strings.Join(keys, ", ")
 }
 
-// sequence hands each element of n to f.
+// sequence calls f for each element of n. what names the list in errors.
 func (d *decoder) sequence(n ast.Node, what string, f func(n ast.Node)) {
 	s, ok := n.(*ast.SequenceNode)
 	if !ok {
@@ -163,7 +164,7 @@ func scalar(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// text reads a scalar and gives it to parse, whose error is reported at n.
+// text parses a scalar. An error of parse is reported at n.
 func text[T any](d *decoder, n ast.Node, key string, parse func(s string) (T, error)) (v T, ok bool) {
 	s, isScalar := scalar(n)
 	if !isScalar {
@@ -178,7 +179,7 @@ func text[T any](d *decoder, n ast.Node, key string, parse func(s string) (T, er
 	return v, true
 }
 
-// set returns an entry's function that stores the parsed value.
+// set returns an entry that parses the value of key and stores it in dst.
 func set[T any](d *decoder, key string, dst *T, parse func(s string) (T, error)) entry {
 	return entry{key: key, set: func(n ast.Node) {
 		if v, ok := text(d, n, key, parse); ok {
@@ -187,13 +188,13 @@ func set[T any](d *decoder, key string, dst *T, parse func(s string) (T, error))
 	}}
 }
 
-// required marks an entry.
+// required returns the entry e as one that a mapping must have.
 func required(e entry) entry {
 	e.required = true
 	return e
 }
 
-// integer makes a parser of whole numbers between low and high.
+// integer returns a parser of whole numbers from low to high.
 func integer(low, high int64) func(s string) (int64, error) {
 	return func(s string) (int64, error) {
 		n, err := strconv.ParseInt(s, 0, 64)
@@ -239,7 +240,7 @@ func parseSpin(s string) (time.Duration, error) {
 	return d, err
 }
 
-// word makes a parser of one of the words.
+// word returns a parser that accepts one of the words.
 func word[T ~string](words ...T) func(s string) (T, error) {
 	return func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {

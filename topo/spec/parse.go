@@ -22,7 +22,7 @@ import (
 const (
 	// maxFile bounds the bytes of a rack file.
 	maxFile = 64 << 10
-	// maxNesting bounds the brackets that are open at one place.
+	// maxNesting bounds how deep brackets may be nested.
 	maxNesting = 32
 	// DefaultName is the name of a rack whose file gives it none.
 	DefaultName = "default"
@@ -43,7 +43,7 @@ const (
 	defaultProgram             = ProgramForward
 )
 
-// file is a rack file after its syntax was checked and before names were expanded.
+// file is a rack file whose syntax was checked and whose patterns of names are not yet expanded.
 type file struct {
 	name     string
 	seed     uint64
@@ -60,17 +60,17 @@ type file struct {
 	node     ast.Node
 	subnetAt ast.Node
 	sub6At   ast.Node
-	// nets, hosted and switched: the subnets, the hosts and the switch have no mistake, so that
-	// parts of the file that depend on them can be checked.
+	// nets, hosted and switched: no mistake was found in the subnets, the hosts, the switch. Only then
+	// are parts of the file checked that depend on them.
 	nets, hosted, switched bool
 }
 
-// hostEntry is one element of hosts; it stands for all the names of its pattern.
+// hostEntry is one element of hosts: all the hosts of its pattern.
 type hostEntry struct {
 	at, nameAt ast.Node
 	names      []string
 	role       Role
-	memory     int64 // -1: by role
+	memory     int64 // -1: the default of the role
 	spin       time.Duration
 	cpu        int
 	gso        bool
@@ -81,7 +81,7 @@ type hostEntry struct {
 
 type faultEntry struct {
 	at, linkAt ast.Node
-	sound      bool // no mistake in it
+	sound      bool // no mistake was found in it
 	rule       fault.Rule
 }
 
@@ -103,7 +103,7 @@ func ParseFile(name string, data []byte) (*Rack, error) {
 	return r, nil
 }
 
-// syntax returns the one document of data.
+// syntax parses data and returns its only document.
 func (d *decoder) syntax(data []byte) ast.Node {
 	if len(data) > maxFile {
 		d.errorf(nil, "the file has %d bytes; at most %d are allowed", len(data), maxFile)
@@ -146,9 +146,9 @@ func (d *decoder) syntax(data []byte) ast.Node {
 	return body
 }
 
-// tooDeep returns the place at which more brackets are open than a rack file needs, or 0. The time
-// and stack that the YAML library needs for them grow with the square of their number. Brackets in
-// texts count, too, which does no harm.
+// tooDeep returns the place at which more brackets are open than a rack file needs, or 0. The YAML
+// library needs time and stack that grow with the square of their number. Brackets in quoted texts
+// count, too, which does no harm.
 func tooDeep(data []byte) (line, col int) {
 	open, lines, begin := 0, 1, 0
 	for i, c := range data {
@@ -177,7 +177,7 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 	return parser.ParseBytes(data, 0)
 }
 
-// topLevel reads the mapping that a rack file is.
+// topLevel reads the mapping of the rack file.
 func (d *decoder) topLevel(n ast.Node) *file {
 	f := &file{
 		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
@@ -316,8 +316,8 @@ func parseCable(s string) (string, error) {
 	return s, nil
 }
 
-// parseGroup reads the name or the number of a group. Only the machine that the rack comes up on knows
-// whether there is one.
+// parseGroup reads the name or the number of a group. Whether the group exists is known only on the
+// machine on which the rack comes up.
 func parseGroup(s string) (string, error) {
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
 		if n == 0 || n >= math.MaxUint32 {
@@ -331,7 +331,7 @@ func parseGroup(s string) (string, error) {
 	return s, nil
 }
 
-// groupName is what Linux takes for a group's name.
+// groupName matches the names that Linux accepts for a group.
 var groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,30}[A-Za-z0-9._$-]?$`)
 
 // parseCPU reads auto, none or the number of a processor.

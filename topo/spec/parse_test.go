@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// small is a rack file that tests change.
+// small is a rack file that tests modify.
 const small = `name: small
 hosts:
   - name: ms0
@@ -22,7 +22,7 @@ hosts:
     role: compute
 `
 
-// full uses every key.
+// full has every key of a rack file.
 const full = `name: full
 seed: 0x2a
 connect: cm
@@ -173,8 +173,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestMistakes has one mistake a line: the replacement in small, and the line and text of the
-// error.
+// Each line of TestMistakes has one mistake: old is replaced by new in small, and want is the line
+// and text of the error.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: small", "name: Small", `1:7: name: rack name "Small" must begin with a lower-case letter`},
@@ -251,7 +251,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Mistakes of all kinds are reported at once, but none that only follows from another one.
+// Mistakes of all kinds are reported at once, except those that only follow from another one.
 func TestMistakesOfSeveralKinds(t *testing.T) {
 	_, err := ParseFile("f.yaml", []byte(`name: Lab
 sede: 1
@@ -271,8 +271,8 @@ faults:
 			got = append(got, fmt.Sprint(e.Line))
 		}
 	}
-	// Line 10 names a host that does not exist, but the list of hosts has a mistake, so the name
-	// may be right.
+	// Line 10 names a host that does not exist, but the list of hosts has a mistake, so the name may
+	// be right.
 	if want := "1 2 3 8 9 6"; strings.Join(got, " ") != want {
 		t.Errorf("mistakes in lines %v, want %s:\n%v", got, want, err)
 	}

@@ -2,14 +2,15 @@ package spec
 
 import "path/filepath"
 
-// StateRoot is the folder that holds one folder a running rack.
+// StateRoot is the folder that has one folder for each running rack.
 const StateRoot = "/run/rdmalab"
 
-// SwitchName is the name of the switch as a node: its namespace, socket, log and cgroup.
+// SwitchName is the name of the switch as a node: in the paths of its namespace, socket, log and
+// cgroup.
 const SwitchName = "switch"
 
-// Paths are the places of one rack's run-time state. Everything is below Dir, a tmpfs of the rack's
-// own, so that one umount removes it.
+// Paths are the places of one rack's run-time state. Everything is below Dir, a tmpfs that only
+// this rack uses, so that one umount removes it.
 type Paths struct{ Dir string }
 
 // PathsOf returns the places of the rack called name.
@@ -32,14 +33,15 @@ func (p Paths) Verbs(node string) string { return filepath.Join(p.Dir, "sock", n
 // /sys.
 func (p Paths) VerbsTree(node string) string { return filepath.Join(p.Dir, "sock", node+".sys") }
 
-// VerbsLibrary is the library that is preloaded into them.
+// VerbsLibrary is the library that is preloaded into unmodified programs.
 func (p Paths) VerbsLibrary() string { return filepath.Join(p.Dir, "sock", "librdmalab-verbs.so") }
 
-// VerbsPreload is that library by the name of a node: preloaded by this name it finds the node's socket
-// and tree beside itself, wherever the folder is mounted, without any other variable.
+// VerbsPreload is a link to VerbsLibrary with the name of a node. A library that is preloaded by
+// this name finds the node's socket and tree in its own folder, wherever the folder is mounted,
+// without environment variables.
 func (p Paths) VerbsPreload(node string) string { return filepath.Join(p.Dir, "sock", node+".so") }
 
-// EnvVerbs is the environment variable from which a program on a host learns the path of its socket,
+// EnvVerbs is the environment variable that tells a program on a host the path of its socket,
 // Paths.Verbs.
 const EnvVerbs = "RDMALAB_VERBS"
 
@@ -56,8 +58,8 @@ func (p Paths) Record() string { return filepath.Join(p.Dir, "switch.record") }
 // rack's description.
 func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") }
 
-// Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that
-// it outlives the tmpfs, which comes and goes while it is held.
+// Lock is the file whose flock is held while the rack is being changed. It is beside Dir, because
+// the tmpfs at Dir is made and removed while the lock is held.
 func (p Paths) Lock() string { return p.Dir + ".lock" }
 
 // Ready marks a rack whose bring-up was completed.
@@ -66,7 +68,7 @@ func (p Paths) Ready() string { return filepath.Join(p.Dir, "ready") }
 // Hosts is the file that every host sees as /etc/hosts.
 func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
 
-// Crashed marks a node that was crashed on purpose.
+// Crashed marks a node that was crashed by a command.
 func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
 
 // Guests is the folder with a file for each guest.
@@ -75,5 +77,5 @@ func (p Paths) Guests() string { return filepath.Join(p.Dir, "guests") }
 // Guest is the file of a guest.
 func (p Paths) Guest(name string) string { return filepath.Join(p.Guests(), name+".json") }
 
-// Timer is the process id file of a pending undo, on machines without cgroup2.
+// Timer is the file with the process ID of a timer, on machines without cgroup2.
 func (p Paths) Timer(name string) string { return filepath.Join(p.Dir, "timer", name) }

@@ -15,8 +15,8 @@ const (
 	fullMember = int(verbs.PKeyMember)
 )
 
-// pkeys reads the list of a host's P_Keys. Each partition is in it at most once: whether a packet
-// of a host that is a full and a limited member fits would depend on the entry.
+// pkeys reads the list of a host's P_Keys. Each partition may be in it once. Otherwise it would
+// depend on the entry whether the host is a full or a limited member, and so whether a packet fits.
 func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 	d.sequence(n, "pkeys", func(n ast.Node) {
 		k, ok := text(d, n, "pkeys", number(1, 0xffff))
@@ -39,7 +39,7 @@ func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 	return table
 }
 
-// partitions is the table of the host's NIC with its default.
+// partitions returns the table of partitions of the host's NIC, which has a default.
 func (h *Host) partitions() []uint16 {
 	if len(h.PKeys) == 0 {
 		return []uint16{wire.DefaultPKey}
@@ -47,8 +47,8 @@ func (h *Host) partitions() []uint16 {
 	return h.PKeys
 }
 
-// Reaches reports whether the host's connections to a peer can be made: they are in the first
-// partition of its table.
+// Reaches reports whether the host can connect to a peer: the peer must have the first partition of
+// the host's table, which the host's connections use.
 func (h *Host) Reaches(peer *Host) bool {
 	_, ok := verbs.PKeyIndex(peer.partitions(), h.partitions()[0])
 	return ok

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A host dials in the first partition of its table, and is answered in any.
+// A host dials in the first partition of its table, and accepts in any partition of its table.
 func TestReaches(t *testing.T) {
 	for _, c := range []struct {
 		from, to []uint16
@@ -26,7 +26,8 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// Hosts that connect over TCP agree on no partition, so that queue pairs would be in different ones.
+// Over TCP hosts do not agree on a partition, so two connected queue pairs could be in different
+// ones. pkeys are therefore refused.
 func TestPartitionsNeedTheConnectionManager(t *testing.T) {
 	const rack = "connect: %s\nhosts:\n  - {name: ms0, role: memory, pkeys: [0xffff, 0x8001]}\n"
 	if _, err := Parse(fmt.Appendf(nil, rack, ConnectCM)); err != nil {

@@ -18,11 +18,12 @@ const (
 	maxQuotaBytes = 1 << 40
 )
 
-// Quota bounds what programs may have of a host's NIC. Zero is the default of the NIC's daemon.
+// Quota bounds what programs may use of a host's NIC. Zero selects the default of the host's
+// daemon.
 type Quota struct {
 	// Programs is how many programs may be attached at the same time.
 	Programs int `json:"programs,omitempty"`
-	// How many objects each of them may have.
+	// How many objects each program may have.
 	PDs  int `json:"pds,omitempty"`
 	MRs  int `json:"mrs,omitempty"`
 	MWs  int `json:"mws,omitempty"`
@@ -30,20 +31,20 @@ type Quota struct {
 	CQs  int `json:"cqs,omitempty"`
 	SRQs int `json:"srqs,omitempty"`
 	QPs  int `json:"qps,omitempty"`
-	// Attachments of queue pairs to multicast groups.
+	// Attachments is how often each program may attach queue pairs to multicast groups.
 	Attachments int `json:"attachments,omitempty"`
-	// What each may have of librdmacm: identifiers, memberships in multicast groups, and events that it
-	// has not read.
+	// What each program may have in librdmacm: identifiers, memberships in multicast groups, and
+	// events that it has not read.
 	IDs    int `json:"ids,omitempty"`
 	Joins  int `json:"joins,omitempty"`
 	Events int `json:"events,omitempty"`
-	// Bytes of memory, of queues and of device memory that each may have; Shared is what the shared
-	// regions of one user may have.
+	// Bytes that each program may have mapped, in queues, and in device memory. Shared is what the
+	// shared regions of one user may have.
 	Memory       int64 `json:"memory,omitempty"`
 	QueueMemory  int64 `json:"queueMemory,omitempty"`
 	DeviceMemory int64 `json:"deviceMemory,omitempty"`
 	Shared       int64 `json:"shared,omitempty"`
-	// Reserve is what programs together leave to the daemon of each table, in percent.
+	// Reserve is how much of each table programs together leave to the daemon, in percent.
 	Reserve int `json:"reserve,omitempty"`
 }
 
@@ -71,7 +72,7 @@ func (d *decoder) quota(n ast.Node) (q Quota) {
 	return q
 }
 
-// parseQuota reads a number of bytes that is not zero.
+// parseQuota reads a number of bytes that is at least 1.
 func parseQuota(s string) (int64, error) {
 	n, err := ParseSize(s)
 	switch {

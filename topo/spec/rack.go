@@ -12,14 +12,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// HostIfname is the name of the rack interface inside every host.
+// HostIfname is the name of the NIC's interface inside every host.
 const HostIfname = "rack0"
 
 // Role is the purpose of a host.
 type Role string
 
-// Roles. A memory host registers its region and sleeps; a metadata host is one with a service of
-// its own.
+// Roles. The daemon of a memory host only registers a region. A metadata host runs a service, too.
 const (
 	Compute  Role = "compute"
 	Memory   Role = "memory"
@@ -29,30 +28,30 @@ const (
 // Roles lists the roles in the order of their explanation in the documentation.
 func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 
-// Values of CPU that are no processor.
+// Values of CPU that are not the number of a processor.
 const (
 	// NoCPU: a process is not bound.
 	NoCPU = -1
-	// AutoCPU: on a machine with two or more processors the switch has one to itself and the hosts
-	// have the others. Two processes that exchange packets are then never moved onto the same one,
+	// AutoCPU: on a machine with two or more processors, the switch has one of them and the hosts have
+	// the others. Linux then never moves two processes that exchange packets onto the same processor,
 	// and a small rack is twice as fast.
 	AutoCPU = -2
 )
 
 // Values of Connect.
 const (
-	// ConnectCM is by the datagrams of the RDMA connection manager, which share the faults of the
-	// links.
+	// ConnectCM: queue pairs are connected by the datagrams of the RDMA connection manager, which the
+	// faults of links affect, too.
 	ConnectCM = "cm"
-	// ConnectTCP is by an exchange over the hosts' own TCP.
+	// ConnectTCP: queue pairs are connected by an exchange over TCP between the hosts.
 	ConnectTCP = "tcp"
 )
 
 // Values of Cable.
 const (
-	// CableVeth is the pair of interfaces that joins every host to the switch.
+	// CableVeth: RoCEv2 packets cross the pair of interfaces that joins every host to the switch.
 	CableVeth = "veth"
-	// CableMemory is shared memory beside it, for RoCEv2 alone.
+	// CableMemory: RoCEv2 packets cross shared memory beside the pair of interfaces.
 	CableMemory = "memory"
 )
 
@@ -64,13 +63,14 @@ type Rack struct {
 	Seed uint64 `json:"seed"`
 	// LinkMTU of every link in bytes, without the Ethernet header.
 	LinkMTU int `json:"mtu"`
-	// Connect is how queue pairs are connected: ConnectCM, which "" is too, or ConnectTCP.
+	// Connect is how queue pairs are connected: ConnectCM, which "" means, too, or ConnectTCP.
 	Connect string `json:"connect,omitempty"`
 	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth, which ""
-	// is too, or CableMemory. All else, and guests, use the pair of interfaces in both cases.
+	// means, too, or CableMemory. Other frames, and all frames of guests, cross the pair of interfaces
+	// in both cases.
 	Cable string `json:"cable,omitempty"`
-	// Group is the name or the number of the group of the machine whose users, besides root, may run
-	// programs on the NICs of the hosts; "": root alone.
+	// Group is the name or number of the group of this machine whose users may run programs on the
+	// NICs of the hosts, besides root; "": only root may.
 	Group string `json:"group,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of
 	// each is the switch's.
@@ -91,12 +91,12 @@ type Switch struct {
 	Queue int `json:"queue"`
 	// Spin is how long the switch polls its ports before it blocks.
 	Spin time.Duration `json:"spin"`
-	// CPU that the switch is bound to, AutoCPU or NoCPU.
+	// CPU is the processor to which the switch is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
 	// Rules of the program swordbox, with the addresses of their servers and an ID each.
 	Rules []rules.Rule `json:"rules,omitempty"`
-	// Addresses of the switch as an end of connections: a program without connections does not
-	// answer at them.
+	// Addresses of the switch as an end of connections. Only a switch program that makes connections
+	// answers at them.
 	IPv4 netip.Addr `json:"ipv4"`
 	IPv6 netip.Addr `json:"ipv6"`
 	MAC  wire.MAC   `json:"mac"`
@@ -115,15 +115,15 @@ type Host struct {
 	Memory int64 `json:"memory"`
 	// Spin is how long the host's NIC polls before it blocks.
 	Spin time.Duration `json:"spin"`
-	// CPU that the host's daemon is bound to, AutoCPU or NoCPU.
+	// CPU is the processor to which the host's daemon is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// GSO says that the host's NIC sends runs of packets as super-frames, as segmentation offload
-	// does, and that the switch sends them to the host as well. The switch and captures of it take
-	// them apart where packets matter; tcpdump shows them whole. Without GSO every packet from and
-	// to the host is a frame of its own. The default is true.
+	// GSO: the host's NIC sends runs of packets as super-frames, as segmentation offload does, and the
+	// switch sends such frames to the host. The switch takes them apart for faults, switch programs
+	// and captures; tcpdump shows them whole. Without GSO every packet from and to the host is a frame
+	// of its own. The default is true.
 	GSO bool `json:"gso"`
-	// PKeys is the table of partitions of the host's NIC: a P_Key each, with its highest bit for a
-	// full member. nil: 0xffff, the default partition, alone.
+	// PKeys is the partition table of the host's NIC: P_Keys, whose highest bit is set for a full
+	// member. nil: only 0xffff, the default partition.
 	PKeys []uint16 `json:"pkeys,omitempty"`
 	// TOS is the TOS byte or traffic class of the NIC's packets whose connection or address handle
 	// names none.
@@ -132,7 +132,7 @@ type Host struct {
 	Quota Quota `json:"quota,omitzero"`
 }
 
-// Prefix4 and Prefix6 are the host's addresses with the length of the rack's subnets.
+// Prefix4 is the host's IPv4 address with the prefix length of the rack's subnet.
 func (r *Rack) Prefix4(h *Host) netip.Prefix { return netip.PrefixFrom(h.IPv4, r.Subnet.Bits()) }
 
 // Prefix6 is Prefix4 for IPv6.
@@ -178,7 +178,7 @@ func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 	return nil, false
 }
 
-// Neighbour is the MAC address behind an IP address of a host or of the switch.
+// Neighbour returns the MAC address that belongs to an IP address of a host or of the switch.
 func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	if h, ok := r.ByAddr(a); ok {
 		return h.MAC, true
@@ -187,7 +187,7 @@ func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	return r.Switch.MAC, a.IsValid() && (a == r.Switch.IPv4 || a == r.Switch.IPv6)
 }
 
-// Encode is the rack as the JSON that Decode reads; it is stored at Paths.Spec.
+// Encode returns the rack as JSON, which Decode reads. The JSON is stored at Paths.Spec.
 func (r *Rack) Encode() ([]byte, error) {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// switchIndex is the number of the switch in addresses; the hosts follow it.
+// switchIndex is the number of the switch in the subnets; those of the hosts follow it.
 const switchIndex = 1
 
-// resolve gives every host of f its name and addresses. Parts of the file that depend on a part
-// with a mistake are not checked, because that would only repeat the mistake.
+// resolve makes the hosts of f with their names and addresses. Parts of the file that depend on a
+// part with a mistake are not checked, because they would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
 		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Group: f.group, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
@@ -58,7 +58,7 @@ func (d *decoder) hosts(f *file, r *Rack) {
 	}
 }
 
-// host is one of the hosts that e stands for, without addresses.
+// host makes one host of e's pattern, without addresses.
 func (e *hostEntry) host(name string) Host {
 	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, PKeys: e.pkeys, TOS: e.tos, Quota: e.quota}
 	if h.Memory < 0 {
@@ -67,10 +67,10 @@ func (e *hostEntry) host(name string) Host {
 	return h
 }
 
-// addresses numbers the switch and the hosts.
+// addresses gives the switch and the hosts their addresses.
 func (d *decoder) addresses(f *file, r *Rack) {
 	last := switchIndex + len(r.Hosts)
-	// The all-ones address of an IPv4 subnet is for broadcast, hence one more.
+	// The subnet must have room for one more address: that with all ones is for broadcast in IPv4.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
 		d.errorf(orNode(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; take a shorter prefix", r.Subnet, len(r.Hosts))
 		return
@@ -97,7 +97,7 @@ func orNode(a, b ast.Node) ast.Node {
 
 func hostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
 
-// nth returns the address n above the subnet's address.
+// nth returns the address that is n above the subnet's first one.
 func nth(p netip.Prefix, n int) netip.Addr {
 	a := p.Addr().AsSlice()
 	for i := len(a) - 1; n > 0 && i >= 0; i-- {
@@ -105,13 +105,13 @@ func nth(p netip.Prefix, n int) netip.Addr {
 		a[i] = byte(n)
 		n >>= 8
 	}
-	addr, _ := netip.AddrFromSlice(a) // 4 or 16 bytes as they came
+	addr, _ := netip.AddrFromSlice(a) // a has the length of p's address
 	return addr
 }
 
-// macOf is the locally administered address of node n: two bytes tell the racks of different seeds
-// apart.
+// macOf returns the locally administered MAC address of node n. Two of its bytes are made from the
+// seed, so that racks of different seeds differ.
 func macOf(seed uint64, n int) wire.MAC {
-	h := seed * 0x9e3779b97f4a7c15 // the golden ratio spreads small seeds
+	h := seed * 0x9e3779b97f4a7c15 // the multiplication spreads small seeds over all bits
 	return wire.MAC{0x02, 0x72, byte(h >> 56), byte(h >> 48), byte(n >> 8), byte(n)}
 }

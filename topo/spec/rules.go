@@ -14,7 +14,7 @@ import (
 
 // Names of the switch programs.
 const (
-	// ProgramForward changes nothing.
+	// ProgramForward forwards packets unchanged.
 	ProgramForward = "forward"
 	// ProgramSwordBox serialises requests to memory servers by rules.
 	ProgramSwordBox = "swordbox"
@@ -27,10 +27,10 @@ func Programs() []string { return []string{ProgramForward, ProgramSwordBox} }
 type ruleEntry struct {
 	at, serverAt, serviceAt ast.Node
 	rule                    rules.Rule
-	sound                   bool // no mistake in it
+	sound                   bool // no mistake was found in it
 }
 
-// ruleEntry reads one element of rules. The keys are those of the command line.
+// ruleEntry reads one element of rules. Its keys are those of rules on the command line.
 func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
 	e := ruleEntry{at: n, serverAt: n, serviceAt: n, rule: rules.Start()}
 	seen := make(map[string]bool)
@@ -58,7 +58,7 @@ func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
 	return e
 }
 
-// rules resolves the servers of the rules and checks that the rules go together.
+// rules resolves the servers of the rules and checks that the rules are compatible with each other.
 func (d *decoder) rules(f *file, r *Rack) {
 	if len(f.rules) > 0 && f.sw.Program != ProgramSwordBox {
 		d.errorf(f.rules[0].at, "rules are for program %s; write program: %s beside them, or remove them", ProgramSwordBox, ProgramSwordBox)
@@ -67,7 +67,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 	for i := range f.rules {
 		e := &f.rules[i]
 		if !e.sound {
-			return // whether the others go together depends on it
+			return // with such a mistake, conflicts between rules cannot be judged
 		}
 		if err := e.rule.Resolve(r.Addresses); err != nil {
 			d.errorf(e.serverAt, "server: %v; hosts: %v", err, r.HostNames())
@@ -81,13 +81,14 @@ func (d *decoder) rules(f *file, r *Rack) {
 		set, err := rules.NewSet(list)
 		if err != nil {
 			d.errorf(e.at, "%v", err)
-			return // what follows may only be wrong because this one is
+			return // later rules may seem wrong only because of this one
 		}
 		r.Switch.Rules = set.All()
 	}
 }
 
-// CheckRule reports whether a rule, whose server is resolved, can be carried out in this rack.
+// CheckRule returns an error if a rule, whose server is resolved, cannot be carried out in this
+// rack.
 func (r *Rack) CheckRule(rule *rules.Rule) error {
 	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hardened && r.Connect == ConnectTCP {
 		return errNoManager
@@ -98,8 +99,8 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	return nil
 }
 
-// errPartitions: the shared connections of the switch are in the default partition, and requests on
-// them would reach memory that their own partition does not.
+// errPartitions: the shared connections of the switch are in the default partition. Requests that
+// move to them would reach memory that their client's partition does not.
 var errPartitions = errors.New("a host of this rack has pkeys, and rules put requests of all partitions on one connection; " +
 	"remove pkeys, or take a rule that only watches: track or count")
 
@@ -107,10 +108,10 @@ var errPartitions = errors.New("a host of this rack has pkeys, and rules put req
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 
-// Names has the names of the hosts, and of the switch, by their addresses. Make one with Rack.Names.
+// Names maps the addresses of the hosts and of the switch to their names. Make one with Rack.Names.
 type Names map[netip.Addr]string
 
-// Names returns the names by address.
+// Names returns the names of the hosts and of the switch by address.
 func (r *Rack) Names() Names {
 	n := Names{r.Switch.IPv4: SwitchName, r.Switch.IPv6: SwitchName}
 	for _, host := range r.HostNames() {
@@ -129,8 +130,9 @@ func (n Names) Of(a netip.Addr) string {
 	return a.String()
 }
 
-// Addresses lists the addresses of a host, which is given by its name or by one of them: IPv4, IPv6
-// and the link-local one that its MAC address makes. It is nil if no host has the name or address.
+// Addresses lists the addresses of a host, which is given by its name or by one of its addresses:
+// IPv4, IPv6 and the link-local address that is derived from its MAC address. It returns nil if
+// there is no such host.
 func (r *Rack) Addresses(host string) []netip.Addr {
 	for i := range r.Hosts {
 		h := &r.Hosts[i]

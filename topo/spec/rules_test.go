@@ -82,8 +82,8 @@ func TestMistakesInRules(t *testing.T) {
 	}
 }
 
-// Rules that put requests of several queue pairs on one connection would take them out of their
-// partitions; a rule that watches does not.
+// Rules that put requests of several queue pairs on one connection would take requests out of their
+// partitions, and are refused with pkeys. A rule that only watches is allowed.
 func TestRulesAndPartitions(t *testing.T) {
 	for rule, ok := range map[string]bool{
 		"{server: ms0, action: move}": false, "{server: ms0, action: atomics}": false, "{server: ms0, action: steer}": false,
@@ -100,7 +100,7 @@ func TestRulesAndPartitions(t *testing.T) {
 	}
 }
 
-// A rule that prints as YAML parses to the same rule.
+// A rule that was printed as YAML is parsed to the same rule.
 func TestRuleYAML(t *testing.T) {
 	for _, text := range []string{
 		"id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512",
@@ -122,7 +122,7 @@ func TestRuleYAML(t *testing.T) {
 	}
 }
 
-// The switch's addresses are the first of the subnets, and neighbours of every host.
+// The switch has the first address of each subnet, and every host can resolve it.
 func TestSwitchIsANeighbour(t *testing.T) {
 	r, err := Parse([]byte(small))
 	if err != nil {

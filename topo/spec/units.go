@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// unit is a suffix and what it multiplies with.
+// unit is a suffix and the factor for which it stands.
 type unit struct {
 	name   string
 	factor float64
 }
 
-// sizeUnits and rateUnits are ordered so that no suffix hides a longer one behind it.
+// sizeUnits and rateUnits are searched in this order. A suffix that is the end of another one is
+// behind it.
 var (
 	sizeUnits = []unit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}}
 	rateUnits = []unit{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}}
 )
 
-// parseUnit reads a decimal number and a unit. exact says that a fraction of the base unit is a
-// mistake.
+// parseUnit reads a decimal number with a unit; bare: the unit may be missing. The result is in the
+// base unit, of which a fraction is an error. what and example are for the error.
 func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) {
 	bad := fmt.Errorf("%q is no %s; write it like %s", s, what, example)
 	number, factor := s, 0.0
@@ -56,7 +57,7 @@ func ParseSize(s string) (int64, error) {
 	return parseUnit(s, "size", "64KiB, 8MiB or 1GiB", sizeUnits, true)
 }
 
-// FormatSize prints bytes in the largest unit that keeps them whole.
+// FormatSize prints a number of bytes in the largest unit that gives a whole number.
 func FormatSize(n int64) string {
 	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if f := int64(u.factor); n >= f && n%f == 0 {
