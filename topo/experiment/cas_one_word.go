@@ -2,8 +2,8 @@ package experiment
 
 import "github.com/rdmalab/rdmalab/topo/papers"
 
-// casOneWord measures CAS on one word: the cost of the NIC's serialisation of atomics, and the gain
-// of replacing them.
+// casOneWord measures CAS on one word: what the serialisation of atomics in the NIC costs, and what
+// is gained when the switch replaces them.
 var casOneWord = Experiment{
 	Name:   "cas-one-word",
 	Short:  "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
@@ -28,8 +28,8 @@ var casOneWord = Experiment{
 	},
 }
 
-// middleboxCAS returns the CAS→WRITE a second of fig. 10 in millions, by numbers of requests in
-// flight (the authors' data).
+// middleboxCAS returns the rates of fig. 10 for CAS that are replaced by WRITEs, in millions a
+// second, by the number of requests in flight (the authors' data).
 func middleboxCAS() map[int]float64 {
 	data, out := papers.MustLoad("swordbox/fig10"), make(map[int]float64)
 	for _, column := range data.Columns {

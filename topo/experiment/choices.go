@@ -23,7 +23,7 @@ var cloverChoices = Experiment{
 	New: func() Body { return &choicesBody{threads: 392} },
 }
 
-// choice is a row of the table.
+// choice is one row of the table: a choice of the model that is taken back.
 type choice struct {
 	undo Choice
 	name string
@@ -68,7 +68,7 @@ func (b *choicesBody) Check(at Place) error {
 	return nil
 }
 
-// choiceColumn is a load of the table.
+// choiceColumn is one column of the table: a load.
 type choiceColumn struct {
 	key, title string
 	writes     float64

@@ -16,9 +16,9 @@ const (
 	OnRack = "rack"
 )
 
-// Experiment is one entry of the list.
+// Experiment describes one experiment.
 type Experiment struct {
-	// Name says what it measures.
+	// Name says what the experiment measures.
 	Name string
 	// Short is one line for a list, Long a description for a help text.
 	Short, Long string
@@ -37,11 +37,11 @@ type Experiment struct {
 type Body interface {
 	// Flags defines the flags that set the parameters.
 	Flags(fs *pflag.FlagSet)
-	// Check reports the first parameter that is wrong, and fills in those that depend on where the
-	// experiment runs.
+	// Check returns an error for the first parameter that is wrong. It fills in those that depend on
+	// where the experiment runs.
 	Check(at Place) error
-	// Run measures. It calls r.Columns once, then r.Add for each row. If it fails, the rows added
-	// before count.
+	// Run measures. It calls r.Columns once, then r.Add for each row. If it fails, the rows that were
+	// added before are valid.
 	Run(ctx context.Context, p Platform, r *Report) error
 }
 
@@ -50,7 +50,7 @@ type Place struct {
 	// On is OnSim or OnRack. Hosts is the number of compute hosts of a rack.
 	On    string
 	Hosts int
-	// Quick, which is --quick, shortens measurements and leaves out some that no flag asks for.
+	// Quick, set by --quick, shortens measurements and leaves out those that are optional.
 	Quick bool
 }
 
@@ -103,7 +103,7 @@ func (e *Experiment) Report(p Platform) *Report {
 	return &Report{Experiment: e.Name, Figure: e.Figure, On: p.On(), Platform: p.Describe(), Rows: []Row{}}
 }
 
-// oneOf refuses a value that is not in a list.
+// oneOf returns an error if the value of a flag is not in a list.
 func oneOf(flag, value string, list ...string) error {
 	if slices.Contains(list, value) {
 		return nil
@@ -119,7 +119,7 @@ func clientsFlag(fs *pflag.FlagSet, dst *[]int) {
 // maxClients bounds the clients of one measurement.
 const maxClients = 4096
 
-// checkClients refuses numbers of clients that are not from 1 to most.
+// checkClients returns an error if a number of clients is not from 1 to most.
 func checkClients(list []int, most int) error {
 	if len(list) == 0 {
 		return errors.New("--clients: want at least one number")

@@ -13,36 +13,36 @@ import (
 	"github.com/rdmalab/rdmalab/topo/plot"
 )
 
-// load is what one measurement runs. Loads can be compared: figures that need the same load share
-// its measurement.
+// load is what one measurement runs. Loads are comparable with ==: figures that need the same load
+// share its measurement.
 type load interface {
-	// label names it in one line.
+	// label names the load in one line.
 	label() string
 	// effort estimates the processor time of a measurement, in arbitrary units.
 	effort() float64
-	// measure runs it on a platform.
+	// measure runs the load on a platform.
 	measure(ctx context.Context, p Platform) (outcome, error)
 }
 
-// outcome is the result of a load; the fields that its kind does not have are zero.
+// outcome is the result of a load. Fields that do not apply to the kind of load are zero.
 type outcome struct {
 	store *StoreResult
-	// rate is operations a second of a load without a store.
+	// rate is the operations a second of a load without a store.
 	rate float64
-	// order is the share of requests by distance.
+	// order is the share of requests by distance; see Platform.Order.
 	order map[int]float64
 }
 
 // figure is a figure of a paper: what is measured for it, and how it is shown.
 type figure struct {
-	// key chooses it in --figures. title says what it shows.
+	// key selects the figure in --figures. title says what the figure shows.
 	key, title string
-	// x and unit stand at the axes; format is that of the numbers, "": %.4g.
+	// x and unit are the texts at the axes. format is the format of numbers; "": %.4g.
 	x, unit, format string
 	logY            bool
 	cells           []figureCell
-	// base is the series that gains are compared with; "": there are no gains. gains are the columns
-	// of which the summary gives them, besides the last; "" in it is the first.
+	// base is the series that gains are relative to; "": there are no gains. gains are columns at
+	// which the summary prints gains, in addition to the last column; "" in gains is the first column.
 	base  string
 	gains []string
 	// why explains differences to the authors' numbers.
@@ -52,19 +52,20 @@ type figure struct {
 // figureCell is one number of a figure.
 type figureCell struct {
 	panel, series string
-	// x is the column.
+	// x is the column, as text.
 	x string
-	// theirs is the authors' number in the unit of the figure, NaN if they give none; their is what
-	// they call the series.
+	// theirs is the authors' number in the unit of the figure, NaN if they give none. their is the
+	// authors' name of the series.
 	theirs float64
 	their  string
-	// load is nil if only the authors have a number, or if known has ours.
+	// load is nil if there is nothing to measure. Our number is then known; 0: only the authors have a
+	// number.
 	load  load
 	value func(*outcome) float64
 	known float64
 }
 
-// at returns the authors' number of a data file, multiplied by scale; NaN: they give none.
+// at returns the authors' number of a data file, multiplied by scale; NaN if they give none.
 func at(f *papers.Figure, panel, series, column string, scale float64) float64 {
 	if v, ok := f.At(panel, series, column); ok {
 		return v * scale
@@ -72,7 +73,7 @@ func at(f *papers.Figure, panel, series, column string, scale float64) float64 {
 	return math.NaN()
 }
 
-// ours returns our number of a cell; NaN: it was not measured.
+// ours returns our number of a cell; NaN if it was not measured.
 func (c *figureCell) ours(done map[load]outcome) float64 {
 	if c.load == nil {
 		return cmp.Or(c.known, math.NaN())
@@ -84,7 +85,7 @@ func (c *figureCell) ours(done map[load]outcome) float64 {
 	return c.value(&o)
 }
 
-// figureRow is a series of a panel with its numbers, in the order of the figure's columns.
+// figureRow is a series of a panel. Its numbers are in the order of the figure's columns.
 type figureRow struct {
 	panel, series, their string
 	ours, theirs         []float64
@@ -92,7 +93,8 @@ type figureRow struct {
 	store                bool
 }
 
-// columns lists the values of x in the order in which the cells have them; numbers in their order.
+// columns lists the values of x in the order in which the cells have them. If all are numbers, they
+// are sorted.
 func (f *figure) columns() (list []string) {
 	for i := range f.cells {
 		if !slices.Contains(list, f.cells[i].x) {
@@ -110,7 +112,7 @@ func (f *figure) columns() (list []string) {
 	return list
 }
 
-// rows sorts the cells into rows.
+// rows groups the cells into rows.
 func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 	columns := f.columns()
 	for i := range f.cells {
@@ -132,7 +134,7 @@ func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 	return rows
 }
 
-// nothing is n numbers that are not known.
+// nothing returns n numbers that are not known.
 func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
 // report makes the report of a figure from what was measured.
@@ -188,7 +190,7 @@ var comparisonColumns = []Column{
 	{Key: "shapePercent", Title: "SHAPE ±%", Format: "%.0f"},
 }
 
-// cellOf is a cell with our number beside the authors'; NaN stands for none.
+// cellOf is a cell with our number beside the authors'; NaN stands for a number that is not known.
 func cellOf(ours, theirs float64) Cell {
 	if math.IsNaN(theirs) {
 		theirs = 0
@@ -199,8 +201,8 @@ func cellOf(ours, theirs float64) Cell {
 	return Beside(ours, theirs)
 }
 
-// chart draws rows: ours as solid lines, the authors' dashed in the colour of the first series that
-// is compared with them.
+// chart draws the rows. Our series are solid lines. The authors' are dashed, in the colour of the
+// first of our series that is compared with them.
 func (f *figure) chart(rows []*figureRow, columns []string) *plot.Chart {
 	c := &plot.Chart{Title: "Figure " + f.key + ": " + f.title, X: f.x, Y: f.unit, LogY: f.logY}
 	xs := make([]float64, len(columns))
@@ -241,7 +243,7 @@ func (f *figure) chart(rows []*figureRow, columns []string) *plot.Chart {
 	return c
 }
 
-// lineOf makes a line of the numbers that are known.
+// lineOf makes a line of those numbers that are known.
 func lineOf(name string, color int, dashed bool, xs, ys []float64) plot.Series {
 	s := plot.Series{Name: name, Color: color, Dashed: dashed}
 	for i, y := range ys {
@@ -252,8 +254,8 @@ func lineOf(name string, color int, dashed bool, xs, ys []float64) plot.Series {
 	return s
 }
 
-// loads lists the loads of figures, each once, those that take longest first: the last ones are
-// short, so that all processors have work until the end.
+// loads lists the loads of figures, each once. Those that take longest come first, so that all
+// processors have work until shortly before the end.
 func loads(figures []figure) (list []load) {
 	seen := make(map[load]bool)
 	for i := range figures {
@@ -288,8 +290,9 @@ func (l Clover) label() string {
 	return out
 }
 
-// effort is in clients that make requests. A simulated request takes the same time whatever it
-// does; steered clients wait less, and a switch takes as long as two hosts.
+// effort is in clients that make requests. Simulating a request takes about the same time for all
+// requests; steered clients wait less, so they make more of them, and a switch that steers takes as
+// long as two hosts.
 func (l Clover) effort() float64 {
 	each := 1.0
 	if l.Switch.Steer != "" {
@@ -329,7 +332,7 @@ func (l Words) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{rate: res.CAS}, err
 }
 
-// mops is an outcome in millions of operations a second.
+// mops returns an outcome in millions of operations a second.
 func mops(o *outcome) float64 {
 	if o.store != nil {
 		return o.store.Throughput() / 1e6

@@ -42,27 +42,27 @@ func (w *figureRow) name() string {
 	return w.panel + ", " + w.series
 }
 
-// alike is how far from 1 a ratio may be that needs no explanation.
+// alike is how far a ratio may be from 1, as a factor, before it needs an explanation.
 const alike = 1.15
 
-// comparison has the ratios of our numbers of a row to the authors'.
+// comparison has the ratios of our numbers in a row to the authors' numbers.
 type comparison struct {
-	// first and last are those of the first and the last column that has both numbers, mean is the
-	// geometric mean.
+	// first and last are the ratios of the first and the last column that has both numbers, mean is
+	// the geometric mean of all.
 	first, last, mean float64
-	// shape is how far the ratio of a column is from mean at most, in percent: 0 is the same curve,
-	// higher or lower.
+	// shape is the largest difference between the ratio of a column and mean, in percent. At 0 both
+	// curves have the same shape, though one may be higher.
 	shape float64
-	// far: a ratio differs from 1 by more than alike.
+	// far: at least one ratio differs from 1 by more than alike.
 	far bool
 }
 
-// compare compares our numbers with the authors'; false: no column has both.
+// compare compares our numbers with the authors'. It returns false if no column has both.
 func (w *figureRow) compare(columns []string) (c comparison, ok bool) {
 	var ratios []float64
 	sum := 0.0
 	for k := range columns {
-		if r := w.ours[k] / w.theirs[k]; r > 0 && !math.IsInf(r, 0) { // NaN is not
+		if r := w.ours[k] / w.theirs[k]; r > 0 && !math.IsInf(r, 0) { // false for NaN
 			ratios, sum = append(ratios, r), sum+math.Log(r)
 			c.far = c.far || r > alike || r < 1/alike
 		}
@@ -77,7 +77,7 @@ func (w *figureRow) compare(columns []string) (c comparison, ok bool) {
 	return c, true
 }
 
-// gain gives the ratio to the base series at the columns that are named, and at the last one.
+// gain describes the ratios to the base series at the named columns and at the last one.
 func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 	var parts []string
 	last := -1
@@ -103,8 +103,8 @@ func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 	return fmt.Sprintf("gain over %s, %s: %s", base.series, w.name(), strings.Join(parts, ", "))
 }
 
-// crossings says where two series of a panel change places: in the authors' numbers, or in ours if
-// one of the series is the base.
+// crossings says where two series of a panel cross, in the authors' numbers; if one of the series
+// is the base, also in ours.
 func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) {
 	for i, a := range rows {
 		for _, b := range rows[i+1:] {
@@ -139,11 +139,11 @@ func orNever(s string) string {
 	return s
 }
 
-// apart is the least difference, as a factor, at which one series is above another.
+// apart is the smallest ratio at which one series counts as above another.
 const apart = 1.05
 
-// crossing returns between which columns the series that is the lower one first becomes the higher
-// one; "": nowhere.
+// crossing returns the columns between which the lower of two series becomes the higher one; "":
+// they do not cross.
 func crossing(a, b []float64, columns []string) string {
 	before, at := 0, ""
 	for k := range columns {

@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// fakePlatform answers each load of Clover with a throughput of its threads, and counts them.
+// fakePlatform answers each load of Clover with a throughput that depends on the number of threads,
+// and counts the loads.
 type fakePlatform struct {
 	Platform
 	mu    sync.Mutex
@@ -41,7 +42,7 @@ func (p *fakePlatform) Clover(_ context.Context, l Clover) (StoreResult, error) 
 	return out, nil
 }
 
-// cells of a series whose numbers are made of its threads.
+// fakeFigure is a figure with one series whose numbers depend on the number of threads.
 func fakeFigure(series string, theirs func(threads int) float64) figure {
 	f := figure{key: "x", title: "a title", unit: "Mops", base: unsteered}
 	for _, n := range []int{28, 7, 14} {
@@ -87,7 +88,7 @@ func TestFigureTable(t *testing.T) {
 	}
 }
 
-// A failed measurement ends the others; the table has the numbers of those before.
+// A failed measurement ends the others; the table has the numbers of those that ended before.
 func TestFailedMeasurement(t *testing.T) {
 	broken := errors.New("broken")
 	p := &fakePlatform{fail: func(l Clover) error {
@@ -108,7 +109,8 @@ func TestFailedMeasurement(t *testing.T) {
 	}
 }
 
-// The comparison of a row has the ratios at its ends and how far its shape is from the authors'.
+// The comparison of a row has the ratios at both ends and how much its shape differs from the
+// authors'.
 func TestComparison(t *testing.T) {
 	nan := math.NaN()
 	w := figureRow{ours: []float64{nan, 2, 1, 4, 0}, theirs: []float64{1, 1, 1, 1, nan}}
@@ -125,7 +127,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// The summary names gains with the authors', crossings, and reasons only where numbers differ.
+// The summary has our gains beside the authors', crossings, and reasons only if numbers differ.
 func TestSummary(t *testing.T) {
 	columns := []string{"7", "280", "392"}
 	base := &figureRow{series: unsteered, their: unsteered, ours: []float64{1, 1, 2}, theirs: []float64{1, 1, 2}}
@@ -146,8 +148,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// No two loads of the figures are the same, and the longest come first: the last ones, which keep
-// some processors waiting, are short.
+// No two loads of the figures are the same, and the longest come first, so that only short ones run
+// while some processors are idle.
 func TestLoadsAreOrdered(t *testing.T) {
 	list := loads(swordbox(false))
 	labels := make(map[string]bool)
@@ -179,7 +181,7 @@ func TestSwordboxFigures(t *testing.T) {
 				theirs++
 			}
 		}
-		// the authors do not say how many calls their metadata server answers
+		// The authors do not say how many requests their metadata server answers.
 		if f.title == "" || f.unit == "" || f.x == "" || (theirs == 0) != (f.key == "metadata") || f.base != "" && len(f.why) == 0 {
 			t.Errorf("figure %s lacks something: %d numbers of the authors", f.key, theirs)
 		}

@@ -142,7 +142,7 @@ func measureAll(ctx context.Context, p Platform, w Watcher, list []load) (map[lo
 	return done, first
 }
 
-// text is an outcome for the progress.
+// text formats an outcome for the progress report.
 func (o *outcome) text() string {
 	if o.order != nil {
 		return fmt.Sprintf("%.3g%% in order", 100*o.order[1])

@@ -1,7 +1,7 @@
 package experiment
 
-// oneLock is Sherman's lock micro-benchmark: each client takes the lock by CAS, again and again
-// until it has it, and releases it, without touching anything that the lock might protect.
+// oneLock is Sherman's lock micro-benchmark: each client repeats CAS until it has the lock, and
+// releases it without accessing any data that the lock might protect.
 var oneLock = Experiment{
 	Name:   "one-lock",
 	Short:  "rate at which 1 to 256 clients take and release one lock: in host memory, in NIC memory, with the switch",
@@ -31,12 +31,12 @@ var oneLock = Experiment{
 }
 
 // publishedPairs is the published rate of one lock in millions of acquire and release pairs a
-// second, wherever its word is (SwordBox §6).
+// second, for locks in host memory and in device memory (SwordBox §6).
 const publishedPairs = 0.5
 
-// publishedClients is the largest number of clients with the published program in the simulator:
-// with more clients on the one borrowed connection, answers arrive after the ACK timers of the
-// waiting clients.
+// publishedClients is the largest number of clients with the published program in the simulator.
+// That program puts the requests of all clients on the connection of one of them; with more
+// clients, answers arrive after the ACK timers of the waiting clients.
 const publishedClients = 64
 
 func lockSeries() []wordSeries {

@@ -7,10 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Platform is a rack on which experiments run: compute hosts with clients, memory servers, a switch
-// between them. Its methods put the switch into the state that a load asks for, run the clients,
-// and read the counters of NICs and switch over the time that is counted. They return as soon as
-// possible when ctx ends, with its error.
+// Platform is a rack on which experiments run: compute hosts with clients, memory servers, and a
+// switch between them. Its methods put the switch into the state that a load requires, run the
+// clients, and read the counters of NICs and switch over the counted time. When ctx ends, they
+// return its error as soon as possible.
 type Platform interface {
 	// On is OnSim or OnRack.
 	On() string
@@ -21,32 +21,34 @@ type Platform interface {
 	// Clover and Sherman run clients of these stores.
 	Clover(ctx context.Context, l Clover) (StoreResult, error)
 	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
-	// NIC runs one-sided operations and returns how many end in a second. errors.ErrUnsupported: the
-	// platform has no such load.
+	// NIC runs one-sided operations and returns how many complete in a second. It returns
+	// errors.ErrUnsupported if the platform has no such load.
 	NIC(ctx context.Context, l NIC) (float64, error)
-	// Order measures the order of requests past the switch: the share of requests by their distance,
-	// in the order of arrivals at the switch, from the request that reached the server before; 1 is
-	// the same order. errors.ErrUnsupported: the platform cannot trace.
-	Order(ctx context.Context, l Order) (map[int]float64, error)
-	// TreeOperations traces single operations of the tree Sherman. errors.ErrUnsupported: the
+	// Order measures how much requests change their order on the way through the switch. Requests are
+	// numbered in the order of their arrival at the switch. The distance of a request is its number
+	// minus that of the request that reached the server before it, so a distance of 1 is the same
+	// order. Order returns the share of requests by distance. It returns errors.ErrUnsupported if the
 	// platform cannot trace.
+	Order(ctx context.Context, l Order) (map[int]float64, error)
+	// TreeOperations traces single operations of the tree Sherman. It returns errors.ErrUnsupported if
+	// the platform cannot trace.
 	TreeOperations(ctx context.Context) ([]Operation, error)
 }
 
-// Actions of a switch that a load asks for.
+// Actions of the switch that a load requires.
 const (
 	// Forward is a switch that only forwards.
 	Forward = "forward"
 	// AsIs leaves the switch as it is; in the simulator it only forwards.
 	AsIs = "as-is"
-	// ReplaceAtomics is a switch that replaces atomics by WRITEs, Steer one that steers appends and
-	// reads of Clover.
+	// ReplaceAtomics: the switch replaces atomics by WRITEs. Steer: it steers appends and READs of
+	// Clover.
 	ReplaceAtomics = "atomics"
 	Steer          = "steer"
 )
 
-// Modes of a switch that replaces or steers: with the holes of the paper closed, and as in the
-// paper.
+// Modes of a switch that replaces or steers, as in the glossary: with the paper's holes closed, and
+// as in the paper.
 const (
 	Hardened  = "hardened"
 	Published = "published"
@@ -54,20 +56,20 @@ const (
 
 // Switch is the state of the switch during a measurement.
 type Switch struct {
-	// Action is one of the list above; "": Forward. Mode is Hardened or Published; "": Hardened.
+	// Action is one of the actions above; "": Forward. Mode is Hardened or Published; "": Hardened.
 	Action, Mode string
-	// Misses says how CAS that fail are answered, as in a rule; "": by the server.
+	// Misses says what answers CAS that fail, as in a rule; "": the server.
 	Misses string
-	// Steer is what the switch steers: write, read or both. Hot restricts it to so many of the
-	// hottest keys; 0: all keys.
+	// Steer is what the switch steers: write, read or both. Hot is the number of hottest keys that are
+	// steered; 0: all keys are.
 	Steer string
 	Hot   int
-	// LineRate lets the simulated switch keep up with every load, whatever the model says; Direct
-	// also takes its delay away, for which there is no source. A rack ignores both.
+	// LineRate: the simulated switch keeps up with every load, whatever the model says. Direct also
+	// removes the switch's delay, for which there is no source. A rack ignores both.
 	LineRate, Direct bool
 }
 
-// Mode0 is Mode with its default.
+// Mode0 returns Mode, or its default.
 func (s *Switch) Mode0() string {
 	if s.Mode == "" {
 		return Hardened
@@ -81,14 +83,14 @@ type Words struct {
 	Clients int
 	// Locks: the clients take and release locks; otherwise they do CAS on one word.
 	Locks bool
-	// Words is how many locks there are, and Zipf the skew with which clients choose among them; 0:
-	// 1. Only the simulator has more.
+	// Words is the number of locks, 0: 1, and Zipf the skew with which clients choose among them. Only
+	// the simulator has several.
 	Words int
 	Zipf  float64
 	// Device puts the words into the memory of the server's NIC.
 	Device bool
-	// Bits makes locks 0 or 1 and releases CAS, as in the SwordBox paper; otherwise a lock holds a
-	// value of its owner.
+	// Bits: a lock is 0 or 1 and CAS releases it, as in the SwordBox paper; otherwise a lock has a
+	// value that names its owner.
 	Bits   bool
 	Switch Switch
 	// Seed of the simulated rack; 0: 1.
@@ -101,21 +103,21 @@ type Words struct {
 
 // WordsResult is the outcome of Words.
 type WordsResult struct {
-	// CAS is the rate of answered CAS, Succeeded the rate of CAS that changed the word or took the
-	// lock; both per second.
+	// CAS is the rate of CAS that were answered, Succeeded the rate of CAS that changed the word or
+	// took the lock, both per second.
 	CAS, Succeeded float64
-	// Replaced is the share of CAS that the server's NIC received as another operation.
+	// Replaced is the share of CAS that arrived at the server's NIC as other operations.
 	Replaced float64
-	// Mean is the mean time from post to completion of a CAS; P50 and P99 are of the time from the
-	// first CAS for a lock to the answer of the one that took it.
+	// Mean is the mean time from post to completion of a CAS. P50 and P99 are percentiles of the time
+	// from the first CAS for a lock to the answer of the CAS that took it.
 	Mean, P50, P99 time.Duration
 }
 
 // Clover is a load of clients of the store Clover, with one memory server.
 type Clover struct {
 	Clients int
-	// Writes is the percentage of updates; the rest reads. Keys (0: 1024), Value in bytes (0: 104,
-	// which fills a node of 128 bytes) and Zipf describe them.
+	// Writes is the percentage of updates; all other operations are reads. Keys (0: 1024), Value in
+	// bytes (0: 104, which fills a node of 128 bytes) and Zipf describe the keys.
 	Writes float64
 	Keys   uint64
 	Value  int
@@ -126,37 +128,37 @@ type Clover struct {
 	Switch Switch
 	// Servers is the number of memory servers; 0: 1. A rack ignores it.
 	Servers int
-	// Undo takes choices of the model back, in the simulator.
+	// Undo is the set of choices of the simulator's model that are taken back.
 	Undo Choice
 	// Pool is the number of nodes of each memory server; 0: as in the published system. A rack ignores
 	// it.
 	Pool int
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
-	// Warm is how long clients work before operations are counted, Run how long they are counted;
-	// 0: the platform's.
+	// Warm is how long clients work before operations are counted, Run how long they are counted; 0:
+	// the platform's default.
 	Warm, Run time.Duration
 }
 
-// Choice is a set of choices of the simulator's model of Clover, to be taken back: each bit is the
-// model without one of them.
+// Choice is a set of choices of the simulator's model of Clover that are taken back. Each bit takes
+// back one choice.
 type Choice uint8
 
 // Choices.
 const (
 	// OldTotals takes the NIC's totals of READs and WRITEs from RedN instead of the authors' data.
 	OldTotals Choice = 1 << iota
-	// ShortPatience gives an operation up after 10 ms instead of 1 s.
+	// ShortPatience: an operation is given up after 10 ms instead of 1 s.
 	ShortPatience
-	// OtherKeys is 1,024 keys and Zipf 0.99 instead of 1,000 and 1.0.
+	// OtherKeys: there are 1,024 keys with Zipf 0.99 instead of 1,000 with 1.0.
 	OtherKeys
-	// OwnCaches gives each client a location cache of its own, instead of one for each machine.
+	// OwnCaches: each client has its own location cache, instead of one for each machine.
 	OwnCaches
-	// NoProgram leaves out the time of the client's program.
+	// NoProgram: the client's program takes no time.
 	NoProgram
-	// OneThread has a metadata server of one thread.
+	// OneThread: the metadata server has one thread.
 	OneThread
-	// AllChoices are all of them.
+	// AllChoices is the set of all choices.
 	AllChoices = 1<<iota - 1
 )
 
@@ -171,20 +173,20 @@ const (
 type Sherman struct {
 	Clients  int
 	Workload kv.Workload
-	// Keys are loaded before; 0: 20000. Zipf is the skew.
+	// Keys is the number of keys that are loaded before; 0: 20000. Zipf is the skew.
 	Keys uint64
 	Zipf float64
-	// Locks is a place of lock words; "": LocksDevice. Misses says how the switch answers CAS that
-	// fail; "": the server does.
+	// Locks is a place of lock words; "": LocksDevice. Misses says what answers CAS that fail, as in a
+	// rule; "": the server.
 	Locks, Misses string
-	// HandOver is sherman.NodeConfig.HandOver. Alone makes each client a compute node with its own
-	// cache: clients do not queue on their host, and each requests the lock from the server. Only
-	// the simulator supports it.
+	// HandOver is sherman.NodeConfig.HandOver. Alone: each client is a compute node with its own
+	// cache, so clients do not queue for locks on their host, and each requests the lock from the
+	// server. Only the simulator supports Alone.
 	HandOver int
 	Alone    bool
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
-	// Run is how long operations are counted; 0: the platform's.
+	// Run is how long operations are counted; 0: the platform's default.
 	Run time.Duration
 }
 
@@ -193,31 +195,32 @@ type StoreResult struct {
 	kv.Result
 	// BytesPerOp is how many bytes the switch received for each counted operation.
 	BytesPerOp float64
-	// MetaCalls is how many requests clients sent to the metadata server in a second, and
-	// MetaHeaders how many headers of nodes it read; 0: they were not counted.
+	// MetaCalls is how many requests a second clients sent to the metadata server, MetaHeaders how
+	// many headers of nodes the server read a second; 0: they were not counted.
 	MetaCalls, MetaHeaders float64
 	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil: they were
 	// not read.
 	Tree *TreeStats
 }
 
-// TreeStats are counts of the compute nodes of a tree.
+// TreeStats has sums over the compute nodes of a tree.
 type TreeStats struct {
-	// Acquires counts locks that were taken, HandOvers the part of them that another client of the
-	// node handed over, CAS the attempts for the rest.
+	// Acquires counts the locks that were taken. HandOvers counts those that another client of the
+	// node handed over, CAS the attempts for the others.
 	Acquires, HandOvers, CAS uint64
-	// WaitP99 is the 99th percentile of waits for locks; of several hosts of a rack, the largest.
+	// WaitP99 is the 99th percentile of the time that clients waited for locks; on a rack, the largest
+	// of all hosts.
 	WaitP99 time.Duration
 }
 
 // Operation has the packets of one operation of a store, from a trace of the links.
 type Operation struct {
 	Name string
-	// RTTs is how often the client sent something after it had received an answer, or for the first
-	// time.
+	// RTTs is the number of round trips: how often the client sent packets for the first time, or
+	// after it had received an answer.
 	RTTs int
-	// Bytes counts the bytes of the IP packets in both directions; Published is the same number for
-	// the published formats.
+	// Bytes is the length of the IP packets in both directions; Published is that length in the
+	// published formats.
 	Bytes, Published int
 	// Packets are opcodes, in the order in which they were sent.
 	Packets []string

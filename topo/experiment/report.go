@@ -25,8 +25,8 @@ type Report struct {
 	Interrupted bool     `json:"interrupted,omitempty"`
 	Rows        []Row    `json:"rows"`
 	columns     []Column // of all rows
-	// Parts are the reports of the figures, if the experiment is several; it has no rows of its own
-	// then.
+	// Parts are the reports of the figures, if the experiment has several. The report itself then has
+	// no rows.
 	Parts []*Report `json:"parts,omitempty"`
 	// Summary says in sentences how the rows compare with the paper's values.
 	Summary []string `json:"summary,omitempty"`
@@ -34,28 +34,28 @@ type Report struct {
 	Chart *plot.Chart `json:"-"`
 	// Watch, if not nil, is called when a measurement begins.
 	Watch Watcher      `json:"-"`
-	ended func(string) // of the measurement that begin began
+	ended func(string) // ends the measurement that begin has begun
 }
 
-// Watcher follows a run that takes long.
+// Watcher is informed of the measurements of a run that takes long.
 type Watcher interface {
-	// Begin is called before a measurement, number n of total. The caller calls end with its result.
-	// Several measurements may be in progress, and any goroutine may call both.
+	// Begin is called before measurement number n of total. The caller calls end with the result of
+	// the measurement. Several measurements may run at the same time, and both functions may be called
+	// from any goroutine.
 	Begin(what string, n, total int) (end func(result string))
 }
 
 // Column is one column of a report.
 type Column struct {
-	// Key names it in JSON and CSV, Title in a table.
+	// Key names the column in JSON and CSV, Title in a table.
 	Key, Title string
-	// Format is the format of numbers in the syntax of fmt; "": the shortest.
+	// Format is the format of numbers in the syntax of package fmt; "": the shortest that is exact.
 	Format string
-	// Repeats leaves a cell of the table empty if it equals the cell above, and so do all cells on
-	// its left.
+	// Repeats: a cell of the table is left empty if it and all cells to its left equal those above.
 	Repeats bool
 }
 
-// Cell is one cell: text, or a number with the paper's beside it.
+// Cell is one cell: text, or a number, with the paper's number beside it.
 type Cell struct {
 	// Text is the value of a cell without a number.
 	Text string
@@ -73,19 +73,20 @@ type Row struct {
 	columns []Column
 }
 
-// Label is a cell of text.
+// Label returns a cell with text.
 func Label(text string) Cell { return Cell{Text: text} }
 
-// Num is a number without one of the paper.
+// Num returns a cell with a measured number for which the paper has none.
 func Num(v float64) Cell { return Cell{Value: v, Number: true} }
 
-// Beside is a number with the paper's; 0: it has none.
+// Beside returns a cell with a measured number and that of the paper; 0: the paper has none.
 func Beside(v, paper float64) Cell { return Cell{Value: v, Number: true, Paper: paper} }
 
-// None is a cell for which there is no value.
+// None returns a cell without a value.
 func None() Cell { return Cell{} }
 
-// Theirs is a number of the paper that was not measured; 0: the paper has none either.
+// Theirs returns a cell with a number of the paper that was not measured; 0: the paper has none
+// either.
 func Theirs(paper float64) Cell { return Cell{Paper: paper} }
 
 // unlessZero returns a cell with a number, or without value if the number is 0.
@@ -107,21 +108,21 @@ func (r *Report) Add(cells ...Cell) {
 	r.Rows = append(r.Rows, Row{cells, r.columns})
 }
 
-// begin calls the watcher for a measurement that begins.
+// begin tells the watcher that a measurement begins.
 func (r *Report) begin(n, total int, format string, args ...any) {
 	if r.Watch != nil {
 		r.ended = r.Watch.Begin(fmt.Sprintf(format, args...), n, total)
 	}
 }
 
-// end calls it with the result.
+// end tells the watcher the result of the measurement.
 func (r *Report) end(format string, args ...any) {
 	if r.ended != nil {
 		r.ended(fmt.Sprintf(format, args...))
 	}
 }
 
-// Cell returns the cell of a row in the column of that key.
+// Cell returns the cell of a row in the column with that key.
 func (w *Row) Cell(key string) Cell {
 	for i, c := range w.columns {
 		if c.Key == key {
@@ -131,7 +132,7 @@ func (w *Row) Cell(key string) Cell {
 	return Cell{}
 }
 
-// cellJSON is a number in JSON, without value if only the paper has one.
+// cellJSON is a cell with a number in JSON, without value if only the paper has a number.
 type cellJSON struct {
 	Value *float64 `json:"value,omitempty"`
 	Paper float64  `json:"paper,omitempty"`
@@ -209,7 +210,7 @@ func (r *Report) hasPaper(column int) bool {
 	})
 }
 
-// WriteTable prints the report for a reader: the paper's values are in parentheses.
+// WriteTable prints the report as tables for a reader. The paper's values are in parentheses.
 func (r *Report) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "%s on %s: %s\n%s\n", r.Experiment, r.On, r.Figure, r.Platform); err != nil {
 		return err
@@ -261,9 +262,9 @@ func (r *Report) writeRows(w io.Writer) error {
 	return t.Flush()
 }
 
-// WriteCSV writes the rows for a plot: each column that has values of a paper is followed by a
-// column with these values. The parts follow one another, each with a header of its own and an
-// empty line before the next.
+// WriteCSV writes the rows as CSV for a plot: each column for which a paper has values is followed
+// by a column with these values. Each part has a header of its own, and an empty line separates it
+// from the next.
 func (r *Report) WriteCSV(w io.Writer) error {
 	for i, part := range r.Parts {
 		if i > 0 {
@@ -285,7 +286,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			head = append(head, c.Key+"_paper")
 		}
 	}
-	_ = out.Write(head) // Error reports it
+	_ = out.Write(head) // out.Error returns this error, too
 	for i := range r.Rows {
 		var line []string
 		for k := range r.columns {

@@ -35,7 +35,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A plot has the paper's values in columns of their own.
+// CSV has the paper's values in separate columns.
 func TestCSV(t *testing.T) {
 	var b strings.Builder
 	if err := sample().WriteCSV(&b); err != nil {
@@ -60,7 +60,7 @@ func TestReportSurvivesJSON(t *testing.T) {
 	}
 }
 
-// Every experiment describes itself, and refuses parameters that it cannot use.
+// Every experiment has descriptions, and refuses parameters that it cannot use.
 func TestEveryExperimentExplainsItself(t *testing.T) {
 	for _, e := range All() {
 		if e.Short == "" || e.Long == "" || e.Figure == "" || e.Sim+e.Rack == "" || e.Cost == "" {
@@ -108,7 +108,8 @@ func TestEveryExperimentExplainsItself(t *testing.T) {
 	}
 }
 
-// The paper's throughput is that of the nearest number of clients in the paper.
+// The paper's throughput for a number of clients is the value at the nearest number of clients in
+// the paper.
 func TestNearestOfThePaper(t *testing.T) {
 	for _, c := range []struct {
 		clients int

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// steeringGain is the SwordBox paper's measurements of steering: without it, with the hardened and
-// with the published program.
+// steeringGain reproduces the SwordBox paper's measurements of steering: without steering, with the
+// hardened and with the published program.
 var steeringGain = Experiment{
 	Name:   "steering-gain",
 	Short:  "what Clover gains by steering of appends and READs: without, with hardened and with published steering",
@@ -47,12 +47,13 @@ type steeringRow struct {
 	load Clover
 	// plain and steered are the paper's values without and with steering.
 	plain, steered published
-	// sim: the row is measured only in the simulator. The published program is not measured in a
-	// row with a small pool.
+	// sim: the row is measured only in the simulator. In a row with a small pool the published program
+	// is not measured.
 	sim bool
 }
 
-// smallPool is four nodes for each key, plus the nodes that clients hold unused.
+// smallPool is the number of nodes of a pool with four nodes for each key, and those that clients
+// hold without using them.
 const smallPool = 4*1024 + 240*17
 
 func steeringRows() []steeringRow {
@@ -94,7 +95,8 @@ func steeringList() string {
 	return out
 }
 
-// rackClients is the number of clients on a rack, whose hosts share a processor.
+// rackClients is the number of clients on a rack; it is small because all hosts share this
+// machine's processors.
 const rackClients = 16
 
 // Flags defines the flags of the parameters.
@@ -162,7 +164,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 	var plain *cloverFigures
 	for i, how := range []string{steerNone, Hardened, Published} {
 		if how == Published && l.Pool != 0 {
-			continue // it links nodes to themselves when versions differ (holes 26 and 29)
+			continue // the published program links nodes to themselves when versions differ (holes 26 and 29)
 		}
 		one, says := l, row.steered
 		switch how {

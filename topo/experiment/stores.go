@@ -28,14 +28,14 @@ const (
 	quickRackRun  = 500 * time.Millisecond
 )
 
-// hasten shortens a load of Clover.
+// hasten shortens the times of a load of Clover, for --quick.
 func (l *Clover) hasten(on string) {
 	if l.Warm, l.Run = quickWarm, quickRun; on == OnRack {
 		l.Warm, l.Run = quickRackWarm, quickRackRun
 	}
 }
 
-// cloverFigures are the figures of one run in tables.
+// cloverFigures are the numbers of one run that tables show.
 type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
 	metaCalls, metaHeaders                               float64
@@ -60,7 +60,8 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// cloverColumns are the columns of figures that are compared with a run without steering.
+// cloverColumns are the columns for cloverFigures. Some compare a run with the run without
+// steering.
 var cloverColumns = []Column{
 	{Key: "mops", Title: "Mops", Format: "%.4g"},
 	{Key: "gain", Title: "GAIN ×", Format: "%.1f"},
@@ -84,8 +85,8 @@ type published struct {
 	firstTry                             string
 }
 
-// cells returns the figures as cells, compared with plain, the run without steering; plain nil: f
-// is that run itself.
+// cells returns the numbers as cells, compared with plain, the run without steering. plain is nil
+// if f is that run itself.
 func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 	times := func(a, b, paper float64) Cell {
 		if v := ratio(a, b); plain != nil && v != 0 {
@@ -165,7 +166,7 @@ func (b *contentionBody) Check(at Place) error {
 		return err
 	}
 	for _, w := range b.writes {
-		if !(w >= 0 && w <= 100) { // NaN is neither
+		if !(w >= 0 && w <= 100) { // also true for NaN
 			return fmt.Errorf("--writes %g: want a percentage", w)
 		}
 	}
@@ -211,7 +212,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 	return nil
 }
 
-// paper returns the paper's values for a row. Its factors are those of many clients.
+// paper returns the paper's values for a row. The factors that it claims are for many clients.
 func (b *contentionBody) paper(writes float64, clients int, steer string) (p published) {
 	if steer == steerNone {
 		p.mops = paperMops(writes, steerNone, clients)
@@ -227,7 +228,7 @@ func (b *contentionBody) paper(writes float64, clients int, steer string) (p pub
 	return p
 }
 
-// steering is the state of a switch that steers.
+// steering returns the state of a switch that steers.
 func steering(what, mode string, hot int) Switch {
 	if what == steerNone {
 		return Switch{}

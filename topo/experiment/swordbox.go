@@ -13,9 +13,9 @@ const (
 	paperThreads = 280
 )
 
-// steeringKind is a switch of which figures have a series.
+// steeringKind is a kind of steering for which figures have a series.
 type steeringKind struct {
-	// name is that of our series, their the authors' name, data that of their data.
+	// name is the name of our series, their that of the authors, data its key in their data.
 	name, their, data string
 	box               Switch
 }
@@ -23,7 +23,7 @@ type steeringKind struct {
 // unsteered is the name of the series that others are compared with.
 const unsteered = "Clover"
 
-// steeringKinds are the series of the figures about Clover.
+// steeringKinds lists the series of the figures about Clover.
 func steeringKinds() []steeringKind {
 	const write, both = "write steered", "write+read steered"
 	return []steeringKind{
@@ -38,8 +38,8 @@ func steeringKinds() []steeringKind {
 // writesPanel names a panel by the percentage of writes.
 func writesPanel(writes string) string { return writes + " % writes" }
 
-// cloverLoad is a load with the authors' keys and skew. Without READs it is the same load whether
-// these are steered or not: it is measured once.
+// cloverLoad is a load with the authors' keys and skew. Without READs, a switch that steers only
+// writes and one that steers both do the same; both get the same load, which is measured once.
 func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
 	if box.LineRate = true; writes == 100 && box.Steer == steerWrite {
 		box.Steer = steerBoth
@@ -49,8 +49,8 @@ func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
 	return l
 }
 
-// Times of a measurement for a figure. In the first milliseconds clients of a machine still know
-// the newest node of each key; the throughput has settled after figureWarm.
+// Times of a measurement for a figure. In the first milliseconds, clients of a machine still know
+// the newest node of each key; after figureWarm the throughput has settled.
 const (
 	figureWarm = 4 * time.Millisecond
 	figureRun  = 2 * time.Millisecond
@@ -59,9 +59,9 @@ const (
 	figureQuickRun  = time.Millisecond / 2
 )
 
-// pace sets how long a load of a figure is measured. Without writes no location of a key becomes old,
-// so the throughput has settled at once. With steered READs there are more operations in half the time
-// than without in all of it.
+// pace sets how long a load of a figure is measured. Without writes, no cached location of a key
+// becomes stale, so the throughput settles at once. With steered READs, half the time is enough,
+// because it has more operations than the whole time without steering.
 func (l *Clover) pace(quick bool) {
 	l.Warm, l.Run = figureWarm, figureRun
 	switch {
@@ -74,7 +74,7 @@ func (l *Clover) pace(quick bool) {
 	}
 }
 
-// few keeps the first, a middle and the last column if quick is set.
+// few returns the first, a middle and the last column if quick is set, otherwise all.
 func few(columns []string, quick bool) []string {
 	if n := len(columns); quick && n > 3 {
 		return []string{columns[0], columns[n/2], columns[n-1]}
@@ -82,7 +82,8 @@ func few(columns []string, quick bool) []string {
 	return columns
 }
 
-// number reads a column of a data file; a test reads them all.
+// number converts a column of a data file. It panics if the column is not a number; a test reads
+// all columns.
 func number(column string) float64 {
 	v, err := strconv.ParseFloat(column, 64)
 	if err != nil {
@@ -91,7 +92,7 @@ func number(column string) float64 {
 	return v
 }
 
-// swordbox lists the figures of the SwordBox paper.
+// swordbox lists the figures of the SwordBox paper, and data of its authors that are in no figure.
 func swordbox(quick bool) []figure {
 	return []figure{
 		pairsFigure(quick), orderFigure(), independentFigure(), oneWordFigure(), inFlightFigure(quick),

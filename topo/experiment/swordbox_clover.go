@@ -27,7 +27,7 @@ func throughputFigure(quick bool) figure {
 	for _, writes := range []string{"0", "5", "50", "100"} {
 		for _, k := range steeringKinds() {
 			if writes == "0" && k.data == "write" {
-				continue // there is nothing to steer
+				continue // there are no appends to steer
 			}
 			for _, threads := range few(data.Columns, quick) {
 				f.cells = append(f.cells, figureCell{
@@ -40,8 +40,8 @@ func throughputFigure(quick bool) figure {
 	return f
 }
 
-// firstTriesFigure is Figure 5. The authors count an append that succeeds four times, and an attempt
-// three times; their number is the quotient of the two counts after these factors are divided out.
+// firstTriesFigure is Figure 5. The authors' counters count an append that succeeds four times and
+// an attempt three times. Their number is successes / 4 over attempts / 3.
 func firstTriesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig5")
 	f := figure{
@@ -71,8 +71,8 @@ func firstTriesFigure(quick bool) figure {
 	return f
 }
 
-// successes is the percentage of attempts to append that succeeded; firstTries that of appends that
-// needed one attempt.
+// successes is the percentage of attempts to append that succeeded; firstTries is the percentage of
+// appends that needed one attempt.
 func successes(o *outcome) float64 {
 	n := float64(o.store.Writes())
 	return 100 * n / max(1, n+float64(o.store.Retries))
@@ -80,7 +80,8 @@ func successes(o *outcome) float64 {
 
 func firstTries(o *outcome) float64 { return 100 * o.store.FirstTryShare() }
 
-// metadataFigure has the calls of the metadata server behind Figure 11. The authors give none.
+// metadataFigure has the rates of requests to the metadata server in the runs for Figure 11. The
+// authors give no such numbers.
 func metadataFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig11")
 	f := figure{
@@ -154,7 +155,7 @@ func latencyFigure(quick bool) figure {
 	return f
 }
 
-// hotThreads are the threads of Figure 14: 6 machines of 56.
+// hotThreads is the number of threads in Figure 14: 56 on each of 6 machines.
 const hotThreads = 336
 
 // hotKeysFigure is Figure 14.
@@ -182,7 +183,7 @@ func hotKeysFigure(quick bool) figure {
 	return f
 }
 
-// nodeOverhead is what a node has besides its value.
+// nodeOverhead is the size of a node in bytes without its value.
 const nodeOverhead = 24
 
 // sizeFigure is Figure 15.
@@ -219,7 +220,7 @@ func skewFigure(quick bool) figure {
 	return f
 }
 
-// fuseeFigure has FUSEE as the authors of SwordBox measured it.
+// fuseeFigure has the throughput of FUSEE as the SwordBox authors measured it.
 func fuseeFigure() figure {
 	data := papers.MustLoad("swordbox/fig11-fusee")
 	f := figure{key: "11-fusee", title: "FUSEE's throughput by threads, the authors' measurement", x: data.X, unit: "Mops", logY: true}
@@ -231,7 +232,7 @@ func fuseeFigure() figure {
 	return f
 }
 
-// shermanFigure has Sherman beside the authors' measurement of it.
+// shermanFigure has our throughput of Sherman beside the authors' measurement.
 func shermanFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig11-sherman")
 	f := figure{

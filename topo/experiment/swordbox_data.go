@@ -6,16 +6,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
-// paperMops returns the SwordBox paper's operations a second of Clover in millions (figure 11, by
-// its authors' data) at the number of clients nearest to clients; 0: the paper has none. steer is
-// what the switch steers.
+// paperMops returns the SwordBox paper's throughput of Clover in millions of operations a second
+// (figure 11, from its authors' data), at the number of clients of the paper that is nearest to
+// clients; 0: the paper has none. steer is what the switch steers.
 func paperMops(writes float64, steer string, clients int) float64 {
 	v, _ := papers.MustLoad("swordbox/fig11").Near(strconv.FormatFloat(writes, 'g', -1, 64), steer, float64(clients))
 	return v / 1e6
 }
 
-// steeringClaims has the claims of the paper's text about steering READs and writes compared with
-// no steering, by percentage of writes: throughput (fig. 11) and bytes an operation (fig. 12), as
-// factors. Its authors' data give 32 and 46 at 280 clients, and 22 and 32 at 392; the byte counters
-// of fig. 12 are likely to have wrapped at 32 bits.
+// steeringClaims has the factors that the paper's text claims for steering of READs and writes over
+// no steering, by percentage of writes: throughput (fig. 11) and bytes an operation (fig. 12). The
+// authors' data give 32 and 46 for the throughput at 280 clients, and 22 and 32 at 392. The byte
+// counters of fig. 12 have probably wrapped at 32 bits.
 var steeringClaims = map[float64]struct{ gain, bytes float64 }{0: {gain: 1}, 5: {2.8, 2.5}, 50: {32, 16}, 100: {gain: 46}}

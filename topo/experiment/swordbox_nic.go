@@ -19,11 +19,11 @@ type NIC struct {
 	// Op is write, read or cas; Bytes is the size of a WRITE or READ.
 	Op    string
 	Bytes int
-	// Pairs is the number of queue pairs, each of a thread of its own, Depth how many operations
-	// each has in flight.
+	// Pairs is the number of queue pairs, each used by its own thread; Depth is the number of
+	// operations that each has in flight.
 	Pairs, Depth int
-	// Device puts the memory on the server's NIC. OneWord makes all queue pairs use the same memory;
-	// otherwise each has some of its own.
+	// Device: the memory is on the server's NIC. OneWord: all queue pairs access the same memory;
+	// otherwise each has its own.
 	Device, OneWord bool
 }
 
@@ -60,13 +60,13 @@ func pairsFigure(quick bool) figure {
 	return f
 }
 
-// Order is a load of WRITEs of 8 bytes to random words, of which the order is compared before and
-// behind the switch.
+// Order is a load of WRITEs of 8 bytes to random words. The order in which they arrive at the
+// switch is compared with that in which they reach the server.
 type Order struct {
 	Clients, Words int
-	// Rate is that of all clients, in requests a second.
+	// Rate is the rate of all clients together, in requests a second.
 	Rate float64
-	// Mapped makes the switch move requests to shared connections, one for each word.
+	// Mapped: the switch moves requests to shared connections, one for each word.
 	Mapped bool
 }
 
@@ -141,8 +141,8 @@ func oneWordFigure() figure {
 	return f
 }
 
-// inFlightFigure has the rates of verbs by the operations in flight, which the authors' repository
-// has and the paper does not show.
+// inFlightFigure has the rates of verbs by the number of operations in flight. The authors'
+// repository has these data; the paper does not show them.
 func inFlightFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/verbs")
 	f := figure{
@@ -192,7 +192,8 @@ func middleboxFigure(quick bool) figure {
 	return f
 }
 
-// chipFigure is Figure 8: estimates of package chipcost beside what the authors' compiler reports.
+// chipFigure is Figure 8: what package chipcost estimates beside what the authors' compiler
+// reports.
 func chipFigure() figure {
 	data := papers.MustLoad("swordbox/fig8")
 	f := figure{key: "8", title: "resources of a switching chip", x: data.X, unit: data.Unit, logY: true, why: []string{
@@ -205,7 +206,7 @@ func chipFigure() figure {
 	}
 	uses, err := chipUses()
 	if err != nil {
-		panic("experiment: the switch program cannot be laid out: " + err.Error()) // its rack file is in this file
+		panic("experiment: the switch program cannot be laid out: " + err.Error()) // the rack file is a constant of this file
 	}
 	for _, u := range uses {
 		for _, c := range []struct {
@@ -218,7 +219,7 @@ func chipFigure() figure {
 	return f
 }
 
-// chipUses lays the switch program out on a chip, each part once.
+// chipUses lays out the switch program on a chip, and returns what each part uses.
 func chipUses() (list []chipcost.Use, err error) {
 	s, err := spec.Parse([]byte("name: chip\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
 	if err != nil {

@@ -25,10 +25,10 @@ var treeOperations = Experiment{
 
 type operationsBody struct{}
 
-// Flags defines none: there are no parameters.
+// Flags defines no flags, because there are no parameters.
 func (operationsBody) Flags(*pflag.FlagSet) {}
 
-// Check finds nothing wrong.
+// Check returns nil, because there are no parameters.
 func (operationsBody) Check(Place) error { return nil }
 
 // Run traces the operations.
@@ -47,7 +47,7 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return nil
 }
 
-// treeLocks measures the tree's performance by the place of its lock words.
+// treeLocks measures the tree's performance for each place of its lock words.
 var treeLocks = Experiment{
 	Name:   "tree-locks",
 	Short:  "throughput of Sherman's tree under YCSB A: locks in host memory, in NIC memory, with the switch",
@@ -78,7 +78,7 @@ type treeBody struct {
 	quick   bool
 }
 
-// treePlace is the place of lock words, and the way in which failing CAS are answered.
+// treePlace is a place of lock words, and what answers CAS that fail.
 type treePlace struct{ locks, misses string }
 
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
@@ -106,7 +106,7 @@ func (b *treeBody) Check(at Place) error {
 		b.zipfs = b.zipfs[len(b.zipfs)-min(1, len(b.zipfs)):]
 	}
 	for _, z := range b.zipfs {
-		if !(z >= 0 && z <= 2) { // NaN is neither
+		if !(z >= 0 && z <= 2) { // also true for NaN
 			return fmt.Errorf("--zipf %g: want 0 to 2", z)
 		}
 	}
@@ -158,7 +158,7 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return nil
 }
 
-// hasten shortens a load of the tree.
+// hasten shortens a load of the tree, for --quick.
 func (l *Sherman) hasten(on string) {
 	l.Keys = 2000
 	if l.Run = quickRun / 2; on == OnRack {
@@ -166,7 +166,7 @@ func (l *Sherman) hasten(on string) {
 	}
 }
 
-// place names where lock words are.
+// place returns the name of the place of lock words.
 func (l *Sherman) place() string {
 	if l.Misses == "" {
 		return l.Locks

@@ -12,29 +12,29 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/contention"
 )
 
-// wordSeries is a series of measurements with increasing numbers of clients, for one place of the
-// contended words and one way to reach them.
+// wordSeries is a series of measurements with increasing numbers of clients. It has one place of
+// the contended words and one way to access them.
 type wordSeries struct {
 	key, name string
 	load      Words
-	// limit is the paper's value for many clients, in millions of CAS a second, and source its
-	// place in the paper; 0: the paper has none.
+	// limit is the paper's value for many clients, in millions of CAS a second, 0 if the paper has
+	// none; source says where in the paper it is.
 	limit  float64
 	source string
-	// at are the paper's values at numbers of clients, in millions of CAS a second.
+	// at has the paper's values by number of clients, in millions of CAS a second.
 	at map[int]float64
-	// on is the only platform that has the series; "": both. chosen series run only when --series
-	// names them.
+	// on is the platform to which the series is restricted; "": none. A chosen series runs only if
+	// --series names it.
 	on     string
 	chosen bool
-	// most is the largest number of clients; 0: any.
+	// most is the largest number of clients; 0: there is no limit.
 	most int
 }
 
 // wordBody is an experiment with clients that contend for words.
 type wordBody struct {
 	list    []wordSeries
-	names   []string // of the series, as chosen
+	names   []string // the series that were chosen
 	clients []int
 	iters   int
 	span    time.Duration
@@ -129,7 +129,7 @@ func (b *wordBody) Check(at Place) error {
 	return nil
 }
 
-// quickClients keeps the smallest, a middle and the largest number.
+// quickClients returns the smallest, a middle and the largest number, for --quick.
 func quickClients(list []int) []int {
 	if len(list) <= 3 {
 		return list
@@ -137,7 +137,7 @@ func quickClients(list []int) []int {
 	return []int{list[0], list[len(list)/2], list[len(list)-1]}
 }
 
-// points lists all measurements, series by series.
+// points lists all measurements, ordered by series.
 func (b *wordBody) points() (out []wordPoint) {
 	for i := range b.list {
 		s := &b.list[i]
@@ -161,11 +161,12 @@ func (b *wordBody) points() (out []wordPoint) {
 type wordPoint struct {
 	series *wordSeries
 	load   Words
-	last   bool // of its series
+	last   bool // the last of its series
 }
 
-// paper returns the paper's CAS in millions a second: the value of a figure for the number of
-// clients, or at the last point the limit for many clients; 0: there is none.
+// paper returns the paper's CAS rate in millions a second. This is the value of a figure for the
+// number of clients, or, for the last point of a series, the limit for many clients; 0: there is
+// none.
 func (p *wordPoint) paper() float64 {
 	if v := p.series.at[p.load.Clients]; v != 0 {
 		return v

@@ -8,17 +8,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// Totals of READs and of WRITEs and SENDs in RedN (table 3), for ConnectX-5.
+// Totals of READs, and of WRITEs and SENDs, that RedN measured with ConnectX-5 (table 3).
 const (
 	rednReads  cost.Rate = 65_000_000
 	rednWrites cost.Rate = 63_000_000
 )
 
-// shortPatience is the patience that experiments had before storePatience.
+// shortPatience is the patience of experiments before storePatience was introduced.
 const shortPatience = 10 * time.Millisecond
 
-// choose returns the cost model of a load without the choices that the load takes back, and changes
-// keys and skew if they are among these.
+// choose returns the cost model of a load, without the choices that the load takes back. It also
+// sets keys and skew if the load takes back those choices.
 func (p *Sim) choose(l *experiment.Clover) *cost.Model {
 	m := *p.model(&l.Switch)
 	if l.Undo&experiment.OldTotals != 0 {
@@ -41,8 +41,9 @@ func patience(l *experiment.Clover) time.Duration {
 	return storePatience
 }
 
-// pace returns the function that lets the time of requests to the metadata server pass. A request
-// has two completions: that of its receive and that of its answer.
+// pace returns the function by which the metadata server spends virtual time on its requests. The
+// function is called with a number of completions, of which a request has two: of its receive and
+// of its answer.
 func (r *cloverRun) pace(rt verbs.Runtime) func(completions int) {
 	m := r.model.Metadata
 	if r.load.Undo&experiment.OneThread != 0 {

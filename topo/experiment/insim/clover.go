@@ -27,11 +27,11 @@ import (
 // publishedPool is how many nodes of 128 bytes the published system has on a memory server.
 const publishedPool = 335360
 
-// minNodes is the least number of nodes that the switch remembers.
+// minNodes is the least number of nodes for which the switch has room.
 const minNodes = 1 << 16
 
-// cloverRack is the rack file: seven compute hosts, one metadata server and, as in the SwordBox paper
-// §6, one memory server, or several.
+// cloverRack returns the rack file: seven compute hosts, one metadata server and, as in the
+// SwordBox paper §6, one memory server, or several.
 func cloverRack(l *experiment.Clover) string {
 	s := &l.Switch
 	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1), mode(s)
@@ -40,7 +40,7 @@ func cloverRack(l *experiment.Clover) string {
 	}
 	keys := "all"
 	switch {
-	case s.Hot > 0 && how == experiment.Published: // the published program does not find them; ranks of Zipf are keys here
+	case s.Hot > 0 && how == experiment.Published: // the published program does not find hot keys itself; here the rank in Zipf's distribution is the key
 		list := make([]string, s.Hot)
 		for i := range list {
 			list[i] = strconv.Itoa(i)
@@ -51,7 +51,7 @@ func cloverRack(l *experiment.Clover) string {
 	}
 	registers := ""
 	if how == experiment.Published {
-		registers = fmt.Sprintf(", registers: %d", rules.MaxRegisters) // a tail for each key: no damage of hole 46
+		registers = fmt.Sprintf(", registers: %d", rules.MaxRegisters) // one tail for each key, so that hole 46 does no damage
 	}
 	list := make([]string, l.Servers)
 	for i := range list {
@@ -64,16 +64,16 @@ const (
 	machines  = 7
 	loadLimit = clock.Time(time.Second)
 	readLimit = clock.Time(4 * time.Second)
-	lease     = time.Minute // longer than a run: it is not renewed meanwhile
-	// defaultWarm is how long clients work before operations are counted. At the beginning each
-	// client knows the newest node of each key; the collapse is complete when most keys that a
-	// client meets were written by others since it met them last, which takes some 10 ms.
-	// defaultRun is the time in which operations are counted. publishedPool bounds both: at 6.5
-	// million writes a second it lasts for 50 ms.
+	lease     = time.Minute // longer than a run, so that no lease is renewed in it
+	// defaultWarm is how long clients work before operations are counted. At the beginning each client
+	// knows the newest node of each key. The collapse is complete when other clients have written most
+	// of the keys that a client accesses since it accessed them last, which takes some 10 ms.
+	// defaultRun is how long operations are counted. publishedPool bounds both: at 6.5 million writes
+	// a second the pool lasts for 50 ms.
 	defaultWarm = 20 * time.Millisecond
 	defaultRun  = 5 * time.Millisecond
-	// storePatience is that of the authors' clients. The published program may link a chain into a
-	// circle: operations on its key fail.
+	// storePatience is the patience of the authors' clients. It ends operations on a key whose chain
+	// the published program has linked into a circle: these never succeed.
 	storePatience = time.Second
 )
 
@@ -91,13 +91,13 @@ type cloverRun struct {
 	rack  *simrack.Rack
 	cfg   kv.RunConfig
 	total kv.Result
-	first *clover.Client // the one that has read all keys
-	// caches has the location cache of each machine, which its clients share.
+	first *clover.Client // the client that has read all keys
+	// caches has the location cache of each machine. The clients of a machine share it.
 	caches map[string]*clover.Cache
 	model  *cost.Model
-	// meta is the metadata server. bytes are those that the switch received while operations were
-	// counted, calls the requests to the metadata server and walked the headers that it read in that
-	// time.
+	// meta is the metadata server. While operations are counted, bytes is what the switch received,
+	// calls the number of requests to the metadata server, and walked the number of headers that the
+	// server read.
 	meta                 *meta.Server
 	bytes, calls, walked uint64
 }
@@ -140,7 +140,7 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	return out, nil
 }
 
-// count is called when operations begin to be counted, and at the end of that time.
+// count is called at the beginning and at the end of the time in which operations are counted.
 func (r *cloverRun) count() {
 	r.bytes = switchBytes(r.rack) - r.bytes
 	if r.meta != nil {
@@ -160,13 +160,13 @@ func storeResult(total kv.Result, span time.Duration, bytes uint64) experiment.S
 	return out
 }
 
-// class is the class of the nodes that hold the load's values.
+// class is the size class of the nodes that have room for the load's values.
 func (r *cloverRun) class() layout.Class {
 	c, _ := layout.ClassOf(r.load.Value + layout.Hardened.Overhead())
 	return c
 }
 
-// shares gives all memory to nodes of that class.
+// shares gives all memory to nodes of that size class.
 func (r *cloverRun) shares() (s [layout.Classes]int) {
 	s[r.class()] = 1
 	return s
@@ -205,7 +205,7 @@ func (r *cloverRun) serve() {
 	})
 }
 
-// start starts the clients: each as an application, or clients that share queue pairs as threads of
+// start starts the clients. Each is an application; clients that share queue pairs are threads of
 // one application.
 func (r *cloverRun) start() {
 	for i := range r.load.Clients {
@@ -225,8 +225,8 @@ func (r *cloverRun) start() {
 	}
 }
 
-// group runs the clients of a machine that share a queue pair; first is the number of the first
-// one.
+// group runs those clients of a machine that share a queue pair; first is the number of the first
+// of them.
 func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first int) error {
 	g, err := clover.NewGroup(r.config(h, ctx), r.load.Share)
 	if err != nil {
@@ -255,26 +255,27 @@ func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
 	return cfg
 }
 
-// program is a store whose operations also take the time of the client's program.
+// program is a store whose operations also take the time that the client's program needs.
 type program struct {
 	kv.Store
 	rt       verbs.Runtime
 	get, put time.Duration
 }
 
-// Get is Get of the store.
+// Get spends the program's time and calls Get of the store.
 func (s *program) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	s.rt.Sleep(s.get)
 	return s.Store.Get(key, dst, deadline)
 }
 
-// Put is Put of the store.
+// Put spends the program's time and calls Put of the store.
 func (s *program) Put(key uint64, value []byte, deadline clock.Time) error {
 	s.rt.Sleep(s.put)
 	return s.Store.Put(key, value, deadline)
 }
 
-// client loads its part of the keys, waits until all others have done the same, and works.
+// client loads its part of the keys, waits until all clients have done so, and executes the
+// workload.
 func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client, error)) error {
 	c, err := open()
 	if err != nil {
@@ -291,7 +292,7 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), loadLimit)
 	}
 	rt.Sleep(loadLimit.Sub(rt.Now()))
-	if id == 0 { // a client at work for a while has met every key
+	if id == 0 { // a client that has worked for a while has accessed every key
 		for key := range r.load.Keys {
 			if _, err := c.Get(key, nil, readLimit); err != nil {
 				return err

@@ -17,8 +17,8 @@ import (
 
 var largeKeys = flag.Uint64("tree.keys", 100_000, "keys of the tree that is loaded and checked")
 
-// A large tree is loaded over the network and read completely: with -tree.keys 10000000 in minutes,
-// with a few GiB of memory.
+// A large tree is loaded over the network and read completely. -tree.keys 10000000 takes minutes
+// and a few GiB of memory.
 func TestLoadAndCheck(t *testing.T) {
 	began := time.Now()
 	region := int(*largeKeys)*80 + 8<<20 // pages of 1 KiB hold some 20 keys with values of 16 bytes

@@ -17,19 +17,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// wireRun is a trace of two clients of one node.
+// wireRun traces the packets of two clients of one compute node.
 type wireRun struct {
 	*treeRun
 	frame wire.Frame
-	// owner is the client, 1 or 2, of a queue pair at either end. teach is the client to which the
-	// queue pairs of the packets recorded now belong.
+	// owner is the client, 1 or 2, of each queue pair at either end of a connection. teach is the
+	// client whose queue pairs are being recorded, 0 if none are.
 	owner map[wire.QPN]int
 	teach int
 	seen  []wireFrame
 	costs []experiment.Operation
-	turn  int        // of the clients
-	start clock.Time // of both together
-	done  int        // hand-overs that were measured
+	turn  int        // the client that may work
+	start clock.Time // the time at which both clients begin
+	done  int        // the number of hand-overs that were measured
 }
 
 // wireFrame is a packet that entered a link at its sender.
@@ -38,12 +38,12 @@ type wireFrame struct {
 	at     clock.Time
 	op     wire.Opcode
 	bytes  int
-	up     bool // from the client
+	up     bool // sent by the client
 }
 
 const ethernet = 14
 
-// record keeps the packets of the two clients' queue pairs.
+// record stores the packets of the two clients' queue pairs.
 func (r *wireRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.DestQP <= 1 {
 		return
@@ -79,7 +79,7 @@ func (r *wireRun) measured(name string, published, client int, c *sherman.Client
 	return out, nil
 }
 
-// Lengths of IP packets of the published formats (Sherman §5.2): CAS and its answer, READ of a page
+// Lengths of IP packets in the published formats (Sherman §5.2): CAS and its answer, READ of a page
 // and its answer, WRITE of a record, WRITE of a lock word, ACK.
 const (
 	bytesCAS    = 72 + 56
@@ -122,15 +122,15 @@ func (*Sim) TreeOperations(ctx context.Context) ([]experiment.Operation, error) 
 	return r.costs, err
 }
 
-// handedPackets are READ, answer, WRITE and ACK: the lock came from a client of the node and goes
-// to another one.
+// handedPackets is the number of packets of an update whose lock comes from a client of the same
+// node and is handed over again: READ, answer, WRITE and ACK.
 const handedPackets = 4
 
-// wireKey is the key of all operations.
+// wireKey is the key that all operations use.
 const wireKey = 1000
 
-// work records which queue pairs each client uses, then the first client measures alone, and both
-// together until a lock is handed over.
+// work records which queue pairs each client uses. Then the first client is measured alone, and
+// both together until a lock is handed over.
 func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
 	soon := func() clock.Time { return rt.Now().Add(time.Second) }
 	for range 3 {
@@ -141,7 +141,7 @@ func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
 			return err
 		}
 	}
-	if err := c.Insert(2*r.load.Keys+uint64(id), []byte("12345678"), soon()); err != nil { // takes memory for pages
+	if err := c.Insert(2*r.load.Keys+uint64(id), []byte("12345678"), soon()); err != nil { // allocates memory for pages
 		return err
 	}
 	if r.turn++; id == 2 {
@@ -175,10 +175,10 @@ func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 	} {
 		if op.name == "insert behind the last key" {
 			if _, err := c.Get(fresh, nil, soon()); !errors.Is(err, kv.ErrNotFound) {
-				return err // it warms the cache
+				return err // the first run only warms the cache
 			}
 		}
-		rt.Sleep(time.Millisecond) // late packets of the one before
+		rt.Sleep(time.Millisecond) // late packets of the operation before arrive
 		cost, err := r.measured(op.name, op.bytes, 1, c, rt, op.do)
 		if err != nil {
 			return err
@@ -189,8 +189,8 @@ func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 	return nil
 }
 
-// together has both update the same key; the first that is handed the lock and hands it over is
-// measured.
+// together makes both clients update the same key. The first operation that gets the lock by a
+// hand-over and hands it over is measured.
 func (r *wireRun) together(id int, c *sherman.Client, rt verbs.Runtime) error {
 	rt.Sleep(r.start.Sub(rt.Now()))
 	for range 200 {

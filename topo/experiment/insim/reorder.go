@@ -18,14 +18,15 @@ import (
 // orderSpan is how long clients of an Order load work.
 const orderSpan = 20 * time.Millisecond
 
-// orderRun is one load in progress. A WRITE's payload is its number, so that the trace recognises
-// it on both sides of the switch.
+// orderRun is one load in progress. The payload of a WRITE is its number, by which the trace
+// recognises it before and behind the switch.
 type orderRun struct {
 	load  experiment.Order
 	rack  *simrack.Rack
 	frame wire.Frame
-	// placed is the place of each request in the order of arrivals at the switch, last that of the
-	// request that reached the server before; counts are requests by their distance from it.
+	// placed is the number of each request in the order of arrival at the switch, last the number of
+	// the request that reached the server before. counts has the number of requests by distance; see
+	// experiment.Platform.
 	placed map[uint64]int
 	last   int
 	counts map[int]int
@@ -69,7 +70,7 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 	return out, nil
 }
 
-// record notes WRITEs that reach the switch, and counts those that reach the server.
+// record numbers WRITEs that reach the switch, and counts those that reach the server.
 func (r *orderRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
 		return
@@ -90,7 +91,7 @@ func (r *orderRun) record(ev *sim.Event) {
 	}
 }
 
-// client makes WRITEs to random words at a rate, with random gaps.
+// client posts WRITEs to random words at a rate, with random gaps.
 func (r *orderRun) client(h *simrack.Host, ctx verbs.Context) error {
 	rt := ctx.Runtime()
 	w, err := dialWords(h, ctx, r.rack, make([]byte, 8))
@@ -112,7 +113,7 @@ func (r *orderRun) client(h *simrack.Host, ctx verbs.Context) error {
 	}
 }
 
-// write makes one WRITE and waits for its completion.
+// write posts one WRITE and waits for its completion.
 func (r *orderRun) write(rt verbs.Runtime, w *wordEnd) error {
 	r.next++
 	if err := w.mr.WriteAt(binary.BigEndian.AppendUint64(nil, r.next), 0); err != nil {

@@ -25,8 +25,8 @@ const (
 	treeHosts   = 8
 	treeRegion  = 16 << 20
 	treeTable   = 256 << 10                   // bytes of a lock table
-	treeReady   = clock.Time(2 * time.Second) // keys are loaded
-	treeWarm    = clock.Time(6 * time.Second) // caches are warm
+	treeReady   = clock.Time(2 * time.Second) // all keys are loaded by then
+	treeWarm    = clock.Time(6 * time.Second) // all caches are warm by then
 	bulkLimit   = clock.Time(10 * time.Minute)
 	treeWarmUp  = 200 * time.Microsecond
 	treeRunTime = time.Millisecond
@@ -41,14 +41,14 @@ type treeRun struct {
 	nodes   []*sherman.Node
 	cfg     kv.RunConfig
 	total   kv.Result
-	count   int // memory servers
-	value   int // bytes
-	region  int // bytes of each server; 0: treeRegion
+	count   int // number of memory servers
+	value   int // bytes of a value
+	region  int // bytes of each server's memory; 0: treeRegion
 	ready   bool
 	bytes   uint64
 }
 
-// rackFile is the rack: memory servers, and eight compute hosts.
+// rackFile returns the rack file: memory servers, and eight compute hosts.
 func (r *treeRun) rackFile() string {
 	out := fmt.Sprintf("name: treeload\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", r.count-1, treeHosts-1)
 	if r.load.Locks != experiment.LocksSwitch {
@@ -59,13 +59,13 @@ func (r *treeRun) rackFile() string {
 	if r.load.Misses != "" {
 		more = ", misses: " + r.load.Misses
 	}
-	for i := range r.count { // a lock table begins at address 0, and host memory is elsewhere
+	for i := range r.count { // covers the lock table, which begins at address 0; host memory is at other addresses
 		out += fmt.Sprintf("    - {server: ms%d, action: atomics, mode: hardened, range: 0-%#x%s}\n", i, treeTable, more)
 	}
 	return out
 }
 
-// Sherman runs clients of the tree, at a switch that keeps up with every load.
+// Sherman runs clients of the tree. The switch keeps up with every load.
 func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.StoreResult, error) {
 	l.Keys, l.Run, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), seed(l.Seed)
 	r := &treeRun{load: l, count: 1, value: kv.MinValue}
@@ -109,7 +109,7 @@ func (r *treeRun) stats() *experiment.TreeStats {
 	return out
 }
 
-// build makes the rack with its memory services and compute nodes, and has cn0 load the tree.
+// build makes the rack with its memory services and compute nodes; cn0 loads the tree.
 func (r *treeRun) build(opt simrack.Options) error {
 	s, err := spec.Parse([]byte(r.rackFile()))
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *treeRun) build(opt simrack.Options) error {
 	return nil
 }
 
-// fill makes the tree with its keys.
+// fill makes the tree and loads the keys.
 func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	cfg := sherman.Config{Context: ctx, Manager: h.Manager(ctx)}
 	_, err := sherman.Format(cfg, r.servers, sherman.FormatConfig{
@@ -166,7 +166,7 @@ func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	return err
 }
 
-// open makes a client once the tree exists.
+// open waits until the tree exists and opens a client.
 func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.Client, error) {
 	rt := ctx.Runtime()
 	for !r.ready {
@@ -175,11 +175,12 @@ func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.C
 	return r.nodes[node].Open(sherman.Config{Context: ctx, Manager: h.Manager(ctx)}, treeReady)
 }
 
-// warmStep is less than the keys of a leaf, and half of those of the leaves below an internal page:
-// a client that reads every warmStep-th key meets all internal pages.
+// warmStep is less than the number of keys in a leaf, and half of the keys in the leaves below an
+// internal page: a client that reads every warmStep-th key reads all internal pages.
 const warmStep = 128
 
-// client warms the cache of its node, waits until all others have done the same, and works.
+// client warms the cache of its node, waits until all clients have done so, and executes the
+// workload.
 func (r *treeRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	rt := ctx.Runtime()
 	c, err := r.open(h, ctx, id%len(r.nodes))

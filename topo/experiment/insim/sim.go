@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Sim is the platform.
+// Sim is the platform in the simulator: an experiment.Platform.
 type Sim struct {
 	// Cost is the pace of NICs, links, switch and clients.
 	Cost *cost.Model
@@ -24,7 +24,7 @@ var _ experiment.Platform = (*Sim)(nil)
 // On is experiment.OnSim.
 func (*Sim) On() string { return experiment.OnSim }
 
-// Describe lists the figures of the model that matter for experiments.
+// Describe lists the numbers of the cost model that matter for experiments.
 func (p *Sim) Describe() string {
 	m := p.Cost
 	var b strings.Builder
@@ -38,7 +38,7 @@ func (p *Sim) Describe() string {
 	return b.String()
 }
 
-// model returns the cost model with the kind of switch that a load needs.
+// model returns the cost model for a load's switch.
 func (p *Sim) model(s *experiment.Switch) *cost.Model {
 	m := p.Cost
 	if s.LineRate {
@@ -60,7 +60,7 @@ func mode(s *experiment.Switch) string {
 	return cmp.Or(s.Mode, experiment.Hardened)
 }
 
-// seed returns the seed of a rack; 0 stands for 1.
+// seed returns n, or 1 if n is 0.
 func seed(n uint64) uint64 { return cmp.Or(n, 1) }
 
 // cancelled returns the hook that ends a simulation when ctx ends.

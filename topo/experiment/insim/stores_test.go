@@ -8,18 +8,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// These durations are too short for the full effect of steering, but the tests can measure it.
+// These durations are too short for the full effect of steering, but long enough to measure one.
 const (
 	brief = 500 * time.Microsecond
 	short = 2 * time.Millisecond
 )
 
-// halfWrites are clients whose operations are updates in half of the cases.
+// halfWrites is a load of clients of whose operations half are updates.
 func halfWrites(clients int, zipf float64, box experiment.Switch) experiment.Clover {
 	return experiment.Clover{Clients: clients, Writes: 50, Zipf: zipf, Switch: box, Warm: brief, Run: short}
 }
 
-// both is a switch section that steers reads and appends.
+// both is a switch that steers reads and appends.
 var both = experiment.Switch{Action: experiment.Steer, Steer: "both"}
 
 func cloverRan(t *testing.T, l experiment.Clover) experiment.StoreResult {
@@ -35,8 +35,8 @@ func cloverRan(t *testing.T, l experiment.Clover) experiment.StoreResult {
 	return r
 }
 
-// The throughput of contended appends collapses: with many clients hardly a write succeeds at its
-// first attempt (SwordBox fig. 5). With a switch that steers most do.
+// The throughput of contended appends collapses: with many clients hardly any write succeeds at its
+// first attempt (SwordBox fig. 5). If the switch steers, most do.
 func TestCollapseAndSteering(t *testing.T) {
 	few, many := cloverRan(t, halfWrites(1, 0.99, experiment.Switch{})), cloverRan(t, halfWrites(64, 0.99, experiment.Switch{}))
 	steered := cloverRan(t, halfWrites(64, 0.99, both))
@@ -45,9 +45,9 @@ func TestCollapseAndSteering(t *testing.T) {
 	}
 }
 
-// A key's chain stays on one memory server, so a switch in front of two steers as many appends as in
-// front of one (hole 27); also in a pool of three nodes a key, as on a rack, whose nodes are reused
-// again and again.
+// A key's chain stays on one memory server, so a switch in front of two servers steers as many
+// appends as one in front of one server (hole 27). This holds in a large pool, and in one of three
+// nodes a key, whose nodes are reused all the time.
 func TestSteeringOnTwoServers(t *testing.T) {
 	for _, c := range []struct{ clients, pool int }{{16, 0}, {64, 0}, {64, 1536}} {
 		l := halfWrites(c.clients, 0.99, both)
@@ -69,7 +69,8 @@ func TestSharedQueuePairs(t *testing.T) {
 	}
 }
 
-// The published program steers, too. It steers less of eight hot keys in a small pool than all.
+// The published program steers, too. In a small pool, fewer operations succeed at the first try if
+// only eight hot keys are steered.
 func TestSteeringModes(t *testing.T) {
 	published := both
 	published.Mode = experiment.Published
@@ -106,10 +107,10 @@ func TestSteeringGainRows(t *testing.T) {
 	}
 }
 
-// treePlace is a place for lock words, with the way in which failing CAS are answered.
+// treePlace is a place of lock words, and what answers CAS that fail.
 type treePlace struct{ locks, misses string }
 
-// treeMops returns the throughput of three seeds with locks in each place; no operation may fail.
+// treeMops returns the throughput of three seeds for each place of locks; no operation may fail.
 func treeMops(t *testing.T, l experiment.Sherman) map[treePlace]float64 {
 	t.Helper()
 	var err error
@@ -134,8 +135,8 @@ func treeMops(t *testing.T, l experiment.Sherman) map[treePlace]float64 {
 	return mops
 }
 
-// For all places of the locks, the tree has about the same throughput with clients that queue for
-// locks on their hosts: a run depends more on its seed than on the place.
+// If clients queue for locks on their hosts, the tree has about the same throughput for all places
+// of the locks: it depends more on the seed than on the place.
 func TestTreeYields(t *testing.T) {
 	mops := treeMops(t, experiment.Sherman{Clients: 64, Zipf: 1.2, Keys: 2000})
 	for at := range mops {
@@ -145,8 +146,8 @@ func TestTreeYields(t *testing.T) {
 	}
 }
 
-// Clients that share no local queue are slowed down by locks in host memory; locks in the switch
-// are as fast for them as queues on their hosts.
+// Without a local queue, locks in host memory make clients slow. With locks in the switch they are
+// as fast as with queues on their hosts.
 func TestTreeOfClientsAlone(t *testing.T) {
 	mops := treeMops(t, experiment.Sherman{Clients: 64, Zipf: 1.2, Keys: 2000, Alone: true})
 	host, queued := mops[treePlace{experiment.LocksHost, ""}], mops[treePlace{experiment.LocksSwitch, "wait"}]
@@ -155,9 +156,9 @@ func TestTreeOfClientsAlone(t *testing.T) {
 	}
 }
 
-// A search is one round trip with a warm cache, a change is three, two with a lock that is handed
-// over, and the bytes are the sums of the formats (Sherman §5). The client's counters agree with
-// the packets.
+// With a warm cache, a search takes one round trip and a change three, or two if the lock is handed
+// over. The bytes are the sums of the formats (Sherman §5). The client's counters agree with the
+// packets.
 func TestOperationsOnTheWire(t *testing.T) {
 	list, err := new(Sim).TreeOperations(t.Context())
 	if err != nil {

@@ -22,9 +22,9 @@ const (
 	swapTime   = 500 * time.Microsecond
 	lockWarmUp = 100 * time.Microsecond
 	lockTime   = 2 * time.Millisecond
-	// setUp is the time at which all connections have been made, including the switch's.
+	// setUp is the time by which all connections have been made, including those of the switch.
 	setUp = clock.Time(200 * time.Millisecond)
-	// wordHosts is how many hosts the clients share.
+	// wordHosts is the number of hosts on which the clients run.
 	wordHosts    = 8
 	wordPatience = time.Second
 
@@ -103,7 +103,7 @@ type wordEnd struct {
 	rkey uint32
 }
 
-// dialWords connects a client, which reads and writes through buf.
+// dialWords connects a client to the words. buf is its local buffer.
 func dialWords(h *simrack.Host, ctx verbs.Context, rack *simrack.Rack, buf []byte) (w wordEnd, err error) {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 		return verbs.SendWR{SGL: []verbs.SGE{w.mr.SGE(off, 8)}, RemoteAddr: w.base, RKey: w.rkey}
 	}
 	rt.Sleep(setUp.Sub(rt.Now()))
-	// A thread that does CAS has its own processor and polls; a thread that waits for a lock
+	// A client that does CAS polls, as it would on its own processor; a client that waits for a lock
 	// sleeps.
 	loop := contention.Loop{Runtime: rt, CQ: w.cq, Spin: !r.load.Locks, Patience: wordPatience}
 	if !r.load.Locks {
@@ -149,7 +149,7 @@ func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	return loop.Run([]contention.Client{r.locks.Client(w.qp, on(0), on(8), buf[:8], pick, id<<32)})
 }
 
-// result returns the counts; atomics is how many the server's NIC executed.
+// result returns the counts as rates; atomics is how many atomics the server's NIC executed.
 func (r *wordRun) result(atomics float64) (out experiment.WordsResult) {
 	span := r.window.Until.Sub(r.window.From).Seconds()
 	tries := float64(r.swaps.Done)

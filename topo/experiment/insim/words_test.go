@@ -23,7 +23,7 @@ func model(t *testing.T, name string) *cost.Model {
 	return m
 }
 
-// ran runs an experiment with flags at the pace of its model.
+// ran runs an experiment at the pace of its cost model. flags are its flags by name.
 func ran(t *testing.T, name string, flags map[string]string) *experiment.Report {
 	t.Helper()
 	e, err := experiment.Find(name)
@@ -44,8 +44,8 @@ func ran(t *testing.T, name string, flags map[string]string) *experiment.Report 
 
 func cell(w experiment.Row, key string) float64 { c := w.Cell(key); return c.Value }
 
-// Each series ends at the limit that the paper gives for it, and begins at the throughput of one
-// client.
+// Each series begins at the throughput of one client, and ends at the limit that the paper gives
+// for it.
 func TestCASHasThePapersShape(t *testing.T) {
 	r := ran(t, "cas-one-word", nil)
 	var first experiment.Row
@@ -74,8 +74,8 @@ func TestCASHasThePapersShape(t *testing.T) {
 	}
 }
 
-// Each series is limited by the figure of the model after which the limit is named: with twice that
-// figure, the series ends higher.
+// The limit of each series is the number of the model after which the limit is named: if that
+// number is doubled, the series ends higher.
 func TestLimitsAreWhatTheyAreCalled(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -102,8 +102,8 @@ func TestLimitsAreWhatTheyAreCalled(t *testing.T) {
 	}
 }
 
-// The throughput of one lock depends on its place: as many CAS as published, and through the switch
-// as many as WRITEs.
+// The CAS rate of one lock depends on the lock's place and is as published; through the switch it
+// is the rate of WRITEs.
 func TestLocksAsPublished(t *testing.T) {
 	for _, w := range ran(t, "one-lock", map[string]string{"clients": "64"}).Rows {
 		name, limit, got, locks := w.Cell("series").Text, cell(w, "limit"), cell(w, "mops"), cell(w, "acquiredMops")
@@ -130,8 +130,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// An experiment ends soon after its context, during a measurement, with the context's error. The
-// second is measured in processor time, because other programs may keep the processors busy.
+// An experiment whose context ends during a measurement returns the context's error within a
+// second. The second is one of processor time, because other programs may keep the processors busy.
 func TestCancelledWithinASecond(t *testing.T) {
 	load := experiment.Clover{Clients: 240, Writes: 50, Zipf: 0.99, Switch: experiment.Switch{Action: experiment.Steer, Steer: "both"}}
 	tree := experiment.Sherman{Clients: 64, Zipf: 0.99, Workload: kv.Workload{Read: 1}, Run: time.Second}
