@@ -2,7 +2,7 @@ package sim
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// event is a frame on its way to a link's end or inside a node, or a call.
+// event is a call, or a frame that reaches the end of a link or has spent its time inside a node.
 type event struct {
 	at    clock.Time
 	to    *half
@@ -11,16 +11,16 @@ type event struct {
 	call  func()
 }
 
-// stage is where a frame is.
+// stage says where a frame is.
 type stage uint8
 
 const (
 	onLink  stage = iota
-	inside        // a node that it has reached will be handed it
-	leaving       // a node that made it will put it on the link
+	inside        // has reached a node, which gets it at the time of the event
+	leaving       // was made by a node, and is put on the link at the time of the event
 )
 
-// inFlight is a frame on a link; data is from the pool.
+// inFlight is a frame on a link or inside a node; data is from the pool.
 type inFlight struct {
 	data                  []byte
 	segSize               int32
@@ -28,7 +28,8 @@ type inFlight struct {
 	csumPartial           bool
 }
 
-// eventHeap orders events by time, then push order. The heap moves small keys; events lie in slots.
+// eventHeap orders events by time, then by push order. Only small keys are moved in the heap; the
+// events stay in slots.
 type eventHeap struct {
 	keys  []eventKey
 	slots []event
@@ -44,7 +45,7 @@ type eventKey struct {
 
 func (a *eventKey) before(b *eventKey) bool { return a.at < b.at || (a.at == b.at && a.seq < b.seq) }
 
-// first is the time of the earliest event.
+// first returns the time of the earliest event, clock.Never if there is none.
 func (h *eventHeap) first() clock.Time {
 	if len(h.keys) == 0 {
 		return clock.Never
@@ -92,7 +93,7 @@ func (h *eventHeap) pop() event {
 	return e
 }
 
-// sink places k from the root down.
+// sink inserts k at the root and moves it down to its place.
 func (h *eventHeap) sink(k eventKey) {
 	i := 0
 	for {

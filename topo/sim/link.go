@@ -14,25 +14,25 @@ type End struct {
 	Port int
 }
 
-// Verdict decides what happens to a frame that enters one direction of a link;
-// (*fault.Injector).Frame is one.
+// Verdict decides what happens to a frame that enters one direction of a link.
+// (*fault.Injector).Frame is a Verdict.
 type Verdict func(now clock.Time, frame []byte) fault.Verdict
 
 // LinkConfig describes a link between two ports.
 type LinkConfig struct {
 	Name string
-	// A is the host's end and B the switch's: frames from A to B go up (fault.Up).
+	// A is the host's end and B the switch's. The direction from A to B is fault.Up.
 	A, B End
 	// Delay is how long a bit takes from end to end.
 	Delay time.Duration
 	// Rate is in bits a second; 0: frames take no time to send.
 	Rate int64
-	// Overhead is added to the size of each frame, in bytes, for its time on a link with a Rate.
-	// With it, sending times are exact to a picosecond in the long run; without, each is cut to
-	// whole nanoseconds.
+	// Overhead is added to the size of each frame, in bytes, to compute how long it occupies a link
+	// with a Rate. With an Overhead, sending times are exact to a picosecond in the long run; without,
+	// each is truncated to whole nanoseconds.
 	Overhead int
-	// Queue is how many frames may wait for the wire in one direction when Rate is set; 0: 1024.
-	// Frames beyond are dropped and counted.
+	// Queue is how many frames may wait in one direction until the link is free, if Rate is set; 0:
+	// 1024. Further frames are dropped and counted.
 	Queue int
 	// Up and Down decide on each frame of one direction; nil: no faults.
 	Up, Down Verdict
@@ -41,14 +41,15 @@ type LinkConfig struct {
 // Bounds of a link.
 const (
 	defaultQueue = 1024
-	// maxInFlight bounds the frames on one direction of a link, whatever delay it has.
+	// maxInFlight bounds the frames in flight in one direction of a link, for any delay.
 	maxInFlight = 1 << 16
 )
 
 // LinkStats counts the frames of one direction.
 type LinkStats struct {
 	Sent, Delivered, Bytes uint64
-	// Lost* say why frames did not arrive: a fault, a full queue, a link or node that was down.
+	// The fields Lost… say why frames did not arrive: a fault, a full queue, a link or node that was
+	// down.
 	LostFault, LostQueue, LostDown uint64
 	Duplicated, Corrupted, Delayed uint64
 }
@@ -69,9 +70,11 @@ type half struct {
 	fault    Verdict
 	up       bool
 	inFlight int
-	// queue holds the instants at which the frames waiting for the wire will have left.
+	// queue holds, for each frame that waits until the link is free, the time at which it will have
+	// been sent.
 	queue []clock.Time
-	// carry is the part of a nanosecond that is not in the last of queue, in picoseconds.
+	// carry is the fraction of a nanosecond, in picoseconds, by which the last frame in queue ends
+	// later than queue says.
 	carry int64
 	Stats LinkStats
 }
@@ -101,7 +104,7 @@ func (n *Net) plug(e End, h *half) {
 	s.links[e.Port] = h
 }
 
-// SetUp raises or cuts the link. Frames on their way when it is cut are lost.
+// SetUp raises or cuts the link. Frames in flight are lost when it is cut.
 func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 
 // SetFaults replaces the verdicts of both directions; nil: no faults.
@@ -141,8 +144,8 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 	}
 }
 
-// Inject puts a frame that was held back on one direction of a link now, without fault verdict.
-// rules name the reason in the trace.
+// Inject puts a frame that was held back on one direction of a link at once, without asking for a
+// verdict. rules are the reason that the trace shows.
 func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 	h := &l.down
 	if d == fault.Up {
@@ -177,7 +180,8 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 	}})
 }
 
-// serialise returns when the last bit of size bytes leaves, or false if the queue is full.
+// serialise returns when the last bit of a frame of size bytes is sent, or false if the queue is
+// full.
 func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
 	if h.inFlight >= maxInFlight {
 		return 0, false
@@ -202,19 +206,19 @@ func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
 	return leaves, true
 }
 
-// sending returns how long size bytes occupy the wire.
+// sending returns how long a frame of size bytes occupies the link.
 func (h *half) sending(size int) time.Duration {
 	bits := int64(size+h.cfg.Overhead) * 8
 	if h.cfg.Overhead == 0 {
 		return time.Duration(bits * int64(time.Second) / h.cfg.Rate)
 	}
 	if len(h.queue) == 0 {
-		h.carry = 0 // the wire was idle
+		h.carry = 0 // the link was idle
 	}
 	ps := bits*picosPerSecond/h.cfg.Rate + h.carry
 	h.carry = ps % 1000
 	return time.Duration(ps / 1000)
 }
 
-// picosPerSecond times the bits of the largest frame is below 2^63.
+// picosPerSecond multiplied by the bits of the largest frame is below 2^63.
 const picosPerSecond = 1_000_000_000_000

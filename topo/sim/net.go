@@ -9,64 +9,66 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Node is a machine with ports. Frame and Tick append to out what the node sends; Frame.Port of an
-// output is its egress port. The frame's bytes are the network's and valid during the call only.
-// Deadline is when the node next wants Tick, clock.Never if it waits for frames only.
+// Node is a machine with ports. Frame and Tick append to out the frames that the node sends;
+// Frame.Port of such a frame is its egress port. The bytes of f belong to the network and are valid
+// only during the call. Deadline returns when the node next needs Tick; clock.Never: it waits only
+// for frames.
 type Node interface {
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
 	Deadline() clock.Time
 }
 
-// Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes are
-// the network's and valid during the call only.
+// Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes of a
+// frame belong to the network and are valid only during the call.
 type Timing interface {
-	// Arrive is when a frame that reaches the node at now is handed to it, not before now. Frames
-	// may be handed over in another order than they arrived.
+	// Arrive returns when the node gets a frame that reaches it at now; not before now. The node may
+	// get frames in another order than they reached it.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
-	// Depart is when a frame that the node appends at now leaves it, not before now.
+	// Depart returns when a frame that the node appends at now leaves the node; not before now.
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
 }
 
 // Cause is why a node appended a frame.
 type Cause struct {
-	// Frame is the frame that was handed to the node; nil if the frame was made in another step.
+	// Frame is the frame that the node was processing; nil: the node made the frame in another step.
 	Frame []byte
-	// Step: the frame was made in a step from outside (Net.Begin).
+	// Step: the frame was made in a step that Net.Begin began.
 	Step bool
 }
 
-// NodeID names a node of a Net.
+// NodeID identifies a node of a Net.
 type NodeID int
 
 // Config bounds a run. The zero value is usable.
 type Config struct {
 	// MaxEvents is how many events a run may handle; 0: 1e9.
 	MaxEvents uint64
-	// MaxTime is the virtual instant at which a run is given up; 0: one hour.
+	// MaxTime is the virtual time at which a run ends with an error; 0: one hour.
 	MaxTime clock.Time
-	// Trace sees every frame event, in order; nil: none. The event's bytes are valid during the
-	// call only.
+	// Trace is called for every frame event, in order; nil: there is no trace. The event's bytes are
+	// valid only during the call.
 	Trace func(*Event)
-	// Cancelled is called once in cancelEvery events; true ends the run with ErrCancelled. nil:
-	// never. It changes nothing else.
+	// Cancelled is called once in cancelEvery events. If it returns true, the run ends with
+	// ErrCancelled. It does not affect the run otherwise. nil: the run cannot be cancelled.
 	Cancelled func() bool
 }
 
 // ErrCancelled is the error of a run that Config.Cancelled ended.
 var ErrCancelled = errors.New("the simulation was cancelled")
 
-// Bounds of a run when Config leaves them open.
+// Defaults and bounds of a run.
 const (
 	defaultMaxEvents = 1_000_000_000
 	defaultMaxTime   = clock.Time(time.Hour)
-	// maxStep bounds the events of one instant: a machine whose deadline never advances is a bug,
-	// not a rack.
+	// maxStep bounds the events of one instant: more of them mean a defect, such as a machine whose
+	// deadline never advances.
 	maxStep = 10_000_000
-	// maxHeld bounds the frames inside one node with a Timing; further frames are lost as to a full
-	// queue.
+	// maxHeld bounds the frames inside one node with a Timing. Further frames are lost, as if a queue
+	// were full.
 	maxHeld = 1 << 20
-	// cancelEvery is a number of events that take some milliseconds.
+	// cancelEvery is the number of events between two calls of Config.Cancelled, which take some
+	// milliseconds.
 	cancelEvery = 4096
 )
 
@@ -74,33 +76,33 @@ type nodeState struct {
 	name  string
 	node  Node
 	up    bool
-	keyed clock.Time // deadline in the queue
-	links []*half    // by port; nil where nothing is plugged in
-	// timing is nil for a node that takes no time. held is the number of frames inside the node
-	// because of it.
+	keyed clock.Time // the deadline that the queue of deadlines has
+	links []*half    // by port; nil if no link is connected
+	// timing is nil for a node that takes no time. held is the number of frames that timing keeps
+	// inside the node.
 	timing Timing
 	held   int
 }
 
-// Net is a set of nodes and links in virtual time. It is for one goroutine.
+// Net is a set of nodes and links in virtual time. Only one goroutine may use it.
 type Net struct {
 	cfg    Config
 	now    clock.Time
 	nodes  []nodeState
 	links  []*Link
-	ticks  clock.Queue // node deadlines
+	ticks  clock.Queue // deadlines of nodes
 	heap   eventHeap
 	pool   framePool
 	out    packetio.Batch
-	busy   bool // a node is being run and owns out
+	busy   bool // a step of a node is in progress, which may append to out
 	events uint64
-	step   uint64 // events since time last advanced
-	event  Event  // being traced
+	step   uint64 // events since the virtual time last advanced
+	event  Event  // the event that is being traced
 
 	procs   []*Proc
 	ready   []*Proc
-	wakes   clock.Queue // proc deadlines
-	live    int         // procs that are no daemons and have not returned
+	wakes   clock.Queue // deadlines of threads
+	live    int         // threads that are not daemons and have not returned
 	current *Proc
 	failure error
 	closed  bool
@@ -117,13 +119,13 @@ func New(cfg Config) *Net {
 	return &Net{cfg: cfg}
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (n *Net) Now() clock.Time { return n.now }
 
-// Events is the number of events handled so far.
+// Events returns the number of events handled so far.
 func (n *Net) Events() uint64 { return n.events }
 
-// Add plugs a node in. It is up.
+// Add adds a node, which is up.
 func (n *Net) Add(name string, node Node) NodeID {
 	n.nodes = append(n.nodes, nodeState{name: name, node: node, up: true, keyed: clock.Never})
 	id := NodeID(len(n.nodes) - 1)
@@ -131,32 +133,32 @@ func (n *Net) Add(name string, node Node) NodeID {
 	return id
 }
 
-// Replace puts another machine in a node's place, as a restart does, and switches it on.
+// Replace replaces a node by another machine, as a restart does, and switches it on.
 func (n *Net) Replace(id NodeID, node Node) {
 	n.nodes[id].node, n.nodes[id].up = node, true
 	n.rekey(id)
 }
 
-// SetTiming gives a node a Timing; nil: it takes no time, as does every node in the beginning.
-// Frames inside the node keep the times that they have.
+// SetTiming gives a node a Timing; nil: it takes no time, which is the default. The times of frames
+// that are inside the node do not change.
 func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 
-// SetUp switches a node on or off. A node that is off loses frames and is not called; its state
-// stays.
+// SetUp switches a node on or off. While a node is off, frames to it are lost and it is not called;
+// it keeps its state.
 func (n *Net) SetUp(id NodeID, up bool) {
 	n.nodes[id].up = up
 	n.rekey(id)
 }
 
-// At calls f at t (now, if t has passed), after the calls and frames that were pushed for that
-// instant earlier.
+// At calls f at time t, or now if t has passed. Calls and frames that were pushed earlier for the
+// same instant come first.
 func (n *Net) At(t clock.Time, f func()) {
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
 
-// Begin starts a step of a node from outside (a posted work request, a transition): the caller may
-// change the node's state and append frames to the batch until End, which sends them. Steps must
-// not be nested.
+// Begin begins a step of a node that is not caused by a frame or deadline, such as a posted work
+// request. Until End, the caller may change the node's state and append frames to the batch; End
+// sends them. Steps must not be nested.
 func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 	if n.busy {
 		panic(fmt.Sprintf("sim: step of %s within another step", n.nodes[id].name))
@@ -171,7 +173,7 @@ func (n *Net) End(id NodeID) {
 	n.flush(id, Cause{Step: true})
 }
 
-// flush sends what node id appended and asks for its next deadline.
+// flush sends the frames that a node has appended and updates its deadline.
 func (n *Net) flush(id NodeID, cause Cause) {
 	s := &n.nodes[id]
 	for i := range n.out.Frames {
@@ -200,7 +202,7 @@ func (n *Net) rekey(id NodeID) {
 	}
 }
 
-// next returns the time of the earliest event.
+// next returns the time of the earliest event; clock.Never if there is none.
 func (n *Net) next() clock.Time {
 	if len(n.ready) > 0 {
 		return n.now
@@ -210,7 +212,7 @@ func (n *Net) next() clock.Time {
 	return max(n.now, clock.Min(n.heap.first(), clock.Min(tick, wake)))
 }
 
-// handle handles the next event, which is due at `at`.
+// handle handles the next event, whose time is at.
 func (n *Net) handle(at clock.Time) error {
 	if at > n.now {
 		n.now, n.step = at, 0
@@ -280,9 +282,9 @@ func (n *Net) hand(e *event) {
 	n.flush(dst.Node, Cause{Frame: e.frame.data})
 }
 
-// Run handles events until every thread that is no daemon has returned. When threads are left and
-// nothing can happen any more, or a bound is reached, it returns a *StuckError that names them;
-// when a thread panicked, an error that says which.
+// Run handles events until every thread that is not a daemon has returned. If threads are left and
+// no event can happen any more, or a bound is reached, it returns a *StuckError that names them. If
+// a thread panicked, it returns an error that names the thread.
 func (n *Net) Run() error {
 	for n.live > 0 {
 		at := n.next()
@@ -306,7 +308,7 @@ func (n *Net) Stop(err error) {
 	}
 }
 
-// RunUntil handles everything due at or before t and sets the time to t.
+// RunUntil handles all events that are due at or before t and sets the time to t.
 func (n *Net) RunUntil(t clock.Time) error {
 	for {
 		at := n.next()

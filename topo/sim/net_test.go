@@ -13,11 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// echo sends every frame back on its port, left times, and logs each one.
+// echo sends the next left frames back on their port, and logs each.
 type echo struct {
 	left int
 	log  []string
-	at   clock.Time // deadline
+	at   clock.Time // its deadline
 }
 
 func (e *echo) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {

@@ -1,14 +1,14 @@
 package sim
 
-// framePool hands out frame memory in a few sizes and takes it back, so that a steady state
-// allocates nothing.
+// framePool gives out frame memory in a few sizes and takes it back, so that a run does not
+// allocate once the pool is filled.
 type framePool struct{ free [len(poolSizes)][][]byte }
 
 // poolSizes are the capacities in bytes: an acknowledgement, a standard Ethernet frame, a 4 KiB
 // path MTU, a super-frame.
 var poolSizes = [...]int{256, 1600, 4352, 66 << 10}
 
-// get returns n bytes of any content.
+// get returns n bytes with undefined content.
 func (p *framePool) get(n int) []byte {
 	for i, size := range poolSizes {
 		if n > size {
@@ -24,7 +24,7 @@ func (p *framePool) get(n int) []byte {
 	return make([]byte, n)
 }
 
-// put takes memory back that get gave out.
+// put takes back memory that get returned.
 func (p *framePool) put(b []byte) {
 	for i, size := range poolSizes {
 		if cap(b) == size {

@@ -10,8 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Proc is a thread of an application: a coroutine that runs until it parks, and is resumed by the
-// virtual clock or by Wake. Its methods other than Wake, Name and Done are for the thread itself.
+// Proc is a thread of an application: a coroutine that runs until it parks, and goes on at a
+// virtual time or after Wake. Only the thread itself may call its methods, except Wake, Hang,
+// Resume, Kill, Name and Done.
 type Proc struct {
 	net    *Net
 	id     uint32
@@ -23,11 +24,11 @@ type Proc struct {
 	yield func(struct{}) bool
 
 	state   procState
-	waits   string // what it is parked for
+	waits   string // what the parked thread waits for
 	since   clock.Time
 	expired bool
-	dead    bool // killed: every Park unwinds
-	// hung: the thread does not run until Resume; due: it would have run since.
+	dead    bool // the thread was killed: Park unwinds its stack
+	// hung: the thread does not run until Resume. due: it became runnable meanwhile.
 	hung, due bool
 	joiners   []*Proc
 }
@@ -41,11 +42,12 @@ const (
 	procDone
 )
 
-// errStopped unwinds a coroutine whose network was closed.
+// errStopped is the panic value that unwinds a coroutine which was killed or whose network was
+// closed.
 type errStopped struct{}
 
-// Go starts a thread. It first runs when the current event is over. A daemon does not keep Run
-// going and may be left waiting for ever.
+// Go starts a thread. It first runs when the current event is over. Run does not wait for daemons,
+// which may be left parked for ever.
 func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	p := &Proc{net: n, id: uint32(len(n.procs)), name: name, daemon: daemon}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -63,7 +65,7 @@ func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	return p
 }
 
-// finish runs as the coroutine's last act, also when it panics.
+// finish runs when the coroutine ends, also when it panics.
 func (p *Proc) finish() {
 	n := p.net
 	if r := recover(); r != nil {
@@ -80,18 +82,18 @@ func (p *Proc) finish() {
 	}
 }
 
-// Name is the thread's name.
+// Name returns the thread's name.
 func (p *Proc) Name() string { return p.name }
 
 // Done reports whether the thread has returned.
 func (p *Proc) Done() bool { return p.state == procDone }
 
-// Current is the thread that is running; nil outside of threads.
+// Current returns the thread that is running; nil if none is.
 func (n *Net) Current() *Proc { return n.current }
 
-// Park waits until Wake or until t, and reports whether it was woken. A caller that waits for a
-// condition looks again: wakes may be spurious. waits says for what, for the report of a run that
-// hangs.
+// Park waits until Wake or until t, and reports whether the thread was woken. Wakes may be
+// spurious, so a caller that waits for a condition checks the condition again. waits says what the
+// thread waits for; the error of a run that hangs shows it.
 func (p *Proc) Park(t clock.Time, waits string) bool {
 	n := p.net
 	if n.current != p {
@@ -116,8 +118,8 @@ func (p *Proc) Join(q *Proc) {
 	}
 }
 
-// Wake makes a parked thread runnable; it runs when the current event is over. It does nothing to
-// others.
+// Wake makes a parked thread runnable; the thread runs when the current event is over. Wake does
+// nothing if the thread is not parked.
 func (p *Proc) Wake() {
 	if p.state != procParked {
 		return
@@ -132,8 +134,8 @@ func (p *Proc) expire() {
 	p.expired = true
 }
 
-// Hang stops a thread until Resume: what wakes it meanwhile takes effect then. It must not be called
-// for the thread that is running.
+// Hang stops a thread until Resume. A wake or deadline in between takes effect at Resume. The
+// thread that is running cannot be stopped.
 func (p *Proc) Hang() { p.hung = true }
 
 // Resume ends Hang.
@@ -145,8 +147,8 @@ func (p *Proc) Resume() {
 	}
 }
 
-// Kill ends a thread where it stands, as the end of its process does; its deferred calls run. A
-// thread cannot kill itself; one that has returned is left alone.
+// Kill ends a thread at the place where it is parked, as the end of its process would; its deferred
+// calls run. A thread cannot kill itself. Kill does nothing if the thread has returned.
 func (p *Proc) Kill() {
 	n := p.net
 	if p.state == procDone || p == n.current {
@@ -159,7 +161,7 @@ func (p *Proc) Kill() {
 	n.current = p
 	p.stop()
 	n.current = before
-	if p.state != procDone { // it never ran
+	if p.state != procDone { // the thread has never run
 		p.finish()
 	}
 }
@@ -178,8 +180,7 @@ func (n *Net) runReady() {
 	n.current = nil
 }
 
-// Close ends all threads that are left. The network is not usable afterwards; closing twice is
-// harmless.
+// Close ends all threads. The network cannot be used afterwards. Closing it again does nothing.
 func (n *Net) Close() {
 	n.closed = true
 	for i := 0; i < len(n.procs); i++ {
@@ -191,7 +192,7 @@ func (n *Net) Close() {
 	n.current = nil
 }
 
-// StuckError is a run that cannot end: why it was given up, and which threads still wait for what.
+// StuckError is the error of a run that cannot end: the reason, and which threads wait for what.
 type StuckError struct {
 	Reason  string
 	At      clock.Time
@@ -205,7 +206,7 @@ type Waiting struct {
 	Since clock.Time
 }
 
-// maxNamed bounds the threads named in the text of a StuckError.
+// maxNamed bounds how many threads the text of a StuckError names.
 const maxNamed = 8
 
 // Error names the reason and the threads that wait.

@@ -28,7 +28,7 @@ func TestProcsRunOneAtATimeInVirtualTime(t *testing.T) {
 		p.Park(150, "time")
 		say(p, "wakes")
 		sleeper.Wake()
-		sleeper.Wake() // once is enough
+		sleeper.Wake() // a second Wake has no effect
 		child := n.Go("child", false, func(p *Proc) { p.Park(200, "time") })
 		p.Join(child)
 		say(p, "joined")
@@ -101,8 +101,8 @@ func TestKill(t *testing.T) {
 	n.Close()
 }
 
-// A thread that hangs runs when it is resumed, whatever woke it before; one that was killed
-// meanwhile does not.
+// A thread that hangs runs when it is resumed if it was woken before. One that was killed in
+// between does not run.
 func TestHungProcRunsWhenItIsResumed(t *testing.T) {
 	n := New(Config{MaxTime: 1000, MaxEvents: 1000})
 	defer n.Close()

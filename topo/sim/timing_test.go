@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// slow is a Timing in which a frame takes as many nanoseconds to arrive as its first byte says, and
-// as many to leave as its second. It logs which frame caused a frame.
+// slow is a Timing. The first byte of a frame is how many nanoseconds it takes to arrive, the
+// second how many it takes to leave. It logs the cause of each frame that leaves.
 type slow struct{ log []string }
 
 func (s *slow) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
@@ -32,7 +32,7 @@ func TestTiming(t *testing.T) {
 	if err := n.RunUntil(900); err != nil {
 		t.Fatal(err)
 	}
-	// The first frame leaves at 7 and arrives at 157; the second one is faster in both.
+	// The first frame leaves at 7 ns and arrives at 157 ns; the second takes less time for both.
 	if want := []string{"100ns:0:0000", "110ns:0:0a00", "157ns:0:3207"}; !slices.Equal(b.log, want) {
 		t.Errorf("b was handed %v, want %v", b.log, want)
 	}
@@ -81,8 +81,8 @@ func TestFramesInsideANodeAreBounded(t *testing.T) {
 	}
 }
 
-// With an overhead, sending times are exact in the long run: 1000 frames of 76 bytes and 24 more at
-// 100 Gbit/s.
+// With an overhead, sending times are exact in the long run: 1000 frames of 78 bytes, and 23 more
+// each, at 100 Gbit/s.
 func TestOverheadAndFractions(t *testing.T) {
 	n, _, b, _ := pair(Config{}, LinkConfig{Name: "l", Rate: 100_000_000_000, Overhead: 23, Queue: 2000})
 	frames := make([][]byte, 1000)
@@ -93,7 +93,7 @@ func TestOverheadAndFractions(t *testing.T) {
 	if err := n.RunUntil(1_000_000); err != nil {
 		t.Fatal(err)
 	}
-	// 101 bytes take 8.08 ns.
+	// A frame with its overhead has 101 bytes and takes 8.08 ns.
 	if last := b.log[len(b.log)-1]; len(b.log) != 1000 || last[:7] != "8.08µs:"[:7] {
 		t.Errorf("the last of %d frames arrived at %s, want 8.08µs", len(b.log), last[:8])
 	}

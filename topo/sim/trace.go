@@ -25,24 +25,24 @@ const (
 
 var eventNames = [...]string{"sent", "delivered", "lost-fault", "lost-queue", "lost-down", "no-link", "corrupted", "duplicated"}
 
-// String is the word that a trace prints.
+// String returns the word that a trace prints.
 func (k EventKind) String() string { return eventNames[k] }
 
-// Event is one thing that happened to one frame.
+// Event is what happened to one frame at one time.
 type Event struct {
 	At   clock.Time
 	Kind EventKind
-	// Frame is valid during the call only.
+	// Frame has the frame's bytes, which are valid only during the call of Config.Trace.
 	Frame []byte
-	// Rules are the faults that hit.
+	// Rules name the fault rules that hit the frame.
 	Rules []string
-	// Node and Port are set for NoLink.
+	// Node and Port are set only for NoLink.
 	Node string
 	Port int
 	half *half
 }
 
-// Link is the name of the link, or of the node when there is none.
+// Link returns the name of the link, or of the node if there is none.
 func (e *Event) Link() string {
 	if e.half == nil {
 		return e.Node
@@ -50,7 +50,7 @@ func (e *Event) Link() string {
 	return e.half.link.Name
 }
 
-// Dir is the direction on the link.
+// Dir returns the direction on the link.
 func (e *Event) Dir() fault.Dir {
 	if e.half == nil {
 		return fault.Up
@@ -58,20 +58,21 @@ func (e *Event) Dir() fault.Dir {
 	return e.half.dir
 }
 
-// String prints time, link, direction and what happened, without the packet.
+// String returns time, link, direction and kind, without the packet.
 func (e *Event) String() string {
 	return fmt.Sprintf("%-14v %s %-4s %-10s %4d B", e.At, e.Link(), e.Dir(), e.Kind, len(e.Frame))
 }
 
 func (n *Net) trace(e Event) {
 	if n.cfg.Trace != nil {
-		n.event = e // an escaping local would cost an allocation an event
+		n.event = e // passing the address of a local variable would allocate memory for each event
 		n.event.At = n.now
 		n.cfg.Trace(&n.event)
 	}
 }
 
-// Hash is a running digest of a trace: equal digests mean equal runs. The zero value is ready.
+// Hash computes a digest of a trace: runs with equal digests are equal. The zero value is ready to
+// use.
 type Hash struct {
 	sum   uint64
 	count uint64
@@ -80,7 +81,7 @@ type Hash struct {
 // hashPrime is the 64-bit FNV prime.
 const hashPrime = 1099511628211
 
-// Add digests an event with the bytes of its frame.
+// Add adds an event with the bytes of its frame to the digest.
 func (h *Hash) Add(e *Event) {
 	h.count++
 	h.mix(uint64(e.At))
@@ -93,5 +94,5 @@ func (h *Hash) mix(v uint64) {
 	h.sum ^= h.sum >> 29
 }
 
-// Sum is the digest so far.
+// Sum returns the digest of the events so far.
 func (h *Hash) Sum() uint64 { return h.sum ^ h.count }

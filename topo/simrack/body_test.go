@@ -36,8 +36,8 @@ func newConn(t *testing.T, ctx verbs.Context) *conn {
 	return c
 }
 
-// echoServer accepts one connection after the other on a service, and returns the first bytes of
-// its private data.
+// echoServer accepts connections on a service, one after the other, and answers each with the
+// private data that it got.
 func echoServer(t *testing.T, h *Host, conns ...*conn) {
 	h.Go("server", true, func(ctx verbs.Context) {
 		l, err := h.Manager(ctx).Listen("svc")
@@ -93,7 +93,7 @@ func TestAClientThatWaitsForEverIsNamed(t *testing.T) {
 	}
 }
 
-// While an application polls in a loop, time advances, and it gets its completion.
+// While an application polls in a loop, time advances, and the application gets its completion.
 func TestSpinningOnPoll(t *testing.T) {
 	r := newRack(t, small, Options{})
 	var srv conn
@@ -155,7 +155,7 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-// byBoth runs a test with both ways to make connections.
+// byBoth runs a test with both ways to make connections: as over TCP, and by datagrams.
 func byBoth(t *testing.T, f func(t *testing.T, opt Options)) {
 	t.Run("TCP", func(t *testing.T) { f(t, Options{}) })
 	t.Run("datagrams", func(t *testing.T) { f(t, Options{Datagrams: true}) })

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// setupDelay is the virtual time of one message of the connection set-up.
+	// setupDelay is how long one message of the connection set-up takes, in virtual time.
 	setupDelay = 50 * time.Microsecond
 	// maxBacklog bounds the requests that wait for Accept.
 	maxBacklog = 128
-	// unreachablePatience is how long a dialer without a deadline tries a peer that does not
+	// unreachablePatience is how long a dialer without a deadline tries to reach a peer that does not
 	// answer.
 	unreachablePatience = 30 * time.Second
 )
 
-// manager is rdmacm.Manager in virtual time, for one application. It stands for TCP: only messages
-// to crashed hosts are lost.
+// manager is a rdmacm.Manager in virtual time for one application. It simulates set-up over TCP:
+// only messages to crashed hosts are lost.
 type manager struct {
 	host *Host
 	ctx  verbs.Context
@@ -37,8 +37,8 @@ var (
 	_ rdmacm.Request  = (*request)(nil)
 )
 
-// Manager connects queue pairs of ctx, a context of this host, in the way that Options.Datagrams
-// chose.
+// Manager returns the connection manager for queue pairs of ctx, a context of this host.
+// Options.Datagrams chooses its kind.
 func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	if h.rack.opt.Datagrams {
 		return h.ConnManager(ctx)
@@ -46,7 +46,7 @@ func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	return &manager{host: h, ctx: ctx, rand: ctx.Runtime().Rand()}
 }
 
-// ConnManager connects queue pairs of ctx, a context of this host, by the NIC's connection manager.
+// ConnManager returns the NIC's connection manager for queue pairs of ctx, a context of this host.
 func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: ctx, FirstPSN: h.rack.opt.FirstPSN, Backlog: maxBacklog})
 	if err != nil {
@@ -55,28 +55,29 @@ func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	return m
 }
 
-// request is a connection being made; both sides hold it.
+// request is a connection that is being made. The dialer and the server use the same value.
 type request struct {
 	dialer   *Host
-	proc     *sim.Proc // of the dialer
+	proc     *sim.Proc // the thread that dials
 	service  string
 	private  []byte
 	endpoint rdmacm.Endpoint
 	peer     netip.Addr
 	server   *Host
-	manager  *manager // of the server
+	manager  *manager // the server's manager
 
-	// The server's answer, and then the dialer's confirmation.
+	// These fields hold the server's answer; ready and failed hold the dialer's confirmation.
 	answered, given bool // given: the dialer has given up
 	reject          string
-	reply           []byte // private data of the answer, or of the rejection
+	reply           []byte // private data of the acceptance or rejection
 	remote          rdmacm.Endpoint
 	acceptor        *sim.Proc
 	ready           bool
 	failed          string
 }
 
-// Dial connects.
+// Dial connects qp to a service of the host with the address to, and returns the private data of
+// the answer.
 func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	local, err := m.endpoint(qp, to, p, private)
 	if err != nil {
@@ -94,7 +95,7 @@ func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 	for !req.answered {
 		if net.Now() >= deadline {
 			req.given = true
-			req.tell("it does not wait any more") // as a closed connection of TCP does
+			req.tell("it does not wait any more") // the acceptor is told, as it would be by a closed TCP connection
 			return nil, fmt.Errorf("dial %s: service %q: %w", to, service, verbs.ErrTimeout)
 		}
 		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, to))
@@ -110,7 +111,7 @@ func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 	return req.reply, nil
 }
 
-// tell reports to the acceptor whether the dialer has succeeded.
+// tell tells the acceptor that the dialer has succeeded, or why it has failed.
 func (r *request) tell(failed string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -121,7 +122,7 @@ func (r *request) tell(failed string) {
 	})
 }
 
-// endpoint describes this side's queue pair.
+// endpoint returns the parameters of this side's queue pair.
 func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, private []byte) (rdmacm.Endpoint, error) {
 	if len(private) > rdmacm.MaxPrivate {
 		return rdmacm.Endpoint{}, &verbs.OpError{
@@ -160,7 +161,8 @@ func (r *Rack) deliver(req *request, to netip.Addr) {
 	}
 }
 
-// answer wakes the dialer after a message's time; reject "" says that the server accepted.
+// answer gives the dialer the server's answer after setupDelay. reject is the reason of a
+// rejection; "": the server accepts.
 func (r *request) answer(reject string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -169,19 +171,19 @@ func (r *request) answer(reject string) {
 	})
 }
 
-// Service is the service asked for.
+// Service returns the service that the dialer asked for.
 func (r *request) Service() string { return r.service }
 
-// Peer is the dialer's address.
+// Peer returns the dialer's address.
 func (r *request) Peer() netip.Addr { return r.peer }
 
-// Private is the dialer's data.
+// Private returns the dialer's private data.
 func (r *request) Private() []byte { return r.private }
 
-// Reject refuses.
+// Reject refuses the connection.
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
-// Answer refuses with private data.
+// Answer refuses the connection and sends private data.
 func (r *request) Answer(reason string, private []byte) error {
 	if reason == "" {
 		reason = "no reason given"
@@ -191,7 +193,7 @@ func (r *request) Answer(reason string, private []byte) error {
 	return nil
 }
 
-// Accept connects qp and waits until the dialer is ready.
+// Accept connects qp and waits until the dialer has connected its queue pair.
 func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline clock.Time) error {
 	m := r.manager
 	local, err := m.endpoint(qp, r.peer, p, private)
@@ -220,7 +222,7 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 	return nil
 }
 
-// listener takes the requests for one service.
+// listener receives the requests for one service.
 type listener struct {
 	manager *manager
 	service string
@@ -229,7 +231,7 @@ type listener struct {
 	closed  bool
 }
 
-// Listen takes requests from now on.
+// Listen receives requests for a service from now on.
 func (m *manager) Listen(service string) (rdmacm.Listener, error) {
 	if m.host.listeners[service] != nil {
 		return nil, fmt.Errorf("listen %q: %w", service, rdmacm.ErrInUse)
@@ -245,7 +247,7 @@ func (l *listener) wake() {
 	}
 }
 
-// Accept waits for a request.
+// Accept waits for a request and returns it.
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	net := l.manager.host.rack.net
 	p := net.Current()
@@ -267,7 +269,7 @@ func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	}
 }
 
-// Close rejects the requests that wait.
+// Close rejects the requests that have not been accepted.
 func (l *listener) Close() error {
 	if l.closed {
 		return nil

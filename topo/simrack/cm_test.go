@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// stormy is loss, duplication and reordering on one link.
+// stormy returns rules for loss, duplication and reordering on one link.
 func stormy(link string) []fault.Rule {
 	return []fault.Rule{
 		{Link: link, Kind: fault.Loss, Probability: 0.15},
@@ -21,9 +21,9 @@ func stormy(link string) []fault.Rule {
 	}
 }
 
-// Connections are made, used and ended on a link that loses, doubles and reorders packets, also the
-// connection manager's datagrams. All of them succeed, and in the end no NIC has state left. Every
-// seed draws other faults.
+// Connections are made, used and ended on a link that loses, duplicates and reorders packets,
+// including the connection manager's datagrams. All of them succeed, and in the end no NIC has
+// state left. Each seed makes other faults.
 func TestConnectionsOnABadLink(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -97,9 +97,9 @@ func badLink(t *testing.T, seed uint64) (retries uint64) {
 	return retries
 }
 
-// echoAndForget accepts, returns the private data, posts a receive, and destroys a queue pair when
-// its connection has ended. The flush of its second receive informs it of that, as it would any
-// application.
+// echoAndForget accepts connections, answers with the private data that it got, posts receives, and
+// destroys a queue pair when its connection has ended. It notices the end by the flush of its
+// second receive, as any application would.
 func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 	m := h.ConnManager(ctx)
 	l, err := m.Listen("svc")
@@ -121,12 +121,12 @@ func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 			}()
 			err := req.Accept(c.qp, rdmacm.Params{Timeout: 10}, req.Private(), ctx.Runtime().Now().Add(time.Minute))
 			if err != nil {
-				t.Logf("accept: %v", err) // the initiator tries again
+				t.Logf("accept: %v", err) // the dialer tries again
 				return
 			}
 			recv := verbs.RecvWR{SGL: []verbs.SGE{c.mr.SGE(0, 64)}}
 			if err := c.qp.PostRecv(recv, recv); err != nil {
-				return // its client was quick: it has sent, received an RNR NAK, and disconnected
+				return // the client has sent, received an RNR NAK, and disconnected already
 			}
 			var wc [1]verbs.WC
 			for wc[0].Status == verbs.Success {
@@ -141,14 +141,14 @@ func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 	}
 }
 
-// Hosts and applications die during a handshake or a connection: the other side gets the expected
-// error or event.
+// Hosts and applications die during the set-up of a connection or after it: the other side gets the
+// expected error or event.
 func TestDeathOfAPeer(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		at   time.Duration // the handshake takes some microseconds, the server's answer a millisecond
+		at   time.Duration // the set-up takes some microseconds, the server's answer a millisecond
 		kill func(h *Host)
-		// want is how the client's dial ends; nil: it succeeds, and the connection ends later.
+		// want is the error of the client's dial; nil: the dial succeeds, and the connection ends later.
 		want error
 	}{
 		{"host before the answer", 500 * time.Microsecond, (*Host).Crash, verbs.ErrTimeout},
@@ -204,7 +204,8 @@ func TestDeathOfAPeer(t *testing.T) {
 	}
 }
 
-// The request to a peer that is away for longer than all retries is repeated until the deadline.
+// A dialer repeats its request until its deadline, also when the peer is unreachable for longer
+// than all retries of the connection manager take.
 func TestDialOutlivesAnOutage(t *testing.T) {
 	r := newRack(t, small, Options{Datagrams: true})
 	echoServer(t, r.Host("ms0"))

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// verify runs perf's verify on a lossy rack, and returns the digest of the trace and the time at
-// which it ended.
+// verify runs the test verify of package perf on a lossy rack. It returns the digest of the trace
+// and the time at which the test ended.
 func verify(t *testing.T, opt Options) (uint64, clock.Time) {
 	t.Helper()
 	var h sim.Hash
@@ -33,7 +33,7 @@ func verify(t *testing.T, opt Options) (uint64, clock.Time) {
 	return h.Sum(), r.Now()
 }
 
-// A model whose costs are zero changes nothing, event by event.
+// A model whose costs are all zero gives the same trace as no model.
 func TestAFreeModelIsNoModel(t *testing.T) {
 	opt := Options{Delay: time.Microsecond, Queue: 1024}
 	want, _ := verify(t, opt)
@@ -43,7 +43,7 @@ func TestAFreeModelIsNoModel(t *testing.T) {
 	}
 }
 
-// With costs, two runs of a seed are the same, and operations take longer.
+// With costs, two runs of a seed are equal, and operations take longer.
 func TestCostsAreDeterministic(t *testing.T) {
 	m, err := costs.Builtin("connectx5")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestAModelOutOfBoundsIsRefused(t *testing.T) {
 	}
 }
 
-// Posting and polling take time of the thread.
+// A thread that posts or polls spends the model's time for that.
 func TestClientsPayForTheirCalls(t *testing.T) {
 	m := &cost.Model{Client: cost.Client{Post: 30, Poll: 20}}
 	r := newRack(t, small, Options{Cost: m, Delay: time.Microsecond})
@@ -98,7 +98,7 @@ func TestClientsPayForTheirCalls(t *testing.T) {
 	}
 }
 
-// A NIC that was restarted has no delayed work left.
+// A restarted NIC has no work in progress.
 func TestARestartedNICIsIdle(t *testing.T) {
 	m := &cost.Model{NIC: cost.NIC{Write: cost.Verb{Total: 1}}}
 	r := newRack(t, small, Options{Cost: m})

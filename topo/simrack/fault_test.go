@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// faultCase injects a fault at one millisecond and ends it at two; the client WRITEs all the time
-// with a limit of about eight milliseconds. Some faults do not end.
+// faultCase injects a fault at one millisecond and ends it at two, unless heal is nil. The client
+// WRITEs all the time and gives up after about eight milliseconds.
 type faultCase struct {
 	name  string
 	fault func(r *Rack)
@@ -31,10 +31,10 @@ var faultCases = []faultCase{
 		func(r *Rack) { r.Host("cn0").SetFaults(nil) }, verbs.Success,
 	},
 	{"link for good", func(r *Rack) { r.Host("cn0").SetLink(false) }, nil, verbs.RetryExcErr},
-	// A NIC that restarts has lost its queue pairs, and so has a host.
+	// A restarted NIC or host has lost its queue pairs.
 	{"NIC crash", func(r *Rack) { r.Host("ms0").CrashNIC() }, func(r *Rack) { r.Host("ms0").RestartNIC() }, verbs.RetryExcErr},
 	{"crash", func(r *Rack) { r.Host("ms0").Crash() }, func(r *Rack) { r.Host("ms0").Restart() }, verbs.RetryExcErr},
-	// The NIC and the memory remain when the application has crashed.
+	// If only the application has crashed, the NIC and the memory remain.
 	{"application crash", func(r *Rack) { r.Host("ms0").CrashApps() }, nil, verbs.Success},
 }
 
@@ -70,8 +70,9 @@ func testFaultsActAsNamed(t *testing.T, opt Options) {
 	}
 }
 
-// A host that is not scheduled for half a second, while its frames are lost, loses no connection
-// with the default attributes of applications; nor do two hosts one after the other.
+// A host loses all frames for half a second, as if it got no processor. Its connections survive
+// this with the default attributes of applications, also when it happens to two hosts one after the
+// other.
 func TestHalfASecondWithoutProcessor(t *testing.T) { byBoth(t, testHalfASecondWithoutProcessor) }
 
 func testHalfASecondWithoutProcessor(t *testing.T, opt Options) {
@@ -106,8 +107,8 @@ func testHalfASecondWithoutProcessor(t *testing.T, opt Options) {
 	}
 }
 
-// writeUntil WRITEs to the server until a time or an error, and counts the WRITEs that succeeded
-// after two milliseconds.
+// writeUntil posts WRITEs to the server until a time or an error. It returns the status of the last
+// one and how many succeeded after two milliseconds.
 func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status, after int) {
 	rt := c.ctx.Runtime()
 	var wc [1]verbs.WC
@@ -138,7 +139,7 @@ func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status
 	return status, after
 }
 
-// The application of a NIC that crashes gets an event, and ErrClosed from every object.
+// When a NIC crashes, its application gets an event, and ErrClosed from every object.
 func TestOwnNICCrashes(t *testing.T) {
 	r := newRack(t, small, Options{})
 	echoServer(t, r.Host("ms0"))
@@ -161,7 +162,7 @@ func TestOwnNICCrashes(t *testing.T) {
 	}
 }
 
-// A torn copy is complete again before an application can read it.
+// A torn copy is complete before an application can read it.
 func TestTear(t *testing.T) {
 	r := newRack(t, small+"faults: [{link: ms0, kind: tear}]\n", Options{})
 	var srv conn

@@ -6,11 +6,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// gate is a verbs.Gate for coroutines.
+// gate is a verbs.Gate for threads of the simulation.
 type gate struct {
 	shell *shell
 	open  bool
-	proc  *sim.Proc // that waits; nil: none
+	proc  *sim.Proc // the thread that waits; nil: none
 }
 
 // NewGate makes a gate.

@@ -20,10 +20,10 @@ import (
 
 type addr = netip.Addr
 
-// defaultTearPause is how long a torn copy pauses at most when its rule does not say.
+// defaultTearPause is the longest pause of a torn copy if the rule does not give one.
 const defaultTearPause = 20 * time.Microsecond
 
-// Host is one machine: its NIC and its applications. It is the node that the network runs.
+// Host is one machine: its NIC and its applications. It is a sim.Node.
 type Host struct {
 	Spec  *spec.Host
 	rack  *Rack
@@ -32,7 +32,7 @@ type Host struct {
 	link  *sim.Link
 	eng   *engine.Engine
 	rules []fault.Rule
-	card  *cost.Card // nil without costs
+	card  *cost.Card // nil if the rack has no cost model
 
 	activity  uint64
 	waiters   []*waiter
@@ -54,13 +54,13 @@ func gids(h *spec.Host) []verbs.GID {
 	return append(out, verbs.LinkLocalGID(h.MAC))
 }
 
-// Frame hands a frame to the NIC.
+// Frame gives a frame to the NIC.
 func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	h.eng.Frame(now, port, f, out)
 	h.look()
 }
 
-// Tick lets the NIC's timers act.
+// Tick runs the NIC's timers that are due.
 func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	h.eng.Tick(now, out)
 	h.look()
@@ -69,7 +69,7 @@ func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the NIC's deadline.
 func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
 
-// look wakes the threads whose condition holds, if anything has happened at the NIC.
+// look evaluates the conditions of waiting threads if the NIC's Activity has changed.
 func (h *Host) look() {
 	if a := h.eng.Activity(); a != h.activity {
 		h.activity = a
@@ -77,8 +77,9 @@ func (h *Host) look() {
 	}
 }
 
-// ask evaluates the condition of every waiting thread, in the order in which they began to wait. A
-// condition that holds may have consumed an event, so it is not evaluated again.
+// ask evaluates the condition of every waiting thread, in the order in which they began to wait,
+// and wakes those whose condition holds. Evaluating a condition that holds may consume an event, so
+// such a condition is not evaluated again.
 func (h *Host) ask() {
 	for _, w := range h.waiters {
 		if !w.met && w.cond.Ready(h.eng) {
@@ -88,7 +89,7 @@ func (h *Host) ask() {
 	}
 }
 
-// Addr is the host's address: IPv4 if it has one.
+// Addr returns the host's address: IPv4 if it has one, otherwise IPv6.
 func (h *Host) Addr() netip.Addr {
 	if h.Spec.IPv4.IsValid() {
 		return h.Spec.IPv4
@@ -96,8 +97,8 @@ func (h *Host) Addr() netip.Addr {
 	return h.Spec.IPv6
 }
 
-// Go starts an application: f runs as a coroutine with a device of its own on the host's NIC. A
-// daemon may be left waiting when the clients have returned.
+// Go starts an application: f runs as a coroutine, with its own verbs context on the host's NIC.
+// Run does not wait for a daemon.
 func (h *Host) Go(name string, daemon bool, f func(ctx verbs.Context)) {
 	b := &shell{
 		host: h, name: h.Spec.Name + "/" + name, daemon: daemon,
@@ -110,10 +111,10 @@ func (h *Host) Go(name string, daemon bool, f func(ctx verbs.Context)) {
 // Counters returns a copy of the NIC's counters.
 func (h *Host) Counters() metrics.NIC { return *h.eng.Counters() }
 
-// Engine is the NIC, for checks after a run.
+// Engine returns the NIC, for checks after a run.
 func (h *Host) Engine() *engine.Engine { return h.eng }
 
-// Link is the host's link, for its counters.
+// Link returns the host's link, for its counters.
 func (h *Host) Link() *sim.Link { return h.link }
 
 // SetFaults replaces the fault rules of the host's link and of its memory.
@@ -123,13 +124,13 @@ func (h *Host) SetFaults(rules []fault.Rule) {
 	h.tear()
 }
 
-// Inject puts a frame on one direction of the host's link, past its faults; the trace has rules as
-// the reason. It is called from Rack.At.
+// Inject puts a frame on one direction of the host's link without applying its faults. The trace
+// shows rules as the reason. Inject is called in functions of Rack.At.
 func (h *Host) Inject(d fault.Dir, frame []byte, rules []string) {
 	h.rack.net.Inject(h.link, d, packetio.Frame{Data: frame}, rules)
 }
 
-// tear installs the host's rule of kind tear, if any.
+// tear installs the host's fault rule of kind tear, if it has one.
 func (h *Host) tear() {
 	t := h.eng.Mem()
 	if t == nil {
@@ -158,10 +159,10 @@ func (h *Host) SetLink(up bool) {
 	h.look()
 }
 
-// CrashNIC kills the NIC alone: its objects are dead, the applications see errors.
+// CrashNIC crashes only the NIC: its objects are dead, and applications get errors.
 func (h *Host) CrashNIC() {
 	h.eng.Down()
-	h.rack.net.SetUp(h.node, true) // its deadline is gone
+	h.rack.net.SetUp(h.node, true) // updates the node's deadline, which is gone
 	h.look()
 }
 
@@ -174,7 +175,7 @@ func (h *Host) RestartNIC() {
 	}
 }
 
-// CrashApps kills the applications alone; the NIC and what they registered live on.
+// CrashApps ends only the applications; the NIC and the memory that they registered remain.
 func (h *Host) CrashApps() {
 	for _, b := range h.apps {
 		for _, p := range b.threads {
@@ -184,7 +185,7 @@ func (h *Host) CrashApps() {
 	h.apps = nil
 }
 
-// Crash kills the host: applications, listeners and NIC.
+// Crash ends applications and listeners, and crashes the NIC.
 func (h *Host) Crash() {
 	h.crashed = true
 	h.CrashApps()
@@ -196,14 +197,14 @@ func (h *Host) Crash() {
 	h.CrashNIC()
 }
 
-// Restart brings a crashed host back with nothing running on it.
+// Restart starts a crashed host. No application runs on it.
 func (h *Host) Restart() {
 	h.crashed = false
 	h.RestartNIC()
 }
 
-// Reboot is Restart of a machine that repeats its first incarnation: QPNs, keys and addresses of
-// memory are the same again. Its counters begin at zero, too.
+// Reboot restarts a host that repeats its first incarnation: it uses the same QPNs, keys and memory
+// addresses again. The counters of its NIC begin at zero.
 func (h *Host) Reboot() error {
 	eng, err := h.rack.newEngine(h.index)
 	if err != nil {
@@ -219,15 +220,14 @@ func (h *Host) Reboot() error {
 	return nil
 }
 
-// Hang stops the NIC without loss of its state, Resume lets it go on. Frames that arrive meanwhile
-// are lost.
+// Hang stops the NIC, which keeps its state, until Resume. Frames that arrive in between are lost.
 func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
 // Resume ends Hang.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
-// HangAll is Hang of the NIC and of all threads of the applications that run now, as when a virtual
-// machine is paused.
+// HangAll stops the NIC and all threads that run on the host now, as when a virtual machine is
+// paused.
 func (h *Host) HangAll() {
 	h.Hang()
 	for _, b := range h.apps {

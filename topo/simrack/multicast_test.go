@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// groupSends datagrams go to a group. On the way to a member each crosses two links, which lose
-	// groupLoss of the frames: with 5 % a member receives 180 of 200 on average, 4.2 being the
-	// standard deviation, so that fewer than groupLeast have a probability of 10⁻¹².
+	// groupSends is the number of datagrams to a group. On the way to a member each crosses two links,
+	// which lose groupLoss of the frames: with 5 % a member receives 180 of 200 on average with a
+	// standard deviation of 4.2, so the probability of fewer than groupLeast is 10⁻¹².
 	groupSends, groupLoss, groupLeast = 200, 0.05, 150
 	groupQKey                         = 0x1234
 )
 
-// groupHosts are a sender, two members of the group and two hosts that are none.
+// groupHosts are a sender, two members of the group and two other hosts.
 const groupHosts = `
 hosts:
   - {name: "cn[0-3]", role: compute}
@@ -31,7 +31,7 @@ var groupPrograms = map[string]string{
 	"swordbox": "name: groups\nswitch:\n  program: swordbox\n  rules:\n    - {id: locks, server: ms0, action: atomics, shards: 2}\n" + groupHosts,
 }
 
-// groupQP makes a queue pair for datagrams with receives.
+// groupQP makes a queue pair for datagrams and posts receives.
 func groupQP(t *testing.T, ctx verbs.Context, receives int) (qp verbs.QP, cq verbs.CQ, mr verbs.MR, pd verbs.PD) {
 	pd, err := ctx.AllocPD()
 	check(t, err)
@@ -56,8 +56,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// groupMember receives until an instant, and returns how many datagrams came. Each is whole, and
-// behind those that came before.
+// groupMember receives until a time, and returns how many datagrams it received. Each must be
+// complete and later than those received before.
 func groupMember(t *testing.T, ctx verbs.Context, group verbs.GID, until clock.Time) (got int) {
 	qp, cq, mr, _ := groupQP(t, ctx, groupSends)
 	check(t, qp.AttachMulticast(group))
@@ -82,7 +82,7 @@ func groupMember(t *testing.T, ctx verbs.Context, group verbs.GID, until clock.T
 	}
 }
 
-// groupSender sends to the group from an instant on.
+// groupSender begins to send to the group at a time.
 func groupSender(t *testing.T, ctx verbs.Context, group verbs.GID, at clock.Time) {
 	qp, cq, _, pd := groupQP(t, ctx, 0)
 	ah, err := pd.CreateAH(verbs.AHAttr{DestGID: group})
@@ -102,9 +102,9 @@ func groupSender(t *testing.T, ctx verbs.Context, group verbs.GID, at clock.Time
 	}
 }
 
-// Datagrams to a group reach its members, in order and whole, where links lose some; hosts that are
-// no members see none of them, once the switch has heard the members. When these have left, also if
-// the report of it is lost, the switch knows no group.
+// Members of a group receive datagrams complete and in order although links lose some. Once the
+// switch has learnt the members, other hosts receive none. After the members have left, the switch
+// forgets the group, also if the report of a leave is lost.
 func TestMulticastGroups(t *testing.T) {
 	group := verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
 	for name, yaml := range groupPrograms {
@@ -121,7 +121,7 @@ func TestMulticastGroups(t *testing.T) {
 				}
 				r.Host("cn0").Go("sender", false, func(ctx verbs.Context) {
 					groupSender(t, ctx, group, sending)
-					ctx.Runtime().Sleep(300 * time.Second) // a leave that is lost is noticed after 260 s
+					ctx.Runtime().Sleep(300 * time.Second) // a lost report of a leave is noticed after 260 s
 				})
 				if err := r.Run(); err != nil {
 					t.Fatal(err)
@@ -132,7 +132,7 @@ func TestMulticastGroups(t *testing.T) {
 					}
 				}
 				c, _ := r.Switch().Counters()
-				for _, h := range []string{"cn3", "ms0"} { // the switch floods what it sends to a server that it does not know yet
+				for _, h := range []string{"cn3", "ms0"} { // to learn a server's port, the switch floods frames to it
 					if n := r.Host(h).Counters().RxNotMine; n > c.Flooded || c.Flooded > 10 {
 						t.Errorf("%s saw %d datagrams; %d frames were flooded", h, n, c.Flooded)
 					}

@@ -10,16 +10,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Passive is a memory server without a program: it lends memory to every client that connects, and
-// does nothing from then on.
+// Passive is a memory server without a program: it gives every client that connects access to its
+// memory, and does nothing afterwards.
 type Passive struct {
-	// Bytes of memory that it lends; Device: those of the NIC.
+	// Bytes is the size of that memory; Device: it is on the NIC.
 	Bytes  int
 	Device bool
-	// Service is what clients dial. They are told where the memory is, as ParseMemory reads it.
+	// Service is the service that clients dial. The answer's private data say where the memory is: see
+	// ParseMemory.
 	Service string
-	// Switch is the service that a switch with rules dials by the connection manager; "": no such
-	// service.
+	// Switch is the service to which a switch with rules connects through the connection manager; "":
+	// there is no such service.
 	Switch string
 }
 
@@ -40,7 +41,7 @@ func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Ra
 }
 
 // Lend makes h such a server, in the application of ctx. It returns only with an error;
-// verbs.ErrClosed: the host has ended.
+// verbs.ErrClosed means that the host has ended.
 func (h *Host) Lend(ctx verbs.Context, p Passive) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -76,7 +77,7 @@ func (p *Passive) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
 	return pd.RegDM(dm, 0, p.Bytes, access)
 }
 
-// acceptAll gives every client that dials a queue pair in pd.
+// acceptAll makes a queue pair in pd for every client that dials.
 func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
 	for {
 		req, err := l.Accept(clock.Never)
@@ -91,12 +92,12 @@ func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte
 		if err != nil {
 			return err
 		}
-		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // the dialer reports
+		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // an error is returned to the dialer, too
 	}
 }
 
-// ParseMemory reads the private data of a Passive server's answer: where the memory is, and its
-// key.
+// ParseMemory reads the private data of a Passive server's answer: the address of its memory, and
+// the R_Key.
 func ParseMemory(private []byte) (addr uint64, rkey uint32, err error) {
 	if len(private) != 12 {
 		return 0, 0, fmt.Errorf("simrack: %d bytes of private data from a memory server, want 12", len(private))

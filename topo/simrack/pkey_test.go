@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// The rack file puts hosts in partitions: both clients reach the server each in its own one, and
-// none of them the other, because they have none in common in which one is a full member.
+// The rack file puts hosts into partitions: each client reaches the server in its own partition.
+// The clients do not reach each other, because they share no partition in which one of them is a
+// full member.
 func TestPartitions(t *testing.T) {
 	r := newRack(t, `
 hosts:

@@ -17,36 +17,36 @@ import (
 
 // Options are the settings that a rack file does not contain. The zero value is usable.
 type Options struct {
-	// Seed makes addresses of memory, keys, queue pair numbers, first PSNs and faults; 0: that of
-	// the rack.
+	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0: the rack's
+	// seed.
 	Seed uint64
-	// Delay of each link; 0: one microsecond.
+	// Delay is that of each link; 0: one microsecond.
 	Delay time.Duration
-	// Rate of each link in bits a second; 0: unlimited.
+	// Rate is that of each link in bits a second; 0: unlimited.
 	Rate int64
-	// Queue is the frames that may wait for a link with a Rate; 0: 1024.
+	// Queue is how many frames may wait for a link with a Rate; 0: 1024.
 	Queue int
-	// Window is the engine's, in packets; 0: its default.
+	// Window is the window of the engine, in packets; 0: the engine's default.
 	Window int
-	// FirstPSN, if set, is asked for the first PSN of each side of each connection.
+	// FirstPSN, if not nil, chooses the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
-	// Cost gives NICs, links, switch and clients the pace of real hardware; nil: only what is above
-	// takes time. Its link figures are the defaults of Delay, Rate and, so that nothing is lost to
-	// a full queue, Queue.
+	// Cost gives NICs, links, switch and clients the pace of real hardware; nil: only links take time.
+	// The costs of its links are the defaults of Delay and Rate. With Cost, the default of Queue is so
+	// large that no frame is lost to a full queue.
 	Cost *cost.Model
-	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross
-	// the links and share their faults. Otherwise connections are made as over TCP.
+	// Datagrams: Host.Manager connects by the NICs' connection managers, whose datagrams cross the
+	// links and their faults. Otherwise connections are made as over TCP.
 	Datagrams bool
-	// Nodes is how many nodes of a store a steering switch remembers; 0: its default.
+	// Nodes is how many nodes of a store a steering switch has room for; 0: the switch's default.
 	Nodes int
 	// MaxEvents, MaxTime, Trace and Cancelled are those of sim.Config.
 	MaxEvents uint64
 	MaxTime   clock.Time
 	Trace     func(*sim.Event)
 	Cancelled func() bool
-	// Program, if set, makes the switch's program in place of the one that the rack file names.
+	// Program, if not nil, makes the switch's program instead of the one that the rack file names.
 	Program func(s *spec.Rack) (pipeline.Program, error)
-	// Wrap replaces a node by another one around it, for tests that plant a bug; nil: none.
+	// Wrap, if not nil, replaces a node by another one around it. Tests use it to plant a bug.
 	Wrap func(name string, n sim.Node) sim.Node
 }
 
@@ -74,11 +74,11 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// losslessQueue stands for the flow control of a RoCE rack: a sender that is too fast waits, and no
-// frame is lost.
+// losslessQueue has the effect of the flow control in a RoCE rack: a sender that is too fast waits,
+// and no frame is lost.
 const losslessQueue = 1 << 16
 
-// Rack is a rack in virtual time. It is for one goroutine.
+// Rack is a rack in virtual time. Only one goroutine may use it.
 type Rack struct {
 	Spec  *spec.Rack
 	opt   Options
@@ -88,12 +88,13 @@ type Rack struct {
 	pipe  *pipeline.Switch
 	box   pipeline.Program
 	seed  uint64
-	// starts counts the starts of the switch, memory is what survives its crash.
+	// starts counts the starts of the switch. memory is the switch's journal, which survives its
+	// crash.
 	starts int
 	memory []byte
 }
 
-// New builds the rack: everything is up, no application runs.
+// New builds the rack. Everything is up, and no application runs.
 func New(s *spec.Rack, opt Options) (*Rack, error) {
 	if err := opt.withDefaults(); err != nil {
 		return nil, err
@@ -119,8 +120,8 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	return r, nil
 }
 
-// Lanes of randomness: every part of the rack has its own, so that a change in one does not shift
-// the others.
+// Streams of random numbers. Every part of the rack has its own, so that a change in one part does
+// not change the numbers of the others.
 const (
 	laneEngine = 1 + iota
 	laneApp
@@ -128,7 +129,7 @@ const (
 	laneSwitch
 )
 
-// rand returns the generator of one part of the rack.
+// rand returns the random number generator of one part of the rack.
 func (r *Rack) rand(lane, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, uint64(lane)<<32|uint64(index)))
 }
@@ -182,30 +183,30 @@ func (r *Rack) Host(name string) *Host {
 	return nil
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (r *Rack) Now() clock.Time { return r.net.Now() }
 
-// Events is the number of events handled so far.
+// Events returns the number of events handled so far.
 func (r *Rack) Events() uint64 { return r.net.Events() }
 
-// At calls f at a virtual time. f may use the methods of Rack and Host, but not wait.
+// At calls f at a virtual time. f may call methods of Rack and Host that do not wait.
 func (r *Rack) At(t clock.Time, f func()) { r.net.At(t, f) }
 
-// Run runs until all clients have returned. A client that waits for ever is a *sim.StuckError with
-// its name.
+// Run runs until all applications that are not daemons have returned. If one waits for ever, the
+// error is a *sim.StuckError that names it.
 func (r *Rack) Run() error { return r.net.Run() }
 
 // Stop makes Run return err after the current event.
 func (r *Rack) Stop(err error) { r.net.Stop(err) }
 
-// Settle continues for d of virtual time after Run, so that frames in flight arrive.
+// Settle runs for d of virtual time after Run has returned, so that frames in flight arrive.
 func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
 
 // Close ends the remaining threads.
 func (r *Rack) Close() { r.net.Close() }
 
-// Partition cuts every path between a group of hosts and all others; an empty group heals. A
-// restart of the switch heals too.
+// Partition cuts every path between a group of hosts and all others. An empty group ends the
+// partition, and so does a restart of the switch.
 func (r *Rack) Partition(group []string) {
 	if len(group) == 0 {
 		r.pipe.Partition(nil)
@@ -220,7 +221,7 @@ func (r *Rack) Partition(group []string) {
 	r.pipe.Partition(side)
 }
 
-// injectors makes the verdicts of both directions of a host's link.
+// injectors returns the fault verdicts of both directions of a host's link.
 func (r *Rack) injectors(link string, rules []fault.Rule) (up, down sim.Verdict) {
 	one := func(d fault.Dir) sim.Verdict {
 		in := fault.NewInjector(r.seed, link, d, rules)

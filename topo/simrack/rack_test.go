@@ -61,7 +61,7 @@ func TestEveryPerfTestRuns(t *testing.T) {
 			cn.Go("client", false, func(ctx verbs.Context) {
 				cfg := perf.Config{Test: test, Iters: 100, Atomics: 100, Verify: true, Hooks: perf.Hooks{Counters: cn.Counters}, To: "ms0"}
 				if test == perf.Locks {
-					cfg.Span = 10 * time.Millisecond // the experiment measures time, not iterations
+					cfg.Span = 10 * time.Millisecond // the experiment runs for a time, not for a number of iterations
 				}
 				res, err = perf.Run(ctx, cn.Manager(ctx), r.Host("ms0").Addr(), cfg, nil)
 			})

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A machine that reboots draws the same numbers as in its first incarnation; one that is restarted
-// draws others.
+// A host that reboots draws the same random numbers as in its first incarnation; one that is
+// restarted draws others.
 func TestRebootRepeatsNumbers(t *testing.T) {
 	s, err := spec.Parse([]byte("name: t\nhosts:\n  - {name: a, role: compute}\n  - {name: b, role: compute}\n"))
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// pollCost is the virtual time of a second poll in a row that finds nothing, so that time passes
-// for an application that spins on Poll.
+// pollCost is the virtual time that a poll takes if it and the poll before it have found nothing,
+// so that time advances for an application that spins on Poll.
 const pollCost = 200 * time.Nanosecond
 
-// shell is one application in virtual time. Its threads are coroutines of the network, one of which
-// runs at a time: nothing here needs a lock.
+// shell is one application in virtual time. Its threads are coroutines of the network. Only one of
+// them runs at a time, so no locks are needed.
 type shell struct {
 	host    *Host
 	name    string
 	daemon  bool
 	rand    *rand.Rand
 	threads []*sim.Proc
-	idle    int // polls in a row that found nothing
+	idle    int // consecutive polls that found nothing
 	// spent is the processor time of the call in progress.
 	spent time.Duration
 }
@@ -50,7 +50,7 @@ func (b *shell) start(name string, f func()) {
 
 func (b *shell) net() *sim.Net { return b.host.rack.net }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (b *shell) Now() clock.Time { return b.net().Now() }
 
 // Sleep parks the thread.
@@ -63,13 +63,13 @@ func (b *shell) Sleep(d time.Duration) {
 	}
 }
 
-// Go starts another coroutine.
+// Go starts another thread of the application.
 func (b *shell) Go(name string, f func()) { b.start(b.name+"/"+name, f) }
 
-// Wait waits for all threads but the caller.
+// Wait waits until all threads except the caller have ended.
 func (b *shell) Wait() {
 	self := b.net().Current()
-	for i := 0; i < len(b.threads); i++ { // it may grow meanwhile
+	for i := 0; i < len(b.threads); i++ { // the list may grow meanwhile
 		if p := b.threads[i]; p != self {
 			self.Join(p)
 		}
@@ -85,8 +85,8 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	return now, b.host.eng, out
 }
 
-// Leave sends the frames of the step and wakes the threads that waited for its effects. Then the
-// processor time of the call passes.
+// Leave ends the step: it sends the frames and wakes the threads whose conditions hold now. Then
+// the processor time of the call passes.
 func (b *shell) Leave() {
 	b.net().End(b.host.node)
 	b.host.look()
@@ -96,8 +96,7 @@ func (b *shell) Leave() {
 	}
 }
 
-// compute lets the processor time of the running thread pass. A caller that is no thread has no
-// processor.
+// compute lets the running thread spend processor time. A caller that is not a thread spends none.
 func (b *shell) compute(d time.Duration) {
 	p := b.net().Current()
 	if p == nil {
@@ -108,27 +107,27 @@ func (b *shell) compute(d time.Duration) {
 	}
 }
 
-// Posted charges the cost of posting.
+// Posted adds the cost of posting n work requests.
 func (b *shell) Posted(n int) {
 	if c := b.host.rack.opt.Cost; c != nil {
 		b.spent += time.Duration(n) * c.Client.Post
 	}
 }
 
-// Polled charges the cost of a poll.
+// Polled adds the cost of a poll.
 func (b *shell) Polled() {
 	if c := b.host.rack.opt.Cost; c != nil {
 		b.spent += c.Client.Poll
 	}
 }
 
-// Progress lets time pass for an application that spins.
+// Progress is called when a poll finds nothing. It lets time pass for an application that spins.
 func (b *shell) Progress() {
 	if b.idle++; b.idle < 2 {
 		return
 	}
 	d := pollCost + b.spent
-	b.spent = 0 // before another thread is charged
+	b.spent = 0 // reset before another thread runs
 	b.net().End(b.host.node)
 	b.net().Current().Park(b.Now().Add(d), "its next poll")
 	b.net().Begin(b.host.node)

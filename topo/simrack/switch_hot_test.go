@@ -22,8 +22,9 @@ hosts:
   - {name: ms0, role: memory}
 `
 
-// Each of two clients has a word of its own, and one of them sends four times as many atomics. The
-// switch counts both exactly, and replaces their atomics as it would without the counting rule.
+// Each of two clients uses its own word, and one of them sends four times as many atomics as the
+// other. The switch counts both exactly, and replaces their atomics as it would without the
+// counting rule.
 func TestHotWords(t *testing.T) {
 	r := newRack(t, counting, Options{Datagrams: true})
 	ms := r.Host("ms0")

@@ -18,12 +18,12 @@ import (
 // loadSeeds is the number of seeds.
 const loadSeeds = 20
 
-// loadRun is a client that adds to a word, one addition after the other, until the test stops it.
+// loadRun is a client that adds to a word, one FAA after the other, until the test stops it.
 type loadRun struct {
 	*restartRun
 	stop bool
 	adds uint64
-	// pause bounds the time between two additions.
+	// pause is the largest time between two additions.
 	pause time.Duration
 }
 
@@ -78,8 +78,8 @@ func (l *loadRun) work(ctx verbs.Context) error {
 }
 
 // A program is loaded, and gets its rule, while a client on an older connection adds to a word. The
-// client's requests move when the table of flows has settled (conntrack.Config.Settle, 30 s), for
-// any losses and any pace of the client, and the client does not notice.
+// client's requests move once the table of flows has settled (conntrack.Config.Settle, 30 s), for
+// any loss and any pace of the client, and the client gets no error.
 func TestProgramIsLoadedUnderAtomics(t *testing.T) {
 	for seed := uint64(1); seed <= loadSeeds; seed++ {
 		d := rand.New(rand.NewPCG(seed, 11))

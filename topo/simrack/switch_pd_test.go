@@ -11,9 +11,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A server has two protection domains, and the switch's connections are in another one than a
-// client's memory: the key works on the client's connection and is refused on the shared one. That
-// ends the client's connection once. From then on its requests stay on its own connection.
+// A server has two protection domains. The client's memory is in one, the switch's connections are
+// in the other: the R_Key works on the client's connection and is refused on the shared one. That
+// ends the client's connection once. From then on the switch leaves the client's requests on the
+// client's connection.
 func TestKeyOfAnotherProtectionDomain(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	ms, cn := r.Host("ms0"), r.Host("cn0")
@@ -67,7 +68,7 @@ func TestKeyOfAnotherProtectionDomain(t *testing.T) {
 	}
 }
 
-// addsUntil runs n additions, or as many as succeed, and returns the status of the last one.
+// addsUntil posts up to n additions until one fails, and returns the status of the last one.
 func addsUntil(t *testing.T, h *Host, ctx verbs.Context, server *Host, n int) verbs.Status {
 	pd, _ := ctx.AllocPD()
 	cq, _ := ctx.CreateCQ(4)

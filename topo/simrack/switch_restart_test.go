@@ -18,15 +18,15 @@ import (
 
 // The switch of a rack dies and restarts, again and again, while clients have many requests in
 // flight. A request that has completed for the client must have been executed: the fatal NAK of a
-// restarted switch acknowledges no request that was lost.
+// restarted switch does not acknowledge a request that was lost.
 
 const (
 	restartClients = 3
-	restartOps     = 120 // number of operations of each client, of each kind
+	restartOps     = 120 // operations of each client, of each kind
 	restartDepth   = 8
 	restartService = "memory"
-	addAt          = 0  // offset of the word that clients add to
-	slotsAt        = 64 // offset of the slots that clients write, one an operation
+	addAt          = 0  // offset of the word to which clients add
+	slotsAt        = 64 // offset of the slots that clients write, one for each WRITE
 	restartRegion  = slotsAt + 8*restartClients*restartOps
 )
 
@@ -37,14 +37,15 @@ type restartRun struct {
 	mr      verbs.MR
 	written []uint64 // offsets of slots whose WRITE has succeeded
 	added   map[uint64]bool
-	asked   int // additions posted
+	asked   int // additions that were posted
 	errors  map[verbs.Status]int
-	retries int      // connections after the first
+	retries int      // connections after the first of each client
 	failed  []string // errors that clients found
 	stuck   error
 }
 
-// serve accepts all connections, also those of the switch, in the protection domain of the region.
+// serve accepts all connections, including those of the switch, in the protection domain of the
+// region.
 func (x *restartRun) serve(ctx verbs.Context) {
 	t, rt := x.t, ctx.Runtime()
 	pd, err := ctx.AllocPD()
@@ -85,7 +86,7 @@ func (x *restartRun) serve(ctx verbs.Context) {
 	}
 }
 
-// client works until all its operations are executed, on as many connections as that takes.
+// client works until all its operations are executed, on as many connections as needed.
 func (x *restartRun) client(ctx verbs.Context, h *Host, id int) error {
 	rt := ctx.Runtime()
 	next := 0
@@ -129,12 +130,12 @@ func (x *restartRun) client(ctx verbs.Context, h *Host, id int) error {
 	return nil
 }
 
-// statusError is a completion with an error.
+// statusError is the error for a completion that has failed.
 type statusError struct{ status verbs.Status }
 
 func (e *statusError) Error() string { return e.status.String() }
 
-// work posts operations, WRITEs and additions in turn, and returns how many have succeeded.
+// work posts WRITEs and additions in turn, and returns how many have succeeded in all.
 func (x *restartRun) work(rt verbs.Runtime, qp verbs.QP, cq verbs.CQ, local verbs.MR, buf []byte, id, next int, addr uint64, key uint32) (int, error) {
 	posted := next
 	var wcs [restartDepth]verbs.WC
@@ -185,14 +186,14 @@ func (x *restartRun) work(rt verbs.Runtime, qp verbs.QP, cq verbs.CQ, local verb
 	return next, nil
 }
 
-// check compares the server's memory with the completed operations of the clients.
+// check compares the server's memory with the operations that completed for the clients.
 func (x *restartRun) check() {
 	for _, w := range x.wrong() {
 		x.t.Error(w)
 	}
 }
 
-// wrong lists completed requests that were not executed.
+// wrong lists requests that completed and were not executed.
 func (x *restartRun) wrong() (list []string) {
 	list = append(list, x.failed...)
 	if x.stuck != nil {
@@ -215,8 +216,8 @@ func (x *restartRun) wrong() (list []string) {
 	return list
 }
 
-// restart runs clients through a switch that dies now and then; rule is the switch's rule without
-// the server. The links lose, double and reorder packets with a probability.
+// restart runs clients while the switch dies now and then. rule is the switch's rule without its
+// server. The links lose, duplicate and reorder packets with the probability trouble.
 func restart(t *testing.T, rule string, seed uint64, trouble float64) *restartRun {
 	yaml := fmt.Sprintf(`
 name: restart
@@ -285,7 +286,7 @@ func TestSwitchRestartLosesNothing(t *testing.T) {
 			}
 		}
 	}
-	// Most clients are informed by the NAK, long before their retries are exhausted.
+	// Most connections are ended by the NAK, long before the client's retries are exhausted.
 	if naks, silent := sum[verbs.RemOpErr], sum[verbs.RetryExcErr]; naks < seeds || silent > naks/4 {
 		t.Errorf("%d connections ended by a NAK, %d by silence", naks, silent)
 	}
@@ -293,9 +294,9 @@ func TestSwitchRestartLosesNothing(t *testing.T) {
 }
 
 // A WRITE that replaces a client's CMP_SWAP is in flight to the server when the switch dies, for
-// longer than the switch takes to restart, and the switch's first datagram to the server about it
-// is lost. Until the server has ended the switch's old connection, no other client may get the
-// lock, because the WRITE would take it away from that client.
+// longer than the switch takes to restart, and the restarted switch's first datagram to the server,
+// which ends its old connection, is lost. Until the server has ended that connection, no other
+// client may get the lock, because the WRITE would take it away from that client.
 func TestLateRequestOfAFormerIncarnation(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	x := &restartRun{t: t, r: r}
@@ -388,10 +389,10 @@ func TestLateRequestOfAFormerIncarnation(t *testing.T) {
 	}
 }
 
-// The same in mode published, which keeps no journal, on links that lose nothing: the PSN shifts
-// are lost while both ends go on counting, so the server takes new requests of the client whose
-// connection was borrowed for duplicates, and acknowledges requests that it does not execute. No
-// client is informed; connections end by timeouts.
+// The same in mode published, which keeps no journal, on links that lose nothing. The PSN shifts
+// are lost while both ends go on counting. The server therefore takes new requests of the client
+// whose connection was borrowed for duplicates, and acknowledges them without executing them. No
+// client gets an error for these; connections end by timeouts.
 func TestPaperRestartLosesWrites(t *testing.T) {
 	wrong := 0
 	sum := make(map[verbs.Status]int)

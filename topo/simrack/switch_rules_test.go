@@ -44,7 +44,7 @@ hosts:
 	return x
 }
 
-// Rules are added and removed while clients work: no client notices.
+// Rules are added and removed while clients work. No client gets an error.
 func TestRulesChangeUnderLoad(t *testing.T) {
 	texts := []string{
 		"",
@@ -96,8 +96,8 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// Connections that rules need are made, and ended some time after the last rule that needs them was
-// removed; a connection that is needed again in the meantime stays.
+// Connections are made when rules need them, and ended some time after the last such rule was
+// removed. A connection that is needed again in the meantime is kept.
 func TestConnectionsFollowTheRules(t *testing.T) {
 	x := rulesRack(t, 1, 0)
 	p := box(t, x.r)
@@ -142,8 +142,8 @@ func TestConnectionsFollowTheRules(t *testing.T) {
 		want int
 	}{
 		{"server=ms0 action=move shards=3", 50 * time.Millisecond, 3},
-		{"server=ms0 action=move shards=1", 50 * time.Millisecond, 3}, // they are kept for some time
-		{"server=ms0 action=move shards=3", 10 * time.Second, 3},      // and are needed again
+		{"server=ms0 action=move shards=1", 50 * time.Millisecond, 3}, // connections are kept for some time
+		{"server=ms0 action=move shards=3", 10 * time.Second, 3},      // and are used again
 		{"server=ms0 action=move shards=1", 10 * time.Second, 1},
 		{"server=ms0 action=track", 10 * time.Second, 0},
 		{"server=ms0 action=atomics mode=published", 10 * time.Second, 0},

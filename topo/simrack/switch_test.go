@@ -33,7 +33,7 @@ func box(t *testing.T, r *Rack) *swordbox.Program {
 	return p
 }
 
-// The rack file chooses the program; the switch connects to the server's service without a command.
+// The rack file chooses the program. The switch connects to the server's service without a command.
 func TestSwordBox(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	ms, cn := r.Host("ms0"), r.Host("cn0")
@@ -66,8 +66,8 @@ func TestSwordBox(t *testing.T) {
 			count[g.Name+" "+c.Name] = c.Value
 		}
 	}
-	// The first atomic of a word is sent on the client's connection, the second one unchanged on
-	// the shared connection.
+	// The first atomic on a word is sent on the client's connection, the second one unchanged on the
+	// shared connection.
 	if count["hardened moved"] != 99 || count["hardened replaced"] != 98 || count["dialing established"] != 2 {
 		t.Errorf("%v", count)
 	}
