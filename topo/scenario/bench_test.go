@@ -2,7 +2,8 @@ package scenario
 
 import "testing"
 
-// BenchmarkTransport runs one seed of the sweep; its rate of events is that of the whole stack.
+// BenchmarkTransport runs one seed of the scenario transport; its rate of events is that of the
+// whole stack.
 func BenchmarkTransport(b *testing.B) {
 	s, err := Find("transport")
 	if err != nil {

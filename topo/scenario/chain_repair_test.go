@@ -14,10 +14,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// broken is an append whose request or answer is lost, and the machines that die after that, with
-// the times.
+// broken is an append whose request or answer is lost, and the times at which machines die after
+// that.
 type broken struct {
-	answer      bool          // the answer is lost
+	answer      bool          // the answer is lost, not the request
 	client, box time.Duration // time until the client, or the switch, dies; negative: it does not die
 }
 
@@ -25,13 +25,14 @@ func (b broken) String() string {
 	return fmt.Sprintf("answer lost %v, client dies after %v, switch after %v", b.answer, b.client, b.box)
 }
 
-// lives is the time for a machine that does not die.
+// lives is the time of death of a machine that does not die.
 const lives = time.Duration(-1)
 
-// chainWatch reads the chain whenever a packet passes, because memory changes at no other time.
+// chainWatch reads the chain whenever a packet passes, because memory changes only then.
 type chainWatch struct {
 	told []layout.Handle // nodes whose appends were acknowledged to their clients
-	// from and until are the first and the last time at which one of them was missing; 0: never.
+	// from and until are the first and the last time at which one of these nodes was missing from the
+	// chain; 0: never.
 	from, until clock.Time
 }
 
@@ -53,8 +54,9 @@ func (w *chainWatch) look(h *holeRun, now clock.Time) {
 	}
 }
 
-// play has client 1 append node 3, which is lost, and client 2 node 4, while the planned machines
-// die. It returns the time of the loss, and the observations of the chain.
+// play runs a script: client 1 appends node 3, which is lost, and client 2 appends node 4, while
+// the planned machines die. It returns the time of the loss, what was observed of the chain, and
+// the damage.
 func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch, damage []string) {
 	t.Helper()
 	w = &chainWatch{}
@@ -85,7 +87,8 @@ func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch,
 			})
 		}
 		h.rt.Sleep(3 * time.Microsecond)
-		// A client whose append was not acknowledged looks for its node before it tries again.
+		// A client whose append is not acknowledged looks for its node in the chain before it tries
+		// again.
 		if h.linked(d.link(2, 1, 4, 1), "the append of client 2") {
 			w.told = append(w.told, 4)
 		} else if h.retry(d, 4); len(h.damage) == 0 {
@@ -122,8 +125,8 @@ func inChain(h *holeRun, n layout.Handle) bool {
 	return false
 }
 
-// deaths are all times at which a client or the switch may die while its append is in flight; a
-// round trip takes about 10 µs.
+// deaths lists the times after the loss at which a client or the switch may die while its append is
+// in flight; a round trip takes about 10 µs.
 func deaths() (list []time.Duration) {
 	list = append(list, lives)
 	for d := time.Duration(0); d <= 30*time.Microsecond; d += 5 * time.Microsecond {
@@ -132,8 +135,8 @@ func deaths() (list []time.Duration) {
 	return append(list, time.Millisecond, 1100*time.Microsecond, 5*time.Millisecond)
 }
 
-// For every loss and every death, in mode hardened each acknowledged node is in its chain at every
-// instant: no chain is ever repaired, also after both machines have died.
+// In mode hardened, for every loss and every time of death, each acknowledged node is in its chain
+// at every instant: no chain needs a repair, even after both machines have died.
 func TestNoDeathBreaksAChain(t *testing.T) {
 	t.Parallel()
 	runs := 0
@@ -153,9 +156,9 @@ func TestNoDeathBreaksAChain(t *testing.T) {
 	}
 }
 
-// In mode published the same loss breaks the chain, and the control plane repairs it within the
-// promised time, also if the client is dead. If the switch dies as well, the chain stays broken:
-// the paper leaves this open.
+// In mode published the same loss breaks the chain. The control plane repairs it within the
+// promised time, also if the client is dead. If the switch dies as well, the chain stays broken,
+// which the paper leaves open.
 func TestControlPlaneRepairsTheChain(t *testing.T) {
 	t.Parallel()
 	dead := broken{client: 3 * time.Microsecond, box: lives}

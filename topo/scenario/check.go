@@ -19,7 +19,7 @@ func addCounters(a, b *metrics.NIC) {
 	}
 }
 
-// nonZero lists the counters that counted something.
+// nonZero returns the counters that are not zero, by name.
 func nonZero(c *metrics.NIC) map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, s := range metrics.Samples(c) {
@@ -45,9 +45,9 @@ func addLinkStats(a, b *sim.LinkStats) {
 	}
 }
 
-// checkConservation compares what each NIC counted with what its link carried: every frame that
-// arrived was accepted or dropped under a name. A frame whose addresses or ports were corrupted may
-// be counted by no NIC.
+// checkConservation compares what each NIC has counted with what its link has carried: every frame
+// that arrived was accepted, or dropped and counted under a reason. A frame whose addresses or
+// ports were corrupted may be counted by no NIC.
 func (e *env) checkConservation() error {
 	var all sim.LinkStats
 	for _, h := range e.rack.Hosts() {
@@ -80,7 +80,7 @@ func (e *env) checkAtomics(host string, want int) error {
 	return nil
 }
 
-// checkQuiet makes sure that nothing was retried where nothing was lost or delayed.
+// checkQuiet returns an error if packets were retransmitted although none was lost or delayed.
 func (e *env) checkQuiet() error {
 	var c metrics.NIC
 	for _, h := range e.rack.Hosts() {
@@ -88,7 +88,7 @@ func (e *env) checkQuiet() error {
 		addCounters(&c, &hc)
 	}
 	if c.SendRnrErr > 0 {
-		return nil // a burst of messages was longer than the receives posted
+		return nil // a burst of messages was longer than the list of posted receives
 	}
 	for name, n := range map[string]uint64{
 		"roce_retrans_pkts": c.RetransPkts, "packet_seq_err": c.PacketSeqErr, "local_ack_timeout_err": c.LocalAckTimeoutErr,

@@ -19,9 +19,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// storeRun is one run of store histories: clients use a few keys, links and machines fail, and
-// afterwards one order of all operations on each key must explain the answers that the clients
-// received; all nodes must be where they belong.
+// storeRun is one run of histories of the store Clover: clients use a few keys while links and
+// machines fail. Afterwards one order of all operations on each key must explain the answers that
+// the clients received, and each node must be free, held or in a chain.
 type storeRun struct {
 	env      *env
 	plan     *storePlan
@@ -29,21 +29,21 @@ type storeRun struct {
 	server   *meta.Server
 	ops      int
 	injected bool
-	ended    int // clients
+	ended    int // clients that have ended
 	refused  int // operations that ended with ErrFull
 	unknown  int
 	longest  time.Duration // of all operations
-	// down says until when a victim is down; "" is the switch.
+	// down has the time until which a victim is down, by name; "" is the switch.
 	down   map[string]clock.Time
-	caches map[string]*clover.Cache // that the clients of a host share
-	// living are the clients that have made their operations and wait for the others; explained: the
-	// nodes that they hold have been compared with what the metadata server counts, or are not to be, as
-	// a client did not wait for all. See linger.
+	caches map[string]*clover.Cache // of each host, shared by its clients
+	// living are the clients that have done their operations and wait for the others; see linger.
+	// explained: the nodes that they hold were compared with those that the metadata server counts, or
+	// will not be compared, because a client did not wait for all.
 	living    []*clover.Client
 	explained bool
 	most      time.Duration // bounds the wait; 0: maxLinger
-	// For tests: plant wraps a client of the store in one with a bug; the other replaces the
-	// connection manager by which the metadata server requests fences.
+	// For tests: plant wraps the store of each client in one with a bug; dialer replaces the
+	// connection manager through which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }
@@ -51,15 +51,15 @@ type storeRun struct {
 // runClover runs one seed.
 func runClover(e *env) error { return runCloverMixed(e, "", nil) }
 
-// runCloverMixed is runClover with the mixes that the list names; plant, if not nil, is that of the
-// run.
+// runCloverMixed is runClover with the mixes that mixes names. plant, if not nil, is
+// storeRun.plant.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
 	p.blend(e, mixes)
 	return (&storeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// run runs what was planned.
+// run executes the plan.
 func (r *storeRun) run() error {
 	e := r.env
 	r.history, r.down = kv.NewHistory(), make(map[string]clock.Time)
@@ -100,7 +100,7 @@ func (r *storeRun) serveMemory(name string) {
 	})
 }
 
-// serveMeta starts the metadata server; while memory servers cannot be reached, it tries again.
+// serveMeta starts the metadata server, again and again until the memory servers can be reached.
 func (r *storeRun) serveMeta() {
 	h := r.env.rack.Host("md0")
 	h.Go("meta", true, func(ctx verbs.Context) {
@@ -126,11 +126,11 @@ func (r *storeRun) serveMeta() {
 	})
 }
 
-// storePatience is the deadline of one operation: longer than any fault lasts and than leases
-// and grace.
+// storePatience is the deadline of one operation. It is longer than any fault, and than lease and
+// grace together.
 const storePatience = 2 * time.Second
 
-// storeSlack is how much later than its deadline an operation may end: it ends a connection first.
+// storeSlack is how long after its deadline an operation may still take, to end a connection.
 const storeSlack = 100 * time.Millisecond
 
 // start runs a client on one of the compute hosts.
@@ -147,7 +147,8 @@ func (r *storeRun) start(id int) {
 	})
 }
 
-// cacheOf is the location cache that the clients of a host share; nil: each has its own.
+// cacheOf returns the location cache that the clients of a host share; nil: each client has its
+// own.
 func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 	if !r.plan.caches {
 		return nil
@@ -170,14 +171,14 @@ func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Co
 	}
 }
 
-// work runs a client's operations from its start to its end.
+// work executes a client's operations.
 func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) error {
 	var store kv.Store = c
 	if r.plant != nil {
 		store = r.plant(c)
 	}
 	s := kv.Record(store, r.history, id, rt.Now)
-	if !r.plan.has(storeMetaCrash) { // which finds a key by its record, or else takes it for lost
+	if !r.plan.has(storeMetaCrash) { // after a crash, the metadata server finds a key by its record, or takes it for lost
 		s.Where = func() kv.Places { return 1 << c.Placed() }
 	}
 	for range r.plan.rounds {
@@ -189,7 +190,7 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 	return errors.Join(s.Err(), r.linger(c, rt), c.Close())
 }
 
-// round makes one operation.
+// round executes one operation.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)
@@ -228,7 +229,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return err
 }
 
-// inject injects the planned faults.
+// inject injects the first fault, and schedules the others.
 func (r *storeRun) inject() {
 	r.injected = true
 	at := r.env.rack.Now()
@@ -243,7 +244,7 @@ func (r *storeRun) inject() {
 // cause injects one fault.
 func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
-	if over := r.down[p.victim]; over > rack.Now() { // it is down already
+	if over := r.down[p.victim]; over > rack.Now() { // the victim is down already
 		rack.At(over.Add(time.Microsecond), func() { r.cause(p) })
 		return
 	}
@@ -290,16 +291,16 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	rack.At(rack.Now().Add(p.down), end)
 }
 
-// placeOf is a memory server in a history.
+// placeOf returns the number of a memory server as a set, for the history.
 func placeOf(server string) kv.Places { return 1 << (server[len(server)-1] - '0') }
 
-// has reports whether a fault of a kind is planned.
+// has reports whether a fault of this kind is planned.
 func (p *storePlan) has(what storeFault) bool {
 	return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what == what })
 }
 
-// slack is how much later than its deadline an operation may end: a client that hangs does not see
-// the time.
+// slack is how long after its deadline an operation may end: a client that hangs does not notice
+// its deadline.
 func (r *storeRun) slack() time.Duration {
 	slack := storeSlack
 	for _, s := range r.plan.faultList() {
@@ -310,12 +311,12 @@ func (r *storeRun) slack() time.Duration {
 	return slack
 }
 
-// maxSettle bounds the time in which the metadata server takes back what the clients have left: it
-// asks the memory servers to end the connections of one client after the other.
+// maxSettle bounds the time in which the metadata server takes back the nodes that the clients have
+// left. For one client after the other, it asks the memory servers to end the connections.
 const maxSettle = 20 * time.Second
 
-// settle restores the links and waits until the metadata server has taken back what the clients have
-// left.
+// settle restores the links and waits until the metadata server has taken back the nodes that the
+// clients have left.
 func (r *storeRun) settle() (rpc.Stats, error) {
 	rack := r.env.rack
 	for _, h := range rack.Hosts() {
@@ -329,7 +330,7 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 	return r.server.Snapshot(), err
 }
 
-// check decides about the whole run.
+// check checks the whole run.
 func (r *storeRun) check() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
 	if err := r.history.Check(kv.MostStates); err != nil {

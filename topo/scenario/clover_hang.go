@@ -8,15 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hanging is a memory server in front of which one request of a host is lost. The host hangs from
-// that moment: its NIC sends the request again when it is resumed.
+// hanging is a memory server before which one request of a host is lost. The host hangs from that
+// moment on: its NIC sends the request again when it is resumed.
 type hanging struct {
 	sim.Node
 	run  *storeRun
 	left *int
 }
 
-// loseOne prepares the loss of the request with which the planned hang begins.
+// loseOne arranges the loss of the request with which the planned hang begins.
 func (r *storeRun) loseOne() {
 	if r.plan.loses == 0 || r.plan.what != storeHang {
 		return
@@ -34,7 +34,7 @@ func (r *storeRun) loseOne() {
 	}
 }
 
-// Frame hands a frame on, or loses it and hangs its host.
+// Frame passes a frame on; the chosen one it drops, and hangs the host.
 func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && sentBy(f.run.env.rack.Host(f.run.plan.victim), &g) {
@@ -51,7 +51,7 @@ func changes(g *wire.Frame) bool {
 	return g.BTH.Opcode == wire.RCCmpSwap || g.BTH.Opcode == wire.RCWriteOnly && g.RETH.Length >= 128
 }
 
-// sentBy reports whether a frame has a host's address.
+// sentBy reports whether a frame's source address is that of a host.
 func sentBy(h *simrack.Host, g *wire.Frame) bool {
 	if a := h.Addr(); !g.V6 && a.Is4() {
 		return a.As4() == g.IPv4.Src

@@ -11,16 +11,18 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// maxLinger bounds the time in which a client that has made its operations waits for the others.
+// maxLinger bounds how long a client that has done its operations waits for the others.
 const maxLinger = time.Minute
 
-// calm reports whether nothing fails but links: no machine's nodes are held by an earlier number of it.
+// calm reports whether only links fail: then no nodes are held under a number that a client had
+// before a crash.
 func (p *storePlan) calm() bool { return p.what == storeNothing && p.rack.Wrap == nil }
 
-// linger keeps a client that has made its operations alive, in a calm run, until all have made theirs.
-// Then the metadata server must count no node as held that no client has: such a node would be out of
-// use as long as a client lives. The clients only read meanwhile, so that their leases go on. A client
-// that has waited for the most goes, and nothing is compared: what it had is given back then.
+// linger keeps a client that has done its operations alive, in a calm run, until all clients have
+// done theirs. Then each node that the metadata server counts as held must be held by a client;
+// otherwise the node would be unusable as long as clients live. Meanwhile the clients only read,
+// which renews their leases. A client that has waited for the longest time ends and gives back its
+// nodes, and nothing is compared.
 func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 	if !r.plan.calm() {
 		return nil
@@ -53,8 +55,9 @@ func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 	return nil
 }
 
-// explain compares what the metadata server counts as held with what the clients have, when their last
-// reports have left, and the metadata server has taken back what earlier numbers of them had.
+// explain compares the nodes that the metadata server counts as held with those that the clients
+// hold. It does so when the clients' last reports have been sent, and the server has taken back the
+// nodes that they held under earlier numbers.
 func (r *storeRun) explain(after time.Duration) error {
 	have := 0
 	for _, c := range r.living {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A client that waits too long for the others goes, with what it had: nothing is compared then, and
-// a good run stays one.
+// A client that waits too long for the others ends and gives back its nodes. Nothing is compared
+// then, so a correct run does not fail.
 func TestARunWhoseClientsDoNotWaitIsNotCompared(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Name: "clover", run: func(e *env) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// falseLoss is a store that says of every third key that it is lost, once some memory was lost.
+// falseLoss is a store that reports every third key as lost, once memory was lost.
 type falseLoss struct {
 	kv.Store
 	run *storeRun
@@ -27,7 +27,8 @@ func (f *falseLoss) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, er
 	return v, nil
 }
 
-// After a loss of memory a key that has nothing there is not lost, and a store that says so is caught.
+// After a loss of memory, a store that reports a key as lost which had nothing in that memory is
+// found.
 func TestFalseLossesAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, lies := range []bool{false, true} {

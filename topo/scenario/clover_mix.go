@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// storeMixes are what drawStore does not draw.
+// storeMixes are variations of a plan that drawStore does not draw.
 var storeMixes = planMixes[*storePlan]{
 	{"sizes", 1, (*storePlan).mixSizes, nil},
 	{"wear", 0.03, (*storePlan).mixWear, []string{"sizes", "keys", "format"}},
@@ -27,16 +27,16 @@ var storeMixes = planMixes[*storePlan]{
 	{"crowd", 0.15, (*storePlan).mixCrowd, []string{"wear", "keys"}},
 }
 
-// blend adds the mixes that the list names; "" draws them. without are those that the scenario
-// cannot have.
+// blend applies the mixes that list names, or draws them if it is "". without are mixes that the
+// scenario cannot have.
 func (p *storePlan) blend(e *env, list string, without ...string) {
 	chosen := storeMixes.choose(e.seed, list, without...)
 	storeMixes.blend(p, e.seed, chosen)
 	p.mixes = strings.Join(chosen, ",")
 }
 
-// mixSizes gives the values of some runs many lengths, in a space that the classes of nodes share or
-// in a fixed one.
+// mixSizes gives the values several lengths, in some runs many. The size classes of nodes share the
+// memory, or have fixed parts of it.
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):
@@ -46,8 +46,8 @@ func (p *storePlan) mixSizes(d *draw) {
 	}
 }
 
-// mixWear makes the pool so small, and the run so long, that the versions of nodes are used up:
-// epochs begin, and entries are other nodes of the same version later.
+// mixWear makes the pool so small and the run so long that the versions of nodes are used up: new
+// epochs begin, and a node is used again with the same handle and version.
 func (p *storePlan) mixWear(d *draw) {
 	p.sizes, p.shares, p.slots = []int{one(d, 16, 40, 104)}, [layout.Classes]int{1}, 8
 	p.keys, p.clients, p.region = d.between(1, 3), d.between(2, 4), 2<<10
@@ -61,7 +61,7 @@ func (p *storePlan) mixWear(d *draw) {
 	}
 }
 
-// mixKeys makes the keys many, with numbers from all over their range.
+// mixKeys makes many keys, with numbers from their whole range.
 func (p *storePlan) mixKeys(d *draw) {
 	p.keys = d.between(9, 60)
 	p.first, p.stride = one(d, uint64(0), 1, 1<<40, math.MaxUint64), one(d, uint64(1), 7, 1<<32, 1<<57)
@@ -71,8 +71,8 @@ func (p *storePlan) mixKeys(d *draw) {
 	}
 }
 
-// mixFormat gives the nodes no checksum, or no key either, as published. Such nodes are right only as
-// long as no copy is torn, and no value is shorter than its node.
+// mixFormat makes nodes without checksum, or, as published, also without key. Such nodes are
+// correct only while no copy is torn and every value fills its node.
 func (p *storePlan) mixFormat(d *draw) {
 	p.format = one(d, layout.Keyed, layout.Published)
 	p.sizes = []int{p.format.Capacity(layout.Class(one(d, 0, 1)).Size())}
@@ -81,7 +81,7 @@ func (p *storePlan) mixFormat(d *draw) {
 	p.links += "untorn "
 }
 
-// mixLate delays packets by up to 15 ms, until the requesters have given their connections up.
+// mixLate delays packets by up to 15 ms, until the requesters have given up their connections.
 func (p *storePlan) mixLate(d *draw) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range storeHostNames() {
@@ -92,7 +92,7 @@ func (p *storePlan) mixLate(d *draw) {
 	p.params.RetryCount = uint8(d.between(1, 3))
 }
 
-// mixFaults makes two or three faults, also of one machine after the other, or several at a time.
+// mixFaults plans two or three faults, which may overlap or hit the same machine.
 func (p *storePlan) mixFaults(d *draw) {
 	if !p.faulty(d) {
 		return
@@ -100,14 +100,14 @@ func (p *storePlan) mixFaults(d *draw) {
 	for n := d.between(1, 2); len(p.then) < n; {
 		s := p.next(d, false)
 		if last := p.lastDown(); d.chance(0.4) {
-			s.later = d.span(0, last) // while the one before lasts
+			s.later = d.span(0, last) // while the fault before lasts
 		}
 		p.then = append(p.then, s)
 	}
 	p.paced(d)
 }
 
-// mixHangs makes one of the faults a hang: of a NIC, of a whole host, or of the switch.
+// mixHangs makes one of the faults a hang of a NIC, of a whole host, or of the switch.
 func (p *storePlan) mixHangs(d *draw) {
 	if !p.faulty(d) {
 		return
@@ -127,8 +127,8 @@ func (p *storePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter moves the later faults to the time after lease and grace of the fault before; if there is
-// none, it adds one.
+// mixAfter moves each later fault behind lease and grace of the fault before it. If there is no
+// later fault, it adds one.
 func (p *storePlan) mixAfter(d *draw) {
 	if !p.faulty(d) {
 		return
@@ -144,18 +144,18 @@ func (p *storePlan) mixAfter(d *draw) {
 	p.paced(d)
 }
 
-// mixCrowd lets more clients write one or two keys: appends wait for each other in a switch that
-// steers.
+// mixCrowd makes more clients write one or two keys, so that appends wait for each other in a
+// switch that steers.
 func (p *storePlan) mixCrowd(d *draw) {
-	p.keys, p.clients, p.rounds = d.between(1, 2), d.between(6, 9), d.between(6, 12) // the search for an order grows with those at work
+	p.keys, p.clients, p.rounds = d.between(1, 2), d.between(6, 9), d.between(6, 12) // the time to find an order grows with the number of concurrent clients
 	p.mix, p.region = [4]float64{0.25, 0.8, 0.92, 1}, max(p.region, 96<<10)
 	if p.after > 0 {
 		p.after = d.between(1, p.clients*p.rounds/2)
 	}
 }
 
-// faulty makes sure that the plan has a fault. It reports false if the faults are those of a steered
-// append, which come alone.
+// faulty ensures that the plan has a fault. It returns false if the faults are those of a steered
+// append, with which others are not combined.
 func (p *storePlan) faulty(d *draw) bool {
 	if p.rack.Wrap != nil {
 		return false
@@ -167,7 +167,7 @@ func (p *storePlan) faulty(d *draw) bool {
 	return true
 }
 
-// faultList lists the faults in their order.
+// faultList lists the faults in the order in which they are injected.
 func (p *storePlan) faultList() []*storeFaultAt {
 	list := []*storeFaultAt{&p.storeFaultAt}
 	for i := range p.then {
@@ -176,13 +176,13 @@ func (p *storePlan) faultList() []*storeFaultAt {
 	return list
 }
 
-// lastDown is how long the last fault lasts.
+// lastDown is the duration of the last fault.
 func (p *storePlan) lastDown() time.Duration {
 	list := p.faultList()
 	return list[len(list)-1].down
 }
 
-// paced makes pauses between operations, so that operations follow all faults.
+// paced adds pauses between operations, so that some operations come after all faults.
 func (p *storePlan) paced(d *draw) {
 	whole := 2 * p.lease
 	for _, s := range p.faultList() {

@@ -25,16 +25,17 @@ hosts:
 `
 )
 
-// storePlan is what a seed draws for a store.
+// storePlan is what a seed decides for a run of the store.
 type storePlan struct {
 	storeWork
 	// mixes names the mixes of the run.
 	mixes string
-	// shared says that the clients of a host share a queue pair to each memory server.
+	// shared: the clients of a host share a queue pair to each memory server.
 	shared bool
-	region int // of each memory server
-	slots  int // keys that the store holds at most
-	// shares are the parts of the classes of nodes; all zero: they share the memory.
+	region int // bytes of each memory server
+	slots  int // the largest number of keys in the store
+	// shares are the parts of memory of each size class of nodes; all zero: the classes share the
+	// memory.
 	shares [layout.Classes]int
 	format layout.Format
 	links  string
@@ -42,32 +43,35 @@ type storePlan struct {
 	rack   simrack.Options
 	params rdmacm.Params
 	lease  time.Duration
-	// box is the switch section of the rack file; "": plain forwarding.
+	// box is the switch section of the rack file; "": the switch only forwards. steer is what the
+	// switch steers.
 	box, steer string
 
 	storeFaultAt
-	// then are further faults, each a time after the previous one.
+	// then are further faults. The time of each counts from the fault before.
 	then []storeFaultAt
-	// loses is the number of the WRITE or compare-and-swap that is lost on its way from the victim
-	// of a hang, which begins at that moment; 0: none.
+	// loses counts WRITEs and CMP_SWAPs of the victim of a hang: the one with this number is lost, and
+	// the hang begins; 0: none is lost.
 	loses int
 }
 
 // storeWork describes the operations of the clients.
 type storeWork struct {
 	keys, clients, rounds int
-	first, stride         uint64 // of the keys
+	first, stride         uint64 // the first key, and the distance between keys
 	// sizes are the lengths of values in bytes.
 	sizes []int
-	// mix are the upper bounds of get, put and insert in a draw from 0 to 1; the rest deletes.
+	// mix has the upper bounds of get, put and insert for a random number from 0 to 1; above are
+	// deletes.
 	mix [4]float64
-	// batch bounds the nodes that a client is given at a time.
+	// batch bounds the nodes that a client gets at a time.
 	batch int
-	// lazy clients read a shortcut only behind a node that has a successor.
+	// lazy: clients read a shortcut only if the node that they know has a successor.
 	lazy bool
 	// caches: the clients of a host share a location cache.
 	caches bool
-	// spread clients append nodes of any memory server: chains lead from one to the other and back.
+	// spread: clients append nodes of any memory server, so chains lead from one server to the other
+	// and back.
 	spread bool
 	// pace is the mean pause between two operations of a client; 0: none.
 	pace time.Duration
@@ -76,22 +80,22 @@ type storeWork struct {
 // key draws the key of an operation.
 func (w *storeWork) key(d *draw) uint64 {
 	i := uint64(d.IntN(w.keys))
-	if w.first == math.MaxUint64 { // from the last key down
+	if w.first == math.MaxUint64 { // keys from the last one downwards
 		return w.first - i*w.stride
 	}
 	return w.first + i*w.stride
 }
 
-// storeFaultAt is one fault of a run: its kind, its victim and its time.
+// storeFaultAt is one fault of a run: its kind, its victim and when it begins.
 type storeFaultAt struct {
 	what   storeFault
 	victim string
-	after  int           // operations; of the first fault
-	later  time.Duration // after the fault before; of others
+	after  int           // number of operations before it, for the first fault
+	later  time.Duration // time since the fault before, for other faults
 	down   time.Duration
 }
 
-// storeFault is the kind of fault that hits one machine, link or the switch during a run.
+// storeFault is the kind of fault of a machine, a link or the switch during a run.
 type storeFault uint8
 
 const (
@@ -102,7 +106,7 @@ const (
 	storeSwitchCrash
 	storeLinkCut
 	storeHang
-	// of the NIC and the applications
+	// storeHostHang: the NIC and the applications of a host hang.
 	storeHostHang
 	storeSwitchHang
 )
@@ -119,8 +123,8 @@ func drawStore(e *env) *storePlan {
 		},
 		slots: 16, format: layout.Hardened, shares: [layout.Classes]int{60, 40}, lease: d.span(20*time.Millisecond, 60*time.Millisecond),
 	}
-	// The pool has between hardly more nodes than clients and keys hold, and many: nodes are reused
-	// early or late.
+	// The pool has between hardly more nodes than clients and keys hold, and many more, so that nodes
+	// are reused early or late.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
 	p.links, p.rules = drawLinks(d, storeHostNames())
@@ -137,7 +141,7 @@ func drawStore(e *env) *storePlan {
 	return p
 }
 
-// size is the length of the next value.
+// size draws the length of a value.
 func (p *storePlan) size(d *draw) int {
 	if len(p.sizes) == 1 {
 		return p.sizes[0]
@@ -157,14 +161,14 @@ func (p *storePlan) drawFault(d *draw) {
 	if p.what == storeHang && p.victim[0] == 'c' && d.chance(0.5) {
 		p.loses = d.between(1, p.rounds/2)
 	}
-	if d.chance(0.5) || p.what == storeHang { // with pauses, operations follow the end of leases
+	if d.chance(0.5) || p.what == storeHang { // with pauses, some operations come after the end of leases
 		p.pace = 2 * (p.down + 2*p.lease) / time.Duration(p.rounds)
 	}
 }
 
-// next draws a fault that follows the others, of another machine if other is set. If both memory
-// servers and the metadata server lost their state, a lost key could not be distinguished from one
-// that never existed.
+// next draws a fault that follows the others; other: of another machine. It avoids that both memory
+// servers and the metadata server lose their state, because a lost key could then not be
+// distinguished from one that never existed.
 func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 	for {
 		var s storeFaultAt
@@ -187,7 +191,7 @@ func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 	}
 }
 
-// draw draws what happens, to which machine, and for how long.
+// draw draws the kind, victim and duration of a fault.
 func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 	p.what = storeFault(d.between(1, int(storeHang)))
 	p.down = d.span(time.Millisecond, 120*time.Millisecond)
@@ -209,7 +213,7 @@ func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 	}
 }
 
-// String is the plan on one line.
+// String prints the plan on one line.
 func (p *storePlan) String() string {
 	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %v bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.sizes,
 		p.region>>10, strings.TrimSpace(p.links))

@@ -13,11 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// disconnect is the start of a request that ends an owner's connections, and its answer: see the
-// protocol of package memservice.
+// disconnect is the beginning of a request to end an owner's connections, and of its answer: see
+// the protocol of package memservice.
 const disconnect = "\x01\x09"
 
-// noFence answers requests for the end of a client's connections without sending them.
+// noFence answers the metadata server's requests to end a client's connections, without sending
+// them.
 type noFence struct {
 	rdmacm.Manager
 	kept *int
@@ -31,8 +32,8 @@ func (d noFence) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Param
 	return d.Manager.Dial(qp, to, service, p, private, deadline)
 }
 
-// hangOnWrite is a plan in which a host hangs when a request of it is lost, and the others go
-// on for longer than lease and grace with so few nodes that they are given those of the host.
+// hangOnWrite is a plan in which a host hangs when one of its requests is lost. The others go on
+// for longer than lease and grace, with so few nodes that they get those of the host.
 func hangOnWrite(e *env) *storePlan {
 	p := drawStore(e)
 	d := e.draw
@@ -47,14 +48,14 @@ func hangOnWrite(e *env) *storePlan {
 }
 
 // A client that has hung for longer than lease and grace sends a request after its lease has ended.
-// If its connections were not ended, the histories show that; if they were, the histories are
-// linearizable.
+// If its connections were not ended, the histories show an error; if they were ended, the histories
+// are linearizable.
 func TestAHungClientsConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {
 		caught, kept, seeds := 0, 0, uint64(20)
 		if !fenced {
-			seeds = 200 // 15 of these are caught: the first one ends the search
+			seeds = 200 // at least 15 of these show an error; the search ends at the first
 		}
 		for seed := uint64(1); seed <= seeds && (fenced || caught == 0); seed++ {
 			s := Scenario{Name: "clover", run: func(e *env) error {

@@ -16,12 +16,12 @@ func runCloverShared(e *env, mixes string) error {
 	return (&storeRun{env: e, plan: p}).run()
 }
 
-// share lets the clients of a host share queue pairs, and makes more of them, so that each host has
+// share makes the clients of a host share queue pairs, and adds clients, so that each host has
 // several.
 func (p *storePlan) share(d *draw) {
 	p.shared = true
 	p.clients = d.between(storeHosts+1, 3*storeHosts)
-	p.rounds = d.between(10, 20) // the search for an order grows with those at work at a time
+	p.rounds = d.between(10, 20) // the time to find an order grows with the number of concurrent clients
 	p.after = min(p.after, p.clients*p.rounds/2)
 }
 

@@ -12,17 +12,17 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// misjoiner is a machine that steers and takes an append for that of the last node that was written
-// on its connection, as the published switch does (hole 36). It never holds a packet, so its wrong
-// belief does not reach the servers.
+// misjoiner steers as the published switch does (hole 36): it assumes that an append is of the node
+// that was last written on its connection. It never holds a packet, and the switch forwards packets
+// unchanged, so a wrong assumption does not reach the servers.
 type misjoiner struct {
 	*cloversteer.Machine
 	stores map[string]placed
-	last   map[uint32]layout.Location // by flow
+	last   map[uint32]layout.Location // the last node that was written, by flow
 	wrong  int
 }
 
-// placed is the place of the store's part on a server.
+// placed says where the store's part of a server's memory begins.
 type placed struct {
 	base  uint64
 	super layout.Superblock
@@ -56,14 +56,15 @@ func (m *misjoiner) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p 
 	return m.Machine.Request(c, s, r, p)
 }
 
-// join replaces the node of an append by another one before the machine sees it.
+// join replaces the node of an append by the last one that was written, before the machine gets the
+// append.
 func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed, st placed) pipeline.Verdict {
 	swap := layout.Word(p.AtomicETH.SwapOrAdd)
 	next, more := swap.Next()
 	last, written := m.last[s.Flow.ID]
 	at, ok := st.super.Space.Place(next.Handle)
 	if !more || !written || last == next || !ok || at.Server != st.super.Server {
-		return m.Machine.Request(c, s, r, p) // a node that was written on another server's connection
+		return m.Machine.Request(c, s, r, p) // the last node was written on a connection to another server
 	}
 	m.wrong++
 	p.AtomicETH.SwapOrAdd = uint64(layout.Superseded(swap.EntryVersion(), last))
@@ -72,8 +73,8 @@ func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pi
 	return v
 }
 
-// The published rule, that an append belongs to the last WRITE of its connection, is right if each
-// client has a connection and wrong if clients share it; the histories show that.
+// The published rule that an append belongs to the last WRITE of its connection is right if each
+// client has its own connection, and wrong if clients share one; the histories show that.
 func TestWrongJoinIsCaught(t *testing.T) {
 	t.Parallel()
 	const seeds = 4
@@ -81,7 +82,7 @@ func TestWrongJoinIsCaught(t *testing.T) {
 		name   string
 		shared bool
 		plant  bool
-		least  int // seeds with damage: if there is no order, the search for one takes long
+		least  int // seeds that must show damage; few, because proving that there is no order takes long
 	}{
 		{"each client has a connection, the last WRITE counts", false, true, 0},
 		{"shared connections, the handle counts", true, false, 0},

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// runCloverSteered is runClover with a switch that steers what steer says, or draws it ("");
-// mixes are those of the run, and change, if not nil, changes the plan.
+// runCloverSteered is runClover with a switch that steers. steer says what it steers; "": the seed
+// decides. mixes are those of the run, and change, if not nil, changes the plan.
 func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw
@@ -20,14 +20,14 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 		p.steer = steer
 	}
 	p.box = steerBox(p.steer, one(d, "all", "all", "hot:1", "hot:4"))
-	p.rack.Datagrams = !d.chance(0.2) // if false, the switch must learn connections from their packets
+	p.rack.Datagrams = !d.chance(0.2) // if false, the switch must learn connections from their packets alone
 	if d.chance(0.5) {
-		p.keys = d.between(1, 3) // so that there is something to steer
+		p.keys = d.between(1, 3) // few, so that there is something to steer
 	}
 	if d.chance(0.5) {
 		drawAppendLoss(e, p)
 	}
-	without := []string{"format"} // the switch reads the keys of nodes
+	without := []string{"format"} // the switch reads the keys of nodes, which some formats lack
 	if change != nil {
 		change(p)
 		without = append(without, "sizes", "wear")
@@ -48,20 +48,21 @@ func steerBox(what, keys string) string {
 	return s
 }
 
-// appendLoss is a failure between the two halves of a PUT: the compare-and-swap that the switch has
-// forwarded is lost, or its answer is, and then the client may die, the switch may die, or both.
+// appendLoss is a failure in the middle of a PUT: the CMP_SWAP that the switch has forwarded is
+// lost, or its answer is. After that the client, the switch, or both may die.
 type appendLoss struct {
 	env *env
-	// at has the numbers of the compare-and-swaps that are hit, counted over both servers.
+	// at has the numbers of the CMP_SWAPs that are lost, counted over both servers.
 	at                  map[int]bool
 	n                   int
 	answer, client, box bool
-	// later is the time from the hit to the switch's crash, down the time until it is restarted.
+	// later is the time from the loss to the switch's crash, down the time until the switch is
+	// restarted.
 	later, down time.Duration
 	injected    bool
 }
 
-// drawAppendLoss draws an appendLoss in place of another fault.
+// drawAppendLoss draws an appendLoss, which replaces all other faults.
 func drawAppendLoss(e *env, p *storePlan) {
 	d := e.draw
 	a := &appendLoss{
@@ -91,13 +92,13 @@ func drawAppendLoss(e *env, p *storePlan) {
 	}
 }
 
-// losing is a memory server in front of which appends are lost.
+// losing is a memory server before which appends are lost.
 type losing struct {
 	sim.Node
 	*appendLoss
 }
 
-// Frame hands a frame on, loses it, or loses the frames with which the server answers it.
+// Frame passes a frame on, drops it, or drops the frames with which the server answers it.
 func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	hit := false
@@ -118,7 +119,7 @@ func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 	}
 }
 
-// inject crashes the client, the switch or both as planned, at the first hit only.
+// inject crashes the client, the switch or both as planned, after the first loss only.
 func (l *appendLoss) inject(g *wire.Frame) {
 	if l.injected {
 		return
@@ -143,7 +144,7 @@ func (l *appendLoss) inject(g *wire.Frame) {
 	}
 }
 
-// noteSteering says what the switch did since its start.
+// noteSteering adds to the report what the switch has counted since its start.
 func (r *storeRun) noteSteering() {
 	if r.env.rack == nil {
 		return

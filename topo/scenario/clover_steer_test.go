@@ -16,7 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// steering makes a switch that steers by a machine. It has no journal, so it must not crash.
+// steering returns a function that makes a switch program which steers with machine m. The program
+// has no journal, so it must not crash.
 func steering(m handler.Machine) func(*spec.Rack) (pipeline.Program, error) {
 	return func(s *spec.Rack) (pipeline.Program, error) {
 		set, err := rules.NewSet(s.Switch.Rules)
@@ -35,22 +36,23 @@ func steering(m handler.Machine) func(*spec.Rack) (pipeline.Program, error) {
 	}
 }
 
-// posted names a request of a flow.
+// posted identifies a request by its flow and PSN.
 type posted struct {
 	row uint32
 	psn wire.PSN
 }
 
-// believer is a machine that steers and is told that appends have succeeded: when they are sent,
-// whether or not they arrive (a chain that breaks is not repaired; holes 28 and 30), or when they
-// are answered, with any answer (its tails are stale; hole 29).
+// believer is a machine that steers and is told too early that an append has succeeded. With sent
+// it is told when the append is sent, though it may not arrive: then a chain that breaks is not
+// repaired (holes 28 and 30). Otherwise it is told when any answer comes, also that the append has
+// failed: then its tails are stale (hole 29).
 type believer struct {
 	*cloversteer.Machine
 	sent     bool
 	compares map[posted]uint64
 }
 
-// tell reports a success to the machine.
+// tell tells the machine that an append has succeeded.
 func (b *believer) tell(c *pipeline.Ctx, r *conntrack.Flow, psn wire.PSN, compare uint64) {
 	var p pipeline.Parsed
 	p.BTH.Opcode, p.BTH.PSN, p.AtomicAck = wire.RCAtomicAck, psn, compare
@@ -75,7 +77,8 @@ func (b *believer) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 	return b.Machine.Response(c, s, p)
 }
 
-// The histories show that a safeguard of steering was removed; with it they are linearizable.
+// Histories show when a safeguard of steering is missing. With all safeguards they are
+// linearizable.
 func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	believing := func(sent bool) func() handler.Machine {
@@ -116,7 +119,7 @@ func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Nodes have two or three packets. Histories with steered READs of them are linearizable.
+// Nodes have two or three packets, and READs of them are steered; the histories are linearizable.
 func TestSteeredReadsOfSeveralPackets(t *testing.T) {
 	t.Parallel()
 	steered := uint64(0)

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Seeds that once failed.
+// Seeds that once failed succeed now.
 func TestCloverSeedsThatFailed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,7 +35,7 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 				params = a.params
 			}
 		}
-		params.Mix = "sizes" // they were recorded before there were others
+		params.Mix = "sizes" // the only mix when the seeds were recorded
 		s, err := mustFind(t, "clover").Vary(params)
 		if err != nil {
 			t.Fatal(err)
@@ -46,8 +46,8 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 	}
 }
 
-// A seed whose history of one key has so many operations without an answer that a search which tries
-// them all has no end: it is decided in few states.
+// In the history of this seed many operations on one key have no answer. A search that tries all
+// their outcomes would not end; Check decides it in few states.
 func TestAHistoryWithManyOpenOutcomesIsDecided(t *testing.T) {
 	t.Parallel()
 	s, err := mustFind(t, "clover").Vary(Params{Steer: "any", ShareQP: true})
@@ -66,7 +66,7 @@ type buggy struct {
 	stale map[uint64][]byte
 	get   func(b *buggy, key uint64, fresh []byte) []byte
 	put   func(b *buggy, key uint64, value []byte, deadline clock.Time) error
-	// insert and remove are as put.
+	// insert and remove replace every third INSERT and DELETE, as put replaces PUT; nil: no bug.
 	insert func(b *buggy, key uint64, value []byte, deadline clock.Time) error
 	remove func(b *buggy, key uint64, deadline clock.Time) error
 }
@@ -88,7 +88,7 @@ func (b *buggy) Put(key uint64, value []byte, deadline clock.Time) error {
 	return b.Store.Put(key, value, deadline)
 }
 
-// Insert and Delete have the bug of a kind, if it is one of theirs.
+// Insert has the planted bug in every third call, if there is one.
 func (b *buggy) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if b.insert != nil && b.third() {
 		return b.insert(b, key, value, deadline)
@@ -103,7 +103,7 @@ func (b *buggy) Delete(key uint64, deadline clock.Time) error {
 	return b.Store.Delete(key, deadline)
 }
 
-// storeBugs are bugs of a store that the checks must find.
+// storeBugs are bugs of a store that the checks must find, by name.
 var storeBugs = map[string]func(kv.Store) kv.Store{
 	"stale reads": func(s kv.Store) kv.Store {
 		return &buggy{Store: s, stale: make(map[uint64][]byte), get: func(b *buggy, key uint64, fresh []byte) []byte {
@@ -159,7 +159,7 @@ var storeBugs = map[string]func(kv.Store) kv.Store{
 	},
 }
 
-// ownStale is a store whose GET after a PUT of the same client shows the value before.
+// ownStale is a store in which a GET after a PUT of the same client returns the value before.
 type ownStale struct {
 	kv.Store
 	before map[uint64][]byte
@@ -182,7 +182,7 @@ func (o *ownStale) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, err
 	return o.Store.Get(key, dst, deadline)
 }
 
-// The checks find the bugs for which they exist.
+// The checks find each planted bug of a store.
 func TestPlantedStoreBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for name, plant := range storeBugs {
@@ -193,7 +193,7 @@ func TestPlantedStoreBugsAreCaught(t *testing.T) {
 	}
 }
 
-// They do so with each mix of keys, memory, links and faults.
+// The checks find them with each mix of keys, memory, links and faults.
 func TestPlantedStoreBugsAreCaughtInEveryMix(t *testing.T) {
 	t.Parallel()
 	for _, m := range storeMixes {
@@ -206,7 +206,7 @@ func TestPlantedStoreBugsAreCaughtInEveryMix(t *testing.T) {
 	}
 }
 
-// catch says how many of so many seeds show a bug; it stops when there are enough.
+// catch returns in how many of the seeds the checks find a bug; it stops at enough.
 func catch(mix string, plant func(kv.Store) kv.Store, seeds uint64, enough int) (caught int) {
 	for seed := uint64(1); seed <= seeds && caught < enough; seed++ {
 		s := Scenario{Name: "clover", run: func(e *env) error { return runCloverMixed(e, mix, plant) }}

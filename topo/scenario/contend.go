@@ -9,18 +9,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// contention has one word that several clients add to and another that they increment by CAS. Each
-// original value of the first, and each value that a CAS replaced, must be seen exactly once by all
-// clients together: an atomic that was lost leaves a gap at the end, one that was done twice leaves
-// a gap in the middle.
+// contention has one word to which several clients add 1, and another that they increment by CAS.
+// All clients together must see each original value of the first, and each value that a CAS
+// replaced, exactly once: an atomic that was lost leaves a gap at the end, one that was executed
+// twice leaves a gap in the middle.
 type contention struct {
 	env     *env
 	clients int
-	rounds  int // of each client, of both kinds
+	rounds  int // operations of each client, of each kind
 	params  rdmacm.Params
 	adds    []uint64 // original values seen by all clients
-	swaps   []uint64 // values replaced
-	atomics int      // executed
+	swaps   []uint64 // values that a CAS replaced
+	atomics int      // atomics that were executed
 	mr      verbs.MR
 }
 
@@ -31,7 +31,7 @@ const (
 	swapWord       = 8
 )
 
-// serve tells every client the address of the words.
+// serve sends every client the address of the words.
 func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	pd, err := ctx.AllocPD()
@@ -57,7 +57,7 @@ func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return nil
 }
 
-// client adds and swaps, with depth adds outstanding.
+// client adds and increments by CAS, with depth additions in flight.
 func (c *contention) client(ctx verbs.Context, from string, depth int) error {
 	end, err := newEnds(ctx, 8*depth, depth, verbs.LocalWrite)
 	if err != nil {
@@ -109,9 +109,9 @@ func (c *contention) add(end *ends, mem remote, depth int) error {
 	return nil
 }
 
-// swap increments by CAS until it has succeeded often enough.
+// swap increments the word by CAS until that has succeeded often enough.
 func (c *contention) swap(end *ends, mem remote) error {
-	// maxTries bounds the loop: each failure means that another client succeeded.
+	// maxTries bounds the loop: each CAS that fails means that another client's has succeeded.
 	maxTries := c.rounds * (c.clients + 1) * 2
 	guess := uint64(0)
 	var wc [1]verbs.WC

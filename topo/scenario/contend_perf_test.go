@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// perf's contend sends as many CAS as configured, and each that succeeded changed the word.
+// The test contend of package perf sends as many CAS as configured, and each that succeeded has
+// changed the word.
 func TestPerfContend(t *testing.T) {
 	for _, clients := range []int{1, 7, 64} {
 		const iters = 2000

@@ -16,29 +16,30 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// crowd is a run of very many connections on few words: every ring of the switch is used many times
-// over, PSNs of the connections wrap, the server coalesces acknowledgements, and the tables hold.
+// crowd is a run of very many connections on few words. The switch uses each place of its rings
+// many times, PSNs of the connections wrap around, the server coalesces acknowledgements, and the
+// tables must have room.
 type crowd struct {
 	*holeRun
-	each  int // connections of a host
-	adds  int // of a connection
+	each  int // connections of each host
+	adds  int // additions of each connection
 	start clock.Time
 	sum   [crowdWords]uint64
-	taken [crowdWords]uint64 // CAS that worked
+	taken [crowdWords]uint64 // CAS that succeeded, by word
 	tried int
 }
 
 const (
 	crowdConns = 1000
 	crowdWords = 4
-	// crowdPause keeps clients out of step.
+	// crowdPause spreads the clients over time.
 	crowdPause = 500 * time.Microsecond
 )
 
-// crowdWord is where a word is; behind it the one that is incremented by CAS.
+// crowdWord is the offset of a word that clients add to. The word behind it is incremented by CAS.
 func crowdWord(i int) int { return lockAt + 64*i }
 
-// runCrowd runs 1,000 connections, a fifth of them in tests.
+// runCrowd runs 1,000 connections, in tests a fifth of them.
 func runCrowd(e *env) error {
 	acks := []int{1, 4, 16}[e.seed%3]
 	c := &crowd{each: crowdConns / holeClients, adds: 12, start: clock.Time(2e9)}
@@ -65,7 +66,7 @@ func runCrowd(e *env) error {
 	return c.check()
 }
 
-// begin starts the clients, before the rack runs.
+// begin starts the clients before the rack runs.
 func (c *crowd) begin() {
 	for i := range holeClients {
 		host := c.rack.Host(fmt.Sprintf("cn%d", i))
@@ -75,14 +76,14 @@ func (c *crowd) begin() {
 	}
 }
 
-// client adds 1 to the words in turn and increments those behind them by CAS.
+// client adds 1 to the words in turn, and increments the words behind them by CAS.
 func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 	end, err := newEnds(ctx, 64, 4, verbs.LocalWrite)
 	if err != nil {
 		return err
 	}
 	rt, d := end.rt, newDraw(ctx.Runtime().Rand().Uint64())
-	rt.Sleep(d.span(0, time.Second)) // not all at once
+	rt.Sleep(d.span(0, time.Second)) // not all clients begin at once
 	private, err := h.ConnManager(ctx).Dial(end.qp, c.rack.Host("ms0").Addr(), holeService, c.params, nil, c.start)
 	if err != nil {
 		return err

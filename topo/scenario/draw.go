@@ -7,26 +7,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// draw makes the choices of a seed.
+// draw makes the random choices of a seed.
 type draw struct{ *rand.Rand }
 
 func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363656e))} }
 
-// between is uniform in [low, high].
+// between returns a number from low to high.
 func (d *draw) between(low, high int) int { return low + d.IntN(high-low+1) }
 
-// one picks an element.
+// one returns an element of the list.
 func one[T any](d *draw, list ...T) T { return list[d.IntN(len(list))] }
 
-// chance is true with probability p.
+// chance returns true with probability p.
 func (d *draw) chance(p float64) bool { return d.Float64() < p }
 
-// span is uniform in [low, high].
+// span returns a duration from low to high.
 func (d *draw) span(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.Int64N(int64(high-low)+1))
 }
 
-// size draws a message length: short ones, ones around a packet boundary, and long ones.
+// size returns a message length up to limit: short, around a multiple of the MTU, or long.
 func (d *draw) size(mtu, limit int) int {
 	n := 0
 	switch d.IntN(4) {
@@ -42,5 +42,5 @@ func (d *draw) size(mtu, limit int) int {
 	return max(0, min(n, limit))
 }
 
-// psnNearWrap draws a first PSN whose successors wrap within a run.
+// psnNearWrap returns a first PSN so large that PSNs wrap around within a run.
 func psnNearWrap(d *draw) wire.PSN { return wire.PSN(0).Add(-d.between(1, 400)) }

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// dialPatience is virtual time.
+// dialPatience bounds a dial, in virtual time.
 const dialPatience = time.Minute
 
 // ends has the verbs objects of one side of a connection.
@@ -26,7 +26,7 @@ type ends struct {
 	buf []byte // memory of mr
 }
 
-// newEnds makes the objects of one side: local memory of n bytes, queues of depth.
+// newEnds makes the objects of one side: a region of n bytes, and queues of depth entries.
 func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error) {
 	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
 	var err error
@@ -45,13 +45,13 @@ func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error
 	return e, err
 }
 
-// close destroys all objects; a failure is an error of the code under test.
+// close destroys all objects; an error means a defect of the code under test.
 func (e *ends) close() error {
 	return errors.Join(e.qp.Destroy(), e.mr.Dereg(), e.cq.Destroy(), e.pd.Dealloc())
 }
 
-// await polls cq until it has a completion; it is an error if none comes for longer than the retry
-// limits allow.
+// await polls cq until it has a completion. It returns an error after patience, which is longer
+// than the retry limits allow.
 func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
 	for {
 		n, err := e.cq.Poll(wcs)
@@ -64,7 +64,7 @@ func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
 	}
 }
 
-// remote is memory of the peer.
+// remote describes a region of the peer.
 type remote struct {
 	addr uint64
 	rkey uint32
@@ -95,7 +95,7 @@ func dial(e *env, from *simrack.Host, ctx verbs.Context, qp verbs.QP, service st
 	return parseRemotes(private), err
 }
 
-// addrOf is a host's address of the family that the seed drew.
+// addrOf returns a host's address of the family that the seed has drawn.
 func (e *env) addrOf(host string) netip.Addr {
 	h := e.rack.Host(host)
 	if e.v6 {
@@ -104,7 +104,7 @@ func (e *env) addrOf(host string) netip.Addr {
 	return h.Spec.IPv4
 }
 
-// accept takes one connection for a service and hands out regions.
+// accept accepts one connection and sends the dialer the regions.
 func accept(ctx verbs.Context, l rdmacm.Listener, qp verbs.QP, p rdmacm.Params, regions ...remote) error {
 	req, err := l.Accept(clock.Never)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// faultMix draws the rules of one link, both directions unless it says otherwise.
+// faultMix draws fault rules for one link. They apply to both directions unless a rule has one.
 type faultMix struct {
 	name  string
-	slow  bool // links with a rate and a short queue, which overflows
+	slow  bool // links have a rate and a short queue, which overflows
 	rules func(d *draw) []fault.Rule
 }
 
-// faultMixes are drawn with equal chance.
+// faultMixes lists the mixes; each is drawn with the same probability.
 func faultMixes() []faultMix {
 	some := func(kind fault.Kind, most float64) func(*draw) fault.Rule {
 		return func(d *draw) fault.Rule { return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)} }
@@ -50,8 +50,8 @@ func faultMixes() []faultMix {
 			return r
 		})},
 		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
-		// Not more than 15 %: after eight RNR NAKs in a row, each behind a sequence NAK of the same
-		// packet, a requester must give up, and a late receiver causes many such rounds.
+		// At most 15 %: after eight RNR NAKs in a row, each after a sequence NAK of the same packet, a
+		// requester must give up, and a late receiver causes many such rounds.
 		{name: "reorder", rules: list(reorder(0.15))},
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},
@@ -68,9 +68,9 @@ func drawMix(d *draw) faultMix {
 	return mixes[d.IntN(len(mixes))]
 }
 
-// drawLinks draws the faults of a rack's links for a history of a store: four links in ten or more
-// have none; no link is slow, and no rule is for single packets. It returns the names of the mixes,
-// too.
+// drawLinks draws the faults of a rack's links for a history of a store. Each link has none with a
+// probability of 40 % or more. No link is slow, and no rule is for single packets. It also returns
+// the names of the mixes.
 func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 	mixes := slices.DeleteFunc(faultMixes(), func(m faultMix) bool { return m.slow || m.name == "exact" })
 	for _, h := range hosts {
@@ -87,8 +87,8 @@ func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 	return names, rules
 }
 
-// exactRules lose, double or corrupt single packets of chosen opcodes, up to three transmissions of
-// each.
+// exactRules are rules that lose, duplicate or corrupt single packets with certain opcodes, each in
+// up to three transmissions.
 func exactRules(d *draw) []fault.Rule {
 	var out []fault.Rule
 	for range d.between(1, 6) {

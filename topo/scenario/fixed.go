@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// fixedRack has two memory servers, so that a fault of one leaves a client and server that must not
-// be affected.
+// fixedRack has two memory servers, so that a fault of one of them must not affect a client of the
+// other.
 const fixedRack = `
 name: sim
 hosts:
@@ -23,8 +23,8 @@ hosts:
   - {name: "ms[0-1]", role: memory}
 `
 
-// soakFaults are taken in turn by the seeds, loss by seed 1. They are on the client's link, both
-// ways.
+// soakFaults are the faults on the client's link, in both directions. Seed 1 has the first, seed 2
+// the second, and so on.
 var soakFaults = []struct {
 	name  string
 	rules []fault.Rule
@@ -41,11 +41,11 @@ var soakFaults = []struct {
 	}},
 }
 
-// soakTimeout is 16.8 ms: thousands of losses are noticed by a timer alone.
+// soakTimeout is 16.8 ms, which is short because thousands of losses are noticed only by the timer.
 const soakTimeout = 12
 
-// runSoak is the acceptance run of the transport: what `rdmalab perf soak` does on a rack with
-// lossy links.
+// runSoak is the acceptance test of the transport: it does what `rdmalab perf soak` does on a rack
+// with lossy links.
 func runSoak(e *env) error {
 	faults := &soakFaults[(e.seed+uint64(len(soakFaults))-1)%uint64(len(soakFaults))]
 	e.report.Plan = faults.name + " both ways on cn0, 2000 x 64 KiB WRITE, READ and SEND, 20000 atomics"
@@ -76,16 +76,17 @@ func runSoak(e *env) error {
 	return e.checkConservation()
 }
 
-// writer is a client that WRITEs to a server one message at a time until a given time or an error.
+// writer is a client that WRITEs to a server, one message at a time, until a given time or an
+// error.
 type writer struct {
 	from, to string
 	params   rdmacm.Params
 	writes   int
-	lastOK   clock.Time // of the last success
-	posted   clock.Time // of the work request that failed
+	lastOK   clock.Time // time of the last success
+	posted   clock.Time // when the work request that failed was posted
 	failed   clock.Time
 	status   verbs.Status
-	longest  time.Duration // one WRITE
+	longest  time.Duration // the longest time that a WRITE took
 }
 
 const (
@@ -93,7 +94,8 @@ const (
 	writerBytes   = 4096
 )
 
-// serveRegion hands out a region on a host, and is passive from then on.
+// serveRegion registers a region on a host and sends it to clients; the host is passive from then
+// on.
 func (e *env) serveRegion(host string, conns int) {
 	h := e.rack.Host(host)
 	h.Go(writerService, true, func(ctx verbs.Context) {
@@ -133,7 +135,7 @@ func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
 	return nil
 }
 
-// startWriter starts a writer; it ends by itself at the virtual time end.
+// startWriter starts a writer, which ends at the virtual time end.
 func (e *env) startWriter(w *writer, end clock.Time) {
 	e.client(w.from, "writer-"+w.to, func(ctx verbs.Context) error {
 		ends, err := newEnds(ctx, writerBytes, 1, verbs.LocalWrite)
@@ -179,8 +181,8 @@ func (w *writer) run(ends *ends, mem remote, end clock.Time) error {
 	return ends.close()
 }
 
-// runCrash kills the NIC of one memory server under two clients of it; a third one has the other
-// server.
+// runCrash crashes the NIC of one memory server while two clients use it. A third client uses the
+// other server.
 func runCrash(e *env) error {
 	timeout, retry := uint8(e.draw.between(8, 12)), uint8(e.draw.between(1, 7))
 	at := clock.Time(e.draw.span(time.Millisecond, 5*time.Millisecond))
@@ -209,12 +211,12 @@ func runCrash(e *env) error {
 	return other.undisturbed(e)
 }
 
-// window bounds the time at which a requester gives up, counted from the first post without an
-// answer.
+// window bounds the time at which a requester gives up, counted from the first post that is not
+// answered.
 type window struct{ earliest, latest time.Duration }
 
-// promise is the time that timeout and retry count promise: each of retry+1 waits is between the
-// timeout and four times it (IBTA 9.7.6.1.3).
+// promise returns the window that timeout and retry count promise: each of retry+1 waits takes
+// between the timeout and four times the timeout (IBTA 9.7.6.1.3).
 func promise(timeout, retry uint8) window {
 	t := transport.AckTimeout(timeout) * time.Duration(retry+1)
 	return window{t, 4 * t}
@@ -235,7 +237,7 @@ func (w *writer) checkPromise(e *env, crash clock.Time, timeout, retry uint8) er
 	return nil
 }
 
-// undisturbed returns an error unless a writer that no fault affected has gone on at full pace.
+// undisturbed returns an error unless a writer without a fault has continued at full pace.
 func (w *writer) undisturbed(e *env) error {
 	e.note("%s -> %s: %d WRITEs, the longest took %v", w.from, w.to, w.writes, w.longest)
 	if w.status != verbs.Success || w.longest > 100*time.Microsecond {
@@ -244,11 +246,11 @@ func (w *writer) undisturbed(e *env) error {
 	return nil
 }
 
-// runPartition cuts a host off for less than its retry limit.
+// runPartition cuts a host off for less time than its retries take.
 func runPartition(e *env) error {
 	const timeout, retry = 10, 7
 	at := clock.Time(2 * time.Millisecond)
-	lastRetry := retry * transport.AckTimeout(timeout) // after the first post that is not answered
+	lastRetry := retry * transport.AckTimeout(timeout) // time from the first post that is not answered to the last retry
 	cut := e.draw.span(5*time.Millisecond, lastRetry-time.Millisecond)
 	e.report.Plan = fmt.Sprintf("cn0 is cut off at %v for %v; the last retry is %v after the cut", at, cut, lastRetry)
 	if err := e.build(fixedRack, simrack.Options{}); err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hole is a script for one hole of the paper, which does damage under a published rule and none
-// under the same hardened rule; or for a case that the paper does not mention and that both rules
-// handle. Numbers are those of swordbox/HOLES.md.
+// hole is a script for one hole of the paper. The script does damage under a published rule and
+// none under the same rule hardened. If same is set, it is for a case that the paper does not
+// mention and that both handle. Numbers are those of swordbox/HOLES.md.
 type hole struct {
 	number int
 	title  string
-	action string          // of the rule
-	params rdmacm.Params   // of all connections
-	rack   simrack.Options // links
+	action string          // action of the rule
+	params rdmacm.Params   // parameters of all connections
+	rack   simrack.Options // options of the rack, such as delays of links
 	script func(h *holeRun)
-	same   bool // no damage under the published rule either
-	// wrap replaces nodes, spy sees all packets; either may be nil.
+	same   bool // no damage is expected under the published rule either
+	// wrap replaces nodes, spy gets all events of packets; either may be nil.
 	wrap func(h *holeRun, name string, n sim.Node) sim.Node
 	spy  func(h *holeRun, ev *sim.Event)
 }
@@ -69,14 +69,13 @@ switch:
   rules:
     - {server: ms0, action: %s, mode: %s, service: %s}
 `
-	// holeSettled is the time at which the connections of the clients and of the switch are
-	// established.
+	// holeSettled is when the connections of the clients and of the switch have been established.
 	holeSettled = clock.Time(50 * time.Millisecond)
 	// holePatience is longer than any retry limit.
 	holePatience = 2 * time.Second
 )
 
-// holeRun is a script in one mode.
+// holeRun is one run of a script, in one mode.
 type holeRun struct {
 	*hole
 	env     *env
@@ -86,16 +85,16 @@ type holeRun struct {
 	memory  []byte
 	mr      verbs.MR
 	rt      verbs.Runtime
-	begin   func() // runs when the rack is built; nil: nothing
+	begin   func() // called when the rack is built; nil: nothing is called
 	damage  []string
 	err     error
 
-	server *sender // on the server's link, if the hole wraps it
-	seen   []int   // what the hole's spy counts, by client
+	server *sender // on the server's link, if the hole's wrap puts it there
+	seen   []int   // counts of the hole's spy, by client
 }
 
-// run runs the script under the published and the hardened rule: it must do damage under the first
-// and none under the second.
+// run runs the script under the published and under the hardened rule. It must do damage under the
+// first and none under the second.
 func (o hole) run(e *env) error {
 	found := make(map[string][]string)
 	for _, m := range []string{recordedPublished, recordedHardened} {
@@ -124,12 +123,12 @@ func (o hole) run(e *env) error {
 	return nil
 }
 
-// play runs the script once, on a rack of its own.
+// play runs the script once, on a new rack.
 func (h *holeRun) play() error {
 	e := h.env
 	if e.rack != nil {
 		e.finish()
-		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // the capture is of the published rule
+		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // the capture shows the run with the published rule
 	}
 	opt := h.hole.rack
 	opt.Datagrams = true
@@ -171,8 +170,8 @@ func (h *holeRun) play() error {
 	return errors.Join(h.rack.Run(), h.err)
 }
 
-// serve starts the memory server's application, also after a crash. Clients and the switch connect
-// to it.
+// serve starts the memory server's application, for the first time or after a crash. Clients and
+// the switch connect to it.
 func (h *holeRun) serve() {
 	host := h.rack.Host("ms0")
 	s := &lockServer{run: &lockRun{env: h.env, plan: &lockPlan{params: h.params}}}
@@ -203,7 +202,7 @@ func (h *holeRun) harm(format string, args ...any) {
 	h.damage = append(h.damage, fmt.Sprintf(format, args...))
 }
 
-// word is a word of the server's memory.
+// word returns a word of the server's memory.
 func (h *holeRun) word(off int) uint64 { return binary.NativeEndian.Uint64(h.memory[off:]) }
 
 // want records damage unless the word has the given value.
@@ -223,21 +222,21 @@ func (h *holeRun) warm(off int, v uint64) {
 	}
 }
 
-// expect waits for an answer and records damage if it is missing or an error.
+// expect waits for an answer and records damage if there is none, or if it is an error.
 func (h *holeRun) expect(a *answer, what string) {
 	if a.wait(holePatience); a.status != verbs.Success || !a.done {
 		h.harm("%s: %s", what, a)
 	}
 }
 
-// soon expects an answer that arrives before any timeout.
+// soon is expect for an answer that must arrive before any retransmission timeout.
 func (h *holeRun) soon(a *answer, what string) {
 	if h.expect(a, what); a.done && a.status == verbs.Success && a.took > rto {
 		h.harm("%s: %s, which is a time-out", what, a)
 	}
 }
 
-// faults sets the rules of a host's link; none: it is healed.
+// faults sets the fault rules of a host's link; without rules the link has no faults.
 func (h *holeRun) faults(host string, rules ...fault.Rule) {
 	for i := range rules {
 		rules[i].Link = host
@@ -245,7 +244,7 @@ func (h *holeRun) faults(host string, rules ...fault.Rule) {
 	h.rack.Host(host).SetFaults(rules)
 }
 
-// machine returns the switch's report on its requests.
+// machine returns the report of the switch's handler in the mode of the run.
 func (h *holeRun) machine() handler.Info {
 	p, ok := h.rack.Program().(*swordbox.Program)
 	var mode rules.Mode

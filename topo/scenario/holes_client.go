@@ -19,7 +19,7 @@ type holeClient struct {
 	mem  remote
 	next uint64
 	got  map[uint64]*answer
-	// hold keeps back what is posted until flush.
+	// held: post collects work requests in hold, and together posts them at its end.
 	hold []verbs.SendWR
 	held bool
 }
@@ -39,7 +39,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// connect makes a connection to the server, the first one or a new one.
+// connect makes the first or a further connection to the server.
 func (c *holeClient) connect() error {
 	var err error
 	if c.end, err = newEnds(c.ctx, holeDepth*holeSlot, holeDepth, verbs.LocalWrite); err != nil {
@@ -48,7 +48,7 @@ func (c *holeClient) connect() error {
 	return c.dial()
 }
 
-// dial connects the queue pair that there is.
+// dial connects the present queue pair.
 func (c *holeClient) dial() error {
 	to := c.run.rack.Host("ms0").Addr()
 	private, err := c.host.ConnManager(c.ctx).Dial(c.end.qp, to, holeService, c.run.params, nil, c.end.rt.Now().Add(holePatience))
@@ -69,7 +69,7 @@ func (c *holeClient) together(f func()) {
 	c.hold = nil
 }
 
-// post posts a request to an offset of the server's memory.
+// post posts a request for n bytes at an offset of the server's memory.
 func (c *holeClient) post(wr verbs.SendWR, off, n int) *answer {
 	a := &answer{client: c, posted: c.end.rt.Now(), slot: int(c.next % holeDepth)}
 	wr.ID = c.next
@@ -101,7 +101,7 @@ func (c *holeClient) add(off int, v uint64) *answer {
 
 func (c *holeClient) read(off, n int) *answer { return c.post(verbs.SendWR{Op: verbs.OpRead}, off, n) }
 
-// write WRITEs n bytes that begin with v.
+// write posts a WRITE of n bytes, each word of which is v.
 func (c *holeClient) write(off int, v uint64, n int) *answer {
 	b := c.end.buf[int(c.next%holeDepth)*holeSlot:][:n]
 	for i := 0; i+8 <= n; i += 8 {
@@ -110,12 +110,12 @@ func (c *holeClient) write(off int, v uint64, n int) *answer {
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, n)
 }
 
-// prior is the value that an atomic found.
+// prior returns the value that an atomic found.
 func (a *answer) prior() uint64 {
 	return binary.NativeEndian.Uint64(a.client.end.buf[a.slot*holeSlot:])
 }
 
-// wait waits for the answer, at most for limit, and reports whether it arrived.
+// wait waits up to limit for the answer and reports whether it has come.
 func (a *answer) wait(limit time.Duration) bool {
 	c := a.client
 	until := c.end.rt.Now().Add(limit)

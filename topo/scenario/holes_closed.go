@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// closedHoles are the holes that the paper does not mention and that both modes close: if they were
-// open, no other hole could be shown. A test plants each of them in the switch, and the same script
-// then finds the damage.
+// closedHoles lists the holes that the paper does not mention and that both modes close, because no
+// other hole could be shown if they were open. A test plants each of them in the switch and checks
+// that the script finds the damage.
 func closedHoles() []hole {
 	return []hole{
 		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
@@ -27,7 +27,7 @@ func closedHoles() []hole {
 	}
 }
 
-// holeUnmoved: requests that stay on the client's connection, between others that are moved.
+// holeUnmoved: between requests that are moved, some stay on the client's connection.
 func holeUnmoved(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -40,10 +40,10 @@ func holeUnmoved(h *holeRun) {
 	h.want(lockAt, 8, "three additions of 1")
 }
 
-// lazyEvery is how many requests the server of hole 9 acknowledges at once.
+// lazyEvery is how many requests the server of hole 9 acknowledges with one ACK.
 const lazyEvery = 4
 
-// wrapLazy lets the server acknowledge several requests at once.
+// wrapLazy makes the server acknowledge several requests with one ACK.
 func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node {
 	if name != "ms0" {
 		return n
@@ -51,7 +51,7 @@ func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node {
 	return &lazyAcks{Node: n, every: lazyEvery}
 }
 
-// holeCoalesced: eight additions at the same time, and an ACK for four of them.
+// holeCoalesced: eight additions are in flight, and one ACK answers four of them.
 func holeCoalesced(h *holeRun) {
 	h.warm(lockAt, 5)
 	up := h.rack.Host("ms0").Link()
@@ -75,7 +75,8 @@ func holeCoalesced(h *holeRun) {
 	}
 }
 
-// holeAckReq: without AckReq the server does not answer a WRITE, and the client of an atomic waits.
+// holeAckReq: if a WRITE that replaces an atomic does not request an ACK, the server does not
+// answer it, and the client of the atomic waits.
 func holeAckReq(h *holeRun) {
 	h.warm(lockAt, 5)
 	for i, c := range h.clients {
@@ -85,7 +86,7 @@ func holeAckReq(h *holeRun) {
 }
 
 // holeDecidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first
-// one sends its CAS again. If the switch decided it again, it would succeed a second time.
+// client sends its CAS again. If the switch decided it a second time, it would succeed twice.
 func holeDecidedOnce(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
@@ -99,14 +100,14 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// roaming is a switch that receives client 1's packets as from a NIC that changes its UDP source
-// port after some packets.
+// roaming is a switch to which client 1's NIC seems to change its UDP source port after some
+// packets.
 type roaming struct {
 	sim.Node
 	seen uint16
 }
 
-// settledPackets is how many packets come from the first port.
+// settledPackets is how many packets have the first source port.
 const settledPackets = 5
 
 // Frame changes the source port of client 1's packets.
@@ -138,8 +139,8 @@ func holeSourcePort(h *holeRun) {
 	h.want(lockAt, 9, "four CAS in a row")
 }
 
-// holeSameNumber: a client's host reboots and repeats what it did before: its queue pair gets the
-// same QPN.
+// holeSameNumber: a client's host reboots and uses the same numbers as before: its queue pair gets
+// the same QPN.
 func holeSameNumber(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -151,8 +152,8 @@ func holeSameNumber(h *holeRun) {
 	}
 	c.host.Go("client again", true, func(ctx verbs.Context) { c.ctx = ctx })
 	h.rt.Sleep(time.Millisecond)
-	// The first request has the same identifiers as that of the first incarnation: the server takes
-	// it for a late copy.
+	// The first request of the new incarnation has the same identifiers as one of the first
+	// incarnation: the server takes it for a late duplicate.
 	err := c.connect()
 	if err != nil {
 		err = c.dial()
@@ -171,7 +172,7 @@ func holeSameNumber(h *holeRun) {
 	h.want(lockAt, 11, "six CAS in a row")
 }
 
-// holeByteOrder: a word whose bytes all differ.
+// holeByteOrder: a word in which all bytes differ would show a wrong byte order.
 func holeByteOrder(h *holeRun) {
 	const v = 0x0102030405060708
 	h.warm(lockAt, v)

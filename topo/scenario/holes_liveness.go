@@ -23,10 +23,10 @@ func livenessHoles() []hole {
 	}
 }
 
-// rto is the switch's first retransmission timeout, and time for the answer.
+// rto is the switch's first retransmission timeout with some time for the answer.
 const rto = time.Millisecond + 500*time.Microsecond
 
-// holeDeadClient: client 1's CAS is moved by the switch and lost on its way to the server, and
+// holeDeadClient: the switch moves client 1's CAS, which is lost on its way to the server, and
 // client 1 dies. Client 2 uses the same word.
 func holeDeadClient(h *holeRun) {
 	h.warm(lockAt, 5)
@@ -44,7 +44,8 @@ func holeDeadClient(h *holeRun) {
 	}
 }
 
-// stalled records which request all clients wait for, as `rdmalab switch connections` shows it.
+// stalled records as damage the request for which all clients wait, as `rdmalab switch connections`
+// shows it.
 func (h *holeRun) stalled(who string) {
 	for _, s := range h.machine().Shared {
 		if w := s.Waits; w != nil {
@@ -53,7 +54,7 @@ func (h *holeRun) stalled(who string) {
 	}
 }
 
-// holeBroadcast: eight clients have requests on the shared connection, one packet is lost.
+// holeBroadcast: eight clients have requests on the shared connection, and one packet is lost.
 func holeBroadcast(h *holeRun) {
 	h.warm(lockAt, 5)
 	var before [holeClients]uint64
@@ -80,8 +81,8 @@ func holeBroadcast(h *holeRun) {
 	h.want(lockAt, 5+holeClients, "eight additions of 1")
 }
 
-// holeOwnerEnds: the first client, whose connection the published program borrows, ends its
-// connection while another client's CAS, which is lost once, is in flight there.
+// holeOwnerEnds: the published program borrows the connection of the first client. That client ends
+// its connection while another client's CAS, which is lost once, is in flight on it.
 func holeOwnerEnds(h *holeRun) {
 	h.warm(lockAt, 5)
 	owner := h.clients[0]
@@ -93,7 +94,8 @@ func holeOwnerEnds(h *holeRun) {
 	h.expect(a, "client 2, after client 0 has ended")
 }
 
-// holeInterleaved: the owner sends a message of many packets while another client's CAS is due.
+// holeInterleaved: the owner of the connection sends a message of many packets when another client
+// posts a CAS.
 func holeInterleaved(h *holeRun) {
 	h.warm(lockAt, 5)
 	long := h.clients[0].write(nodeAt, 9, 8192)
@@ -103,9 +105,9 @@ func holeInterleaved(h *holeRun) {
 	h.expect(long, "the long WRITE of client 0")
 }
 
-// holeDepth7: the server remembers the answers to the last two atomics of a connection, as agreed
-// with its client. The answer to client 1 is lost, and others use the connection before client 1
-// sends its atomic again.
+// holeDepth7: as negotiated with its client, the server remembers the answers to the last two
+// atomics of a connection. The answer to client 1 is lost, and others use the connection before
+// client 1 sends its atomic again.
 func holeDepth7(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
@@ -122,7 +124,7 @@ func holeDepth7(h *holeRun) {
 }
 
 // holeEarlyAnswer: a READ of several packets stays on the client's connection, and its response is
-// slow; the FETCH_ADD behind it is moved and answered first.
+// slow. The FETCH_ADD behind it is moved and answered first.
 func holeEarlyAnswer(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -140,7 +142,7 @@ func holeEarlyAnswer(h *holeRun) {
 	}
 }
 
-// holeRing: eight clients have 40 requests each outstanding; the ring has 128 places.
+// holeRing: eight clients have 40 requests each in flight, and the ring has 128 places.
 func holeRing(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 100 * time.Microsecond})
@@ -161,7 +163,7 @@ func holeRing(h *holeRun) {
 	h.want(lockAt, holeClients*40, "additions of 1")
 }
 
-// holeBadKey: one client uses a wrong key on a word that all others use.
+// holeBadKey: one client uses a wrong R_Key for a word that all others use.
 func holeBadKey(h *holeRun) {
 	h.warm(lockAt, 5)
 	bad := h.clients[3].post(verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: 5, Swap: 9, RKey: h.clients[3].mem.rkey ^ 0x5a5a}, lockAt, 8)

@@ -15,21 +15,21 @@ import (
 // badSwitch is a switch with a bug.
 type badSwitch struct {
 	sim.Node
-	// in changes a packet before the program gets it, or has it forwarded unchanged.
+	// in may change a packet before the program gets it, or have it forwarded past the program (asIs).
 	in func(port int, f *wire.Frame) (changed, asIs bool)
-	// out changes or drops packets that leave because of a packet that came in; last: it is the
-	// last of its opcode.
+	// out may change or drop a packet that leaves as a consequence of the packet in. last: no later
+	// packet of this output has the same opcode.
 	out  func(in, f *wire.Frame, to int, last bool) (changed, lost bool)
 	made packetio.Batch
 }
 
-// The ports of a hole's rack: clients come first, in the order of their addresses.
+// Ports of the switch in a hole's rack, and the last byte of the first client's address.
 const (
 	holeServerPort = holeClients + 1
 	firstHostByte  = 2
 )
 
-// Frame is the switch's Frame, with the bug before or after it.
+// Frame calls the switch's Frame, with the bug before or after it.
 func (b *badSwitch) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
 	var in wire.Frame
 	if wire.ParseFrame(p.Data, &in) != nil {
@@ -75,10 +75,11 @@ func (b *badSwitch) last(i int, op wire.Opcode) bool {
 	return true
 }
 
-// plants are the holes that both modes close, each as a bug of the switch.
+// plants are the bugs of the switch that open the holes which both modes close, by number of the
+// hole.
 func plants() map[int]func() *badSwitch {
 	return map[int]func() *badSwitch{
-		3: func() *badSwitch { // requests that do not move keep their PSN
+		3: func() *badSwitch { // requests that are not moved keep their PSN
 			return &badSwitch{out: func(in, f *wire.Frame, to int, _ bool) (bool, bool) {
 				op := f.BTH.Opcode
 				stays := to == holeServerPort && in.BTH.Opcode == op && (op == wire.RCWriteFirst || op == wire.RCWriteMiddle || op == wire.RCWriteLast)
@@ -88,7 +89,7 @@ func plants() map[int]func() *badSwitch {
 				return stays, false
 			}}
 		},
-		9: func() *badSwitch { // an ACK answers the last atomic that it covers
+		9: func() *badSwitch { // an ACK answers only the last atomic that it covers
 			return &badSwitch{out: func(_, f *wire.Frame, _ int, last bool) (bool, bool) {
 				return false, f.BTH.Opcode == wire.RCAtomicAck && !last
 			}}
@@ -113,7 +114,7 @@ func plants() map[int]func() *badSwitch {
 				return again, false
 			}}
 		},
-		23: func() *badSwitch { // the same queue pair at another port is another connection
+		23: func() *badSwitch { // a queue pair whose packets come with another source port is taken for another connection
 			ports := map[wire.QPN]uint16{}
 			return &badSwitch{in: func(port int, f *wire.Frame) (bool, bool) {
 				if port != 1 || f.BTH.DestQP < 2 {
@@ -125,7 +126,7 @@ func plants() map[int]func() *badSwitch {
 				return false, ports[f.BTH.DestQP] != f.UDP.SrcPort
 			}}
 		},
-		24: func() *badSwitch { // the switch does not read datagrams of the connection manager
+		24: func() *badSwitch { // the switch ignores datagrams of the connection manager
 			return &badSwitch{in: func(_ int, f *wire.Frame) (bool, bool) {
 				return false, f.BTH.DestQP == 1 && f.IPv4.Dst[3] >= firstHostByte && f.IPv4.Src[3] >= firstHostByte
 			}}
@@ -142,8 +143,7 @@ func plants() map[int]func() *badSwitch {
 	}
 }
 
-// For each hole that both modes close there is a search: if it is opened in the switch, the search
-// finds damage.
+// If a hole that both modes close is opened in the switch, its script finds damage.
 func TestPlantedHolesAreCaught(t *testing.T) {
 	t.Parallel()
 	bugs := plants()
@@ -156,7 +156,7 @@ func TestPlantedHolesAreCaught(t *testing.T) {
 		}
 		modes := []string{recordedPublished, recordedHardened}
 		if o.number == 24 {
-			modes = modes[:1] // mode hardened does not need the connection manager, because it does not move requests of connections that it does not know
+			modes = modes[:1] // mode hardened does not need the connection manager here: it does not move requests of connections that it does not know
 		}
 		for _, m := range modes {
 			e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n sim.Node) sim.Node {

@@ -10,14 +10,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Words and other places of the scripts, in the server's memory.
+// Offsets of words and nodes in the server's memory.
 const (
 	lockAt  = 0x1000
 	otherAt = 0x2000
 	nodeAt  = 0x4000
 )
 
-// holeParams are a NIC's usual retries.
+// holeParams are the parameters of connections, with usual retries.
 var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
 
 // holes lists the scripts.
@@ -49,17 +49,18 @@ func safetyHoles() []hole {
 	}
 }
 
-// lose drops the next n packets of some opcodes in a direction.
+// lose returns a rule that drops the next n packets with certain opcodes in a direction.
 func lose(dir fault.Dir, n int, ops ...wire.Opcode) fault.Rule {
 	return fault.Rule{Kind: fault.Loss, Dir: dir, Count: n, Match: fault.Match{Opcodes: ops}}
 }
 
-// delay holds the next n packets of some opcodes back; others overtake them.
+// delay returns a rule that delays the next n packets with certain opcodes; other packets overtake
+// them.
 func delay(dir fault.Dir, d time.Duration, n int, ops ...wire.Opcode) fault.Rule {
 	return fault.Rule{Kind: fault.Delay, Dir: dir, Delay: d, Count: n, Match: fault.Match{Opcodes: ops}}
 }
 
-// holeLateRetry: the answer to client 1's CAS is lost; before client 1 sends it again, others have
+// holeLateRetry: the answer to client 1's CAS is lost. Before client 1 sends it again, others have
 // used every place of the ring.
 func holeLateRetry(h *holeRun) {
 	h.warm(lockAt, 5)
@@ -76,15 +77,15 @@ func holeLateRetry(h *holeRun) {
 	}
 }
 
-// holeFailingCAS: client 1 has the lock; client 2's CAS fails, and its packet is delayed: the
-// release arrives before it.
+// holeFailingCAS: client 1 has the lock. Client 2's CAS must fail, but its packet is delayed and
+// arrives behind the release.
 func holeFailingCAS(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
 	h.faults("ms0", delay(fault.Down, 30*time.Microsecond, 1, wire.RCWriteOnly, wire.RCCmpSwap))
 	in := h.clients[2].cas(lockAt, 0, 88)
 	h.rt.Sleep(3 * time.Microsecond)
-	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // several packets: is not moved
+	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // several packets, so it is not moved
 	h.expect(release, "the release")
 	h.expect(in, "the CAS that fails")
 	h.rt.Sleep(50 * time.Microsecond)
@@ -93,7 +94,7 @@ func holeFailingCAS(h *holeRun) {
 	}
 }
 
-// holeRelease: the lock is taken by CAS and released by a WRITE, as Sherman does.
+// holeRelease: the lock is taken by CAS and released by a WRITE, as in Sherman.
 func holeRelease(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
@@ -106,11 +107,12 @@ func holeRelease(h *holeRun) {
 	h.want(lockAt, 88, "the next client took the lock")
 }
 
-// holeNode: node and release in one doorbell; the node's first packet is lost.
+// holeNode: a node and the release of its lock are posted with one doorbell, and the node's first
+// packet is lost.
 func holeNode(h *holeRun) {
 	h.warm(lockAt, 77)
 	c := h.clients[1]
-	h.expect(c.write(lockAt, 77, 8), "WRITE of the lock") // its key is known then
+	h.expect(c.write(lockAt, 77, 8), "WRITE of the lock") // makes the R_Key known to the switch
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteFirst))
 	var node, release *answer
 	c.together(func() {
@@ -128,12 +130,12 @@ func holeNode(h *holeRun) {
 	h.expect(release, "the release")
 }
 
-// holeFirstAnswer: two FETCH_ADDs of an unknown word; the answer to the second one is late, and a
-// third arrives in between.
+// holeFirstAnswer: two FETCH_ADDs are in flight to an unknown word; the answer to the second is
+// late, and a third FETCH_ADD arrives in between.
 func holeFirstAnswer(h *holeRun) {
-	h.warm(otherAt, 0) // the connections are moved, the word is another one
+	h.warm(otherAt, 0) // moves the connections, without making the word known
 	first := h.clients[2].add(lockAt, 1)
-	h.rt.Sleep(time.Microsecond) // the link's delay: the switch moves the second before the first is answered
+	h.rt.Sleep(time.Microsecond) // the link's delay: the switch moves the second request before the first is answered
 	second := h.clients[3].add(lockAt, 1)
 	h.rt.Sleep(1500 * time.Nanosecond)
 	h.faults("ms0", delay(fault.Up, 40*time.Microsecond, 1, wire.RCAtomicAck))
@@ -151,8 +153,8 @@ func holeFirstAnswer(h *holeRun) {
 	h.want(lockAt, 3, "three additions of 1")
 }
 
-// holeServerRestart: the memory server crashes, starts again with empty memory, and a client makes
-// a new connection.
+// holeServerRestart: the memory server crashes and starts again with empty memory, and a client
+// makes a new connection.
 func holeServerRestart(h *holeRun) {
 	h.warm(lockAt, 77)
 	ms := h.rack.Host("ms0")
@@ -174,8 +176,8 @@ func holeServerRestart(h *holeRun) {
 	h.want(lockAt, 3, "three CAS in a row")
 }
 
-// insist makes new connections until a CAS has succeeded; an earlier attempt without an answer may
-// have succeeded, too. nil: no attempt was answered.
+// insist makes new connections until a CAS is answered. An earlier CAS without an answer may have
+// succeeded, too. It returns nil if no CAS was answered.
 func (c *holeClient) insist(off int, compare, swap uint64) *answer {
 	for until := c.run.rt.Now().Add(holePatience); c.run.rt.Now() < until; c.run.rt.Sleep(20 * time.Millisecond) {
 		if c.connect() != nil {
@@ -188,7 +190,8 @@ func (c *holeClient) insist(off int, compare, swap uint64) *answer {
 	return nil
 }
 
-// holeGap: two dependent CAS in one doorbell, the first is lost on its way to the switch.
+// holeGap: two dependent CAS are posted with one doorbell, and the first is lost on its way to the
+// switch.
 func holeGap(h *holeRun) {
 	h.warm(lockAt, 0)
 	c := h.clients[1]
@@ -206,19 +209,19 @@ func holeGap(h *holeRun) {
 	h.want(lockAt, 2, "one client's CAS 0→1, then 1→2")
 }
 
-// holeOtherAnswer: a WRITE is moved and lost; the next one stays on the client's connection and is
-// acknowledged.
+// holeOtherAnswer: a WRITE is moved and lost; the next WRITE stays on the client's connection and
+// is acknowledged.
 func holeOtherAnswer(h *holeRun) {
 	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly))
 }
 
-// holeOwnNak: a WRITE is moved and lost; the long one behind it loses a packet, and the server's
-// NAK reaches the client.
+// holeOwnNak: a WRITE is moved and lost. The long WRITE behind it loses a packet on the client's
+// connection, and the server's NAK reaches the client.
 func holeOwnNak(h *holeRun) {
 	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
 }
 
-// shortAndLong has a client post two WRITEs at once, under faults of the server's link: a short
+// shortAndLong makes a client post two WRITEs at once, under faults of the server's link: a short
 // one, which is moved, and one of several packets, which is not.
 func shortAndLong(h *holeRun, faults ...fault.Rule) {
 	h.warm(otherAt, 0)

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// steerHoles are the holes of steering. Their scripts play clients of Clover by hand: they write
-// nodes, append them, and read.
+// steerHoles lists the holes of steering. Their scripts act as clients of Clover: they write nodes,
+// append them, and read.
 func steerHoles() []hole {
 	list := []hole{
 		{number: 26, title: "an append goes to a node of another version", script: holeVersions},
@@ -32,7 +32,7 @@ func steerHoles() []hole {
 	return list
 }
 
-// Keys, and how nodes are arranged.
+// Keys, and the layout of nodes.
 const (
 	steerKey = 7
 	otherKey = 8
@@ -48,8 +48,8 @@ func steerAt(h layout.Handle) int {
 	return p.Offset
 }
 
-// store formats the memory and makes a key of one node, known to the switch as the end of its
-// chain: 1 → 2, or 11 → 12.
+// store formats the memory. For each key it makes a chain that the switch knows: 1 → 2 for the
+// first key, 11 → 12 for the second.
 func (h *holeRun) store(keys ...uint64) {
 	super := layout.Superblock{Format: layout.Hardened, Generation: 1, Space: steerSpace, Store: 1}
 	b := make([]byte, layout.SuperblockLen)
@@ -63,32 +63,33 @@ func (h *holeRun) store(keys ...uint64) {
 	}
 }
 
-// put WRITEs bytes.
+// put WRITEs the bytes b.
 func (c *holeClient) put(off int, b []byte) *answer {
 	copy(c.end.buf[int(c.next%holeDepth)*holeSlot:], b)
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, len(b))
 }
 
-// node WRITEs a node, whose value is its handle.
+// node WRITEs a node whose value is its handle.
 func (c *holeClient) node(n layout.Handle, v layout.Version, key uint64) *answer {
 	b := make([]byte, layout.MinSlab)
 	layout.Hardened.PutNode(b, layout.Header(v), key, binary.LittleEndian.AppendUint32(nil, uint32(n)))
 	return c.put(steerAt(n), b)
 }
 
-// link appends a node to another one.
+// link appends node n of version v to the node to, whose version is toV.
 func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle, v layout.Version) *answer {
 	return c.cas(steerAt(to), uint64(layout.Header(toV)), uint64(layout.Superseded(toV, layout.Location{Handle: n, Version: v})))
 }
 
-// linked waits for an append to a node of version 1 and reports whether its client gets the answer
-// that it has succeeded.
+// linked waits for the answer to an append to a node of version 1, and reports whether it says that
+// the append has succeeded.
 func (h *holeRun) linked(a *answer, what string) bool {
 	h.expect(a, what)
 	return a.status == verbs.Success && layout.Word(a.prior()) == layout.Header(1)
 }
 
-// retry acts as a client after a failed append: it follows the chain to its end and appends there.
+// retry acts as a client whose append has failed: it follows the chain to the end and appends
+// there.
 func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	at := layout.Handle(1)
 	for range 8 {
@@ -106,8 +107,8 @@ func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	h.harm("client %d finds no end of the chain", n)
 }
 
-// get acts as a client that knows a node: it READs the node and follows the chain. It returns the
-// value: a handle.
+// get acts as a client that knows a node: it READs that node and follows the chain. It returns the
+// value, which is a handle.
 func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layout.Handle, ok bool) {
 	for range 16 {
 		a := c.read(steerAt(at.Handle), layout.MinSlab)
@@ -118,7 +119,7 @@ func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layo
 		b := c.end.buf[a.slot*holeSlot:][:layout.MinSlab]
 		header, v, err := layout.Keyed.ParseNode(b, binary.LittleEndian.Uint64(b[layout.HeaderLen:]))
 		if err != nil || header.EntryVersion() != at.Version {
-			return 0, false // it asks the metadata server
+			return 0, false // a real client asks the metadata server now
 		}
 		next, more := header.Next()
 		if !more {
@@ -133,7 +134,7 @@ func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layo
 	return 0, false
 }
 
-// chain returns the nodes that can be reached from one, read from the server's memory.
+// chain returns the nodes that can be reached from a node, as the server's memory has them.
 func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	list := []layout.Handle{from}
 	for len(list) < 64 {
@@ -152,7 +153,8 @@ func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	return list
 }
 
-// reaches records damage if a node whose append was answered as successful is not in the chain.
+// reaches records damage if a node is not in the chain although its append was answered as
+// successful.
 func (h *holeRun) reaches(n layout.Handle, when string) {
 	list := h.chain(1)
 	for _, x := range list {
@@ -163,8 +165,8 @@ func (h *holeRun) reaches(n layout.Handle, when string) {
 	h.harm("%s node %d, which was acknowledged, is not in the chain %v", when, n, list)
 }
 
-// holeVersions: the tail is a node that is used for the second time (version 2); a client that
-// knows the first node appends.
+// holeVersions: the tail is a node in its second use (version 2), and a client that knows the first
+// node appends.
 func holeVersions(h *holeRun) {
 	h.store(steerKey)
 	c := h.clients[1]
@@ -184,7 +186,7 @@ func holeVersions(h *holeRun) {
 	}
 }
 
-// holeReadTail: the append of node 3 is slow, a reader is faster.
+// holeReadTail: the append of node 3 is delayed, and a READ of another client is faster.
 func holeReadTail(h *holeRun) {
 	h.store(steerKey)
 	c := h.clients[1]
@@ -198,7 +200,7 @@ func holeReadTail(h *holeRun) {
 	h.expect(a, "the append")
 }
 
-// holeFailedAppend: an append whose client expects a wrong version fails.
+// holeFailedAppend: an append fails because its client expects a wrong version.
 func holeFailedAppend(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]
@@ -212,7 +214,8 @@ func holeFailedAppend(h *holeRun) {
 	}
 }
 
-// holeBrokenChain: the append of node 3 is lost; that of node 4 comes before it is sent again.
+// holeBrokenChain: the append of node 3 is lost. Node 4 is appended before that append is sent
+// again.
 func holeBrokenChain(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]
@@ -230,7 +233,7 @@ func holeBrokenChain(h *holeRun) {
 	h.reaches(3, "in the end")
 }
 
-// holeDoubleFailure: the same, but client 1 dies, and then the switch as well.
+// holeDoubleFailure is holeBrokenChain, but client 1 dies, and then the switch does.
 func holeDoubleFailure(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]
@@ -255,7 +258,8 @@ func holeDoubleFailure(h *holeRun) {
 	}
 }
 
-// holeResent: two appends are lost, a third goes behind them; then the first ones are sent again.
+// holeResent: two appends are lost, and a third is steered behind them; then the first two are sent
+// again.
 func holeResent(h *holeRun) {
 	h.store(steerKey)
 	var lost [2]*answer
@@ -281,7 +285,7 @@ func holeResent(h *holeRun) {
 	}
 }
 
-// holeRecycled: node 3 belonged to key 7 and belongs to key 8 now; a client with an old location
+// holeRecycled: node 3 belonged to key 7 and belongs to key 8 now. A client with an old location
 // READs key 7 there.
 func holeRecycled(h *holeRun) {
 	h.store(steerKey, otherKey)
@@ -290,7 +294,8 @@ func holeRecycled(h *holeRun) {
 	h.linked(c.link(2, 1, 3, 1), "its append")
 	h.expect(c.node(4, 1, steerKey), "the next node")
 	h.linked(c.link(3, 1, 4, 1), "its append")
-	// The metadata server has reclaimed the nodes before node 4 and given out node 3 again.
+	// The metadata server has reclaimed the nodes of key 7 before node 4, and has given out node 3
+	// again.
 	d := h.clients[2]
 	h.expect(d.node(3, 2, otherKey), "the node of key 8")
 	h.linked(d.link(12, 1, 3, 2), "its append")
@@ -299,7 +304,7 @@ func holeRecycled(h *holeRun) {
 	h.get(h.clients[3], layout.Location{Handle: 3, Version: 1}, steerKey)
 }
 
-// holeBatch: one connection writes nodes of two keys, and then appends both.
+// holeBatch: on one connection a client writes nodes of two keys, and then appends both.
 func holeBatch(h *holeRun) {
 	h.store(steerKey, otherKey)
 	c := h.clients[1]
@@ -317,7 +322,8 @@ func holeBatch(h *holeRun) {
 	}
 }
 
-// holeSharedTail: two clients append to keys whose numbers differ by the number of tails.
+// holeSharedTail: two clients append to keys whose numbers differ by the number of tails, so that
+// both keys have the same tail in the published program.
 func holeSharedTail(h *holeRun) {
 	h.store(steerKey, sameTail)
 	for i, k := range []uint64{steerKey, sameTail} {

@@ -11,11 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// folder is the hardened machine with the registers of the published program, in which a key's
-// register is the remainder of the key.
+// folder is the hardened machine with the tails of the published program, whose number is the
+// remainder of the key.
 type folder struct{ *cloversteer.Machine }
 
-// Request replaces the key of the node before the machine sees it.
+// Request replaces the key in the node by its remainder before the machine gets the request.
 func (m folder) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	key, ok := layout.KeyOf(p.Payload)
 	if !ok {
@@ -27,8 +27,8 @@ func (m folder) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pip
 	return m.Machine.Request(c, s, r, p)
 }
 
-// Hole 46, planted in the hardened machine, is found. Its other scenarios find no damage, because
-// their keys have registers of their own.
+// Hole 46 is found when it is planted in the hardened machine. The scripts of the other holes find
+// no damage then, because their keys have different tails.
 func TestPlantedSharedTailIsCaught(t *testing.T) {
 	t.Parallel()
 	for _, o := range steerHoles() {

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// wireHoles are the holes that are visible in packets: parts of READs, message sequence numbers,
-// NAKs, notifications.
+// wireHoles lists the holes that show in packets: partial READs, message sequence numbers, NAKs,
+// congestion notifications.
 func wireHoles() []hole {
 	return []hole{
 		{number: 6, title: "a part of a READ is asked for again", script: holePartOfRead},
@@ -21,8 +21,8 @@ func wireHoles() []hole {
 	}
 }
 
-// holePartOfRead: a long READ of a client that was moved before loses one packet of its answer. The
-// NIC asks for the rest.
+// holePartOfRead: requests of the client were moved before. Now a packet of the answer to a long
+// READ is lost, and the client's NIC requests the rest.
 func holePartOfRead(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -31,8 +31,7 @@ func holePartOfRead(h *holeRun) {
 	h.expect(c.read(nodeAt, 4096), "the READ that lost a packet of its answer")
 }
 
-// holeMessageNumbers: message numbers count messages, and those of READs and long WRITEs are more
-// than one PSN.
+// holeMessageNumbers: MSNs count messages, but a READ or long WRITE takes several PSNs.
 func holeMessageNumbers(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -43,7 +42,7 @@ func holeMessageNumbers(h *holeRun) {
 	}
 }
 
-// spyMessageNumber keeps the message number of the last answer that was made for client 1.
+// spyMessageNumber keeps the MSN of the last answer that the switch made for client 1.
 func spyMessageNumber(h *holeRun, ev *sim.Event) {
 	var f wire.Frame
 	if ev.Kind == sim.Sent && ev.Link() == "cn1" && ev.Dir() == fault.Down && wire.ParseFrame(ev.Frame, &f) == nil && f.BTH.Opcode == wire.RCAtomicAck {
@@ -51,8 +50,8 @@ func spyMessageNumber(h *holeRun, ev *sim.Event) {
 	}
 }
 
-// holeNotReady: the first client, whose connection the published program borrows, SENDs to a server
-// that has posted no receive.
+// holeNotReady: the published program borrows the connection of the first client, which now SENDs
+// to a server that has posted no receive.
 func holeNotReady(h *holeRun) {
 	h.warm(lockAt, 5)
 	send := h.clients[0].post(verbs.SendWR{Op: verbs.OpSend}, 0, 8)
@@ -71,8 +70,8 @@ func wrapServer(h *holeRun, name string, n sim.Node) sim.Node {
 	return h.server
 }
 
-// holeCongestion: all clients have requests on the shared connection when the server notifies them
-// of congestion.
+// holeCongestion: all clients have requests in flight on the shared connection when the server
+// sends a congestion notification.
 func holeCongestion(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 30 * time.Microsecond, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCAck}}})
@@ -84,7 +83,7 @@ func holeCongestion(h *holeRun) {
 		f.UDP = wire.UDP{SrcPort: 0xc000, DstPort: wire.UDPPort}
 		f.BTH = wire.BTH{Opcode: wire.CNP, PKey: wire.DefaultPKey, DestQP: s.OwnQPN, BECN: true}
 		f.Payload = make([]byte, 16)
-		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // it leaves when the first request has arrived
+		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // sent when the first request arrives
 	}
 	var all []*answer
 	for _, c := range h.clients {
@@ -100,7 +99,7 @@ func holeCongestion(h *holeRun) {
 	}
 }
 
-// spyCongestion counts the notifications of each client.
+// spyCongestion counts the congestion notifications to each client.
 func spyCongestion(h *holeRun, ev *sim.Event) {
 	var f wire.Frame
 	link := ev.Link()
@@ -109,9 +108,9 @@ func spyCongestion(h *holeRun, ev *sim.Event) {
 	}
 }
 
-// holeSwitchRestart: the switch loses its state while no request is in flight. A client that goes
-// on must get an error at once, not retry until it gives up, and must get no success for an
-// operation that was not executed.
+// holeSwitchRestart: the switch loses its state while no request is in flight. A client that sends
+// again must get an error at once, without retrying until it gives up, and must get no success for
+// an operation that was not executed.
 func holeSwitchRestart(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.rack.CrashSwitch()

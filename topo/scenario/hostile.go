@@ -13,11 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// sender is a host's NIC with an attacker beside it that sends raw frames on the same link.
+// sender is a host's NIC, and an attacker beside it that sends raw frames on the same link.
 type sender struct {
 	sim.Node
 	frames [][]byte
-	batch  int // frames of one instant
+	batch  int // frames that it sends at one instant
 }
 
 // Tick sends the next frames.
@@ -32,7 +32,7 @@ func (s *sender) Tick(now clock.Time, out *packetio.Batch) {
 	s.frames = s.frames[n:]
 }
 
-// Deadline is now while frames wait to be sent.
+// Deadline is 0, which is due at once, while frames wait to be sent.
 func (s *sender) Deadline() clock.Time {
 	if len(s.frames) > 0 {
 		return 0
@@ -40,12 +40,12 @@ func (s *sender) Deadline() clock.Time {
 	return s.Node.Deadline()
 }
 
-// hostile is a run in which one host attacks the connections of the others. It has seen every
-// packet on the links.
+// hostile is a run in which one host attacks the connections of the others. The attacker has seen
+// every packet on the links.
 type hostile struct {
 	*holeRun
 	attacker *sender // on the attacker's link
-	echo     *sender // on the link of client 1, for packets that it has sent before
+	echo     *sender // on the link of client 1, to repeat packets that it has sent
 	seen     [][]byte
 	answers  [][]byte
 	record   bool
@@ -53,8 +53,8 @@ type hostile struct {
 
 const attackerHost = "cn7"
 
-// runHostile makes sure that no attack moves another client's data, fails another client's
-// connection, or makes the switch's tables grow beyond their bounds; and that what was refused is
+// runHostile checks that no attack changes another client's data, fails another client's
+// connection, or makes the switch's tables exceed their bounds; and that refused packets are
 // counted.
 func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
@@ -85,7 +85,7 @@ func runHostileIn(e *env, mode string) error {
 	return nil
 }
 
-// spy keeps packets of client 1 and answers to it.
+// spy stores packets of client 1 and answers to it.
 func (a *hostile) spy(ev *sim.Event) {
 	const keep = 400
 	if !a.record || ev.Kind != sim.Sent || ev.Link() != "cn1" {
@@ -100,10 +100,10 @@ func (a *hostile) spy(ev *sim.Event) {
 	}
 }
 
-// send makes frames leave a host.
+// send sends frames from a host.
 func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
 	s.frames = append(s.frames, frames...)
-	_, _ = from.end.qp.Query() // a step of the host: its deadline is asked for
+	_, _ = from.end.qp.Query() // a step of the host, after which its deadline is read
 }
 
 func (a *hostile) script() {
@@ -119,7 +119,7 @@ func (a *hostile) script() {
 		replaced := a.count("replaced")
 		k.do()
 		total += a.traffic(trafficRounds)
-		a.rt.Sleep(20 * time.Millisecond) // retransmissions have come
+		a.rt.Sleep(20 * time.Millisecond) // time for all retransmissions
 		a.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
 		n := uint64(0)
 		var where []string
@@ -147,14 +147,14 @@ func (a *hostile) script() {
 	a.lockRound()
 }
 
-// knownWords are further words that the switch knows when the attacks begin.
+// knownWords is how many further words the switch knows when the attacks begin.
 const knownWords = 16
 
 // trafficRounds is how often each client adds 1 after an attack.
 const trafficRounds = 30
 
-// traffic lets every client but the attacker add 1 several times; the result is what they added. A
-// client that fails is damage.
+// traffic makes every client except the attacker add 1 several times, and returns the sum. A client
+// that gets an error is damage.
 func (a *hostile) traffic(rounds int) int {
 	n := 0
 	for range rounds {
@@ -170,7 +170,7 @@ func (a *hostile) traffic(rounds int) int {
 	return n
 }
 
-// lockRound shows that locks still work.
+// lockRound checks that taking and releasing a lock still works.
 func (a *hostile) lockRound() {
 	a.expect(a.clients[2].cas(otherAt, a.word(otherAt), 77), "CAS")
 	in := a.clients[3].cas(otherAt, 0, 88)
@@ -207,7 +207,7 @@ func (a *hostile) refused() map[string]uint64 {
 	return out
 }
 
-// count is a counter of the switch's machine.
+// count returns a counter of the switch's handler.
 func (a *hostile) count(name string) uint64 {
 	for _, c := range a.machine().Counters {
 		if c.Name == name {
@@ -217,7 +217,8 @@ func (a *hostile) count(name string) uint64 {
 	return 0
 }
 
-// settledRows bounds the tracked flows of a run that the switch knows without learning.
+// settledRows bounds the flows that the switch tracks for the connections of the clients and
+// servers of a run.
 const settledRows = 64
 
 // rows returns how many flows the switch tracks, and how many it may be learning for one host.

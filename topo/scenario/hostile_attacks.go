@@ -7,8 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// attack is one attack, with the least number of packets that must be refused: the sum of the
-// counted reasons and counters grows by atLeast or more.
+// attack is one attack. The reasons and counters in counted must together grow by atLeast or more.
 type attack struct {
 	name    string
 	do      func()
@@ -29,7 +28,7 @@ func (a *hostile) attacks() []attack {
 	}
 }
 
-// change returns a changed copy of a frame, with a right ICRC.
+// change returns a copy of a frame that how has changed, with a correct ICRC.
 func change(b []byte, how func(f *wire.Frame)) []byte {
 	var f wire.Frame
 	if wire.ParseFrame(b, &f) != nil {
@@ -40,7 +39,7 @@ func change(b []byte, how func(f *wire.Frame)) []byte {
 	return f.AppendTo(nil)
 }
 
-// some returns the last packets that match, at most n.
+// some returns the last packets that match, at most n of them.
 func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
 	var out [][]byte
 	var f wire.Frame
@@ -54,8 +53,8 @@ func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
 
 func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
 
-// spoof sends requests of client 1 from the attacker's port, with the next PSNs, and WRITEs to the
-// word.
+// spoof sends requests with client 1's addresses from the attacker's port: additions with the next
+// PSNs, and WRITEs to the word.
 func (a *hostile) spoof() {
 	var out [][]byte
 	for i, b := range some(a.seen, 1, isAdd) {
@@ -69,8 +68,8 @@ func (a *hostile) spoof() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// forgePSN sends requests on the attacker's connection whose PSNs are all different and ahead of
-// the expected one: the switch refuses each as a PSN gap.
+// forgePSN sends requests on the attacker's connection with PSNs that are all different and ahead
+// of the expected PSN. The switch refuses each as a PSN gap.
 func (a *hostile) forgePSN() {
 	own := some(a.seen, 1, isAdd)
 	attr, err := a.clients[7].end.qp.Query()
@@ -92,8 +91,8 @@ func (a *hostile) forgePSN() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// foreignKey sends requests with R_Keys that the attacker was not given, on the attacker's
-// connection, which ends with an error.
+// foreignKey sends requests with R_Keys of other clients on the attacker's connections, each of
+// which ends with an error.
 func (a *hostile) foreignKey() {
 	c := a.clients[7]
 	for k := range 3 {
@@ -112,14 +111,14 @@ func (a *hostile) foreignKey() {
 	}
 }
 
-// replay sends old packets of client 1 again, from its own port and from the attacker's.
+// replay sends old packets of client 1 again, from client 1's port and from the attacker's.
 func (a *hostile) replay() {
 	old := some(a.seen, 100, func(f *wire.Frame) bool { return f.BTH.DestQP > 1 })
 	a.send(a.echo, a.clients[1], old...)
 	a.send(a.attacker, a.clients[7], old...)
 }
 
-// forgeAnswers sends client 1 answers that the server did not send.
+// forgeAnswers sends client 1 answers that did not come from the server.
 func (a *hostile) forgeAnswers() {
 	var out [][]byte
 	for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
@@ -133,8 +132,8 @@ func (a *hostile) forgeAnswers() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// forgeToSwitch acknowledges requests on the switch's connections that the server has not executed,
-// and breaks these connections.
+// forgeToSwitch sends acknowledgements for requests on the switch's connections that the server has
+// not executed, and NAKs that break these connections.
 func (a *hostile) forgeToSwitch() {
 	var out [][]byte
 	sw := a.env.rack.Spec.Switch
@@ -160,7 +159,8 @@ func (a *hostile) forgeToSwitch() {
 // floodPackets is more than the number of flows that the switch can track.
 const floodPackets = 12000
 
-// flood sends requests to queue pairs that do not exist, more than the switch can track flows.
+// flood sends requests to so many queue pairs that do not exist that the switch cannot track all
+// flows.
 func (a *hostile) flood() {
 	h := a.rack.Host(attackerHost)
 	own := some(a.seen, 1, isAdd)
@@ -180,8 +180,8 @@ func (a *hostile) flood() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// writeFirst begins WRITEs of a gigabyte from the first byte of the memory on, to queue pairs that
-// are not there.
+// writeFirst sends the first packets of WRITEs of a gigabyte, from the beginning of the memory, to
+// queue pairs that do not exist.
 func (a *hostile) writeFirst() {
 	h := a.rack.Host(attackerHost)
 	own := some(a.seen, 1, isAdd)

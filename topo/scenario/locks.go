@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// lockRun is one run of lock histories: 16 clients use 4 words through the switch, machines fail,
-// and afterwards one order of all operations must explain the answers that the clients received.
-// Meanwhile guardians watch the memory.
+// lockRun is one run of lock histories: 16 clients use 4 words through the switch while machines
+// fail. Afterwards one order of all operations on each word must explain the answers that the
+// clients received. Guardians watch the memory meanwhile.
 type lockRun struct {
 	env     *env
 	mode    string
@@ -24,23 +24,24 @@ type lockRun struct {
 	log     history.Log
 	words   [lockWords]*lockWord
 	servers [2]*lockServer
-	memory  [2][]byte // of the servers, for words in host memory
+	memory  [2][]byte // the servers' memory, for words in host memory
 	clients []*lockClient
 	stamps  map[uint64]holder
 	scratch [areaBytes]byte
 	trigger *trigger
-	// operator changes the switch meanwhile; nil: there is none. switchDown: it has crashed.
+	// operator changes the switch during the run; nil: nothing is changed. switchDown: the switch has
+	// crashed.
 	operator   *operator
 	switchDown bool
 
 	queuePairsFailed, refused, inherited int
-	atomics                              int // requested
+	atomics                              int // number of atomics that clients have requested
 	injected                             bool
 	blind                                bool // for tests: no guardian watches the memory
-	polite                               bool // words are changed by atomics only, as the paper's clients do
+	polite                               bool // words are changed only by atomics, as by the paper's clients
 }
 
-// Switch programs under which histories are made, as recorded plans name them.
+// Switch programs and modes of lock histories, by the names that recorded plans have for them.
 const (
 	modeForward       = "forward"
 	modeTrack         = "track"
@@ -49,7 +50,7 @@ const (
 	recordedPublished = "paper"
 )
 
-// lockScenarios are the scenarios of the switch program that replaces atomics.
+// lockScenarios lists the scenarios of the switch program that replaces atomics.
 func lockScenarios() []Scenario {
 	return []Scenario{
 		holeScenarios()[0],
@@ -68,12 +69,12 @@ func lockScenarios() []Scenario {
 	}
 }
 
-// runLocks returns the function that runs one seed under a switch program.
+// runLocks returns a function that runs one seed with a switch program.
 func runLocks(mode string) func(*env) error {
 	return func(e *env) error { return runLocksWith(e, mode, nil) }
 }
 
-// runLocksWith runs one seed. It passes the run to begin, unless that is nil, before the rack is
+// runLocksWith runs one seed. If begin is not nil, it is called with the run before the rack is
 // built.
 func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	r := &lockRun{env: e, mode: mode, plan: drawLocks(e), stamps: make(map[uint64]holder)}
@@ -100,7 +101,7 @@ func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	return r.check()
 }
 
-// build makes the rack with the words in their places.
+// build makes the rack and places the words.
 func (r *lockRun) build() error {
 	opt := r.plan.rack
 	opt.Wrap = r.wrap
@@ -134,12 +135,12 @@ func (r *lockRun) build() error {
 	return nil
 }
 
-// missesIn chooses the answerer of failing CAS when the switch replaces atomics: seeds take them in
-// turn.
+// missesIn returns what answers failing CAS when the switch replaces atomics; it alternates with
+// the seed.
 func (e *env) missesIn() rules.Answerer { return rules.Answerer(e.seed % 3) }
 
-// switchOf is the part of a rack file that chooses the switch program; both memory servers are
-// under one rule each.
+// switchOf returns the part of a rack file that chooses the switch program, with one rule for each
+// memory server.
 func switchOf(mode string, misses rules.Answerer) string {
 	action, how := "atomics", "hard, misses: "+misses.String()
 	switch mode {
@@ -173,7 +174,7 @@ func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// renew begins the history of a word whose memory is new, or goes on with the old one.
+// renew begins a new history of a word if the word's memory was lost, or continues the old one.
 func (r *lockRun) renew(w *lockWord, start int) {
 	w.lost = false
 	if start > 1 && !w.device && r.plan.survives {
@@ -202,7 +203,7 @@ func (r *lockRun) start(host, rounds int) {
 	r.env.client(h.Spec.Name, fmt.Sprintf("locks-%d", c.id), c.work)
 }
 
-// arm sets the trigger of the fault.
+// arm sets the trigger that injects the fault.
 func (r *lockRun) arm() {
 	p := r.plan
 	if p.what == noFault {
@@ -215,7 +216,7 @@ func (r *lockRun) arm() {
 	r.trigger = t
 }
 
-// inject injects the fault. It ends after plan.down.
+// inject injects the fault and schedules its end after plan.down.
 func (r *lockRun) inject() {
 	r.injected = true
 	rack, p := r.env.rack, r.plan
@@ -268,8 +269,7 @@ func (r *lockRun) inject() {
 	}
 	over := rack.Now().Add(p.down)
 	rack.At(over, end)
-	// This client keeps the run going until the fault has ended, even if all other clients are
-	// done.
+	// This client keeps the run going until the fault has ended, also if all other clients have ended.
 	rack.Host("ms1").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(p.down)
@@ -277,7 +277,8 @@ func (r *lockRun) inject() {
 	})
 }
 
-// restart brings a crashed machine back.
+// restart restarts a crashed host; if the plan says again, the host repeats the numbers of its
+// first incarnation.
 func (r *lockRun) restart(h *simrack.Host) {
 	if !r.plan.again {
 		h.Restart()
@@ -294,34 +295,35 @@ func (r *lockRun) tracks() bool { return r.mode != modeForward }
 // moves reports whether the switch has connections to the servers.
 func (r *lockRun) moves() bool { return r.mode != modeForward && r.mode != modeTrack }
 
-// shortLimit is the shortest retry limit of a queue pair: eight waits of at least 4 ms each.
+// shortLimit is the shortest time after which a queue pair runs out of retries: eight waits of at
+// least 4 ms each.
 const shortLimit = 33 * time.Millisecond
 
-// allow decides whether a queue pair may have failed with status.
+// allow returns an error unless a queue pair may have failed with this status.
 func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	ok := false
 	long := r.plan.down > shortLimit
-	// A switch that moves requests sends their clients a NAK when it has given up a server, and
-	// when it has lost their flows.
+	// A switch that moves requests sends their clients a NAK when it has given up a server, and when
+	// it has lost the clients' flows.
 	told := r.moves() && status == verbs.RemOpErr
 	switch r.plan.what {
 	case noFault:
 	case clientCrash:
-		// Its new queue pairs have the QPNs of old ones whose end the switch has not seen: the
-		// switch withholds answers to the new queue pairs until it has distinguished them.
+		// The rebooted client's queue pairs have the QPNs of queue pairs whose end the switch has not
+		// seen. The switch holds back answers to the new ones until it can tell them from the old ones.
 		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)
 	case switchCrash:
-		// The switch sends a server no requests until its former connections to it have ended.
+		// The switch sends no requests to a server until the switch's former connections to it have
+		// ended.
 		ok = (long || r.moves()) && status == verbs.RetryExcErr || told
 	case serverCrash:
-		// RemAccessErr: the server refuses R_Keys of before the crash on the switch's new
-		// connection.
+		// RemAccessErr: on the switch's new connection, the server refuses R_Keys from before its crash.
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
 	ok = ok && r.injected
-	// A program that has just been loaded does the same.
+	// A switch program that was just loaded holds requests back in the same way.
 	if o := r.operator; o != nil && o.programs > 0 && status == verbs.RetryExcErr {
 		ok = ok || r.env.rack.Now() < o.loaded.Add(time.Second)
 	}
@@ -331,7 +333,7 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	return fmt.Errorf("its queue pair to ms%d failed: %v", server, status)
 }
 
-// check decides about the whole run.
+// check checks the whole run.
 func (r *lockRun) check() error {
 	grants, waited := 0, time.Duration(0)
 	for _, c := range r.clients {
@@ -360,7 +362,7 @@ func (r *lockRun) check() error {
 	return r.log.Check(r.final, history.MostSteps)
 }
 
-// final returns the last value of a history: the word in memory, unless that memory is lost.
+// final returns the last value of a history's word, from memory; false if that memory was lost.
 func (r *lockRun) final(log int) (uint64, bool) {
 	for _, w := range r.words {
 		if w.log != log || w.lost {

@@ -10,8 +10,8 @@ import (
 )
 
 // lazyAcks is a node around a NIC that coalesces acknowledgements as some adapters do: of several
-// positive ACKs of a queue pair only the last one is sent, after a number of ACKs or after ackWait.
-// Any other answer of the queue pair acknowledges the requests of ACKs that were held back.
+// positive ACKs of a queue pair, only the last is sent, after a number of ACKs or after ackWait.
+// Any other answer of the queue pair also acknowledges the requests whose ACKs were held back.
 type lazyAcks struct {
 	sim.Node
 	every int
@@ -20,7 +20,7 @@ type lazyAcks struct {
 	made  packetio.Batch
 }
 
-// ackWait is how long an ACK is held back at most.
+// ackWait is the longest time for which an ACK is held back.
 const ackWait = 3 * time.Microsecond
 
 type heldAck struct {
@@ -32,7 +32,7 @@ type heldAck struct {
 	due  clock.Time
 }
 
-// Frame hands the packet on and looks at the answers.
+// Frame gives the packet to the NIC and handles the NIC's answers.
 func (l *lazyAcks) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	l.Node.Frame(now, port, f, &l.made)
 	l.pass(now, out)
@@ -55,7 +55,7 @@ func (l *lazyAcks) Tick(now clock.Time, out *packetio.Batch) {
 	l.held = kept
 }
 
-// Deadline is the earlier of the NIC's and that of an ACK.
+// Deadline returns the earlier of the NIC's deadline and that of an ACK.
 func (l *lazyAcks) Deadline() clock.Time {
 	at := l.Node.Deadline()
 	for i := range l.held {
@@ -74,8 +74,8 @@ func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 	l.made.Reset()
 }
 
-// hold holds back an ACK. If it returns false, the packet is sent, and it replaces the ACK that was
-// held back for its queue pair.
+// hold holds an ACK back. It returns false if the packet must be sent, which then replaces the ACK
+// that was held back for its queue pair.
 func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 	fr := &l.frame
 	var dst [16]byte

@@ -13,34 +13,35 @@ import (
 
 // Values of Params.Change: what an operator changes during lock histories.
 const (
-	// changeRules: hardened rules of both actions, and the switch program.
+	// changeRules: the operator changes hardened rules, and the switch program.
 	changeRules = "rules"
-	// changeModes: also to published rules. Their effect on the clients is reported as damage and
-	// is no failure.
+	// changeModes: the operator also sets published rules. What they do to clients is reported as
+	// damage and is not a failure.
 	changeModes = "modes"
 )
 
-// operator changes the switch's rules and program in the middle of lock histories, at random times:
-// atomics are replaced or requests move, at both servers or one, everywhere or on a range of words,
-// on one shared connection or several, or nothing is done.
+// operator changes the switch's rules and program during lock histories, at random times. A set of
+// rules replaces atomics, moves requests, or does neither; it is for both servers or one, for all
+// addresses or a range of words, with one shared connection or several.
 type operator struct {
 	run   *lockRun
 	draw  *draw
 	modes bool
-	most  time.Duration // between two changes
-	first string        // what the switch does before the first one
-	// changes, programs: how many there were. published: a published rule has been in force.
+	most  time.Duration // the longest time between two changes
+	first string        // what the switch does before the first change
+	// changes and programs count the changes of rules and of programs. published: a published rule has
+	// been in force.
 	changes, programs int
 	published         bool
-	loaded            clock.Time // when the program was exchanged last
-	moved, replaced   uint64     // by programs that are gone
+	loaded            clock.Time // when the program was last replaced
+	moved, replaced   uint64     // counted by earlier programs
 }
 
-// programRest is how long a program stays. A program that begins drops requests to a server until
-// the switch's former connections to it have ended, and NICs have 33 ms of retries.
+// programRest is the least time for which a program stays. A program that begins drops requests to
+// a server until the switch's former connections to it have ended; NICs retry for at least 33 ms.
 const programRest = 100 * time.Millisecond
 
-// runLocksChanging is a seed of the lock histories while an operator changes the switch.
+// runLocksChanging returns a function that runs one seed while an operator changes the switch.
 func runLocksChanging(change string) func(*env) error {
 	return func(e *env) error { return (&operator{modes: change == changeModes}).watch(e) }
 }
@@ -91,7 +92,7 @@ func (o *operator) change() {
 		o.programs++
 		o.loaded = rack.Now()
 		err = rack.LoadProgram(spec.ProgramSwordBox, o.rules())
-	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // the switch's daemon refuses otherwise
+	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // otherwise the switch's daemon would refuse
 		o.programs++
 		o.loaded = rack.Now()
 		o.collect()
@@ -157,7 +158,7 @@ func (o *operator) rules() *rules.Set {
 	return set
 }
 
-// add appends a rule in words.
+// add appends a rule, given as text, to a list.
 func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
 	rule, err := rules.Parse(fmt.Sprintf("id=r%d %s", len(list), text))
 	if err == nil {
@@ -170,7 +171,7 @@ func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
 	return append(list, rule)
 }
 
-// collect adds what the present program has counted.
+// collect adds the counters of the present program to the sums.
 func (o *operator) collect() {
 	box, ok := o.run.env.rack.Program().(*swordbox.Program)
 	if !ok {

@@ -2,8 +2,8 @@ package scenario
 
 import "testing"
 
-// Seeds in which an operator changes the switch run what they are for: requests move, atomics are
-// replaced, programs are exchanged, and published rules come into force and do damage.
+// In these seeds every action of the operator has an effect: requests move, atomics are replaced,
+// programs are exchanged, and published rules come into force and do damage.
 func TestOperatorsReachEveryAction(t *testing.T) {
 	t.Parallel()
 	var moved, replaced uint64

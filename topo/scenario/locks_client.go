@@ -14,19 +14,19 @@ import (
 
 // Virtual times of a client.
 const (
-	// quiet is how long a client waits before it makes a new connection: no packet stays longer in
-	// the links, so that no packet of the old queue pair arrives after the first of the new one.
+	// quiet is how long a client waits before it makes a new connection. No packet stays longer in the
+	// links, so no packet of the old queue pair arrives after the first of the new one.
 	quiet = 2 * time.Millisecond
-	// mourning is the grace before a lock of a dead client is taken over: after it, every packet of
-	// the client has arrived or is lost.
+	// mourning is the time after which the lock of a dead client is taken over. By then every packet
+	// of the dead client has arrived or is lost.
 	mourning = time.Second
-	// lockPatience is the time at which clients stop, also with rounds left.
+	// lockPatience is the time at which clients stop, even if they have rounds left.
 	lockPatience = clock.Time(30 * time.Second)
-	// dialTry is how long one connection set-up may take.
+	// dialTry bounds the time of one connection set-up.
 	dialTry = 500 * time.Millisecond
 )
 
-// lockClient is an application that uses the words, one queue pair to each memory server.
+// lockClient is an application that uses the words, with one queue pair to each memory server.
 type lockClient struct {
 	run    *lockRun
 	id     int
@@ -39,15 +39,15 @@ type lockClient struct {
 	dead   bool
 	diedAt clock.Time
 
-	wants    *lockWord // the lock that it takes, has or releases
+	wants    *lockWord // the lock that it is taking, has, or is releasing
 	has      *lockWord // the lock that it has
 	hasEpoch int
 
-	done     int // rounds
-	starved  int // rounds given up because a lock was never free
-	failures int // of queue pairs
+	done     int // rounds that are done
+	starved  int // rounds that were given up because the lock was never free
+	failures int // queue pairs that failed
 	grants   int
-	longest  time.Duration // one operation
+	longest  time.Duration // the longest time of one operation
 	finished bool
 }
 
@@ -57,37 +57,37 @@ type lockConn struct {
 	words map[*lockWord]handle
 }
 
-// handle is a word as a connection knows it.
+// handle is what a connection knows of a word: its address, history and epoch.
 type handle struct {
 	remote
 	log, epoch int
 }
 
 const (
-	lockDepth = 8 // work requests outstanding
+	lockDepth = 8 // work requests in flight
 	lockSlot  = areaBytes
 )
 
-// request is one work request and where its answer goes.
+// request is one work request, and how it is recorded.
 type request struct {
 	op     verbs.WROpcode
 	word   *lockWord
-	off    int // in the area
+	off    int // offset in the word's area
 	data   []byte
 	n      int // bytes of a READ
 	swap   uint64
 	cmpAdd uint64
 	inline bool
 	fence  bool
-	rec    bool       // the request is part of the word's history
-	as     history.Op // the operation as the history has it
+	rec    bool       // whether it is recorded in the word's history
+	as     history.Op // the operation as the history records it
 }
 
-// reply is the outcome of a request; ok is false if the outcome is unknown.
+// reply is the outcome of a request; ok: the outcome is known.
 type reply struct {
 	ok    bool
 	value uint64
-	bytes []byte // of a READ, valid until the next batch
+	bytes []byte // data of a READ, valid until the next call of do
 }
 
 var (
@@ -97,7 +97,7 @@ var (
 	errMemoryLost = errors.New("the server has lost its memory")
 )
 
-// connect returns the connection to a server, making it if there is none.
+// connect returns the connection to a server, and makes it if there is none.
 func (c *lockClient) connect(server int) (*lockConn, error) {
 	if k := c.conns[server]; k != nil {
 		return k, nil
@@ -111,7 +111,7 @@ func (c *lockClient) connect(server int) (*lockConn, error) {
 		private, err := c.host.Manager(c.ctx).Dial(ends.qp, c.run.env.addrOf(s.host.Spec.Name), lockService, c.run.plan.params,
 			nil, c.rt.Now().Add(dialTry))
 		if err != nil {
-			_ = ends.close() // it may still be connecting; objects that are left end with the client
+			_ = ends.close() // the queue pair may still be connecting; objects that are left end with the client
 			c.rt.Sleep(c.draw.span(quiet, 10*quiet))
 			continue
 		}
@@ -126,7 +126,7 @@ func (c *lockClient) connect(server int) (*lockConn, error) {
 	return nil, errPatience
 }
 
-// drop forgets a connection whose queue pair has failed.
+// drop closes a connection whose queue pair has failed.
 func (c *lockClient) drop(server int) {
 	k := c.conns[server]
 	if k == nil {
@@ -139,8 +139,8 @@ func (c *lockClient) drop(server int) {
 	c.rt.Sleep(quiet + c.draw.span(0, quiet))
 }
 
-// do posts all requests in one doorbell and waits for all answers. They go to one server. A queue
-// pair that fails is dropped; the outcome of the requests that it did not answer is unknown.
+// do posts requests to one server with one doorbell and waits for all answers. A queue pair that
+// fails is dropped; the outcome of the requests that it did not answer is unknown.
 func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 	k, err := c.connect(server)
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 	return replies, nil
 }
 
-// workRequest places a request into slot i of the local memory.
+// workRequest makes the work request, whose local memory is slot i.
 func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
 	mem := k.words[r.word]
 	n := r.n
@@ -215,7 +215,7 @@ func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
 	return wr
 }
 
-// answer takes the result out of slot i.
+// answer reads the result of a request from slot i.
 func (c *lockClient) answer(k *lockConn, i int, r *request) reply {
 	out := reply{ok: true}
 	b := k.buf[i*lockSlot:]
@@ -240,7 +240,7 @@ func (c *lockClient) one(r request) (reply, error) {
 	return out[0], nil
 }
 
-// cas is a compare-and-swap of a word, as part of its history.
+// cas returns a CMP_SWAP of a word, which is recorded in the history.
 func cas(w *lockWord, compare, swap uint64) request {
 	return request{
 		op: verbs.OpCmpSwap, word: w, off: wordOff, cmpAdd: compare, swap: swap,
@@ -248,7 +248,7 @@ func cas(w *lockWord, compare, swap uint64) request {
 	}
 }
 
-// add is a fetch-and-add.
+// add returns a FETCH_ADD of a word.
 func add(w *lockWord, v uint64) request {
 	return request{
 		op: verbs.OpFetchAdd, word: w, off: wordOff, cmpAdd: v,
@@ -256,7 +256,7 @@ func add(w *lockWord, v uint64) request {
 	}
 }
 
-// put is a WRITE of a word.
+// put returns a WRITE of a word.
 func put(w *lockWord, v uint64) request {
 	return request{
 		op: verbs.OpWrite, word: w, off: wordOff, data: binary.NativeEndian.AppendUint64(nil, v),
@@ -264,12 +264,12 @@ func put(w *lockWord, v uint64) request {
 	}
 }
 
-// get is a READ of n bytes of the area that contain the word.
+// get returns a READ of n bytes of the word's area that contain the word.
 func get(w *lockWord, off, n int) request {
 	return request{op: verbs.OpRead, word: w, off: off, n: n, rec: true, as: history.Op{Kind: history.Read}}
 }
 
-// mark is a WRITE of the guard, which is no part of a history.
+// mark returns a WRITE of the guard, which is not recorded.
 func mark(w *lockWord, v uint64) request {
 	return request{op: verbs.OpWrite, word: w, off: guardOff, data: binary.NativeEndian.AppendUint64(nil, v)}
 }

@@ -10,9 +10,9 @@ import (
 type crashStep uint8
 
 const (
-	// beforeSwitch: the request has left and does not arrive at the switch.
+	// beforeSwitch: the request was sent and does not arrive at the switch.
 	beforeSwitch crashStep = iota
-	// atSwitch: the switch has taken it in.
+	// atSwitch: the switch has received it.
 	atSwitch
 	// atServer: the server has executed it.
 	atServer
@@ -29,9 +29,9 @@ var crashStepNames = [...]string{"before the switch", "at the switch", "at the s
 func (s crashStep) String() string { return crashStepNames[s] }
 
 // trigger follows the packets on all links and calls fire once: when the n-th request of the victim
-// has come as far as step, or when n requests of all clients have been sent. The switch may give a
-// request another queue pair and PSN, so that trigger does not identify it by them but takes the
-// next request behind the switch, and the next answer.
+// has reached the stage step, or, without victim, when n requests of all clients have been sent.
+// The switch may give a request another queue pair and PSN, so trigger cannot identify it by these;
+// it takes the next request that leaves the switch, and the next answer.
 type trigger struct {
 	victim string // "": any client
 	n      int
@@ -67,7 +67,7 @@ func (t *trigger) see(ev *sim.Event) {
 	}
 }
 
-// follow moves to the next stage when a packet has arrived there.
+// follow moves to the next stage when a packet has reached it.
 func (t *trigger) follow(link string, up, client, request bool) {
 	switch {
 	case t.stage == beforeSwitch && link == t.victim && up && request,

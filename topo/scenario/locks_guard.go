@@ -9,26 +9,26 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// guardian is a node around a memory server's NIC that checks the words after every packet: it
-// judges mutual exclusion by the memory, not by the clients' view. A holder of a lock writes its
-// stamp into the guard when it comes in and 0 before it releases; so at every instant
+// guardian is a node around a memory server's NIC that checks the words after every packet. It
+// checks mutual exclusion by the memory and not by what clients see. The holder of a lock writes
+// its stamp into the guard when it enters, and 0 before it releases the lock. So at every instant:
 //
-//   - the client inside has the lock, and no client comes in before the last one has left or died;
-//   - a lock changes hands only when no client is inside, and the holder's WRITE of the node is
-//     complete by then;
+//   - the client inside has the lock, and no client enters before the last one has left or died;
+//   - a lock changes hands only when no client is inside, and by then the holder's WRITE of the
+//     node is complete;
 //   - a lock has a value that a client has written, byte for byte.
 type guardian struct {
 	sim.Node
 	server *lockServer
 }
 
-// Frame hands the packet on and looks.
+// Frame gives the packet to the NIC and checks the memory.
 func (g *guardian) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	g.Node.Frame(now, port, f, out)
 	g.look()
 }
 
-// Tick runs the NIC's timers and looks: a torn copy goes on then.
+// Tick runs the NIC's timers, which complete torn copies, and checks the memory.
 func (g *guardian) Tick(now clock.Time, out *packetio.Batch) {
 	g.Node.Tick(now, out)
 	g.look()
@@ -54,7 +54,7 @@ func (g *guardian) look() {
 	}
 }
 
-// changed judges a change of the word or the guard.
+// changed checks a change of the word or the guard.
 func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	if w.kind == tagLock || w.kind == bitLock {
 		if err := r.judge(w, word, guard); err != nil {
@@ -67,14 +67,14 @@ func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	return r.log.Changed(w.log, word)
 }
 
-// holder is the client that made a stamp, and for which word.
+// holder says which client made a stamp, and for which word.
 type holder struct {
 	client *lockClient
 	word   *lockWord
-	node   int // bytes that it writes into the node before it leaves
+	node   int // bytes that the client writes into the node before it leaves
 }
 
-// owns reports whether a word's value means that the maker of stamp has the lock.
+// owns reports whether the value word of a lock means that the client of this stamp has the lock.
 func (w *lockWord) owns(word, stamp uint64) bool {
 	if w.kind == bitLock {
 		return word == 1
@@ -82,7 +82,7 @@ func (w *lockWord) owns(word, stamp uint64) bool {
 	return word == stamp
 }
 
-// judge decides about a change of the word or the guard.
+// judge checks a change of a lock's word or guard.
 func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
 	if err := r.judgeValue(w, word); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
 	return nil
 }
 
-// judgeValue returns an error if no client made the value.
+// judgeValue returns an error if no client has written the value.
 func (r *lockRun) judgeValue(w *lockWord, word uint64) error {
 	if word == 0 || w.kind == bitLock && word == 1 {
 		return nil
@@ -124,7 +124,8 @@ func (r *lockRun) judgeValue(w *lockWord, word uint64) error {
 	return nil
 }
 
-// judgeNode returns an error unless the node is what the maker of stamp wrote.
+// judgeNode returns an error unless the first n bytes of the node are what the client of this stamp
+// writes.
 func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
 	b := r.scratch[:n]
 	if !w.node(b) {
@@ -133,7 +134,7 @@ func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
 	return checkNode(b, stamp)
 }
 
-// fillNode makes the content of a node: every 8 bytes are a function of the stamp.
+// fillNode fills a node; every 8 bytes are computed from the stamp.
 func fillNode(b []byte, stamp uint64) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], stamp^uint64(i))

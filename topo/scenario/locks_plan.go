@@ -27,27 +27,27 @@ hosts:
 `
 )
 
-// wordKind is how clients use a word.
+// wordKind says how clients use a word.
 type wordKind uint8
 
 const (
-	// tagLock is a lock that holds the random tag of its owner, 0 when it is free.
+	// tagLock is a lock that has the random tag of its owner, or 0 when it is free.
 	tagLock wordKind = iota
 	// bitLock is a lock that is 0 or 1.
 	bitLock
-	// counter is only added to.
+	// counter is a word to which clients only add.
 	counter
-	// register takes every operation.
+	// register is a word on which clients do all operations.
 	register
 )
 
 var wordKinds = [...]string{"tag", "bit", "counter", "register"}
 
-// wordPlan is one word: what it is and where.
+// wordPlan is the kind of a word and its place.
 type wordPlan struct {
 	kind   wordKind
 	server int
-	device bool // in the NIC's memory
+	device bool // in the memory of the server's NIC
 }
 
 // machineFault is the fault of a machine in the middle of a run.
@@ -63,27 +63,27 @@ const (
 
 var machineFaults = [...]string{"nothing", "client crash", "server crash", "switch crash", "link cut"}
 
-// lockPlan is what a seed draws.
+// lockPlan is what a seed decides for a run of lock histories.
 type lockPlan struct {
 	words  [lockWords]wordPlan
-	hops   [4]string // what the links do to packets, by hop
+	hops   [4]string // faults of the links, as text, by hop
 	rules  []fault.Rule
 	rack   simrack.Options
 	params rdmacm.Params
 	wrap   bool
-	rounds int // of each client
-	acks   int // the servers acknowledge at least every acks-th request; 0: each NIC decides
+	rounds int // rounds of each client
+	acks   int // the servers acknowledge at least every acks-th request; 0: each NIC decides itself
 
 	what     machineFault
 	victim   string        // a host
-	after    int           // requests of the victim, or of all clients
-	step     crashStep     // of a client's crash
-	down     time.Duration // how long
-	survives bool          // host memory outlives the crash of its server
-	again    bool          // the host comes back with the QPNs, keys and addresses that it had
+	after    int           // number of requests of the victim, or of all clients, before the fault
+	step     crashStep     // stage at which a client crashes
+	down     time.Duration // duration of the fault
+	survives bool          // host memory survives the crash of its server
+	again    bool          // the host restarts with the same QPNs, keys and addresses
 }
 
-// hopNames are the four ways of a packet, in the order of lockPlan.hops.
+// hopNames names the four hops of a request and its answer, in the order of lockPlan.hops.
 var hopNames = [...]string{"client→switch", "switch→server", "server→switch", "switch→client"}
 
 func drawLocks(e *env) *lockPlan {
@@ -92,7 +92,7 @@ func drawLocks(e *env) *lockPlan {
 	for i := range p.words {
 		p.words[i] = wordPlan{kind: one(d, tagLock, tagLock, bitLock, counter, register), server: i % 2, device: i >= 2}
 		if d.chance(0.2) {
-			p.words[i].server = 0 // two words of device memory with the same address
+			p.words[i].server = 0 // both words in device memory may be on one server, with the same address in different regions
 		}
 	}
 	p.drawHops(d)
@@ -110,7 +110,7 @@ func drawLocks(e *env) *lockPlan {
 	return p
 }
 
-// drawHops draws faults for each of the four hops on its own.
+// drawHops draws faults for each of the four hops independently.
 func (p *lockPlan) drawHops(d *draw) {
 	for hop := range p.hops {
 		var rules []fault.Rule
@@ -149,7 +149,7 @@ func (p *lockPlan) drawHops(d *draw) {
 	}
 }
 
-// hopLinks are the links of a hop.
+// hopLinks lists the links of a hop.
 func hopLinks(hop int) []string {
 	if hop == 1 || hop == 2 {
 		return []string{"ms0", "ms1"}
@@ -165,11 +165,11 @@ func (p *lockPlan) drawFault(d *draw) {
 	p.what = one(d, noFault, noFault, clientCrash, clientCrash, clientCrash, serverCrash, serverCrash, switchCrash, switchCrash, linkCut, linkCut)
 	p.after = d.between(1, 80)
 	p.victim = fmt.Sprintf("cn%d", d.IntN(lockHosts))
-	// Short ones end before the retry limit, long ones behind it.
+	// Short faults end before the retry limit, long ones after it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// Only if first PSNs are random, and connections are not made by datagrams with communication
-	// IDs, which would distinguish the incarnations.
+	// The same numbers are used again only if first PSNs are random, and connections are not made by
+	// datagrams, whose communication IDs would distinguish the incarnations.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {
 	case clientCrash:
@@ -184,7 +184,7 @@ func (p *lockPlan) drawFault(d *draw) {
 	}
 }
 
-// String is one line for the report.
+// String prints the plan on one line.
 func (p *lockPlan) String() string {
 	var b strings.Builder
 	for i, w := range p.words {

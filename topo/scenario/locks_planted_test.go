@@ -16,13 +16,13 @@ import (
 )
 
 // memoryBug is a memory server's NIC that changes a word without a request: some requests after an
-// atomic or WRITE on the word it writes the word again, as a stale or doubled packet would.
+// atomic or WRITE of the word, it writes the word again, as a stale or duplicated packet would.
 type memoryBug struct {
 	sim.Node
 	run *lockRun
-	// later returns the value to write some requests after a request; false: none.
+	// later returns the value that is written some requests after this request; false: none is.
 	later func(f *wire.Frame, word uint64) (uint64, bool)
-	wait  int // number of requests in between
+	wait  int // number of requests before the word is written
 
 	due  []belated
 	done int
@@ -65,7 +65,7 @@ func (b *memoryBug) Frame(now clock.Time, port int, f packetio.Frame, out *packe
 	}
 }
 
-// wordAt returns the word that a request names.
+// wordAt returns the word that a request accesses.
 func (r *lockRun) wordAt(f *wire.Frame) *lockWord {
 	va, key := f.RETH.VA, f.RETH.RKey
 	switch f.BTH.Opcode {
@@ -83,8 +83,8 @@ func (r *lockRun) wordAt(f *wire.Frame) *lockWord {
 	return nil
 }
 
-// runs a seed of locks with a bug in the memory servers; the wrapper gets the run when the first
-// node is made.
+// runWithBug runs a seed of locks with a bug in the memory servers. plant gets the run when the
+// first node is made.
 func runWithBug(t *testing.T, seed uint64, blind bool, plant func(r *lockRun, n sim.Node) sim.Node) Report {
 	t.Helper()
 	s := mustFind(t, "locks-forward")
@@ -107,7 +107,7 @@ type lockBug struct {
 	wait  int
 	in    func(f *wire.Frame) bool
 	out   func(f *wire.Frame) bool
-	quiet bool // histories alone do not show it, because they are of words
+	quiet bool // the histories alone do not show it, because they only have the words
 	slow  bool // clients wait long for answers that never come
 }
 
@@ -145,7 +145,7 @@ func lockBugs() []lockBug {
 			if f.BTH.Opcode != wire.RCCmpSwap || f.AtomicETH.SwapOrAdd == 0 {
 				return false
 			}
-			f.BTH.Opcode = wire.RCFetchAdd // the answer is right, the word in memory is not
+			f.BTH.Opcode = wire.RCFetchAdd // the answer is correct, the word in memory is not
 			return true
 		}},
 		{name: "a node is not what was written", quiet: true, in: func(f *wire.Frame) bool {
@@ -158,8 +158,8 @@ func lockBugs() []lockBug {
 	}
 }
 
-// A run that succeeds means something: each of these bugs is found, by the check of memory or of
-// the history, and by the history alone if memory is not checked.
+// Each of these bugs is found by the check of the memory or of the histories, and by the histories
+// alone if the memory is not checked. A run that succeeds therefore proves something.
 func TestPlantedLockBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, bug := range lockBugs() {
@@ -206,7 +206,7 @@ func testLockBug(t *testing.T, bug lockBug, blind bool) {
 	}
 }
 
-// counted adds up the changes of both servers' bugs.
+// counted counts how often the bugs of both servers changed something.
 type counted struct {
 	sim.Node
 	done *int
@@ -238,7 +238,7 @@ func kindOf(err error) string {
 	return "client"
 }
 
-// padded returns the word that a WRITE's payload sets.
+// padded returns the word that the payload of a WRITE sets.
 func padded(b []byte) uint64 {
 	var w [8]byte
 	copy(w[:], b)

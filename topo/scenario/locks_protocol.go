@@ -11,7 +11,7 @@ import (
 )
 
 // Bounds of the attempts to take one lock: their number, the pause between two, which doubles, and
-// when to give up.
+// the time after which the client gives up.
 const (
 	maxTries    = 3000
 	firstPause  = 4 * time.Microsecond
@@ -19,7 +19,7 @@ const (
 	lockHopeful = 10 * time.Second
 )
 
-// work runs the rounds of a client.
+// work executes the rounds of a client.
 func (c *lockClient) work(ctx verbs.Context) error {
 	c.ctx, c.rt = ctx, ctx.Runtime()
 	for c.done < c.rounds && c.rt.Now() < lockPatience {
@@ -47,7 +47,7 @@ func (c *lockClient) work(ctx verbs.Context) error {
 	return nil
 }
 
-// stamp makes a number that no client has used.
+// stamp makes a random number that no client has used, and records it as this client's.
 func (c *lockClient) stamp(w *lockWord) uint64 {
 	for {
 		v := c.draw.Uint64()
@@ -58,7 +58,7 @@ func (c *lockClient) stamp(w *lockWord) uint64 {
 	}
 }
 
-// lockRound takes a lock, goes inside, and releases it.
+// lockRound takes a lock, uses what it protects, and releases it.
 func (c *lockClient) lockRound(w *lockWord) error {
 	c.wants = w
 	stamp, err := c.acquire(w)
@@ -77,7 +77,7 @@ func (c *lockClient) lockRound(w *lockWord) error {
 	return c.leave(w, stamp)
 }
 
-// value is the lock word's value while the maker of stamp has the lock.
+// value returns the lock word while the client of this stamp has the lock.
 func (w *lockWord) value(stamp uint64) uint64 {
 	if w.kind == bitLock {
 		return 1
@@ -85,14 +85,14 @@ func (w *lockWord) value(stamp uint64) uint64 {
 	return stamp
 }
 
-// acquire tries to take the lock and returns the stamp with which it has it; 0 if it has not. An
-// attempt whose answer was lost may have succeeded. The next attempt uses another stamp, and finds
-// the stamp of the first if that succeeded.
+// acquire tries to take the lock and returns the stamp with which the client has it; 0: it has not
+// got it. An attempt whose answer was lost may have succeeded. The next attempt uses another stamp;
+// if it finds the first stamp, the first attempt has succeeded.
 func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	stamp, free := c.stamp(w), uint64(0)
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)
 	for try := 0; try < maxTries && c.rt.Now() < until; try++ {
-		if c.draw.chance(0.1) { // a look first, as many protocols do
+		if c.draw.chance(0.1) { // reads the lock first, as many protocols do
 			if _, err := c.one(get(w, wordOff, 8)); err != nil {
 				return 0, err
 			}
@@ -102,14 +102,14 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 		case err != nil:
 			return 0, err
 		case !r.ok && w.kind == bitLock:
-			w.contested = true // it is unknown whether this client set it
+			w.contested = true // it is unknown whether this client has set it
 			return 0, nil
 		case !r.ok:
 			stamp = c.stamp(w)
 		case r.value == free:
 			return stamp, nil
 		case w.kind == tagLock && c.run.stamps[r.value].client == c:
-			return r.value, nil // the attempt whose answer was lost
+			return r.value, nil // an attempt whose answer was lost has succeeded
 		default:
 			free = c.heir(w, r.value)
 			c.rt.Sleep(c.draw.span(pause/2, pause))
@@ -125,8 +125,8 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	return 0, nil
 }
 
-// heir returns the value that the next CAS compares with after a CAS has found another one: 0, or
-// the tag of an owner that died longer than mourning ago, whose lock is then taken over.
+// heir returns the value that the next CAS compares with, after a CAS has found value: 0, or value
+// itself if it is the tag of an owner that died longer than mourning ago, whose lock is taken over.
 func (c *lockClient) heir(w *lockWord, value uint64) uint64 {
 	h, ok := c.run.stamps[value]
 	if w.kind != tagLock || !ok || !h.client.dead {
@@ -139,7 +139,8 @@ func (c *lockClient) heir(w *lockWord, value uint64) uint64 {
 	return value
 }
 
-// sure repeats a request until its answer is known; repeating it must do no harm.
+// sure repeats a request until its answer is known. It is for requests that may be repeated without
+// harm.
 func (c *lockClient) sure(r request) (reply, error) {
 	for {
 		out, err := c.one(r)
@@ -149,8 +150,8 @@ func (c *lockClient) sure(r request) (reply, error) {
 	}
 }
 
-// inside writes the stamp into the guard and reads the node, which must be what the last holder
-// wrote.
+// inside writes the stamp into the guard and reads the node, which must be what the last holder has
+// written.
 func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	if _, err := c.sure(mark(w, stamp)); err != nil {
 		return err
@@ -170,7 +171,7 @@ func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	return nil
 }
 
-// leave writes the node, empties the guard and releases the lock, step by step or in one doorbell
+// leave writes the node, clears the guard and releases the lock: step by step, or with one doorbell
 // (Sherman's combination of commands).
 func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	node := make([]byte, c.run.stamps[stamp].node)
@@ -203,7 +204,8 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	return c.releaseAgain(w, stamp, node)
 }
 
-// released checks the answer to a release by CAS: the lock was this client's.
+// released returns an error if the answer to a release by CAS shows that this client did not have
+// the lock.
 func (c *lockClient) released(w *lockWord, release request, prior, stamp uint64) error {
 	if release.op == verbs.OpCmpSwap && prior != w.value(stamp) {
 		return fmt.Errorf("release by CAS found %#x, the holder's is %#x", prior, w.value(stamp))
@@ -211,8 +213,8 @@ func (c *lockClient) released(w *lockWord, release request, prior, stamp uint64)
 	return nil
 }
 
-// releaseAgain finds out whether a release whose answer was lost has happened, and repeats it if
-// not. The word's tag is this client's alone, so that its value tells.
+// releaseAgain finds out whether a release whose answer was lost was executed, and repeats it if
+// not. Only this client uses its tag, so the word's value shows that.
 func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error {
 	r, err := c.sure(cas(w, stamp, stamp))
 	if err != nil || r.value != stamp {
@@ -227,7 +229,7 @@ func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error 
 	return err
 }
 
-// countRound adds, several times in one doorbell.
+// countRound posts several additions with one doorbell.
 func (c *lockClient) countRound(w *lockWord) error {
 	reqs := make([]request, c.draw.between(1, lockDepth))
 	for i := range reqs {
@@ -241,7 +243,7 @@ func (c *lockClient) countRound(w *lockWord) error {
 	return err
 }
 
-// registerRound does anything with a word, several things in one doorbell.
+// registerRound posts several random operations on a word with one doorbell.
 func (c *lockClient) registerRound(w *lockWord) error {
 	reqs := make([]request, c.draw.between(1, 4))
 	guess := w.lastSeen
@@ -279,7 +281,7 @@ func (c *lockClient) registerRound(w *lockWord) error {
 	return err
 }
 
-// around is a WRITE of many bytes, maybe of several packets, with the word somewhere in it.
+// around returns a WRITE of many bytes, maybe in several packets, which contain the word.
 func (c *lockClient) around(w *lockWord) request {
 	before, after := 8*c.draw.between(0, 100), 8*c.draw.between(1, 100)
 	b := make([]byte, before+8+after)
@@ -289,7 +291,7 @@ func (c *lockClient) around(w *lockWord) request {
 	return r
 }
 
-// half is a WRITE of one to seven bytes of a word.
+// half returns a WRITE of one to seven bytes of a word.
 func half(w *lockWord, d *draw) request {
 	at := d.IntN(7)
 	n := d.between(1, 7-at)

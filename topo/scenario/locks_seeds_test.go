@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Seeds that once found a defect, and the defect.
+// These seeds once found a defect; they find none any more.
 func TestLocksThatFailedOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -13,8 +13,8 @@ func TestLocksThatFailedOnce(t *testing.T) {
 		seeds []uint64
 	}{
 		{"locks", []uint64{
-			2002880, 5515, // a client was silent while its server began a new incarnation
-			2420,       // a queue pair of the server's new incarnation has the number of one of the former incarnation
+			2002880, 5515, // a client sent nothing while its server began a new incarnation
+			2420,       // a queue pair of the server's new incarnation has the same number as one of the former incarnation
 			4266, 4324, // a client's host reboots with the same numbers
 			2221, 4267, // retries are used up
 			3000011, 3000686, // an answer is lost before the second shared connection exists

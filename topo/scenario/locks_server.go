@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Each word has an area of its own: the node that a lock protects, the word, and the guard, in
-// which the holder of the lock says that it is inside.
+// Each word has its own area: the node that a lock protects, the word, and the guard, into which
+// the holder of the lock writes its stamp while it is inside.
 const (
 	areaBytes = 2048
 	nodeOff   = 0
@@ -20,24 +20,24 @@ const (
 	nodeMax   = wordOff
 )
 
-// lockWord is one word at its server. Its region and history are replaced when the server loses its
+// lockWord is one word of a server. It gets a new region and history when the server loses its
 // memory.
 type lockWord struct {
 	wordPlan
 	index int
-	log   int // number of the history to which operations on it are recorded
+	log   int // number of the history in which operations on it are recorded
 	area  []byte
 	mr    verbs.MR
-	base  int // of the area in mr
+	base  int // offset of the area in mr
 	lost  bool
 	epoch int // counts how often its memory was made again
 
 	// The word and the guard as the guardian saw them last.
 	word, guard uint64
-	// contested: a lock of 0 and 1 may have been left locked by a client that does not know it.
+	// contested: a bit lock may have been left locked by a client that does not know that it has it.
 	contested bool
-	granted   int    // how often a client went inside
-	lastSeen  uint64 // by a client, for guesses
+	granted   int    // how often a client has entered
+	lastSeen  uint64 // the value that a client saw last, for guesses
 }
 
 // name is for reports.
@@ -49,7 +49,7 @@ func (w *lockWord) name() string {
 	return fmt.Sprintf("w%d (%s, %s memory of ms%d)", w.index, wordKinds[w.kind], where, w.server)
 }
 
-// load reads a 64-bit number of the area.
+// load reads a 64-bit number of the area; false: the memory is lost.
 func (w *lockWord) load(off int) (uint64, bool) {
 	if w.lost {
 		return 0, false
@@ -61,7 +61,7 @@ func (w *lockWord) load(off int) (uint64, bool) {
 	return v, err == nil
 }
 
-// node copies the first bytes of the node.
+// node copies the first len(b) bytes of the node to b; false: they cannot be read.
 func (w *lockWord) node(b []byte) bool {
 	if !w.device {
 		copy(b, w.area[nodeOff:])
@@ -70,14 +70,14 @@ func (w *lockWord) node(b []byte) bool {
 	return w.mr.ReadAt(b, w.base+nodeOff) == nil
 }
 
-// lockServer is one memory server: it registers its words and is passive from then on, but for
-// connections.
+// lockServer is one memory server: it registers its words and is passive from then on, except that
+// it accepts connections.
 type lockServer struct {
 	run   *lockRun
 	host  *simrack.Host
 	index int
 	words []*lockWord
-	start int // how often it has started
+	start int // how often it was started
 }
 
 const (
@@ -86,16 +86,17 @@ const (
 	switchService = "memory"
 )
 
-// boot starts the server's application, the first time or after a crash.
+// boot starts the server's application, for the first time or after a crash.
 func (s *lockServer) boot() {
 	s.start++
 	s.host.Go(fmt.Sprintf("locks-%d", s.start), true, func(ctx verbs.Context) {
-		err := s.serve(ctx) // does not return while the host is up
+		err := s.serve(ctx) // returns only when the host goes down
 		s.run.env.fail("server %s: %w", s.host.Spec.Name, err)
 	})
 }
 
-// register makes the regions: one for all words in host memory, one for each in device memory.
+// register registers the regions: one for all words in host memory, and one for each word in device
+// memory.
 func (s *lockServer) register(ctx verbs.Context, pd verbs.PD) error {
 	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	var inHost []*lockWord
@@ -154,14 +155,14 @@ func (s *lockServer) serve(ctx verbs.Context) error {
 	return s.take(ctx, pd, l, private)
 }
 
-// take accepts connections for ever.
+// take accepts connections until an error.
 func (s *lockServer) take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
 	for n := 0; ; n++ {
 		req, err := l.Accept(clock.Never)
 		if err != nil {
 			return err
 		}
-		// A dialer may be dead or behind a cut link: the others do not wait for it.
+		// A dialer may be dead or behind a link that is cut, so others must not wait for it.
 		ctx.Runtime().Go(fmt.Sprintf("accept-%d", n), func() { s.accept(ctx, pd, req, private) })
 	}
 }
@@ -169,7 +170,7 @@ func (s *lockServer) take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, pri
 func (s *lockServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request, private []byte) {
 	cq, err := ctx.CreateCQ(1)
 	if err != nil {
-		return // the NIC has died
+		return // the NIC has crashed
 	}
 	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
 	if err != nil {

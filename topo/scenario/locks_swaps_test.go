@@ -11,17 +11,18 @@ import (
 )
 
 // swaps loads the program that replaces atomics into a switch that forwards, and unloads it again
-// whenever that is possible.
+// when that is possible.
 type swaps struct {
 	t *testing.T
 	e *env
-	// loads counts how often the program was loaded, bound how often it could not be unloaded,
-	// former how many flows of its earlier incarnations it found.
+	// loads counts how often the program was loaded, bound how often it could not be unloaded, former
+	// how many flows of its earlier incarnations it found.
 	loads, bound, former int
 }
 
 // swapEvery is the time between two changes, swapRounds their number. Each eighth program stays for
-// swapRest: the switch replaces no atomics in the first 10 ms after a change (serialize's Transit).
+// swapRest, because the switch replaces no atomics in the first 10 ms after a change (serialize's
+// Transit).
 const (
 	swapEvery  = 400 * time.Microsecond
 	swapRest   = 14 * time.Millisecond
@@ -59,8 +60,8 @@ func (s *swaps) swap(set *rules.Set) {
 	}
 }
 
-// The program is loaded and unloaded under locks that clients hold and wait for, with all faults of
-// these histories: no lock is lost, and no program takes over flows that it did not move.
+// The program is loaded and unloaded while clients hold locks and wait for them, with all faults of
+// these histories. No lock is lost, and no program takes over flows that it did not move.
 func TestLocksWhileProgramsChange(t *testing.T) {
 	t.Parallel()
 	s := swaps{t: t}
@@ -70,7 +71,7 @@ func TestLocksWhileProgramsChange(t *testing.T) {
 			if err := r.build(); err != nil {
 				return err
 			}
-			s.e, r.mode = e, recordedHardened // servers have the service that the switch dials
+			s.e, r.mode = e, recordedHardened // makes servers offer the service that the switch dials
 			set, err := s.rules()
 			if err != nil {
 				return err

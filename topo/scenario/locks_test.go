@@ -6,7 +6,7 @@ import (
 )
 
 // Nearly all seeds whose histories are linearizable in mode hardened show errors in mode published,
-// so the histories can find them.
+// so the histories are able to find errors.
 func TestPaperIsDamaged(t *testing.T) {
 	t.Parallel()
 	const seeds = 12
@@ -25,8 +25,7 @@ func TestPaperIsDamaged(t *testing.T) {
 	}
 }
 
-// Most atomics of the histories are replaced by WRITEs; otherwise the histories would not test
-// that.
+// Most atomics of the histories are replaced by WRITEs, so the histories do test this.
 func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	t.Parallel()
 	asked, executed := 0, uint64(0)
@@ -48,8 +47,8 @@ func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	}
 }
 
-// The check of a hole finds one that is missing: each script must do damage under published rules
-// and none under hardened ones.
+// The runner of holes returns an error unless a script does damage under published rules and none
+// under hardened ones.
 func TestHolesAreJudged(t *testing.T) {
 	t.Parallel()
 	quiet := hole{number: 99, title: "nothing happens", action: "atomics", params: holeParams, script: func(*holeRun) {}}
@@ -62,7 +61,7 @@ func TestHolesAreJudged(t *testing.T) {
 	}
 }
 
-// The attacks work: a switch that only forwards does not stop them.
+// The attacks are effective: a switch that only forwards does not stop them.
 func TestAttacksDoDamageWithoutTheProgram(t *testing.T) {
 	s := mustFind(t, "hostile")
 	s.run = func(e *env) error { return runHostileIn(e, modeForward) }

@@ -16,55 +16,56 @@ import (
 const (
 	maxPieces = 3
 	maxInline = 64
-	// mixPatience is virtual; the retry limits of a queue pair are below it.
+	// mixPatience is longer than the retries of a queue pair take, in virtual time.
 	mixPatience = 30 * time.Second
 )
 
-// mix is a client that does random operations on memory of its own at the server, and sends it
-// messages. It keeps a shadow of that memory: operations of one queue pair take effect in order, so
-// each READ and each original value is known when it is posted. Operations without a guaranteed
-// order (a WRITE or atomic behind a READ of the same bytes) are fenced.
+// mix is a client that executes random operations on a part of the server's memory that only it
+// uses, and sends messages to the server. It keeps a shadow, a copy of what that memory must
+// contain: operations of one queue pair take effect in order, so the result of each READ and atomic
+// is known when it is posted. Operations without a guaranteed order (a WRITE or atomic behind a
+// READ of the same bytes) are fenced.
 type mix struct {
 	mixPlan
 	mixWindow
 	env     *env
-	name    string // of its service
+	name    string // name of its service
 	host    *simrack.Host
-	atomics int // executed at the server, by this client
+	atomics int // atomics that the server has executed for this client
 
-	sent, received int // messages that take a receive
+	sent, received int // messages that consume a receive
 	end            *ends
 	mem            remote
-	extra          remote // region to be invalidated
+	extra          remote // a region that an operation invalidates
 	shadow         []byte
 	draw           *draw
-	fill           perf.Pattern // of WRITEs, by operation
-	msgs           perf.Pattern // of messages, by their number
+	fill           perf.Pattern // content of WRITEs, by operation
+	msgs           perf.Pattern // content of messages, by number
 }
 
-// mixPlan is what a seed draws for a mix.
+// mixPlan is what a seed decides for a mix.
 type mixPlan struct {
 	params rdmacm.Params
 	mtu    int
 	ops    int
 	depth  int
 	region int  // bytes of memory at the server
-	maxLen int  // of an operation in bytes, not above region
+	maxLen int  // bytes of an operation, at most; not more than region
 	late   bool // the server posts receives late
 	recvs  int
 	lossy  bool // links may lose packets
 	epilog epilog
 }
 
-// mixWindow is the operations in flight.
+// mixWindow has the operations in flight.
 type mixWindow struct {
 	ring      []mixOp
 	complete  int
 	posted    int
-	signalled int // last operation that asks for a completion
+	signalled int // the last operation that requests a completion
 }
 
-// epilog is how a mix ends.
+// epilog is the way in which a mix ends.
 type epilog uint8
 
 const (
@@ -77,18 +78,18 @@ const (
 type mixOp struct {
 	op     verbs.WROpcode
 	off, n int
-	expect []byte // of a READ
-	want   uint64 // original value of an atomic
+	expect []byte // expected data of a READ
+	want   uint64 // expected original value of an atomic
 }
 
-// message describes the n-th message that takes a receive: kind, length and immediate are a
-// function of its number.
+// message describes the n-th message that consumes a receive. Opcode, length and immediate depend
+// only on its number.
 func (m *mix) message(n int) (op verbs.WROpcode, size int, imm uint32) {
 	d := newDraw(m.msgs.Seed ^ uint64(n)*0x9e3779b97f4a7c15)
 	return one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(m.mtu, m.maxLen), d.Uint32()
 }
 
-// client runs the whole mix.
+// client executes the mix.
 func (m *mix) client(ctx verbs.Context) error {
 	var err error
 	m.end, err = newEnds(ctx, m.depth*m.slotLen(), m.depth, verbs.LocalWrite)
@@ -131,7 +132,8 @@ func (m *mix) work(ctx verbs.Context) error {
 	return m.end.close()
 }
 
-// slotLen is the memory of one operation: atomics need eight bytes.
+// slotLen is the length of one operation's local memory, at least the eight bytes that atomics
+// need.
 func (m *mix) slotLen() int { return max(m.maxLen, 8) }
 
 func (m *mix) slot(k int) []byte {
@@ -139,14 +141,14 @@ func (m *mix) slot(k int) []byte {
 	return m.end.buf[k%m.depth*n : (k%m.depth+1)*n]
 }
 
-// postSome fills a random share of the window.
+// postSome posts a random number of operations, as far as the window has room.
 func (m *mix) postSome() error {
 	room := min(m.depth-(m.posted-m.complete), m.ops-m.posted)
 	if room == 0 {
 		return nil
 	}
 	want := m.draw.between(1, room)
-	// Go on until one that is signalled is outstanding: it is what the client waits for.
+	// Continue until a signalled operation is in flight, because the client waits for its completion.
 	for i := 0; i < room && (i < want || m.signalled < m.complete); i++ {
 		wr := m.next(m.posted)
 		if err := m.end.qp.PostSend(wr); err != nil {
@@ -167,7 +169,7 @@ var wcOps = map[verbs.WROpcode]verbs.WCOpcode{
 	verbs.OpCmpSwap: verbs.WCCmpSwap, verbs.OpFetchAdd: verbs.WCFetchAdd, verbs.OpAtomicWrite: verbs.WCAtomicWrite,
 }
 
-// done takes a completion: all operations up to it are complete.
+// done handles a completion: all operations up to this one are complete.
 func (m *mix) done(wc *verbs.WC) error {
 	if wc.Status != verbs.Success {
 		return &perf.CompletionError{Op: "operation", Msg: wc.ID, Status: wc.Status, Vendor: wc.VendorErr}
@@ -188,7 +190,7 @@ func (m *mix) done(wc *verbs.WC) error {
 	return nil
 }
 
-// judge compares the result of operation k.
+// judge checks the result of operation k.
 func (m *mix) judge(k int) error {
 	op := &m.ring[k%m.depth]
 	b := m.slot(k)
@@ -207,7 +209,7 @@ func (m *mix) judge(k int) error {
 	return nil
 }
 
-// readAll compares all of the peer's memory with the shadow.
+// readAll compares the peer's memory with the shadow.
 func (m *mix) readAll() error {
 	for off := 0; off < m.region; off += m.maxLen {
 		op := &m.ring[0]
@@ -234,7 +236,7 @@ func (m *mix) single(wr verbs.SendWR, want verbs.Status) error {
 	return m.expect(wr.ID, want)
 }
 
-// expect returns an error unless the next completion is of id and has one of the given statuses.
+// expect returns an error unless the next completion has this ID and one of these statuses.
 func (m *mix) expect(id uint64, want ...verbs.Status) error {
 	var wc [1]verbs.WC
 	if _, err := m.end.await(wc[:], mixPatience); err != nil {
@@ -249,7 +251,7 @@ func (m *mix) expect(id uint64, want ...verbs.Status) error {
 	return nil
 }
 
-// finish checks the state of the queue pair and ends as the seed drew it.
+// finish checks the state of the queue pair and ends the mix as the seed has drawn.
 func (m *mix) finish() error {
 	attr, err := m.end.qp.Query()
 	if err != nil {
@@ -273,8 +275,8 @@ func (m *mix) finish() error {
 	return m.refused(bad)
 }
 
-// refused READs memory that it may not, with WRITEs behind it: the READ is refused, the others are
-// flushed.
+// refused posts a READ of memory to which it has no access, and WRITEs behind it: the READ must be
+// refused and the WRITEs flushed.
 func (m *mix) refused(bad remote) error {
 	sgl := []verbs.SGE{m.end.mr.SGE(0, 8)}
 	for id, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpWrite, verbs.OpWrite} {
@@ -285,8 +287,8 @@ func (m *mix) refused(bad remote) error {
 	}
 	first := []verbs.Status{verbs.RemAccessErr}
 	if m.lossy {
-		// The peer's queue pair is in error after its NAK and sends no further answers: if the NAK
-		// is lost, the requester runs out of retries.
+		// After its NAK, the peer's queue pair is in the error state and sends no more answers: if the
+		// NAK is lost, the requester runs out of retries.
 		first = append(first, verbs.RetryExcErr)
 	}
 	for id, want := range [][]verbs.Status{first, {verbs.WRFlushErr}, {verbs.WRFlushErr}} {

@@ -22,7 +22,8 @@ func (m *mix) next(k int) verbs.SendWR {
 	default:
 		m.send(k, op, &wr)
 	}
-	// At least one in half a window is signalled, or the window would never move.
+	// Each half of the window has at least one signalled operation, because the window moves only with
+	// completions.
 	if k == m.ops-1 || d.IntN(3) == 0 || (k+1)%max(1, m.depth/2) == 0 {
 		wr.Flags |= verbs.Signalled
 	}
@@ -38,7 +39,7 @@ func (m *mix) next(k int) verbs.SendWR {
 	return wr
 }
 
-// pieces cuts the operation's local memory into one to three SGEs.
+// pieces splits the operation's local memory into one to three SGEs.
 func (m *mix) pieces(k int, op *mixOp) []verbs.SGE {
 	base := k % m.depth * m.slotLen()
 	switch {
@@ -79,8 +80,8 @@ func (m *mix) write(k int, op *mixOp, wr *verbs.SendWR) {
 	m.maybeInline(k, op, wr)
 }
 
-// maybeInline sends short payloads inline now and then, and then spoils the buffer: it is free
-// after the post.
+// maybeInline makes some short payloads inline, and then overwrites the buffer, which belongs to
+// the application again after the post.
 func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
 	if op.n > maxInline || m.draw.IntN(2) == 0 {
 		return
@@ -93,7 +94,7 @@ func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
 func (m *mix) read(k int, op *mixOp, wr *verbs.SendWR) {
 	m.place(op, m.draw.size(m.mtu, m.maxLen))
 	if last := &m.ring[(k+m.depth-1)%m.depth]; k > 0 && m.draw.IntN(2) == 0 && last.op != verbs.OpSend && last.op != verbs.OpSendImm {
-		op.off, op.n = last.off, last.n // what the operation before has just written or read
+		op.off, op.n = last.off, last.n // the place that the operation before has written or read
 	}
 	op.op, wr.Op = verbs.OpRead, verbs.OpRead
 	m.aim(wr, op)
@@ -120,13 +121,13 @@ func (m *mix) atomic(k int, op *mixOp, wr *verbs.SendWR) {
 	}
 	op.op, wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, verbs.OpCmpSwap, op.want, m.draw.Uint64()
 	if m.draw.IntN(4) == 0 {
-		wr.CompareAdd++ // this one must fail
+		wr.CompareAdd++ // makes the comparison fail
 		return
 	}
 	binary.NativeEndian.PutUint64(word, wr.Swap)
 }
 
-// send posts the next message that takes a receive.
+// send makes the work request of the next message that consumes a receive.
 func (m *mix) send(k int, op *mixOp, wr *verbs.SendWR) {
 	kind, size, imm := m.message(m.sent)
 	op.op, wr.Op, wr.Imm, op.n = kind, kind, imm, size
@@ -144,8 +145,7 @@ func (m *mix) send(k int, op *mixOp, wr *verbs.SendWR) {
 	m.maybeInline(k, op, wr)
 }
 
-// overlapsRead reports whether operation k touches bytes of a READ that is not known to be
-// complete.
+// overlapsRead reports whether operation k touches bytes of a READ that may not be complete.
 func (m *mix) overlapsRead(k int, op *mixOp) bool {
 	for j := m.complete; j < k; j++ {
 		o := &m.ring[j%m.depth]

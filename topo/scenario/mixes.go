@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// planMix is a part of a plan that only some runs of a store have: kinds of keys, links, faults or memory
-// that the base plan does not draw. A run has those that `--mix` names; without it each is drawn by
-// its chance. Each makes its choices from a stream of its own, so that a run with one mix replays that
-// part of a run with several.
+// planMix is a variation of a store's plan that only some runs have: kinds of keys, links, faults
+// or memory that the base plan does not draw. A run has the mixes that `--mix` names; without the
+// flag each mix is drawn with the probability chance. Each mix draws from its own random numbers,
+// so a run with one mix has the same values in that part as a run with several.
 type planMix[P any] struct {
 	name   string
 	chance float64
 	apply  func(p P, d *draw)
-	// not are the mixes that cannot be in the same run.
+	// not lists the mixes that cannot be in the same run.
 	not []string
 }
 
-// planMixes are in the order in which they are applied.
+// planMixes lists mixes in the order in which they are applied.
 type planMixes[P any] []planMix[P]
 
-// mixNone is the value of --mix for none of them.
+// mixNone is the value of --mix for a run without mixes.
 const mixNone = "none"
 
 // MixNames lists the values of --mix for each store.
@@ -35,7 +35,7 @@ func (list planMixes[P]) names() string {
 	return strings.Join(names, ", ")
 }
 
-// check checks a value of --mix: names joined by commas.
+// check checks a value of --mix: names separated by commas.
 func (list planMixes[P]) check(value string) error {
 	if value == "" || value == mixNone {
 		return nil
@@ -55,8 +55,8 @@ func (list planMixes[P]) check(value string) error {
 	return nil
 }
 
-// choose returns the mixes of a run: those that value names; "" draws them from the seed. without are
-// those that the scenario cannot have.
+// choose returns the mixes of a run: those that value names, or, if it is "", those that the seed
+// draws. without are mixes that the scenario cannot have.
 func (list planMixes[P]) choose(seed uint64, value string, without ...string) (chosen []string) {
 	d := newDraw(seed ^ 0x6d69786573)
 	for _, m := range list {
@@ -73,7 +73,7 @@ func (list planMixes[P]) choose(seed uint64, value string, without ...string) (c
 	return chosen
 }
 
-// blend adds the chosen mixes to a plan.
+// blend applies the chosen mixes to a plan.
 func (list planMixes[P]) blend(p P, seed uint64, chosen []string) {
 	for i, m := range list {
 		if slices.Contains(chosen, m.name) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// A mix that does nothing is no mix: each has a property that the plans with it have, and few of
-// those without.
+// Each mix has an effect: a property that the plans with this mix have, and few of those without
+// it.
 func TestEveryMixIsInThePlan(t *testing.T) {
 	late := func(rules []fault.Rule) bool {
 		return slices.ContainsFunc(rules, func(r fault.Rule) bool { return r.Kind == fault.Reorder && r.Delay >= time.Millisecond })
@@ -97,7 +97,7 @@ func mixHas[P any](t *testing.T, list planMixes[P], plan func(uint64, string) P,
 	}
 }
 
-// Every mix that may come together with others does, and the plan names it.
+// Every mix that can be combined with others is, and the plan names it.
 func TestMixesComeTogether(t *testing.T) {
 	for _, m := range treeMixes {
 		if err := treeMixes.check(m.name); err != nil {

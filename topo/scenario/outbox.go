@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// newEndsOf is newEnds for a queue pair of any kind; its completion queues are filled in.
+// newEndsOf is newEnds for any kind of queue pair. It fills in the completion queues of init.
 func newEndsOf(ctx verbs.Context, init verbs.QPInit, n int) (*ends, error) {
 	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
 	var err error
@@ -33,14 +33,14 @@ type outbox struct {
 	draw             *draw
 	ops, depth       int
 	posted, complete int
-	signalled        int // one past the last message that asks for a completion
+	signalled        int // number after the last message that requests a completion
 	wcs              [16]verbs.WC
 }
 
 // pause bounds the time between two bursts of messages.
 const pause = 60 * time.Microsecond
 
-// send posts messages 0 to ops-1, of which next makes the work requests.
+// send posts messages 0 to ops-1; next makes the work request of a message.
 func (o *outbox) send(next func(k int) verbs.SendWR) error {
 	for o.complete < o.ops {
 		room := min(o.depth-(o.posted-o.complete), o.ops-o.posted)
@@ -65,8 +65,8 @@ func (o *outbox) send(next func(k int) verbs.SendWR) error {
 	return nil
 }
 
-// inline sends a short message inline now and then, and spoils the buffer: it is free after the
-// post.
+// inline makes some short messages inline, and overwrites the buffer, which belongs to the
+// application again after the post.
 func (o *outbox) inline(wr *verbs.SendWR) {
 	s := wr.SGL[0]
 	if s.Length > maxInline || o.draw.IntN(2) == 0 {
@@ -78,7 +78,7 @@ func (o *outbox) inline(wr *verbs.SendWR) {
 	clear(b)
 }
 
-// reap takes completions, at least one.
+// reap waits for at least one completion and handles all that are there.
 func (o *outbox) reap() error {
 	n, err := o.await(o.wcs[:], mixPatience)
 	if err != nil {
@@ -97,7 +97,7 @@ func (o *outbox) reap() error {
 	return nil
 }
 
-// arrived compares the completion of a receive, and the received bytes, with message k as it was sent.
+// arrived compares the completion of a receive, and the received bytes, with message k.
 func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpcode, size int, imm uint32) error {
 	want, flags := verbs.WCRecv, verbs.WithImm
 	if op == verbs.OpWriteImm {
@@ -118,5 +118,5 @@ func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpco
 	return nil
 }
 
-// errForeign is a completion of a queue pair that is not there.
+// errForeign is the error for a completion of a queue pair that the application does not have.
 var errForeign = errors.New("completion of a queue pair that the application does not have")

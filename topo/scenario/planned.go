@@ -12,13 +12,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Bounds of the planned search when Params leave them open.
+// Bounds of the planned search if Params do not give them.
 const (
 	defaultSchedules = 4000
 	defaultDepth     = 2
 )
 
-// plannedVariant is the search with other bounds, or one schedule of it.
+// plannedVariant returns the search with other bounds, or the run of one schedule.
 func plannedVariant(p Params) (func(*env) error, error) {
 	if p.Plan == "" {
 		var err error
@@ -40,7 +40,7 @@ func plannedVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error { return replayPlanned(e, s) }, err
 }
 
-// runPlanned is the search with its default bounds.
+// runPlanned runs the search with its default bounds.
 func runPlanned(e *env) error { return searchPlanned(e, Params{}) }
 
 // replayPlanned runs one schedule.
@@ -55,9 +55,9 @@ func replayPlanned(e *env, s schedule) error {
 
 // outcomeOf is the result of the run of a schedule.
 type outcomeOf struct {
-	err error // a finding
-	// excused: a client failed, and it fails under the same schedule with a switch that only forwards:
-	// that is no finding.
+	err error // a finding; nil: none
+	// excused: a client failed, and fails under the same schedule with a switch that only forwards, so
+	// this is no finding.
 	excused bool
 	digest  uint64
 	entered []place
@@ -67,8 +67,8 @@ type outcomeOf struct {
 	virtual time.Duration
 }
 
-// judged runs a schedule on e. If a client dies, the same schedule without a rule decides whether
-// it may.
+// judged runs a schedule on e. If a client dies, a run of the same schedule without rules shows
+// whether it may die.
 func judged(e *env, setup *smallSetup, s schedule) *outcomeOf {
 	r, err := once(e, setup, s, false)
 	out := &outcomeOf{
@@ -99,11 +99,11 @@ func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error
 	return r, err
 }
 
-// smallSpec is the rack of all runs, read once.
+// smallSpec returns the rack of all runs, which is parsed once.
 var smallSpec = sync.OnceValues(func() (*spec.Rack, error) { return spec.Parse([]byte(smallRack)) })
 
-// searchPlanned tries schedules on the setups, a tenth as many in tests. The digest of the run is
-// that of all schedules in the order of the plan.
+// searchPlanned tries schedules on the setups; in tests a tenth as many. The digest of the run
+// covers all schedules in the order in which they were planned.
 func searchPlanned(e *env, p Params) error {
 	depth, left := cmp.Or(p.Depth, defaultDepth), cmp.Or(p.Schedules, defaultSchedules)
 	if e.opt.Short || e.opt.Hash {
@@ -128,8 +128,8 @@ func searchPlanned(e *env, p Params) error {
 	return e.showFindings(found)
 }
 
-// showFindings makes the findings the result of the run. A capture that was asked for is of the
-// first one.
+// showFindings makes the findings the result of the run. If a capture is wanted, it is of the first
+// finding.
 func (e *env) showFindings(found []finding) error {
 	var errs []error
 	for _, f := range found {

@@ -12,41 +12,41 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// adversary carries out a schedule on the links of a small rack. It counts only packets of the
-// phase; packets that connect and prepare the clients pass.
+// adversary executes a schedule on the links of a small rack. It counts only packets of the phase,
+// which begins at smallReady; the packets before it, which connect and prepare the clients, pass.
 type adversary struct {
 	acts  []act
 	rack  *simrack.Rack
-	rules func(n int) // gives the switch new rules
+	rules func(n int) // gives the switch other rules
 
 	on    bool
 	count [len(halves)]int
-	deaf  [len(halves)]clock.Time // silence until then
+	deaf  [len(halves)]clock.Time // until when a direction loses all packets
 	held  []*heldBack
-	// entered are the packets of the phase that have entered a link, in order; reached is how many
-	// of them there were when the last act was done.
+	// entered are the packets of the phase that have entered a link, in order. reached is how many
+	// there were when the last act was done.
 	entered []place
 	reached int
-	done    int    // acts
-	steps   uint32 // of the switch
-	// digest covers all packets that were delivered in the phase, in order: two runs with the same
-	// digest delivered the same packets in the same order, even by different acts.
+	done    int    // acts that were done
+	steps   uint32 // steps that the switch has made
+	// digest covers all packets that were delivered in the phase, in order. Two runs with the same
+	// digest have delivered the same packets in the same order, even if their acts differ.
 	digest uint64
 }
 
-// place names a packet of the phase.
+// place identifies a packet of the phase.
 type place struct {
 	half  uint8
 	index uint16
-	// step is how many steps the switch had made before.
+	// step is the number of steps that the switch had made before.
 	step uint32
 }
 
-// lateLimit bounds how late a packet can be: networks bound the time that packets live, and the
-// switch relies on it after a change of rules.
+// lateLimit bounds the delay of a packet: networks bound the time for which packets live, and the
+// switch relies on that after a change of rules.
 const lateLimit = 5 * time.Millisecond
 
-// heldBack is a packet that waits until n later ones have passed, or until lateLimit is over.
+// heldBack is a packet that is delayed until n later packets have passed, or for lateLimit.
 type heldBack struct {
 	sent  bool
 	half  int
@@ -55,7 +55,8 @@ type heldBack struct {
 	rule  []string
 }
 
-// maxPlaces bounds the packets of a direction that acts are tried on; later ones are still counted.
+// maxPlaces bounds the packets of a direction on which acts are tried. Later packets are only
+// counted.
 const maxPlaces = 1 << 16
 
 // install puts the adversary between hosts and switch.
@@ -66,7 +67,7 @@ func (a *adversary) install(r *simrack.Rack) {
 	}
 }
 
-// verdict decides about the packets of a direction.
+// verdict decides about the packets of one direction.
 func (a *adversary) verdict(half int) sim.Verdict {
 	return func(now clock.Time, frame []byte) fault.Verdict {
 		if !a.on || !isPlanned(frame) {
@@ -129,8 +130,8 @@ func (a *adversary) keep(x *act, frame []byte) {
 	a.rack.At(a.rack.Now().Add(lateLimit), func() { a.send(h) })
 }
 
-// overtaken releases the packets that enough later packets have overtaken, behind the packet that
-// enters now.
+// overtaken releases packets that enough later packets have overtaken; they go behind the packet
+// that enters now.
 func (a *adversary) overtaken(half int) {
 	for _, h := range a.held {
 		if h.half != half {
@@ -142,7 +143,7 @@ func (a *adversary) overtaken(half int) {
 	}
 }
 
-// send lets a packet go on.
+// send puts a packet that was held back on its link.
 func (a *adversary) send(h *heldBack) {
 	if !h.sent {
 		h.sent = true
@@ -150,19 +151,19 @@ func (a *adversary) send(h *heldBack) {
 	}
 }
 
-// release releases all packets that are held back, when the clients are done.
+// release releases all packets that are held back. It is called when the clients have ended.
 func (a *adversary) release() {
 	for _, h := range a.held {
 		a.rack.At(a.rack.Now(), func() { a.send(h) })
 	}
 }
 
-// delivered digests a packet that a host or the switch gets.
+// delivered adds a packet that reaches a host or the switch to the digest.
 func (a *adversary) delivered(ev *sim.Event) {
 	if !a.on || ev.Kind != sim.Delivered || !isPlanned(ev.Frame) {
 		return
 	}
-	where := uint64(ev.Link()[2]-'0') << 1 // the names of a link and a direction in three bits
+	where := uint64(ev.Link()[2]-'0') << 1 // number of the link and the direction, in three bits
 	if ev.Link() == server {
 		where |= 4
 	}
@@ -180,10 +181,11 @@ func (a *adversary) mix(v uint64) {
 // digestPrime is the 64-bit FNV prime.
 const digestPrime = 1099511628211
 
-// bthAt is where the base transport header is in a frame of the small rack, which has IPv4 only.
+// bthAt is the offset of the base transport header in a frame of the small rack, which has only
+// IPv4.
 const bthAt = 14 + 20 + 8
 
-// isPlanned reports a packet of a connection, not one of the connection manager.
+// isPlanned reports whether a packet belongs to a connection, and not to the connection manager.
 func isPlanned(frame []byte) bool {
 	if len(frame) < bthAt+12 {
 		return false

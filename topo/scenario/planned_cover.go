@@ -7,33 +7,33 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// coverage counts the transitions of the switch's state tables: it wraps the switch, and compares
+// coverage counts the transitions of the switch's state tables. It wraps the switch and compares
 // the states before and after each packet and each tick of the phase.
 type coverage struct {
 	run    *smallRun
 	node   sim.Node
 	states map[entry]string
 	seen   map[transition]struct{}
-	cause  wire.Opcode // of the packet; ticked: none
+	cause  wire.Opcode // opcode of the packet that is being processed; ticked: none is
 	visit  func(table string, n uint32, state string)
 }
 
-// entry is a user of a state table.
+// entry identifies a user of a state table.
 type entry struct {
 	table string
 	n     uint32
 }
 
-// transition is a change of state, or a state that a packet has left as it was.
+// transition is a change of state, or a state that a packet has not changed.
 type transition struct {
 	table, from, to string
 	cause           wire.Opcode
 }
 
-// ticked is the cause of transitions that no packet has caused; no opcode has this number.
+// ticked is the cause of transitions that no packet has caused. No opcode has this value.
 const ticked wire.Opcode = 0xff
 
-// Frame passes a frame to the switch, and looks at its states.
+// Frame passes a frame to the switch and samples the states.
 func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	op := ticked
 	if isPlanned(f.Data) {
@@ -43,7 +43,7 @@ func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	c.sample(op)
 }
 
-// Tick ticks the switch, and looks at its states.
+// Tick ticks the switch and samples the states.
 func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 	c.node.Tick(now, out)
 	c.sample(ticked)
@@ -52,7 +52,7 @@ func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the switch's deadline.
 func (c *coverage) Deadline() clock.Time { return c.node.Deadline() }
 
-// sample compares all states with the last sample, and counts the transitions.
+// sample compares all states with the last sample and counts the transitions.
 func (c *coverage) sample(cause wire.Opcode) {
 	if !c.run.adv.on {
 		return

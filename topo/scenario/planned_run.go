@@ -25,11 +25,11 @@ import (
 type smallRun struct {
 	env     *env
 	setup   *smallSetup
-	forward bool // the switch has no rule: a client may fail under a schedule only if it fails in such a run, too
+	forward bool // the switch has no rules; see outcomeOf.excused
 	adv     adversary
 	cover   coverage
 	memory  []byte
-	wordsAt int // where x is; y follows
+	wordsAt int // offset of word x; y follows it
 	log     history.Log
 	clients [2]*smallClient
 }
@@ -45,23 +45,23 @@ switch: {program: swordbox}
 
 const (
 	smallService = "small"
-	// smallReady is when the phase begins: all connections are made and used.
+	// smallReady is when the phase begins: all connections are made and were used.
 	smallReady = clock.Time(40 * time.Millisecond)
 	// smallPatience is longer than any retry limit of the setups.
 	smallPatience = time.Second
 )
 
-// smallParams are those of all connections: the shortest retry limit is 33 ms.
+// smallParams are the parameters of all connections. With them, retries take at least 33 ms.
 var smallParams = rdmacm.Params{Timeout: 10, RdAtomic: 4}
 
-// params are those of the clients' connections.
+// params returns the parameters of the clients' connections.
 func (r *smallRun) params() rdmacm.Params {
 	p := smallParams
 	p.PathMTU = r.setup.mtu
 	return p
 }
 
-// play builds the rack, runs it, and returns the judge's error.
+// play builds the rack, runs it, and returns the error that judge finds.
 func (r *smallRun) play(s *spec.Rack) error {
 	e := r.env
 	e.spy = r.adv.delivered
@@ -96,8 +96,8 @@ func (r *smallRun) play(s *spec.Rack) error {
 	return r.judge()
 }
 
-// makeProgram makes the switch's program with small tables, because a run takes less time than
-// clearing large ones, and without journal, because the switch does not crash.
+// makeProgram makes the switch's program. Its tables are small, because clearing large ones would
+// take longer than a run. It has no journal, because the switch does not crash.
 func (r *smallRun) makeProgram(s *spec.Rack) (pipeline.Program, error) {
 	return apps.New(s, apps.Config{Rand: newDraw(r.env.seed).Rand, Connections: 16})
 }
@@ -118,7 +118,7 @@ func (r *smallRun) program() *swordbox.Program {
 	return p
 }
 
-// setRules gives the switch one of the lists of the setup.
+// setRules gives the switch the n-th list of rules of the setup.
 func (r *smallRun) setRules(n int) {
 	if r.forward || n >= len(r.setup.rules) {
 		return
@@ -144,7 +144,7 @@ func (r *smallRun) setRules(n int) {
 	}
 }
 
-// serve starts the memory server, which is passive but for connections.
+// serve starts the memory server, which is passive except that it accepts connections.
 func (r *smallRun) serve() {
 	host := r.env.rack.Host("ms0")
 	s := &lockServer{run: &lockRun{env: r.env, plan: &lockPlan{params: smallParams}}}
@@ -173,11 +173,11 @@ func (r *smallRun) serve() {
 	})
 }
 
-// placeWords puts x where requests on it take the first shared connection, and y, which follows it,
-// where they take the second.
+// placeWords places x and y, which follows x, so that requests for x take the first shared
+// connection and requests for y the second.
 func (r *smallRun) placeWords(base uint64) {
 	const shards = 2
-	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // a long WRITE begins before x
+	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // there is room for a long WRITE that begins before x
 		x := base + uint64(r.wordsAt)
 		if serialize.ShardOf(x, shards) == 0 && serialize.ShardOf(x+8, shards) == 1 {
 			return
@@ -186,9 +186,9 @@ func (r *smallRun) placeWords(base uint64) {
 	r.env.fail("no two neighbours have different shards")
 }
 
-// judge decides about the run: what clients were answered has an order that ends with the memory as
-// it is, and what the switch believes is true. That holds behind a dead client, too: what it was not
-// answered may have been executed or not, and nothing else may differ.
+// judge checks the run: the answers to clients have an order that ends with the present contents of
+// memory, and what the switch believes is true. This also holds if a client has died: its requests
+// without an answer may have been executed or not, and nothing else may differ.
 func (r *smallRun) judge() error {
 	if err := r.damage(); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (r *smallRun) judge() error {
 	return nil
 }
 
-// damage looks for an answer, a word or a belief that is wrong.
+// damage returns an error for a wrong answer, a wrong word or a wrong belief of the switch.
 func (r *smallRun) damage() error {
 	if err := r.log.Check(r.final, history.MostSteps); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (r *smallRun) damage() error {
 	return r.beliefs()
 }
 
-// deadClientError is a queue pair that has failed.
+// deadClientError is the error of a client whose queue pair has failed.
 type deadClientError struct {
 	client int
 	err    error
@@ -228,7 +228,7 @@ func (e *deadClientError) Error() string {
 
 func (e *deadClientError) Unwrap() error { return e.err }
 
-// beliefs compares the switch's tables at the end with the memory.
+// beliefs compares what the switch's tables have at the end with the memory.
 func (r *smallRun) beliefs() error {
 	p := r.program()
 	if p == nil {
@@ -264,34 +264,34 @@ func (r *smallRun) word(off int) uint64 { return binary.NativeEndian.Uint64(r.me
 // final returns the last value of a word.
 func (r *smallRun) final(w int) (uint64, bool) { return r.word(r.wordsAt + 8*w), true }
 
-// smallClient carries one script out.
+// smallClient executes one script.
 type smallClient struct {
 	run  *smallRun
 	id   int
 	host *simrack.Host
 	end  *ends
 	mem  remote
-	// far is what the acknowledged WRITEs have left in the client's own memory, farLast the last
-	// value that was posted to each slot.
+	// far is what the acknowledged WRITEs have left in the memory that only this client uses, farLast
+	// the last value that was posted for each slot.
 	far, farLast map[int]uint64
 	failed       error
 	wcs          [64]verbs.WC
 }
 
-// farOff is where a slot of the client's own memory is.
+// farOff is the offset of a slot of the memory that only this client uses.
 func (c *smallClient) farOff(slot int) int { return farAt + (c.id*farSlots+slot)*farStep }
 
 const (
-	// opBytes is the local memory of a request that is not long.
+	// opBytes is the length of the local memory of a request that is not long.
 	opBytes = 16
-	// A long WRITE takes three packets of longMTU bytes at most. The first word is the end of the
-	// second packet, and the other one begins the third.
+	// A long WRITE takes three packets of up to longMTU bytes. The first word is the end of the second
+	// packet, the other word the beginning of the third.
 	longMTU   = 256
 	longBytes = 2*longMTU + 16
 	longWord  = 2*longMTU - 8
 )
 
-// stride is the local memory of a request.
+// stride is the length of a request's local memory.
 func (c *smallClient) stride() int {
 	if c.run.setup.mtu != 0 {
 		return longBytes
@@ -299,8 +299,8 @@ func (c *smallClient) stride() int {
 	return opBytes
 }
 
-// work connects and warms up, waits until all clients have (smallReady: then the adversary begins),
-// and does what the script says.
+// work connects and warms up, and waits until all clients have done so (smallReady, when the
+// adversary begins). Then it executes the script.
 func (c *smallClient) work(ctx verbs.Context) error {
 	c.far, c.farLast = make(map[int]uint64), make(map[int]uint64)
 	warm, script := c.run.setup.warm[c.id], c.run.setup.script[c.id]
@@ -313,13 +313,13 @@ func (c *smallClient) work(ctx verbs.Context) error {
 		return err
 	}
 	rt := c.end.rt
-	rt.Sleep(5 * time.Millisecond) // the switch's connections come first
+	rt.Sleep(5 * time.Millisecond) // the connections of the switch are made first
 	private, err := c.host.ConnManager(ctx).Dial(c.end.qp, c.run.env.rack.Host("ms0").Addr(), smallService, c.run.params(), nil, rt.Now().Add(smallPatience))
 	if err != nil {
 		return err
 	}
 	c.mem = parseRemotes(private)[0]
-	for range 2 { // after new rules, the first requests wait; with the second round no wait is left
+	for range 2 { // after a change of rules, the first requests wait; after the second round none waits
 		if err := c.steps(warm, false); err != nil {
 			return fmt.Errorf("before the phase: %w", err)
 		}
@@ -333,7 +333,7 @@ func (c *smallClient) work(ctx verbs.Context) error {
 	return nil
 }
 
-// steps carries steps out; those of the phase go into the history.
+// steps executes steps; those of the phase are recorded in the history.
 func (c *smallClient) steps(list []step, phase bool) error {
 	for i := range list {
 		if list[i].pause > 0 && list[i].paced == 0 {
@@ -346,7 +346,7 @@ func (c *smallClient) steps(list []step, phase bool) error {
 	return nil
 }
 
-// together posts requests with one doorbell and waits for all of them.
+// together posts the requests of a step with one doorbell and waits for all answers.
 func (c *smallClient) together(s *step, phase bool) error {
 	ops := s.ops
 	wrs := make([]verbs.SendWR, len(ops))
@@ -390,7 +390,7 @@ func (c *smallClient) together(s *step, phase bool) error {
 	return nil
 }
 
-// request is the work request of the i-th operation of a step.
+// request makes the work request of the i-th operation of a step.
 func (c *smallClient) request(i int, o *wordOp) verbs.SendWR {
 	n, off := 8, c.run.wordsAt+8*o.word
 	switch {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// schedule is the list of acts of the planned adversary in one run of a small setup. Its text is
-// SETUP/ACT/ACT..., and replays the run.
+// schedule is the list of acts of the planned adversary in one run of a small setup. Its text,
+// SETUP/ACT/ACT..., replays the run.
 type schedule struct {
 	setup string
 	acts  []act
 }
 
-// joins reports whether an act may be about the same packet as the act before it, and does something
-// that neither does alone: rules change beside another act, or one list comes behind another; or a
-// late packet has a copy that is late by another number.
+// joins reports whether an act may be on the same packet as the act before it, and has an effect
+// that neither has alone: rules change beside another act, or two lists of rules follow each other;
+// or a late packet has a copy that is late by another number.
 func (a act) joins(before act) bool {
 	switch {
 	case a.half != before.half || a.index != before.index:
@@ -30,12 +30,12 @@ func (a act) joins(before act) bool {
 	return false
 }
 
-// act is one act of the adversary, on the index-th packet of the phase that enters one direction of
-// a link. Its text is KIND@LINK-DIRECTION.INDEX.
+// act is one act of the adversary. It applies to the index-th packet of the phase that enters one
+// direction of a link. Its text is KIND@LINK-DIRECTION.INDEX.
 type act struct {
 	kind actKind
-	// n is by how many later packets of the direction a late packet or copy is overtaken, or the
-	// number of the rules that the switch gets.
+	// n is the number of later packets of the direction that overtake a late packet or copy, or the
+	// number of the list of rules that the switch gets.
 	n     int
 	half  int // index of halves
 	index int // from 1
@@ -47,14 +47,14 @@ type actKind uint8
 const (
 	// drop loses the packet.
 	drop actKind = iota
-	// late holds the packet back until n later ones of its direction have passed, at most for
-	// lateLimit, and at most until the clients are done.
+	// late delays the packet until n later ones of its direction have passed, but not longer than
+	// lateLimit or until the clients have ended.
 	late
-	// twice lets the packet pass, and sends a copy behind n later ones; 0: at once.
+	// twice passes the packet, and sends a copy behind n later packets; 0: at once.
 	twice
-	// silence loses the packet and all that follow in its direction for n milliseconds.
+	// silence loses the packet and all packets of its direction in the next n milliseconds.
 	silence
-	// newRules gives the switch the n-th list of rules of the setup, before the packet.
+	// newRules gives the switch the n-th list of rules of the setup before the packet arrives.
 	newRules
 
 	actKinds
@@ -68,7 +68,7 @@ const (
 	maxActs      = 64
 )
 
-// halves are the directions of the links of the small rack.
+// halves names the directions of the small rack's links.
 var halves = [...]string{"cn0-up", "cn0-down", "cn1-up", "cn1-down", "ms0-up", "ms0-down"}
 
 // String is the text of the act.
@@ -93,14 +93,14 @@ func (s schedule) String() string {
 	return out
 }
 
-// with is the schedule with one more act.
+// with returns the schedule with one more act.
 func (s schedule) with(a act) schedule {
 	acts := make([]act, len(s.acts), len(s.acts)+1)
 	copy(acts, s.acts)
 	return schedule{s.setup, append(acts, a)}
 }
 
-// parseSchedule reads what String writes.
+// parseSchedule parses the text that String returns.
 func parseSchedule(text string) (schedule, error) {
 	parts := strings.Split(text, "/")
 	s := schedule{setup: parts[0]}
@@ -165,5 +165,5 @@ func parseAct(text string) (act, error) {
 	return a, nil
 }
 
-// silenceTime is how long a silence lasts.
+// silenceTime returns how long a silence lasts.
 func (a act) silenceTime() time.Duration { return time.Duration(a.n) * time.Millisecond }

@@ -6,24 +6,25 @@ import (
 	"slices"
 )
 
-// searcher looks for schedules of one setup that do damage.
+// searcher searches for schedules of one setup that do damage.
 //
-// It runs level by level: first the schedules of one act, then those of two. An act is about a
-// later packet than the acts before it, or about the same one where that makes a difference
-// (act.joins), and the simulator repeats a run up to there. So these are all schedules of the acts
-// that the setup tries, on the packets that it tries them on. A run that delivers the same packets in
-// the same order as an earlier one is not continued, even if they come at other times, and neither
-// is one in which a client dies. Within a level, the schedules come first that continue one which showed transitions of
-// the state tables that no earlier one had shown; the others take turns, in an order that the seed
-// draws, each with the acts nearest to its last one first, because acts that have an effect
-// together are mostly near each other.
+// It runs level by level: first the schedules of one act, then those of two. An act is on a later
+// packet than the acts before it, or on the same packet if that makes a difference (act.joins), and
+// the simulator repeats a run exactly up to that packet. So these are all schedules with the acts
+// of the setup on the packets that it chooses. A run is not continued if it delivers the same
+// packets in the same order as an earlier one, even at other times, or if a client dies in it.
+//
+// Within a level, schedules are tried first that continue one which has shown new transitions of
+// the state tables. The others take turns, in an order that the seed draws. Each is continued first
+// with the acts nearest to its last act, because acts that have an effect together are mostly near
+// each other.
 type searcher struct {
 	env      *env
 	setup    *smallSetup
 	depth    int
-	budget   int // schedules that may run
+	budget   int // how many schedules may run
 	ran      int
-	pruned   int // runs that were the same as earlier ones
+	pruned   int // runs that were equal to earlier ones
 	excused  int
 	findings []finding
 	digests  map[uint64]struct{}
@@ -32,11 +33,12 @@ type searcher struct {
 }
 
 const (
-	// maxFindings ends the search of a setup: further ones would add little.
+	// maxFindings is the number of findings after which the search of a setup ends; more would add
+	// little.
 	maxFindings = 3
-	// turnLength is how many longer schedules are made from one schedule before it is another one's turn.
+	// turnLength is how many continuations of one schedule are tried before the next schedule's turn.
 	turnLength = 8
-	// batchLength is how many schedules run before the next are chosen.
+	// batchLength is how many schedules run before the next ones are chosen.
 	batchLength = 256
 )
 
@@ -44,16 +46,16 @@ const (
 type finding struct {
 	schedule schedule
 	err      error
-	after    int // schedules
+	after    int // number of schedules that ran before
 }
 
-// node is a schedule that has run and may be continued.
+// node is a schedule that has run and can be continued.
 type node struct {
 	schedule schedule
-	// next are the acts that may follow, the nearest first.
+	// next are the acts that can follow, the nearest first.
 	next    []act
-	novelty int // transitions that it was the first to show
-	turn    int // how often longer schedules were made from it
+	novelty int // number of transitions that it was the first to show
+	turn    int // how many turns it has had
 }
 
 // String is the summary of the search.
@@ -79,8 +81,8 @@ func (x *searcher) search() {
 	x.whole = !x.ended()
 }
 
-// extend tries all schedules with one act more than those of a level. It returns the next level if
-// that is wanted.
+// extend tries the schedules of a level with one more act. It returns the next level if more is
+// set.
 func (x *searcher) extend(level []*node, more bool) (next []*node) {
 	d := rand.New(rand.NewPCG(x.env.seed, uint64(x.ran)))
 	d.Shuffle(len(level), func(i, j int) { level[i], level[j] = level[j], level[i] })
@@ -112,8 +114,8 @@ func (x *searcher) ended() bool {
 	return x.ran >= x.budget || len(x.findings) >= maxFindings || x.env.cancelled()
 }
 
-// turn returns the next schedules that continue a node, those first whose act is nearest to the
-// last one; all of them if the node has shown something new.
+// turn returns the next continuations of a node, those whose act is nearest to the last one first.
+// If the node has shown something new, it returns all.
 func (x *searcher) turn(n *node) []schedule {
 	from, to := n.turn*turnLength, (n.turn+1)*turnLength
 	if n.novelty > 0 {
@@ -128,9 +130,9 @@ func (x *searcher) turn(n *node) []schedule {
 	return out
 }
 
-// next lists the acts that may follow those of a run, the nearest first: on the packet of the last
-// act and those behind it, as far as the setup says. Rules change between two steps of the switch,
-// at whatever packet that is.
+// next lists the acts that can follow a run, the nearest first: on the packet of the last act and
+// on later packets, as far as the setup allows. A change of rules comes between two steps of the
+// switch, so one of several packets between the same steps is enough.
 func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	limit := x.setup.perHalf
 	if limit == 0 {
@@ -160,8 +162,8 @@ func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	return out
 }
 
-// run runs schedules on all processors and takes their outcomes in order. It returns those that may
-// be continued, if more says so.
+// run runs schedules on all processors and handles their outcomes in order. If more is set, it
+// returns those that can be continued.
 func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	list = list[:max(0, min(len(list), x.budget-x.ran))]
 	inOrder(list, x.ended, x.alone, func(s schedule, o *outcomeOf) {
@@ -173,7 +175,7 @@ func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	return nodes
 }
 
-// alone runs a schedule in an environment of its own.
+// alone runs a schedule in its own environment.
 func (x *searcher) alone(s schedule) *outcomeOf {
 	e := newEnv(Scenario{}, x.env.seed, Options{Cancelled: x.env.opt.Cancelled, Wrap: x.env.opt.Wrap})
 	out := judged(e, x.setup, s)
@@ -182,7 +184,7 @@ func (x *searcher) alone(s schedule) *outcomeOf {
 	return out
 }
 
-// take counts an outcome; it returns the node if the schedule may be continued.
+// take counts an outcome; it returns a node if the schedule can be continued.
 func (x *searcher) take(s schedule, o *outcomeOf) *node {
 	x.ran++
 	x.env.report.Events += o.events

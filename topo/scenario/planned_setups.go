@@ -9,24 +9,24 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// smallSetup is a small configuration for the planned adversary: two clients, two words that are
-// neighbours, and a switch with two shared connections to the memory server.
+// smallSetup is a small configuration for the planned adversary: two clients, two adjacent words,
+// and a switch with two shared connections to the memory server.
 type smallSetup struct {
 	name string
 	doc  string
-	// rules are the lists of rules for the switch; it begins with the first, and act newRules loads
+	// rules are lists of rules for the switch. It begins with the first; the act newRules loads
 	// another.
 	rules []string
-	// warm has the steps of each client before the phase, which make words known and keys proven;
-	// script has its steps in the phase.
+	// warm has the steps of each client before the phase, which make the switch know words and keys.
+	// script has the steps in the phase.
 	warm, script [2][]step
-	window       int       // of the NICs, in packets; 0: their default
-	mtu          verbs.MTU // of the clients' connections; 0: the largest
-	// kinds are the adversary's acts that the search tries; nil: packetActs. perHalf: it tries them
-	// on the first perHalf packets of each direction of a link; 0: on the first defaultPerHalf.
+	window       int       // window of the NICs in packets; 0: their default
+	mtu          verbs.MTU // path MTU of the clients' connections; 0: the largest
+	// kinds are the acts that the search tries; nil: packetActs. It tries them on the first perHalf
+	// packets of each direction of a link; 0: defaultPerHalf.
 	kinds   []act
 	perHalf int
-	// halves are the directions in which they are tried; nil: all.
+	// halves are the directions in which acts are tried; nil: all.
 	halves []int
 }
 
@@ -34,15 +34,15 @@ type smallSetup struct {
 type step struct {
 	ops   []wordOp
 	pause time.Duration
-	// paced: they are posted so many at a time, each time after the pause; the client waits for
-	// answers at the end. 0: all at once.
+	// paced is how many of the requests are posted at a time, each time after the pause; the client
+	// waits for the answers at the end. 0: all are posted at once.
 	paced int
 }
 
 // wordOp is a request for one word, or for both.
 type wordOp struct {
 	history.Op
-	word int // the first
+	word int // the word, or the first of both
 	both bool
 	// long: a WRITE of three packets, which sets both words.
 	long bool
@@ -55,11 +55,11 @@ const (
 	wordY
 	smallWords
 
-	farAt   = 1024 // in the server's memory; words are before
+	farAt   = 1024 // offset of the clients' slots in the server's memory, behind the words
 	farStep = 64
-	// defaultPerHalf is on how many packets of a direction acts are tried.
+	// defaultPerHalf is the number of packets of a direction on which acts are tried.
 	defaultPerHalf = 64
-	// farSlots is how many slots of own memory a client has.
+	// farSlots is the number of slots that only one client uses.
 	farSlots = 16
 	// smallMemory is the server's memory in bytes.
 	smallMemory = farAt + 2*farSlots*farStep
@@ -89,25 +89,25 @@ func readWord(w int) wordOp { return wordOp{Op: history.Op{Kind: history.Read}, 
 
 func readBoth() wordOp { return wordOp{Op: history.Op{Kind: history.Read}, both: true} }
 
-// do posts requests together.
+// do returns a step that posts requests together.
 func do(ops ...wordOp) step { return step{ops: ops} }
 
-// later is longer than the switch waits for the answer to a request before it sends it again.
+// later is longer than the switch waits for an answer before it sends a request again.
 var later = step{pause: rto}
 
-// settled is longer than the switch waits, after rules have changed, for packets that it has not
+// settled is longer than the switch waits, after a change of rules, for packets that it has not
 // seen.
 var settled = step{pause: 12 * time.Millisecond}
 
-// soon is as long as a packet takes over a few links.
+// soon is the time that a packet takes over a few links.
 var soon = step{pause: 10 * time.Microsecond}
 
-// farWrite is a WRITE to a slot of the client's own memory.
+// farWrite returns a WRITE to a slot that only this client uses.
 func farWrite(slot int, v uint64) wordOp {
 	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, far: true, word: slot}
 }
 
-// farWrites are n WRITEs to own memory.
+// farWrites returns n such WRITEs.
 func farWrites(n int) []wordOp {
 	out := make([]wordOp, n)
 	for i := range out {
@@ -116,7 +116,7 @@ func farWrites(n int) []wordOp {
 	return out
 }
 
-// knows makes a word known to the switch; it does not change it.
+// knows returns steps that make words known to the switch without changing them.
 func knows(words ...int) []step {
 	var out []step
 	for range 3 {
@@ -127,7 +127,7 @@ func knows(words ...int) []step {
 	return out
 }
 
-// adds adds 1 to words n times.
+// adds returns n steps that add 1 to words.
 func adds(n int, words ...int) []step {
 	out := make([]step, n)
 	for i := range out {
@@ -138,7 +138,7 @@ func adds(n int, words ...int) []step {
 	return out
 }
 
-// proves lets a client prove its key for all of the memory.
+// proves returns steps by which a client proves that its R_Key is valid for all of the memory.
 func proves() []step {
 	return []step{do(farWrite(0, 1)), do(farWrite(farSlots-1, 1))}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// A schedule parses from its text.
+// A schedule is parsed from its text.
 func TestScheduleText(t *testing.T) {
 	for _, text := range []string{
 		"mixed", "mixed/drop@cn0-up.1", "rules/late3@ms0-down.12/rules4@cn1-up.2/copy0@ms0-up.7/copy2@cn0-down.1", "silent/silence12ms@cn0-down.3",
@@ -48,7 +48,7 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// play runs a schedule and returns its packets, one a line.
+// playSchedule runs a schedule and returns its packets, one a line.
 func playSchedule(t *testing.T, text string) (*outcomeOf, []string) {
 	t.Helper()
 	s, err := parseSchedule(text)
@@ -73,11 +73,11 @@ func playSchedule(t *testing.T, text string) (*outcomeOf, []string) {
 	return out, strings.Split(lines.String(), "\n")
 }
 
-// Each act does to the named packet what its text says, and the trace shows it.
+// Each act has the effect on its packet that its text says, and the trace shows it.
 func TestActs(t *testing.T) {
 	for _, c := range []struct {
 		act  string
-		want int // lines of the trace that name it
+		want int // lines of the trace that name the act
 		last string
 	}{
 		{"drop@ms0-down.1", 1, "lost-fault"},
@@ -141,8 +141,8 @@ func TestLateIsByPackets(t *testing.T) {
 	t.Error("the packet was not sent again")
 }
 
-// The runs of a search and its result depend on the seed only, and not on the number of processors;
-// every schedule of one act is run if the budget allows.
+// The runs of a search and its result depend only on the seed, and not on the number of processors.
+// Every schedule of one act runs if the budget allows.
 func TestSearchIsRepeatable(t *testing.T) {
 	run := func() *searcher {
 		setup, err := findSetup("neighbour")
@@ -180,7 +180,7 @@ func TestEqualRunsArePruned(t *testing.T) {
 	}
 }
 
-// A client may fail under a rule if it fails without rules, too.
+// A client may fail under a rule if it also fails without rules.
 func TestDeadClientsAreCompared(t *testing.T) {
 	out, _ := playSchedule(t, "mixed/silence900ms@cn0-down.1")
 	if out.err != nil || !out.excused {
@@ -188,7 +188,7 @@ func TestDeadClientsAreCompared(t *testing.T) {
 	}
 }
 
-// Damage that a broken NIC of the memory server does is found behind a client that may die, too.
+// If a client may die, damage that a broken NIC of the memory server does is still found.
 func TestDamageBehindADeadClient(t *testing.T) {
 	s, err := parseSchedule("mixed/silence900ms@cn0-down.1")
 	if err != nil {
@@ -214,7 +214,8 @@ func TestDamageBehindADeadClient(t *testing.T) {
 	}
 }
 
-// Two acts on one packet are tried where they do what neither does alone, and both are done.
+// Two acts on one packet are tried if they have an effect that neither has alone, and both are
+// executed.
 func TestActsOnOnePacket(t *testing.T) {
 	setup, err := findSetup("long")
 	if err != nil {
@@ -222,8 +223,8 @@ func TestActsOnOnePacket(t *testing.T) {
 	}
 	x := &searcher{env: newEnv(Scenario{}, 1, Options{}), setup: setup, depth: 2, budget: 1}
 	for text, want := range map[string]int{
-		"long/rules1@cn0-up.2": 1 + 1 + len(packetActs), // the other rules, a silence, and what any packet can suffer
-		"long/late1@cn0-up.2":  1,                       // the copy behind two
+		"long/rules1@cn0-up.2": 1 + 1 + len(packetActs), // the other rules, a silence, and all acts on packets
+		"long/late1@cn0-up.2":  1,                       // a copy that is late by two
 		"long/late3@cn0-up.2":  1,
 		"long/drop@cn0-up.2":   0,
 	} {
@@ -247,7 +248,7 @@ func TestActsOnOnePacket(t *testing.T) {
 	}
 }
 
-// A long WRITE takes three packets, and sets the words with the second and the third.
+// A long WRITE takes three packets; the second and the third set the words.
 func TestLongWrite(t *testing.T) {
 	_, lines := playSchedule(t, "long")
 	n := 0
@@ -261,7 +262,7 @@ func TestLongWrite(t *testing.T) {
 	}
 }
 
-// The judge finds what a broken NIC of the memory server does, without any act.
+// Without any act, the judge finds what a broken NIC of the memory server does.
 func TestJudgeOfSchedules(t *testing.T) {
 	for _, c := range []struct {
 		setup, want string
@@ -300,7 +301,7 @@ func TestJudgeOfSchedules(t *testing.T) {
 	}
 }
 
-// Results are taken in the order of the list, not of their completion, and none after the end.
+// Results are handled in the order of the list, not of their completion, and none after the end.
 func TestInOrder(t *testing.T) {
 	list := make([]int, 1000)
 	for i := range list {
@@ -319,7 +320,7 @@ func TestInOrder(t *testing.T) {
 	inOrder(nil, func() bool { return false }, func(i int) int { return i }, func(_, _ int) { t.Error("a result of nothing") })
 }
 
-// Invalid parameters of the search are refused; valid ones are a part of the variant's name.
+// Invalid parameters of the search are refused; valid ones are in the variant's name.
 func TestPlannedParams(t *testing.T) {
 	base := mustFind(t, "planned")
 	for _, c := range []struct {

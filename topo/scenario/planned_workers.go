@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// inOrder calls do for all items of a list, on all processors, and done with the results in the
-// order of the list, by one goroutine. When ended returns true after a result, no further ones are
-// taken.
+// inOrder calls do for all items of a list, on all processors. One goroutine calls done with the
+// results in the order of the list. When ended returns true after a result, no further results are
+// handled.
 func inOrder[T, R any](list []T, ended func() bool, do func(T) R, done func(T, R)) {
 	workers := min(runtime.GOMAXPROCS(0), len(list))
 	results := make([]chan R, workers)

@@ -22,7 +22,8 @@ func anyOf(service wire.Opcode, flags wire.OpFlags, change func(f *wire.Frame)) 
 	}
 }
 
-// blind is a NIC that ignores PSNs: each packet of an unreliable connection gets the expected PSN.
+// blind is the bug of a NIC that ignores PSNs: each packet of an unreliable connection gets the
+// expected PSN.
 func blind() func(f *wire.Frame) bool {
 	next := make(map[wire.QPN]wire.PSN)
 	return func(f *wire.Frame) bool {
@@ -38,7 +39,8 @@ func blind() func(f *wire.Frame) bool {
 	}
 }
 
-// open is a NIC that ignores Q_Keys: each datagram gets the Q_Key that most datagrams have.
+// open is the bug of a NIC that ignores Q_Keys: each datagram gets the Q_Key that most datagrams
+// have.
 func open() func(f *wire.Frame) bool {
 	seen := make(map[wire.QPN]map[uint32]int)
 	return func(f *wire.Frame) bool {
@@ -62,8 +64,8 @@ func open() func(f *wire.Frame) bool {
 	}
 }
 
-// The check finds each of these bugs of the unreliable services and of shared receives, from the
-// packets on the wire.
+// From the packets on the wire, the check finds each of these bugs of the unreliable services and
+// of shared receive queues.
 func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 	t.Parallel()
 	const uc, ud, rc = wire.ServiceUC, wire.ServiceUD, wire.ServiceRC
@@ -71,7 +73,7 @@ func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 	for _, bug := range []struct {
 		name, scenario string
 		in             func() func(*wire.Frame) bool
-		all            bool // changes every frame, not every fifth
+		all            bool // every frame is changed, not every fifth
 	}{
 		{name: "a message with a hole is delivered", scenario: "uc", in: blind, all: true},
 		{name: "a whole message is not delivered", scenario: "uc", in: func() func(*wire.Frame) bool { return anyOf(uc, wire.OpOnly, lose) }},
@@ -106,8 +108,7 @@ func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 					t.Logf("seed %d: not caught (%s)", seed, r.Plan)
 				}
 			}
-			// The results of a NIC that ignores PSNs are right while no packet is lost, doubled or
-			// reordered.
+			// A NIC that ignores PSNs works correctly while no packet is lost, duplicated or reordered.
 			if planted < 4 || caught < planted && !bug.all || caught < planted/2 {
 				t.Errorf("caught %d of %d", caught, planted)
 			}
@@ -126,7 +127,7 @@ func around(host string, node *tamper) func(string, sim.Node) sim.Node {
 	}
 }
 
-// A limit event that is raised too early or too late is found, in plans that allow either.
+// A limit event that is raised too early or too late is found, in plans in which it may be either.
 func TestPlantedLimitsAreCaught(t *testing.T) {
 	for _, tc := range []struct {
 		skew  int

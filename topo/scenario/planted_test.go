@@ -11,14 +11,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// tamper is a node between a memory server's NIC and its link that changes every fifth request of a
-// kind that arrives, or answer that leaves, and computes the ICRC again: a bug of the NIC that no
-// checksum shows.
+// tamper is a node between a memory server's NIC and its link. It changes every fifth frame of a
+// kind, a request that arrives or an answer that leaves, and corrects the ICRC. This is a bug of
+// the NIC that no checksum shows.
 type tamper struct {
 	sim.Node
 	in   func(f *wire.Frame) bool // returns true if it has changed the frame
 	out  func(f *wire.Frame) bool
-	all  bool // changes every frame, not every fifth
+	all  bool // every frame is changed, not every fifth
 	seen int  // number of frames that could be changed
 	done int  // number of frames that were changed
 }
@@ -77,7 +77,7 @@ func flipPayload(is func(*wire.Frame) bool) func(*wire.Frame) bool {
 	}
 }
 
-// A run that succeeds means something: each of these bugs is found.
+// Each of these bugs is found, so a run that succeeds proves something.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	write := opcode(wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly)
@@ -144,7 +144,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Losses do not explain a server that never answers, and the error names the client.
+// A server that never answers is found: losses do not explain this. The error names the client.
 func TestDeafServerIsCaught(t *testing.T) {
 	swallow := func(name string, n sim.Node) sim.Node {
 		if name != server {
@@ -160,7 +160,7 @@ func TestDeafServerIsCaught(t *testing.T) {
 	}
 }
 
-// If a client's retries are exhausted because of the links' losses, that is no failure of the NIC.
+// It is not a failure of the NIC if a client's retries are exhausted because links lose packets.
 func TestRetryLimitsAreJudged(t *testing.T) {
 	t.Parallel()
 	rules := []fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: 0.5}, {Link: "cn1", Kind: fault.Loss, Probability: 0.5}}

@@ -10,15 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// At 10 % loss both ways one request in some hundred thousand is lost eight times in a row, itself
-// or its answer. A queue pair that gives up then is right, and one that gives up without eight such
-// losses is wrong. To find out, the run is repeated, event for event, and a witness counts the
-// losses on the links.
+// With 10 % loss in both directions, one in some hundred thousand requests is lost eight times in a
+// row, or its answers are. A queue pair that gives up then is correct; one that gives up without
+// eight such losses is not. To decide this, the run is repeated, event for event, and a witness
+// counts the losses on the links.
 
 // retries is the retry count of all transport clients.
 const retries = 7
 
-// gaveUp is a client's retry limit that was reached.
+// gaveUp is the error of a client that has reached its retry limit.
 type gaveUp struct {
 	host      string
 	qpn, peer wire.QPN
@@ -28,9 +28,8 @@ type gaveUp struct {
 func (g *gaveUp) Error() string { return g.err.Error() }
 func (g *gaveUp) Unwrap() error { return g.err }
 
-// limit wraps err, with which the queue pair qpn of a host ended, in a gaveUp if the queue pair
-// reached its retry limit. peer is the number of the peer's queue pair. It returns other errors
-// unchanged.
+// limit converts err into a gaveUp if it says that the queue pair qpn of a host has reached its
+// retry limit. peer is the number of the peer's queue pair. Other errors are returned unchanged.
 func limit(err error, host string, qpn, peer wire.QPN) error {
 	var ce *perf.CompletionError
 	if errors.As(err, &ce) && ce.Status == verbs.RetryExcErr {
@@ -39,7 +38,7 @@ func limit(err error, host string, qpn, peer wire.QPN) error {
 	return err
 }
 
-// limit is for a client with these ends.
+// limit calls the function limit for the queue pair of these ends.
 func (e *ends) limit(err error, host string) error {
 	attr, qerr := e.qp.Query()
 	if qerr != nil {
@@ -48,20 +47,21 @@ func (e *ends) limit(err error, host string) error {
 	return limit(err, host, attr.QPN, attr.RTR.DestQPN)
 }
 
-// witness follows the packets of one connection over all links. The requester goes back to the
-// oldest packet that was not acknowledged: the packet with which a series of such rounds begins is
-// the one that it gave up on.
+// witness follows the packets of one connection over all links. When a requester retries, it sends
+// again from the oldest packet that was not acknowledged. A round is one such retransmission;
+// rounds that begin with the same packet are a series, and the requester gives up on that packet.
 type witness struct {
 	*gaveUp
 	frame wire.Frame
-	last  wire.PSN // of the request sent last
+	last  wire.PSN // of the last request packet
 	any   bool
-	// The series of rounds that begin with the same PSN.
+	// row is the PSN with which the rounds of the present series begin.
 	row    wire.PSN
-	own    bool // READ or atomic: has an answer of its own
+	own    bool // the packet is a READ or atomic, which has its own answer
 	rounds int
-	// In this series: packets of the connection that links lost or damaged, first packets of rounds
-	// that arrived at the server, packets that the server sent, and whether an answer arrived.
+	// Counts of this series: packets of the connection that links lost or corrupted, first packets of
+	// rounds that arrived at the server, and packets that the server sent. answered: an answer
+	// arrived.
 	lost, arrived, replies int
 	answered               bool
 }
@@ -94,7 +94,7 @@ func (w *witness) see(ev *sim.Event) {
 	}
 }
 
-// ask records a request packet; one whose PSN is not after the last one's begins a round.
+// ask records a request packet. A packet whose PSN is not after the last one's begins a round.
 func (w *witness) ask(psn wire.PSN, own bool) {
 	if w.any && wire.Diff(psn, w.last) <= 0 {
 		if psn != w.row || w.rounds == 0 {
@@ -106,7 +106,7 @@ func (w *witness) ask(psn wire.PSN, own bool) {
 }
 
 // verdict reports whether the requester was right to give up: it made as many rounds as promised,
-// each had a loss and got no answer, and the server answered the packets that arrived.
+// each round had a loss and no answer, and the server answered the packets that arrived.
 func (w *witness) verdict() (note string, kept bool) {
 	if w.rounds < retries || w.lost < retries || w.answered || w.arrived > 0 && w.replies == 0 {
 		return "", false
@@ -115,12 +115,12 @@ func (w *witness) verdict() (note string, kept bool) {
 		w.host, w.row, w.peer, w.rounds), true
 }
 
-// keptPromise repeats the run of a seed and reports whether the client that gave up had to.
+// keptPromise repeats the run of a seed and reports whether the client was right to give up.
 func (s Scenario) keptPromise(seed uint64, g *gaveUp, opt Options) (note string, kept bool) {
 	w := &witness{gaveUp: g}
 	opt.Pcap, opt.Hash, opt.observe = nil, false, w.see
 	e := newEnv(s, seed, opt)
-	_ = e.guarded(s.run) // it fails as in the first run
+	_ = e.guarded(s.run) // the repeated run fails as the first did
 	e.finish()
 	return w.verdict()
 }

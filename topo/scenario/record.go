@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// recorder writes frames as they enter a link, and those that are lost, to a capture with one
-// interface a link and direction. Times are virtual, from the epoch.
+// recorder writes each frame to a capture when it enters a link, or is lost. Each direction of a
+// link is an interface of the capture. Times are virtual and begin at the epoch.
 type recorder struct {
 	w          *pcapng.Writer
 	interfaces map[string]int
@@ -23,7 +23,7 @@ func newRecorder(w io.Writer) (*recorder, error) {
 
 func (r *recorder) record(ev *sim.Event) {
 	if r.err != nil || ev.Kind == sim.Delivered || ev.Kind == sim.Corrupted || ev.Kind == sim.Duplicated {
-		return // the capture has the frame as sent, with the same rules
+		return // the capture has the frame as it was sent, with the same rules
 	}
 	name := ev.Link() + "-" + string(ev.Dir())
 	id, ok := r.interfaces[name]

@@ -11,19 +11,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// sleepy is a receiver that posts its first receive late, or never.
+// sleepy is a receiver that posts its first receive late or never.
 type sleepy struct {
 	service string
-	delay   time.Duration // negative: never
-	params  rdmacm.Params // of the sender
-	timer   uint8         // of the receiver
+	delay   time.Duration // until the first receive; negative: never
+	params  rdmacm.Params // of the sender's connection
+	timer   uint8         // RNR timer of the receiver
 	status  verbs.Status
 	took    time.Duration
 	got     int
 }
 
-// runRNR has one receiver that posts late and a sender without a retry limit, and one that never
-// posts and a sender with few retries.
+// runRNR has two pairs: a receiver that posts late, with a sender without a retry limit; and a
+// receiver that never posts, with a sender of few retries.
 func runRNR(e *env) error {
 	timer, retries := uint8(e.draw.between(1, 14)), uint8(e.draw.between(1, 6))
 	late := e.draw.span(time.Millisecond, 20*time.Millisecond)

@@ -16,49 +16,50 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Options of a run. The zero value runs quietly.
+// Options of a run. The zero value is usable.
 type Options struct {
 	// Pcap receives the capture of every link, in virtual time; nil: none.
 	Pcap io.Writer
-	// Hash asks for the digest of the trace.
+	// Hash: the report gets a digest of the trace.
 	Hash bool
-	// Short makes soak a tenth as long, for tests.
+	// Short shortens long scenarios for tests.
 	Short bool
 	// Cancelled is called at intervals; true ends the run with sim.ErrCancelled. nil: never.
 	Cancelled func() bool
-	// Wrap puts a node around another, for tests that plant a bug and check that it is found.
+	// Wrap puts a node around another one. Tests plant bugs with it and check that they are found.
 	Wrap func(name string, n sim.Node) sim.Node
 
-	observe func(*sim.Event) // of a repeated run
-	rules   []fault.Rule     // for tests: in place of what transport draws
-	skew    int              // for tests: added to the limit that srq arms
+	observe func(*sim.Event) // sees the events of a repeated run
+	rules   []fault.Rule     // for tests: replaces what transport draws
+	skew    int              // for tests: is added to the limit that srq sets
 }
 
 // Report is the result of a run. Err nil means that every check held.
 type Report struct {
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
-	// Plan describes what the seed drew.
+	// Plan describes what the seed has drawn.
 	Plan string `json:"plan"`
 	Err  error  `json:"-"`
 	// Error is Err as text.
 	Error string `json:"error,omitempty"`
-	// GaveUp: a client rightly reached its retry limit, because the links lost one request, or its
+	// GaveUp: a client was right to reach its retry limit, because the links lost one request, or its
 	// answers, that often. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Damage describes what a run under published rules did to its clients, with the holes that may
-	// cause it; it is no failure.
+	// Damage describes what a run under published rules did to its clients, and the holes that may
+	// cause it. It is not a failure.
 	Damage string `json:"damage,omitempty"`
-	// Events of the network, virtual time, and the time of this machine.
+	// Events is the number of events of the network, Virtual the virtual time, and Took the time on
+	// this machine.
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtualNs"`
 	Took    time.Duration `json:"tookNs"`
-	// Counters is the sum over all NICs, Activity those of it that are not zero, by name.
+	// Counters has the sums over all NICs; Activity has those that are not zero, by name.
 	Counters metrics.NIC       `json:"-"`
 	Activity map[string]uint64 `json:"counters,omitempty"`
-	// Frames that links lost, doubled, delayed and corrupted.
+	// Links counts the frames that links lost, duplicated, delayed and corrupted.
 	Links sim.LinkStats `json:"links"`
-	// Hash is the digest of the trace, if it was asked for.
+	// Hash is the digest of the trace, if Options.Hash was set.
 	Hash uint64 `json:"hash,omitempty"`
 	// Notes are lines for the reader of a single run.
 	Notes []string `json:"notes,omitempty"`
@@ -70,12 +71,12 @@ type Scenario struct {
 	// Doc is one line for a help text.
 	Doc string
 	run func(*env) error
-	// cost is nil for a rack without costs; label is what the model is called on a command line.
+	// cost is nil for a rack without costs. label is the name of the cost model on the command line.
 	cost  *cost.Model
 	label string
 }
 
-// With returns the scenario on a rack with the costs of m; m nil: without costs. label is the value
+// With returns the scenario on a rack with the costs of m; nil: without costs. label is the value
 // of --cost for m.
 func (s Scenario) With(label string, m *cost.Model) Scenario {
 	s.label, s.cost = label, m
@@ -115,9 +116,9 @@ func All() []Scenario {
 	}, lockScenarios(), storeScenarios())
 }
 
-// Find returns the scenario with the given name: one of All, a single hole of the paper (like
-// hole-7), or a variant by the name that it had before variants became flags. The error of an
-// unknown name lists the scenarios and holes.
+// Find returns the scenario with the given name: one of All, a single hole of the paper (such as
+// hole-7), or a variant by its name from before variants became flags. The error for an unknown
+// name lists the scenarios and holes.
 func Find(name string) (Scenario, error) {
 	listed := append(All(), holeScenarios()[1:]...)
 	all := append(Variants(), holeScenarios()[1:]...)
@@ -170,7 +171,7 @@ type env struct {
 	report Report
 }
 
-// guarded turns a panic of the code under test into a failure of this seed.
+// guarded converts a panic of the code under test into a failure of this seed.
 func (e *env) guarded(run func(*env) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,7 +197,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 	return e.buildOf(s, opt)
 }
 
-// buildOf is build for a rack file that was read already; s is not changed.
+// buildOf is build for a rack file that was parsed already; s is not changed.
 func (e *env) buildOf(s *spec.Rack, opt simrack.Options) error {
 	var err error
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
@@ -228,7 +229,7 @@ func (e *env) trace(ev *sim.Event) {
 	}
 }
 
-// wrapTwice combines two wrappers of nodes; either may be nil.
+// wrapTwice combines two functions that wrap nodes; either may be nil.
 func wrapTwice(inner, outer func(string, sim.Node) sim.Node) func(string, sim.Node) sim.Node {
 	switch {
 	case inner == nil:
@@ -249,7 +250,7 @@ func (e *env) note(format string, args ...any) {
 	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
 }
 
-// settleTime is the virtual time after the last client in which late frames arrive.
+// settleTime is the virtual time after the end of the last client in which late frames arrive.
 const settleTime = 100 * time.Millisecond
 
 // run runs the rack until all clients have returned and late frames have arrived.

@@ -18,35 +18,35 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// treeRun is one run of histories of the tree Sherman: clients use a few keys, links and machines
-// fail, and afterwards one order of all operations on each key must explain the answers that the
-// clients received, scans included, and the tree must be whole.
+// treeRun is one run of histories of the tree Sherman: clients use a few keys while links and
+// machines fail. Afterwards one order of all operations on each key, scans included, must explain
+// the answers that the clients received, and the tree must be intact.
 type treeRun struct {
 	env      *env
 	plan     *treePlan
 	history  *kv.History
 	keys     []uint64
-	memory   map[string][]byte // of the servers
-	nodes    []*sherman.Node   // of the compute hosts
+	memory   map[string][]byte // of each server
+	nodes    []*sherman.Node   // of each compute host
 	trigger  *treeTrigger
-	ready    bool                  // the tree is formatted
+	ready    bool                  // the tree was formatted
 	down     map[string]clock.Time // until when a victim is down; "" is the switch
-	injected int                   // faults
+	injected int                   // number of faults so far
 	absent   map[uint64]bool       // keys for which there was no room at the end
-	lost     bool                  // memory
+	lost     bool                  // memory was lost
 	unknown  int
-	refused  int // operations that found a server's memory gone
-	full     int // operations that found no page
+	refused  int // operations that found a server's memory lost
+	full     int // operations that found no free page
 	longest  time.Duration
 	final    *check.Report
 	plant    func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
 }
 
-// treePatience is the deadline of one operation: longer than any fault lasts and than leases.
+// treePatience is the deadline of one operation. It is longer than any fault, and than a lease.
 const treePatience = 2 * time.Second
 
-// slack is how much later than its deadline an operation may end: a client that hangs does not see
-// the time.
+// slack is how long after its deadline an operation may end: a client that hangs does not notice
+// its deadline.
 func (r *treeRun) slack() time.Duration {
 	slack := treeSlack
 	for _, f := range r.plan.faults {
@@ -57,14 +57,14 @@ func (r *treeRun) slack() time.Duration {
 	return slack
 }
 
-// treeSlack is how much later than its deadline an operation may end, because it must find out
-// whether it holds its lock.
+// treeSlack is how long after its deadline an operation may still take, to find out whether it
+// holds its lock.
 const treeSlack = 200 * time.Millisecond
 
 func runTree(e *env) error { return runTreeMixed(e, "", false, nil) }
 
-// runTreeMixed is a run with the mixes that the list names, with locks in the switch or not; plant, if
-// not nil, is that of the run.
+// runTreeMixed runs one seed with the mixes that mixes names. inSwitch: the switch serves the
+// locks. plant, if not nil, is treeRun.plant.
 func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv.Scanner) error {
 	p := drawTree(e)
 	p.blend(e, mixes)
@@ -74,7 +74,8 @@ func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv
 	return (&treeRun{env: e, plan: p, plant: plant}).run()
 }
 
-// runTreePublished runs the published layout. Damage is no failure of the run: the report has it.
+// runTreePublished runs the published layout. Damage is not a failure of the run: the report has
+// it.
 func runTreePublished(e *env) error {
 	r := tornRun(e, layout.Published)
 	err := r.run()
@@ -86,7 +87,7 @@ func runTreePublished(e *env) error {
 	return nil
 }
 
-// tornRun is a run in which copies are torn, without other faults.
+// tornRun returns a run in which copies are torn, without other faults.
 func tornRun(e *env, kind layout.Kind) *treeRun {
 	p := drawTree(e)
 	p.published(e.draw)
@@ -94,7 +95,7 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// damage returns a text for the damage that torn copies have done.
+// damage describes the damage that torn copies have done.
 func (r *treeRun) damage(err error) string {
 	var structure *brokenTree
 	switch {
@@ -110,13 +111,13 @@ func (r *treeRun) damage(err error) string {
 	return "answers that no order explains (lost searches, stale or torn reads)"
 }
 
-// run runs what was planned.
+// run executes the plan.
 func (r *treeRun) run() error {
 	e, p := r.env, r.plan
 	r.history, r.memory = kv.NewHistory(), make(map[string][]byte)
 	r.absent, r.down = make(map[uint64]bool), make(map[string]clock.Time)
 	for i := range p.keys {
-		if p.first == layout.MaxKey { // from the last key down
+		if p.first == layout.MaxKey { // keys from the last one downwards
 			r.keys = append(r.keys, p.first-uint64(i)*p.stride)
 			continue
 		}
@@ -165,8 +166,8 @@ func (r *treeRun) addrs() []netip.Addr {
 	return out
 }
 
-// serve starts the memory service of a host, whose host memory outlives its crash unless the plan
-// says otherwise.
+// serve starts the memory service of a host. The memory survives a crash of the host unless the
+// plan says otherwise.
 func (r *treeRun) serve(name string) {
 	if r.memory[name] == nil {
 		r.memory[name] = make([]byte, r.plan.region)
@@ -193,7 +194,7 @@ func (r *treeRun) config(h *simrack.Host, ctx verbs.Context) sherman.Config {
 	return sherman.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
 }
 
-// format makes the tree, from the first compute host.
+// format makes the tree from the first compute host.
 func (r *treeRun) format() {
 	h := r.env.rack.Host("cn0")
 	r.env.client("cn0", "format", func(ctx verbs.Context) error {
@@ -237,7 +238,7 @@ func (r *treeRun) start(id int) {
 	})
 }
 
-// round makes one operation.
+// round executes one operation.
 func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	p := r.plan
 	key := r.keys[d.IntN(len(r.keys))]
@@ -254,7 +255,8 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	deadline := began.Add(treePatience)
 	value := func() []byte { return s.Value(key, d.between(kv.MinValue, p.shape.Value)) }
 	if p.shape.Kind == layout.Published {
-		// a published page does not store the length of a value, so all values have the full size
+		// In the published layout a page does not store the length of a value, so all values have the
+		// full size.
 		value = func() []byte { return s.Value(key, p.shape.Value) }
 	}
 	var err error
@@ -292,8 +294,8 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return err
 }
 
-// wave draws a key for plans with small memory: for a while all clients insert keys that are near
-// each other, and then delete most of them.
+// wave draws a key for plans with little memory: for a while all clients insert keys that are near
+// each other, and then they delete most of them.
 func (r *treeRun) wave(d *draw, now clock.Time) (key uint64, mix [4]float64) {
 	const length, near = 600 * time.Microsecond, 20
 	n := int(now / clock.Time(length))

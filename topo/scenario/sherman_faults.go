@@ -14,11 +14,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// treeTrigger waits until a host has sent so many frames of a kind.
+// treeTrigger waits until a host has sent a number of frames of a kind.
 type treeTrigger struct {
 	host string // "": any compute host
 	when treeMoment
-	page int // bytes
+	page int // bytes of a page
 	left int
 	fire func()
 
@@ -38,14 +38,14 @@ func (t *treeTrigger) see(ev *sim.Event) {
 	}
 }
 
-// treeLoss is a memory server in front of which one request of a host is lost: the one with which the
-// first fault begins.
+// treeLoss is a memory server before which one request of a host is lost, and the first fault
+// begins.
 type treeLoss struct {
 	sim.Node
 	run *treeRun
 }
 
-// loseOne prepares the loss.
+// loseOne arranges this loss.
 func (r *treeRun) loseOne() {
 	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
 		if name[0] == 'm' {
@@ -55,7 +55,7 @@ func (r *treeRun) loseOne() {
 	}
 }
 
-// Frame hands a frame on, or loses it and begins the fault.
+// Frame passes a frame on; the chosen one it drops, and begins the fault.
 func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	t := f.run.trigger
 	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.is(t.frame.BTH.Opcode) {
@@ -67,7 +67,7 @@ func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packe
 	f.Node.Frame(now, port, in, out)
 }
 
-// is reports whether the frame belongs to the trigger's moment.
+// is reports whether an opcode belongs to the trigger's moment.
 func (t *treeTrigger) is(op wire.Opcode) bool {
 	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
 	switch t.when {
@@ -82,7 +82,7 @@ func (t *treeTrigger) is(op wire.Opcode) bool {
 	}
 }
 
-// arm sets the trigger of the fault.
+// arm sets the trigger of the first fault.
 func (r *treeRun) arm() {
 	p := r.plan
 	if len(p.faults) == 0 {
@@ -107,10 +107,10 @@ func (r *treeRun) arm() {
 	}
 }
 
-// inject injects fault i, and sees to its end and to the next one.
+// inject injects fault i, and schedules its end and the next fault.
 func (r *treeRun) inject(i int) {
 	rack, p := r.env.rack, r.plan.faults[i]
-	if over := r.down[p.victim]; over > rack.Now() { // it is down already
+	if over := r.down[p.victim]; over > rack.Now() { // the victim is down already
 		rack.At(over.Add(time.Microsecond), func() { r.inject(i) })
 		return
 	}
@@ -120,7 +120,7 @@ func (r *treeRun) inject(i int) {
 	end := func() {}
 	switch p.what {
 	case treeClientCrash:
-		h.CrashApps() // their posted requests may still be executed, late
+		h.CrashApps() // its posted requests may still be executed, late
 	case treeClientHang, treeServerHang:
 		h.Hang()
 		end = h.Resume
@@ -163,8 +163,8 @@ func (r *treeRun) inject(i int) {
 		rack.At(next, func() { r.inject(i + 1) })
 		over = max(over, next)
 	}
-	// This application keeps the run going until the faults have ended, even if all clients are
-	// done.
+	// This application keeps the run going until the faults have ended, also if all clients have
+	// ended.
 	rack.Host("cn3").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)

@@ -18,7 +18,7 @@ type brokenTree struct{ err error }
 func (b *brokenTree) Error() string { return b.err.Error() }
 func (b *brokenTree) Unwrap() error { return b.err }
 
-// judge decides about the whole run: a last client reads and writes every key, then reads the whole
+// judge checks the whole run: a last client reads and writes every key, and then reads the whole
 // tree.
 func (r *treeRun) judge() error {
 	e := r.env
@@ -26,7 +26,7 @@ func (r *treeRun) judge() error {
 		h.SetFaults(nil)
 	}
 	if r.trigger != nil {
-		r.trigger.left = 0 // too late
+		r.trigger.left = 0 // no fault is injected any more
 	}
 	if !r.lost {
 		r.env.client("cn3", "judge", r.last)
@@ -52,15 +52,15 @@ func (r *treeRun) judge() error {
 	return r.verdict()
 }
 
-// last is the last client.
+// last runs the last client.
 func (r *treeRun) last(ctx verbs.Context) error {
 	rt := ctx.Runtime()
 	n, err := sherman.NewNode(r.nodeConfig())
 	if err != nil {
 		return err
 	}
-	// A server that has accepted a connection of a client that died meanwhile waits for it for some
-	// seconds.
+	// A server that has accepted a connection from a client that has died since waits some seconds for
+	// it.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (r *treeRun) last(ctx verbs.Context) error {
 	return errors.Join(err, c.Close())
 }
 
-// readTree reads all of the tree.
+// readTree reads the whole tree.
 func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, error) {
 	cfg, err := audit.Config(c, rt.Now().Add(time.Minute))
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 	}
 	cfg.Unreachable, cfg.HalfSplits = r.wrecks(), r.wrecks()
 	if r.plan.small {
-		cfg.HalfSplits = -1 // there may have been no page for a parent to be split
+		cfg.HalfSplits = -1 // there may have been no free page to split a parent
 	}
 	want := new(check.Content)
 	for _, key := range r.keys {
@@ -110,12 +110,12 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 	return check.Check(cfg)
 }
 
-// wrecks bounds the pages that interrupted operations may leave unreachable: one each, and those of
-// races for a new root.
+// wrecks bounds the pages that may be unreachable: one for each interrupted operation, and those of
+// clients that raced to make a new root.
 func (r *treeRun) wrecks() int { return r.unknown + (2+r.injected)*r.plan.clients }
 
-// verdict judges the tree at the end. Dead owners may leave locks that no client has wanted since;
-// no other client may leave one.
+// verdict checks the tree at the end. Dead owners may leave locks that no client has needed since;
+// other clients may leave none.
 func (r *treeRun) verdict() error {
 	rep, allowed := r.final, 0
 	if r.injected > 0 || r.unknown > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// treeMixes are what drawTree does not draw, or, with chance 0, draws itself for some seeds: then
-// `--mix` is a way to have it in all runs.
+// treeMixes are variations of a plan that drawTree does not draw. Those with chance 0 it draws
+// itself for some seeds; `--mix` adds them to any run.
 var treeMixes = planMixes[*treePlan]{
 	{"sizes", 0.3, (*treePlan).mixSizes, []string{"wear"}},
 	{"wear", 0, (*treePlan).mixWear, []string{"sizes", "keys", "format"}},
@@ -25,7 +25,7 @@ var treeMixes = planMixes[*treePlan]{
 	{"locks", 0.2, (*treePlan).mixLocks, []string{"format", "hangs"}},
 }
 
-// blend adds the mixes that the list names; "" draws them.
+// blend applies the mixes that list names, or draws them if it is "".
 func (p *treePlan) blend(e *env, list string) {
 	chosen := treeMixes.choose(e.seed, list)
 	if p.shape.Kind == layout.Published && list == "" {
@@ -45,19 +45,19 @@ func (p *treePlan) blend(e *env, list string) {
 	p.mixes = strings.Join(chosen, ",")
 }
 
-// hardened takes the published layout out of the plan.
+// hardened changes a plan with the published layout to the hardened one.
 func (p *treePlan) hardened(d *draw) {
 	p.shape.Kind, p.lease = layout.Hardened, d.span(4*time.Millisecond, 20*time.Millisecond)
 }
 
-// mixSizes makes pages of every length, for values of every length.
+// mixSizes chooses any length of pages and of values.
 func (p *treePlan) mixSizes(d *draw) {
 	p.shape.Page, p.shape.Value = one(d, 256, 512, 1024, 2048, 4096), d.between(kv.MinValue, layout.MaxHardenedValue)
 }
 
-// mixWear makes the memory small and the clients delete much.
+// mixWear makes the memory small, and clients delete many keys.
 func (p *treePlan) mixWear(d *draw) {
-	p.wear(d) // with fewer servers, perhaps
+	p.wear(d) // may reduce the number of servers
 	for i := range p.faults {
 		if s := &p.faults[i]; strings.HasPrefix(s.victim, "ms") {
 			s.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))
@@ -65,7 +65,8 @@ func (p *treePlan) mixWear(d *draw) {
 	}
 }
 
-// mixKeys makes the keys many, with numbers from all over their range: the tree has several levels.
+// mixKeys makes many keys, with numbers from their whole range, so that the tree has several
+// levels.
 func (p *treePlan) mixKeys(d *draw) {
 	p.keys = d.between(90, 300)
 	p.first, p.stride = one(d, uint64(0), 1, 1<<40, layout.MaxKey), one(d, uint64(1), 7, 1<<32, math.MaxUint64/uint64(2*p.keys))
@@ -74,7 +75,7 @@ func (p *treePlan) mixKeys(d *draw) {
 	p.mix = one(d, [4]float64{0.15, 0.25, 0.9, 0.95}, [4]float64{0.3, 0.4, 0.65, 0.7})
 }
 
-// mixFaults makes two or three faults, also of one machine after the other, or several at a time.
+// mixFaults plans two or three faults, which may overlap or hit the same machine.
 func (p *treePlan) mixFaults(d *draw) {
 	for n := d.between(2, 3); len(p.faults) < n; {
 		s := p.drawFaultAt(d)
@@ -87,8 +88,8 @@ func (p *treePlan) mixFaults(d *draw) {
 	p.paced(d)
 }
 
-// mixHangs makes the first fault a hang: of a NIC, a whole host, or the switch, from a moment in
-// which its clients hold locks or change pages.
+// mixHangs makes the first fault a hang of a NIC, a whole host, or the switch. It begins when
+// clients hold locks or change pages.
 func (p *treePlan) mixHangs(d *draw) {
 	p.hasFault(d)
 	s := &p.faults[0]
@@ -103,8 +104,8 @@ func (p *treePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter moves the later faults to the time after the lease and the fence of the fault before; if
-// there is none, it adds one.
+// mixAfter moves each later fault behind lease and fence of the fault before it. If there is no
+// later fault, it adds one.
 func (p *treePlan) mixAfter(d *draw) {
 	p.hasFault(d)
 	if len(p.faults) == 1 {
@@ -116,9 +117,9 @@ func (p *treePlan) mixAfter(d *draw) {
 	p.paced(d)
 }
 
-// mixLocks loses a compare-and-swap of a lock word or a WRITE to a page, and hangs its host at that
-// moment, for longer than the lease: others take the lock over, and the NIC sends the request again
-// afterwards. There are few lock words and few pages, so that others want that lock.
+// mixLocks loses a CMP_SWAP of a lock word or a WRITE to a page, and hangs the client's host at
+// that moment for longer than the lease. Others take the lock over, and afterwards the NIC sends
+// the request again. There are few lock words and pages, so that others need that lock.
 func (p *treePlan) mixLocks(d *draw) {
 	p.hasFault(d)
 	p.loses, p.locks, p.skew = true, one(d, 1, 4, p.locks), max(p.skew, 0.3)
@@ -132,21 +133,21 @@ func (p *treePlan) mixLocks(d *draw) {
 	p.paced(d)
 }
 
-// hasFault makes sure that the plan has a fault.
+// hasFault ensures that the plan has a fault.
 func (p *treePlan) hasFault(d *draw) {
 	if len(p.faults) == 0 {
 		p.faults = append(p.faults, p.drawFaultAt(d))
 	}
 }
 
-// paced makes pauses between operations, so that operations follow all faults.
+// paced adds pauses between operations, so that some operations come after all faults.
 func (p *treePlan) paced(d *draw) {
 	whole := 2 * p.lease
 	for _, s := range p.faults {
 		whole += max(0, s.pause) + s.down
 	}
 	p.pace = whole * time.Duration(d.between(1, 3)) / time.Duration(p.rounds)
-	if p.small { // the waves of inserts and deletes go on without pauses
+	if p.small { // the alternation of inserts and deletes needs no pauses
 		p.pace /= 20
 	}
 }

@@ -13,31 +13,31 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// treeHosts is how many compute hosts the rack of tree histories has.
+// treeHosts is the number of compute hosts in the rack of tree histories.
 const treeHosts = 4
 
-// treeRack is its description.
+// treeRack returns the rack file.
 func treeRack(servers int) string {
 	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", servers-1, treeHosts-1)
 }
 
-// treePlan is what a seed draws for a tree.
+// treePlan is what a seed decides for a run of the tree.
 type treePlan struct {
 	treeWork
-	// faults are the planned ones: the first comes at its moment, each other one its pause after the one
-	// before has ended (below 0: before it has).
+	// faults are the planned faults. The first is injected at its moment, each further one when its
+	// pause has passed since the end of the one before; a negative pause means before that end.
 	faults []treeFaultAt
 	shape  layout.Shape
-	locks  int // words of each server
+	locks  int // lock words of each server
 	region int // bytes of each server
 	// mixes names the mixes of the run.
 	mixes string
-	// loses: the request with which the first fault begins is lost on its way; the victim's NIC sends
-	// it again later.
+	// loses: the request with which the first fault begins is lost, and the victim's NIC sends it
+	// again later.
 	loses bool
-	// small: there are hardly more pages than the keys need, and they are used again.
+	// small: there are hardly more pages than the keys need, so that pages are used again.
 	small bool
-	// lostSearch keeps the published search.
+	// lostSearch keeps the published search, which does not find a key while its record is written.
 	lostSearch bool
 	cache      int
 	handOver   int
@@ -47,34 +47,34 @@ type treePlan struct {
 	rules      []fault.Rule
 	rack       simrack.Options
 	params     rdmacm.Params
-	// box is the switch section of the rack file; "": plain forwarding.
+	// box is the switch section of the rack file; "": the switch only forwards.
 	box string
 }
 
 // treeWork describes the operations of the clients.
 type treeWork struct {
 	servers, clients, rounds, keys int
-	first, stride                  uint64 // of the keys
+	first, stride                  uint64 // the first key, and the distance between keys
 	skew                           float64
-	// mix are the upper bounds of get, put, insert and scan in a draw from 0 to 1; the rest
+	// mix has the upper bounds of get, put, insert and scan for a random number from 0 to 1; above are
 	// deletes.
 	mix [4]float64
 	// pace is the mean pause between two operations of a client; 0: none.
 	pace time.Duration
 }
 
-// treeFaultAt is a fault and its moment.
+// treeFaultAt is a fault and when it begins.
 type treeFaultAt struct {
 	what   treeFault
 	victim string
 	pause  time.Duration
 	when   treeMoment
-	after  int // times that this moment was reached
+	after  int // how often the moment is reached before the fault begins
 	late   time.Duration
 	down   time.Duration
 }
 
-// treeFault is the kind of fault that hits one machine, link or the switch during a run.
+// treeFault is the kind of fault of a machine, a link or the switch during a run.
 type treeFault uint8
 
 const (
@@ -87,22 +87,22 @@ const (
 	treeLinkCut
 	treeServerHang
 	treeSwitchHang
-	// of the NIC and the applications
+	// treeHostHang: the NIC and the applications of a host hang.
 	treeHostHang
 )
 
 var treeFaults = [...]string{"nothing", "client crash", "client hang", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "hang of the NIC", "switch hang", "hang of the host"}
 
-// treeMoment is the moment of the fault, by what the victim has just done.
+// treeMoment is when a fault begins, by what the victim has just sent.
 type treeMoment uint8
 
 const (
 	atAnything treeMoment = iota
-	// atLock: it has a lock, or its CAS for one is not answered yet.
+	// atLock: the victim has a lock, or its CAS for one is not yet answered.
 	atLock
-	// atSplit: it has written a new page that no other page points to yet.
+	// atSplit: it has written a new page to which no other page points yet.
 	atSplit
-	// atWrite: its change is in flight, and the release behind it.
+	// atWrite: its change is in flight, with the release behind it.
 	atWrite
 )
 
@@ -120,7 +120,7 @@ func drawTree(e *env) *treePlan {
 	p.mix = one(
 		d, [4]float64{0.4, 0.7, 0.9, 0.95}, [4]float64{0.2, 0.3, 0.95, 0.98}, [4]float64{0.1, 0.9, 0.92, 0.95}, [4]float64{0.3, 0.4, 0.6, 0.8},
 	)
-	// Small pages split soon; the largest never do here.
+	// Small pages split soon; the largest ones never do in a run of this length.
 	p.shape = layout.Shape{Page: one(d, 256, 256, 256, 512, 1024), Value: one(d, 16, 24, 40, layout.MaxHardenedValue)}
 	p.cache, p.handOver = one(d, 0, 0, 600, -1), one(d, 0, 2, -1)
 	if d.chance(0.3) {
@@ -145,15 +145,16 @@ func drawTree(e *env) *treePlan {
 	return p
 }
 
-// wear makes the memory small and the clients delete much: pages are merged and used again.
+// wear makes the memory small, and clients delete many keys, so that pages are merged and used
+// again.
 func (p *treePlan) wear(d *draw) {
 	p.small, p.keys, p.rounds, p.skew = true, one(d, 40, 60, 120), d.between(60, 120), 0
-	// three records fill a page of the longest values
+	// Three records with the longest values fill a page.
 	p.shape = layout.Shape{Page: 256, Value: one(d, 40, layout.MaxHardenedValue)}
 	p.servers, p.region = one(d, 1, 1, 2), 16<<10+4096 // the first pages begin at 16 KiB
 }
 
-// belated delays packets by milliseconds, until their connections have been given up.
+// belated delays packets by milliseconds, until the requesters have given up their connections.
 func (p *treePlan) belated(d *draw) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range treeHostNames(p.servers) {
@@ -164,15 +165,15 @@ func (p *treePlan) belated(d *draw) {
 	p.params.RetryCount = uint8(d.between(1, 3))
 }
 
-// publishedCalm makes the tree a published one, whose limits are respected: copies are not torn,
-// and no client dies or is taken for dead.
+// publishedCalm chooses the published layout, within its limits: copies are not torn, and no client
+// dies or is taken for dead.
 func (p *treePlan) publishedCalm(d *draw) {
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: one(d, 16, 40)}
 	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
 	p.lease = treePatience
 }
 
-// drawLinks draws what the links do to frames, and the memory to copies.
+// drawLinks draws the faults of links, and whether copies to memory are torn.
 func (p *treePlan) drawLinks(d *draw) {
 	hosts := treeHostNames(p.servers)
 	p.links, p.rules = drawLinks(d, hosts)
@@ -199,14 +200,14 @@ func treeHostNames(servers int) (out []string) {
 }
 
 // drawFaults draws up to three faults. A later fault comes soon after the one before, or after
-// lease and fence have passed.
+// lease and fence.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)
 		if n := len(p.faults); n > 0 {
 			s.pause = one(d, d.span(0, 5*time.Millisecond), d.span(p.lease, 4*p.lease))
 			if last := p.faults[n-1]; last.victim != s.victim && d.chance(0.3) {
-				s.pause = -last.down + d.span(0, last.down) // at the same time
+				s.pause = -last.down + d.span(0, last.down) // overlaps the fault before
 			}
 		}
 		p.faults = append(p.faults, s)
@@ -235,17 +236,17 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 	return s
 }
 
-// inSwitch makes the switch replace the atomics on the lock words; the rules are set when the
+// inSwitch makes the switch replace the atomics on the lock words. The rules are set when the
 // R_Keys of the lock tables are known.
 func (p *treePlan) inSwitch() {
 	p.box = "switch:\n  program: swordbox\n"
-	p.rack.Datagrams = true // the switch must be able to connect
+	p.rack.Datagrams = true // the switch makes connections by datagrams
 }
 
-// published makes the plan one of the published layout: copies are torn, without other faults.
+// published makes a plan for the published layout: copies are torn, without other faults.
 func (p *treePlan) published(d *draw) {
 	p.faults, p.rules, p.links, p.small, p.region, p.lostSearch, p.lease = nil, nil, "", false, 1<<20, true, min(p.lease, 20*time.Millisecond)
-	// Few keys that are read and written all the time: a torn copy is soon read.
+	// Few keys are read and written all the time, so a torn copy is soon read.
 	p.keys, p.skew, p.mix = one(d, 2, 8, 24), one(d, 0.5, 0.8), [4]float64{0.5, 0.9, 0.94, 0.97}
 	p.clients, p.rounds = d.between(4, 10), d.between(30, 60)
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: 40}
@@ -254,7 +255,7 @@ func (p *treePlan) published(d *draw) {
 	}
 }
 
-// String is the plan on one line.
+// String prints the plan on one line.
 func (p *treePlan) String() string {
 	s := fmt.Sprintf("%d servers, %d clients, %d keys, %d rounds, %v, %d lock words, lease %v; links %s", p.servers, p.clients, p.keys, p.rounds,
 		p.shape.WithDefaults(), p.locks, p.lease, strings.TrimSpace(p.links))

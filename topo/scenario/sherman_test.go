@@ -20,7 +20,7 @@ func TestShermanKeptSeeds(t *testing.T) {
 	}{
 		{"sherman", 1622, "76 writes that found memory gone were recorded as if they might have happened, and no order was found in time"},
 	} {
-		s, err := mustFind(t, c.name).Vary(Params{Mix: mixNone}) // they were recorded before there were mixes
+		s, err := mustFind(t, c.name).Vary(Params{Mix: mixNone}) // recorded before there were mixes
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,11 +30,11 @@ func TestShermanKeptSeeds(t *testing.T) {
 	}
 }
 
-// publishedSeed is the seed that the README and the help name.
+// publishedSeed is the seed that the README and the help mention.
 const publishedSeed = 1
 
-// The published layout gives wrong answers under torn copies. With the hardened layout the same seeds
-// do not (TestEveryScenarioHolds, sherman-torn).
+// The published layout gives wrong answers when copies are torn. With the hardened layout the same
+// seeds do not (TestEveryScenarioHolds, sherman-torn).
 func TestPublishedLayoutFails(t *testing.T) {
 	t.Parallel()
 	failed := 0
@@ -55,7 +55,7 @@ func TestPublishedLayoutFails(t *testing.T) {
 	}
 }
 
-// treeBugs are bugs of a tree that the histories and the check must find.
+// treeBugs are bugs of a tree that the histories and the check must find, by name.
 var treeBugs = map[string]func(kv.Scanner) kv.Scanner{
 	"stale reads": func(s kv.Scanner) kv.Scanner {
 		stale := make(map[uint64][]byte)
@@ -79,7 +79,7 @@ var treeBugs = map[string]func(kv.Scanner) kv.Scanner{
 	},
 }
 
-// The histories and the check of the tree find the bugs for which they exist.
+// The histories and the check of the tree find each planted bug.
 func TestPlantedTreeBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for name, plant := range treeBugs {
@@ -104,7 +104,7 @@ func TestPlantedTreeBugsAreCaught(t *testing.T) {
 	}
 }
 
-// They do so with each mix.
+// They find each planted bug with each mix.
 func TestPlantedTreeBugsAreCaughtInEveryMix(t *testing.T) {
 	t.Parallel()
 	for _, m := range treeMixes {

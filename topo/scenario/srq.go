@@ -14,8 +14,8 @@ import (
 
 const srqService = "srq"
 
-// srqRun is a run of reliable connections that take their receives from one queue. The server posts
-// receives only after the limit event of the queue.
+// srqRun is a run of reliable connections that share one receive queue. The server posts receives
+// only after the limit event of the queue.
 type srqRun struct {
 	env    *env
 	params rdmacm.Params
@@ -36,7 +36,7 @@ type srqPair struct {
 	draw     *draw
 	msgs     perf.Pattern
 	received int
-	qp       verbs.QP // of the server
+	qp       verbs.QP // the server's queue pair
 }
 
 func runSRQ(e *env) error {
@@ -75,7 +75,7 @@ func runSRQ(e *env) error {
 	return r.check()
 }
 
-// message describes message k: a function of its number.
+// message describes message k, which depends only on its number.
 func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
 	d := newDraw(p.msgs.Seed ^ uint64(k)*0x9e3779b97f4a7c15)
 	op, size = one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(int(p.run.params.PathMTU), p.run.maxLen)
@@ -111,7 +111,7 @@ func (p *srqPair) client(ctx verbs.Context) error {
 	return end.close()
 }
 
-// check looks for missing messages and events after the run.
+// check checks after the run that no message or event is missing.
 func (r *srqRun) check() error {
 	for _, p := range r.pairs {
 		if p.received != p.ops {

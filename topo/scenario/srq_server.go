@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// srqServer is the server's side. It counts for itself what is in the queue: each receive that it
-// has posted is queued, in use by a connection (one at most), or has completed.
+// srqServer is the server's side. It counts what the queue must contain: each receive that it has
+// posted is in the queue, in use by a connection (at most one each), or complete.
 type srqServer struct {
 	*srqRun
 	rt    verbs.Runtime
@@ -22,25 +22,25 @@ type srqServer struct {
 	buf   []byte
 	srq   verbs.SRQ
 	slot  int
-	free  []int // slots that are not posted
+	free  []int // slots whose receives are not posted
 	byQPN map[wire.QPN]*srqPair
 	draw  *draw
 
 	posted, received int
-	// armed is the value of received once every message that had arrived before the limit was armed
-	// was counted; -1: not yet.
+	// armed is the value of received when all messages that had arrived before the limit was armed
+	// were counted; -1: they are not yet counted.
 	armed  int
 	events int
-	fired  bool // an event came that attend has not handled
-	known  bool // and the completion queue was seen empty since
-	need   bool // receives have to be posted as soon as there are some
-	// low is the time since which the queue is known to be below its limit without an event; 0: it
-	// is not known to be.
+	fired  bool // a limit event has come that attend has not handled
+	known  bool // after the event the completion queue was empty
+	need   bool // receives must be posted as soon as slots are free
+	// low is the time since which the queue must be below its limit without an event; 0: it may be
+	// above.
 	low clock.Time
 }
 
 const (
-	// eventTime bounds the time until an event has been handled.
+	// eventTime bounds the time until an event must have been handled.
 	eventTime = 500 * time.Microsecond
 	// tick is the interval at which the server checks for an event.
 	tick = 10 * time.Microsecond
@@ -92,8 +92,8 @@ func (r *srqRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return nil
 }
 
-// refill posts up to n free slots, then arms the limit. A queue that has been emptied meanwhile
-// raises no limit event: no receive is left to be taken.
+// refill posts up to n free slots and arms the limit. If the queue has been emptied meanwhile, no
+// limit event comes, because no receive is left that could be taken.
 func (s *srqServer) refill(n int) error {
 	for ; n > 0 && len(s.free) > 0; n-- {
 		i := s.free[0]
@@ -112,8 +112,7 @@ func (s *srqServer) refill(n int) error {
 	return err
 }
 
-// hearEvents takes events until an error. One limit event comes for each time that the limit is
-// armed.
+// hearEvents receives events until an error. Each time the limit is armed, one limit event comes.
 func (s *srqServer) hearEvents() error {
 	attr, err := s.srq.Query()
 	if err != nil {
@@ -136,7 +135,7 @@ func (s *srqServer) hearEvents() error {
 	}
 }
 
-// receive takes messages, and posts receives after a limit event, until an error.
+// receive receives messages, and posts receives after a limit event, until an error.
 func (s *srqServer) receive() error {
 	var wcs [4]verbs.WC
 	for {
@@ -157,7 +156,7 @@ func (s *srqServer) receive() error {
 		}
 		if n > 0 || s.fired && !s.known {
 			s.known = s.fired && n == 0
-			continue // messages that arrived before the event are counted first
+			continue // counts the messages that arrived before the event first
 		}
 		if err := s.attend(); err != nil {
 			return err
@@ -173,7 +172,7 @@ func (s *srqServer) attend() error {
 	if s.fired {
 		s.fired, s.known, s.need = false, false, true
 		s.events++
-		// A receive that has not completed is in the queue, or in use by a connection.
+		// A receive that is not complete is in the queue, or in use by a connection.
 		if least := s.posted - s.received - len(s.pairs); least >= s.limit {
 			return fmt.Errorf("limit event %d came when at least %d receives were queued; the limit is %d", s.events, least, s.limit)
 		}
@@ -187,13 +186,13 @@ func (s *srqServer) attend() error {
 	return s.mustBeTold()
 }
 
-// disarm makes sure that no event comes while receives are posted one by one, because the queue is
-// below the limit only for that time.
+// disarm prevents events while receives are posted one by one, because the queue is below the limit
+// only during that time.
 func (s *srqServer) disarm() error {
 	if err := s.srq.SetLimit(0); err != nil {
 		return err
 	}
-	s.rt.Sleep(time.Nanosecond) // so that hearEvents takes an event that was raised before
+	s.rt.Sleep(time.Nanosecond) // gives hearEvents the chance to take an event that was raised before
 	if s.fired {
 		s.fired, s.known = false, false
 		s.events++
@@ -201,9 +200,9 @@ func (s *srqServer) disarm() error {
 	return nil
 }
 
-// mustBeTold returns an error if no event comes within eventTime although a receive has been taken
-// since the limit was armed that left fewer than the limit. Of the messages that completed since
-// then, all but one a connection have taken their receive since then.
+// mustBeTold returns an error if no event comes within eventTime although the queue has fallen
+// below the limit since the limit was armed. Of the messages that have completed since then, all
+// except one a connection have taken their receive since then.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {
@@ -218,7 +217,8 @@ func (s *srqServer) mustBeTold() error {
 	return nil
 }
 
-// take compares a received message with the one of its number: each arrives once and in order.
+// take compares a received message with the one that has its number: each arrives once and in
+// order.
 func (p *srqPair) take(wc *verbs.WC, buf []byte) error {
 	k := p.received
 	p.received++

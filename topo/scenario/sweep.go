@@ -10,30 +10,30 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// maxFailures ends a sweep: further ones would add little.
+// maxFailures is the number of failures after which a sweep ends; more would add little.
 const maxFailures = 10
 
-// Summary is the outcome of many seeds.
+// Summary is the outcome of a sweep over many seeds.
 type Summary struct {
 	Scenario string        `json:"scenario"`
 	First    uint64        `json:"first"`
-	Seeds    int           `json:"seeds"` // that ran
+	Seeds    int           `json:"seeds"` // seeds that ran
 	Events   uint64        `json:"events"`
 	Virtual  time.Duration `json:"virtualNs"`
 	Took     time.Duration `json:"tookNs"`
-	// GaveUp counts runs that ended at a retry limit which was reached as promised.
+	// GaveUp counts runs that ended because a client was right to reach its retry limit.
 	GaveUp int `json:"gaveUp"`
-	// Damage counts the runs under published rules by the damage that they did to their clients.
+	// Damage counts the runs under published rules by the kind of damage.
 	Damage map[string]int `json:"damage,omitempty"`
-	// Failures are the first few, in the order of their seeds.
+	// Failures are the first few reports with an error, in the order of their seeds.
 	Failures []Report          `json:"failures,omitempty"`
 	Counters metrics.NIC       `json:"-"`
 	Activity map[string]uint64 `json:"counters,omitempty"`
 	Links    sim.LinkStats     `json:"links"`
 }
 
-// Sweep runs n seeds from first on, on all processors. each is called for every report, in the
-// order of the seeds; nil: none. cancelled is called at intervals, by several goroutines; when it
+// Sweep runs n seeds from first on, on all processors. each, if not nil, is called for every
+// report, in the order of the seeds. Several goroutines call cancelled at intervals; when it
 // returns true the sweep ends, and runs in progress are not counted.
 func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*Report)) Summary {
 	begun := wallNow()
@@ -61,7 +61,7 @@ func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*R
 		wg.Wait()
 		close(reports)
 	}()
-	early := make(map[uint64]Report) // reports that are ready before those of earlier seeds; at most one a worker
+	early := make(map[uint64]Report) // reports that wait for those of earlier seeds; at most one for each worker
 	turn := first
 	for r := range reports {
 		early[r.Seed] = r

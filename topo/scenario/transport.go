@@ -27,16 +27,16 @@ hosts:
 `
 )
 
-// transportPlan is what a seed draws.
+// transportPlan is what a seed decides for the transport scenario.
 type transportPlan struct {
 	faults string
 	rules  []fault.Rule
 	rack   simrack.Options
-	wrap   bool // first PSNs shortly before the wrap
+	wrap   bool // first PSNs are so large that PSNs wrap around
 	mtu    verbs.MTU
 	late   bool
 	params rdmacm.Params
-	kinds  []string // of clients
+	kinds  []string // kinds of the clients
 }
 
 // Kinds of clients.
@@ -76,7 +76,7 @@ func drawTransport(e *env) *transportPlan {
 		PathMTU: p.mtu, Timeout: uint8(d.between(8, 11)), RdAtomic: one(d, 1, 2, 4, 16), MinRNRTimer: uint8(d.between(1, 12)),
 	}
 	if m.slow {
-		p.params.Timeout = 12 // there is no congestion control: a short timer would make the jam worse
+		p.params.Timeout = 12 // without congestion control, a shorter timer would make the congestion worse
 	}
 	p.kinds = []string{clientMix, one(d, clientMix, clientSoak), clientContend, clientContend}
 	if d.chance(0.5) {
@@ -85,7 +85,7 @@ func drawTransport(e *env) *transportPlan {
 	return p
 }
 
-// String is one line for the report.
+// String prints the plan on one line.
 func (p *transportPlan) String() string {
 	return fmt.Sprintf("faults=%s mtu=%d window=%d delay=%v timeout=%d rdatomic=%d wrap=%v late=%v clients=%s",
 		p.faults, p.mtu, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.late, strings.Join(p.kinds, "+"))
@@ -111,7 +111,7 @@ func runTransport(e *env) error {
 	return e.checkTransport(p, clients)
 }
 
-// clients are the clients of one run.
+// clients has the clients of one run.
 type clients struct {
 	mixes  []*mix
 	soaks  []*perf.Result
@@ -159,7 +159,7 @@ func count(list []string, what string) int {
 	return n
 }
 
-// serve runs an application of the server behind a service. It listens before any client dials.
+// serve runs an application of the server. It listens for the service before any client dials.
 func (e *env) serve(service string, f func(ctx verbs.Context, l rdmacm.Listener) error) {
 	h := e.rack.Host(server)
 	h.Go(service, true, func(ctx verbs.Context) {
@@ -173,7 +173,7 @@ func (e *env) serve(service string, f func(ctx verbs.Context, l rdmacm.Listener)
 	})
 }
 
-// client runs an application of a host.
+// client runs an application on a host.
 func (e *env) client(from, name string, f func(ctx verbs.Context) error) {
 	e.rack.Host(from).Go(name, false, func(ctx verbs.Context) {
 		if err := f(ctx); err != nil {
@@ -232,7 +232,7 @@ func (e *env) soakClient(from string, cfg perf.Config, res *perf.Result) func(ct
 	}
 }
 
-// checkTransport makes the checks that need the whole rack, after all clients have returned.
+// checkTransport makes the checks for which all clients must have ended.
 func (e *env) checkTransport(p *transportPlan, c *clients) error {
 	atomics := 0
 	for _, m := range c.mixes {

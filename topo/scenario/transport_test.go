@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// seedsPerTest keeps the test short, also under the race detector; fewSeeds are the scenarios whose
-// seeds take long. The sweeps over 1,000 seeds, the whole soak, and as many seeds of these as of the
-// others are `make scenarios`.
+// seedsPerTest is the number of seeds that a test runs, small because of the race detector.
+// fewSeeds are the scenarios whose seeds take long. `make scenarios` runs 1,000 seeds of each, and
+// the whole soak.
 const seedsPerTest = 16
 
 var fewSeeds = map[string]int{"soak": len(soakFaults), "planned": 2, "holes": 4}
@@ -50,7 +50,7 @@ func TestEveryScenarioHolds(t *testing.T) {
 func TestSeedsReplay(t *testing.T) {
 	for _, s := range Variants() {
 		if s.Name == "soak" {
-			continue // transport shows the same with more kinds of operations
+			continue // transport shows the same, with more kinds of operations
 		}
 		var last uint64
 		for seed := uint64(1); seed <= 3; seed++ {
@@ -66,8 +66,8 @@ func TestSeedsReplay(t *testing.T) {
 	}
 }
 
-// The capture of a run holds every packet. Corrupted ones, and only those, have a wrong ICRC, and
-// frames that a fault has changed have a comment.
+// The capture of a run has every packet. The corrupted ones alone have a wrong ICRC, and frames
+// that a fault has changed have a comment.
 func TestCapture(t *testing.T) {
 	s := mustFind(t, "transport")
 	for seed := uint64(1); seed <= 6; seed++ {

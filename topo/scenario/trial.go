@@ -16,16 +16,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// trialRun is one run of a store.Trial. See store.Scenario.
+// trialRun is one run of a store.Trial; see store.Scenario.
 type trialRun struct {
 	env     *env
 	plan    *trialPlan
 	history *kv.History
-	memory  [][]byte // of the servers
-	ready   bool     // the store was made
+	memory  [][]byte // of each server
+	ready   bool     // the store was created
 	lost    bool     // memory was lost
 	died    bool     // clients have died
-	begun   int      // operations
+	begun   int      // operations that have begun
 	unknown int
 	full    int // operations that found no room
 	refused int // operations that found their key lost
@@ -33,14 +33,16 @@ type trialRun struct {
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
 
-// trialPatience is the deadline of one operation, trialSlack how much later it may end.
+// trialPatience is the deadline of one operation, trialSlack how long after it the operation may
+// end.
 const (
 	trialPatience = 2 * time.Second
 	trialSlack    = 1200 * time.Millisecond
 )
 
-// calmSeeds makes the draw of runs without any fault, in which every operation must have its answer, one
-// of its own: the plans of seeds that are kept stay as they are.
+// calmSeeds is combined with the seed to draw which runs have no fault; in such a run every
+// operation must be answered. The plans of recorded seeds stay the same, because this draw is
+// separate.
 const calmSeeds = 0x63616c6d
 
 func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
@@ -81,7 +83,7 @@ func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store
 	return p.Judge(r.memory, r.unknown == 0 && !r.died)
 }
 
-// serve starts the memory service of a server, whose memory outlives it.
+// serve starts the memory service of a server. The memory survives the service.
 func (r *trialRun) serve(i int) {
 	h := r.env.rack.Host(fmt.Sprintf("ms%d", i))
 	h.Go("memory", true, func(ctx verbs.Context) {
@@ -114,7 +116,7 @@ func (r *trialRun) start(id int) {
 			rt.Sleep(50 * time.Microsecond)
 		}
 		if d.chance(0.3) {
-			rt.Sleep(d.span(0, 3*time.Millisecond)) // when others have died, perhaps
+			rt.Sleep(d.span(0, 3*time.Millisecond)) // maybe after the deaths of others
 		}
 		c, err := r.plan.Open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
 		if err != nil && r.lost {
@@ -138,7 +140,7 @@ func (r *trialRun) start(id int) {
 	})
 }
 
-// round makes one operation.
+// round executes one operation.
 func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	p := r.plan
 	key := uint64(d.IntN(p.keys))
@@ -179,7 +181,7 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return s.Err()
 }
 
-// disturb counts an operation that begins, and lets the faults happen whose turn it is.
+// disturb counts an operation that begins, and injects the faults that are due after this number.
 func (r *trialRun) disturb() {
 	r.begun++
 	for _, x := range r.plan.faults {
@@ -189,7 +191,7 @@ func (r *trialRun) disturb() {
 	}
 }
 
-// inject lets a fault happen, and sees to its end.
+// inject injects a fault and schedules its end.
 func (r *trialRun) inject(x trialFault) {
 	rack, h := r.env.rack, r.env.rack.Host(x.victim)
 	end := func() {}
@@ -230,9 +232,9 @@ func (r *trialRun) inject(x trialFault) {
 	})
 }
 
-// afterLoss is a client of a store that may have lost memory. An operation that began after that and
-// says so has changed nothing; one that had begun before may have happened. Every other answer must be
-// right as if nothing had been lost.
+// afterLoss is a client of a store that may have lost memory. An operation that reports the loss
+// has changed nothing if it began after the loss; if it began before, it may have been executed.
+// Every other answer must be correct as if nothing had been lost.
 type afterLoss struct {
 	kv.Store
 	run *trialRun

@@ -14,12 +14,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// trialPlan is what a seed draws.
+// trialPlan is what a seed decides for a trial.
 type trialPlan struct {
 	store.Trial
 	servers, clients, rounds, keys int
 	skew                           float64
-	// mix are the upper bounds of get, put and insert in a draw from 0 to 1; the rest deletes.
+	// mix has the upper bounds of get, put and insert for a random number from 0 to 1; above are
+	// deletes.
 	mix    [3]float64
 	links  string
 	rules  []fault.Rule
@@ -28,8 +29,8 @@ type trialPlan struct {
 	params rdmacm.Params
 }
 
-// trialFault is the failure of a host, when so many operations have begun and some time has passed,
-// for a while.
+// trialFault is a fault of a host. It begins late after the after-th operation has begun, and lasts
+// for down.
 type trialFault struct {
 	what       string
 	victim     string
@@ -47,7 +48,7 @@ const (
 	trialMemoryLost = "memory lost"
 )
 
-// trialHosts is how many compute hosts the rack has; the last one never fails.
+// trialHosts is the number of compute hosts in the rack. The last one, survivor, never fails.
 const (
 	trialHosts = 4
 	survivor   = "cn3"
@@ -87,7 +88,7 @@ func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 	return p
 }
 
-// belated delays packets by milliseconds, until their connections have been given up.
+// belated delays packets by milliseconds, until the requesters have given up their connections.
 func (p *trialPlan) belated(d *draw, servers []string) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range servers {
@@ -98,7 +99,7 @@ func (p *trialPlan) belated(d *draw, servers []string) {
 	p.params.RetryCount = uint8(d.between(1, 3))
 }
 
-// fail draws faults of different hosts.
+// fail draws faults of one to three different hosts.
 func (p *trialPlan) fail(d *draw, servers []string) {
 	hosts := append([]string{"cn0", "cn1", "cn2"}, servers...)
 	d.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
@@ -117,7 +118,7 @@ func (p *trialPlan) fail(d *draw, servers []string) {
 	}
 }
 
-// longest is how long an operation may stand still because its host does.
+// longest bounds the time for which an operation may be stopped because its host is.
 func (p *trialPlan) longest() (out time.Duration) {
 	for _, x := range p.faults {
 		out += x.down
@@ -132,7 +133,7 @@ func setFaults(e *env, rules []fault.Rule) {
 	}
 }
 
-// String is the plan on one line.
+// String prints the plan on one line.
 func (p *trialPlan) String() string {
 	s := fmt.Sprintf("%s; %d servers, %d clients, %d keys, %d rounds; links %s", p.Plan, p.servers, p.clients, p.keys, p.rounds, strings.TrimSpace(p.links))
 	for _, x := range p.faults {

@@ -23,7 +23,7 @@ func TestTemplateKeptSeeds(t *testing.T) {
 	}
 }
 
-// The run that every store gets finds the bugs for which it exists, with any store.
+// The run that every store gets finds each of these bugs, with any store.
 func TestPlantedTrialBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	s, err := store.Find("template")
@@ -58,7 +58,7 @@ func (silent) Put(uint64, []byte, clock.Time) error           { return kv.ErrTim
 func (silent) Insert(uint64, []byte, clock.Time) error        { return kv.ErrTimeout }
 func (silent) Delete(uint64, clock.Time) error                { return kv.ErrTimeout }
 
-// Plans have every fault of a host.
+// The plans contain every fault of a host.
 func TestTrialsHaveFaults(t *testing.T) {
 	t.Parallel()
 	s, err := store.Find("template")

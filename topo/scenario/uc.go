@@ -14,13 +14,13 @@ import (
 
 const ucService = "uc"
 
-// ucRun is a run of unreliable connections: clients that send and write, and a server that predicts
-// from the packets that reach it what its NIC must deliver.
+// ucRun is a run of unreliable connections: clients send and write, and the server predicts, from
+// the packets that reach it, what its NIC must deliver.
 type ucRun struct {
 	env    *env
 	mtu    int
 	maxLen int
-	recvs  int // receives: of each queue pair, or of all if they share them
+	recvs  int // receives of each queue pair, or of all if they share a queue
 	shared bool
 	late   bool
 	pairs  []*ucPair
@@ -32,9 +32,9 @@ type letter struct {
 	op    verbs.WROpcode
 	size  int
 	imm   uint32
-	first int // number of its first packet, counted from the beginning of the connection
-	n     int // packets
-	off   int // of a WRITE, in the server's region
+	first int // number of its first packet since the beginning of the connection
+	n     int // number of packets
+	off   int // offset of a WRITE in the server's region
 }
 
 func (l *letter) takesReceive() bool { return l.op != verbs.OpWrite }
@@ -51,7 +51,7 @@ type ucPair struct {
 	firstPSN wire.PSN
 	letters  []letter
 	packets  int
-	region   []byte // memory of the server that WRITEs go to, each to a place of its own
+	region   []byte // memory of the server, in which each WRITE has its own place
 	used     int
 	oracle   ucOracle
 	received int
@@ -94,7 +94,7 @@ func runUC(e *env) error {
 	return r.check()
 }
 
-// disturb gives rules of m to the links of the clients or of the server.
+// disturb applies the rules of m to the links of the clients or to that of the server.
 func (e *env) disturb(m faultMix) {
 	for _, link := range one(e.draw, []string{"cn0", "cn1"}, []string{server}) {
 		rules := m.rules(e.draw)

@@ -11,19 +11,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// noLetter says that no message is in progress.
+// noLetter means that no message is in progress.
 const noLetter = -1
 
-// ucOracle predicts what the responder of an unreliable connection delivers: a message whose
-// packets all arrived in sequence, without other packets of the connection between them, and for
+// ucOracle predicts what the responder of an unreliable connection delivers: each message of which
+// all packets arrived in sequence, without other packets of the connection in between, and for
 // which a receive was posted (IBTA 9.8.2.2.1).
 type ucOracle struct {
 	grip
-	cur, next int  // message in progress, and which packet of it comes next
-	dropped   bool // no receive was posted when it began
+	cur, next int  // the message in progress, and its next packet
+	dropped   bool // no receive was posted when the message began
 	foretold  []int
-	// written are the packets of WRITEs that must be in memory; unsure those whose message found no
-	// receive when it ended.
+	// written are the packets of WRITEs that must be in memory. unsure are those whose message found
+	// no receive when it ended, which may be.
 	written, unsure map[int]bool // by number of the packet
 }
 
@@ -60,7 +60,7 @@ func (o *ucOracle) see(l *letter, k, i int) {
 	}
 }
 
-// see finds the message that a packet belongs to.
+// see finds the message to which a packet belongs and records the packet.
 func (r *ucRun) see(f *wire.Frame) {
 	p := r.byQPN[f.BTH.DestQP]
 	if p == nil || f.BTH.Opcode.Service() != wire.ServiceUC {
@@ -128,7 +128,7 @@ func (r *ucRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return s.receive()
 }
 
-// accept takes one connection. Its receives are posted before the client can send.
+// accept accepts one connection. The receives are posted before the client can send.
 func (s *ucServer) accept(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, stocks []*stock) error {
 	req, err := l.Accept(clock.Never)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *ucServer) accept(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, sto
 	return nil
 }
 
-// post posts the receive of a slot to connection i, or to the queue that all share.
+// post posts the receive of a slot to connection i, or to the shared queue.
 func (s *ucServer) post(i, slot int) error {
 	at := slot * s.slot
 	wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.mr.SGE(at, s.slot)}}
@@ -168,7 +168,7 @@ func (s *ucServer) post(i, slot int) error {
 	return s.qps[i].PostRecv(wr)
 }
 
-// receive takes messages until the run ends.
+// receive receives messages until the run ends.
 func (s *ucServer) receive() error {
 	var wcs [4]verbs.WC
 	for {
@@ -210,8 +210,8 @@ func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	return arrived(wc, buf, p.msgs, k, l.op, l.size, l.imm)
 }
 
-// check looks, after the run, for missing messages, and at every byte that a WRITE could have
-// written.
+// check checks after the run that no message is missing, and checks every byte that a WRITE could
+// have written.
 func (r *ucRun) check() error {
 	delivered, sent := 0, 0
 	for _, p := range r.pairs {
@@ -232,8 +232,8 @@ func (r *ucRun) check() error {
 	return r.env.checkConservation()
 }
 
-// checkWrite checks the memory of WRITE k, packet by packet: it is written if all packets of the
-// message up to this one arrived in sequence, and untouched otherwise.
+// checkWrite checks the memory of WRITE k, packet by packet: a packet is written if it and all
+// packets of the message before it arrived in sequence, otherwise its memory is unchanged.
 func (p *ucPair) checkWrite(k int) error {
 	l := &p.letters[k]
 	if l.op != verbs.OpWrite && l.op != verbs.OpWriteImm {

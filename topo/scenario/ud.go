@@ -12,12 +12,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// udRun is a run of datagrams: senders that address several queue pairs of a server, with right and
-// with wrong Q_Keys, and a server that predicts from the packets that reach it what its NIC must
+// udRun is a run of datagrams: senders address several queue pairs of a server, with correct and
+// with wrong Q_Keys, and the server predicts, from the packets that reach it, what its NIC must
 // deliver.
 type udRun struct {
 	env     *env
-	recvs   int // receives: of each target, or of all if they share them
+	recvs   int // receives of each target, or of all if they share a queue
 	shared  bool
 	late    bool
 	mtu     int // of the server's port
@@ -35,7 +35,7 @@ type udTarget struct {
 	qkey     uint32
 	foretold []udArrival
 	received int
-	v6       bool // it is reached by IPv6
+	v6       bool // reached over IPv6
 }
 
 // udArrival is a datagram that must be delivered.
@@ -50,29 +50,31 @@ type udSender struct {
 	host     string
 	ops      int
 	depth    int
-	qkey     uint32 // the queue pair's, which is sent in place of a privileged Q_Key
+	qkey     uint32 // the queue pair's Q_Key, which is sent instead of a privileged one
 	draw     *draw
 	msgs     perf.Pattern
 	firstPSN wire.PSN
 	qpn      wire.QPN
 	gid      verbs.GID
-	sent     []datagram // that are short enough to be sent, in order
+	sent     []datagram // those that are short enough to be sent, in order
 }
 
-// datagram is one that was posted.
+// datagram is a datagram that was posted.
 type datagram struct {
-	k      int // its number among all, for its content
+	k      int // its number among all, which determines its content
 	target int
-	opens  bool // its Q_Key is the target's
+	opens  bool // its Q_Key is that of the target
 	op     verbs.WROpcode
 	size   int
 	imm    uint32
 }
 
-// maxDatagram is more than any port's MTU: what is longer is not sent and no error (C10-93.1.1).
+// maxDatagram is more than any port's MTU. A datagram that is too long is not sent, and that is no
+// error (C10-93.1.1).
 const maxDatagram = 4096 + 64
 
-// privileged is the bit that makes a Q_Key mean that of the queue pair (IBTA 10.2.5).
+// privileged is the bit of a Q_Key in a work request that selects the queue pair's Q_Key instead
+// (IBTA 10.2.5).
 const privileged = 1 << 31
 
 func runUD(e *env) error {
@@ -127,7 +129,7 @@ func setUp(qp verbs.QP, qkey uint32, psn wire.PSN) error {
 	return err
 }
 
-// gidTo is the index of the address of the family that the run uses.
+// gidTo returns the index of the GID of the address family that the run uses.
 func (r *udRun) gidTo(ctx verbs.Context) int {
 	return slices.IndexFunc(ctx.Device().GIDs, func(g verbs.GID) bool {
 		a := g.Addr()
@@ -175,7 +177,7 @@ func (s *udSender) client(ctx verbs.Context) error {
 	return end.close()
 }
 
-// next draws datagram k and the Q_Key that it is posted with.
+// next draws datagram k and the Q_Key with which it is posted.
 func (s *udSender) next(k int) (g datagram, qkey uint32) {
 	d := s.draw
 	g = datagram{k: k, target: d.IntN(len(s.run.targets)), op: one(d, verbs.OpSend, verbs.OpSendImm), size: d.size(s.run.mtu, maxDatagram)}
@@ -198,8 +200,9 @@ func (s *udSender) next(k int) (g datagram, qkey uint32) {
 	return g, qkey
 }
 
-// see finds the datagram that a packet carries and predicts whether it is delivered: it is if its
-// Q_Key is right and a receive is posted (IBTA 9.8.3.1), also for duplicates and out of order.
+// see finds the datagram that a packet carries, and predicts whether it is delivered: it is if its
+// Q_Key is correct and a receive is posted (IBTA 9.8.3.1), also if it is a duplicate or out of
+// order.
 func (r *udRun) see(f *wire.Frame) {
 	t, s := r.byQPN[f.BTH.DestQP], r.bySrc[f.DETH.SrcQP]
 	if t == nil || f.BTH.Opcode.Service() != wire.ServiceUD {
@@ -220,7 +223,7 @@ func (r *udRun) see(f *wire.Frame) {
 	}
 }
 
-// udSlot is the memory of one receive.
+// udSlot is the length of the memory of one receive.
 const udSlot = verbs.GRHLen + maxDatagram
 
 // serve is the server's side.
@@ -275,7 +278,7 @@ func (r *udRun) serve(ctx verbs.Context) error {
 	return r.receive(ctx.Runtime(), cq, buf, post)
 }
 
-// receive takes datagrams until the run ends.
+// receive receives datagrams until the run ends.
 func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*udTarget, int) error) error {
 	d := newDraw(r.env.draw.Uint64())
 	var wcs [4]verbs.WC
@@ -339,7 +342,7 @@ func (t *udTarget) check(wc *verbs.WC, buf []byte) error {
 	return nil
 }
 
-// check looks, when all is over, for datagrams that should have been delivered.
+// check checks at the end that no datagram is missing.
 func (r *udRun) check() error {
 	delivered, sent := 0, 0
 	for _, t := range r.targets {

@@ -11,38 +11,36 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// Params choose a variant of a scenario. The zero value is the scenario without parameters; each
-// scenario takes some of them.
+// Params choose a variant of a scenario. The zero value is the scenario itself. Each scenario
+// accepts some of the parameters.
 type Params struct {
-	// Steer says what the switch steers for the store clover: write, read, both, or any, which
-	// draws one of them from the seed.
+	// Steer says what the switch steers for the store clover: write, read, both, or any: the seed
+	// chooses one of these.
 	Steer string
-	// ShareQP lets the clients of the store clover on a host share a queue pair to each memory
-	// server.
+	// ShareQP: in the store clover, the clients of a host share a queue pair to each memory server.
 	ShareQP bool
-	// Mix names the mixes of clover or sherman, joined by commas: kinds of keys, memory, links and
-	// faults; none for none. "" draws them from the seed.
+	// Mix names the mixes of clover or sherman, separated by commas: kinds of keys, memory, links and
+	// faults. none: no mix. "": the seed draws them.
 	Mix string
 	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
 	// and is the default.
 	Program string
-	// Move makes the switch in locks move every request that can be moved, without replacing
-	// atomics.
+	// Move: the switch in locks moves every request that can be moved, and does not replace atomics.
 	Move bool
-	// Change lets an operator change the switch in locks at random: rules (rules and the program)
-	// or modes (published rules, too).
+	// Change makes an operator change the switch in locks at random times: rules (hardened rules, and
+	// the program) or modes (published rules, too).
 	Change string
-	// Mode is published or hardened, the default: how the switch in locks replaces atomics, and the
-	// layout of sherman's pages.
+	// Mode is published or hardened, which is the default: the mode in which the switch in locks
+	// replaces atomics, or the layout of sherman's pages.
 	Mode string
-	// Torn tears copies for sherman, without other faults. The published layout is always run like
-	// this.
+	// Torn: for sherman, copies are torn, without other faults. With the published layout this is
+	// always so.
 	Torn bool
-	// Locks is where sherman's lock words are served: nic, the default, or switch.
+	// Locks says where sherman's lock words are served: nic, which is the default, or switch.
 	Locks string
-	// Setup is the only one of the small setups that planned searches, Depth how many acts a
-	// schedule has at most, Schedules how many are tried at most; 0: the defaults. Plan is the one
-	// schedule that it runs instead.
+	// Setup restricts planned to one of the small setups. Depth bounds the acts of a schedule,
+	// Schedules the schedules that are tried; 0: the defaults. Plan is a single schedule that is run
+	// instead.
 	Setup, Plan      string
 	Depth, Schedules int
 }
@@ -64,10 +62,10 @@ var Choices = map[string][]string{
 	"change": {changeRules, changeModes},
 }
 
-// formerValues are older words for a value, which are still taken.
+// formerValues are old names of values, which are still accepted.
 var formerValues = map[string]string{"hard": modeHardened, "sound": modeHardened, "paper": modePublished, "faithful": modePublished}
 
-// args returns the parameters as typed.
+// args returns the parameters as on a command line.
 func (p *Params) args() string {
 	var out []string
 	for _, f := range p.fields() {
@@ -105,7 +103,7 @@ func (p *Params) fields() []param {
 	}
 }
 
-// number is the text of a parameter that is a number; 0: it is not set.
+// number returns the text of a parameter that is a number; "": it is not set.
 func number(n int) string {
 	if n == 0 {
 		return ""
@@ -113,8 +111,8 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// families lists the scenarios that take parameters: the names of the parameters, and the function
-// that makes the run of a variant.
+// families lists the scenarios that have variants, with the names of the parameters and the
+// function that makes the run of a variant.
 var families = map[string]struct {
 	takes []string
 	run   func(Params) (func(*env) error, error)
@@ -177,7 +175,7 @@ func cloverVariant(p Params) (func(*env) error, error) {
 	}, nil
 }
 
-// locksVariant is locks with another switch program, or with the published one.
+// locksVariant returns the run of locks with another switch program, other rules, or an operator.
 func locksVariant(p Params) (func(*env) error, error) {
 	program, mode := cmp.Or(p.Program, programSwordBox), cmp.Or(p.Mode, modeHardened)
 	switch {
@@ -199,7 +197,8 @@ func locksVariant(p Params) (func(*env) error, error) {
 	return runLocks(recordedHardened), nil
 }
 
-// treeVariant is sherman with torn copies, or with locks in the switch.
+// treeVariant returns the run of sherman with some mixes, with torn copies, or with locks in the
+// switch.
 func treeVariant(p Params) (func(*env) error, error) {
 	torn := p.Torn || p.Mode == modePublished
 	if err := treeMixes.check(p.Mix); err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The old name of a scenario and its new name with parameters give the same run, except for the
-// name.
+// The former name of a scenario and the present name with parameters give the same run, except for
+// the name.
 func TestFormerNamesReplay(t *testing.T) {
 	for _, a := range aliases {
 		old := mustFind(t, a.name)
@@ -58,7 +58,7 @@ func TestParamsAreRefused(t *testing.T) {
 	}
 }
 
-// The old words for the modes are accepted.
+// The former values of --mode are accepted.
 func TestFormerModesOfScenarios(t *testing.T) {
 	for _, c := range []struct{ scenario, former, now string }{
 		{"locks", "paper", modePublished}, {"locks", "hard", modeHardened}, {"sherman", "faithful", modePublished}, {"sherman", "sound", modeHardened},

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// wallNow is the time of this machine, for reporting how long a run took: nothing in a run depends
-// on it.
+// wallNow returns the time of this machine. It is used only to report how long a run took, so runs
+// do not depend on it.
 func wallNow() time.Time { return time.Now() }
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }

@@ -7,9 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// watched is a server's NIC with a function that sees each frame handed to the NIC, in order. The
-// messages that a NIC must deliver by an unreliable service follow from these frames and from the
-// sent messages, so a scenario can predict them without counters.
+// watched is a server's NIC with a function that sees each frame for the NIC, in order. These
+// frames and the messages that were sent determine which messages a NIC must deliver by an
+// unreliable service, so a scenario can predict them without counters.
 type watched struct {
 	sim.Node
 	env   *env
@@ -17,8 +17,7 @@ type watched struct {
 	frame wire.Frame
 }
 
-// Frame shows the frame to see and hands it on. A frame that is damaged or for another host is not
-// shown.
+// Frame passes the frame to see, unless it is damaged or for another host, and then to the NIC.
 func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if wire.ParseFrame(f.Data, &w.frame) == nil && wire.CheckICRC(f.Data) && w.frame.Eth.Dst == w.env.rack.Host(server).Spec.MAC {
 		w.see(&w.frame)
@@ -36,16 +35,17 @@ func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node 
 	}
 }
 
-// stock predicts how many receives of one queue are posted and not taken.
+// stock predicts how many receives of a queue are posted and not taken.
 type stock struct{ free int }
 
-// grip says whether a queue pair has taken a receive from its stock for the message that is arriving.
+// grip says whether a queue pair has taken a receive from its stock for the message that is
+// arriving.
 type grip struct {
 	from *stock
 	held bool
 }
 
-// take makes sure that the queue pair has a receive; false: there is none.
+// take takes a receive from the stock unless the queue pair has one; false: the stock is empty.
 func (g *grip) take() bool {
 	if !g.held && g.from.free > 0 {
 		g.from.free--
@@ -54,5 +54,5 @@ func (g *grip) take() bool {
 	return g.held
 }
 
-// use ends that: the message is complete.
+// use is called when the message is complete: its receive is used up.
 func (g *grip) use() { g.held = false }

@@ -8,11 +8,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// MostSteps bounds the search for an order on a word. A step tries one operation in one state; a few
-// hundred operations take some ten thousand steps.
+// MostSteps bounds the search for an order of the operations on a word. A step tries one operation
+// in one state; a few hundred operations take some ten thousand steps.
 const MostSteps = 1 << 25
 
-// UndecidedError is the error of a search that has ended without a result.
+// UndecidedError is the error of a search that reached the bound of its steps without a result.
 type UndecidedError struct {
 	Word       string
 	Ops, Steps int
@@ -22,11 +22,11 @@ func (e *UndecidedError) Error() string {
 	return fmt.Sprintf("word %s: no verdict on %d operations in %d steps", e.Word, e.Ops, e.Steps)
 }
 
-// BrokenError is the error of a word on which no order of the operations explains the answers.
+// BrokenError is the error for a word on which no order of the operations explains the answers.
 type BrokenError struct {
 	Word string
 	Ops  int
-	// Explained is the length of the longest sequence of operations that has an order; Around lists
+	// Explained is the length of the longest sequence of operations that has an order. Around lists
 	// the operations that would have to follow next and cannot.
 	Explained int
 	Around    []string
@@ -37,8 +37,8 @@ func (e *BrokenError) Error() string {
 		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
 }
 
-// model is a word as porcupine sees it: the state is its value, the input an Op, the output an
-// answer.
+// model is a word as a model of porcupine: the state is the word's value, the input an Op, the
+// output an answer.
 func model(first uint64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return first },
@@ -58,8 +58,8 @@ func model(first uint64) porcupine.Model {
 	}
 }
 
-// decide is porcupine.CheckOperations with a bound on the steps: behind it no operation fits, and the
-// search comes to an end. decided is false then.
+// decide is porcupine.CheckOperations with a bound on the steps. Beyond the bound no operation fits
+// any more, so the search ends; decided is false then.
 func decide(m porcupine.Model, ops []porcupine.Operation, most int) (explained, decided bool) {
 	steps, step := 0, m.Step
 	m.Step = func(state, input, output any) (bool, any) {
@@ -77,9 +77,9 @@ type answer struct {
 	before uint64
 }
 
-// Check decides about every word. final returns the value that a word has after everything, and
-// false if no observer knows. most bounds the steps of the search for each word. The error is a
-// *BrokenError or an *UndecidedError of the first word that has one.
+// Check checks every word. final returns the value that a word has at the end, and false if that is
+// not known. most bounds the steps of the search for each word. The error is a *BrokenError or an
+// *UndecidedError of the first word that has one.
 func (l *Log) Check(final func(w int) (uint64, bool), most int) error {
 	for w := range l.words {
 		if err := l.check(w, final, most); err != nil {
@@ -96,7 +96,7 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 		events = append(events, event{op: Op{Kind: Read}, client: -1, call: l.clock + 1, ret: l.clock + 2, answered: true, answer: v})
 	}
 	m := model(x.first)
-	// Most histories have the order in which the memory changed, and with it the search is short.
+	// In most histories the order in which the memory changed is known, which makes the search short.
 	if x.watched {
 		if explained, _ := decide(m, x.asSeen(events), most/4); explained {
 			return nil
@@ -112,10 +112,10 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 	return x.explain(m, ops)
 }
 
-// asSeen assigns every change of the memory to one of the operations that may have made it: the
-// operation then takes place at the instant of the change. Other operations that were not answered
-// are left out. If the remaining operations have a linearizable order, whichever were chosen, then
-// the whole history has one.
+// asSeen assigns every change of the memory to one of the operations that may have made it, which
+// then takes place at the instant of the change. It omits other operations without an answer. If
+// the remaining operations have a linearizable order, the whole history has one, whichever
+// operations were chosen.
 func (x *word) asSeen(events []event) []porcupine.Operation {
 	events = slices.Clone(events)
 	for _, c := range x.changes {
@@ -123,8 +123,8 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 		for _, i := range c.by {
 			e := &events[i]
 			switch {
-			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // made another change
-			case best < 0, e.ret < events[best].ret: // the first that was answered made no later one
+			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // has made another change
+			case best < 0, e.ret < events[best].ret: // the first one that was answered cannot have made a later change
 				best = i
 			}
 		}
@@ -141,9 +141,9 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 	return out
 }
 
-// operations leaves out the operations that explain no other one's answer: those without an answer
-// that changed nothing in watched memory, or whose value no other operation mentions. If values can
-// arise that no operation mentions, the latter stay.
+// operations omits the operations that are not needed to explain the answer of another one: those
+// without an answer that changed nothing in watched memory, or whose value no other operation
+// mentions. If values can arise that no operation mentions, it keeps the latter.
 func operations(events []event, watched bool) []porcupine.Operation {
 	mentions := make(map[uint64]int)
 	derived := false
@@ -183,7 +183,7 @@ func (e *event) operation() porcupine.Operation {
 // maxAround bounds the operations that an error names.
 const maxAround = 12
 
-// explain repeats the search to find how far it came.
+// explain repeats the search to find out how far it comes.
 func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
 	_, info := porcupine.CheckOperationsVerbose(m, ops, 0)
 	var longest []porcupine.Operation
@@ -201,7 +201,7 @@ func (x *word) explain(m porcupine.Model, ops []porcupine.Operation) error {
 		done[o.Call] = true
 	}
 	e.Around = append(e.Around, fmt.Sprintf("the word is %#x here", state))
-	// An operation can come next if no other remaining one had its answer before this one was
+	// An operation can come next if no other remaining operation was answered before this one was
 	// invoked.
 	earliest := int64(never)
 	for _, o := range ops {

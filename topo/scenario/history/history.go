@@ -2,10 +2,10 @@
 // answers, and decides whether one order of all operations explains them: whether the history is
 // linearizable.
 //
-// It knows nothing of networks. A caller calls Invoke before an operation can take effect and
+// It knows nothing of networks. A caller calls Invoke before an operation can take effect, and
 // Return when its answer is known; the order of these calls is the time of the history. An
-// operation without an answer may take effect at any later time, or never. An observer of the
-// memory itself calls Changed: then it is known which of the operations without an answer took
+// operation without an answer may take effect at any later time, or never. If an observer of the
+// memory itself calls Changed, the package knows which of the operations without an answer took
 // effect, and when.
 package history
 
@@ -18,7 +18,7 @@ import (
 // Kind is an operation on a word.
 type Kind uint8
 
-// Kinds. A Write changes the bits of its mask; its answer has no value.
+// Kinds of operations. A Write changes the bits of its mask, and its answer has no value.
 const (
 	Read Kind = iota
 	Write
@@ -28,17 +28,17 @@ const (
 
 var kindNames = [...]string{"READ", "WRITE", "CMP_SWAP", "FETCH_ADD"}
 
-// String is the name of the verb.
+// String returns the name of the verb.
 func (k Kind) String() string { return kindNames[k] }
 
-// Op is an operation as it was requested. Words are numbers in host order.
+// Op is an operation as it was requested. Words are numbers in host byte order.
 type Op struct {
 	Kind Kind
-	// Value is what a Write writes, a CmpSwap swaps in and a FetchAdd adds.
+	// Value is what a Write writes, what a CmpSwap swaps in, or what a FetchAdd adds.
 	Value uint64
-	// Compare is that of a CmpSwap.
+	// Compare is the compare value of a CmpSwap.
 	Compare uint64
-	// Mask has the bits that a Write writes; 0: all.
+	// Mask has the bits that a Write changes; 0: all.
 	Mask uint64
 }
 
@@ -78,7 +78,7 @@ func (o Op) String() string {
 	return "READ"
 }
 
-// never is the time of a missing answer.
+// never is the time of an answer that did not come.
 const never = math.MaxInt64
 
 // event is an operation in the history of a word.
@@ -86,22 +86,22 @@ type event struct {
 	op        Op
 	client    int
 	call, ret int64
-	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before
+	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before the operation
 	answered  bool
-	// Set by Changed: the operation took effect at seen, or may have.
+	// Set by Changed: the operation took effect at seen; maybe: it may have made a change.
 	seen  int64
 	maybe bool
 }
 
-// ID names an operation of a Log.
+// ID identifies an operation of a Log.
 type ID struct{ word, index int }
 
-// Log is the history of several words, which are numbered from 0. The zero value is ready. It is
-// for one goroutine.
+// Log is the history of several words, which are numbered from 0. The zero value is ready to use.
+// Only one goroutine may use it.
 type Log struct {
 	words []word
 	clock int64
-	// Ops counts the operations, Pending those of them that have no answer (yet).
+	// Ops counts the operations, Pending those that have no answer yet.
 	Ops, Pending int
 }
 
@@ -109,27 +109,28 @@ type word struct {
 	name    string
 	first   uint64
 	events  []event
-	open    []int // events without an answer
+	open    []int // indices of events without an answer
 	watched bool
-	// Of the memory, if it is watched.
+	// The value and changes of the memory, if it is watched.
 	value   uint64
 	changes []change
 }
 
-// change is a change of the word in memory, with the pending operations that may have made it.
+// change is a change of the word in memory, with the operations without an answer that may have
+// made it.
 type change struct {
 	at            int64
 	before, after uint64
 	by            []int
 }
 
-// Add begins the history of another word and returns its number. The word has the value first.
+// Add begins the history of another word, whose value is first, and returns its number.
 func (l *Log) Add(name string, first uint64) int {
 	l.words = append(l.words, word{name: name, first: first, value: first})
 	return len(l.words) - 1
 }
 
-// Words is how many there are.
+// Words returns the number of words.
 func (l *Log) Words() int { return len(l.words) }
 
 // Invoke records that a client is about to request an operation.
@@ -143,7 +144,7 @@ func (l *Log) Invoke(w, client int, op Op) ID {
 	return ID{w, len(x.events) - 1}
 }
 
-// Return records the answer: the word before the operation, nothing for a Write.
+// Return records the answer: the word before the operation; for a Write it is ignored.
 func (l *Log) Return(id ID, answer uint64) {
 	x := &l.words[id.word]
 	e := &x.events[id.index]
@@ -156,11 +157,11 @@ func (l *Log) Return(id ID, answer uint64) {
 	x.open = slices.DeleteFunc(x.open, func(i int) bool { return i == id.index })
 }
 
-// Watch announces that Changed will be called after every operation that changes a word.
+// Watch says that Changed will be called after every operation that changes a word.
 func (l *Log) Watch(w int) { l.words[w].watched = true }
 
 // Changed records a change of the word in memory. It returns a *ChangedError if no operation that
-// was invoked and has no answer yet makes that change.
+// was invoked and is not yet answered makes that change.
 func (l *Log) Changed(w int, value uint64) error {
 	x := &l.words[w]
 	l.clock++
@@ -183,8 +184,8 @@ func (l *Log) Changed(w int, value uint64) error {
 	return nil
 }
 
-// ChangedError is a change of memory that no operation explains: an operation was done twice, a
-// packet of an earlier time has arrived, or a value was written that no client requested.
+// ChangedError is a change of memory that no operation explains: an operation was executed twice,
+// an old packet has arrived, or a value was written that no client has requested.
 type ChangedError struct {
 	Word          string
 	Before, After uint64

@@ -10,7 +10,7 @@ import (
 // step is an event of a small history: the call of an operation, or the answer to the n-th call.
 type step struct {
 	call   *Op
-	answer int // index of the call
+	answer int // number of the call
 	value  uint64
 }
 
@@ -85,7 +85,8 @@ func TestBrokenNamesWhatCannotFollow(t *testing.T) {
 	}
 }
 
-// A search with too small a bound says that it shows nothing, with or without the order of the memory.
+// A search with too small a bound says that it is undecided, with or without the order of the
+// memory's changes.
 func TestSearchIsBounded(t *testing.T) {
 	l, end := executed(rand.New(rand.NewPCG(1, 1)), 0)
 	var undecided *UndecidedError
@@ -94,7 +95,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// Every history of operations that were executed in some order is accepted; with one answer changed
+// Every history of operations that were executed in some order is accepted. With one wrong answer
 // it is not.
 func TestRandomHistories(t *testing.T) {
 	for seed := uint64(1); seed <= 40; seed++ {
@@ -114,7 +115,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// executed makes a history of 12 clients; lie is added to the answer of one operation.
+// executed makes a history of 12 clients. lie is added to the answer of one operation.
 func executed(r *rand.Rand, lie uint64) (*Log, uint64) {
 	l := &Log{}
 	l.Add("w", 0)
@@ -137,7 +138,7 @@ func executed(r *rand.Rand, lie uint64) (*Log, uint64) {
 		case !c.done:
 			c.answer, c.done = word, true
 			word = c.op.Apply(word)
-		case k == 0 && i > 300: // it has died
+		case k == 0 && i > 300: // the client has died
 		default:
 			if i > 400 && c.op.Kind != Write {
 				c.answer += lie
