@@ -15,10 +15,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// bundlesEnv names the folder in which a `run` that fails leaves a bundle; "" is none.
+// bundlesEnv is the environment variable with the folder in which a `run` that fails leaves a
+// bundle; "": it leaves none.
 const bundlesEnv = "RDMALAB_BUNDLES"
 
-// bundleCmd writes the state of a rack into a folder.
+// bundleCmd writes a bundle.
 func bundleCmd() *cobra.Command {
 	var why bundle.Reason
 	cmd := &cobra.Command{
@@ -58,13 +59,13 @@ func bundleCmd() *cobra.Command {
 	return cmd
 }
 
-// bundleName names a bundle by rack, subject and time.
+// bundleName makes the name of a bundle from rack, subject and time.
 func bundleName(r *rack.Rack, what string) string {
 	return strings.Join([]string{r.Spec.Name, what, time.Now().UTC().Format("20060102-150405.000")}, "-")
 }
 
-// bundleFailure writes a bundle after a command has failed, if the environment asks for it, and
-// adds its place to the error.
+// bundleFailure writes a bundle after a command has failed, if the environment requests it, and
+// adds its path to the error.
 func bundleFailure(cmd *cobra.Command, failed error) error {
 	folder := os.Getenv(bundlesEnv)
 	if failed == nil || folder == "" || isUse(failed) {
@@ -72,7 +73,7 @@ func bundleFailure(cmd *cobra.Command, failed error) error {
 	}
 	r, err := openRack(cmd)
 	if err != nil {
-		return failed // the failure of the command matters more
+		return failed // the failure of the command is more important than that of the bundle
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
 	defer cancel()

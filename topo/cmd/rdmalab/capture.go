@@ -103,12 +103,13 @@ func (f *captureFlags) query(links []string) (url.Values, error) {
 	return q, nil
 }
 
-// write copies the stream to the file or pipe and prints how many packets there were.
+// write copies the stream to the file or pipe, and prints how many packets it had.
 func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	out := cmd.OutOrStdout()
 	var file *os.File
 	if f.file == "-" {
-		// Otherwise SIGPIPE ends this process without a message when the reader of the pipe ends.
+		// Without this, SIGPIPE would end this process without a message when the reader of the pipe
+		// ends.
 		signal.Ignore(syscall.SIGPIPE)
 	} else {
 		if file, err = os.Create(f.file); err != nil {
@@ -131,7 +132,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	case errors.As(err, &failed):
 		return fmt.Errorf("%s: %w", f.file, err)
 	case errors.Is(err, context.Canceled) || (err != nil && cmd.Context().Err() != nil):
-		// Interrupted: the usual end.
+		// The command was interrupted, which is the usual end.
 	case err != nil:
 		return fmt.Errorf("the capture broke off after %d packets: %w; did the switch stop? See `rdmalab status`", c.Packets, err)
 	}
@@ -142,7 +143,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	return nil
 }
 
-// diskFull truncates a file after its last whole block, so that it can be read.
+// diskFull truncates a file after its last complete block, so that it can be read.
 func diskFull(file *os.File) error {
 	if file == nil {
 		return errors.New("standard output: the disk is full")
@@ -156,7 +157,7 @@ func diskFull(file *os.File) error {
 	return errors.Join(fmt.Errorf("%s: the disk is full; its first %d bytes can be read", file.Name(), whole), err)
 }
 
-// isTerminal reports whether a person looks at f.
+// isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// cniCmd is the CNI plugin, with commands to install it and to list guests.
+// cniCmd explains the CNI plugin; its subcommands install the plugin and list guests.
 func cniCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cni",
@@ -82,7 +82,7 @@ func cniInstallCmd() *cobra.Command {
 	return cmd
 }
 
-// mayNotWrite adds advice to an error if a folder may not be written.
+// mayNotWrite adds advice to an error that says that a folder may not be written.
 func mayNotWrite(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w; run it with sudo, or choose folders of your own with --bin and --conf", err)
@@ -90,8 +90,8 @@ func mayNotWrite(err error) error {
 	return err
 }
 
-// copySelf replaces path by a copy of this program in one step, because a runtime may be starting
-// it.
+// copySelf replaces path by a copy of this program, atomically because a runtime may start the
+// program at the same time.
 func copySelf(path string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

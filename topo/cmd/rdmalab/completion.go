@@ -6,8 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bashAlone defines the functions that the library's script takes from the package bash-completion,
-// for shells that do not have it: the words of the line up to the cursor, and the names of files.
+// bashAlone defines the functions that the library's script expects from the package
+// bash-completion, for shells without that package: one returns the words of the line up to the
+// cursor, one the names of files.
 const bashAlone = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
     _get_comp_words_by_ref()
     {
@@ -30,11 +31,11 @@ fi
 
 `
 
-// bashCompletion makes the command that prints the script for bash print one that needs no package.
+// bashCompletion replaces the script for bash by one that needs no package.
 func bashCompletion(root *cobra.Command) {
 	cmd, _, err := root.Find([]string{"completion", "bash"})
 	if err != nil || cmd.Name() != "bash" {
-		return // the library has none
+		return // the library has no such command
 	}
 	cmd.Long = "bash prints a script that lets bash complete commands, flags, and names of hosts, links, faults, rules and opcodes of\n" +
 		"the rack that is up. It needs nothing but bash; with the package bash-completion, quoted words are complete, too."

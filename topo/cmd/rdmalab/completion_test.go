@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The script completes words in a bash without the package bash-completion, also behind flags and
+// The script completes words in a bash without the package bash-completion, also after flags and
 // commas.
 func TestBashCompletesWithoutPackages(t *testing.T) {
 	bash, err := exec.LookPath("bash")
@@ -23,7 +23,7 @@ func TestBashCompletesWithoutPackages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The program prints its arguments as the last offer.
+	// The stub prints its own arguments as the last candidate.
 	stub := "#!/bin/bash\nprintf 'cn0\\ncn1\\nms0\\nasked:%s\\n' \"$*\" >>\"$0.asked\"\nprintf 'cn0\\ncn1\\nms0\\n:4\\n'\n"
 	if err := os.WriteFile(filepath.Join(dir, "rdmalab"), []byte(stub), 0o700); err != nil {
 		t.Fatal(err)

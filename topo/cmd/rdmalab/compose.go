@@ -35,12 +35,12 @@ func plugFlag(cmd *cobra.Command, plug *string) {
 	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
 }
 
-// complete offers words for a flag.
+// complete offers words as values of a flag.
 func complete(cmd *cobra.Command, flag string, words ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// settings returns the settings of containers; nil if hosts are to be processes.
+// settings returns the settings of containers; nil if hosts run as processes.
 func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)
 	switch {
@@ -49,7 +49,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
 		return nil, badUse("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
 	case f.runtime == runtimeProcess && f.compose == "":
-		if cmd.Flags().Changed("plug") { // also with the default value: --plug says that hosts are to be containers
+		if cmd.Flags().Changed("plug") { // --plug, even with its default value, means that hosts are containers
 			return nil, badUse("--plug is for containers: add --runtime %s", runtimeDocker)
 		}
 		return nil, nil
@@ -72,7 +72,7 @@ func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.R
 	return rack.UpInContainers(ctx, s, *in)
 }
 
-// kindOfHosts names the kind of hosts.
+// kindOfHosts returns the word for the rack's hosts in messages.
 func kindOfHosts(in *container.Settings) string {
 	if in == nil {
 		return "hosts"

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// imageOf is the program that the image contains: this one.
+// imageOf is the path of the program that the image contains, which is this program.
 const imageOf = "/proc/self/exe"
 
 func imageCmd() *cobra.Command {
@@ -36,7 +36,7 @@ func imageCmd() *cobra.Command {
 					return err
 				}
 				if _, err := image.WriteTo(f); err != nil {
-					_ = f.Close() // the first error counts
+					_ = f.Close() // the earlier error is returned
 					return err
 				}
 				return f.Close()

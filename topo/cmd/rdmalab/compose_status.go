@@ -11,10 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// shownEvents is how many of the engine's events a table shows.
+// shownEvents is how many of a container's last events a table shows.
 const shownEvents = 4
 
-// printContainers prints the state of a rack's containers; nothing if its hosts are processes.
+// printContainers prints the state of a rack's containers. It prints nothing if hosts are
+// processes.
 func printContainers(w io.Writer, s rack.Status, now time.Time) error {
 	if s.Runtime != rack.RuntimeDocker {
 		return nil
@@ -59,7 +60,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// seenText lists the engine's latest events of a container, and its error.
+// seenText lists the last events of a container, and its error.
 func seenText(c *rack.ContainerStatus, now time.Time) string {
 	var words []string
 	for _, e := range c.Seen {
@@ -72,7 +73,7 @@ func seenText(c *rack.ContainerStatus, now time.Time) string {
 	return strings.Join(words, ", ")
 }
 
-// age is how long ago an event was.
+// age returns how long ago an event was, as text.
 func age(now time.Time, e container.Seen) string {
 	d := max(0, now.Sub(e.When))
 	if d < time.Second {

@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/costs"
 )
 
-// costFlag adds --cost.
+// costFlag adds the flag --cost, whose default is usual.
 func costFlag(cmd *cobra.Command, dst *string, usual string) {
 	cmd.Flags().StringVar(dst, "cost", usual, "times that the hardware takes: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
 	must(cmd.RegisterFlagCompletionFunc("cost", cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveDefault)))
 }
 
-// loadCost reads the model that --cost names: a built-in model, otherwise a file. "" is no costs.
+// loadCost loads the cost model that --cost names: a built-in model or a file. "" gives no costs.
 func loadCost(name string) (*cost.Model, error) {
 	if name == "" {
 		return nil, nil

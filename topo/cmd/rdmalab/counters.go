@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// countersCmd shows the counters of a NIC, by their hardware names, or of the switch.
+// countersCmd shows the counters of a NIC, under their names on hardware, or of the switch.
 func countersCmd() *cobra.Command {
 	var all, flows bool
 	var diff time.Duration
@@ -87,7 +87,7 @@ func counterMap(c hostd.Counters) counterListing {
 	return out
 }
 
-// countersOver reads the counters, or how they grew during d.
+// countersOver reads the counters, or by how much they grow during d.
 func countersOver(ctx context.Context, client *control.Client, d time.Duration) (c hostd.Counters, err error) {
 	read := func() (c hostd.Counters, err error) {
 		ctx, cancel := context.WithTimeout(ctx, daemonWait)
@@ -112,14 +112,14 @@ func countersOver(ctx context.Context, client *control.Client, d time.Duration) 
 		old[s.Name] = s.Value
 	}
 	for i, s := range c.Samples {
-		if s.Value >= old[s.Name] { // the host may have been restarted meanwhile
+		if s.Value >= old[s.Name] { // a counter falls if the host was restarted
 			c.Samples[i].Value -= old[s.Name]
 		}
 	}
 	return c, nil
 }
 
-// helpTexts returns the help texts of counters by name. They are not part of a daemon's answer.
+// helpTexts returns the help texts of counters by name, which daemons do not send.
 func helpTexts() map[string]string {
 	texts := make(map[string]string)
 	for _, s := range append(metrics.Samples(&metrics.NIC{}), metrics.Samples(&hostd.PortCounters{})...) {
@@ -173,7 +173,7 @@ func printPorts(cmd *cobra.Command, c *switchd.Counters, all bool) error {
 	return w.Flush()
 }
 
-// drops lists the reasons for which a port dropped packets.
+// drops lists the reasons why a port has dropped packets.
 func drops(p switchd.PortCounters) string {
 	var list []string
 	for reason, n := range p.Drops {

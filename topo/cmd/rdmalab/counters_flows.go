@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// switchFlows shows the RoCEv2 flows that the switch saw, the busiest first. Addresses are shown as
-// the names of hosts.
+// switchFlows shows the RoCEv2 flows that the switch has seen, the busiest first, with host names
+// in place of addresses.
 func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
 func printFlows(cmd *cobra.Command, flows []pipeline.Flow) error {

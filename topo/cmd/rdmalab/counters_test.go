@@ -51,7 +51,7 @@ func TestEveryCounterIsExplained(t *testing.T) {
 	}
 }
 
-// If a counter has fallen, because the host was restarted, its difference is its present value.
+// If a counter has fallen because the host was restarted, its present value is its difference.
 func TestCountersDiff(t *testing.T) {
 	var m control.Mux
 	calls := uint64(0)

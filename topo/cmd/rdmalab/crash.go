@@ -62,14 +62,13 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 	return rack.ActionRestart, node + " has crashed", r.Crash(ctx, node)
 }
 
-// forFlag adds --for to a command that hurt runs.
+// forFlag adds --for to a command that calls hurt.
 func forFlag(cmd *cobra.Command) {
 	cmd.Flags().Duration("for", 0, "end the fault after this time, like 10s (default: until another command ends it)")
 }
 
-// hurt applies a fault to a node of the rack by calling do, prints the message of do, and starts
-// the timer that ends the fault if --for was given. do returns the action that ends the fault, and
-// the message.
+// hurt applies a fault to a node by calling do and prints a message. If --for was given, it starts
+// the timer that ends the fault. do returns the action that ends the fault, and the message.
 func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// nodeInitCmd is process 1 of a host or the switch; see rack.NodeInit.
+// nodeInitCmd runs as process 1 of a host or of the switch; see rack.NodeInit.
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
 	cmd := &cobra.Command{
@@ -58,7 +58,7 @@ func timerCmd() *cobra.Command {
 	return cmd
 }
 
-// execInitCmd is replaced by a program inside a host; see rack.ExecInit.
+// execInitCmd runs inside a host and then executes the requested program; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -74,7 +74,7 @@ func execInitCmd() *cobra.Command {
 	return cmd
 }
 
-// doers returns the actions of package rack and the actions that a daemon performs.
+// doers returns the actions of package rack, and those that a daemon performs.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()
 	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {
@@ -89,12 +89,12 @@ func doers() map[rack.Action]rack.Doer {
 	return d
 }
 
-// setNIC crashes a host's NIC or starts it.
+// setNIC crashes or starts a host's NIC.
 func setNIC(ctx context.Context, r *rack.Rack, host, state string) error {
 	return askHost(ctx, r, host, hostd.PathNIC, hostd.NICRequest{State: state})
 }
 
-// askHost posts to a host's daemon.
+// askHost posts a request to a host's daemon.
 func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error {
 	if err := r.CheckHost(host); err != nil {
 		return err
@@ -102,12 +102,12 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 	return ask(ctx, r.Control(host), host, http.MethodPost, path, in, nil)
 }
 
-// ask sends a request to the daemon of a node, and waits for the answer for at most daemonWait.
+// ask sends a request to a node's daemon and waits for the answer for at most daemonWait.
 func ask(ctx context.Context, client *control.Client, node, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
 	return whose(client.Call(ctx, method, path, in, out), node)
 }
 
-// daemonWait bounds the answer of a daemon.
+// daemonWait bounds how long a daemon may take to answer.
 const daemonWait = 5 * time.Second

@@ -34,7 +34,7 @@ func doctorCmd() *cobra.Command {
 				err = printDoctor(cmd.OutOrStdout(), &r)
 			}
 			if err == nil && !r.Ready {
-				err = exitCode(1) // the last line printed has the reason
+				err = exitCode(1) // the last line of the output says why
 			}
 			return err
 		},
@@ -43,7 +43,7 @@ func doctorCmd() *cobra.Command {
 	return cmd
 }
 
-// Widths of columns. A finding is often an error of the system, and then longer than its column.
+// Widths of columns. A finding that is an error of the system is often longer than its column.
 const (
 	doctorCheck = 15
 	doctorFound = 50

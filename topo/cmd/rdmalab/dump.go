@@ -67,7 +67,7 @@ func dumpCmd() *cobra.Command {
 	return cmd
 }
 
-// config makes the configuration of package dump from the flags.
+// config converts the flags into the configuration of package dump.
 func (f *dumpFlags) config() (c dump.Config, err error) {
 	c.TimeOfDay = f.timeOfDay
 	if f.verify {
@@ -90,7 +90,7 @@ func (f *dumpFlags) config() (c dump.Config, err error) {
 	return c, nil
 }
 
-// parse24 reads a number of 24 bits, decimal or with 0x.
+// parse24 parses a number of 24 bits, in decimal or with 0x.
 func parse24(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 0, 24)
 	if err != nil {
@@ -99,7 +99,7 @@ func parse24(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// given24 is parse24 of a flag; nil if text is empty.
+// given24 is parse24 for the value of a flag; it returns nil if the flag is not set.
 func given24[T ~uint32](flag, text string) (*T, error) {
 	if text == "" {
 		return nil, nil
@@ -147,7 +147,7 @@ func dumpFile(d *dump.Dumper, name string, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // the file was only read
 	if err := d.Dump(name, f); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

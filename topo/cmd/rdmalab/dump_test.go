@@ -46,7 +46,7 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// With --verify, gopacket decodes every packet too, and decodes the golden captures to the same
+// With --verify, gopacket decodes every packet, too. It decodes the golden captures to the same
 // fields.
 func TestDumpVerify(t *testing.T) {
 	names, err := filepath.Glob(golden + "*.pcap")
@@ -59,7 +59,8 @@ func TestDumpVerify(t *testing.T) {
 	}
 }
 
-// With a bad packet dump fails without a further message, because the summary reports the packet.
+// If a capture has a bad packet, dump fails without a further message, because the summary reports
+// the packet.
 func TestDumpBadPacket(t *testing.T) {
 	data, err := os.ReadFile(golden + "nak_atomic_rkey.pcap")
 	if err != nil {

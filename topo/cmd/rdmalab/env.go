@@ -41,5 +41,5 @@ func envCmd() *cobra.Command {
 	}
 }
 
-// quote writes a word for a shell.
+// quote quotes a word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

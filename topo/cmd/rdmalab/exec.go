@@ -27,7 +27,7 @@ func execCmd() *cobra.Command {
 				return err
 			}
 			program := args[1:]
-			if program[0] == "--" { // flag parsing has stopped at the host, before it
+			if program[0] == "--" { // flag parsing ends at the host and leaves "--" in the arguments
 				program = program[1:]
 			}
 			if len(program) == 0 {
@@ -45,7 +45,7 @@ func execCmd() *cobra.Command {
 			return nil
 		},
 	}
-	// Flags behind the host are the program's, also without "--".
+	// Flags behind the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

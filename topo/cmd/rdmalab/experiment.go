@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// experimentCmd runs experiments; without a name it lists them.
+// experimentCmd runs an experiment; without a name it lists all.
 func experimentCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment [NAME]",
@@ -67,12 +67,12 @@ func experimentList() string {
 	return b.String()
 }
 
-// listedExperiment is an experiment in JSON.
+// listedExperiment is the JSON of an experiment in the list.
 type listedExperiment struct {
 	Name   string `json:"name"`
 	Short  string `json:"short"`
 	Figure string `json:"figure"`
-	// Takes says how long it takes, by platform.
+	// Takes says how long the experiment takes, by platform.
 	Takes map[string]string `json:"takes"`
 }
 
@@ -103,7 +103,7 @@ func newExperimentRun(e experiment.Experiment) *experimentRun {
 	return &experimentRun{Experiment: e, body: e.New()}
 }
 
-// platforms lists where the experiment runs.
+// platforms lists the platforms on which the experiment can run.
 func (x *experimentRun) platforms() (out []string) {
 	for _, on := range []string{experiment.OnSim, experiment.OnRack} {
 		if x.Takes(on) != "" {
@@ -145,13 +145,13 @@ func (x *experimentRun) command() *cobra.Command {
 	return cmd
 }
 
-// run runs the experiment and prints its measurements, also if some are missing.
+// run runs the experiment and prints its measurements, even if some are missing.
 func (x *experimentRun) run(cmd *cobra.Command) error {
 	if !slices.Contains(x.platforms(), x.on) {
 		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(x.platforms(), " and "))
 	}
 	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: spec.MaxHosts}
-	if err := x.body.Check(at); err != nil { // errors that do not depend on a rack are found without one
+	if err := x.body.Check(at); err != nil { // finds errors that do not depend on a rack without a rack
 		return asUse(err)
 	}
 	platform, end, err := x.platform(cmd)
@@ -203,8 +203,8 @@ func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {
 	}
 }
 
-// platform returns the platform on which the experiment runs. end restores the platform's former
-// state; it is never nil.
+// platform returns the platform on which the experiment runs. end, which is never nil, restores the
+// former state of the platform.
 func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
 	if x.on == experiment.OnRack {
 		if cmd.Flags().Changed("cost") {
@@ -221,16 +221,16 @@ func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end
 	return &insim.Sim{Cost: m}, func() error { return nil }, err
 }
 
-// progress prints the measurements of an experiment as they end, and the time that long ones have
-// taken.
+// progress prints the result of each measurement when it ends, and the time that long ones have
+// taken so far.
 type progress struct {
 	w io.Writer
 
-	mu      sync.Mutex // guards the field below
+	mu      sync.Mutex // guards running
 	running []*measurement
 }
 
-// measurement is one in progress.
+// measurement is a measurement in progress.
 type measurement struct {
 	what  string
 	began time.Time
@@ -238,7 +238,7 @@ type measurement struct {
 
 var _ experiment.Watcher = (*progress)(nil)
 
-// Begin notes a measurement; end prints its result.
+// Begin records that a measurement begins; end prints its result.
 func (p *progress) Begin(what string, n, total int) (end func(result string)) {
 	m := &measurement{fmt.Sprintf("%d/%d %s", n, total, what), time.Now()}
 	p.mu.Lock()
@@ -252,7 +252,7 @@ func (p *progress) Begin(what string, n, total int) (end func(result string)) {
 	}
 }
 
-// every prints the measurements in progress at intervals, until stop is called or ctx ends.
+// every prints the long measurements in progress at intervals, until stop is called or ctx ends.
 func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -271,7 +271,7 @@ func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// tell prints the measurements that have taken at least d.
+// tell prints the measurements that have already taken d or longer.
 func (p *progress) tell(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +282,7 @@ func (p *progress) tell(d time.Duration) {
 	}
 }
 
-// retired makes a hidden command that names the command which has replaced it.
+// retired makes a hidden command whose error names the command that has replaced it.
 func retired(name, now string, aliases ...string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Aliases: aliases, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
@@ -292,7 +292,8 @@ func retired(name, now string, aliases ...string) *cobra.Command {
 	}
 }
 
-// fig10Cmd, simFig10Cmd, collapseCmd and treeloadCmd are commands that experiments have replaced.
+// fig10Cmd, simFig10Cmd, collapseCmd and treeloadCmd are former commands that experiments have
+// replaced.
 func fig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word --on rack --series as-is") }
 
 func simFig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word", "contention") }

@@ -19,7 +19,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// rackPlace are the flags that choose hosts of a rack.
+// rackPlace has the flags that choose hosts of a rack.
 type rackPlace struct{ from, to string }
 
 func (c *rackPlace) flags(cmd *cobra.Command) {
@@ -55,7 +55,7 @@ func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
 	return out, nil
 }
 
-// platform returns the rack that is up. end restores the switch's program and rules.
+// platform returns the rack that is up, as a platform. end restores the switch's program and rules.
 func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() error, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() er
 	return p, p.box.restore, err
 }
 
-// rackPlatform is the rack that is up, reached by its daemons.
+// rackPlatform is the rack that is up, accessed through its daemons.
 type rackPlatform struct {
 	cmd   *cobra.Command
 	rack  *spec.Rack
@@ -77,7 +77,7 @@ type rackPlatform struct {
 
 var _ experiment.Platform = (*rackPlatform)(nil)
 
-// On is experiment.OnRack.
+// On returns experiment.OnRack.
 func (*rackPlatform) On() string { return experiment.OnRack }
 
 // Describe names the rack and its hosts.
@@ -111,9 +111,9 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	return wordsTotal(results, l.Clients, executed)
 }
 
-// contend runs a test with n clients, spread over the hosts, at the same time, and returns the
-// result of each host and the number of atomics that the server's NIC executed meanwhile. test
-// returns the test of a host that runs share of the clients.
+// contend runs a test on all hosts at the same time, with n clients in all. It returns the result
+// of each host, and the number of atomics that the server's NIC has executed meanwhile. test
+// returns the configuration for a host that runs share of the clients.
 func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf.Result, uint64, error) {
 	hosts := p.hosts[:min(n, len(p.hosts))]
 	before, err := p.executed()
@@ -139,7 +139,7 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 	return results, after - before, err
 }
 
-// executed is the number of atomics that the memory server's NIC has executed.
+// executed returns the number of atomics that the memory server's NIC has executed.
 func (p *rackPlatform) executed() (uint64, error) {
 	client, err := hostControl(p.cmd, p.to)
 	if err != nil {
@@ -152,7 +152,7 @@ func (p *rackPlatform) executed() (uint64, error) {
 	return counterMap(counters).Counters["rx_atomic_requests"], nil
 }
 
-// Clover runs clients of the store, which it starts if it is not up.
+// Clover runs clients of the store; it starts the store if it is not up.
 func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	var out experiment.StoreResult
 	workload, err := kv.FindWorkload(fmt.Sprint(l.Writes))
@@ -187,7 +187,8 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 }
 
 // metaCalls runs a workload of Clover and adds what the metadata server has done a second, from the
-// opening of the clients to their end. If the server has restarted meanwhile, this is left out.
+// opening of the clients to their end. The rates are left out if the server has restarted
+// meanwhile.
 func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (out experiment.StoreResult, err error) {
 	call, err := storeCall(p.cmd, &clover.Store, "")
 	if err != nil {
@@ -209,7 +210,7 @@ func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (ou
 	return out, err
 }
 
-// rackConfig returns a workload with times for a machine that all hosts share.
+// rackConfig returns the configuration of a workload, with times for hosts that share one machine.
 func rackConfig(w kv.Workload, clients int) kv.RunConfig {
 	return kv.RunConfig{
 		Workload: w, Keys: 1024, Value: 104, Clients: clients, Warmup: 500 * time.Millisecond, Duration: 2 * time.Second,
@@ -217,8 +218,8 @@ func rackConfig(w kv.Workload, clients int) kv.RunConfig {
 	}
 }
 
-// workload runs clients of a store whose keys are loaded, and reads the switch's counters before
-// and after.
+// workload runs clients of a store whose keys are loaded. It reads the switch's counters before and
+// after.
 func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experiment.StoreResult, err error) {
 	before, err := run.traffic(ctx)
 	if err != nil {
@@ -236,10 +237,10 @@ func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experim
 	return out, err
 }
 
-// lockTableRange has the addresses of a lock table, in the syntax of rules.
+// lockTableRange is the range of addresses of a lock table, in the syntax of rules.
 const lockTableRange = " range=0-0x40000"
 
-// Sherman runs clients of a fresh tree.
+// Sherman runs clients of a new tree.
 func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out experiment.StoreResult, err error) {
 	if err := p.noStores(); err != nil {
 		return out, err
@@ -283,7 +284,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	return out, err
 }
 
-// treeStats sums up the counters of the compute hosts.
+// treeStats adds up the counters of the compute hosts.
 func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, error) {
 	out := new(experiment.TreeStats)
 	for _, h := range p.rack.ByRole(spec.Compute) {
@@ -302,7 +303,7 @@ func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, er
 	return out, nil
 }
 
-// stopTree lets the compute hosts forget the tree, also after an interrupt.
+// stopTree makes the compute hosts forget the tree, also after an interrupt.
 func (p *rackPlatform) stopTree() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.cmd.Context()), undoPatience)
 	defer cancel()
@@ -319,12 +320,12 @@ func (p *rackPlatform) stopTree() error {
 	return errors.Join(errs...)
 }
 
-// Order is not measured on a rack: it cannot trace.
+// Order is not supported, because a rack cannot trace.
 func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// NIC is not measured on a rack: perf measures its NICs.
+// NIC is not supported; perf measures the NICs of a rack.
 func (*rackPlatform) NIC(context.Context, experiment.NIC) (float64, error) {
 	return 0, errors.ErrUnsupported
 }

@@ -28,12 +28,12 @@ type experimentSwitch struct {
 	cmd  *cobra.Command
 	was  program
 	now  program
-	read bool   // the former program and rules have been read
+	read bool   // was has been read
 	free func() // ends the protection from signals; nil: nothing was changed
 }
 
-// set loads the program and rules that a measurement needs. The rules are for servers; more is
-// added to each rule.
+// set loads the program and rules that a measurement needs: a rule for each of the servers, to
+// which more is added.
 func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, servers []string, more string) error {
 	if !x.read {
 		now, was, err := runningProgram(x.cmd)
@@ -64,7 +64,7 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	if s.Action == experiment.AsIs {
 		return x.was
 	}
-	out := program{name: x.now.name} // exchanging rules alone keeps connections
+	out := program{name: x.now.name} // changing only the rules keeps connections
 	for i, text := range x.was.rules {
 		if r, err := rules.Parse(text); err == nil && (r.Action == rules.Steer || r.Action == rules.Atomics) {
 			continue
@@ -89,8 +89,9 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	return out
 }
 
-// steeredKeys restricts a rule to the hottest keys. The published program does not find them
-// itself; here keys are ranks of the Zipf distribution, so that the hottest are the first.
+// steeredKeys restricts a rule to the hottest keys. The published program does not find hot keys
+// itself, so they are named. A key is its rank in the Zipf distribution, so the first keys are the
+// hottest.
 func steeredKeys(s *experiment.Switch) string {
 	if s.Hot == 0 {
 		return ""
@@ -106,13 +107,13 @@ func steeredKeys(s *experiment.Switch) string {
 }
 
 const (
-	// dialPatience is how long a switch may take to connect to the memory servers.
+	// dialPatience is how long the switch may take to connect to the memory servers.
 	dialPatience = 5 * time.Second
 	dialEvery    = 20 * time.Millisecond
 )
 
-// connected waits until the switch's connections to the memory servers are up: requests of
-// connections that began before are not moved.
+// connected waits until the switch's connections to the memory servers are established, because
+// requests of clients' connections that begin before are not moved.
 func (x *experimentSwitch) connected(ctx context.Context) error {
 	for until := time.Now().Add(dialPatience); time.Now().Before(until); {
 		var report struct {
@@ -141,12 +142,13 @@ func (x *experimentSwitch) connected(ctx context.Context) error {
 	return errors.New("the switch has no connection to the memory servers; see `rdmalab switch connections`")
 }
 
-// restorePatience is how long the switch may take to notice the end of the clients' connections.
+// restorePatience is how long the switch may take to notice that the clients' connections have
+// ended.
 const restorePatience = 500 * time.Millisecond
 
 // restore restores the switch's former program and rules, also after an interrupt. While
-// connections with moved requests may be open, the switch keeps its present program; it gets its
-// former rules, or none, and then forwards new connections.
+// connections with moved requests may be open, the switch keeps its program; it then gets its
+// former rules, or none, with which it forwards new connections.
 func (x *experimentSwitch) restore() (err error) {
 	if x.free == nil {
 		return nil
@@ -164,7 +166,7 @@ func (x *experimentSwitch) restore() (err error) {
 	kept.name = spec.ProgramSwordBox
 	var answer *control.Error
 	if errors.As(err, &answer) && answer.Status == http.StatusConflict && x.was.name != kept.name && putProgram(x.cmd, kept) == nil {
-		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // a note
+		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // only a note
 		return nil
 	}
 	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", x.now, err, x.was.name)
@@ -181,9 +183,9 @@ func atOnce(hosts []string, f func(i int, host string) error) error {
 	return errors.Join(errs...)
 }
 
-// wordsTotal adds up the results of n clients on several hosts. These did not begin and end
-// together, so that rates are added, not counts. executed is the number of atomics that the
-// server's NIC executed.
+// wordsTotal combines the results of n clients on several hosts. The hosts did not begin and end at
+// the same time, so rates are added and not counts. executed is the number of atomics that the
+// server's NIC has executed.
 func wordsTotal(results []*perf.Result, n int, executed uint64) (out experiment.WordsResult, err error) {
 	var waits *hdrhistogram.Histogram
 	asked := 0.0

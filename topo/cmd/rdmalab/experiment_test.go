@@ -24,7 +24,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, err
 	return out.String(), errOut.String(), err
 }
 
-// Without a name, the command lists the experiments with figure and duration.
+// Without a name, the command lists the experiments with their figures and durations.
 func TestExperimentList(t *testing.T) {
 	out, _, err := runCommand(t.Context(), "experiment")
 	for _, e := range experiment.All() {
@@ -57,7 +57,8 @@ func TestExperimentFormats(t *testing.T) {
 	}
 }
 
-// An experiment that cannot be run is an error in the command line, which names the mistake.
+// If an experiment cannot run as requested, the error is one of the command line and names the
+// mistake.
 func TestExperimentErrors(t *testing.T) {
 	for _, bad := range [][]string{
 		{"nonsense"},
@@ -65,7 +66,7 @@ func TestExperimentErrors(t *testing.T) {
 		{"tree-operations", "--on", "rack"},
 		{"cas-one-word", "-o", "xml"},
 		{"cas-one-word", "--iters", "-5"},
-		{"cas-one-word", "--on", "rack", "--iters", "-5"}, // without a rack
+		{"cas-one-word", "--on", "rack", "--iters", "-5"}, // this error is found without a rack
 		{"tree-locks", "--zipf", "NaN"},
 		{"write-contention", "--writes", "NaN"},
 		{"one-lock", "--clients", "x"},
@@ -80,7 +81,7 @@ func TestExperimentErrors(t *testing.T) {
 	}
 }
 
-// The commands that experiments have replaced name the experiment.
+// The errors of commands that experiments have replaced name the experiment.
 func TestRetiredCommands(t *testing.T) {
 	for _, old := range []string{"fig10", "sim fig10 --cost connectx5", "sim contention", "sim collapse --table", "sim treeload", "sherman locks --clients 1"} {
 		_, _, err := runCommand(t.Context(), strings.Fields(old)...)
@@ -103,8 +104,8 @@ func (f *firstResult) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// An interrupt ends an experiment during a measurement, which would take minutes; the earlier
-// results are printed.
+// An interrupt ends an experiment during a measurement that would take minutes; the earlier results
+// are printed.
 func TestExperimentIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

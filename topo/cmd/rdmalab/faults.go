@@ -61,17 +61,17 @@ func faultsCmd() *cobra.Command {
 	return cmd
 }
 
-// faultList has the faults that the daemons report.
+// faultList has the faults that the daemons have reported.
 type faultList struct {
-	// Faults is never nil, so that it is a list in JSON.
+	// Faults is never nil, so that its JSON is a list.
 	Faults []fault.Status
 	// Partition lists the groups of hosts that cannot reach each other.
 	Partition [][]string
-	// Silent are the hosts that did not answer; their torn copies are missing in Faults.
+	// Silent are the hosts that did not answer, whose torn copies are missing in Faults.
 	Silent []string
 }
 
-// warn says what is missing in the list.
+// warn prints which hosts are missing in the list.
 func (l *faultList) warn(cmd *cobra.Command) error {
 	if len(l.Silent) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (l *faultList) warn(cmd *cobra.Command) error {
 	return err
 }
 
-// listFaults asks the switch and all hosts.
+// listFaults asks the switch and all hosts for their faults.
 func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l faultList, err error) {
 	sw := control.NewClient(paths.Socket(spec.SwitchName))
 	if err := ask(ctx, sw, spec.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
@@ -117,7 +117,7 @@ func listTears(ctx context.Context, rack *spec.Rack, paths spec.Paths) (tears []
 	for i, t := range plans {
 		h, _, _ := rack.Host(names[i])
 		switch {
-		case h.Role == spec.Guest && errors.Is(errs[i], control.ErrNotRunning): // a container without a NIC
+		case h.Role == spec.Guest && errors.Is(errs[i], control.ErrNotRunning): // a container without a NIC of this project
 		case errs[i] != nil:
 			silent = append(silent, names[i])
 		case t.Probability > 0:

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// maxFile bounds the files that commands read, in bytes: descriptions are short, and reading a
-// device file would not end.
+// maxFile bounds the files that commands read, in bytes. Rack files and cost files are short, and
+// reading a device file might not end.
 const maxFile = 1 << 20
 
-// readFile reads a description.
+// readFile reads a rack file or cost file.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

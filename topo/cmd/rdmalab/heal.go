@@ -55,7 +55,7 @@ func healCmd() *cobra.Command {
 	return cmd
 }
 
-// completeFaults offers the names of rules.
+// completeFaults offers the IDs of rules.
 func completeFaults(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	if rack, paths, err := rackOf(cmd); err == nil {
@@ -79,7 +79,7 @@ func (h *healer) say(format string, args ...any) {
 	fmt.Fprintf(h.cmd.OutOrStdout(), format+"\n", args...)
 }
 
-// remove asks the daemon of a node to end something.
+// remove sends a DELETE request to a node's daemon.
 func (h *healer) remove(ctx context.Context, node, path string, out any) error {
 	return ask(ctx, control.NewClient(h.paths.Socket(node)), node, http.MethodDelete, path, nil, out)
 }
@@ -157,7 +157,7 @@ func (h *healer) tear(ctx context.Context, host string) error {
 	return h.remove(ctx, host, hostd.PathTear, nil)
 }
 
-// count is "1 fault" or "2 faults".
+// count returns a number with its noun: "1 fault", "2 faults".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// helpGroup is a heading of `rdmalab --help` with its commands.
+// helpGroup is a heading of `rdmalab --help` with the commands below it.
 type helpGroup struct {
 	title    string
 	commands []string
 }
 
-// helpGroups are the headings in their order. A command that no group names is listed under the
-// last heading.
+// helpGroups lists the headings in their order. A command in no group is listed under the last
+// heading.
 func helpGroups() []helpGroup {
 	return []helpGroup{
 		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "env", "logs", "down", "compose", "image"}},
@@ -27,7 +27,7 @@ func helpGroups() []helpGroup {
 }
 
 func init() {
-	cobra.EnableCommandSorting = false // a setting of the library's as a whole: else it sorts by name
+	cobra.EnableCommandSorting = false // a global setting of the library, which would sort commands by name
 }
 
 // groupHelp puts the commands of root under headings, in the order of helpGroups.
@@ -55,7 +55,7 @@ func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command 
 	return sorted
 }
 
-// place returns a command's place in the help; commands without a heading come last, in their
+// place returns a command's place in the help. Commands without a heading come last, in their
 // present order.
 func place(rank map[string]int, c *cobra.Command) int {
 	if n := rank[c.Name()]; n > 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
-// umask is that of up and of the daemons, whatever the one of the shell is: users who are not root
-// read some of the files that they make, and may write none.
+// umask is the umask of up and of the daemons, whatever the shell's is: users other than root may
+// read some of the files that they make, but write none.
 const umask = 0o022
 
-// hostCmd is the daemon of a host. `rdmalab up` starts it.
+// hostCmd runs the daemon of a host; `rdmalab up` starts it.
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
 	cmd := &cobra.Command{

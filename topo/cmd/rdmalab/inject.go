@@ -83,7 +83,7 @@ func injectCmd() *cobra.Command {
 	return cmd
 }
 
-// completeFlag offers values for an existing flag, also after the commas of a list.
+// completeFlag offers values for an existing flag, also after a comma in a list.
 func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		typed := word[:strings.LastIndexByte(word, ',')+1]
@@ -95,7 +95,7 @@ func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) [
 	}))
 }
 
-// opcodeNames are the spellings of --opcode.
+// opcodeNames lists the values of --opcode.
 func opcodeNames(*cobra.Command) []string {
 	var names []string
 	for op := range 1 << 8 {
@@ -126,7 +126,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 		if r.Kind == fault.Tear && !flags.set("dir") {
 			rules[i].Dir = ""
 		}
-		if err := rules[i].Validate(); err != nil { // all or none
+		if err := rules[i].Validate(); err != nil { // so that either all rules are installed, or none
 			return asUse(err)
 		}
 	}
@@ -144,7 +144,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	return nil
 }
 
-// injectWhere lists the hosts on whose links or in whose memory the rule is installed.
+// injectWhere lists the hosts on whose links, or in whose memory, the rule applies.
 func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
 	links := flags.links
 	switch {
@@ -180,7 +180,7 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 	return out, nil
 }
 
-// injectOne installs a rule where it is applied.
+// injectOne installs a rule at the daemon that applies it.
 func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule, error) {
 	node, path, in, out := spec.SwitchName, "/faults", any(r), any(&r)
 	if r.Kind == fault.Tear {
@@ -195,12 +195,13 @@ func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule,
 	return r, err
 }
 
-// tearPrefix starts the names of torn copies among the rules: a host has one such plan.
+// tearPrefix begins the IDs under which torn copies are listed as rules; each host has at most one
+// plan of torn copies.
 const tearPrefix = "tear-"
 
 func tearID(host string) string { return tearPrefix + host }
 
-// whose adds the name of the daemon to an error if the daemon did not answer.
+// whose adds the name of the node to an error if its daemon did not answer.
 func whose(err error, node string) error {
 	var answered *control.Error
 	switch {
@@ -219,8 +220,8 @@ func whose(err error, node string) error {
 // errInterrupted is the error after control-C.
 var errInterrupted = errors.New("interrupted")
 
-// awake returns an error if a daemon does not answer; it is called before requests without a time
-// limit.
+// awake returns an error if a daemon does not answer. It is called before requests that have no
+// time limit.
 func awake(ctx context.Context, client *control.Client, node string) error {
 	return ask(ctx, client, node, http.MethodGet, "/status", nil, nil)
 }

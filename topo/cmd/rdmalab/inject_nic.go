@@ -59,7 +59,7 @@ func injectNICCmd() *cobra.Command {
 	return cmd
 }
 
-// parseQPN reads the number of a queue pair of an application: 0 and 1 are the NIC's own.
+// parseQPN parses the number of a queue pair of an application; 0 and 1 belong to the NIC.
 func parseQPN(s string) (wire.QPN, error) {
 	n, err := strconv.ParseUint(s, 0, 24)
 	if err != nil || n < 2 {

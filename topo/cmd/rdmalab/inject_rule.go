@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// kindDrop is the kind for certain loss; it is used with flags that name exact packets.
+// kindDrop is the kind for loss with certainty. It is used with flags that select exact packets.
 const kindDrop = "drop"
 
 // injectKinds are the first arguments of inject, in the order of its help.
@@ -38,7 +38,7 @@ type ruleFlags struct {
 	seed                   uint64
 	id                     string
 
-	set func(name string) bool // whether the flag was given
+	set func(name string) bool // reports whether a flag was given
 }
 
 func (f *ruleFlags) define(fs *pflag.FlagSet) {
@@ -98,8 +98,8 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 	return r, f.amount(&r, kind, amount)
 }
 
-// amount reads the second argument. Depending on the kind, it is a share of the frames, a delay, a
-// rate, or absent.
+// amount parses the second argument. Depending on the kind, it is a probability, a delay or a rate,
+// or there is none.
 func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	exact := r.Count > 0 || len(r.Match.Opcodes) > 0 || r.Match.Class != "" || r.Match.QPN != nil || r.Match.PSN != nil ||
 		r.Match.PSNOffset != nil || r.Match.Transmission != 0
@@ -140,7 +140,7 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds, ", "))
 }
 
-// share reads a probability.
+// share parses a probability.
 func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
 	if amount == "" {
 		return nil
@@ -182,9 +182,9 @@ func (f *ruleFlags) match(m *fault.Match) error {
 	return nil
 }
 
-// opcodesLike returns the opcodes that a pattern such as RC_WRITE_* or a name such as RC_WRITE_LAST
-// stands for, in the order of their codes; case does not matter. A pattern that no opcode matches
-// is an error.
+// opcodesLike returns the opcodes that match a pattern such as RC_WRITE_*, or the one of a name
+// such as RC_WRITE_LAST, in the order of their codes. Case does not matter. It returns an error if
+// no opcode matches.
 func opcodesLike(pattern string) ([]wire.Opcode, error) {
 	upper := strings.ToUpper(pattern)
 	if !strings.ContainsAny(upper, "*?[") {

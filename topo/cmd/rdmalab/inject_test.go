@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// typed parses the rule of a command line after `inject`.
+// typed parses the command line after `inject` into a rule.
 func typed(t *testing.T, line string) (fault.Rule, []string, error) {
 	t.Helper()
 	var f ruleFlags
@@ -36,7 +36,7 @@ func typed(t *testing.T, line string) (fault.Rule, []string, error) {
 	return r, links, r.Validate()
 }
 
-// A rule prints as a command line that makes the same rule.
+// A rule is printed as a command line that makes the same rule.
 func TestInjectSpellings(t *testing.T) {
 	for line, want := range map[string]string{
 		"loss 10% --link cn0":                                      "loss 10% --link cn0",

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// followPoll is the interval at which followed logs are read.
+	// followPoll is the interval at which logs are read with --follow.
 	followPoll = 200 * time.Millisecond
-	// timersLog is the log of the process that undoes faults after a time.
+	// timersLog is the log of the processes that end faults after a time.
 	timersLog = "timers"
 )
 
@@ -62,11 +62,11 @@ func logsCmd() *cobra.Command {
 	return cmd
 }
 
-// logTail remembers how far a log was printed.
+// logTail is a log, and how far it was printed.
 type logTail struct {
 	path, prefix string
 	offset       int64
-	partial      string // the beginning of a line whose end has not been written yet
+	partial      string // a line whose end is not yet written
 }
 
 func printLogs(ctx context.Context, w io.Writer, logs []*logTail, follow bool) error {
@@ -92,11 +92,11 @@ func printLogs(ctx context.Context, w io.Writer, logs []*logTail, follow bool) e
 	}
 }
 
-// print writes the whole lines that are new.
+// print writes the new complete lines.
 func (l *logTail) print(w io.Writer) error {
 	f, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the log is empty yet, or the rack is down
+		return nil // the log does not exist yet, or the rack is down
 	}
 	if err != nil {
 		return err

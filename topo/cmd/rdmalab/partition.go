@@ -48,7 +48,7 @@ func partitionCmd() *cobra.Command {
 	return cmd
 }
 
-// parseGroups reads lists of hosts.
+// parseGroups parses lists of hosts.
 func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	if len(args) == 0 {
 		return nil, badUse("name a group of hosts, like cn0,cn1; hosts: %s", strings.Join(r.Spec.HostNames(), " "))
@@ -99,7 +99,7 @@ func describe(s *spec.Rack, groups [][]string) string {
 	return "kept apart: " + sides[0] + " | " + strings.Join(rest, ",")
 }
 
-// askSwitch sets or ends the partition.
+// askSwitch sends the switch a request to set or end the partition.
 func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
 	return ask(ctx, r.Control(spec.SwitchName), spec.SwitchName, method, "/partition", in, nil)
 }

@@ -30,11 +30,10 @@ type perfFlags struct {
 // mtus are the values of --mtu.
 var mtus = []string{"256", "512", "1024", "2048", "4096"}
 
-// perfTests are the tests of the command: those of package perf, and the raw baselines of the host
-// daemon.
+// perfTests lists the tests of the command: those of package perf, and those with raw frames.
 func perfTests() []string { return append(perf.Tests(), perf.RawBW, perf.RawLat) }
 
-// perfCmd measures and proves paths between hosts.
+// perfCmd measures and verifies paths between hosts.
 func perfCmd() *cobra.Command {
 	var f perfFlags
 	cmd := &cobra.Command{
@@ -117,7 +116,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	must(cmd.MarkFlagRequired("from"))
 }
 
-// check parses the flags that have units and refuses what the daemon would refuse.
+// check parses the flags that have units, and refuses what the daemon would refuse.
 func (f *perfFlags) check() error {
 	c := &f.config
 	if !slices.Contains(perfTests(), c.Test) {
@@ -155,8 +154,7 @@ func (f *perfFlags) check() error {
 	return c.Validate()
 }
 
-// refuseZeros refuses a 0 that was typed: the daemon would take it for
-// "use the default".
+// refuseZeros refuses flags that were set to 0, which would select the default in the daemon.
 func refuseZeros(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		if err == nil && (f.Value.String() == "0" || f.Value.String() == "0s") {
@@ -207,7 +205,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 }
 
 // peer returns the address to which the daemon connects: the IPv4 address of the named host, or the
-// given address.
+// address that was given.
 func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -223,8 +221,8 @@ func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	return h.Name, nil
 }
 
-// followPerf runs a test on a host and reads its stream to the end. A result may come with an
-// error.
+// followPerf runs a test on a host and reads its stream to the end. Both results may be set: a
+// result that came before an error.
 func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
 	err = control.Items(cmd.Context(), client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
 		if ev.Progress != nil {
@@ -244,7 +242,7 @@ func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, prog
 	return last, err
 }
 
-// progressEvery is how often a line about a run is printed.
+// progressEvery is the interval at which a line about a run is printed.
 const progressEvery = 3 * time.Second
 
 func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {

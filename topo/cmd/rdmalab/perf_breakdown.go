@@ -15,17 +15,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// followed are the tests that --breakdown can follow: one operation in flight, which the server's
-// NIC answers.
+// followed lists the tests for which --breakdown works: those with one operation in flight, which
+// the server's NIC answers.
 var followed = []string{"read_lat", "write_lat", "atomic_lat"}
 
-// brokenDown is the result of a test with its breakdown, if that was asked for.
+// brokenDown is the result of a test, with its breakdown if --breakdown was given.
 type brokenDown struct {
 	*perf.Result
 	Breakdown *pathtrace.Breakdown `json:"breakdown,omitempty"`
 }
 
-// tracing is the recording of a run of perf in the client's host, the switch and the server's host.
+// tracing is the recording of a perf run by the client's host, the switch and the server's host.
 type tracing struct {
 	from, to string
 	nodes    [3]traced
@@ -39,12 +39,12 @@ type traced struct {
 }
 
 const (
-	// tracedEvents is how many events of an operation a process records at most, and tracedSpare
+	// tracedEvents bounds the events of an operation that a process records; tracedSpare is room for
 	// those of the connection.
 	tracedEvents, tracedSpare = 8, 1024
-	// tracedIters is the default number of messages, as in package perf.
+	// tracedIters is the default number of operations, as in package perf.
 	tracedIters = 1000
-	// traceWait bounds the requests at the end of a run: also of one that was interrupted.
+	// traceWait bounds the requests at the end of a run, also after an interrupt.
 	traceWait = 10 * time.Second
 )
 
@@ -68,7 +68,7 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 			return nil, err
 		}
 		if err := ask(cmd.Context(), c, name, http.MethodPost, "/trace", req, nil); err != nil {
-			endErr := t.stop() // those that record already
+			endErr := t.stop() // ends the recording of the processes that have begun
 			return nil, errors.Join(err, endErr)
 		}
 		t.nodes[i] = traced{name: name, client: c}
@@ -76,7 +76,7 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	return t, nil
 }
 
-// end ends the recording and computes the breakdown; that of a nil tracing is nil.
+// end ends the recording and computes the breakdown; nil if t is nil.
 func (t *tracing) end() (*pathtrace.Breakdown, error) {
 	if t == nil {
 		return nil, nil
@@ -91,7 +91,7 @@ func (t *tracing) end() (*pathtrace.Breakdown, error) {
 	return b, nil
 }
 
-// stop ends the recording of the processes that record, and takes their traces.
+// stop ends the recording in the processes that record, and reads their traces.
 func (t *tracing) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), traceWait)
 	defer cancel()

@@ -22,7 +22,7 @@ type pingpongFlags struct {
 	config   perftestpeer.Pingpong
 }
 
-// pingpongCmd is one end of an ibv_*_pingpong.
+// pingpongCmd makes a host one end of ibv_rc_pingpong or of its variants.
 func pingpongCmd() *cobra.Command {
 	var f pingpongFlags
 	cmd := &cobra.Command{
@@ -80,7 +80,7 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 	return runPeer(cmd, f.on, hostd.PeerRequest{Pingpong: &f.config, To: to, Port: f.port})
 }
 
-// source returns the index of a host's IPv4 or IPv6 address.
+// source returns the index of a host's IPv4 or IPv6 address in its GID table.
 func source(ipv6 bool) int {
 	if ipv6 {
 		return 1
@@ -88,7 +88,7 @@ func source(ipv6 bool) int {
 	return -1
 }
 
-// runPerftest is one end of a perftest.
+// runPerftest makes a host one end of a perftest.
 func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	if f.with != "perftest" {
 		return badUse("--peer %q: want perftest", f.with)
@@ -110,7 +110,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	return runPeer(cmd, f.from, hostd.PeerRequest{Perftest: &p, To: f.to, Port: f.port})
 }
 
-// runPeer runs one end on a host and prints what it found.
+// runPeer runs one end on a host and prints the result.
 func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	client, err := hostControl(cmd, host)
 	if err != nil {

@@ -188,7 +188,7 @@ cn0     compute  crashed  -        -     00:00:00:00:00:00  -       no-carrier  
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
-	// A switch that is an end of connections has addresses.
+	// A switch with a program that makes connections has addresses.
 	out.Reset()
 	s.Switch.Program, s.Switch.IPv4 = spec.ProgramSwordBox, netip.MustParseAddr("10.77.0.1")
 	if err := printStatus(&out, s); err != nil || !strings.Contains(out.String(), "10.77.0.1") {

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
-// commandsPage lists every command that the help lists, with its help.
+// commandsPage returns the page that has the help of every command.
 func commandsPage(t *testing.T) string {
 	top := rootCmd(commands()...)
 	var index, page strings.Builder
@@ -31,7 +31,8 @@ func commandsPage(t *testing.T) string {
 	return index.String() + page.String()
 }
 
-// forPeople reports whether a command belongs in the reference. The command help does not.
+// forPeople reports whether the reference has a command; it has neither hidden commands nor the
+// command help.
 func forPeople(c *cobra.Command) bool { return !c.Hidden && c.Name() != "help" }
 
 // helpText writes the help of a command and of its subcommands.
@@ -57,7 +58,7 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 	part("Flags:", c.NonInheritedFlags().FlagUsages())
 	fmt.Fprintf(page, "```text\n%s\n```\n\n", strings.TrimSpace(text.String()))
 	if c.Name() == "completion" {
-		return // the commands of all shells have the same help
+		return // the commands for all shells have the same help
 	}
 	for _, s := range c.Commands() {
 		if forPeople(s) {
@@ -66,8 +67,8 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// shownCommand matches commands of the program in a page: the text after its name, up to a
-// character that ends a command for a shell.
+// shownCommand matches commands of this program in a page. The group is the text after the
+// program's name, up to a character that ends a command in a shell.
 var shownCommand = regexp.MustCompile("(?:^|[^A-Za-z0-9/_.\"-])(?:bin/)?rdmalab ([a-z][^`\"|;&<>\n#$…]*)")
 
 // Commands and flags that the documents show exist.
@@ -104,7 +105,7 @@ var (
 	codeBlock = regexp.MustCompile("(?ms)^```(?:sh|text|console)$.*?^```$")
 )
 
-// wrongCommand returns the first word of a command line that does not exist; "": all do.
+// wrongCommand says which word of a command line does not exist; "": all do.
 func wrongCommand(words []string) string {
 	cmd, args, err := rootCmd(commands()...).Find(words)
 	if err != nil || cmd.Parent() == nil {
@@ -127,5 +128,5 @@ func wrongCommand(words []string) string {
 	return ""
 }
 
-// simNames are names of scenarios, not placeholders.
+// simNames matches names of scenarios, but not placeholders.
 var simNames = regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)*$`)

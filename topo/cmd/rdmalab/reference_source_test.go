@@ -22,7 +22,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// parsePackage reads the Go files of a package, without tests. folder is relative to the root of
+// parsePackage parses the Go files of a package, without tests. folder is relative to the root of
 // the module.
 func parsePackage(t *testing.T, folder string) []*ast.File {
 	t.Helper()
@@ -53,7 +53,7 @@ type goField struct {
 	tags          reflect.StructTag
 }
 
-// goStructs lists the struct types of a package with their fields.
+// goStructs returns the struct types of a package with their fields.
 func goStructs(t *testing.T, folder string) map[string][]goField {
 	out := map[string][]goField{}
 	for _, f := range parsePackage(t, folder) {
@@ -69,7 +69,7 @@ func goStructs(t *testing.T, folder string) map[string][]goField {
 			for _, fd := range s.Fields.List {
 				var tags string
 				if fd.Tag != nil {
-					tags, _ = strconv.Unquote(fd.Tag.Value) // the parser has accepted the file
+					tags, _ = strconv.Unquote(fd.Tag.Value) // the parser has accepted the tag
 				}
 				comment := fd.Comment.Text()
 				if fd.Doc != nil {
@@ -85,8 +85,8 @@ func goStructs(t *testing.T, folder string) map[string][]goField {
 	return out
 }
 
-// counterTable lists the counters of a struct as a table. A counter is named by the tag name, or as
-// in JSON; it is explained by the tag help, or by its comment.
+// counterTable returns the counters of a struct as a table. A counter has the name of the tag name,
+// or its name in JSON; its explanation is the tag help, or the comment.
 func counterTable(prefix string, fields []goField) string {
 	table := docHead("counter", "meaning")
 	for _, f := range fields {
@@ -116,7 +116,7 @@ func portCounters(t *testing.T) string {
 	return counterTable("", goStructs(t, "topo/hostd")["PortCounters"])
 }
 
-// programCounters lists the counters of each package of the switch that has any.
+// programCounters returns the counters of each package of the switch that has counters.
 func programCounters(t *testing.T) string {
 	var out strings.Builder
 	for _, folder := range goPackages(t, "swordbox") {
@@ -136,7 +136,8 @@ func programCounters(t *testing.T) string {
 	return out.String()
 }
 
-// goPackages lists the folders below one, relative to the docRoot, that have Go files beside tests.
+// goPackages lists the folders below a folder that have Go files other than tests, relative to
+// docRoot.
 func goPackages(t *testing.T, below string) []string {
 	t.Helper()
 	seen := map[string]bool{}
@@ -164,7 +165,8 @@ func goPackages(t *testing.T, below string) []string {
 	return out
 }
 
-// packagesTable lists every package with its level and the first sentence of its comment.
+// packagesTable returns a table of every package with its level and the first sentence of its
+// comment.
 func packagesTable(t *testing.T) string {
 	levels := houseLevels(t)
 	all := goPackages(t, ".")
@@ -228,8 +230,8 @@ func houseLevels(t *testing.T) map[string]int {
 // rackFile is the package of rack files; its comment describes every key.
 const rackFile = "topo/spec"
 
-// rackTable makes the table of one section of a rack file from the comment of package spec: an
-// annotated rack file.
+// rackTable returns the table of one section of a rack file, made from the annotated rack file in
+// the comment of package spec.
 func rackTable(section string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		table := docHead("key", "example", "meaning")
@@ -248,7 +250,7 @@ func rackTable(section string) func(t *testing.T) string {
 // rackKey is one line of the annotated rack file.
 type rackKey struct{ name, example, text string }
 
-// rackKeys reads the annotated rack file, by section.
+// rackKeys parses the annotated rack file, by section.
 func rackKeys(t *testing.T) map[string][]rackKey {
 	t.Helper()
 	out := map[string][]rackKey{}
@@ -287,7 +289,7 @@ func rackKeys(t *testing.T) map[string][]rackKey {
 	return out
 }
 
-// rulesTable lists the keys of a rule as the package of rules describes them.
+// rulesTable returns a table of the keys of a rule, which package rules describes.
 func rulesTable(*testing.T) string {
 	table := docHead("key", "example", "meaning")
 	for _, f := range rules.Fields() {
@@ -296,7 +298,7 @@ func rulesTable(*testing.T) string {
 	return table
 }
 
-// Every action of rules is described beside the keys.
+// The page about rack files describes every action of rules.
 func TestEveryActionIsDescribed(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(docRoot, "docs/reference/rack-file.md"))
 	if err != nil {
@@ -309,7 +311,7 @@ func TestEveryActionIsDescribed(t *testing.T) {
 	}
 }
 
-// faultKinds lists the kinds of faults with what `rdmalab inject` says of them.
+// faultKinds returns a table of the kinds of faults with their help in `rdmalab inject`.
 func faultKinds(t *testing.T) string {
 	long := injectCmd().Long
 	table := docHead("kind", "on the command line", "what it does")
@@ -333,7 +335,8 @@ func faultKinds(t *testing.T) string {
 	return table
 }
 
-// faultRule lists the fields of a fault rule by their JSON names, with the comments of the code.
+// faultRule returns tables of the fields of a fault rule: their names in JSON and their comments in
+// the code.
 func faultRule(t *testing.T) string {
 	all := goStructs(t, "softrnic/fault")
 	var out strings.Builder
@@ -357,8 +360,8 @@ func faultLimits(*testing.T) string {
 		docRow("fastest `rate`", fault.FormatRate(fault.MaxRate))
 }
 
-// Every key that the parser of rack files knows is described, and every key that is described is
-// known.
+// Every key that the parser of rack files accepts is described, and every key that is described is
+// accepted.
 func TestEveryRackKeyIsDescribed(t *testing.T) {
 	described := rackKeys(t)
 	for section, file := range map[string]string{

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// docsMode is what TestReference does with the generated parts of the pages under docs: it only
-// makes them (""), compares them with the committed pages (check), or writes them (write). `make
-// docs` writes, `make check` compares.
+// docsMode says what TestReference does with the generated parts of the pages under docs: it only
+// generates them (""), compares them with the committed pages (check), or writes them (write).
+// `make docs` writes, `make check` compares.
 var docsMode = flag.String("docs", "", "generated parts of docs: check or write")
 
-// docRoot is the folder of the module.
+// docRoot is the root folder of the module.
 const docRoot = "../../.."
 
-// generated are the parts of pages that are made from the code. A page marks the place of a part by
-// two lines:
+// generated has the functions that make parts of pages from the code. In a page, two lines mark the
+// place of a part:
 //
 //	<!-- begin NAME -->
 //	<!-- end NAME -->
@@ -42,9 +42,9 @@ var generated = map[string]func(t *testing.T) string{
 	"packages":        packagesTable,
 }
 
-// The generated parts of the documents are the same as those made from the code.
+// The generated parts of the documents are up to date.
 func TestReference(t *testing.T) {
-	t.Setenv(rackEnv, "") // it is a default of --rack
+	t.Setenv(rackEnv, "") // the help shows it as the default of --rack
 	parts := map[string]string{}
 	for name, make := range generated {
 		if parts[name] = strings.TrimSpace(make(t)); parts[name] == "" {
@@ -84,7 +84,8 @@ func TestReference(t *testing.T) {
 
 var partMark = regexp.MustCompile(`(?m)^<!-- begin ([a-z-]+) -->\n`)
 
-// fillParts puts the generated parts into a page. It notes the names of parts that the page has.
+// fillParts puts the generated parts into a page. It adds the names of the parts that the page has
+// to used.
 func fillParts(page string, parts map[string]string, used map[string]bool) (string, error) {
 	var out strings.Builder
 	for {
@@ -106,12 +107,12 @@ func fillParts(page string, parts map[string]string, used map[string]bool) (stri
 	}
 }
 
-// docCell makes a text fit a cell of a table.
+// docCell converts a text for a cell of a table.
 func docCell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
 
-// docRow is a line of a table.
+// docRow returns a line of a table.
 func docRow(cells ...string) string {
 	for i := range cells {
 		cells[i] = docCell(cells[i])
@@ -119,7 +120,7 @@ func docRow(cells ...string) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// docHead is the first two lines of a table.
+// docHead returns the first two lines of a table.
 func docHead(cells ...string) string {
 	return docRow(cells...) + "|" + strings.Repeat(" --- |", len(cells)) + "\n"
 }

@@ -17,26 +17,28 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// rackEnv names the rack when the flag does not.
+// rackEnv is the environment variable with the name of the rack, for commands without the flag
+// --rack.
 const rackEnv = "RDMALAB_RACK"
 
 // defaultRack is the name of the built-in rack.
 const defaultRack = spec.DefaultName
 
-// exitCode ends the program with a status and without a message: the command that returns it has
-// already printed the reason.
+// exitCode is an error that ends the program with this status and without a message, because the
+// command has printed the reason.
 type exitCode int
 
-// Error is for callers that print errors anyway.
+// Error returns a text for callers that print all errors.
 func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// failure is an error that ends the program with a status of its own.
+// failure is an error that ends the program with its own status.
 type failure struct {
 	error
 	code int
 }
 
-// rootCmd is the command above all others. Its flag --rack chooses the rack that they work on.
+// rootCmd makes the command rdmalab, whose subcommands are the given ones. Its flag --rack chooses
+// the rack.
 func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rdmalab",
@@ -62,7 +64,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	}
 	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
 	must(root.RegisterFlagCompletionFunc("rack", completeRacks))
-	root.SetVersionTemplate("rdmalab {{.Version}}\n") // as the first line of the command version
+	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the same line as the first of the command version
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(groupHelp(root, commands)...)
 	root.InitDefaultCompletionCmd()
@@ -72,7 +74,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// rackName returns the name of the rack that the command is about.
+// rackName returns the name of the rack that the command works on.
 func rackName(cmd *cobra.Command) (string, error) {
 	name, err := cmd.Flags().GetString("rack")
 	if err != nil {
@@ -81,8 +83,8 @@ func rackName(cmd *cobra.Command) (string, error) {
 	return name, asUse(spec.CheckName(name))
 }
 
-// rackOf returns the description and the places of the rack that the command is about, which must
-// be up.
+// rackOf returns the description and the paths of the rack that the command works on, which must be
+// up.
 func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 	name, err := rackName(cmd)
 	if err != nil {
@@ -101,7 +103,7 @@ func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 	return r, paths, nil
 }
 
-// otherRacks returns a hint that names other racks that are up.
+// otherRacks returns a hint with the names of other racks that are up.
 func otherRacks(name string) string {
 	var others []string
 	for _, n := range racksUp() {
@@ -115,11 +117,11 @@ func otherRacks(name string) string {
 	return " (or choose with --rack one that is: " + strings.Join(others, ", ") + ")"
 }
 
-// racksUp lists the racks with a description in the state folder.
+// racksUp lists the racks that have a description in the state folder.
 func racksUp() []string {
 	entries, err := os.ReadDir(spec.StateRoot)
 	if err != nil {
-		return nil // no rack was ever up, or the folder may not be read
+		return nil // there never was a rack, or the folder may not be read
 	}
 	var names []string
 	for _, e := range entries {
@@ -130,7 +132,7 @@ func racksUp() []string {
 	return names
 }
 
-// checkHost reports whether a rack has a host, and which it has if not.
+// checkHost returns an error that lists the rack's hosts if the rack has no such host.
 func checkHost(r *spec.Rack, host string) error {
 	if _, _, ok := r.Host(host); !ok {
 		return badUse("rack %q has no host %q; its hosts: %s", r.Name, host, strings.Join(r.HostNames(), " "))
@@ -138,7 +140,7 @@ func checkHost(r *spec.Rack, host string) error {
 	return nil
 }
 
-// checkNode is checkHost that also accepts the switch.
+// checkNode is checkHost, but also accepts the switch.
 func checkNode(r *spec.Rack, node string) error {
 	if node == spec.SwitchName {
 		return nil
@@ -204,7 +206,8 @@ func hostNames(cmd *cobra.Command) []string {
 	return r.HostNames()
 }
 
-// must panics if what a command says about one of its flags is refused: the flag does not exist.
+// must panics on an error of registering something for a flag, which means that the flag does not
+// exist.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -214,7 +217,7 @@ func must(err error) {
 // outputFlag adds -o to a command that lists something. wantJSON reads it.
 func outputFlag(cmd *cobra.Command) { formatFlag(cmd, "table", "json") }
 
-// formatFlag adds -o with its words; the first one is the default.
+// formatFlag adds -o with its accepted words, of which the first is the default.
 func formatFlag(cmd *cobra.Command, words ...string) {
 	f := &format{words[0], words}
 	cmd.Flags().VarP(f, "output", "o", "output format: "+f.choices())
@@ -224,7 +227,7 @@ func formatFlag(cmd *cobra.Command, words ...string) {
 // format is the value of the flag -o.
 type format struct {
 	word  string
-	words []string // the accepted ones
+	words []string // the accepted words
 }
 
 // choices lists the accepted words: "table, json or csv".
@@ -233,13 +236,13 @@ func (f *format) choices() string {
 	return strings.Join(f.words[:last], ", ") + " or " + f.words[last]
 }
 
-// String is the word.
+// String returns the word.
 func (f *format) String() string { return f.word }
 
-// Type is what the help shows behind the flag.
+// Type returns the type that the help shows behind the flag.
 func (f *format) Type() string { return "string" }
 
-// Set refuses other words.
+// Set sets the word if it is an accepted one.
 func (f *format) Set(word string) error {
 	if !slices.Contains(f.words, word) {
 		return badUse("output format %q is unknown; take %s", word, f.choices())
@@ -251,7 +254,7 @@ func (f *format) Set(word string) error {
 // wantJSON reports whether -o json was given.
 func wantJSON(cmd *cobra.Command) bool { return cmd.Flag("output").Value.String() == "json" }
 
-// printJSON prints v for programs.
+// printJSON prints v as indented JSON.
 func printJSON(cmd *cobra.Command, v any) error {
 	enc := json.NewEncoder(cmd.OutOrStdout())
 	enc.SetIndent("", "  ")

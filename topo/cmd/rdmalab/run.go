@@ -100,7 +100,7 @@ func runCmd() *cobra.Command {
 	return cmd
 }
 
-// storeNotes lists the stores with their notes.
+// storeNotes lists the stores that have notes, with their notes.
 func storeNotes() string {
 	var out []string
 	for _, s := range store.All() {
@@ -113,7 +113,7 @@ func storeNotes() string {
 	return strings.Join(out, ", or ")
 }
 
-// sharing names the stores whose clients can share queue pairs.
+// sharing lists the stores whose clients can share queue pairs.
 func sharing() string {
 	var out []string
 	for _, s := range store.All() {
@@ -124,7 +124,7 @@ func sharing() string {
 	return strings.Join(out, " or ")
 }
 
-// check parses the flags that have units.
+// check parses the flags that have units, and refuses wrong values.
 func (f *runFlags) check() (err error) {
 	c := &f.config
 	desc, err := store.Find(f.store)
@@ -171,7 +171,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	}
 	if desc, err := store.Find(f.store); err != nil {
 		return err
-	} else if _, err := desc.Places(rack); err != nil { // before the switch is changed
+	} else if _, err := desc.Places(rack); err != nil { // checked before the switch is changed
 		return err
 	}
 	told := cmd.ErrOrStderr()
@@ -208,20 +208,20 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	}
 	written := rep.write(cmd, f.csv)
 	if err == nil {
-		err = written // otherwise the first reason is the more precise one
+		err = written // otherwise the earlier error is the more precise one
 	}
 	return err
 }
 
-// storeRun is clients on several hosts.
+// storeRun is a run of clients of a store on several hosts.
 type storeRun struct {
 	flags  *runFlags
 	cmd    *cobra.Command
 	client store.ClientOptions
 	hosts  []string
 	ctl    []*control.Client
-	issued uint64 // operations, also those that were not counted
-	loaded bool   // the keys exist already
+	issued uint64 // operations that were executed, including those that were not counted
+	loaded bool   // the keys were inserted before
 }
 
 func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, error) {
@@ -308,7 +308,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	return total, err
 }
 
-// tell prints a line of progress at intervals.
+// tell prints the progress, at most once a second.
 func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
 	if s.flags.quiet || load || time.Since(*told) < time.Second {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// runReport is what run prints as JSON.
+// runReport is the JSON that run prints.
 type runReport struct {
 	Store    string  `json:"store"`
 	Steer    string  `json:"steer,omitempty"`

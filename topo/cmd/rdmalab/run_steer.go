@@ -20,17 +20,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// steerPrefix begins the names of the rules that run makes.
+// steerPrefix begins the IDs of the rules that run adds.
 const steerPrefix = "run-steer-"
 
-// undoPatience bounds the replacement of the switch program, also after an interrupt.
+// undoPatience bounds the time to replace the switch program, also after an interrupt.
 const undoPatience = 10 * time.Second
 
 // program is a switch program with its rules.
 type program struct {
 	name  string
 	rules []string
-	ids   []string // of rules
+	ids   []string // IDs of the rules
 }
 
 func (p program) text() switchd.ProgramText { return switchd.ProgramText{Name: p.name, Rules: p.rules} }
@@ -46,8 +46,8 @@ func (p program) String() string {
 var steerChoices = []string{"none", "write", "read", "both"}
 
 // steerSwitch makes the switch steer appends, READs, both or nothing for all memory servers, and
-// loads program swordbox if the switch runs another one. undo restores the former program and
-// rules; it is never nil. "" leaves the switch as it is.
+// loads program swordbox if another one runs. With "", it changes nothing. undo, which is never
+// nil, restores the former program and rules.
 func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
 	undo = func() error { return nil }
 	if what == "" {
@@ -81,13 +81,13 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 	}, nil
 }
 
-// outlive keeps the command running until it has restored the switch's program: the command
-// survives the end of its output's reader (| head), and treats the end of the terminal as an
+// outlive keeps the command running until it has restored the switch's program. The command
+// survives when the reader of its output ends (| head), and treats a hang-up of the terminal as an
 // interrupt. free ends this protection.
 func outlive(cmd *cobra.Command) (free func()) {
 	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE) // a write says so
-	if signal.Ignored(syscall.SIGHUP) {    // nohup
+	signal.Notify(broken, syscall.SIGPIPE) // the error of the write is enough
+	if signal.Ignored(syscall.SIGHUP) {    // the command runs under nohup
 		return func() { signal.Stop(broken) }
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
@@ -95,8 +95,8 @@ func outlive(cmd *cobra.Command) (free func()) {
 	return func() { stop(); signal.Stop(broken) }
 }
 
-// withUndo adds to a run's error that the switch could not be restored. An exitCode, which prints
-// no message, would hide that.
+// withUndo adds the error undone to a run's error. If err is an exitCode, which has no message,
+// undone replaces the missing message.
 func withUndo(cmd *cobra.Command, err, undone error) error {
 	var code exitCode
 	if undone == nil || !errors.As(err, &code) {
@@ -106,8 +106,8 @@ func withUndo(cmd *cobra.Command, err, undone error) error {
 	return err
 }
 
-// putProgram has the switch run a program. An interrupt does not end the call, so that it is known
-// afterwards whether the switch runs the old or the new one.
+// putProgram makes the switch run a program. An interrupt does not end the request, so that the
+// caller knows afterwards which program runs.
 func putProgram(cmd *cobra.Command, p program) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), undoPatience)
 	defer cancel()
@@ -118,8 +118,9 @@ func putProgram(cmd *cobra.Command, p program) error {
 	return client.Call(ctx, http.MethodPut, "/program", p.text(), nil)
 }
 
-// runningProgram returns the program that the switch runs now, and the program to restore: the
-// same, or after a killed run with --steer the program from before that run.
+// runningProgram returns the program that the switch runs now, and the one to restore. They differ
+// only after a run with --steer was killed: then the one to restore is the program from before that
+// run.
 func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	var info switchd.ProgramInfo
 	var list []rules.Rule
@@ -143,8 +144,8 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	return now, was, nil
 }
 
-// steering returns program swordbox with the present rules, except that the steering rules are
-// replaced by one for each memory server.
+// steering returns program swordbox with the present rules, in which one steering rule for each
+// memory server replaces the present steering rules.
 func steering(rack *spec.Rack, was program, what string) program {
 	want := program{name: was.name}
 	for i, text := range was.rules {

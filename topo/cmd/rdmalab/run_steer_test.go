@@ -14,11 +14,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// outliveFile names the file that the child of TestOutlivesItsReader writes at its end.
+// outliveFile is the environment variable with the file that the child of TestOutlivesItsReader
+// writes at its end.
 const outliveFile = "RDMALAB_TEST_OUTLIVE"
 
-// A run with --steer restores the switch's program and rules, also when the reader of its output
-// has ended and the terminal is gone.
+// A run with --steer restores the switch's program and rules, also if the reader of its output has
+// ended and the terminal has hung up.
 func TestOutlivesItsReader(t *testing.T) {
 	if name := os.Getenv(outliveFile); name != "" {
 		steersAndPutsBack(t, name)
@@ -32,11 +33,11 @@ func TestOutlivesItsReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = reader.Close() // as head does
+	_ = reader.Close() // as head does when it ends
 	name := filepath.Join(t.TempDir(), "put-back")
 	child := exec.Command(self, "-test.run=^TestOutlivesItsReader$")
 	child.Env, child.Stdout = append(os.Environ(), outliveFile+"="+name), out
-	err = child.Run() // the next write to the closed pipe may end it
+	err = child.Run() // the next write to the closed pipe may end the child
 	_ = out.Close()
 	if _, missing := os.Stat(name); missing != nil {
 		t.Errorf("it was killed before it had put back what was there: %v", err)
@@ -62,8 +63,8 @@ func steersAndPutsBack(t *testing.T, name string) {
 	}
 }
 
-// If the switch cannot be restored, that is reported also when the run ends with an exit status
-// alone.
+// An error of restoring the switch is reported, also if the run ends with an exit status and no
+// message.
 func TestUndoIsHeardOf(t *testing.T) {
 	undone := errors.New("the switch still has it")
 	for _, ended := range []error{nil, errors.New("no store"), exitCode(1)} {

@@ -113,7 +113,7 @@ func scenarioList() string {
 	return list.String()
 }
 
-// listScenarios prints the scenarios; a flag that is for a run is an error.
+// listScenarios prints the scenarios. It returns an error if a flag for a run was given.
 func listScenarios(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -164,8 +164,8 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 	return f.single(cmd, s)
 }
 
-// sweepGC is by how many percent memory may grow between two collections while seeds run. A run
-// keeps little memory and makes much garbage, so that the collector would take a sixth of the time.
+// sweepGC is by how many percent memory may grow between two garbage collections while seeds run. A
+// run keeps little memory and makes much garbage, so the collector would take a sixth of the time.
 const sweepGC = 400
 
 // single runs one seed.
@@ -177,7 +177,7 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario) error {
 		if err != nil {
 			return err
 		}
-		defer file.Close() // errors that matter are reported by the writes
+		defer file.Close() // the writes report the errors that matter
 		writers = append(writers, file)
 	}
 	printed := func() error { return nil }
@@ -207,8 +207,8 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario) error {
 	return outcome(cmd, s, r)
 }
 
-// printPackets prints the capture that is written to w, while it is written. done waits for the
-// last line.
+// printPackets prints the packets of the capture that is written to w, while it is written. done
+// waits until the last line is printed.
 func printPackets(cmd *cobra.Command) (w io.WriteCloser, done func() error) {
 	d, err := dump.New(cmd.OutOrStdout(), dump.Config{})
 	if err != nil {
@@ -218,7 +218,7 @@ func printPackets(cmd *cobra.Command) (w io.WriteCloser, done func() error) {
 	ended := make(chan error, 1)
 	go func() {
 		err := d.Dump("sim", r)
-		_ = r.CloseWithError(err) // the run ends with this error too
+		_ = r.CloseWithError(err) // the run ends with this error, too
 		ended <- err
 	}()
 	return pw, func() error { return errors.Join(pw.Close(), <-ended) }
@@ -239,7 +239,7 @@ func printReport(cmd *cobra.Command, r *scenario.Report) error {
 	return err
 }
 
-// activityCounters are the counters that show the recovery from faults.
+// activityCounters are the counters that show how NICs recover from faults.
 var activityCounters = []string{
 	"roce_retrans_pkts", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rcvd_rnr_err", "duplicate_ack",
 	"duplicate_request", "out_of_seq_request", "read_tail_retry", "replayed_atomics", "replayed_reads",
@@ -254,7 +254,7 @@ func appendActivity(b *strings.Builder, c *metrics.NIC) {
 	}
 }
 
-// outcome prints a failure with the command that replays it.
+// outcome prints failures with the commands that replay them.
 func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report) error {
 	any := false
 	for _, r := range failed {

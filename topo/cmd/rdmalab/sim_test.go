@@ -53,7 +53,7 @@ func TestSimSeed(t *testing.T) {
 	}
 }
 
-// A failure prints the command that replays it, and the exit status is 1.
+// The message of a failure has the command that replays it, and the exit status is 1.
 func TestSimFailure(t *testing.T) {
 	var stderr strings.Builder
 	cmd := simCmd()
@@ -86,7 +86,8 @@ func TestSimErrors(t *testing.T) {
 	}
 }
 
-// A cost model is chosen by name or file, and the replay command of a failure names it.
+// A cost model is chosen by its name or a file, and the command that replays a failure has the same
+// one.
 func TestSimCost(t *testing.T) {
 	free, _, err := runSim("rnr", "--seed", "3", "-o", "json")
 	if err != nil {
@@ -150,7 +151,8 @@ func TestSimCalibrate(t *testing.T) {
 	}
 }
 
-// Without a scenario, sim lists them; with a flag of one scenario, it asks for that name.
+// Without a scenario, sim lists the scenarios. With a flag for a run, its error asks for the name
+// of a scenario.
 func TestSimLists(t *testing.T) {
 	out, _, err := runSim()
 	for _, s := range scenario.All() {
@@ -166,7 +168,7 @@ func TestSimLists(t *testing.T) {
 	}
 }
 
-// An interrupt ends one long run, and a sequence of many, within a second.
+// An interrupt ends one long run, and a sweep over many seeds, within a second.
 func TestSimIsInterrupted(t *testing.T) {
 	long := []string{"sim", "planned", "--depth", "3", "--schedules", "1000000"} // minutes
 	for _, args := range [][]string{long, {"sim", "transport", "--seeds", "10000000"}} {

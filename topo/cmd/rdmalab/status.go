@@ -52,10 +52,10 @@ func statusCmd() *cobra.Command {
 	return cmd
 }
 
-// openRack returns the rack that the command is about, which must be up.
+// openRack returns the rack that the command works on, which must be up.
 func openRack(cmd *cobra.Command) (*rack.Rack, error) {
 	if _, _, err := rackOf(cmd); err != nil {
-		return nil, err // this error knows the other racks
+		return nil, err // this error names other racks that are up
 	}
 	name, err := rackName(cmd)
 	if err != nil {
@@ -80,7 +80,7 @@ func printStatus(w io.Writer, s rack.Status) error {
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == spec.SwitchName {
 			link = "-"
-			if n.Program != spec.ProgramSwordBox { // no process answers at these addresses
+			if n.Program != spec.ProgramSwordBox { // no program answers at the switch's addresses
 				v4, v6, mac = netip.Addr{}, netip.Addr{}, "-"
 			}
 		}

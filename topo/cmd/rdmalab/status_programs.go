@@ -12,7 +12,7 @@ import (
 )
 
 // printPrograms lists the programs that use a NIC from outside its daemon, the quotas of which they
-// use anything, and the regions that outlive them, if there are any.
+// use something, and the shared regions. It prints nothing if there are none.
 func printPrograms(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := 0
@@ -25,7 +25,7 @@ func printPrograms(w io.Writer, s rack.Status) error {
 	daemons := make([]hostd.Status, len(s.Hosts))
 	for i, n := range s.Hosts {
 		if len(n.Daemon) > 0 {
-			_ = json.Unmarshal(n.Daemon, &daemons[i]) // a daemon of another version shows what can be read
+			_ = json.Unmarshal(n.Daemon, &daemons[i]) // the status of another version is shown as far as it can be decoded
 		}
 	}
 	for i, n := range s.Hosts {

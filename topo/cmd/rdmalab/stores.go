@@ -30,7 +30,7 @@ func fromFlag(cmd *cobra.Command, from *string) {
 	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
 }
 
-// opFlags are the flags of one operation of a store.
+// opFlags adds the flags of an operation of a store.
 func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 	fromFlag(cmd, from)
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "also print the time and the round trips of the operation")
@@ -39,7 +39,8 @@ func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 // statusPatience bounds the wait for the status of a host, which may hang.
 const statusPatience = 5 * time.Second
 
-// statusOf asks hosts for their status. That of a host that does not answer is empty.
+// statusOf returns a function that asks a host for its status, which is empty if the host does not
+// answer.
 func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	return func(host string) (s hostd.Status) {
 		client, err := hostControl(cmd, host)
@@ -55,7 +56,7 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	}
 }
 
-// freeFor returns an error if a store other than except is up: all stores use the memory of the
+// freeFor returns an error if a store other than except is up. All stores use the memory of the
 // same servers, so a second store would overwrite the first. except may be "".
 func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
@@ -64,7 +65,7 @@ func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Stat
 		}
 		hosts, err := s.Places(rack)
 		if err != nil {
-			continue // a rack without such a host cannot have the store
+			continue // a rack without the store's hosts cannot have the store
 		}
 		for _, h := range hosts {
 			if hasStore(status(h), s.Name) {
@@ -80,11 +81,12 @@ func hasStore(st hostd.Status, name string) bool {
 	return slices.ContainsFunc(st.Stores, func(s store.Status) bool { return s.Store == name })
 }
 
-// notStarted returns an error at once where a command would wait for a server of the store that
-// does not run. A host that does not answer may be starting: the command waits for its store.
+// notStarted returns an error if the server of the store does not run. Without this check a command
+// would wait for the server. If the server's host does not answer, it may be starting, and the
+// command waits.
 func notStarted(c *store.Call, status func(host string) hostd.Status) error {
 	if c.Store.Server == nil {
-		return nil // the host of the client says so
+		return nil // the host of the client reports that
 	}
 	host, err := c.Store.Server(c.Rack)
 	if err != nil {

@@ -22,7 +22,7 @@ func storeCmds() (out []*cobra.Command) {
 	return out
 }
 
-// storeCmd makes the command of a store.
+// storeCmd makes the command of a store, with its subcommands.
 func storeCmd(s *store.Store) *cobra.Command {
 	c := &s.Commands
 	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short, Long: c.Long, Example: c.Example}
@@ -85,7 +85,7 @@ func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	return cmd
 }
 
-// printResult prints what a command returned. A negative verdict is exit status 1.
+// printResult prints the result of a command. A negative verdict gives exit status 1.
 func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) {
 	if asJSON {
 		err = printJSON(cmd, res)
@@ -98,7 +98,7 @@ func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) 
 	return err
 }
 
-// storeCall runs a command of a store with a client on host from; "" stands for the first compute
+// storeCall prepares a command of a store whose client runs on host from; "": on the first compute
 // host.
 func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, error) {
 	rack, _, err := rackOf(cmd)
@@ -127,8 +127,8 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 	}, nil
 }
 
-// clientHost returns the host that runs a command's client: the named one, otherwise the first
-// compute host.
+// clientHost returns the host on which a command's client runs: the named one, or the first compute
+// host.
 func clientHost(rack *spec.Rack, from string) (string, error) {
 	if from != "" {
 		return from, nil
@@ -140,7 +140,7 @@ func clientHost(rack *spec.Rack, from string) (string, error) {
 	return list[0].Name, nil
 }
 
-// newStop stops a store on all hosts where it was started.
+// newStop makes the command that stops a store on all hosts on which it was started.
 func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		hosts, err := c.Store.Places(c.Rack)
@@ -156,10 +156,10 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// storeOp is an operation on one key.
+// storeOp describes the command of an operation on one key.
 type storeOp struct{ name, use, short, long, example, word string }
 
-// keyNote says what a key is.
+// keyNote explains keys in help texts.
 const keyNote = "KEY is a number of 64 bits, like 7 or 0x7."
 
 // takesValue reports whether the operation has a value as second argument.
@@ -220,7 +220,7 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 	return cmd
 }
 
-// storeRequest makes a host run one operation as a client of the store.
+// storeRequest makes a host execute one operation as a client of the store.
 func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store.OpRequest) (*store.Answer, error) {
 	var err error
 	if in.Key, err = parseKey(key); err != nil {
@@ -243,7 +243,7 @@ func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store
 	return out, nil
 }
 
-// printCost prints the cost of an operation that succeeded.
+// printCost prints the time and round trips of an operation that succeeded, with --verbose.
 func printCost(cmd *cobra.Command, verbose bool, a *store.Answer) error {
 	if !verbose || a == nil {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// loadCmd makes the command load for a store that has none: clients on all compute hosts insert
-// keys.
+// loadCmd makes the command load for a store that does not bring one: clients on all compute hosts
+// insert keys.
 func loadCmd(s *store.Store) *cobra.Command {
 	f := runFlags{store: s.Name, workload: "c"}
 	d := &s.Commands.Load
 	cmd := &cobra.Command{
 		Use: "load", Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.config.Ops = 1 // the workload is checked and not run
+			f.config.Ops = 1 // not used, but checked
 			if err := f.check(); err != nil {
 				return asUse(err)
 			}

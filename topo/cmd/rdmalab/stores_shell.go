@@ -15,10 +15,10 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// maxLine bounds a line of the shell: a value of the largest class fits.
+// maxLine bounds a line of the shell, in bytes; a value of the largest size fits.
 const maxLine = 64 << 10
 
-// shellWords are the commands of a store's shell and how they are used.
+// shellWords lists the commands of a store's shell with their usage.
 func shellWords(s *store.Store) (out [][2]string) {
 	for _, op := range opsOf(s) {
 		out = append(out, [2]string{op.use, op.word})
@@ -35,7 +35,7 @@ func shellWords(s *store.Store) (out [][2]string) {
 	return append(out, [2]string{"help", "this list"}, [2]string{"exit", "leave; so does the end of the input"})
 }
 
-// shellCmd reads commands of a store line by line.
+// shellCmd reads commands of a store from the terminal or a pipe, line by line.
 func shellCmd(s *store.Store) *cobra.Command {
 	var from string
 	var verbose bool
@@ -65,7 +65,7 @@ func shellCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// shellArgs returns the command-line arguments that correspond to a line of the shell.
+// shellArgs returns the command-line arguments for a line of the shell.
 func shellArgs(args []string, from string, verbose bool) []string {
 	out := []string{args[0]}
 	if from != "" {
@@ -77,13 +77,13 @@ func shellArgs(args []string, from string, verbose bool) []string {
 	return append(append(out, "--"), args[1:]...)
 }
 
-// shell is a prompt, and the commands with their usage.
+// shell describes a shell: its prompt, and its commands with their usage.
 type shell struct {
 	prompt string
 	words  [][2]string
 }
 
-// runShell reads lines and passes each to do.
+// runShell reads lines and passes the words of each to do.
 func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args ...string) error) error {
 	read, out, done, err := sh.input(cmd)
 	if err != nil {
@@ -130,7 +130,7 @@ func unless(err, expected error) error {
 	return err
 }
 
-// splitLine takes a line apart: the command, the key, and the rest, which is the value.
+// splitLine splits a line into the command, the key, and the rest, which is the value.
 func splitLine(line string) []string {
 	var out []string
 	for line = strings.TrimSpace(line); line != "" && len(out) < 2; {
@@ -170,7 +170,7 @@ func (sh *shell) input(cmd *cobra.Command) (read func() (string, error), out io.
 	return t.ReadLine, t, func() error { return term.Restore(int(file.Fd()), state) }, nil
 }
 
-// complete completes the first word at a tab.
+// complete completes the first word when the tab key is pressed.
 func (sh *shell) complete(line string, pos int, key rune) (string, int, bool) {
 	if key != '\t' || pos != len(line) || strings.Contains(line, " ") {
 		return line, pos, false

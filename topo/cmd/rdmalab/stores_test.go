@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Both stores use the memory of the same servers: each one refuses to start while the other one is
-// up, and says on which host and how to stop it.
+// All stores use the memory of the same servers: each refuses to start while another one is up, and
+// its error says on which host that one is and how to stop it.
 func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 	rack := &spec.Rack{Name: "r", Hosts: []spec.Host{
 		{Name: "cn0", Role: spec.Compute}, {Name: "cn1", Role: spec.Compute}, {Name: "md0", Role: spec.Metadata}, {Name: "ms0", Role: spec.Memory},
@@ -33,7 +33,7 @@ func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	free(freeFor("sherman", rack, status)) // no host of the rack runs
+	free(freeFor("sherman", rack, status)) // no host of the rack answers
 	free(freeFor("clover", rack, status))
 	hosts["md0"] = hostd.Status{Stores: []store.Status{{Store: "clover"}}}
 	refused(freeFor("sherman", rack, status), "md0", "`rdmalab clover stop`")
@@ -44,7 +44,7 @@ func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 	refused(freeFor("clover", rack, status), "cn1", "`rdmalab sherman stop`")
 }
 
-// Flags of earlier versions are accepted, and help shows only their new names.
+// Flags of earlier versions are accepted; help shows only their present names.
 func TestRenamedFlags(t *testing.T) {
 	for _, c := range []struct {
 		cmd      *cobra.Command

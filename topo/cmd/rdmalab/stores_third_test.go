@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A store that registers itself has commands and a place in help and run, and other stores refuse
-// to start beside it, without any other change.
+// A store only has to register itself to get its commands and its place in the help and in run, and
+// other stores refuse to start beside it.
 func TestAThirdStoreHasCommands(t *testing.T) {
 	none := func(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		return func(*store.Call) (store.Result, error) { return nil, nil }
@@ -72,8 +72,9 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 	}
 }
 
-// A command that needs the server of a store fails at once if the server does not run, and says how
-// to start it; if its host does not answer, the command waits, because the host may be starting.
+// A command that needs the server of a store fails at once if the server does not run, and its
+// error says how to start the store. If the server's host does not answer, the command waits,
+// because the host may be starting.
 func TestStoreThatWasNotStarted(t *testing.T) {
 	s, err := store.Find("clover")
 	if err != nil {

@@ -43,7 +43,7 @@ func switchCmd() *cobra.Command {
 	return cmd
 }
 
-// askBox calls the switch's daemon.
+// askBox sends a request to the switch's daemon.
 func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 	client, err := switchControl(cmd)
 	if err != nil {
@@ -52,7 +52,7 @@ func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 	return ask(cmd.Context(), client, spec.SwitchName, method, path, in, out)
 }
 
-// listing makes a subcommand that sends one request to the switch and shows the answer.
+// listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
 func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Command, v T) error) error {
 	var raw json.RawMessage
 	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
@@ -68,7 +68,7 @@ func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Comman
 	return show(cmd, v)
 }
 
-// namer turns addresses into the names of hosts.
+// namer converts addresses into the names of hosts.
 type namer struct {
 	rack  *spec.Rack
 	names spec.Names

@@ -108,9 +108,9 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 	return w.Flush()
 }
 
-// shown reports whether a flow is shown. Of the two flows of an open connection, one is: the one
-// with moved requests, otherwise the one towards a server of the switch's connections, otherwise
-// the one whose requests were answered.
+// shown reports whether a flow is shown. Of the two flows of an open connection, one is shown: the
+// one with moved requests, otherwise the one towards a server to which the switch has connections,
+// otherwise the one whose requests were answered.
 func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flow) bool {
 	switch {
 	case row.State == conntrack.Closed:
@@ -141,7 +141,7 @@ func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flo
 	return true
 }
 
-// printShared shows the switch's connections, and those that it borrows from clients.
+// printShared prints the switch's connections, and those that it borrows from clients.
 func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 	carried := make(map[switchconn.Key]handler.Shared)
 	var borrowed []handler.Shared
@@ -178,7 +178,7 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 			}
 		case ok && s.OwnQPN == d.Shared.OwnQPN:
 			line(name, d.State.String(), fmt.Sprint(d.Shared.Generation), "switch", s)
-		default: // no request has been moved to it
+		default: // no request was moved to it
 			idle := handler.Shared{OwnQPN: d.Shared.OwnQPN, ServerQPN: d.Shared.ServerQPN, NextPSN: d.Shared.SendPSN}
 			line(name, d.State.String(), fmt.Sprint(d.Shared.Generation), "switch", idle)
 		}
@@ -193,7 +193,7 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 	return err
 }
 
-// waiting writes the oldest request without an answer and the clients that wait behind it.
+// waiting writes the oldest request that is not answered, and the clients that wait behind it.
 func waiting(b *strings.Builder, names namer, name string, s *handler.Shared) {
 	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
 		s.Waits.Op, names.name(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
@@ -234,7 +234,7 @@ func idleText(d time.Duration) time.Duration {
 	return d.Round(100 * time.Nanosecond)
 }
 
-// adoptFlags describe a connection that the switch did not make.
+// adoptFlags describe a connection that the switch did not make itself.
 type adoptFlags struct {
 	shard, mtu, depth                   int
 	serverQPN, ownQPN, sendPSN, recvPSN string

@@ -44,8 +44,8 @@ func switchProgramCmd() *cobra.Command {
 	return cmd
 }
 
-// loadProgram makes the switch run a program, with the rules of the rack's description if the
-// program has rules.
+// loadProgram makes the switch run a program. If the program has rules, it gets those of the rack's
+// description.
 func loadProgram(cmd *cobra.Command, name string) error {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

@@ -92,7 +92,7 @@ func addRuleCmd() *cobra.Command {
 		ValidArgsFunction: completeRule,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args, " ")
-			if _, err := rules.Parse(text); err != nil { // before the switch is asked
+			if _, err := rules.Parse(text); err != nil { // finds mistakes without asking the switch
 				return badUse("rule: %w", err)
 			}
 			var r rules.Rule
@@ -107,7 +107,7 @@ func addRuleCmd() *cobra.Command {
 	return cmd
 }
 
-// loadRulesCmd takes the rules of a rack file.
+// loadRulesCmd replaces the switch's rules by those of a rack file.
 func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
@@ -138,7 +138,7 @@ func loadRulesCmd() *cobra.Command {
 	}
 }
 
-// completeRule offers keys that the line does not have yet, and the values that are known.
+// completeRule offers keys that the command line does not have yet, and the known values of a key.
 func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	const plain = cobra.ShellCompDirectiveNoFileComp
 	key, _, valued := strings.Cut(word, "=")
@@ -164,7 +164,7 @@ func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cob
 	return values, plain
 }
 
-// serverNames are the hosts that have memory for others.
+// serverNames lists the hosts that have memory for other hosts.
 func serverNames(cmd *cobra.Command) []string {
 	r, _, err := rackOf(cmd)
 	if err != nil {

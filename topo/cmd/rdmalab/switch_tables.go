@@ -184,7 +184,7 @@ func printGroups(cmd *cobra.Command, s pipeline.Snooping) error {
 	return w.Flush()
 }
 
-// port names the host at a port of the switch.
+// port returns the name of the host at a port of the switch.
 func (n *namer) port(i int) string {
 	if i < len(n.rack.Hosts) {
 		return n.rack.Hosts[i].Name

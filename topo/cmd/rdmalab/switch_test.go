@@ -32,7 +32,7 @@ var (
 	box  = namer{names: spec.Names{ms0: "ms0", cn0: "cn0", self: "switch"}}
 )
 
-// width fails if a line is wider than a terminal.
+// width fails the test if a line is wider than 80 columns.
 func width(t *testing.T, text string) {
 	t.Helper()
 	for l := range strings.Lines(text) {
@@ -42,8 +42,8 @@ func width(t *testing.T, text string) {
 	}
 }
 
-// stalled is a shared connection with a request that all others wait for, and a client whose flows
-// were moved.
+// stalled is the report of a switch with a shared connection on which all requests wait for one,
+// and a client whose flows were moved.
 func stalled() swordbox.Report {
 	shared := switchconn.Shared{Key: switchconn.Key{Server: ms0}, Generation: 2, OwnQPN: 0x61dc6d, ServerQPN: 0x6f13cf, SendPSN: 1, MTU: 4096}
 	return swordbox.Report{
@@ -145,7 +145,7 @@ func TestCompleteRule(t *testing.T) {
 	for word, want := range map[string]string{
 		"action=": "action=track action=move action=atomics",
 		"mode=h":  "mode=hardened mode=published",
-		"a":       "id= action= mode= range= rkey= shards= service= depth= mtu=", // the shell picks what fits
+		"a":       "id= action= mode= range= rkey= shards= service= depth= mtu=", // the shell selects those that fit the word
 	} {
 		got, _ := completeRule(new(cobra.Command), []string{"server=ms0"}, word)
 		if !strings.HasPrefix(strings.Join(got, " "), want) {
@@ -170,8 +170,8 @@ func TestAdoptFlags(t *testing.T) {
 	}
 }
 
-// Each commented packet of a stream is printed as a line. Packets that the switch only received are
-// not.
+// Each packet of a stream that has a comment is printed as a line. Packets that the switch only
+// received are not.
 func TestTrace(t *testing.T) {
 	var file bytes.Buffer
 	w, err := pcapng.NewWriter(&file)

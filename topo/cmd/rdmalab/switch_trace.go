@@ -21,7 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// traceSnaplen keeps the headers of a packet and a small payload.
+// traceSnaplen is how many bytes of a packet are captured: its headers and a small payload.
 const traceSnaplen = 160
 
 // traceFlags are the flags of trace.
@@ -83,7 +83,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 	t := tracer{out: cmd.OutOrStdout(), names: names, json: wantJSON(cmd), taken: "taken by " + program.Name}
 	err = t.run(stream, flags.count)
 	if errors.Is(err, context.Canceled) || err != nil && cmd.Context().Err() != nil {
-		err = nil // interrupted: the usual end
+		err = nil // the command was interrupted, which is the usual end
 	}
 	return err
 }
@@ -92,7 +92,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 const endPatience = 3 * time.Second
 
 // openCapture starts a capture at the switch. If the command is interrupted, the switch ends the
-// capture, and the stream has all packets that were captured before.
+// capture, and the stream still has all packets that were captured before.
 func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	client, err := switchControl(cmd)
 	if err != nil {
@@ -112,13 +112,13 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	context.AfterFunc(cmd.Context(), func() {
 		time.AfterFunc(endPatience, cancel)
 		if client.Call(ctx, http.MethodPost, "/capture/"+name+"/end", nil, nil) != nil {
-			cancel() // the switch has gone, or the capture has ended
+			cancel() // the switch does not run any more, or the capture has ended
 		}
 	})
 	return &captureStream{stream, cancel}, nil
 }
 
-// captureStream is a capture's stream. Close also frees its request.
+// captureStream is the stream of a capture. Close also ends the request.
 type captureStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -135,19 +135,19 @@ type tracer struct {
 	names namer
 	json  bool
 	first int64 // time of the first packet
-	// taken is the switch's comment on a packet that it consumed and sent on as another one.
+	// taken is the switch's comment on a packet that it has consumed and sent as another one.
 	taken string
-	// came has the comments of the last rewritten packets that were shown on their ingress link;
-	// these packets are not shown again on their egress link.
+	// came has the comments of the last rewritten packets that were shown on their ingress link. These
+	// packets are not shown again on their egress link.
 	came [maxCame]string
 	next int
 }
 
-// maxCame is how many packets may be captured between the two appearances of a rewritten one.
+// maxCame is how many packets may be captured between the two captures of a rewritten packet.
 const maxCame = 64
 
-// again reports whether the packet was shown on another link. The switch's comments on both links
-// are equal except at their end.
+// again reports whether the packet was already shown on another link. The switch's comments on both
+// links are equal except for their ends.
 func (t *tracer) again(p *pcapng.Packet) bool {
 	what, _, _ := strings.Cut(strings.Join(p.Comments, "; "), ", to ")
 	what, _, _ = strings.Cut(what, ", from ")
@@ -164,15 +164,15 @@ func (t *tracer) again(p *pcapng.Packet) bool {
 	return true
 }
 
-// traceEvent is a packet in JSON.
+// traceEvent is the JSON of a packet.
 type traceEvent struct {
-	// Time is when the switch had the packet, in RFC 3339.
+	// Time is when the switch captured the packet, in RFC 3339.
 	Time time.Time `json:"time"`
 	Link string    `json:"link"`
 	Dir  string    `json:"dir"`
 	From string    `json:"from"`
 	To   string    `json:"to"`
-	// Opcode, QPN and PSN of the packet as it was on this link; Opcode is "" if it is no RoCEv2.
+	// Opcode, QPN and PSN of the packet on this link; Opcode is "" if it is not a RoCEv2 packet.
 	Opcode  string   `json:"opcode"`
 	QPN     wire.QPN `json:"qpn"`
 	PSN     wire.PSN `json:"psn"`
@@ -194,7 +194,7 @@ func (t *tracer) run(stream io.Reader, limit uint64) error {
 			return fmt.Errorf("the trace broke off: %w; did the switch stop? See `rdmalab status`", err)
 		}
 		if strings.Join(p.Comments, "") == t.taken || !t.json && t.again(&p) {
-			n-- // the packet that the switch sent in its place is shown separately
+			n-- // the packet that replaces it is shown separately
 			continue
 		}
 		if err := t.print(&p); err != nil {
@@ -209,7 +209,7 @@ func (t *tracer) print(p *pcapng.Packet) error {
 	e.Link, e.Dir, _ = strings.Cut(p.Name, " ")
 	data := p.Data
 	if n := p.OrigLen - len(data); n > 0 {
-		data = append(append([]byte(nil), data...), make([]byte, min(n, pcapng.MaxPacket))...) // so that lengths agree
+		data = append(append([]byte(nil), data...), make([]byte, min(n, pcapng.MaxPacket))...) // zeros replace what the capture has cut off, so that the lengths in the headers are right
 	}
 	var f wire.Frame
 	if wire.ParseFrame(data, &f) == nil {
@@ -223,7 +223,7 @@ func (t *tracer) print(p *pcapng.Packet) error {
 		t.first = p.Time
 	}
 	what := ""
-	if !strings.Contains(e.Comment, "→") && !strings.Contains(e.Comment, " psn ") { // the switch says by itself which packet it was
+	if !strings.Contains(e.Comment, "→") && !strings.Contains(e.Comment, " psn ") { // the switch's comment does not say which packet it was
 		what = "frame: "
 		if e.Opcode != "" {
 			what = fmt.Sprintf("%s→%s %s %#x: ", e.From, e.To, strings.TrimPrefix(e.Opcode, "RC_"), uint32(e.PSN))

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 )
 
-// switchdCmd is the switch's daemon, started by up in the switch's namespaces.
+// switchdCmd runs the switch's daemon; up starts it in the switch's namespaces.
 func switchdCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{

@@ -56,7 +56,7 @@ func topCmd() *cobra.Command {
 	return cmd
 }
 
-// drawable returns an error if the terminal cannot show a screen that changes.
+// drawable returns an error if input or output is not a terminal on which a screen can be drawn.
 func drawable() error {
 	const instead = "; `rdmalab top --once` prints one screen, and `rdmalab status`, `rdmalab counters` and `rdmalab faults` have all of it"
 	switch kind := os.Getenv("TERM"); {
@@ -68,7 +68,7 @@ func drawable() error {
 	return nil
 }
 
-// terminalStyle returns the capabilities of the terminal, from the environment.
+// terminalStyle returns the capabilities of the terminal, according to the environment.
 func terminalStyle() top.Style {
 	locale := os.Getenv("LC_ALL")
 	for _, name := range []string{"LC_CTYPE", "LANG"} {
@@ -80,7 +80,7 @@ func terminalStyle() top.Style {
 	return top.Style{Plain: os.Getenv("NO_COLOR") != "", ASCII: !utf8}
 }
 
-// topOnce prints all panes of a rack.
+// topOnce prints all panes of a rack once.
 func topOnce(cmd *cobra.Command, name string, style top.Style) error {
 	style.Plain = true
 	first := live.Sample(cmd.Context(), name)

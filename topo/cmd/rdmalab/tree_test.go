@@ -13,7 +13,7 @@ import (
 )
 
 // everyCommand calls f for all commands and subcommands that users see, except those of the
-// library.
+// command-line library.
 func everyCommand(f func(cmd *cobra.Command)) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -28,7 +28,7 @@ func everyCommand(f func(cmd *cobra.Command)) {
 	walk(rootCmd(commands()...))
 }
 
-// unexplained lists the parts that the help of a command lacks.
+// unexplained lists what is missing in the help of a command.
 func unexplained(cmd *cobra.Command) []string {
 	var miss []string
 	if cmd.Short == "" {
@@ -46,7 +46,7 @@ func unexplained(cmd *cobra.Command) []string {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		_, offers := cmd.GetFlagCompletionFunc(f.Name)
 		switch {
-		case f.Hidden || f.Name == "help" || f.Name == "output" && f.DefValue == "": // the latter is a file
+		case f.Hidden || f.Name == "help" || f.Name == "output" && f.DefValue == "": // the latter is the name of a file
 		case len(f.Usage) < 4:
 			miss = append(miss, "what --"+f.Name+" means")
 		case !offers && (slices.Contains(ofRack, f.Name) && f.Value.Type() != "bool" && !strings.Contains(f.Usage, "IP address") || choice.MatchString(f.Usage) && f.Value.Type() == "string"):
@@ -57,11 +57,11 @@ func unexplained(cmd *cobra.Command) []string {
 }
 
 var (
-	// argument is an argument with a known set of values.
+	// argument matches an argument whose values are a known set.
 	argument = regexp.MustCompile(`\b(HOST|KIND|FAULT|ID|LINK|SERVER|TEST|SCENARIO)\b`)
 	// ofRack are flags whose values are names of the rack or of its protocol.
 	ofRack = []string{"from", "to", "on", "link", "host", "opcode", "class", "dir", "output", "mtu", "rack"}
-	// choice is a flag with a fixed set of values.
+	// choice matches the help of a flag with a fixed set of values.
 	choice = regexp.MustCompile(`^[^(]*: (?:a|one of )?[a-z]+(?:, [a-z]+)* or [a-z]+$`)
 )
 
@@ -94,7 +94,7 @@ func TestUnexplainedIsFound(t *testing.T) {
 	}
 }
 
-// Every command refuses an unknown flag and an extra argument, and names its help.
+// Every command refuses an unknown flag and an extra argument, and its error names its help.
 func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
 	everyCommand(func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())[1:]
@@ -105,7 +105,7 @@ func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
 			root.SetArgs(append(slices.Clone(path), wrong...))
 			err := execute(t.Context(), root)
 			if cmd.Name() == "exec" && len(wrong) > 1 {
-				continue // the flag is the program's
+				continue // the flag belongs to the program that is run
 			}
 			if !isUse(err) || !strings.Contains(err.Error(), "--help`") {
 				t.Errorf("%s %v: %v", cmd.CommandPath(), wrong, err)
@@ -114,7 +114,7 @@ func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// Mistakes in the command line have another exit status than failures.
+// Mistakes in the command line give another exit status than failures.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct {
 		args, want string

@@ -26,8 +26,8 @@ import (
 const (
 	// verifyWait bounds the check of one path.
 	verifyWait = 30 * time.Second
-	// verifyAtOnce bounds the hosts that verify their paths at a time: a memory host refuses
-	// connections that it cannot queue.
+	// verifyAtOnce bounds the hosts that verify their paths at the same time, because a memory server
+	// refuses connections for which it has no room in its queue.
 	verifyAtOnce = 16
 )
 
@@ -70,7 +70,8 @@ func upCmd() *cobra.Command {
 	return cmd
 }
 
-// readRack reads a rack file, or the built-in one, and gives it the name that was asked for.
+// readRack reads a rack file, or the built-in one, and gives the rack the name of --rack if the
+// flag is set.
 func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
 	name, data := racks.DefaultName, racks.Default()
 	if file != "" {
@@ -132,12 +133,12 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 	return err
 }
 
-// verifyPaths proves every path from a compute to a memory host that the partitions of both allow,
-// all compute hosts at once.
+// verifyPaths verifies every path from a compute host to a memory server that the partitions of
+// both allow; all compute hosts do this at once.
 func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	from, to := r.Spec.ByRole(spec.Compute), r.Spec.ByRole(spec.Memory)
 	if len(from) == 0 || len(to) == 0 {
-		return nil // a rack without a path to verify
+		return nil // the rack has no path to verify
 	}
 	begin := time.Now()
 	turns := (len(from) + verifyAtOnce - 1) / verifyAtOnce
@@ -166,7 +167,7 @@ func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	return err
 }
 
-// verifyFrom proves the paths from one host.
+// verifyFrom verifies the paths from one host.
 func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) error {
 	req := hostd.VerifyRequest{}
 	for i := range to {
@@ -192,7 +193,7 @@ func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) 
 	return nil
 }
 
-// nextSteps suggests commands to type next.
+// nextSteps suggests commands to run next.
 func nextSteps(s *spec.Rack) string {
 	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
 	c, m := s.ByRole(spec.Compute), s.ByRole(spec.Memory)

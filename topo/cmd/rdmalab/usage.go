@@ -15,15 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// exitUsage is the exit status of a command line that is wrong; the command has done nothing. A
-// command that was understood and failed, or whose verdict is negative, exits with 1.
+// exitUsage is the exit status for a wrong command line; the command has then done nothing. A
+// command that has begun and fails, or whose verdict is negative, exits with 1.
 const exitUsage = 2
 
-// badUse makes an error in the command line that the user typed; its arguments are those of
-// fmt.Errorf.
+// badUse returns an error in the command line; its arguments are those of fmt.Errorf.
 func badUse(format string, args ...any) error { return store.BadUse(format, args...) }
 
-// asUse turns an error into one of the command line. nil stays nil.
+// asUse makes an error one of the command line. nil stays nil.
 func asUse(err error) error {
 	if err == nil {
 		return nil
@@ -34,8 +33,8 @@ func asUse(err error) error {
 // isUse reports whether an error is one of the command line.
 func isUse(err error) bool { return store.IsUse(err) }
 
-// execute runs the command line. A failure before a command begins is an error in the command line,
-// and its message says where help is.
+// execute runs the command line. An error before a command begins is one of the command line, and
+// its message says how to get help.
 func execute(ctx context.Context, root *cobra.Command) error {
 	began := false
 	noteRuns(root, &began)
@@ -59,7 +58,7 @@ func execute(ctx context.Context, root *cobra.Command) error {
 	return badUse("%s", text)
 }
 
-// plain rewrites a message of the command-line library as one plain sentence.
+// plain converts a message of the command-line library into one plain sentence.
 func plain(text string) string {
 	text, offers, _ := strings.Cut(text, "\n\nDid you mean this?")
 	text = strings.Replace(text, ` for "rdmalab"`, "", 1)
@@ -82,7 +81,7 @@ func plain(text string) string {
 	return text
 }
 
-// noteRuns sets began as soon as a command below cmd runs.
+// noteRuns makes every command below cmd set began when it begins to run.
 func noteRuns(cmd *cobra.Command, began *bool) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -95,8 +94,8 @@ func noteRuns(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// explainAll makes the errors of all commands below cmd list the expected arguments, and makes the
-// commands refuse unknown subcommands.
+// explainAll makes all commands below cmd list the expected arguments in their errors, and refuse
+// unknown subcommands.
 func explainAll(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		refuseStrangers(c)
@@ -113,7 +112,7 @@ func explainArgs(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		if err == nil || isUse(err) { // or the command explains it itself
+		if err == nil || isUse(err) { // the command explains the error itself
 			return err
 		}
 		what := "too many arguments"
@@ -133,7 +132,7 @@ func explainArgs(cmd *cobra.Command) {
 	}
 }
 
-// most is the largest number of arguments that any command requires.
+// most is the largest number of arguments that a command requires.
 const most = 3
 
 // useOf returns the usage line of a command, with the names of its parent commands.
@@ -145,8 +144,8 @@ func useOf(cmd *cobra.Command) string {
 	return above + cmd.Use
 }
 
-// refuseStrangers makes a command that only groups subcommands refuse an unknown one; the library
-// would print help and exit with 0.
+// refuseStrangers makes a command that only groups subcommands refuse an unknown subcommand. The
+// library would print help and exit with 0.
 func refuseStrangers(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = cobra.NoArgs
@@ -154,24 +153,24 @@ func refuseStrangers(cmd *cobra.Command) {
 	}
 }
 
-// refuseTopics makes help refuse unknown commands; the library would print a message and exit with
+// refuseTopics makes help refuse unknown commands. The library would print a message and exit with
 // 0.
 func refuseTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	cmd, _, err := root.Find([]string{"help"})
 	if err != nil || cmd.Name() != "help" {
-		return // the library has none
+		return // the library has no such command
 	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		about, rest, err := root.Find(args)
 		if err == nil && len(rest) > 0 && about.HasAvailableSubCommands() {
 			err = about.ValidateArgs(rest)
 		}
-		return err // execute says the rest
+		return err // execute adds how to get help
 	}
 }
 
-// strangers returns the error text for an unknown subcommand, with the list of the known ones.
+// strangers returns the error text for an unknown subcommand, which lists the known ones.
 func strangers(cmd *cobra.Command, name string) string {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -188,7 +187,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	switch {
-	case isUse(err): // the flag's own error, which already says what it accepts
+	case isUse(err): // the flag's own error already says which values it accepts
 		text = errors.Unwrap(err).Error()
 	case errors.As(err, &unknown):
 		text = "there is no flag " + spelled(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
@@ -213,7 +212,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badUse("%s; see `%s --help`", text, cmd.CommandPath())
 }
 
-// spelled returns a flag as it was typed: --name, or -n out of a group of short names.
+// spelled returns a flag as it was typed: --name, or -n from a group of short names.
 func spelled(name, group string) string {
 	if group != "" && len(name) == 1 {
 		return "-" + name

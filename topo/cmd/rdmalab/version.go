@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is set by the linker, see the Makefile; if it is empty, the build information is used.
+// version is set by the linker, see the Makefile. If it is empty, the build information is used.
 var version string
 
-// versionInfo describes the program and the machine for bug reports.
+// versionInfo describes the program and the machine, for bug reports.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -60,7 +60,7 @@ func versionCmd() *cobra.Command {
 				return printJSON(cmd, v)
 			}
 			revision := ""
-			if v.Revision != "" { // unknown to a build without version control
+			if v.Revision != "" { // a build without version control has no revision
 				revision = "revision " + v.Revision + " " + v.Time
 				if v.Modified {
 					revision += " (modified)"
