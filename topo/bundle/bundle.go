@@ -1,7 +1,8 @@
 // Package bundle collects the state of a rack in one folder, to find out why something has failed:
 // the last packets, counters, tables, faults, the state of every NIC and process, logs, and the
 // command that repeats the failure. The README of the bundle lists the parts that could not be
-// read; a missing part does not prevent the others, because bundles are made of broken racks.
+// read. A missing part does not prevent the others, because bundles are made of racks with
+// failures.
 package bundle
 
 import (
@@ -34,7 +35,7 @@ const (
 	maxPackets = 64 << 20
 )
 
-// Reason says why a bundle is made. All of it may be empty.
+// Reason says why a bundle is made. Every field may be empty.
 type Reason struct {
 	// What names the failed test or command.
 	What string `json:"what,omitempty"`
@@ -42,34 +43,36 @@ type Reason struct {
 	Replay string `json:"replay,omitempty"`
 	// Output is the output of the failed command.
 	Output string `json:"output,omitempty"`
-	// Version is the program's.
+	// Version is the version of this program.
 	Version string `json:"version,omitempty"`
 }
 
 // Files of a bundle.
 const (
-	// ReadMe lists the files of the folder, the missing parts, and the command to repeat the
+	// ReadMe lists the files of the bundle and the missing parts, and has the command that repeats the
 	// failure.
 	ReadMe = "README.txt"
-	// Packets has the last packets that the switch saw.
+	// Packets has the last packets that the switch has received.
 	Packets = "packets.pcapng"
-	// SpecFile is the rack's description, resolved.
+	// SpecFile is the resolved description of the rack.
 	SpecFile = "rack.json"
 	// StatusFile is what `rdmalab status -o json` prints.
 	StatusFile = "status.json"
 )
 
-// switchParts are the requests to the switch, by the name of their file.
+// switchParts are the paths of requests to the switch's daemon, and the names of the files for the
+// answers.
 var switchParts = []string{"status", "counters", "flows", "faults", "macs", "groups", "program", "program/counters", "rules", "connections", "tables"}
 
-// hostParts are the requests to a host, by the name of their file.
+// hostParts are the same for the daemons of hosts.
 var hostParts = []string{"status", "counters", "tear"}
 
 // writer collects the files of a bundle.
 type writer struct {
 	dir string
 	mu  sync.Mutex
-	// have and lack are the lines of the README about files that are there and about missing parts.
+	// have and lack are lines of the README: the files that were written, and the parts that are
+	// missing.
 	have, lack []string
 }
 
@@ -80,8 +83,7 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	w := &writer{dir: dir}
-	// The packets come first: while the other parts are read, newer packets replace them in the
-	// switch.
+	// The packets are read first, because newer packets replace them in the switch.
 	w.packets(ctx, r)
 	w.copy(r.Paths.Spec(), SpecFile)
 	status, err := r.Status(ctx)
@@ -102,7 +104,7 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	return w.readMe(r, &why)
 }
 
-// put writes a file.
+// put writes a file of the bundle.
 func (w *writer) put(name string, b []byte) {
 	path := filepath.Join(w.dir, name)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -112,7 +114,7 @@ func (w *writer) put(name string, b []byte) {
 	w.note(name, err)
 }
 
-// note adds a line about a file to the README: it was written, or why not.
+// note adds a line about a file to the README: that it was written, or why not.
 func (w *writer) note(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +146,7 @@ func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	err := r.Control(node).Call(ctx, http.MethodGet, "/"+part, nil, &v)
 	var said *control.Error
 	if errors.As(err, &said) && said.Status == http.StatusConflict {
-		return // a program without rules has no such part
+		return // a program without rules does not have this part
 	}
 	w.json(filepath.Join(node, strings.ReplaceAll(part, "/", "-")+".json"), v, err)
 }
@@ -197,7 +199,7 @@ func (w *writer) copy(from, name string) {
 func (w *writer) folder(from, name string) {
 	entries, err := os.ReadDir(from)
 	if err != nil {
-		return // a rack without guests has no folder of them
+		return // a rack that never had guests has no folder for them
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {

@@ -52,8 +52,8 @@ func TestMiddleboxIsCalibrated(t *testing.T) {
 	}
 }
 
-// plants change one figure of the model each, by about a tenth. The named comparisons must fail,
-// and no others.
+// plants change one number of the model each, by about a tenth. The comparison that the plant names
+// must fail, and no other.
 var plants = []struct {
 	name  string
 	spoil func(*cost.Model)
@@ -75,7 +75,7 @@ var plants = []struct {
 	{"core of the switch", func(m *cost.Model) { m.Switch.Rewrite = 3_100_000 }, "WRITE, one QP, rewritten by the switch"},
 }
 
-// Calibration reports each figure that differs from the published one.
+// Calibration finds each planted number.
 func TestPlantedFiguresAreSeen(t *testing.T) {
 	for _, p := range plants {
 		t.Run(p.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPlantedFiguresAreSeen(t *testing.T) {
 	}
 }
 
-// Each comparison fails for one of the plants, so none always succeeds.
+// Each comparison fails for one of the plants, so there is none that always succeeds.
 func TestEveryFigureIsPlanted(t *testing.T) {
 	for _, f := range Figures() {
 		planted := false
@@ -114,7 +114,7 @@ func TestEveryFigureIsPlanted(t *testing.T) {
 	}
 }
 
-// A latency does not limit a rate; it only makes the way longer.
+// A longer latency does not reduce a rate; packets only take longer.
 func TestLatencyIsNoOccupancy(t *testing.T) {
 	m := model(t, "connectx5")
 	l := Load{Op: verbs.OpWrite, Bytes: 8, Pairs: 1, Depth: 128}
@@ -129,7 +129,7 @@ func TestLatencyIsNoOccupancy(t *testing.T) {
 	}
 }
 
-// Two runs with the same seed are the same, event by event.
+// Two runs with the same seed are equal, event by event.
 func TestCalibrationIsRepeatable(t *testing.T) {
 	m := model(t, "connectx5")
 	l := Load{Op: verbs.OpWrite, Bytes: 64, Pairs: fleet, Depth: 8}

@@ -1,5 +1,5 @@
 // Package calibrate measures a cost model in the simulator and compares the results with published
-// figures: the throughput and latency of a rack result from queues, links, windows and threads
-// together, and are not in the cost file. Each comparison has a tolerance. Experiments run with the
-// model that calibration has accepted: nothing is tuned for one experiment.
+// figures. Throughput and latency of a rack are not in the cost file: they result from queues,
+// links, windows and threads together. Each comparison has a tolerance. All experiments run with a
+// model that calibration has accepted, so no number is tuned for a single experiment.
 package calibrate

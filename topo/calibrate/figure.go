@@ -18,7 +18,7 @@ import (
 // Figure is one comparison.
 type Figure struct {
 	Name string `json:"name"`
-	// Source is where the published value is from.
+	// Source says where the published value is from.
 	Source string `json:"source"`
 	Unit   string `json:"unit"`
 	// Published and Measured are in Unit.
@@ -40,10 +40,10 @@ func (f *Figure) Deviation() float64 { return f.Measured/f.Published - 1 }
 // OK reports whether the figure is within its tolerance.
 func (f *Figure) OK() bool { return math.Abs(f.Deviation()) <= f.Tolerance }
 
-// fleet is the number of queue pairs of [S] fig. 3.
+// fleet is the number of queue pairs in SwordBox fig. 3.
 const fleet = 20
 
-// ops makes a measurement in millions a second.
+// ops returns a measurement of operations, in millions a second.
 func ops(l Load) func(*cost.Model) (float64, error) {
 	return func(m *cost.Model) (float64, error) {
 		v, err := l.throughput(m)
@@ -51,7 +51,7 @@ func ops(l Load) func(*cost.Model) (float64, error) {
 	}
 }
 
-// backToBack makes a measurement in microseconds on two hosts without a switch.
+// backToBack returns a measurement of latency in microseconds, between two hosts without a switch.
 func backToBack(op verbs.WROpcode, size int) func(*cost.Model) (float64, error) {
 	return func(m *cost.Model) (float64, error) {
 		d, err := Load{Op: op, Bytes: size, Pairs: 1, Depth: 1}.latency(m.BackToBack())
@@ -59,7 +59,7 @@ func backToBack(op verbs.WROpcode, size int) func(*cost.Model) (float64, error) 
 	}
 }
 
-// goodput makes a measurement in gigabits of payload a second.
+// goodput returns a measurement of payload, in gigabits a second.
 func goodput(l Load) func(*cost.Model) (float64, error) {
 	return func(m *cost.Model) (float64, error) {
 		v, err := l.throughput(m)
@@ -67,7 +67,7 @@ func goodput(l Load) func(*cost.Model) (float64, error) {
 	}
 }
 
-// Figures are the comparisons that can be made with ConnectX-5, in the order of the table.
+// Figures returns the comparisons that can be made with ConnectX-5, in the order of the table.
 func Figures() []Figure {
 	const mops, us, gbps = "Mops", "us", "Gb/s"
 	cas, write, read := verbs.OpCmpSwap, verbs.OpWrite, verbs.OpRead
@@ -144,7 +144,7 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return t.Flush()
 }
 
-// rewriter wraps a switch so that it changes every packet: it decrements the time to live.
+// rewriter wraps a switch so that it changes every packet, by decrementing the time to live.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
@@ -152,14 +152,14 @@ func rewriter(name string, n sim.Node) sim.Node {
 	return &ageing{Node: n}
 }
 
-// ageing is a switch whose incoming packets are changed first.
+// ageing is a switch for which incoming packets are changed first.
 type ageing struct {
 	sim.Node
 	frame wire.Frame
 	buf   []byte
 }
 
-// Frame changes the packet and hands it to the switch.
+// Frame changes the packet and gives it to the switch.
 func (a *ageing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if wire.ParseFrame(f.Data, &a.frame) == nil && a.frame.IPv4.TTL > 0 {
 		a.frame.IPv4.TTL--

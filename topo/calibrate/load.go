@@ -17,11 +17,11 @@ type Load struct {
 	// Op is the operation, Bytes its size.
 	Op    verbs.WROpcode
 	Bytes int
-	// Pairs is the number of queue pairs, each of a thread of its own, Depth how many operations
-	// each keeps in flight.
+	// Pairs is the number of queue pairs, each used by its own thread; Depth is the number of
+	// operations that each keeps in flight.
 	Pairs, Depth int
-	// Device: the memory is on the server's NIC. OneWord: all queue pairs use the same memory;
-	// otherwise each has some of its own.
+	// Device: the memory is on the server's NIC. OneWord: all queue pairs access the same memory;
+	// otherwise each has its own.
 	Device, OneWord bool
 
 	wrap func(name string, n sim.Node) sim.Node
@@ -46,29 +46,29 @@ const (
 	runTime = 100 * time.Microsecond
 	// latencyRounds is the number of operations over which a latency is averaged.
 	latencyRounds = 100
-	// setUp is the time at which all connections have been made.
+	// setUp is the time by which all connections have been made.
 	setUp = clock.Time(100 * time.Millisecond)
 	// stride puts the memory of each queue pair into its own cache line.
 	stride   = 64
 	patience = time.Second
 )
 
-// run is an experiment in progress.
+// run is a measurement in progress.
 type run struct {
 	Load
 	rack  *simrack.Rack
-	count int           // operations completed while it counts
-	took  time.Duration // of all latencyRounds
+	count int           // operations that completed while operations are counted
+	took  time.Duration // time of all latencyRounds operations
 }
 
-// throughput returns operations a second.
+// throughput returns the operations a second.
 func (l Load) throughput(m *cost.Model) (float64, error) {
 	r, err := l.run(m, (*run).stream)
 	return float64(r.count) / runTime.Seconds(), err
 }
 
-// latency returns the mean time of one operation, from before its post until after the poll that
-// found it.
+// latency returns the mean time of one operation, from just before its post to just after the poll
+// that found its completion.
 func (l Load) latency(m *cost.Model) (time.Duration, error) {
 	r, err := l.run(m, (*run).pingpong)
 	return r.took / latencyRounds, err

@@ -19,7 +19,7 @@ type thread struct {
 	wc [16]verbs.WC
 }
 
-// connect makes thread i's queue pair and the work request that it posts over and over.
+// connect makes thread i's queue pair, and the work request that it posts repeatedly.
 func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error) {
 	t := &thread{rt: ctx.Runtime()}
 	pd, err := ctx.AllocPD()
@@ -50,8 +50,8 @@ func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error
 	return t, err
 }
 
-// stream keeps depth work requests posted and counts completions between the end of warmUp and that
-// of runTime.
+// stream keeps Depth work requests in flight, and counts completions from the end of warmUp to the
+// end of runTime.
 func (r *run) stream(t *thread) error {
 	begin := setUp.Add(warmUp)
 	end := begin.Add(runTime)
@@ -73,7 +73,7 @@ func (r *run) stream(t *thread) error {
 	return nil
 }
 
-// pingpong keeps one work request posted at a time.
+// pingpong keeps one work request in flight, and measures its time.
 func (r *run) pingpong(t *thread) error {
 	var sum time.Duration
 	for range latencyRounds {
@@ -90,7 +90,8 @@ func (r *run) pingpong(t *thread) error {
 	return nil
 }
 
-// poll waits for completions and takes them; a failed completion is an error.
+// poll waits for completions, takes them, and returns how many there were. A completion with an
+// error is an error.
 func (t *thread) poll() (int, error) {
 	if err := t.cq.Wait(t.rt.Now().Add(patience)); err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-// Package costs holds the cost files that come with the program.
+// Package costs has the cost files that are built into the program.
 package costs
 
 import (
@@ -30,7 +30,7 @@ func Names() []string {
 	return names
 }
 
-// Text returns the file of a built-in model, with its sources.
+// Text returns the file of a built-in model, which includes the sources of its numbers.
 func Text(name string) ([]byte, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("no built-in cost model is called %.40q; there are %s", name, strings.Join(Names(), ", "))
@@ -44,10 +44,10 @@ func Builtin(name string) (*cost.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The bases of built-in files have no base, so there is no endless recursion.
+	// A built-in file that is the base of another one has no base itself, so the recursion ends.
 	return spec.ParseCost(name+suffix+" (built in)", text, Builtin)
 }
 
-// Parse reads a cost file, which may take a built-in model as its base. name is the name of the
+// Parse parses a cost file, which may name a built-in model as its base. name is the name of the
 // file in error messages.
 func Parse(name string, data []byte) (*cost.Model, error) { return spec.ParseCost(name, data, Builtin) }

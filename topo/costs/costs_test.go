@@ -30,7 +30,7 @@ func TestBuiltins(t *testing.T) {
 	}
 }
 
-// The two racks differ only in the middlebox.
+// The two models differ only in the switch.
 func TestDPDKDiffersInItsSwitch(t *testing.T) {
 	plain, err := Builtin("connectx5")
 	if err != nil {
@@ -50,7 +50,8 @@ func TestDPDKDiffersInItsSwitch(t *testing.T) {
 	}
 }
 
-// Every figure has its source beside it: one of the list at the top, or a mark that it is assumed.
+// Every number has its source beside it: one of the list at the top, or a mark that it is an
+// assumption.
 func TestEveryFigureHasASource(t *testing.T) {
 	figure := regexp.MustCompile(`^\s+[a-z]+: +[0-9]`)
 	source := regexp.MustCompile(`# \[(S|D|R|M|E|A)\]`)

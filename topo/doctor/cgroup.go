@@ -18,9 +18,9 @@ func mounts(s *System, kind string) (points []string, err error) {
 	return points, err
 }
 
-// unified returns the root of cgroup2 that racks use; "" if there is none.
+// unified returns the mount point of cgroup2 that racks use; "" if there is none.
 func unified(s *System) string {
-	points, _ := mounts(s, "cgroup2") // without /proc there is none to find
+	points, _ := mounts(s, "cgroup2") // an error means that there is no /proc, and so no mount point
 	for _, p := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		if slices.Contains(points, p) {
 			return p
@@ -29,7 +29,7 @@ func unified(s *System) string {
 	return ""
 }
 
-// lookCgroups looks for cgroup version 2, and for the features that crash and hang need.
+// lookCgroups checks for cgroup2, and for the features that crash and hang need.
 func lookCgroups(_ context.Context, s *System) Finding {
 	const without = "processes are found by their namespaces, and stopped and killed one by one"
 	root := unified(s)
@@ -50,8 +50,8 @@ func lookCgroups(_ context.Context, s *System) Finding {
 	return good("cgroup2 at "+root+", with cgroup.freeze and cgroup.kill", "a host is hung or killed whole, in one step")
 }
 
-// lookOldCgroups looks for hierarchies of version 1. Racks do not use them, but they may hinder
-// other tools.
+// lookOldCgroups checks for hierarchies of cgroup version 1. Racks do not use them, but they may
+// hinder other tools.
 func lookOldCgroups(_ context.Context, s *System) Finding {
 	points, err := mounts(s, "cgroup")
 	switch {
@@ -66,7 +66,8 @@ func lookOldCgroups(_ context.Context, s *System) Finding {
 	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not use it")
 }
 
-// wantMemlock is the locked memory that an AF_XDP socket needs, or BPF maps before Linux 5.11.
+// wantMemlock is the locked memory, in bytes, that AF_XDP sockets need, and BPF maps before Linux
+// 5.11.
 const wantMemlock = 8 << 20
 
 func lookMemlock(_ context.Context, s *System) Finding {

@@ -1,9 +1,9 @@
 // Package doctor checks which features of a rack a machine supports, what is missing, and which
 // command fixes it.
 //
-// A Probe is a value: a name and a function that looks at a System and returns a Finding. A System
-// is a struct of functions, so that tests give probes a machine of their own; Machine is the real
-// one. Probes undo every change of the machine before they return.
+// A Probe is a name and a function that examines a System and returns a Finding. A System is a
+// struct of functions, which tests replace; Machine returns the one of this machine. Probes undo
+// every change to the machine before they return.
 package doctor
 
 import "context"
@@ -14,7 +14,7 @@ type State string
 // States of a finding.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // rdmalab uses a substitute, or does less
+	Degraded State = "degraded" // rdmalab uses a substitute, or has fewer features
 	Missing  State = "missing"
 )
 
@@ -32,11 +32,11 @@ type Finding struct {
 	Required bool `json:"required"`
 }
 
-// Probe looks at a machine in one respect.
+// Probe checks one property of a machine.
 type Probe struct {
 	Name     string
 	Required bool
-	// Look fills in State, Found, Means and Fix.
+	// Look examines the machine. It sets State, Found, Means and Fix.
 	Look func(ctx context.Context, s *System) Finding
 }
 
@@ -47,7 +47,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Examine runs the probes one after the other; they share the results of costly tests.
+// Examine runs the probes one after the other. They share the results of expensive tests.
 func Examine(ctx context.Context, s *System, probes []Probe) Report {
 	r := Report{Ready: true, Findings: make([]Finding, 0, len(probes))}
 	for _, p := range probes {
@@ -71,7 +71,7 @@ func (r *Report) Lacking() (names []string) {
 	return names
 }
 
-// Probes lists all checks, in the order in which to fix their problems.
+// Probes lists all checks, in the order in which their problems should be fixed.
 func Probes() []Probe {
 	return []Probe{
 		{"root", true, lookRoot},

@@ -17,11 +17,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// fake is a machine that lacks nothing; tests remove parts.
+// fake is a machine on which every check succeeds; tests remove parts of it.
 type fake struct {
 	System
 	files    map[string]string
-	programs map[string]string // outputs by command line
+	programs map[string]string // first lines of output, by command line
 	closed   []string
 	noNS     map[int]error
 	links    Links
@@ -128,8 +128,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		take  func(f *fake)
 		check string
 		state State
-		found string // part of Found
-		fix   string // part of Fix
+		found string // a part of Found
+		fix   string // a part of Fix
 		ready bool
 	}{
 		"no root":               {func(f *fake) { f.Euid = 1000 }, "root", Missing, "user 1000", "sudo", false},
@@ -210,7 +210,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 
 func TestMachineIsAsItWasAfterwards(t *testing.T) {
 	traces := func() (found []string) {
-		group := fmt.Sprintf("rdmalab-doctor-%d", os.Getpid()) // other programs may examine the machine meanwhile
+		group := fmt.Sprintf("rdmalab-doctor-%d", os.Getpid()) // another process may examine the machine at the same time
 		for _, pattern := range []string{filepath.Join(os.TempDir(), "rdmalab-doctor-*"), "/sys/fs/cgroup/" + group, "/sys/fs/cgroup/unified/" + group} {
 			list, _ := filepath.Glob(pattern) // the patterns are valid
 			found = append(found, list...)

@@ -16,7 +16,7 @@ import (
 // asRoot is the fix for checks that need root.
 const asRoot = "sudo rdmalab doctor"
 
-// withLink returns the fix for checks that need a link with a port.
+// withLink returns the fix for checks that need a link and a port.
 func withLink(l Links) string {
 	switch {
 	case errors.Is(l.Err, nl.ErrPrivilege):
@@ -27,10 +27,10 @@ func withLink(l Links) string {
 	return "fix packet sockets first"
 }
 
-// stateParent is where racks keep their state, each below a folder of its own.
+// stateParent is the folder in which racks keep their state.
 const stateParent = "/run"
 
-// Capabilities by their bit in /proc/PID/status.
+// Capabilities that racks need, by their bit in /proc/PID/status.
 var wanted = []struct {
 	bit  uint
 	name string
@@ -74,7 +74,7 @@ func field(text, label string) string {
 	return ""
 }
 
-// lookKernel compares the kernel's version with the versions that the project was tested with.
+// lookKernel compares the kernel's version with those that the project was tested with.
 func lookKernel(_ context.Context, s *System) Finding {
 	found := "Linux " + s.Release
 	var major, minor int
@@ -90,7 +90,7 @@ func lookKernel(_ context.Context, s *System) Finding {
 	return good(found, "has all that rdmalab uses")
 }
 
-// lookProcessors counts processors, because daemons poll.
+// lookProcessors counts the processors. Daemons poll, so that two of them need two.
 func lookProcessors(_ context.Context, s *System) Finding {
 	if s.CPUs < 2 {
 		return weaker("1", "switch and hosts share it: racks work, latencies are those of the scheduler", "give the machine 2 processors")
@@ -109,7 +109,7 @@ func lookFolder(_ context.Context, s *System) Finding {
 	return good(stateParent+" can be written to", "a rack keeps sockets, logs and pins there")
 }
 
-// lookNamespaces makes one of each kind that a node lives in.
+// lookNamespaces makes a namespace of each kind that a node has.
 func lookNamespaces(_ context.Context, s *System) Finding {
 	const means = "every host of a rack lives in namespaces of its own"
 	var names, lost []string
@@ -137,7 +137,7 @@ func lookNamespaces(_ context.Context, s *System) Finding {
 	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, fix)
 }
 
-// lookUser checks for user namespaces; racks do not use them, rootless engines do.
+// lookUser checks for user namespaces. Racks do not use them, but rootless container engines do.
 func lookUser(_ context.Context, s *System) Finding {
 	const means = "racks do without; rootless podman and `unshare -rmn` need them"
 	const limit = "/proc/sys/user/max_user_namespaces"
@@ -188,8 +188,8 @@ func lookRing(_ context.Context, s *System) Finding {
 	return good("TPACKET_V2 "+l.Port.Receive, "frames are received without a system call")
 }
 
-// lookBypass checks whether frames bypass the queueing layer. The port reports a slower path only
-// by a note.
+// lookBypass checks whether frames bypass the kernel's queueing layer. If they do not, the port
+// works and says so in a note.
 func lookBypass(_ context.Context, s *System) Finding {
 	l := s.Links()
 	if l.Err != nil || l.PortErr != nil {

@@ -22,41 +22,41 @@ import (
 // commandWait bounds how long a program may take to print its version.
 const commandWait = 10 * time.Second
 
-// System is a machine as probes see it. Every field must be set.
+// System gives probes access to a machine. Every field must be set.
 type System struct {
-	// Arch is the architecture as Go calls it, CPUs how many processors the program may use.
+	// Arch is the architecture by Go's name, CPUs the number of processors that the program may use.
 	Arch string
 	CPUs int
 	Euid int
-	// Release is the version of the kernel, like "6.18.5".
+	// Release is the version of the kernel, such as "6.18.5".
 	Release string
-	// ReadFile reads /proc, /sys and /etc.
+	// ReadFile reads a file; probes read files of /proc, /sys and /etc.
 	ReadFile func(path string) ([]byte, error)
 	// Writable returns an error if a file or folder cannot be written to.
 	Writable func(path string) error
-	// Look finds a program; an error is that there is none.
+	// Look searches for a program and returns its path; an error means that there is none.
 	Look func(program string) (string, error)
 	// Run runs a program and returns the first line that it prints on standard output.
 	Run func(ctx context.Context, argv ...string) (string, error)
-	// Unshare makes namespaces by their flags, as unshare(2), and leaves them at once.
+	// Unshare makes namespaces with flags of unshare(2), and leaves them at once.
 	Unshare func(flags int) error
 	// Memlock is the limit of locked memory in bytes.
 	Memlock func() (soft, hard uint64, err error)
-	// Links tries to make a link between two namespaces. Later calls return the result of the
-	// first.
+	// Links tries to make a link between two namespaces. Later calls return the result of the first
+	// call.
 	Links func() Links
-	// Cgroup makes a cgroup below a root of version 2, and reports which of files it has.
+	// Cgroup makes a cgroup below the mount point root, and reports which of the files the cgroup has.
 	Cgroup func(root string, files ...string) (has []bool, err error)
 }
 
-// Links is the result of making a link between two network namespaces, and of opening a port on it.
+// Links is the result of making a link between two network namespaces and of opening a port on it.
 type Links struct {
 	// Err says why there is no link, PortErr why there is no port on it.
 	Err, PortErr error
 	Port         afpacket.Info
 }
 
-// Machine is this machine.
+// Machine returns the System of this machine.
 func Machine() *System {
 	return &System{
 		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Euid: os.Geteuid(), Release: release(),
@@ -76,7 +76,7 @@ func Machine() *System {
 func release() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return "" // the probe says that it is unknown
+		return "" // the probe reports the version as unknown
 	}
 	return unix.ByteSliceToString(u.Release[:])
 }
@@ -116,7 +116,7 @@ func tryLinks() (l Links) {
 	for i := range ends {
 		e := &ends[i]
 		e.Netns = filepath.Join(dir, e.Name)
-		e.Addrs = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", i+1))} // TEST-NET-1: no host has these addresses
+		e.Addrs = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", i+1))} // TEST-NET-1, whose addresses no host has
 		if err := nl.Create(e.Netns); err != nil {
 			return Links{Err: err}
 		}
@@ -137,7 +137,7 @@ func tryLinks() (l Links) {
 	return l
 }
 
-// tryCgroup makes a cgroup, looks, and removes it.
+// tryCgroup makes a cgroup, checks for the files, and removes it.
 func tryCgroup(root string, files ...string) (has []bool, err error) {
 	dir := filepath.Join(root, fmt.Sprintf("rdmalab-doctor-%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// family is a family of distributions: the names of their packages, and the command that installs
-// them.
+// family is a family of Linux distributions: the names of their packages, and the command that
+// installs one.
 type family struct {
 	ids     []string
 	install string
-	// names of packages where they are not the default.
+	// names has the package names that differ from Debian's.
 	names map[string]string
 }
 
@@ -24,10 +24,10 @@ var families = []family{
 	{[]string{"suse", "opensuse"}, "zypper install -y ", map[string]string{"tshark": "wireshark", "qemu-system-x86": "qemu-x86"}},
 }
 
-// install returns the command that installs a package, given by its Debian name; a hint in words if
-// the distribution is unknown.
+// install returns the command that installs a package, given by its Debian name. If the
+// distribution is unknown, it returns a hint in words.
 func install(s *System, pkg string) string {
-	b, _ := s.ReadFile("/etc/os-release") // unknown is a case below
+	b, _ := s.ReadFile("/etc/os-release") // without the file the distribution is unknown, which is handled below
 	ids := strings.Fields(strings.Trim(value(string(b), "ID"), `"`) + " " + strings.Trim(value(string(b), "ID_LIKE"), `"`))
 	for _, id := range ids {
 		for _, f := range families {
@@ -100,7 +100,7 @@ func lookPodman(ctx context.Context, s *System) Finding {
 	return good(found, means)
 }
 
-// machines are the programs of QEMU and their packages in Debian, by architecture.
+// machines has QEMU's program and the Debian package that contains it, by architecture.
 var machines = map[string][2]string{
 	"amd64": {"qemu-system-x86_64", "qemu-system-x86"},
 	"arm64": {"qemu-system-aarch64", "qemu-system-arm"},

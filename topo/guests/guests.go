@@ -1,7 +1,7 @@
 // Package guests reads and writes the files that describe a rack's guests: containers that the CNI
 // plugin has plugged into the switch while the rack was up. Each guest is a file in the rack's
-// state folder, so that the switch knows its ports again after a restart, and a guest can be
-// removed by another process than the one that added it. Links and ports are made by topo/rack.
+// state folder. By these files the switch finds its ports again after a restart, and a process can
+// remove a guest that another process has added. Package topo/rack makes the links and ports.
 package guests
 
 import (
@@ -17,28 +17,28 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// suffix ends the names of the files.
+// suffix is the end of the files' names.
 const suffix = ".json"
 
 // Guest is a host that joined the rack while it was up. Its role is spec.Guest.
 type Guest struct {
 	spec.Host
-	// Network is the CNI network, Container the ID that the runtime gave the container, Ifname the
-	// interface inside it. Container and Ifname together name an attachment.
+	// Network is the name of the CNI network, Container the ID that the runtime gave the container,
+	// Ifname the interface in it. Container and Ifname together identify an attachment.
 	Network   string `json:"network"`
 	Container string `json:"container"`
 	Ifname    string `json:"ifname"`
-	// Netns is the path of the network namespace at the time when the guest joined.
+	// Netns is the path of the network namespace when the guest joined.
 	Netns string `json:"netns"`
 }
 
-// Of reports whether g is the attachment of a container's interface to a network.
+// Of reports whether g is the attachment of this interface of a container to a network.
 func (g *Guest) Of(network, container, ifname string) bool {
 	return g.Network == network && g.Container == container && g.Ifname == ifname
 }
 
-// List reads the guests of a rack in the order of their addresses. A file that does not describe a
-// guest is an error; a file that is removed meanwhile is not.
+// List reads the guests of a rack, in the order of their addresses. A file that does not describe a
+// guest is an error; a file that is removed at the same time is not.
 func List(paths spec.Paths) ([]Guest, error) {
 	entries, err := os.ReadDir(paths.Guests())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +50,7 @@ func List(paths spec.Paths) ([]Guest, error) {
 	var list []Guest
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), suffix) {
-			continue // one that is being written
+			continue // a file that is being written
 		}
 		b, err := os.ReadFile(filepath.Join(paths.Guests(), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func List(paths spec.Paths) ([]Guest, error) {
 		}
 		g, err := decode(b)
 		if err == nil && g.Name+suffix != e.Name() {
-			err = fmt.Errorf("it is about %s", g.Name) // removing that guest would leave this file
+			err = fmt.Errorf("it is about %s", g.Name) // removing the guest that the file describes would leave the file
 		}
 		if err != nil {
 			return nil, fmt.Errorf("guest %s: %w; remove the file", filepath.Join(paths.Guests(), e.Name()), err)
@@ -87,8 +87,8 @@ func decode(b []byte) (Guest, error) {
 	return g, nil
 }
 
-// Load reads the description of a rack, with its guests as the last hosts. If the rack is not up,
-// the error is fs.ErrNotExist.
+// Load reads the description of a rack, with its guests as the last hosts. The error is
+// fs.ErrNotExist if the rack is not up.
 func Load(paths spec.Paths) (*spec.Rack, error) {
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
@@ -105,7 +105,7 @@ func Load(paths spec.Paths) (*spec.Rack, error) {
 	return r, err
 }
 
-// Write writes the file of a guest in one step.
+// Write writes the file of a guest atomically.
 func Write(paths spec.Paths, g *Guest) error {
 	b, err := json.MarshalIndent(g, "", "  ")
 	if err != nil {
@@ -125,7 +125,7 @@ func Write(paths spec.Paths, g *Guest) error {
 	return nil
 }
 
-// Remove removes the file of a guest; a missing file is no error.
+// Remove removes the file of a guest; it returns no error if there is none.
 func Remove(paths spec.Paths, name string) error {
 	if err := os.Remove(paths.Guest(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("guest %s: %w", name, err)

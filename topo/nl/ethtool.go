@@ -13,7 +13,7 @@ type ethtoolValue struct{ cmd, data uint32 }
 type ifreqData struct {
 	name [unix.IFNAMSIZ]byte
 	data unsafe.Pointer
-	_    [16]byte // the union's longest member is 24 bytes
+	_    [16]byte // the longest member of the union has 24 bytes
 }
 
 func setOffload(name string, cmd uint32, on bool) error {
@@ -21,7 +21,7 @@ func setOffload(name string, cmd uint32, on bool) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) // a socket that carried no data
+	defer unix.Close(fd) // the socket was used only for an ioctl
 	value := ethtoolValue{cmd: cmd}
 	if on {
 		value.data = 1

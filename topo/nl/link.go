@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxDumps bounds how often a listing is repeated that changed while the kernel produced it.
+// maxDumps bounds how often a listing is repeated because it changed while the kernel produced it.
 const maxDumps = 5
 
 // Link is the state of an interface.
@@ -23,7 +23,7 @@ type Link struct {
 	MAC   wire.MAC
 	MTU   int
 	Alias string
-	// Up is the administrative state; Carrier says that frames can pass.
+	// Up is the administrative state. Carrier: frames can pass.
 	Up, Carrier bool
 }
 
@@ -40,7 +40,7 @@ func Links(netns string) ([]Link, error) {
 	return links, err
 }
 
-// LinkByName reads one interface. A missing one is fs.ErrNotExist.
+// LinkByName returns an interface. The error is fs.ErrNotExist if there is none of this name.
 func LinkByName(netns, name string) (Link, error) {
 	var link Link
 	err := Do(netns, func() error {
@@ -72,8 +72,8 @@ func linkOf(l netlink.Link) Link {
 	return link
 }
 
-// SetUp changes the administrative state of an interface. The other end of a veth pair sees its
-// carrier come or go.
+// SetUp changes the administrative state of an interface. The other end of a veth pair loses its
+// carrier, or gets it back.
 func SetUp(netns, name string, up bool) error {
 	return Do(netns, func() error { return setUp(name, up) })
 }
@@ -109,7 +109,8 @@ func Addrs(netns, name string) ([]netip.Prefix, error) {
 	return out, err
 }
 
-// dump repeats a listing while the kernel reports that it changed meanwhile.
+// dump repeats a listing as long as the kernel says that it changed meanwhile, at most maxDumps
+// times.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	var out []T
 	var err error

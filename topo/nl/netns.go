@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadNetns is the namespace of the calling thread; /proc/self/ns/net would be the main thread's.
+// threadNetns is the namespace of the calling thread. /proc/self/ns/net would be that of the main
+// thread.
 const threadNetns = "/proc/thread-self/ns/net"
 
-// Create makes a network namespace and pins it at path, which must not exist. The pin keeps it
-// alive without any process. The loopback interface in it is up.
+// Create makes a network namespace and pins it at path, which must not exist. The pin keeps the
+// namespace alive without a process. The loopback interface is up.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
@@ -33,20 +34,20 @@ func Create(path string) error {
 	return nil
 }
 
-// OnOwnThread runs f on a new thread that ends with f, so that f may leave the thread in any
+// OnOwnThread runs f on a new thread, which ends after f. So f may leave the thread in any
 // namespace.
 func OnOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread cannot end: Go would park it, and it would keep its namespaces for
-			// ever. While it is held here, f gets another one.
+			// The main thread cannot end: Go would park it, and it would keep its namespaces for ever. While
+			// the main thread is locked here, f gets another thread.
 			defer runtime.UnlockOSThread()
 			done <- OnOwnThread(f)
 			return
 		}
-		done <- f() // never unlocked: the thread ends with this goroutine
+		done <- f() // the goroutine stays locked, so the thread ends with it
 	}()
 	return <-done
 }
@@ -65,21 +66,22 @@ func enterNew(path string) error {
 	return setUp("lo", true)
 }
 
-// quiet stops the interfaces of the calling thread's namespace from sending packets by themselves:
-// no duplicate address detection (which would delay every IPv6 address by a second), no link-local
-// address, no router solicitation. IPv6 is on, whatever the machine's default is.
+// quiet stops the interfaces of the calling thread's namespace from sending packets without a
+// request of a program: no duplicate address detection (which would delay every IPv6 address by a
+// second), no link-local address, no router solicitation. It enables IPv6, whatever the machine's
+// default is.
 func quiet() {
 	for key, value := range map[string]string{
 		"disable_ipv6": "0", "accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
 	} {
 		for _, dev := range []string{"all", "default"} {
-			// A kernel without IPv6, or without the key, needs no change.
+			// If the kernel has no IPv6, or not this key, nothing needs to be changed.
 			_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/"+key, []byte(value), 0o644)
 		}
 	}
 }
 
-// DisableIPv6 stops the kernel of the namespace at path from speaking IPv6.
+// DisableIPv6 disables IPv6 in the namespace at path.
 func DisableIPv6(path string) error {
 	return Do(path, func() error {
 		for _, dev := range []string{"all", "default"} {
@@ -92,12 +94,12 @@ func DisableIPv6(path string) error {
 	})
 }
 
-// Remove removes a pin; the namespace ends with its last process and socket. A missing pin is no
-// error.
+// Remove removes a pin; the namespace ends with its last process and socket. It returns no error if
+// there is no pin.
 func Remove(path string) error {
 	unmount := unix.Unmount(path, unix.MNT_DETACH)
-	// A file that nothing is mounted on is a pin that was never finished. It can be removed without
-	// the right to unmount.
+	// A file on which no namespace is mounted is a pin that was not finished. It can be removed
+	// without the right to unmount.
 	remove := os.Remove(path)
 	if remove == nil || errors.Is(remove, fs.ErrNotExist) {
 		return nil
@@ -108,9 +110,8 @@ func Remove(path string) error {
 	return opError(errors.Join(unmount, remove), "unpin network namespace %s", path)
 }
 
-// Do runs f on a thread inside the namespace pinned at path. Only the goroutine of f is inside the
-// namespace, not the goroutines that it starts. Sockets and processes that it makes belong to the
-// namespace and stay there.
+// Do runs f on a thread inside the namespace pinned at path. Goroutines that f starts are not
+// inside the namespace. Sockets and processes that f makes belong to the namespace and stay in it.
 func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -128,7 +129,7 @@ func Do(path string, f func() error) error {
 		outer = err
 	}
 	if outer != nil && strings.Contains(outer.Error(), unix.EPERM.Error()) {
-		outer = fmt.Errorf("%w (%w)", unix.EPERM, outer) // the library keeps the text only
+		outer = fmt.Errorf("%w (%w)", unix.EPERM, outer) // the library's error has only the text of the kernel's
 	}
 	return errors.Join(inner, opError(outer, "enter network namespace %s", path))
 }
@@ -142,7 +143,7 @@ func open(path string) (netns.NsHandle, error) {
 	return h, opError(err, "open network namespace %s", path)
 }
 
-// notNamespace replaces the kernel's error by a plain one if no namespace is pinned at path.
+// notNamespace replaces the kernel's error by a readable one if no namespace is pinned at path.
 func notNamespace(path string, err error) error {
 	var missing ns.NSPathNotExistErr
 	var other ns.NSPathNotNSErr
@@ -152,9 +153,9 @@ func notNamespace(path string, err error) error {
 	return opError(err, "open network namespace %s", path)
 }
 
-// ID returns the device and inode of the namespace pinned at path. /proc/PID/ns/net of its
-// processes has the same ones. They do not identify a namespace over time: the kernel reuses
-// inodes.
+// ID returns the device and inode of the namespace pinned at path, which are also those of
+// /proc/PID/ns/net of its processes. The kernel reuses inodes, so they do not identify a namespace
+// after it has ended.
 func ID(path string) (dev, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -163,12 +164,12 @@ func ID(path string) (dev, inode uint64, err error) {
 	return st.Dev, st.Ino, nil
 }
 
-// EnableIPv6 lets new interfaces of the namespace at path have IPv6 addresses, whatever its default
-// is. On a kernel without IPv6 it does nothing.
+// EnableIPv6 allows new interfaces of the namespace at path to have IPv6 addresses, whatever the
+// default is. On a kernel without IPv6 it does nothing.
 func EnableIPv6(path string) error {
 	return Do(path, func() error {
-		// Container runtimes may mount the file read-only; setting an address then returns the
-		// error.
+		// A container runtime may have mounted the file read-only. In that case the error comes when an
+		// address is set.
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("0"), 0o644)
 		return nil
 	})

@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair makes two namespaces that are removed after the test, or skips it.
+// pair makes two namespaces, which are removed after the test. It skips the test if that needs
+// root.
 func pair(t *testing.T) (a, b string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -140,7 +141,7 @@ func TestUpDownKeepsAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Configure(host); err != nil { // as a restart does
+	if err := Configure(host); err != nil { // as the restart of a host does
 		t.Fatal(err)
 	}
 	if got, err := Addrs(b, "rack0"); err != nil || !slices.Equal(got, addrs) {
@@ -151,7 +152,7 @@ func TestUpDownKeepsAddresses(t *testing.T) {
 	}
 }
 
-// setNeighbour enters a permanent neighbour, so that the kernel never asks the link for it.
+// setNeighbour adds a permanent neighbour, so that the kernel sends no ARP request for it.
 func setNeighbour(netns, ifname string, ip netip.Addr, mac wire.MAC) error {
 	return Do(netns, func() error {
 		l, err := byName(ifname)

@@ -13,23 +13,23 @@ import (
 
 // End is one end of a veth pair.
 type End struct {
-	// Netns is the pin of the namespace that the end lives in.
+	// Netns is the pin of the namespace in which the end is.
 	Netns string
 	// Name is the interface name, at most 15 bytes.
 	Name string
 	// MAC may be zero: the kernel then chooses one.
 	MAC wire.MAC
-	// Alias is a free text on the interface that names its owner, up to 255 bytes.
+	// Alias is a text that the interface carries, of up to 255 bytes; here it names the owner.
 	Alias string
-	// Addrs are the end's addresses with the length of their network.
+	// Addrs are the end's addresses with their prefix lengths.
 	Addrs []netip.Prefix
-	// NoTSO makes the kernel cut TCP streams into packets of the MTU before they enter the link.
+	// NoTSO: the kernel splits TCP streams into packets of the MTU before they enter the link.
 	NoTSO bool
 }
 
 // Connect makes a veth pair between two namespaces in one step, with each end in its namespace from
-// the beginning, configures both ends and brings them up. mtu is in bytes without the Ethernet
-// header. After an error nothing is left of the pair.
+// the beginning, configures both ends and brings them up. mtu is in bytes, without the Ethernet
+// header. After an error no part of the pair is left.
 func Connect(a, b End, mtu int) error {
 	other, err := open(b.Netns)
 	if err != nil {
@@ -61,7 +61,7 @@ func Connect(a, b End, mtu int) error {
 	return nil
 }
 
-// linkError explains the two frequent reasons for which a pair is refused.
+// linkError explains the two most frequent reasons why the kernel refuses a pair.
 func linkError(err error, a, b string) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
@@ -72,7 +72,7 @@ func linkError(err error, a, b string) error {
 	return opError(err, "make link %s - %s", a, b)
 }
 
-// Configure applies e to the existing interface e.Name and brings it up. Repeating it changes
+// Configure applies e to the existing interface e.Name and brings it up. Calling it again changes
 // nothing.
 func Configure(e End) error {
 	return Do(e.Netns, func() error {
@@ -93,7 +93,7 @@ func Configure(e End) error {
 		for _, p := range e.Addrs {
 			if err := netlink.AddrReplace(l, addr(p)); err != nil {
 				if p.Addr().Is6() && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
-					continue // a kernel without IPv6
+					continue // the kernel has no IPv6
 				}
 				return opError(err, "interface %s: add address %v", e.Name, p)
 			}
@@ -102,7 +102,7 @@ func Configure(e End) error {
 	})
 }
 
-// addr converts p for netlink. An IPv6 address is usable at once, without duplicate address
+// addr converts p for netlink. An IPv6 address can be used at once, without duplicate address
 // detection.
 func addr(p netip.Prefix) *netlink.Addr {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
@@ -112,8 +112,8 @@ func addr(p netip.Prefix) *netlink.Addr {
 	return a
 }
 
-// DeleteLink removes an interface, and with it the other end of a veth pair. A missing interface is
-// no error.
+// DeleteLink removes an interface, and with it the other end of a veth pair. It returns no error if
+// there is no such interface.
 func DeleteLink(netns, name string) error {
 	return Do(netns, func() error {
 		l, err := netlink.LinkByName(name)

@@ -1,10 +1,10 @@
-// Package papers holds the numbers that authors of papers have published, as data files: each
-// number lives once, with its source. Experiments print theirs beside it.
+// Package papers has the numbers that authors of papers have published, as data files. Each number
+// is in one place, with its source. Experiments print them beside the measured numbers.
 //
-// A file is CSV. Comment lines at its beginning say what it is: the first is the title, the others
-// are `key: value` with the keys source, x, unit and note (which may repeat). The header names the
-// values of x behind the columns panel and series; an empty field is a number that the authors do
-// not give.
+// A file is CSV. Comment lines at its beginning describe it: the first is the title, the others are
+// `key: value` with the keys source, x, unit and note (which may occur several times). The header
+// has the columns panel and series, and then the values of x; an empty field is a number that the
+// authors do not give.
 package papers
 
 import (
@@ -25,15 +25,15 @@ var files embed.FS
 
 const suffix = ".csv"
 
-// Figure is a figure of a paper, or a table, as numbers.
+// Figure has the numbers of a figure or table of a paper.
 type Figure struct {
-	// Name is the path of the data file without its suffix, like swordbox/fig11.
+	// Name is the path of the data file without its suffix, such as swordbox/fig11.
 	Name string
 	// Title says what was measured, Source where the numbers are from.
 	Title, Source string
 	// X says what varies from column to column, Unit the unit of the numbers.
 	X, Unit string
-	// Notes are remarks about single numbers.
+	// Notes are remarks about some of the numbers.
 	Notes []string
 	// Columns are the values of X, as text because some are names.
 	Columns []string
@@ -69,7 +69,8 @@ func Load(name string) (*Figure, error) {
 	return Parse(name, text)
 }
 
-// MustLoad is Load for a name in the program's text; a test loads every file.
+// MustLoad is Load for a constant name; it panics if the file cannot be loaded. A test loads every
+// file.
 func MustLoad(name string) *Figure {
 	f, err := Load(name)
 	if err != nil {
@@ -78,7 +79,7 @@ func MustLoad(name string) *Figure {
 	return f
 }
 
-// Parse reads a data file's text; name stands in errors.
+// Parse parses the text of a data file. name is used in error messages.
 func Parse(name string, text []byte) (*Figure, error) {
 	f := &Figure{Name: name}
 	body, err := f.head(text)
@@ -111,7 +112,7 @@ func Parse(name string, text []byte) (*Figure, error) {
 	return f, nil
 }
 
-// head reads the comment lines at the beginning, and returns the rest.
+// head parses the comment lines at the beginning, and returns the rest.
 func (f *Figure) head(text []byte) ([]byte, error) {
 	scan := bufio.NewScanner(bytes.NewReader(text))
 	read := 0
@@ -146,7 +147,7 @@ func (f *Figure) head(text []byte) ([]byte, error) {
 	return text[min(read, len(text)):], scan.Err()
 }
 
-// At returns the number of a series in a column; false: the authors give none.
+// At returns the number of a series in a column; false if the authors give none.
 func (f *Figure) At(panel, series, column string) (float64, bool) {
 	k := slices.Index(f.Columns, column)
 	for i := range f.Rows {
@@ -158,7 +159,7 @@ func (f *Figure) At(panel, series, column string) (float64, bool) {
 	return 0, false
 }
 
-// Near returns the number of a series in the column whose value of X is nearest to x; false: the
+// Near returns the number of a series in the column whose value of X is nearest to x; false if the
 // authors give none for the series.
 func (f *Figure) Near(panel, series string, x float64) (v float64, ok bool) {
 	best := math.Inf(1)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every data file can be read, has a source, and lines of equal length.
+// Every data file can be parsed and has a source, and all its lines have the same number of fields.
 func TestEveryFile(t *testing.T) {
 	names := Names("swordbox")
 	if len(names) < 16 {
@@ -56,7 +56,7 @@ func TestAtAndNear(t *testing.T) {
 	}
 }
 
-// A file with a mistake is refused with its name.
+// A file with a mistake is refused, and the error has its name.
 func TestMistakes(t *testing.T) {
 	const head = "# t\n# source: s\n# x: n\n# unit: u\n"
 	for _, text := range []string{

@@ -1,5 +1,5 @@
-// Package plot draws line charts as SVG: several panels of one figure with common axes, a series in
-// one colour each, and one legend. The output is a function of its input alone.
+// Package plot draws line charts as SVG: several panels of one figure with common axes and one
+// legend; each series has its colour. The output depends only on the input.
 package plot
 
 import (
@@ -11,14 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// Chart is one figure.
+// Chart is a figure.
 type Chart struct {
 	// Title is above the panels, X and Y beside the axes.
 	Title, X, Y string
-	// LogX and LogY make an axis logarithmic; values that are not positive are left out then.
+	// LogX and LogY make an axis logarithmic; values that are not positive are then left out.
 	LogX, LogY bool
-	// Names, if there are any, are what stands below the X axis at 0, 1, 2 …: the axis has names
-	// instead of numbers.
+	// Names, if not empty, are the labels of the X axis at 0, 1, 2 and so on, instead of numbers.
 	Names  []string
 	Panels []Panel
 }
@@ -32,14 +31,14 @@ type Panel struct {
 // Series is one line.
 type Series struct {
 	Name string
-	// Color is a number; series of the same number have the same colour.
+	// Color is the number of a colour; series with the same number have the same colour.
 	Color int
 	// Dashed makes the line dashed and its marks hollow.
 	Dashed bool
 	Points []Point
 }
 
-// Point is a point of a line. NaN and infinities are left out.
+// Point is a point of a line. Points with NaN or an infinity are left out.
 type Point struct{ X, Y float64 }
 
 // Sizes in pixels.
@@ -51,16 +50,18 @@ const (
 	top         = 28
 	bottom      = 46
 	titleHeight = 34
-	// titleFont is the size of the title; glyph is the mean width of a character by its size.
+	// titleFont is the font size of the title. glyph is the mean width of a character, divided by its
+	// font size.
 	titleFont, glyph = 14.0, 0.56
-	// fontSize is that of other texts; nameHeight is between the lines of names below an axis.
+	// fontSize is the font size of other texts, nameHeight the distance between lines of names below
+	// an axis.
 	fontSize, nameHeight = 11, 13
 	legendHeight         = 20
 	legendWidth          = 300
 	maxColumns           = 2
 )
 
-// colors are Okabe and Ito's, which people with colour blindness can tell apart.
+// colors is the palette of Okabe and Ito, which people with colour blindness can distinguish.
 var colors = []string{"#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
 // axis maps values to pixels.
@@ -83,7 +84,7 @@ func (a *axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-lo)/(hi-lo)*(a.to-a.from)
 }
 
-// shows reports whether the axis has a place for a value.
+// shows reports whether the axis can show a value.
 func (a *axis) shows(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
 }
@@ -95,8 +96,8 @@ func (a *axis) grow(v float64) {
 	}
 }
 
-// settle rounds the ends: a linear axis begins at 0 if its values are positive, a logarithmic one
-// with a half decade at most before its first value.
+// settle rounds the ends of the axis. A linear axis begins at 0 if its values are positive; a
+// logarithmic one begins at most half a decade before its first value.
 func (a *axis) settle() {
 	switch {
 	case math.IsInf(a.min, 1):
@@ -113,7 +114,7 @@ func (a *axis) settle() {
 	}
 }
 
-// ticks returns the values that are marked.
+// ticks returns the values that get a mark and a label.
 func (a *axis) ticks() (list []float64) {
 	if a.log {
 		steps := []float64{1}
@@ -142,7 +143,7 @@ func (a *axis) ticks() (list []float64) {
 	return list
 }
 
-// tickText writes a value below or beside an axis.
+// tickText formats the label of a value.
 func tickText(v float64) string {
 	if v = math.Round(v*1e9) / 1e9; math.Abs(v) >= 10000 {
 		return strconv.FormatFloat(v/1000, 'g', 4, 64) + "k"
@@ -198,7 +199,7 @@ func (c *Chart) legend() (list []Series) {
 	return list
 }
 
-// axes returns the axes of a panel whose corner is at x, y. All panels have the same X axis.
+// axes returns the axes of the panel whose corner is at x, y. All panels have the same X axis.
 func (c *Chart) axes(p *Panel, x, y float64) (ax, ay axis) {
 	ax = axis{log: c.LogX, min: math.Inf(1), max: math.Inf(-1), from: x + left, to: x + panelWidth - right}
 	ay = axis{log: c.LogY, min: math.Inf(1), max: math.Inf(-1), from: y + panelHeight - bottom, to: y + top}
@@ -230,8 +231,8 @@ func titleSize(title string, width float64) float64 {
 	return min(titleFont, width/(glyph*float64(max(1, utf8.RuneCountInString(title)))))
 }
 
-// nameLines is over how many lines the names below an axis are spread, so that neighbours do not
-// overlap.
+// nameLines returns over how many lines the names below an axis are distributed so that neighbours
+// do not overlap.
 func (c *Chart) nameLines(width float64) int {
 	longest := 0
 	for _, n := range c.Names {
@@ -265,7 +266,7 @@ func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
 		d.text(at, ay.from+16+float64(i%lines*nameHeight), "middle", "", name)
 	}
 	d.addf(`<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="#666666"/>`, ax.from, ay.to, ay.from, ax.to)
-	if lines == 1 { // otherwise the names are where it would be
+	if lines == 1 { // with several lines, the names take its place
 		d.text((ax.from+ax.to)/2, ay.from+34, "middle", "", c.X)
 	}
 	d.text(x+14, (ay.from+ay.to)/2, "middle", fmt.Sprintf(` transform="rotate(-90 %.1f %.1f)"`, x+14, (ay.from+ay.to)/2), c.Y)
@@ -279,7 +280,7 @@ func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
 	}
 }
 
-// draw draws a line with its marks; place maps points to pixels.
+// draw draws a line and the marks of its points; place maps points to pixels.
 func (s *Series) draw(d *drawing, place func(Point) (x, y float64, ok bool)) {
 	color := colors[(s.Color%len(colors)+len(colors))%len(colors)]
 	dash, fill := "", color

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// wellFormed reads all of an SVG and counts its elements by name.
+// wellFormed parses an SVG and counts its elements by name.
 func wellFormed(t *testing.T, svg []byte) map[string]int {
 	t.Helper()
 	count := make(map[string]int)
@@ -43,7 +43,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// Nothing and single values make a picture, too.
+// A chart without points, or with single values, can be drawn.
 func TestSmallCharts(t *testing.T) {
 	for _, c := range []Chart{
 		{},
@@ -59,7 +59,7 @@ func TestSmallCharts(t *testing.T) {
 	}
 }
 
-// Ticks are round numbers inside of the axis, neither none nor a crowd.
+// Ticks are round numbers inside the axis, between 3 and 12 of them.
 func TestTicks(t *testing.T) {
 	for _, a := range []axis{{min: 0, max: 42.6}, {min: 0, max: 1}, {log: true, min: 0.3, max: 50}, {log: true, min: 5, max: 13e6}, {min: -5, max: 0.07}} {
 		list := a.ticks()
@@ -85,7 +85,7 @@ func TestTitleFits(t *testing.T) {
 	}
 }
 
-// Long names below an axis do not overlap: they stand on two lines.
+// Long names below an axis do not overlap, because they are on two lines.
 func TestLongNames(t *testing.T) {
 	for _, c := range []struct {
 		names []string

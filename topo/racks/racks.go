@@ -1,4 +1,4 @@
-// Package racks holds the rack files that come with the program.
+// Package racks has the rack files that are built into the program.
 package racks
 
 import _ "embed"
@@ -6,8 +6,8 @@ import _ "embed"
 //go:embed default.yaml
 var defaultRack string
 
-// DefaultName is what errors call the file that Default returns.
+// DefaultName is the name of Default's file in error messages.
 const DefaultName = "default.yaml (built in)"
 
-// Default is the text of the default rack file.
+// Default returns the text of the default rack file.
 func Default() []byte { return []byte(defaultRack) }

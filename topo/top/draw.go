@@ -9,8 +9,8 @@ import (
 // paint is the colour and style of a piece of text.
 type paint string
 
-// Paints, as parameters of the escape sequence SGR. The sixteen colours are those that the user
-// chose.
+// Paints, as parameters of the escape sequence SGR. The terminal's user has chosen how the sixteen
+// colours look.
 const (
 	plain  paint = ""
 	bold   paint = "1"
@@ -22,20 +22,20 @@ const (
 	accent paint = "36"
 )
 
-// line is one line of the screen as it is put together.
+// line is one line of the screen while it is being composed.
 type line struct {
 	b     strings.Builder
 	style Style
 	room  int // columns that are left
 }
 
-// text appends a piece, cut where the line ends.
+// text appends text, which is cut off at the end of the line.
 func (l *line) text(p paint, s string) {
 	if l.style.ASCII {
 		s = ascii(s)
 	}
 	if short := strings.TrimRight(s, " "); utf8.RuneCountInString(short) <= l.room {
-		s = string([]rune(s)[:min(l.room, utf8.RuneCountInString(s))]) // what is cut off are spaces
+		s = string([]rune(s)[:min(l.room, utf8.RuneCountInString(s))]) // only spaces are cut off here
 	}
 	s = cut(s, l.room)
 	if s == "" {
@@ -49,14 +49,14 @@ func (l *line) text(p paint, s string) {
 	l.b.WriteString("\x1b[" + string(p) + "m" + s + "\x1b[m")
 }
 
-// left appends a cell of a width with its text on the left, and a space behind it.
+// left appends a cell with left-aligned text, and a space.
 func (l *line) left(p paint, width int, s string) {
 	s = cut(s, width)
 	l.text(p, s)
 	l.text(plain, strings.Repeat(" ", width-utf8.RuneCountInString(s)+1))
 }
 
-// right appends a cell with its text on the right.
+// right appends a cell with right-aligned text, and a space.
 func (l *line) right(p paint, width int, s string) {
 	s = cut(s, width)
 	l.text(plain, strings.Repeat(" ", width-utf8.RuneCountInString(s)))
@@ -64,7 +64,7 @@ func (l *line) right(p paint, width int, s string) {
 	l.text(plain, " ")
 }
 
-// cut shortens s to n characters; a trailing ~ says that something is missing.
+// cut shortens s to n characters; a ~ at the end says that text is missing.
 func cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -85,7 +85,7 @@ func ascii(s string) string {
 	}, s)
 }
 
-// oneLine returns the text of another program on one line, without control characters.
+// oneLine returns text that another program has printed as one line, without control characters.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	return strings.Map(func(r rune) rune {
@@ -96,7 +96,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// page is the lines of a part of the screen.
+// page has the lines of a part of the screen.
 type page struct {
 	style Style
 	width int
@@ -112,7 +112,7 @@ func (p *page) add(f func(l *line)) {
 
 func (p *page) say(style paint, text string) { p.add(func(l *line) { l.text(style, text) }) }
 
-// fit makes it n lines long.
+// fit cuts or extends the page to n lines.
 func (p *page) fit(n int) []string {
 	n = max(n, 0)
 	for len(p.lines) < n {
@@ -138,13 +138,13 @@ func amount(n uint64) string {
 	return "lots"
 }
 
-// Characters of a sparkline, from nothing to the most.
+// Characters of a sparkline, from 0 to the largest value.
 var (
 	bars      = []rune(" ▁▂▃▄▅▆▇█")
 	asciiBars = []rune(" .:-=+*#@")
 )
 
-// spark draws the last values, scaled to the greatest of them.
+// spark draws the last values, scaled to the largest of them.
 func spark(style Style, values []uint64, width int) string {
 	values = values[max(0, len(values)-width):]
 	var most uint64
@@ -158,7 +158,7 @@ func spark(style Style, values []uint64, width int) string {
 	out := []rune(strings.Repeat(" ", width-len(values)))
 	for _, v := range values {
 		i := 0
-		if v > 0 { // something is never drawn as nothing
+		if v > 0 { // a value above 0 is never drawn as 0
 			i = 1 + int(float64(v)/float64(most)*float64(len(set)-2)+0.5)
 		}
 		out = append(out, set[min(i, len(set)-1)])

@@ -37,7 +37,7 @@ func (r *recorder) Do(id int, args []string) tea.Cmd {
 
 func (r *recorder) Stop(id int) { r.stopped = append(r.stopped, id) }
 
-// play feeds messages and key names to a model.
+// play gives a model messages, and key presses by their names.
 func play(m Model, msgs ...any) Model {
 	for _, msg := range msgs {
 		if name, ok := msg.(string); ok {
@@ -49,7 +49,7 @@ func play(m Model, msgs ...any) Model {
 	return m
 }
 
-// press returns the message of a key.
+// press returns the message for the press of a key.
 func press(name string) tea.KeyPressMsg {
 	named := map[string]tea.Key{
 		"up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "tab": {Code: tea.KeyTab}, "pgdown": {Code: tea.KeyPgDown}, "pgup": {Code: tea.KeyPgUp},
@@ -67,7 +67,7 @@ func size(w, h int) tea.WindowSizeMsg { return tea.WindowSizeMsg{Width: w, Heigh
 // second returns the time of the n-th sample of a test.
 func second(n int) time.Time { return time.Date(2026, 11, 20, 12, 0, n, 0, time.UTC) }
 
-// idle is a small rack at rest.
+// idle is a sample of a small rack without traffic.
 func idle(n int) Sample {
 	s := Sample{At: second(n), Rack: "default", State: "up", Program: "swordbox", Uptime: time.Duration(60+n) * time.Second}
 	for _, name := range []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"} {
@@ -84,7 +84,7 @@ func idle(n int) Sample {
 	return s
 }
 
-// loaded returns the sample of the n-th second of a rack at work.
+// loaded is the sample of the n-th second of a rack with traffic.
 func loaded(n int) Sample {
 	s, k := idle(n), uint64(n)
 	cn0, ms0 := &s.Nodes[3], &s.Nodes[1]
@@ -103,7 +103,7 @@ func loaded(n int) Sample {
 	return s
 }
 
-// steering is loaded, with a switch that steers the appends and reads of a store.
+// steering is loaded with a switch that steers the appends and reads of a store.
 func steering(n int) Sample {
 	s := loaded(n)
 	for i, h := range []int{3, 5} {
@@ -212,7 +212,7 @@ func checkSize(t *testing.T, screen string, w, h int) {
 	}
 }
 
-// unpainted returns a line without escape sequences.
+// unpainted returns a line without its escape sequences.
 func unpainted(s string) string {
 	var b strings.Builder
 	for {
@@ -228,7 +228,7 @@ func unpainted(s string) string {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".txt")
-	got = strings.ReplaceAll(got, "\x1b", "␛") + "\n" // a terminal that prints the file must not obey its sequences
+	got = strings.ReplaceAll(got, "\x1b", "␛") + "\n" // replaced because a terminal on which the file is printed would execute the sequences
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

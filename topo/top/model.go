@@ -7,13 +7,14 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Doer carries out the requests of a Model.
+// Doer executes the requests of a Model.
 type Doer interface {
 	// Sample waits until the next sample is due and takes it: the message is a Sample.
 	Sample() tea.Cmd
-	// Do runs rdmalab with arguments until it ends: the message is a Done with that id.
+	// Do runs rdmalab with arguments until it ends: the message is a Done with this id.
 	Do(id int, args []string) tea.Cmd
-	// Stop interrupts the command that Do runs under an id. It does not wait for its end.
+	// Stop interrupts the command that Do runs under an id. It does not wait until the command has
+	// ended.
 	Stop(id int)
 }
 
@@ -28,28 +29,28 @@ type Done struct {
 // Bounds of a model's memory.
 const (
 	maxEntries = 100        // commands
-	maxHistory = sparkWidth // samples of each link's throughput
+	maxHistory = sparkWidth // samples of each link's throughput, for the sparklines
 )
 
-// entry is a command that a key ran.
+// entry is a command that a key has run, or a text.
 type entry struct {
 	id     int
-	args   []string // nil: nothing that is run
+	args   []string // nil: the entry is a text
 	stage  stage
 	output string
 	failed bool
 }
 
-// stage is how far a command has come.
+// stage says whether a command waits, runs or has ended.
 type stage int
 
 const (
 	ended stage = iota
-	waits       // until those before it have ended: a restart behind a crash finds it done
+	waits       // until the commands before have ended: a restart after a crash must find the crash done
 	runs
 )
 
-// Pane is a part of the view.
+// Pane is a part of the screen.
 type Pane int
 
 // Panes, in the order of their keys.
@@ -62,11 +63,11 @@ const (
 
 // Style describes the capabilities of the terminal.
 type Style struct {
-	// Plain has no colours and no attributes, ASCII no characters beyond.
+	// Plain: there are no colours and attributes. ASCII: there are only ASCII characters.
 	Plain, ASCII bool
 }
 
-// Model is the state of the view. It is a value: Update returns the next.
+// Model is the state of the view. It is a value: Update returns the next state.
 type Model struct {
 	doer  Doer
 	style Style
@@ -75,10 +76,10 @@ type Model struct {
 	width, height int
 	pane          Pane
 	help          bool
-	chosen        int // node
-	scroll        int // first queue pair
+	chosen        int // index of the chosen node
+	scroll        int // index of the first queue pair that is shown
 	now, before   *Sample
-	// gone says why there is no rack; now is then the last that was seen.
+	// gone says why there is no rack, and now is then the last sample of it; "": there is a rack.
 	gone    string
 	history map[string][]uint64
 	entries []entry
@@ -95,10 +96,10 @@ func New(doer Doer, style Style, rackFlag ...string) Model {
 	return Model{doer: doer, style: style, rackFlag: rackFlag, history: map[string][]uint64{}}
 }
 
-// Init asks for the first sample.
+// Init requests the first sample.
 func (m Model) Init() tea.Cmd { return m.doer.Sample() }
 
-// Update handles a message and returns the next command.
+// Update handles a message and returns the next state and request.
 func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -126,7 +127,7 @@ func (m Model) sampled(s *Sample) Model {
 		m.gone = s.Gone
 		return m
 	}
-	if m.gone != "" { // another incarnation: nothing can be compared with what was before
+	if m.gone != "" { // the rack is another incarnation: rates to earlier samples would be wrong
 		m.now, m.history = nil, map[string][]uint64{}
 	}
 	m.gone, m.before, m.now = "", m.now, s
@@ -163,7 +164,8 @@ func (m Model) done(d Done) (Model, tea.Cmd) {
 	return m.next()
 }
 
-// next starts the command that waits, if no other runs. Captures run beside all others.
+// next starts the command that has waited longest, if no other runs. A capture runs beside other
+// commands.
 func (m Model) next() (Model, tea.Cmd) {
 	for _, e := range m.entries {
 		if e.stage == runs && e.id != m.capture {
@@ -180,7 +182,7 @@ func (m Model) next() (Model, tea.Cmd) {
 	return m, nil
 }
 
-// key is a press of a key by its name.
+// key handles the press of a key, given by its name.
 func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	if m.help && name != "q" && name != "ctrl+c" {
 		m.help = false
@@ -215,10 +217,10 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// page returns by how many lines pgdown scrolls.
+// page returns by how many lines the keys pgdown and pgup scroll.
 func (m Model) page() int { return max(1, m.height/3) }
 
-// command runs the command of a key.
+// command runs the command that belongs to a key.
 func (m Model) command(key string) (tea.Model, tea.Cmd) {
 	if m.now == nil || m.chosen >= len(m.now.Nodes) {
 		return m, nil
@@ -246,11 +248,11 @@ func (m Model) command(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// toggle starts a capture, or ends that which runs.
+// toggle starts a capture, or ends the one that runs.
 func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
 	if m.capture != 0 {
 		m.doer.Stop(m.capture)
-		return m, nil // Done says when it has ended
+		return m, nil // a Done comes when it has ended
 	}
 	args := []string{"capture"}
 	m.captured = "all"
@@ -265,20 +267,20 @@ func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
 	return m, m.doer.Do(e.id, e.args)
 }
 
-// captureSnaplen keeps headers and a small payload, so that a capture that is forgotten takes long
-// to fill a disk.
+// captureSnaplen keeps headers and a small payload of each packet. A capture that is forgotten then
+// takes long to fill a disk.
 const captureSnaplen = "256"
 
 // run queues a command, which runs when the commands before it have ended.
 func (m Model) run(args ...string) (tea.Model, tea.Cmd) { return m.asked(args).next() }
 
-// asked takes note of a command.
+// asked adds a command to the list, without running it.
 func (m Model) asked(args []string) Model {
 	m.nextID++
 	return m.note(entry{id: m.nextID, args: append(args, m.rackFlag...), stage: waits})
 }
 
-// say shows a text that is not the output of a command.
+// say adds a text to the list.
 func (m Model) say(text string) Model { return m.note(entry{output: text, failed: true}) }
 
 func (m Model) note(e entry) Model {

@@ -122,7 +122,7 @@ func TestQuitKeys(t *testing.T) {
 func TestRatesOfWhatWasRestartedAreNone(t *testing.T) {
 	a, b := loaded(5), loaded(6)
 	a.Nodes[0].Dropped, b.Nodes[0].Dropped = 100, 10
-	b.QPs[2].QPN++ // now for another queue pair
+	b.QPs[2].QPN++ // the queue pair was replaced by another one
 	r := since(&a, &b)
 	if n := r.of(r.drops, "md0", b.Nodes[0].Dropped); n != 0 {
 		t.Errorf("a counter that went back grows by %d a second", n)
@@ -163,7 +163,8 @@ func TestAmountsFitIntoTheirColumns(t *testing.T) {
 	}
 }
 
-// TestAnySequenceOfMessagesFillsTheScreen plays random messages in terminals of all sizes.
+// TestAnySequenceOfMessagesFillsTheScreen gives a model random messages, with terminals of all
+// sizes.
 func TestAnySequenceOfMessagesFillsTheScreen(t *testing.T) {
 	const seeds = 60
 	keys := []string{"l", "d", "h", "H", "c", "r", "p", "q", "?", "1", "2", "3", "tab", "shift+tab", "up", "down", "pgup", "pgdown", "j", "k", "J", "K", "x", "ä"}
@@ -185,7 +186,7 @@ func TestAnySequenceOfMessagesFillsTheScreen(t *testing.T) {
 			}
 			m = play(m, msg)
 			if m.width < minWidth || m.height < minHeight {
-				_ = m.Screen() // the error is shown
+				_ = m.Screen() // an error is shown on the screen
 				continue
 			}
 			screen := m.Screen()

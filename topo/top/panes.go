@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// linkPage is a line a host and one for the switch, and stores and faults below.
+// linkPage has a line for each host and one for the switch; stores and faults follow.
 func (m Model) linkPage(rows int, r *rates) []string {
 	p := m.newPage()
 	wide := m.width >= wideWidth
@@ -50,7 +50,8 @@ func (m Model) linkPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-// minQPs is how many lines of queue pairs are worth to be shown below the links.
+// minQPs is the smallest number of lines for queue pairs below the links; with fewer they are left
+// out.
 const minQPs = 4
 
 // sparkWidth is how many seconds a sparkline shows.
@@ -69,7 +70,7 @@ func (m Model) linkLine(p *page, n *Node, r *rates, isChosen, wide bool) {
 			state = "link " + n.Link
 		}
 		l.left(statePaint(n.State), 11, state)
-		if n.Link == "" { // the switch: sums would say everything twice
+		if n.Link == "" { // the switch has no numbers, because they would be the sums of the hosts'
 			for _, c := range m.now.Switch.Counters {
 				if c.Name == "rewritten" && c.Value > 0 {
 					l.text(plain, fmt.Sprintf("%8s packets rewritten a second", amount(r.of(r.counts, c.Name, c.Value))))
@@ -119,7 +120,7 @@ func (m Model) faultLines() (lines []string) {
 	return lines
 }
 
-// qpPage is a line a queue pair.
+// qpPage has a line for each queue pair.
 func (m Model) qpPage(rows int, r *rates) []string {
 	p := m.newPage()
 	wide := m.width >= wideWidth
@@ -141,7 +142,7 @@ func (m Model) qpPage(rows int, r *rates) []string {
 		}
 	})
 	qps := m.now.QPs
-	if m.scroll == 0 { // those that failed, then those that do something
+	if m.scroll == 0 { // failed queue pairs come first, then active ones
 		qps = slices.Clone(qps)
 		slices.SortStableFunc(qps, func(a, b QP) int { return cmp.Compare(r.rank(&a), r.rank(&b)) })
 		qps = r.mixed(qps, rows)

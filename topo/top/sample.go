@@ -2,9 +2,9 @@
 // its outputs a screen and requests to a Doer.
 //
 // Model has no clock, socket or process. It requests commands and samples from a Doer. A Sample has
-// everything that the view shows; rates are differences of two samples. So a screen is a function
-// of the messages before it, and tests compare screens with files. Package live has the Doer of a
-// real rack.
+// everything that the view shows; rates are differences of two samples. A screen therefore depends
+// only on the messages before it, and tests compare screens with files. Package live has the Doer
+// for a real rack.
 package top
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sample is the state of a rack at one moment. Counters count from the start of their process.
+// Sample is the state of a rack at one moment. Counters begin at 0 when their process starts.
 type Sample struct {
 	At   time.Time
 	Rack string
-	// Gone says why there is no rack; nothing else but At is set then.
+	// Gone says why there is no rack. Then only At and Rack are set.
 	Gone string
-	// State is that of the worst node.
+	// State is the state of the worst node.
 	State   string
 	Program string
-	// Uptime is the switch's, 0 if it does not answer.
+	// Uptime is that of the switch's daemon, 0 if the switch does not answer.
 	Uptime time.Duration
 	// Nodes are the hosts in the order of the rack file, then the switch.
 	Nodes  []Node
@@ -43,10 +43,10 @@ type Node struct {
 	Link string
 	// Rates of the last full second; up is from the host to the switch.
 	UpPackets, UpBits, DownPackets, DownBits uint64
-	// Dropped are frames of the link that the switch or a fault dropped, Retrans packets that the
-	// NIC sent again.
+	// Dropped counts frames of the link that the switch or a fault has dropped, Retrans packets that
+	// the NIC has retransmitted.
 	Dropped, Retrans uint64
-	// Faults are the ids of rules at work on the link.
+	// Faults are the IDs of the fault rules that are active on the link.
 	Faults []string
 	// Clients is how many clients of stores run on the host; Ops is how many operations they did in
 	// the last full second, P99 the 99th percentile of their times in microseconds.
@@ -61,7 +61,7 @@ type QP struct {
 	Host        string
 	QPN         wire.QPN
 	Type, State string
-	Peer        string // a host's name, or an address
+	Peer        string // name of a host, or an address
 	PeerQPN     wire.QPN
 	SendPSN     wire.PSN
 	RecvPSN     wire.PSN
@@ -70,7 +70,7 @@ type QP struct {
 	Retrans     uint64
 }
 
-// Fault is a rule that is in force or spent.
+// Fault is a fault rule, active or ended.
 type Fault struct {
 	ID, State, Text string
 	Hits            uint64
@@ -91,7 +91,7 @@ type Counter struct {
 	Value uint64
 }
 
-// Table is how full a table is.
+// Table says how full a table is.
 type Table struct {
 	Name      string
 	Used, Max int
@@ -100,7 +100,7 @@ type Table struct {
 // Shared is a switch's connection to a memory server.
 type Shared struct {
 	Name, State string
-	Open, Most  int // requests in flight, and how many may be
+	Open, Most  int // requests in flight, and the largest number allowed
 	Queued      int
 	Tries       int
 	NextPSN     wire.PSN
@@ -115,17 +115,17 @@ type Word struct {
 	Pending int
 }
 
-// Key is a key of a store that a steering switch finds hot.
+// Key is a key of a store for which the switch steers many requests.
 type Key struct {
 	Key, Reads, Appends, Steered uint64
-	// Rate is requests a second, as the switch counts.
+	// Rate is the requests a second that the switch has counted.
 	Rate float64
-	// Server has the newest node, at VA; "" if the switch does not know it.
+	// Server and VA say where the newest node is; "": the switch does not know.
 	Server string
 	VA     uint64
 }
 
-// rates are the differences between two samples, by name, per second.
+// rates has the values of an earlier sample by name, and computes rates from them.
 type rates struct {
 	seconds float64
 	drops   map[string]uint64
@@ -146,7 +146,7 @@ type wordKey struct {
 	va     uint64
 }
 
-// since prepares the rates of later samples against s; s may be nil.
+// since returns rates from the sample s to later; s may be nil.
 func since(s *Sample, later *Sample) *rates {
 	r := &rates{
 		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},
@@ -184,8 +184,8 @@ func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
 	return uint64(float64(v-was)/r.seconds + 0.5)
 }
 
-// psns returns how many PSNs a second a queue pair advanced, as requester or as responder,
-// whichever is more, and how many packets it retransmitted.
+// psns returns by how many PSNs a second a queue pair has advanced, as requester or as responder,
+// whichever is more, and how many packets it has retransmitted.
 func (r *rates) psns(q *QP) (on, again uint64) {
 	was, ok := r.qps[qpKey{q.Host, q.QPN}]
 	if !ok || r.seconds <= 0 {
@@ -212,8 +212,8 @@ func (r *rates) rank(q *QP) int {
 	return 2
 }
 
-// mixed leaves half of the rows to active queue pairs, however many have failed. list is in the
-// order of rank.
+// mixed returns as many queue pairs as there are rows. However many have failed, half of the rows
+// are for active ones. list is in the order of rank.
 func (r *rates) mixed(list []QP, rows int) []QP {
 	count := func(rank int) (n int) {
 		for i := range list {
@@ -231,7 +231,7 @@ func (r *rates) mixed(list []QP, rows int) []QP {
 	return slices.Concat(list[:first], list[failed:failed+busy], list[first:failed], list[failed+busy:])
 }
 
-// changed says that a word has another value than before.
+// changed reports whether the value of a word differs from that in the earlier sample.
 func (r *rates) changed(w *Word) bool {
 	was, ok := r.words[wordKey{w.Server, w.VA}]
 	return ok && was != w.Value

@@ -9,17 +9,17 @@ import (
 // Sizes of the screen.
 const (
 	minWidth, minHeight = 76, 16
-	// tall screens show all panes at once.
+	// tallHeight is the height from which all panes are shown at once.
 	tallHeight = 34
-	// wide screens show more columns.
+	// wideWidth is the width from which more columns are shown.
 	wideWidth = 116
 )
 
-// Screen is the whole screen as text, with attributes unless the style is plain.
+// Screen returns the whole screen as text, with attributes unless the style is plain.
 func (m Model) Screen() string {
 	switch {
 	case m.width == 0:
-		return "" // the size comes with the first message
+		return "" // the first message gives the size
 	case m.width < minWidth || m.height < minHeight:
 		return fmt.Sprintf("%dx%d is too small:\nmake it %dx%d\nq quits", m.width, m.height, minWidth, minHeight)
 	}
@@ -40,7 +40,7 @@ func (m Model) Screen() string {
 
 func (m Model) newPage() *page { return &page{style: m.style, width: m.width} }
 
-// nothing is shown before the first sample.
+// nothing returns the screen before the first sample.
 func (m Model) nothing(rows int) []string {
 	p := m.newPage()
 	p.say(bold, "rdmalab top")
@@ -54,7 +54,7 @@ func (m Model) nothing(rows int) []string {
 	return p.fit(rows)
 }
 
-// header returns the line about the rack, and the line with the panes or with an error.
+// header returns two lines: one about the rack, and one with the names of the panes or an error.
 func (m Model) header() []string {
 	p, s := m.newPage(), m.now
 	p.add(func(l *line) {
@@ -124,7 +124,7 @@ func (m Model) body(rows int) []string {
 	}
 	links = min(links, rows/2)
 	rest := rows - links - 2
-	share := [panes]int{Links: rest / 2, QPs: rest * 3 / 4, SwitchPane: rest / 4}[m.pane] // the chosen pane has more
+	share := [panes]int{Links: rest / 2, QPs: rest * 3 / 4, SwitchPane: rest / 4}[m.pane] // the chosen pane gets more lines
 	qps := max(min(len(m.now.QPs)+2, share), 3)
 	out := m.linkPage(links, r)
 	out = append(append(out, m.title(QPs)), m.qpPage(qps, r)...)
@@ -132,8 +132,8 @@ func (m Model) body(rows int) []string {
 	return out
 }
 
-// stateOf returns the state of a rack, with the name of the node in that state if it is only one: a
-// rack with one crashed host has not crashed.
+// stateOf returns the state of a rack. If only one node is in that state, its name is added,
+// because a rack with one crashed host has not crashed as a whole.
 func stateOf(s *Sample) string {
 	name, n := "", 0
 	for i := range s.Nodes {
@@ -150,7 +150,7 @@ func stateOf(s *Sample) string {
 	return fmt.Sprintf("%d of %d %s", n, len(s.Nodes), s.State)
 }
 
-// title is the line above a pane of a tall screen.
+// title returns the line above a pane of a tall screen.
 func (m Model) title(p Pane) string {
 	t := m.newPage()
 	t.add(func(l *line) {
@@ -206,7 +206,7 @@ func (m Model) log() []string {
 	return p.lines[max(0, len(p.lines)-most):]
 }
 
-// keys is the line at the bottom.
+// keys returns the line at the bottom, which explains the keys.
 func (m Model) keys() []string {
 	p := m.newPage()
 	capture := "capture"
@@ -262,7 +262,7 @@ func (m Model) helpPage(rows int) []string {
 	return p.fit(rows)
 }
 
-// statePaint is the colour of a state: of nodes, links, queue pairs and connections.
+// statePaint returns the colour of a state of a node, link, queue pair or connection.
 func statePaint(s string) paint {
 	switch s {
 	case "up", "RTS", "Known":

@@ -2,14 +2,15 @@ package top
 
 import "fmt"
 
-// opsOf and p99Of name the histories of a host's clients of stores. No host name has a slash.
+// opsOf returns the name of the history of operations of a host's clients, p99Of that of their 99th
+// percentiles. Host names have no slash.
 func opsOf(host string) string { return host + "/ops" }
 func p99Of(host string) string { return host + "/p99" }
 
-// columnOf names a host's column of a store.
+// columnOf returns the name of a store's column of a host.
 func columnOf(host, column string) string { return host + "/" + column }
 
-// storeLines is how many lines stores take: one a host with clients, and one above them.
+// storeLines returns how many lines stores take: one for each host with clients, and a heading.
 func (m Model) storeLines() int {
 	n := 0
 	for i := range m.now.Nodes {
@@ -23,7 +24,7 @@ func (m Model) storeLines() int {
 	return n
 }
 
-// stores is a line a host with clients of stores, as far as there is room.
+// stores adds a line for each host with clients of stores, as far as there is room.
 func (m Model) stores(p *page, rows int, r *rates) {
 	if m.storeLines() == 0 || len(p.lines)+2 > rows {
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Columns of stores are shown as rates, with the clients of the host.
+// Columns of stores are shown as rates, in the line of the host's clients.
 func TestColumnsAreRates(t *testing.T) {
 	at := func(second int64, gets uint64) Sample {
 		return Sample{At: time.Unix(second, 0), Nodes: []Node{{

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// switchPage is counters beside tables, then the switch's connections, then hot keys, then words.
+// switchPage has counters beside tables, then the switch's connections, then hot keys, then words.
 func (m Model) switchPage(rows int, r *rates) []string {
 	p, s := m.newPage(), &m.now.Switch
 	if n := len(m.now.Nodes); n == 0 || m.now.Nodes[n-1].State != "up" {
@@ -19,7 +19,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 		return p.fit(rows)
 	}
 	counters := slices.Clone(s.Counters)
-	// Counters that grow come first; the order among them stays, so that lines do not jump.
+	// Counters that grow come first. Otherwise the order does not change, so that lines stay in place.
 	idle := func(c Counter) int { return boolInt(r.of(r.counts, c.Name, c.Value) == 0) }
 	slices.SortStableFunc(counters, func(a, b Counter) int { return cmp.Compare(idle(a), idle(b)) })
 	below := 0
@@ -28,7 +28,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	}
 	for _, n := range []int{len(s.Keys), len(s.Words)} {
 		if n > 0 {
-			below += 1 + min(n, 2) // at least a head and two of them
+			below += 1 + min(n, 2) // room for a heading and at least two words
 		}
 	}
 	upper := min(max(len(counters), len(s.Tables))+1, max(rows-below, min(rows, 7)))
@@ -57,7 +57,8 @@ func (m Model) switchPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-// counterCell is the head for i < 0, a counter, or nothing.
+// counterCell writes the heading if i < 0, otherwise counter i, or an empty cell behind the last
+// one.
 func counterCell(l *line, list []Counter, i int, r *rates) {
 	switch {
 	case i < 0:
@@ -115,7 +116,7 @@ func sharedLine(p *page, s *Shared) {
 	})
 }
 
-// hotKeys shows the keys of a store, the most requested first.
+// hotKeys adds the keys of a store, those with the most requests first.
 func (m Model) hotKeys(p *page, rows int) {
 	keys := slices.Clone(m.now.Switch.Keys)
 	if len(keys) == 0 || len(p.lines)+1 >= rows {
@@ -155,7 +156,7 @@ func (m Model) hotKeys(p *page, rows int) {
 	}
 }
 
-// words shows the words, busy ones first.
+// words adds the words, busy ones first.
 func (m Model) words(p *page, rows int, r *rates) {
 	words := slices.Clone(m.now.Switch.Words)
 	if len(words) == 0 || len(p.lines)+1 >= rows {

@@ -31,12 +31,12 @@ const (
 type Config struct {
 	// Rack is its name.
 	Rack string
-	// Program is this program's file, which commands are run with.
+	// Program is the path of this program, with which commands are run.
 	Program string
 	// RackFlag is the flag by which commands find the rack; "": they need none.
 	RackFlag []string
 	Style    top.Style
-	// Sample looks at the rack; nil: Sample of this package.
+	// Sample takes a sample of a rack; nil: the function Sample of this package.
 	Sample func(ctx context.Context, name string) top.Sample
 	// In and Out are the terminal.
 	In  io.Reader
@@ -45,8 +45,8 @@ type Config struct {
 	Options []tea.ProgramOption
 }
 
-// Run shows the rack until the user quits or ctx ends. Then the terminal is as it was, and no
-// command runs any more.
+// Run shows the rack until the user quits or ctx ends. When it returns, the terminal is restored,
+// and no command runs any more.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Sample == nil {
 		cfg.Sample = Sample
@@ -54,13 +54,14 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	d := &doer{ctx: ctx, cfg: &cfg, running: make(map[int]context.CancelFunc)}
 	defer func() {
-		d.mu.Lock() // so that none begins in between
+		d.mu.Lock() // so that no command begins meanwhile
 		cancel()
 		d.mu.Unlock()
 		d.work.Wait()
 	}()
-	// The caller's context, which signals end, is not given to the program: a program that is
-	// killed leaves its reader behind; one that is asked to quit waits for its reader.
+	// The library's program does not get the caller's context, which signals end: when the context
+	// ends, the program would be killed and leave its reader of the terminal running. When it is asked
+	// to quit, it waits for its reader.
 	options := append([]tea.ProgramOption{
 		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
 	}, cfg.Options...)
@@ -73,16 +74,16 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, d.panicked)
 }
 
-// doer carries out the requests of the model. Its commands run in goroutines of the program; work
-// counts them.
+// doer executes the requests of the model. Its commands run in goroutines of the library's program;
+// work counts them.
 type doer struct {
 	ctx  context.Context
 	cfg  *Config
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// running has the commands by id, last is when the last sample was taken, panicked is the panic
-	// of a command that ended the view. mu guards them.
+	// running has the commands by ID, last the time of the last sample, and panicked the panic of a
+	// command that has ended the view. mu guards them.
 	running  map[int]context.CancelFunc
 	last     time.Time
 	panicked error
@@ -110,8 +111,9 @@ func (d *doer) Sample() tea.Cmd {
 	})
 }
 
-// counted makes a command that Run waits for. One that begins after the end does nothing; one that
-// panics ends the view, so that the terminal is in order when Run tells.
+// counted makes a command for which Run waits. A command that begins after the view has ended does
+// nothing. A command that panics ends the view, so that Run restores the terminal before it reports
+// the panic.
 func (d *doer) counted(f func() tea.Msg) tea.Cmd {
 	return func() (msg tea.Msg) {
 		d.mu.Lock()
@@ -134,7 +136,7 @@ func (d *doer) counted(f func() tea.Msg) tea.Cmd {
 	}
 }
 
-// Do runs this program. Interrupted, it ends as by ctrl-c.
+// Do runs this program. Stop interrupts it, as ctrl-c would.
 func (d *doer) Do(id int, args []string) tea.Cmd {
 	return d.counted(func() tea.Msg {
 		ctx, cancel := context.WithCancel(d.ctx)
@@ -157,7 +159,7 @@ func (d *doer) Do(id int, args []string) tea.Cmd {
 		if err != nil && text == "" {
 			text = err.Error()
 		}
-		// A command that was interrupted and exited with 0 has not failed, although Run returns the
+		// A command that exits with 0 after an interrupt has not failed, although exec's Run returns the
 		// error of the context.
 		failed := err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Success())
 		return top.Done{ID: id, Output: text, Failed: failed}

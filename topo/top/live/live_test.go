@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds each wait of a test.
 const patience = 20 * time.Second
 
-// terminal is a pseudo-terminal with a record of its output.
+// terminal is a pseudo-terminal whose output is recorded.
 type terminal struct {
 	t           *testing.T
 	keys, slave *os.File
@@ -195,14 +195,14 @@ func TestRackThatGoesAwayIsShownAndComesBack(t *testing.T) {
 	term.mu.Lock()
 	term.seen.Reset()
 	term.mu.Unlock()
-	term.await("links") // the status line is shown again
+	term.await("links") // the line with the panes is shown again
 	term.typed("q")
 	if err := wait(t, ended); err != nil {
 		t.Error(err)
 	}
 }
 
-// program is a shell script in the place of rdmalab.
+// program makes a shell script that is run instead of rdmalab.
 func program(t *testing.T, script string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rdmalab")

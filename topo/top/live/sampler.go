@@ -1,6 +1,6 @@
-// Package live runs the view of package top on a real rack: it samples the rack over its control
-// sockets, runs the commands that keys stand for as processes of this same program, and owns the
-// terminal while it does.
+// Package live runs the view of package top on a real rack: it takes samples through the control
+// sockets of the daemons, runs the commands of keys as processes of this program, and draws on the
+// terminal.
 package live
 
 import (
@@ -30,8 +30,8 @@ import (
 // askWait bounds how long a sample waits for a daemon.
 const askWait = 2 * time.Second
 
-// Sample takes a sample of the rack with a name. Daemons that do not answer are left out; Gone is
-// set if there is no rack.
+// Sample takes a sample of the rack called name. What daemons that do not answer would report is
+// left empty; Gone is set if there is no rack.
 func Sample(ctx context.Context, name string) top.Sample {
 	s := top.Sample{At: time.Now(), Rack: name}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
@@ -64,7 +64,7 @@ func Sample(ctx context.Context, name string) top.Sample {
 func addHost(s *top.Sample, n *rack.NodeStatus, names spec.Names) {
 	var d hostd.Status
 	if len(n.Daemon) > 0 {
-		_ = json.Unmarshal(n.Daemon, &d) // a daemon of another version shows what can be read
+		_ = json.Unmarshal(n.Daemon, &d) // the status of another version is shown as far as it can be decoded
 	}
 	s.Nodes = append(s.Nodes, top.Node{
 		Name: n.Name, Role: n.Role, State: string(n.State), Link: string(n.Link), Retrans: d.NIC.RetransPkts,
@@ -93,8 +93,8 @@ func addHost(s *top.Sample, n *rack.NodeStatus, names spec.Names) {
 	}
 }
 
-// addColumns adds the columns of the stores that are up on a host. Those of a store that this
-// program does not know are left out.
+// addColumns adds the columns of the stores that are up on a host. Stores that this program does
+// not know are left out.
 func addColumns(n *top.Node, list []store.Status) {
 	for _, st := range list {
 		desc, err := store.Find(st.Store)
@@ -118,14 +118,14 @@ type answers struct {
 	keys     []cloversteer.Key
 }
 
-// ask sends the requests to the switch. If it does not answer, all fields stay empty; without
-// program swordbox the program's fields do.
+// ask sends the requests to the switch. The fields of requests without an answer stay empty: all if
+// the switch does not answer, and those of program swordbox if another program runs.
 func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	client := r.Control(spec.SwitchName)
 	for _, q := range []struct {
 		path string
 		out  any
-		box  bool // only program swordbox answers
+		box  bool // only program swordbox answers the request
 	}{
 		{"/program", &a.program, false},
 		{"/counters", &a.counters, false},
@@ -139,7 +139,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 			continue
 		}
 		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil {
-			return // its state says why
+			return // the switch's state says why it does not answer
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names spec.Names) {
 	var st switchd.Status
 	if len(daemon) > 0 {
-		_ = json.Unmarshal(daemon, &st) // as with hosts
+		_ = json.Unmarshal(daemon, &st) // a status of another version is used as far as it can be decoded
 	}
 	s.Uptime, s.Partition, s.Captures = st.Uptime, st.Partition, st.Captures
 	for i := range s.Nodes {
@@ -180,7 +180,7 @@ func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names spec.Names) 
 	a.own(&s.Switch, names)
 }
 
-// count adds the counters: of the program's parts those that are not 0, of the pipeline a few.
+// count adds counters: all that are not 0 of the parts of the program, and a few of the pipeline.
 func (a *answers) count(sw *top.Switch) {
 	c := &a.counters.Switch
 	sw.Counters = []top.Counter{

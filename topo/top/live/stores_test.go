@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/top"
 )
 
-// The columns that a registered store names are those of its hosts; values without a name, and
-// unknown stores, have none.
+// A host has a column for each value that its store names. Values without a name, and unknown
+// stores, have no columns.
 func TestColumnsOfStores(t *testing.T) {
 	remove := store.Register(store.Store{
 		Name: "tiny", Title: "Tiny", Node: func(store.Host) store.Node { return nil }, Columns: []string{"GETS", "PUTS"},
