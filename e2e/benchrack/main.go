@@ -1,8 +1,8 @@
-// Command benchrack measures what a rack does on this machine: rates, bandwidths and latencies
-// beside those of the same frames without RDMA, and operations of the stores. All measures of a
-// round run in turn, and the rounds repeat, so that a machine whose speed drifts changes both sides
-// of a ratio. It prints medians with their spread, and writes every value to a file that benchstat
-// compares with one of another commit.
+// Command benchrack measures a rack on this machine: rates, bandwidths and latencies beside those
+// of the same frames without RDMA, and operations of the stores. A round runs all measures in turn,
+// and rounds repeat, so that a change of the machine's speed affects both sides of a ratio. The
+// command prints medians with their spread, and writes every value to a file, which benchstat
+// compares with that of another commit.
 package main
 
 import (
@@ -21,7 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rackName is the name of the rack that is brought up: one of this name that is up is taken down.
+// rackName is the name of the rack that is brought up. A rack of this name that is up is taken
+// down.
 const rackName = "benchrack"
 
 func main() {
@@ -52,7 +53,7 @@ func main() {
 	}
 }
 
-// run does the rounds, and prints and writes what was measured, also when a round was interrupted.
+// run runs the rounds, and prints and writes the results, also when a round was interrupted.
 func run(ctx context.Context, b bench, rounds int, file string) error {
 	dir, err := os.MkdirTemp("", "benchrack")
 	if err != nil {
@@ -78,10 +79,10 @@ func run(ctx context.Context, b bench, rounds int, file string) error {
 	return err
 }
 
-// bench runs measures by the program rdmalab.
+// bench runs measures with the program rdmalab.
 type bench struct {
 	program string
-	pick    *regexp.Regexp // of the names of measures
+	pick    *regexp.Regexp // selects measures by name
 }
 
 // rack brings a rack up, runs its measures and takes it down.
@@ -128,7 +129,7 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 	return nil
 }
 
-// measure runs the command of a measure, or both.
+// measure runs the command of a measure, or its two commands.
 func (b bench) measure(ctx context.Context, m measure) ([]byte, error) {
 	if m.server != nil {
 		return b.pair(ctx, m.server, m.args)
@@ -144,7 +145,7 @@ func (b bench) rdmalab(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.program, append([]string{"--rack", rackName}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it ends what it began
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // lets the command end what it began
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
 	var exit *exec.ExitError

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// rack is a rack file and what is measured on it.
+// rack is a rack file and the measures that run on it.
 type rack struct {
 	name     string
 	file     string
@@ -21,17 +21,18 @@ type measure struct {
 	name string
 	// args are the arguments of rdmalab.
 	args []string
-	// server is the command that runs beside it, as the other end, and ends with it. Nil: none.
+	// server is the command of the other end, which runs at the same time and ends with the first one;
+	// nil: there is none.
 	server []string
-	unit   string // as benchstat knows it
-	// base names the measure of the same rack to which the ratio is given, measured in the same
-	// round. Empty: none.
+	unit   string // in benchstat's notation
+	// base is the name of a measure of the same rack. The ratio to it is computed from the values of
+	// the same round; "": none.
 	base string
-	// read finds the figure in the command's JSON.
+	// read reads the value from the command's JSON.
 	read func([]byte) (float64, error)
 }
 
-// Rack files: two hosts, so that nothing but the path under test has processors to itself.
+// Rack files with two hosts, so that only the measured path uses the processors.
 const (
 	hosts = `hosts:
   - {name: ms0, role: memory}
@@ -49,7 +50,7 @@ const (
   program: swordbox
   rules: [{id: m, server: ms0, action: move}]
 `
-	// memory is in front of the hosts of a rack with memory links; raw frames cross the veth pairs there,
+	// memory precedes the hosts of a rack with memory links. Raw frames cross the veth pairs there,
 	// too.
 	memory = "cable: memory\n"
 	stores = `hosts:
@@ -59,7 +60,7 @@ const (
 `
 )
 
-// racks are in the order of a round.
+// racks lists the racks in the order of a round.
 var racks = []rack{
 	{"default", hosts, paths},
 	{"track", tracks + hosts, paths},

@@ -10,17 +10,17 @@ import (
 
 // tally collects the figures of all rounds.
 type tally struct {
-	rows []*row // in the order of their first figures
+	rows []*row // in the order of their first values
 }
 
-// row is the figures of one measure, one a round.
+// row has the values of one measure, one for each round.
 type row struct {
 	name, unit, base string
 	values           []float64
 }
 
-// add takes a figure of the current round. The figure of its base was added before, in the same
-// round.
+// add adds a value of the current round. The value of its base must have been added before, in the
+// same round.
 func (t *tally) add(name, unit, base string, v float64) {
 	r := t.row(name)
 	if r == nil {
@@ -39,8 +39,8 @@ func (t *tally) row(name string) *row {
 	return nil
 }
 
-// ratios returns r's figures divided by those of its base, round by round; none if the base was
-// not measured.
+// ratios returns r's values divided by those of its base, round by round; nil if the base was not
+// measured.
 func (t *tally) ratios(r *row) []float64 {
 	base := t.row(r.base)
 	if base == nil {
@@ -54,7 +54,7 @@ func (t *tally) ratios(r *row) []float64 {
 	return ratios
 }
 
-// print writes a table: of each measure the median, the smallest and the largest figure, and the
+// print writes a table: the median, the smallest and the largest value of each measure, and the
 // median of its ratios.
 func (t *tally) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -81,7 +81,7 @@ func (t *tally) print(w io.Writer) {
 	tw.Flush()
 }
 
-// middle is the median; of an even number of values the mean of the two in the middle.
+// middle returns the median; for an even number of values, the mean of the two in the middle.
 func middle(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)

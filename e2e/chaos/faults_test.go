@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// doomed is a run that must end with an error, but not before the fault because the machine is busy:
-// its timeout and retry count limit a silent peer to 8 · 268 ms.
+// doomed is a run that must end with an error after the fault, and not before it because the
+// machine is busy: its timeout and retry count wait 8 · 268 ms for a silent peer.
 var doomed = []string{"perf", "write_lat", "--from", "cn0", "--to", "ms0", "--iters", "100000000", "--timeout", "16", "--retry", "7", "-q"}
 
-// promised is the latest end of a doomed run after the fault: that limit, and time for processes to
-// be scheduled.
+// promised is the longest time from the fault to the end of a doomed run: that wait, and time for
+// processes to be scheduled.
 const promised = 8*268*time.Millisecond + 15*time.Second
 
 // alive checks that a WRITE between two other hosts succeeds.

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// overMemory is a rack with memory links; a packet is a frame of its own from one host only.
+// overMemory is a rack with memory links. One of its hosts sends each packet as a separate frame.
 const overMemory = `
 cable: memory
 hosts:
@@ -20,7 +20,7 @@ hosts:
   - {name: ms0, role: memory, memory: 16MiB}
 `
 
-// Containers have no memory links: up refuses them.
+// Containers cannot have memory links: up refuses them.
 var _ = fixture.InContainers() || Describe("a rack with memory links", Ordered, func() {
 	var rack *fixture.Rack
 	BeforeAll(func() {
@@ -41,7 +41,7 @@ var _ = fixture.InContainers() || Describe("a rack with memory links", Ordered, 
 		before := sent("cn0")
 		p := rack.Perf("write_bw", "--size", "64KiB", "--iters", "200", "--verify")
 		Expect(p.Verified).To(Equal(uint64(200 * 64 << 10)))
-		Expect(sent("cn0") - before).To(BeNumerically("<", 200)) // 3200 packets, and what IPv6 and TCP say meanwhile
+		Expect(sent("cn0") - before).To(BeNumerically("<", 200)) // the run has 3200 packets; IPv6 and TCP send a few
 		Expect(rack.OK("perf", "raw_lat", "--from", "cn0", "--to", "ms0", "--iters", "50")).To(ContainSubstring("Raw"))
 	})
 
@@ -67,7 +67,7 @@ var _ = fixture.InContainers() || Describe("a rack with memory links", Ordered, 
 				down++
 			}
 		}
-		Expect(up).To(And(Equal(down), BeNumerically(">=", 40)), dump.Stdout) // two of each message, more if some were retransmitted
+		Expect(up).To(And(Equal(down), BeNumerically(">=", 40)), dump.Stdout) // two for each message, more if some were retransmitted
 	})
 
 	It("hits exactly the packet that a fault names", func() {

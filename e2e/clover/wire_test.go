@@ -16,8 +16,8 @@ import (
 // packet is one packet of a client, as `rdmalab dump` shows it.
 type packet struct {
 	opcode string
-	// length is that of the IP packet; dma is the number of bytes that the request asks for, 0 if
-	// it does not say.
+	// length is that of the IP packet. dma is the number of bytes in the request's RETH; 0: it has
+	// none.
 	length, dma int
 }
 
@@ -64,7 +64,7 @@ var _ = Describe("the packets of operations", Ordered, func() {
 		rack.OK("clover", "start")
 	})
 
-	// record captures one client at work on one key.
+	// record captures the packets of one client that works on one key.
 	record := func(workload string, value int) []packet {
 		GinkgoHelper()
 		file := filepath.Join(GinkgoT().TempDir(), fmt.Sprintf("%s%d.pcapng", workload, value))

@@ -1,8 +1,8 @@
 // Package console runs the console blocks of the documents: Markdown blocks of the kind ```console
-// with lines `$ command` and the output behind each. A page says by a comment what its blocks need:
-// <!-- console: sim --> the program alone, <!-- console: rack --> root, and a rack that the page
-// brings up and takes down. It compares what is printed with what the page shows; numbers,
-// durations and names of racks may differ.
+// with lines `$ command`, each followed by its output. A comment of the page says what its blocks
+// need: <!-- console: sim --> only the program, <!-- console: rack --> root, and a rack that the
+// page brings up and takes down. The package compares the output with the page; numbers, durations
+// and names of racks may differ.
 package console
 
 import (
@@ -73,7 +73,7 @@ func Pages(root string) ([]Page, error) {
 
 // Shell runs commands for pages.
 type Shell struct {
-	// Dir is the working directory, Env what is added to the environment.
+	// Dir is the working directory, Env has variables to add to the environment.
 	Dir string
 	Env []string
 }
@@ -93,7 +93,7 @@ func (s Shell) Run(ctx context.Context, command string) (string, error) {
 	if err != nil && !asExit(err, &exit) {
 		return string(out), fmt.Errorf("%s: %w", command, err)
 	}
-	return string(out), nil // an exit status is for the page to show
+	return string(out), nil // the page shows the effect of the exit status
 }
 
 func asExit(err error, target **exec.ExitError) bool {
@@ -102,8 +102,8 @@ func asExit(err error, target **exec.ExitError) bool {
 	return ok
 }
 
-// Check runs the blocks of a page in their order. It returns the page with the output of this run
-// where it differs, and the differences.
+// Check runs the blocks of a page in their order. It returns the page with the output of this run,
+// and the differences.
 func (p Page) Check(ctx context.Context, s Shell) (now []string, differences []string, err error) {
 	inside, skip := false, false
 	for i, line := range p.Lines {
@@ -124,7 +124,7 @@ func (p Page) Check(ctx context.Context, s Shell) (now []string, differences []s
 				got = nil
 			}
 			if same(want, got) {
-				got = want // and the page stays as it is
+				got = want // the page keeps its line
 			} else {
 				differences = append(differences, fmt.Sprintf("%s:%d: %s\nthe page has\n%s\nand now it prints\n%s",
 					p.Path, i+1, line, strings.Join(want, "\n"), strings.Join(got, "\n")))
@@ -140,7 +140,7 @@ func (p Page) Check(ctx context.Context, s Shell) (now []string, differences []s
 	return now, differences, nil
 }
 
-// output is the output that the page shows from a line on.
+// output returns the output that the page shows from a line on.
 func (p Page) output(from int) []string {
 	for i := from; i < len(p.Lines); i++ {
 		if p.Lines[i] == fence || strings.HasPrefix(p.Lines[i], "$ ") {
@@ -150,7 +150,7 @@ func (p Page) output(from int) []string {
 	return p.Lines[from:]
 }
 
-// elision is a line for any number of lines.
+// elision reports whether a line stands for any number of lines.
 func elision(line string) bool {
 	line = strings.TrimSpace(line)
 	return line == "…" || line == "..."
@@ -174,16 +174,16 @@ func same(want, got []string) bool {
 
 var (
 	rackName = regexp.MustCompile(`rack "[^"]*"`)
-	// number is a number with its unit; not the one in a name like cn0.
+	// number matches a number with its unit, but not the number in a name such as cn0.
 	number = regexp.MustCompile(`(^|[^A-Za-z0-9_.])(0x[0-9a-f]+|\d+(?:[.,]\d+)*)(ns|µs|us|ms|s|m|h|k|M|G|KiB|MiB|GiB|%)?(?:\d[\d.]*(?:ns|µs|us|ms|s|m))*`)
 	blanks = regexp.MustCompile(`[\s-]+`)
 )
 
-// Mask replaces what differs from run to run: numbers with their units, the width of columns, names
-// of racks.
+// Mask replaces what differs between runs: numbers with their units, the widths of columns, and
+// names of racks.
 func Mask(line string) string {
 	line = rackName.ReplaceAllString(line, `rack "NAME"`)
-	for range 2 { // neighbours share the character between them
+	for range 2 { // adjacent numbers share the character between them
 		line = number.ReplaceAllString(line, "${1}#")
 	}
 	return strings.TrimSpace(blanks.ReplaceAllString(line, " "))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// everything reaches each cell that a test must reach, and no other.
+// everything returns each cell that a test must reach, as reached, and no other.
 func everything() map[cell]string {
 	reached := map[cell]string{}
 	for _, s := range sections() {
@@ -42,7 +42,7 @@ func TestEveryEmptyCellIsMissed(t *testing.T) {
 	}
 }
 
-// A cell that the model declares impossible is reported when it is reached.
+// A cell is reported if it is reached although the model says that it is impossible.
 func TestTheImpossibleIsNoticed(t *testing.T) {
 	all := everything()
 	c := cell{"RC", "RTS", "RC_ACK", "local"}

@@ -1,7 +1,7 @@
 // Command coverage prints what the tests have seen happen to queue pairs: for each type and state,
 // each opcode received and each operation posted, and each fate. It reads the cells that test
-// binaries built with the tag qpcover have recorded, and exits with 1 when a cell is empty that a
-// test must reach, or one is reached that cannot be.
+// binaries with the build tag qpcover have recorded. It exits with 1 if no test has reached a cell
+// that a test must reach, or if a test has reached an impossible one.
 //
 //	coverage [-full] FILE
 package main
@@ -44,15 +44,16 @@ func main() {
 	}
 }
 
-// cell is one place of the tables.
+// cell is one cell of the tables.
 type cell struct{ of, state, what, fate string }
 
-// String is the cell in words.
+// String describes the cell.
 func (c cell) String() string {
 	return fmt.Sprintf("%s in %s: %s: %s", c.of, c.state, c.what, c.fate)
 }
 
-// parse reads recorded cells: the letters of the tests that reached each.
+// parse reads recorded cells. The result has, for each cell, the letters of the tests that reached
+// it.
 func parse(r io.Reader) (map[cell]string, error) {
 	reached := map[cell]string{}
 	lines := bufio.NewScanner(r)

@@ -7,16 +7,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// section is one table: what happens to one kind of thing of one transport service.
+// section is one table: the fates of one kind of packets or operations of one type of queue pair.
 type section struct {
 	title  string
 	of     string // type of the queue pair
 	states []string
 	rows   []row
 	fates  []string
-	// never are the cells that cannot be, each with the reason; the first one that fits counts.
+	// never lists the impossible cells, with reasons. Of several that match a cell, the first gives
+	// the reason.
 	never []never
-	// may are cells that need not be reached.
+	// may lists cells that need not be reached.
 	may []never
 }
 
@@ -39,7 +40,7 @@ func (n *never) fits(state string, r row, fate string) bool {
 	return (n.states == nil || slices.Contains(n.states, state)) && (n.fates == nil || slices.Contains(n.fates, fate)) && (n.rows == nil || n.rows(r))
 }
 
-// reason says why a cell cannot be; "" if it can.
+// reason returns why a cell is impossible; "" if it is possible.
 func (s *section) reason(state string, r row, fate string) string {
 	for i := range s.never {
 		if s.never[i].fits(state, r, fate) {
@@ -71,18 +72,18 @@ func oneOf(names ...string) func(row) bool {
 
 func reserved(r row) bool { return r.name == "reserved" }
 
-// needsReceive are the requests that need a receive when they come first.
+// needsReceive matches requests that need a receive if they are the first packet of a message.
 func needsReceive(r row) bool {
 	return r.flags&wire.OpSend != 0 && r.flags&(wire.OpFirst|wire.OpOnly) != 0 || r.flags&wire.OpWrite != 0 && r.flags&wire.OpImm != 0
 }
 
-// namesMemory are those that name memory of the responder.
+// namesMemory matches requests that name memory of the responder.
 func namesMemory(r row) bool { return r.heads&(wire.HasRETH|wire.HasAtomicETH) != 0 }
 
-// hasOperands are those that carry the operands of an atomic, and never payload.
+// hasOperands matches requests with the operands of an atomic, which have no payload.
 func hasOperands(r row) bool { return r.heads&wire.HasAtomicETH != 0 }
 
-// opcodes are the rows of a transport service's requests or responses.
+// opcodes returns the rows for a transport service's requests or responses.
 func opcodes(service wire.Opcode, want wire.OpFlags) (rows []row) {
 	for i := range 1 << 8 {
 		if op := wire.Opcode(i); op.Service() == service && op.Is(want) {
@@ -93,7 +94,7 @@ func opcodes(service wire.Opcode, want wire.OpFlags) (rows []row) {
 	return rows
 }
 
-// States, and those that take packets.
+// States of queue pairs. In deaf states a queue pair takes no packets, in hears it does.
 var (
 	rcStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "ERR"}
 	allState = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
@@ -101,8 +102,8 @@ var (
 	hears    = []string{"RTR", "RTS", "SQD", "SQE"}
 )
 
-// onWire are the faults of packets that the tests' own wires make, and what the engine drops before
-// a queue pair has it.
+// onWire are the faults that the links of tests make, as opposed to packets that the engine drops
+// before a queue pair gets them.
 var onWire = []string{"lost", "duplicated", "delayed"}
 
 var dropped = []string{"corrupt", "wrong peer", "P_Key"}
@@ -122,7 +123,7 @@ const (
 	whyNoMemory = "it touches no memory that a key of its own guards"
 )
 
-// requestRules are those that RC and UC have in common.
+// requestRules are the impossible cells that RC and UC have in common.
 func requestRules() []never {
 	return []never{
 		{states: deaf, fates: minus(connFates, "state"), why: whyDeaf},
@@ -140,7 +141,7 @@ func requestRules() []never {
 	}
 }
 
-// connFates are what can become of a request of a connection.
+// connFates are the possible fates of a request of a connection.
 var connFates = []string{
 	"taken", "ahead", "behind", "gap", "ends another", "no beginning", "out of place", "reserved", "not enabled", "too many", "not ready",
 	"length", "too long", "access", "misaligned", "invalidate", "local", "state", "lost", "duplicated", "delayed", "corrupt", "wrong peer", "P_Key",

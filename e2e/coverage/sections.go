@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// sections are all tables.
+// sections returns all tables.
 func sections() []section {
 	out := []section{rcRequests(), rcAnswers(), ucRequests(), udRequests()}
 	for _, of := range []string{"RC", "UC", "UD"} {
@@ -19,8 +19,8 @@ func sections() []section {
 	return out
 }
 
-// elsewhere are faults of the wire outside RTS: the tests' wires carry what connected queue pairs
-// send.
+// elsewhere: faults of the link are possible only in RTS, because the tests' links carry packets
+// between connected queue pairs.
 var elsewhere = never{states: []string{"RTR", "SQD", "SQE"}, fates: slices.Concat(onWire, dropped), why: "wires are between connected queue pairs"}
 
 func rcRequests() section {
@@ -77,7 +77,7 @@ func udRequests() section {
 	}
 }
 
-// operations of a queue pair's type, and what they are.
+// operations has the operations of each type of queue pair.
 var operations = map[string][]verbs.WROpcode{
 	"RC": {
 		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
@@ -119,7 +119,8 @@ func posts(of string) section {
 	return s
 }
 
-// ends are the statuses of work requests, and why the oldest one was sent again.
+// ends returns the table of the statuses of work requests, and of the reasons why the oldest one
+// was retransmitted.
 func ends(of string) section {
 	local := oneOf(verbs.OpLocalInv.String(), verbs.OpBindMW.String(), verbs.OpRegMR.String())
 	answered := oneOf(verbs.OpRead.String(), verbs.OpCmpSwap.String(), verbs.OpFetchAdd.String(), verbs.OpMaskedCmpSwap.String(), verbs.OpMaskedFetchAdd.String(), verbs.OpAtomicWrite.String())

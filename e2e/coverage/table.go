@@ -11,10 +11,11 @@ import (
 type table struct {
 	sections []section
 	reached  map[cell]string
-	// missing are the cells that a test must reach and none does, impossible those that some test
-	// reaches and that the model says cannot be. Either is a mistake of the tests or of the model.
+	// missing are the cells that no test reaches although one must; impossible are those that a test
+	// reaches although the model says that they are impossible. Either is a mistake of the tests or of
+	// the model.
 	missing, impossible []cell
-	must, may, can      int // reached ones of: those that must be, those that may be; and the number of those that must be
+	must, may, can      int // reached cells that must be reached; reached cells that may be; all cells that must be
 }
 
 // tally compares what was reached with the model.
@@ -52,7 +53,7 @@ func (t *table) count(s *section, c cell, r row) {
 	}
 }
 
-// marks of cells that were not reached.
+// Marks of cells that no test has reached.
 const (
 	markMissing = "✗"
 	markMay     = "·"
@@ -108,7 +109,7 @@ func (t *table) text(s *section, state string, r row, fate string) string {
 	return markMay
 }
 
-// reasons are those that the section uses, with the fates that they are about.
+// reasons lists the reasons for impossible cells in the section, with the fates that they are for.
 func (s *section) reasons() (out []string) {
 	for i := range s.never {
 		n := &s.never[i]
@@ -134,7 +135,7 @@ func (s *section) reasons() (out []string) {
 	return out
 }
 
-// explain prints each cell that cannot be.
+// explain prints each impossible cell with its reason.
 func (t *table) explain(s *section, p func(string, ...any)) {
 	for _, r := range s.rows {
 		for _, state := range s.states {

@@ -1,5 +1,5 @@
-// Package golden compares what a test made with a file in testdata, so that a change is seen in
-// review. The flag -update writes the file. Tables of states and events are printed as diagrams in
+// Package golden compares what a test has made with a file in testdata, so that reviewers see a
+// change. The flag -update writes the file. Tables of states and events are printed as diagrams in
 // the language of dot.
 package golden
 
@@ -32,8 +32,8 @@ func Check(t testing.TB, path, got string) {
 	}
 }
 
-// Diagram prints transitions in the language of dot, one a line, in their order. Two transitions of
-// one state on one event are an error of the test, and so is one that stays in its state.
+// Diagram prints transitions in the language of dot, one a line, in their order. It fails the test
+// if a state has two transitions for one event, or a transition stays in its state.
 func Diagram[S, E ~uint8](t testing.TB, name string, edges []transitions.Edge[S, E]) string {
 	t.Helper()
 	seen := map[string]bool{}

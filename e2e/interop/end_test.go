@@ -71,7 +71,7 @@ type work struct {
 	Limit float64 `json:"limit"`
 }
 
-// completion is a work completion as an end polled it.
+// completion is a work completion that an end has polled.
 type completion struct {
 	ID     uint64 `json:"id"`
 	Status int    `json:"status"` // status of ibv_wc_status
@@ -87,5 +87,5 @@ func pattern(b []byte, m, seed int) {
 	}
 }
 
-// empty returns the initial contents of memory.
+// empty is the value of all bytes of memory at first.
 const empty = 0xee

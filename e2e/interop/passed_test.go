@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// program is a row of the table's second part: a program of the guest that worked with our end.
+// program is a row of the table's second part: a program of the guest that has worked with our end.
 type program struct{ name, role, what string }
 
 var programs []program
 
-// passed notes that a spec has succeeded with a program of the guest in a role.
+// passed records that a spec with a program of the guest in a role has succeeded.
 func passed(name, role, what string) { programs = append(programs, program{name, role, what}) }
 
 // death is a row of the table's last part.
@@ -21,7 +21,7 @@ type death struct{ how, who, when, ours string }
 
 var deaths []death
 
-// died notes that a spec in which a side died has succeeded.
+// died records that a spec in which one side died has succeeded.
 func died(how, who, when, ours string) { deaths = append(deaths, death{how, who, when, ours}) }
 
 // deathTable returns the text of that part.

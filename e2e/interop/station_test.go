@@ -68,7 +68,7 @@ func station(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// work runs cells with one of the guest's programs.
+// work runs cells with one of the programs guest/verbs.py.
 func (p *plan) work(dev *device.Device, worker int, next <-chan int, mu *sync.Mutex, enc *json.Encoder) error {
 	c, err := net.Dial(p.Network, fmt.Sprintf("%s%d", p.Guest, worker))
 	if err != nil {

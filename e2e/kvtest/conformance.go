@@ -1,4 +1,4 @@
-// Package kvtest is what any store must do when nothing fails: one suite over kv.Store.
+// Package kvtest tests what any store must do when nothing fails: one suite over kv.Store.
 package kvtest
 
 import (
@@ -11,16 +11,15 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Env is what the suite needs of the world around a store. Two clients are used in turn by one
-// thread.
+// Env is what the suite needs to test a store. One thread uses its two clients in turn.
 type Env struct {
 	A, B kv.Store
 	// Now is the clients' clock.
 	Now func() clock.Time
-	// Largest is the longest value that the store takes, in bytes, at least 40; a longer one must
-	// be refused.
+	// Largest is the length of the longest value that the store accepts, in bytes, at least 40. The
+	// store must refuse longer values.
 	Largest int
-	// Exact says that values keep their lengths.
+	// Exact: values keep their lengths.
 	Exact bool
 }
 
@@ -28,7 +27,7 @@ const patience = 10e9 // nanoseconds
 
 func (e *Env) soon() clock.Time { return e.Now() + patience }
 
-// Check runs the suite and reports the first thing that is wrong.
+// Check runs the suite and returns the first error.
 func Check(e Env) error {
 	for _, c := range []struct {
 		name string
@@ -48,7 +47,7 @@ func Check(e Env) error {
 	return nil
 }
 
-// want compares a GET.
+// want checks the result of a GET.
 func (e *Env) want(s kv.Store, key uint64, value []byte) error {
 	got, err := s.Get(key, nil, e.soon())
 	if err != nil {
@@ -108,7 +107,7 @@ func life(e *Env) error {
 	return nil
 }
 
-// twoClients see each other's writes, also when they remember other things.
+// twoClients checks that each client sees the other's writes, also if it has cached something else.
 func twoClients(e *Env) error {
 	const key = 2
 	if err := e.A.Insert(key, kv.MakeValue(key, 0, 40), e.soon()); err != nil {
@@ -161,7 +160,7 @@ func sizes(e *Env) error {
 	return is(e.A.Put(key, make([]byte, e.Largest+1), e.soon()), kv.ErrTooLarge, "a value beyond the largest")
 }
 
-// model compares random operations of both clients with a map.
+// model compares random operations of both clients with those on a map.
 func model(e *Env) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	want := map[uint64][]byte{}
@@ -215,7 +214,8 @@ func model(e *Env) error {
 	return nil
 }
 
-// deadlines that have passed end an operation soon; it may or may not have happened.
+// deadlines checks that an operation whose deadline has passed ends soon. It may or may not be
+// executed.
 func deadlines(e *Env) error {
 	const key = 4
 	if err := e.A.Insert(key, kv.MakeValue(key, 1, 16), e.soon()); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Rack is a rack in virtual time whose memory servers lend their memory: what the tests of a store
-// stand on.
+// Rack is a rack in virtual time whose memory servers run the memory service, for the tests of a
+// store.
 type Rack struct {
 	*simrack.Rack
 	T testing.TB

@@ -41,7 +41,7 @@ func sources(t *testing.T) []source {
 		}
 		mode := parser.ImportsOnly | parser.ParseComments
 		if strings.HasSuffix(path, "_test.go") {
-			mode = parser.ParseComments // what the tests do counts, too
+			mode = parser.ParseComments // what tests do counts, too
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, mode)
 		if err != nil {

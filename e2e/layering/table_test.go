@@ -5,9 +5,9 @@ package layering
 
 // row is the entry of a package.
 type row struct {
-	// level: a package imports only packages of lower levels …
+	// level: a package imports only packages of lower levels, and those in beside.
 	level int
-	// beside: … and these of its own level.
+	// beside lists the packages of the same level that the package imports.
 	beside []string
 	// touches lists the kinds of I/O that the package may do.
 	touches touches

@@ -13,7 +13,7 @@ import (
 // ErrClosed is what a closed port answers.
 var ErrClosed = errors.New("memory port: closed")
 
-// Config describes the cable.
+// Config describes the cable, which joins two ports.
 type Config struct {
 	// Depth is the number of frames that a receive queue holds; 0: 1024.
 	Depth int
@@ -36,8 +36,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Port is one end of the cable. Unlike the contract asks, any goroutines may use it at the same
-// time, as long as received frames are not used after another Recv.
+// Port is one end of the cable. Unlike packetio.Port requires, any goroutines may use it at the
+// same time, as long as received frames are not used after another Recv.
 type Port struct {
 	in, out *queue
 	batch   int
@@ -70,8 +70,7 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	return p.in.take(b, p.batch)
 }
 
-// Send puts copies of the frames into the other end's queue. A closed other end loses them, as a
-// cut cable.
+// Send copies the frames into the other end's queue. Frames to a closed end are lost.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if p.in.isClosed() {
 		return 0, ErrClosed

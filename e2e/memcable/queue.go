@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// queue is one direction of the cable: a ring of slots whose buffers are used again, so a steady
-// state allocates nothing. Slots that a Recv handed out are free again at the next Recv.
+// queue is one direction of the cable: a ring of slots whose buffers are reused, so that sending
+// does not allocate. Slots that a Recv has returned are free again at the next Recv.
 type queue struct {
 	filter func(index int, f packetio.Frame) int
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// mutant is one change of a file: the bytes from begin to end become text.
+// mutant is one change of a file: text replaces the bytes from begin to end.
 type mutant struct {
 	file       string
 	src        []byte
@@ -23,20 +23,20 @@ type mutant struct {
 	text       string
 }
 
-// old is what is changed.
+// old returns the text that is replaced.
 func (m *mutant) old() string { return string(m.src[m.begin:m.end]) }
 
-// source is the whole file with the change.
+// source returns the whole file with the change.
 func (m *mutant) source() []byte {
 	return []byte(string(m.src[:m.begin]) + m.text + string(m.src[m.end:]))
 }
 
-// key names a change over changes elsewhere in the file.
+// key identifies the change also after other parts of the file have changed.
 func (m *mutant) key() string {
 	return fmt.Sprintf("%s %s: %s %s", m.file, m.in, m.kind, oneLine(m.what))
 }
 
-// String is the change with its place, for a person.
+// String describes the change and its place.
 func (m *mutant) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s: %s → %s", m.file, m.line, m.in, m.kind, oneLine(m.old()), oneLine(m.text))
 }
@@ -76,7 +76,7 @@ func find(pkg string) ([]mutant, error) {
 	return all, nil
 }
 
-// finder collects the changes of one file.
+// finder collects the possible changes of one file.
 type finder struct {
 	set  *token.FileSet
 	file string
@@ -87,7 +87,7 @@ type finder struct {
 	around map[ast.Expr]*ast.BinaryExpr
 }
 
-// inFile lists the changes of one file. A file that most builds leave out has none.
+// inFile lists the possible changes of one file; none for a file that most builds leave out.
 func inFile(name string, src []byte) ([]mutant, error) {
 	f := &finder{set: token.NewFileSet(), file: name, src: src, around: map[ast.Expr]*ast.BinaryExpr{}}
 	tree, err := parser.ParseFile(f.set, name, src, parser.ParseComments|parser.SkipObjectResolution)
@@ -110,7 +110,7 @@ func inFile(name string, src []byte) ([]mutant, error) {
 	return f.out, nil
 }
 
-// add notes a change of the bytes between two positions.
+// add adds a change of the bytes between two positions.
 func (f *finder) add(kind string, begin, end token.Pos, text string) {
 	b, e := f.set.Position(begin), f.set.Position(end)
 	f.out = append(f.out, mutant{file: f.file, src: f.src, line: b.Line, in: f.in, kind: kind, what: string(f.src[b.Offset:e.Offset]), begin: b.Offset, end: e.Offset, text: text})
@@ -121,7 +121,7 @@ func (f *finder) text(n ast.Node) string {
 	return string(f.src[f.set.Position(n.Pos()).Offset:f.set.Position(n.End()).Offset])
 }
 
-// swaps are operators and what is put in their place.
+// swaps has the operators that are replaced, and by what.
 var swaps = map[token.Token]struct{ kind, to string }{
 	token.LSS: {"bound", "<="}, token.LEQ: {"bound", "<"}, token.GTR: {"bound", ">="}, token.GEQ: {"bound", ">"},
 	token.EQL: {"equality", "!="}, token.NEQ: {"equality", "=="},
@@ -129,7 +129,7 @@ var swaps = map[token.Token]struct{ kind, to string }{
 	token.ADD: {"arithmetic", "-"}, token.SUB: {"arithmetic", "+"},
 }
 
-// visit notes the changes of one node.
+// visit adds the changes of one node.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -173,7 +173,7 @@ func (f *finder) negate(cond ast.Expr) {
 	f.add("condition", cond.Pos(), cond.End(), "!("+f.text(cond)+")")
 }
 
-// remove notes the removal of a statement without which the function still ends as it must.
+// remove adds the removal of a statement, if the function still ends as it must without it.
 func (f *finder) remove(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.ExprStmt:

@@ -1,14 +1,13 @@
-// Command mutate measures what the tests of packages notice: it changes one thing in a package at a
-// time (a condition, a bound, a constant, a statement), runs the tests, and prints which changes
-// they did not notice and the share of those that they did. Each change is an overlay of the build;
-// no file is written. It fails when the share is below -min.
+// Command mutate measures what the tests of packages notice. It makes one change at a time in a
+// package (of a condition, a bound, a constant, a statement), runs the tests, and prints the
+// changes that the tests did not notice, and the share of those that they noticed. Each change is
+// an overlay of the build; no file is written. It fails if the share is below -min.
 //
-// An argument is a folder of a package, or PACKAGE=TESTS,TESTS when the tests that count are
-// elsewhere. A seed picks the sample. Survivors that change nothing anybody could see are in
-// known.txt, each with its reason, and do not count.
+// An argument is the folder of a package, or PACKAGE=TESTS,TESTS if its tests are in other
+// packages. A seed chooses the sample. Changes that no test can notice are in known.txt, each with
+// its reason, and do not count.
 //
-// With -planted it tries bugs that are written down, each with the test or the scenario that must
-// notice it.
+// With -planted it tries a list of bugs, each with the test or the scenario that must notice it.
 package main
 
 import (
@@ -46,7 +45,8 @@ func main() {
 	}
 }
 
-// mutateAll works on the packages one after the other. It must run in the root of the module.
+// mutateAll tests the packages one after the other. The working directory must be the root of the
+// module.
 func mutateAll(targets []string, n int, seed uint64, least int, r runner, known map[string]string) error {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -115,7 +115,7 @@ func mutatePackage(pkg string, n int, seed uint64, r runner, known map[string]st
 	return score, nil
 }
 
-// readKnown reads the survivors that do not count: a key, a tab, the reason.
+// readKnown reads the list of changes that do not count: in each line a key, a tab, and the reason.
 func readKnown(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

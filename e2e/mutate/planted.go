@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// planted is a bug of a store, with the test that must notice it: a protection that
-// is left out, a check that is wrong, a step too early.
+// planted is a bug of a store, and the test that must notice it. Such bugs leave out a protection,
+// check something wrongly, or do a step too early.
 type planted struct {
 	name string
 	file string
-	// was occurs once in the file; the bug has is instead.
+	// was occurs once in the file; in the version with the bug, is replaces it.
 	was, is string
 	// by is what notices: a package and a test of it ("clover TestSettle"), or the arguments of
 	// `rdmalab sim`, of which some seed up to the 1,000th fails ("sim clover --mix wear"). After a
@@ -26,7 +26,8 @@ type planted struct {
 	by string
 }
 
-// Seeds of a scenario that are tried for a planted bug: so many at a time, up to the most.
+// Seeds of a scenario that are tried for a planted bug: the number in one run, and the number in
+// all.
 const (
 	plantedStep = 50
 	plantedMost = 1000
@@ -83,7 +84,7 @@ func plant(part string, limit time.Duration) error {
 	return nil
 }
 
-// named runs one test of a package with the change.
+// named runs one test of a package with the bug.
 func (r runner) named(m *mutant, by string) outcome {
 	pkg, test, _ := strings.Cut(by, " ")
 	bin, ok := r.built(m, []string{"test", "-vet=off", "-c"}, pkg)

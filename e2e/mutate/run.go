@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// outcome is what became of a change.
+// outcome is the result of a change.
 type outcome int
 
 const (
-	survived outcome = iota // no test noticed
+	survived outcome = iota // no test has failed
 	killed
 	hung    // the tests did not end in time
 	invalid // it does not compile
@@ -27,13 +27,13 @@ func (o outcome) String() string { return outcomes[o] }
 
 // runner builds and runs the tests.
 type runner struct {
-	dir   string // for what it builds
+	dir   string // for the binaries that it builds
 	tests []string
 	limit time.Duration
 	short bool
 }
 
-// test runs the tests with a change, or without.
+// test runs the tests with a change; nil: without one.
 func (r runner) test(m *mutant) outcome {
 	build := []string{"test", "-vet=off", "-ldflags=-s -w", "-c"}
 	if m != nil {
@@ -49,7 +49,7 @@ func (r runner) test(m *mutant) outcome {
 			return invalid
 		}
 		if _, err := os.Stat(bin); err != nil {
-			continue // it has no tests
+			continue // the package has no tests
 		}
 		if o := r.run(bin, pkg); o != survived {
 			return o
@@ -58,7 +58,7 @@ func (r runner) test(m *mutant) outcome {
 	return survived
 }
 
-// overlay writes what go needs to see the change.
+// overlay writes the file with which `go build -overlay` sees the change.
 func (r runner) overlay(m *mutant) (string, error) {
 	abs, err := filepath.Abs(m.file)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command report reads the stream of `go test -json` from standard input and prints what a person
-// wants of it: a line a package, the whole output of what failed, every skip with its reason, and
-// one closing line "N passed, N failed, N skipped" that counts tests and Ginkgo specs. It fails
-// when a test failed, when nothing ran, or when more was skipped than -skips allows; a skip whose
-// reason matches -expect is allowed anyway.
+// Command report reads the output of `go test -json` from standard input and prints a summary: a
+// line for each package, the whole output of failed tests, every skip with its reason, and a last
+// line "N passed, N failed, N skipped", which counts tests and Ginkgo specs. It fails if a test
+// failed, if no test ran, or if more tests were skipped than -skips allows; skips whose reason
+// matches -expect do not count.
 package main
 
 import (

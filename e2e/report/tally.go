@@ -20,7 +20,7 @@ type event struct {
 	Output     string
 }
 
-// tally adds events up.
+// tally counts the results.
 type tally struct {
 	w                       io.Writer
 	quiet                   bool
@@ -62,7 +62,7 @@ func (t *tally) add(e event) {
 	}
 }
 
-// specs counts what a Ginkgo suite reports, and keeps the reason of a skipped spec.
+// specs counts the results of a Ginkgo suite, and keeps the reason of a skipped spec.
 func (t *tally) specs(line string) {
 	if m := ginkgoSummary.FindStringSubmatch(line); m != nil {
 		n := func(i int) int { v, _ := strconv.Atoi(m[i]); return v } // the pattern has digits only
@@ -94,7 +94,7 @@ func (t *tally) endTest(e event, key string) {
 	}
 }
 
-// skipReason is the text that a skipped test logged.
+// skipReason returns the text that a skipped test has logged.
 func skipReason(lines []string) string {
 	for _, l := range lines {
 		l = strings.TrimSpace(l)
@@ -122,8 +122,8 @@ func (t *tally) endPackage(e event) {
 // cutOffLines bounds what is shown of a test that was running when its package ended.
 const cutOffLines = 1500
 
-// cutOff prints the end of what the tests said that never ended: stacks, when the package ran out
-// of time.
+// cutOff prints the end of the output of tests that did not end; these are stacks if the package
+// ran out of time.
 func (t *tally) cutOff(pkg string) {
 	keys := slices.Sorted(maps.Keys(t.output))
 	for _, key := range keys {
@@ -137,7 +137,7 @@ func (t *tally) cutOff(pkg string) {
 	}
 }
 
-// close prints the end of the report and says whether all is well.
+// close prints the end of the report and reports whether the run was successful.
 func (t *tally) close(allowedSkips int) bool {
 	for _, r := range t.reasons {
 		fmt.Fprintln(t.w, "skipped:", r)

@@ -29,7 +29,7 @@ const (
 	fenceTime = 2500 * time.Millisecond
 )
 
-// employed is a running gardener process.
+// employed is a running gardener process; see orders.
 type employed struct {
 	host string
 	in   io.WriteCloser
@@ -47,7 +47,7 @@ func (e *employed) Write(b []byte) (int, error) {
 	return e.stdout.Write(b)
 }
 
-// said returns the lines of its output so far.
+// said returns the lines of the gardener's output so far.
 func (e *employed) said() (list []said) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,7 @@ func (e *employed) said() (list []said) {
 	}
 }
 
-// ops returns the operations that it has completed.
+// ops returns the operations that the gardener has completed.
 func (e *employed) ops() (list []said) {
 	for _, s := range e.said() {
 		if s.What == "op" {
@@ -71,7 +71,7 @@ func (e *employed) ops() (list []said) {
 	return list
 }
 
-// says waits until its output has a line of a kind, and returns that line.
+// says waits until the gardener's output has a line of a kind, and returns it.
 func (e *employed) says(what string) (found said) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -85,13 +85,13 @@ func (e *employed) says(what string) (found said) {
 	return found
 }
 
-// tell sends it a line, at which it goes on or ends.
+// tell sends the gardener a line, at which it continues or ends.
 func (e *employed) tell() {
 	GinkgoHelper()
 	Expect(io.WriteString(e.in, "\n")).To(Equal(1))
 }
 
-// ends makes a gardener end that works until it is told to.
+// ends ends a gardener that works until it is told to end.
 func (e *employed) ends() {
 	GinkgoHelper()
 	e.tell()

@@ -18,7 +18,7 @@ hosts:
   - {name: "ms[0-1]", role: memory, memory: 32MiB}
 `
 
-// lease of the locks: long enough for a busy machine, short enough to wait for.
+// lease is the lease of the locks: long enough for a busy machine, short enough to wait for it.
 const lease = time.Second
 
 // verdict is the part of `sherman check -o json` that the specs use.
@@ -88,7 +88,7 @@ func history(rack *fixture.Rack, from string, clients, rounds, keys int, base st
 	return ended
 }
 
-// right waits for the end of a history, which must be linearizable.
+// right waits for the result of a history, which must be linearizable.
 func right(ended <-chan fixture.Result) {
 	GinkgoHelper()
 	var res fixture.Result

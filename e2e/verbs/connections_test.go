@@ -15,11 +15,11 @@ import (
 // stands for the address of ms0.
 type meeting struct {
 	server, client string
-	// said is what the client prints when its data were right.
+	// said is what the client prints if its data were right.
 	said string
 }
 
-// listeners is how many services programs on a host listen at.
+// listeners returns at how many services the programs on a host listen.
 func listeners(rack *fixture.Rack, host string) (n int) {
 	GinkgoHelper()
 	var s struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// program is what runs between two hosts.
+// program is a test that runs programs on two hosts.
 type program interface{ run(rack *fixture.Rack) }
 
 // pair is a server on ms0, which listens at a TCP port, and a client on cn0. SERVER in the client's
@@ -23,7 +23,7 @@ type pair struct {
 	server, client string
 	port           int
 	env            []string
-	said           string // what the client prints
+	said           string // part of the client's output
 }
 
 // unanswered is the exit status of a client that was still waiting when its time was over.

@@ -79,7 +79,7 @@ var _ = Describe("users who are not root", Ordered, func() {
 	var rack *fixture.Rack
 	var member, stranger user
 	BeforeAll(func() {
-		old := syscall.Umask(0o077) // root's shell may have any
+		old := syscall.Umask(0o077) // the shell of root may have any umask
 		rack = fixture.Up(fmt.Sprintf("group: %d\n", groupID) + fixture.Small)
 		syscall.Umask(old)
 		member, stranger = newUser(rack, groupID), newUser(rack)
@@ -135,7 +135,7 @@ var _ = Describe("users who are not root", Ordered, func() {
 		Expect(out.Stdout).To(BeEmpty())
 		Expect(out.Stderr).To(ContainSubstring(fmt.Sprintf("not in group %d", groupID)))
 		Expect(out.Stderr).To(ContainSubstring(fmt.Sprintf("usermod -aG %d", groupID)))
-		borrowed := member.sh("$R env cn0").Stdout // the variables of one who may
+		borrowed := member.sh("$R env cn0").Stdout // the variables of a user in the group
 		Expect(borrowed).To(ContainSubstring("LD_PRELOAD"))
 		out = stranger.sh(borrowed + "ibv_devinfo")
 		Expect(out.Code).NotTo(BeZero())

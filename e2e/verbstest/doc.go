@@ -1,6 +1,7 @@
-// Package verbstest is what every implementation of the verbs interfaces must do, as tests: an
-// implementation calls Run with a way to open two NICs that are joined by a link. The tests know
-// nothing of the implementation but that.
+// Package verbstest tests what every implementation of the verbs interfaces must do. An
+// implementation calls Run with a function that opens two NICs joined by a link; the tests use
+// nothing else of it.
 //
-// A test that needs something that a World does not have skips, and says what was missing.
+// A test that needs a part that the World does not have is skipped, with a message that names the
+// part.
 package verbstest

@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// testRefusedPosts posts what no queue takes. What is in front of it in a list is taken.
+// testRefusedPosts posts work requests that no queue accepts. Those before them in the same list
+// are accepted.
 func testRefusedPosts(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSGE, i.MaxInline = 2, 16 }), b.qp(verbs.RC, nil)
@@ -47,7 +48,7 @@ func testRefusedPosts(t *testing.T, w *World) {
 	}
 }
 
-// testBounds fills queues up to what was asked for.
+// testBounds fills queues up to the sizes that were requested.
 func testBounds(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 }), b.qp(verbs.RC, nil)
@@ -66,7 +67,8 @@ func testBounds(t *testing.T, w *World) {
 	must(t, peer.PostRecv(make([]verbs.RecvWR, 5)...))
 }
 
-// testLongLists posts more at once than fits into any ring in between.
+// testLongLists posts more work requests at once than any ring between application and NIC has room
+// for.
 func testLongLists(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	const n = 500
@@ -92,7 +94,7 @@ func testLongLists(t *testing.T, w *World) {
 	}
 }
 
-// testRefusedObjects makes what no NIC makes.
+// testRefusedObjects requests objects that no NIC makes.
 func testRefusedObjects(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	dev := a.ctx.Device()
@@ -130,7 +132,7 @@ func testRefusedObjects(t *testing.T, w *World) {
 	wantErr(t, "path MTU", q.ToRTR(verbs.ToRTR{DestGID: dev.GIDs[w.Family], SourceGID: w.Family, PathMTU: 1000}), verbs.ErrInvalid)
 }
 
-// testDestroy takes objects away in every wrong order, and then in the right one.
+// testDestroy destroys objects in every wrong order, and then in the right one.
 func testDestroy(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	q := a.qp(verbs.RC, nil)
@@ -169,7 +171,7 @@ func testForeign(t *testing.T, w *World) {
 	wr := inline(0, verbs.OpSend, "x")
 	wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, q.QPN(), qkey
 	wantErr(t, "address handle", q.PostSend(wr), verbs.ErrInvalid)
-	// The keys of one domain open nothing in another.
+	// The keys of one protection domain are not valid in another.
 	other, err := a.ctx.AllocPD()
 	must(t, err)
 	stranger, err := other.RegMR(nil, 64, full)
@@ -183,14 +185,14 @@ func testForeign(t *testing.T, w *World) {
 // statusCase provokes a completion status.
 type statusCase struct {
 	want verbs.Status
-	// post is what a sends; at is what b completes with, if b has posted.
+	// post is the work request that a posts. at is the status with which b's receive completes, if b
+	// has posted one.
 	at   verbs.Status
 	recv func(b *end) []verbs.RecvWR
 	post func(a, b *end) verbs.SendWR
 }
 
-// testStatuses reaches every status that an application can provoke over a link without faults, by
-// name.
+// testStatuses provokes every status that an application can provoke over a link without faults.
 func testStatuses(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	a.ctx.Runtime() // of a world with one runtime
@@ -286,7 +288,8 @@ func testFlush(t *testing.T, w *World) {
 	wantErr(t, "to RTS from ERROR", qa.ToRTS(verbs.ToRTS{}), verbs.ErrState)
 }
 
-// testReset forgets completions that were not polled, and connects the queue pair again.
+// testReset resets a queue pair, which drops completions that were not polled, and connects it
+// again.
 func testReset(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	other, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
@@ -322,7 +325,7 @@ func testReset(t *testing.T, w *World) {
 	a.none()
 }
 
-// testDrain holds the send queue.
+// testDrain stops the send queue (SQD).
 func testDrain(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	must(t, qa.PostSend(a.write(1, b, 8)))

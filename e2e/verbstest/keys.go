@@ -6,13 +6,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// register is a signalled fast registration of n bytes of mr from off on.
+// register returns a signalled fast registration of n bytes of mr, from offset off.
 func (e *end) register(id uint64, mr verbs.MR, off, n int, rkey uint32, access verbs.Access) verbs.SendWR {
 	piece := mr.SGE(off, n)
 	return verbs.SendWR{ID: id, Op: verbs.OpRegMR, Flags: verbs.Signalled, SGL: []verbs.SGE{piece}, RKey: rkey, BindAccess: access}
 }
 
-// put is a WRITE of a word to mr by a key, with a queue pair of its own, which a refusal ends.
+// put WRITEs a word to mr with a key, on a new queue pair, because a refusal ends the queue pair.
 func (e *end) put(to *end, mr verbs.MR, off int, rkey uint32, want verbs.Status) {
 	e.t.Helper()
 	q, peer := e.qp(verbs.RC, nil), to.qp(verbs.RC, nil)
@@ -25,7 +25,7 @@ func (e *end) put(to *end, mr verbs.MR, off int, rkey uint32, want verbs.Status)
 	must(e.t, peer.Destroy())
 }
 
-// testFastReg registers pieces of memory by work requests, and takes them away from both ends.
+// testFastReg registers parts of memory by work requests, and invalidates them from both ends.
 func testFastReg(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	mr, err := b.pd.AllocFastMR(nil, 4096)
@@ -73,8 +73,9 @@ func testFastReg(t *testing.T, w *World) {
 	wantErr(t, "no bytes", second(b.pd.AllocFastMR(nil, 0)), verbs.ErrInvalid)
 }
 
-// testInvalidationRights: regions of the verb are no work request's to take away, whatever rights
-// they give, and the two keys of a region do not stand for each other (IBTA 10.6.5/invalidate).
+// testInvalidationRights: a work request cannot invalidate a region that was registered by the
+// verb, whatever its rights, and the two keys of a region are not interchangeable (IBTA
+// 10.6.5/invalidate).
 func testInvalidationRights(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	private, err := b.pd.RegMR(nil, 64, verbs.LocalWrite)

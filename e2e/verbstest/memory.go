@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// testMW binds a window, lets the peer through it, and takes it away.
+// testMW binds a memory window, lets the peer access it, and invalidates it.
 func testMW(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	region, err := b.pd.RegMR(nil, 4096, verbs.LocalWrite|verbs.MWBind)
@@ -92,7 +92,7 @@ func testDM(t *testing.T, w *World) {
 	wantErr(t, "after free", dm.ReadAt(got[:1], 0), verbs.ErrClosed)
 }
 
-// testLocalAccess reads and writes regions without a NIC.
+// testLocalAccess reads and writes regions locally, without the NIC.
 func testLocalAccess(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	mr, err := a.pd.RegMR(nil, 3<<20, full)
@@ -136,7 +136,7 @@ func testLocalAccess(t *testing.T, w *World) {
 	}
 }
 
-// testAtomics lets both ends count in the same word, by their NICs and locally.
+// testAtomics makes both ends count in the same word, through their NICs and locally.
 func testAtomics(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	self, loop := b.qp(verbs.RC, nil), b.qp(verbs.RC, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// inline is a work request with data of its own.
+// inline returns a work request with inline data.
 func inline(id uint64, op verbs.WROpcode, data string) verbs.SendWR {
 	return verbs.SendWR{ID: id, Op: op, Flags: verbs.Inline | verbs.Signalled, Data: []byte(data)}
 }
@@ -145,7 +145,8 @@ func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 	must(t, victim.Dereg())
 }
 
-// testSizes moves messages around the borders of packets, out of and into several pieces.
+// testSizes transfers messages whose lengths are around multiples of the path MTU, with several
+// SGEs at both ends.
 func testSizes(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	r := a.ctx.Runtime().Rand()
@@ -222,7 +223,7 @@ func (e *end) ready(q verbs.QP, init verbs.ToInit) {
 	must(e.t, q.ToRTS(verbs.ToRTS{}))
 }
 
-// testUD sends datagrams there and, to where the GRH area says, back.
+// testUD sends a datagram, and one back to the address in its GRH.
 func testUD(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	ask, answer := a.datagram(nil), b.datagram(nil)
@@ -315,8 +316,7 @@ func testSRQ(t *testing.T, w *World) {
 	wantErr(t, "second destroy", srq.Destroy(), verbs.ErrClosed)
 }
 
-// resized gives a shared receive queue of 4 more room while receives are queued, and takes room away
-// again.
+// resized enlarges a shared receive queue of 4 while receives are queued, and reduces it again.
 func resized(t *testing.T, a, b *end, srq verbs.SRQ, from verbs.QP) {
 	for i := range uint64(3) {
 		must(t, srq.PostRecv(verbs.RecvWR{ID: i, SGL: []verbs.SGE{b.mr.SGE(int(i)*100, 60), b.mr.SGE(int(i)*100+60, 40)}}))

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// testCQEvents asks for events; each is given once.
+// testCQEvents requests completion events; each is delivered once.
 func testCQEvents(t *testing.T, w *World) {
 	a, b, qa, qb := w.pair(t, verbs.RC)
 	must(t, qb.PostRecv(make([]verbs.RecvWR, 4)...))
@@ -47,7 +47,7 @@ func testCQEvents(t *testing.T, w *World) {
 	_ = a
 }
 
-// testDeadlines waits for what never comes.
+// testDeadlines waits for events that never come.
 func testDeadlines(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	rt := a.ctx.Runtime()
@@ -71,7 +71,7 @@ func testDeadlines(t *testing.T, w *World) {
 	}
 }
 
-// testOverrun fills a completion queue that is not polled.
+// testOverrun overruns a completion queue that is not polled.
 func testOverrun(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	small, err := a.ctx.CreateCQ(4)
@@ -129,7 +129,7 @@ func testResizeCQ(t *testing.T, w *World) {
 	wantErr(t, "destroyed", small.Resize(8), verbs.ErrClosed)
 }
 
-// testDestroyEndsWaits destroys a queue that others wait for.
+// testDestroyEndsWaits destroys a queue for which other threads wait.
 func testDestroyEndsWaits(t *testing.T, w *World) {
 	a := w.end(t, 0)
 	var wg sync.WaitGroup
@@ -220,7 +220,7 @@ func testClose(t *testing.T, w *World) {
 	must(t, second(again.AllocDM(again.Device().MaxDM))) // all of it came back
 }
 
-// drain takes events until there are none any more.
+// drain takes asynchronous events until an error.
 func drain(ctx verbs.Context) error {
 	for {
 		if _, err := ctx.NextAsyncEvent(clock.Never); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// World is two NICs on a link, A and B, as one application sees them.
+// World has two NICs on a link, A and B, as one application uses them.
 type World struct {
 	// Contexts are fresh, one on each NIC. The tests may close them.
 	Contexts [2]verbs.Context
@@ -29,7 +29,7 @@ type World struct {
 // first partition, one of them a limited member of the second, both limited members of the third.
 var PKeys = [2][]uint16{{0xffff, 0x8001, 2}, {0xffff, 1, 2}}
 
-// Faults are what tests do to a NIC from outside.
+// Faults are the ways in which tests make a NIC fail.
 type Faults interface {
 	Down(nic int)
 	Up(nic int)
@@ -99,7 +99,7 @@ const patience = 30 * time.Second
 
 const full = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 
-// end is one side with one of everything.
+// end is one side of a connection with one object of each kind.
 type end struct {
 	t   testing.TB
 	w   *World
@@ -153,7 +153,7 @@ func (e *end) up(q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS
 	e.upIn(0, q, peer, other, change)
 }
 
-// upIn is up in the partition that an entry of the table of P_Keys names.
+// upIn is up in the partition with an index in the P_Key table.
 func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
 	e.t.Helper()
 	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic, PKeyIndex: pkeyIndex}))
@@ -176,7 +176,7 @@ func (w *World) pair(t testing.TB, kind verbs.QPType) (a, b *end, qa, qb verbs.Q
 	return a, b, qa, qb
 }
 
-// in is a deadline from now on.
+// in returns the time after d from now.
 func (e *end) in(d time.Duration) clock.Time { return e.ctx.Runtime().Now().Add(d) }
 
 // next waits for a completion.
@@ -208,7 +208,7 @@ func (e *end) want(id uint64, s verbs.Status) verbs.WC {
 	return wc
 }
 
-// none makes sure that nothing completes for a while.
+// none checks that nothing completes for 20 ms.
 func (e *end) none() {
 	e.t.Helper()
 	if err := e.cq.Wait(e.in(20 * time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
@@ -249,7 +249,7 @@ func (e *end) becomes(q verbs.QP, s verbs.QPState) {
 	}
 }
 
-// write is a signalled WRITE of n bytes between the beginnings of the regions.
+// write returns a signalled WRITE of n bytes from the beginning of one region to that of the other.
 func (e *end) write(id uint64, to *end, n int) verbs.SendWR {
 	return verbs.SendWR{ID: id, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()}
 }

@@ -1,5 +1,5 @@
-// Package ask is what a suite and the virtual machine say to each other over a virtio port:
-// questions and answers, JSON objects one behind the other.
+// Package ask defines the messages between a suite and the virtual machine over a virtio port:
+// questions and answers, as JSON objects in sequence.
 package ask
 
 import (
@@ -17,7 +17,7 @@ const (
 // VerbsPorts is how many programs guest/verbs.py run, each at a port of its own.
 const VerbsPorts = 3
 
-// VerbsPort is the name of the port with number i.
+// VerbsPort returns the name of port i.
 func VerbsPort(i int) string { return fmt.Sprintf("%s%d", verbsPort, i) }
 
 // Question asks the guest to run a program. Without Args it sends Signal to the program of that ID;
@@ -39,7 +39,7 @@ type Answer struct {
 // maxOutput is how much of a program's output is kept, in bytes.
 const maxOutput = 1 << 20
 
-// Output keeps the beginning of what a program says. It may be used by several goroutines.
+// Output keeps the beginning of a program's output. Several goroutines may use it.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -23,7 +23,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
-// pause is how long to wait before something is tried again.
+// pause is the time between two tries.
 const pause = 50 * time.Millisecond
 
 // interfaceWait bounds the time until the interface and the ports are there.
@@ -155,7 +155,7 @@ func port(name string) (dev string, err error) {
 	})
 }
 
-// verbs keeps the program running that obeys at a port.
+// verbs runs guest/verbs.py at a port, and restarts it when it ends.
 func verbs(name string) {
 	for {
 		dev, err := port(name)
@@ -182,7 +182,7 @@ func pythonVersion() string {
 	return ""
 }
 
-// serve runs commands until the other end says that it is over. Several may run at the same time.
+// serve runs commands until the host closes the port. Several may run at the same time.
 func serve() error {
 	dev, err := port(ask.CommandPort)
 	if err != nil {

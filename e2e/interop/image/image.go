@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// ErrMissing means that this machine lacks a program or file from which the image is made.
+// ErrMissing means that this machine lacks a program or file that is needed to make the image.
 var ErrMissing = errors.New("missing")
 
-// layout is raised when packages are unpacked in another way, so that what is kept from before is
+// layout is increased when packages are unpacked differently, so that parts from earlier runs are
 // not used.
 const layout = 1
 
