@@ -8,8 +8,9 @@ import (
 // Op is the number of a command.
 type Op uint32
 
-// Commands (enum ib_uverbs_write_cmds). Repost is the preloaded library's own: events that it has
-// taken from a completion channel and that belong to other queues go back.
+// Commands (enum ib_uverbs_write_cmds). Repost exists only between the preloaded library and the
+// daemon: the library has read events from a completion channel that belong to other queues, and
+// returns them.
 const (
 	GetContext        Op = 0
 	QueryDevice       Op = 1
@@ -45,30 +46,31 @@ const (
 const (
 	headerLen   = 8
 	exHeaderLen = 16
-	// responseLen is the pointer with which the arguments of most commands begin.
+	// responseLen is the length of the pointer to the answer, with which the arguments of most
+	// commands begin.
 	responseLen = 8
 	opMask      = 0xff
-	// MaxCommand bounds the bytes of a command.
+	// MaxCommand is the largest length of a command in bytes.
 	MaxCommand = 4096
 )
 
 // Command is a command as a program wrote it.
 type Command struct {
-	Op      Op // with Extended
+	Op      Op // with the flag Extended
 	Channel uint32
-	// Args are the arguments behind the pointer for the answer, if there is one.
+	// Args are the arguments, without the pointer to the answer.
 	Args []byte
 }
 
 var errCommand = errors.New("a message that is no command")
 
-// noPointer are the commands whose arguments do not begin with a pointer for the answer.
+// noPointer are the commands whose arguments do not begin with a pointer to the answer.
 var noPointer = map[Op]bool{
 	DeallocPD: true, DestroyAH: true, DeregMR: true, DeallocMW: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true,
 	AttachMulticast: true, DetachMulticast: true, Repost: true,
 }
 
-// ParseCommand takes a message apart. Args are part of b.
+// ParseCommand parses a message. Args points into b.
 func ParseCommand(b []byte) (c Command, err error) {
 	if len(b) < PrefixLen+headerLen || len(b) > PrefixLen+MaxCommand {
 		return c, errCommand
@@ -99,18 +101,18 @@ func ParseCommand(b []byte) (c Command, err error) {
 	return c, nil
 }
 
-// Decode reads arguments of type A: one of the structs of this package. False: there are too few
-// bytes. A program may give more than a command needs.
+// Decode decodes arguments of type A, one of the structs of this package. ok is false if there are
+// too few bytes. A program may pass more bytes than a command needs.
 func Decode[A any](c Command) (a A, ok bool) {
 	_, err := binary.Decode(c.Args, binary.NativeEndian, &a)
 	return a, err == nil
 }
 
-// Encode appends the answers, which are structs of this package.
+// Encode encodes answers, which are structs of this package.
 func Encode(answers ...any) []byte {
 	var b []byte
 	for _, a := range answers {
-		b, _ = binary.Append(b, binary.NativeEndian, a) // fixed sizes: it does not fail
+		b, _ = binary.Append(b, binary.NativeEndian, a) // fixed sizes: cannot fail
 	}
 	return b
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sizes of entries without their pieces (rxe_send_wqe, rxe_recv_wqe), of a piece, of a completion,
-// of the word of an ATOMIC_WRITE, and of the place of a completion.
+// Sizes in bytes: of entries without their SGEs (rxe_send_wqe, rxe_recv_wqe), of an SGE, of a
+// completion, of the word of an ATOMIC_WRITE, and of the slot of a completion.
 const (
 	sendLen = 208
 	recvLen = 40
@@ -19,26 +19,26 @@ const (
 	WCSlot  = 64
 )
 
-// SendSlot is the size of a send entry with so many pieces or inline bytes, and with the word of an
-// ATOMIC_WRITE; RecvSlot that of a receive.
+// SendSlot returns the size of a send entry with that many SGEs or inline bytes, and with room for
+// the word of an ATOMIC_WRITE.
 func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline, wordLen) }
 
-// RecvSlot is the size of a receive.
+// RecvSlot returns the size of a receive.
 func RecvSlot(sges int) int { return recvLen + sges*sgeLen }
 
-// Places in a send entry.
+// Offsets in a send entry.
 const (
 	sendID      = 0
 	sendOp      = 12
 	sendFlags   = 16
 	sendImm     = 20
-	sendRemote  = 24 // address of WRITE and READ; of an atomic; queue pair and Q_Key of a datagram
+	sendRemote  = 24 // of WRITE and READ: the address; of an atomic: the address; of a datagram: queue pair and Q_Key
 	sendRKey    = 32
 	sendCompare = 32
 	sendSwap    = 40
-	sendAtomic  = 48 // R_Key of an atomic
+	sendAtomic  = 48 // of an atomic: the R_Key
 	sendQKey    = 28
-	sendBound   = 32 // of a bind: the length of the piece, its L_Key, the new R_Key, rights
+	sendBound   = 32 // of a bind: length and L_Key of the memory, the new R_Key, the access rights
 	sendBindMR  = 40
 	sendBindKey = 48
 	sendRights  = 52
@@ -56,20 +56,20 @@ const (
 	flagInline    = 8
 )
 
-// operations are indexed by enum ibv_wr_opcode. A program cannot name one that is not here.
+// operations is indexed by enum ibv_wr_opcode. Other operations are refused.
 var operations = [...]verbs.WROpcode{
 	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
 	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, atomicWrite: verbs.OpAtomicWrite,
 }
 
-// atomicWrite is the operation ATOMIC_WRITE. Its word is where others have inline data.
+// atomicWrite is the operation ATOMIC_WRITE. Its word is in the place of inline data.
 const atomicWrite = 15
 
-// known are the operations that can be used.
+// known has a bit for each operation that is supported.
 const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<atomicWrite
 
-// Send copies slot to scratch and decodes it: pieces go into sges, inline data stay in scratch. ah
-// is the number of the address handle. False: it is malformed.
+// Send copies slot to scratch and decodes it: SGEs go into sges, inline data stay in scratch. ah is
+// the number of the address handle. ok is false if the entry is malformed.
 func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	b := scratch[:copy(scratch, slot)]
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
@@ -100,7 +100,7 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 		return word(b, wr)
 	case verbs.OpSendInv, verbs.OpLocalInv:
 		wr.InvRKey = u32(sendImm)
-	default: // it matters only to datagrams
+	default: // only datagrams need it
 		wr.RemoteQPN, wr.RemoteQKey, ah = wire.QPN(u32(sendRemote)), u32(sendQKey), u32(sendAH)
 	}
 	if wr.Op == verbs.OpBindMW {
@@ -122,7 +122,7 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 	return ah, ok
 }
 
-// word decodes the rest of an ATOMIC_WRITE. It is inline whether the flags say so or not.
+// word decodes the rest of an ATOMIC_WRITE. Its word is always inline, whatever the flags say.
 func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 	if len(b) < sendLen+wordLen {
 		return 0, false
@@ -133,7 +133,7 @@ func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 	return 0, true
 }
 
-// bind decodes the rest of a bind. The right of local writing means nothing to a peer.
+// bind decodes the rest of a bind. The right of local writes is ignored: it does not concern peers.
 func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	length, rights := binary.NativeEndian.Uint64(b[sendBound:]), binary.NativeEndian.Uint32(b[sendRights:])
 	if length > math.MaxUint32 || rights > math.MaxUint8 || len(sges) == 0 {
@@ -147,7 +147,8 @@ func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	return true
 }
 
-// Recv copies slot to scratch and decodes it; pieces go into sges. False: it is malformed.
+// Recv copies slot to scratch and decodes it; SGEs go into sges. ok is false if the entry is
+// malformed.
 func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool) {
 	b := scratch[:copy(scratch, slot)]
 	if len(b) < recvLen {
@@ -157,7 +158,7 @@ func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool)
 	return binary.NativeEndian.Uint64(b), nsge, ok
 }
 
-// pieces decodes n pieces.
+// pieces decodes n SGEs.
 func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 	if n > uint32(len(sges)) || n > uint32(len(b)/sgeLen) {
 		return 0, false
@@ -171,7 +172,7 @@ func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 	return int(n), true
 }
 
-// completions are the opcodes of completions by verbs.WCOpcode (enum ibv_wc_opcode).
+// completions are the opcodes of completions (enum ibv_wc_opcode), indexed by verbs.WCOpcode.
 var completions = [...]uint32{
 	verbs.WCSend: 0, verbs.WCWrite: 1, verbs.WCRead: 2, verbs.WCCmpSwap: 3, verbs.WCFetchAdd: 4, verbs.WCBindMW: 5,
 	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCMaskedCmpSwap: 3, verbs.WCMaskedFetchAdd: 4, verbs.WCAtomicWrite: 9, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
@@ -184,15 +185,15 @@ const (
 	wcInv = 8
 )
 
-// The service level of a datagram says what its network header is, as programs for NICs of RoCE
-// read it.
+// The service level of a received datagram says which IP header it had, as programs expect it of
+// RoCE NICs.
 const (
 	wcSL       = 44
 	headerIPv6 = 1
 	headerIPv4 = 2
 )
 
-// PutWC writes a completion to its place.
+// PutWC writes a completion to its slot.
 func PutWC(slot []byte, wc *verbs.WC) {
 	var b [wcLen]byte
 	u32 := func(at int, v uint32) { binary.NativeEndian.PutUint32(b[at:], v) }

@@ -5,18 +5,18 @@ import (
 	"encoding/binary"
 )
 
-// Magic begins the first message of the preloaded library. Its last byte is the version of the
-// protocol between it and the daemon.
+// Magic begins the first message of the preloaded library. Its last character is the version of the
+// protocol between the library and the daemon.
 const Magic = "rxeshim1"
 
-// MagicManager begins the first message of a connection for the commands of librdmacm, which has no
-// descriptors; see package ucma. It is as long as Magic.
+// MagicManager begins the first message of a connection for the commands of librdmacm. That message
+// carries no descriptors; see package ucma. MagicManager is as long as Magic.
 const MagicManager = "rxecmgr1"
 
 // HelloLen is the length of the first message: Magic and the program's name, padded with zeros.
 const HelloLen = len(Magic) + 16
 
-// Descriptors that come with the first message, in this order: the program's own /proc/self/mem and
+// Descriptors in the first message, in this order: the program's own /proc/self/mem and
 // /proc/self/maps.
 const (
 	HelloMem = iota
@@ -24,8 +24,8 @@ const (
 	HelloFDs
 )
 
-// Descriptors that the answer of the first message carries, in this order: the memory file of the
-// context and the socket by which the program wakes the daemon.
+// Descriptors in the answer to the first message, in this order: the memory file of the context,
+// and the socket by which the program wakes the daemon.
 const (
 	WelcomeArea = iota
 	WelcomeWake
@@ -34,13 +34,13 @@ const (
 
 // Hello is a first message.
 type Hello struct {
-	// Name is the program's.
+	// Name is the name of the program.
 	Name string
 	// Manager: the connection is for the commands of librdmacm.
 	Manager bool
 }
 
-// ParseHello reads a first message. False: it is none of the library.
+// ParseHello decodes a first message. ok is false if it is not one of the preloaded library.
 func ParseHello(b []byte) (h Hello, ok bool) {
 	if len(b) != HelloLen {
 		return h, false
@@ -57,26 +57,26 @@ func ParseHello(b []byte) (h Hello, ok bool) {
 	return h, true
 }
 
-// PrefixLen is the length of what precedes the bytes of a command: the number of the completion
-// channel whose descriptor the command names, or NoChannel, and 4 reserved bytes.
+// PrefixLen is the length of the prefix of a command: the number of the completion channel whose
+// descriptor the command names, or NoChannel, and 4 reserved bytes.
 const PrefixLen = 8
 
-// NoChannel is the number of no completion channel.
+// NoChannel means that there is no completion channel.
 const NoChannel = ^uint32(0)
 
-// Answer is what the daemon answers to a command.
+// Answer is the daemon's answer to a command.
 type Answer struct {
 	// Errno is 0, or the error of the command.
 	Errno uint32
 	// Drain has the bit 1<<i set if word i of the data counts events that the program may not have
-	// read: the library removes those of Element that are unread from the descriptor, and subtracts
-	// them. Word 0 of a destroyed completion queue counts events of Channel, all others count
-	// asynchronous events. From a connection manager it is how many announcements of events the
-	// library removes from Channel.
+	// read yet. The library removes the unread events of Element from the descriptor and subtracts
+	// their number from the word. Word 0 of a destroyed completion queue counts events of Channel,
+	// all other words count asynchronous events. In an answer of a connection manager, Drain is how
+	// many announcements of events the library removes from Channel.
 	Drain   uint32
 	Channel uint32
-	// Number is the number of the completion channel that the descriptor belongs to, if the answer
-	// has one.
+	// Number is the number of the completion channel whose descriptor comes with the answer, if
+	// there is one.
 	Number  uint32
 	Element uint64
 	Data    []byte
@@ -85,7 +85,7 @@ type Answer struct {
 // AnswerLen is the length of an Answer without its data.
 const AnswerLen = 24
 
-// AppendTo appends the bytes of a.
+// AppendTo appends the encoding of a to b.
 func (a *Answer) AppendTo(b []byte) []byte {
 	for _, v := range [...]uint32{a.Errno, a.Drain, a.Channel, a.Number} {
 		b = binary.NativeEndian.AppendUint32(b, v)

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Places in the header of a ring (rxe_queue_buf).
+// Offsets in the header of a ring (rxe_queue_buf).
 const (
 	offLog2     = 0
 	offMask     = 4
@@ -16,20 +16,21 @@ const (
 	pageLen     = 4096
 )
 
-// Ring is a ring of the rxe driver in shared memory. The daemon keeps its size for itself; indices
-// that it reads are masked, so that each names a place.
+// Ring is a ring of the rxe driver in shared memory. The daemon uses its own copy of the size and
+// masks the indices that it reads, so that each index is inside the ring.
 type Ring struct {
 	b    []byte
 	mask uint32
 	log2 uint
 }
 
-// shape is the mask and the logarithm of the size of an entry for a ring of n entries.
+// shape returns the mask for indices of a ring of n entries, and the logarithm of the size of an
+// entry.
 func shape(n, entry int) (mask uint32, log2 uint) {
 	return 1<<bits.Len(uint(n)) - 1, uint(bits.Len(uint(entry - 1)))
 }
 
-// RingLen is how many bytes a ring of n entries takes: whole pages.
+// RingLen returns the size of a ring of n entries in bytes: whole pages.
 func RingLen(n, entry int) int {
 	mask, log2 := shape(n, entry)
 	return (ringHeader + int(mask+1)<<log2 + pageLen - 1) &^ (pageLen - 1)
@@ -51,25 +52,25 @@ func (r Ring) word(off int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.b[off]))
 }
 
-// Cap is how many entries the ring can hold.
+// Cap returns how many entries the ring can hold.
 func (r Ring) Cap() int { return int(r.mask) }
 
-// Producer and Consumer are the indices that the sides have published.
+// Producer returns the index of the next entry to be written.
 func (r Ring) Producer() uint32 { return r.word(offProducer).Load() & r.mask }
 
-// Consumer is the index of the oldest entry.
+// Consumer returns the index of the oldest entry.
 func (r Ring) Consumer() uint32 { return r.word(offConsumer).Load() & r.mask }
 
-// SetProducer publishes an index.
+// SetProducer publishes the producer's index.
 func (r Ring) SetProducer(i uint32) { r.word(offProducer).Store(i & r.mask) }
 
-// SetConsumer publishes an index.
+// SetConsumer publishes the consumer's index.
 func (r Ring) SetConsumer(i uint32) { r.word(offConsumer).Store(i & r.mask) }
 
-// Between is how many entries are from index a to b.
+// Between returns the number of entries from index a to index b.
 func (r Ring) Between(a, b uint32) int { return int((b - a) & r.mask) }
 
-// Slot is the place of an index. The program may write it at any time.
+// Slot returns the memory of an entry. The program may write to it at any time.
 func (r Ring) Slot(i uint32) []byte {
 	at := ringHeader + int(i&r.mask)<<r.log2
 	return r.b[at : at+1<<r.log2 : at+1<<r.log2]

@@ -1,13 +1,14 @@
 package uverbs
 
-// The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes, and no
-// pointer for the answer. Reserved fields are blank.
+// The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes, and
+// lack the pointer to the answer. Reserved fields are blank.
 
 type (
-	// Context answers GetContext. The library puts in the descriptor for asynchronous events.
+	// Context is the answer to GetContext. The library fills in the descriptor for asynchronous
+	// events.
 	Context struct{ AsyncFD, Vectors uint32 }
 
-	// Device answers QueryDevice.
+	// Device is the answer to QueryDevice.
 	Device struct {
 		FWVer                  uint64
 		NodeGUID, SysImageGUID [8]byte
@@ -20,16 +21,16 @@ type (
 		AckDelay, Port uint8
 		_              [4]uint8
 	}
-	// DeviceQueues are capabilities, and bounds of queues and memory.
+	// DeviceQueues are the capabilities, and the limits of queues and memory.
 	DeviceQueues struct {
 		MaxQP, MaxQPWR, CapFlags uint32
 		MaxSGE, MaxSGERd         uint32
 		MaxCQ, MaxCQE            uint32
 		MaxMR, MaxPD             uint32
 	}
-	// DeviceAtomics are bounds of READs and atomics.
+	// DeviceAtomics are the limits of READs and atomics.
 	DeviceAtomics struct{ QPRd, EERd, ResRd, QPInitRd, EEInitRd, AtomicCap uint32 }
-	// DeviceMore are further bounds.
+	// DeviceMore are further limits.
 	DeviceMore struct {
 		MaxEE, MaxRDD, MaxMW            uint32
 		RawIPv6, RawEthernet            uint32
@@ -37,7 +38,7 @@ type (
 		MaxAH, MaxFMR, MapPerFMR        uint32
 		MaxSRQ, MaxSRQWR, MaxSRQSGE     uint32
 	}
-	// ExDevice follows Device in the answer of the extended QueryDevice.
+	// ExDevice follows Device in the answer to the extended QueryDevice.
 	ExDevice struct {
 		CompMask, Length          uint32
 		ODP                       [3]uint64
@@ -52,7 +53,7 @@ type (
 		_                         uint32
 	}
 
-	// PortArgs and Port are QueryPort.
+	// PortArgs are the arguments of QueryPort, Port is the answer.
 	PortArgs struct {
 		Port uint8
 		_    [7]uint8
@@ -69,18 +70,18 @@ type (
 	PortState struct{ State, MaxMTU, ActiveMTU, LMC uint8 }
 	PortLink  struct{ Width, Speed, Phys, LinkLayer uint8 }
 
-	// Handle is the arguments of the commands that need only an object, and the answer of those
-	// that make one.
+	// Handle has the arguments of commands that only name an object, and the answer of those that
+	// make one.
 	Handle struct{ H uint32 }
 
-	// RegMRArgs and MR are RegMR.
+	// RegMRArgs are the arguments of RegMR, MR is the answer.
 	RegMRArgs struct {
 		Start, Length, VA uint64
 		PD, Access        uint32
 	}
 	MR struct{ H, LKey, RKey uint32 }
 
-	// MWArgs and MW are AllocMW.
+	// MWArgs are the arguments of AllocMW, MW is the answer.
 	MWArgs struct {
 		PD   uint32
 		Type uint8
@@ -88,7 +89,7 @@ type (
 	}
 	MW struct{ H, RKey uint32 }
 
-	// AHAttr is an address.
+	// AHAttr is the address of an address handle.
 	AHAttr struct {
 		DestGID                [16]byte
 		Flow                   uint32
@@ -99,7 +100,7 @@ type (
 		Global, Port           uint8
 		_                      uint8
 	}
-	// AHArgs and AH are CreateAH.
+	// AHArgs are the arguments of CreateAH, AH is the answer.
 	AHArgs struct {
 		User  uint64
 		PD, _ uint32
@@ -107,13 +108,14 @@ type (
 	}
 	AH struct{ H, Num, _ uint32 }
 
-	// Area is a place in the memory file of a context (mminfo).
+	// Area is a range in the memory file of a context (mminfo).
 	Area struct {
 		Offset  uint64
 		Size, _ uint32
 	}
 
-	// CQArgs and CQ are CreateCQ; ExCQArgs the extended one.
+	// CQArgs are the arguments of CreateCQ, ExCQArgs those of the extended command; CQ is the
+	// answer.
 	CQArgs struct {
 		User        uint64
 		CQE, Vector uint32
@@ -128,19 +130,21 @@ type (
 		_               uint32
 	}
 	CQ struct{ H, CQE uint32 }
-	// ResizeCQArgs and CQSize are ResizeCQ. The place of the new ring follows the answer.
+	// ResizeCQArgs are the arguments of ResizeCQ, CQSize is the answer. The Area of the new ring
+	// follows it.
 	ResizeCQArgs struct{ H, CQE uint32 }
 	CQSize       struct{ CQE, _ uint32 }
-	// Ex is behind the answer of an extended command: what was set, and how long the answer is.
+	// Ex ends the answer of an extended command: which fields are valid, and the length of the
+	// answer.
 	Ex struct{ CompMask, Length uint32 }
 
-	// Notify is ReqNotifyCQ.
+	// Notify has the arguments of ReqNotifyCQ.
 	Notify struct{ H, Solicited uint32 }
-	// Reported answers DestroyQP and DestroySRQ; CQReported DestroyCQ.
+	// Reported is the answer to DestroyQP and DestroySRQ, CQReported that to DestroyCQ.
 	Reported   struct{ Events uint32 }
 	CQReported struct{ Completions, Events uint32 }
 
-	// QPArgs and QP are CreateQP.
+	// QPArgs are the arguments of CreateQP, QP is the answer.
 	QPArgs struct {
 		User                                 uint64
 		PD, SendCQ, RecvCQ, SRQ              uint32
@@ -148,7 +152,7 @@ type (
 		MaxInline                            uint32
 		SignalAll, Type, HasSRQ, _           uint8
 	}
-	// ExQPArgs follow QPArgs in the extended CreateQP.
+	// ExQPArgs are those of the extended CreateQP.
 	ExQPArgs struct {
 		QPArgs
 		CompMask, CreateFlags, IndTable, SourceQPN uint32
@@ -168,19 +172,19 @@ type (
 		SL, PathBits, Rate     uint8
 		Global, Port           uint8
 	}
-	// QPNumbers and QPState are attributes of a queue pair.
+	// QPNumbers and QPState are attributes in both ModifyQPArgs and QPAttr.
 	QPNumbers struct {
 		QKey, RecvPSN, SendPSN, DestQPN, Access uint32
 		PKeyIndex, AltPKeyIndex                 uint16
 	}
 	QPState struct {
 		State, Current, PathMTU, Migration        uint8
-		Draining                                  uint8 // to be told of it, in ModifyQPArgs
+		Draining                                  uint8 // in ModifyQPArgs: raise an event when the queue is drained
 		MaxRdAtomic, MaxDestRdAtomic              uint8
 		MinRNRTimer, Port, Timeout                uint8
 		RetryCount, RNRRetry, AltPort, AltTimeout uint8
 	}
-	// ModifyQPArgs are ModifyQP.
+	// ModifyQPArgs are the arguments of ModifyQP.
 	ModifyQPArgs struct {
 		Dest, Alt QPDest
 		H, Mask   uint32
@@ -188,7 +192,7 @@ type (
 		QPState
 		_ [2]uint8
 	}
-	// QueryQPArgs and QPAttr are QueryQP.
+	// QueryQPArgs are the arguments of QueryQP, QPAttr is the answer.
 	QueryQPArgs struct{ H, Mask uint32 }
 	QPAttr      struct {
 		Dest, Alt                            QPDest
@@ -200,7 +204,7 @@ type (
 		_         [5]uint8
 	}
 
-	// MulticastArgs are AttachMulticast and DetachMulticast.
+	// MulticastArgs are the arguments of AttachMulticast and DetachMulticast.
 	MulticastArgs struct {
 		Group [16]byte
 		H     uint32
@@ -208,16 +212,17 @@ type (
 		_     uint16
 	}
 
-	// SRQArgs and SRQ are CreateSRQ. The place of the ring and the number again follow the answer.
+	// SRQArgs are the arguments of CreateSRQ, SRQ is the answer. The Area of the ring and the
+	// number of the queue follow it.
 	SRQArgs struct {
 		User                     uint64
 		PD, MaxWR, MaxSGE, Limit uint32
 	}
 	SRQ    struct{ H, MaxWR, MaxSGE, Num uint32 }
 	SRQNum struct{ Num, _ uint32 }
-	// ModifySRQArgs are ModifySRQ.
+	// ModifySRQArgs are the arguments of ModifySRQ.
 	ModifySRQArgs struct{ H, Mask, MaxWR, Limit uint32 }
-	// SRQAttr answers QuerySRQ.
+	// SRQAttr is the answer to QuerySRQ.
 	SRQAttr struct{ MaxWR, MaxSGE, Limit, _ uint32 }
 )
 

@@ -1,8 +1,9 @@
-// The bells of queue pairs: a send is posted into its ring, and the daemon looks there when it is rung for.
+// The bells of queue pairs: a program posts a send into the ring and rings the bell; then the
+// daemon reads the ring.
 #define _GNU_SOURCE
 #include "shim.h"
 
-// What is where in the control page.
+// Offsets in the control page.
 enum { OFF_ASLEEP = 0, OFF_SUMMARY = 128, OFF_BELLS = 192 };
 
 enum { STATE_RTS = 3 }; // enum ibv_qp_state
@@ -16,10 +17,11 @@ void ring(struct device *d, uint32_t bell)
 	if (!atomic_load((_Atomic uint64_t *)(d->page + OFF_ASLEEP))) return;
 	int wake;
 	do (void)!syscall(SYS_sendto, wake = d->wake, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
-	while (wake != d->wake); // it got another number meanwhile
+	while (wake != d->wake); // move_device has changed its number
 }
 
-// note_state remembers whether a queue pair is in a state that sends, when a command has succeeded.
+// note_state is called when a command has succeeded. It records whether the queue pair is in a
+// state in which it sends.
 void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got)
 {
 	const struct ib_uverbs_modify_qp *m = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr) + (ex ? sizeof(struct ib_uverbs_ex_cmd_hdr) : 0));

@@ -1,25 +1,26 @@
-// The library that is preloaded into unmodified RDMA programs. It plays the kernel's part below the
-// system's libibverbs and its rxe provider: /dev/infiniband/uverbs0 is a connection to the daemon of
-// the host, which executes the commands, and a memory file in which the rings of the rxe driver are.
-// Below librdmacm, /dev/infiniband/rdma_cm is an event channel; all of a process share a connection.
+// The library that is preloaded into unmodified RDMA programs. It stands in for the kernel below
+// the system's libibverbs and its rxe provider: /dev/infiniband/uverbs0 is a connection to the
+// daemon of the host, which executes the commands, and a memory file that contains the rings of the
+// rxe driver. Below librdmacm, /dev/infiniband/rdma_cm is an event channel; all channels of a
+// process share one connection.
 //
-// It makes no thread and does nothing in a program that opens no device. A child of fork has none of
-// its parent's devices; it may open its own. Functions of libc that it replaces call the next
-// definition for everything that is not its own.
+// The library creates no thread, and does nothing in a program that opens no device. A child of
+// fork has none of its parent's devices; it may open its own. The libc functions that the library
+// replaces call the original functions for everything that is not the library's.
 #define _GNU_SOURCE
 #include "shim.h"
 
-// First words of the first messages.
+// The magic of the first messages.
 #define MAGIC "rxeshim1"
 #define MAGIC_MANAGER "rxecmgr1"
 #define NAME_LEN 16
 #define FIRST_LEN (sizeof MAGIC - 1 + NAME_LEN)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pid_t self; // of the process whose memory this is
+static pid_t self; // the process to which this memory belongs
 
-// privates are the descriptors that the library has for itself, a bit each. A program that closes all
-// descriptors does not mean these: it has not opened them.
+// privates has a bit for each descriptor that the library uses itself. close_range of the program
+// spares these: the program has not opened them.
 static _Atomic uint64_t privates[MAX_FDS / 64];
 
 static void in_child(void)
@@ -42,7 +43,8 @@ static void begin(void)
 	else if (pthread_atfork) pthread_atfork(NULL, NULL, in_child);
 }
 
-// keep_private makes a descriptor the library's own, release_private no longer, drop_private closes it.
+// keep_private makes a descriptor the library's, release_private ends that, drop_private closes it,
+// too.
 void keep_private(int fd)
 {
 	if (fd >= 0 && fd < MAX_FDS) atomic_fetch_or(&privates[fd / 64], 1ull << fd % 64);
@@ -58,24 +60,25 @@ void drop_private(int fd)
 }
 int is_private(int fd) { return fd >= 0 && fd < MAX_FDS && privates[fd / 64] & 1ull << fd % 64 && !is_borrowed(); }
 
-// watch_forks is called before anything is opened.
+// watch_forks is called before the library opens anything.
 void watch_forks(void) { pthread_once(&once, begin); }
 
-// is_own reports whether what process pid has opened is that of this one, and not of its parent.
+// is_own reports whether what process pid has opened belongs to this process, and not to its
+// parent.
 int is_own(pid_t pid) { return pid == self; }
 
-// is_borrowed reports whether this is a child of vfork: it has descriptors of its own, but closes
-// them in the memory of its parent.
+// is_borrowed reports whether this is a child of vfork: it has descriptors of its own, but runs in
+// the memory of its parent.
 int is_borrowed(void) { return getpid() != self; }
 
-// The library's own descriptors are made, used and closed by system calls alone: of functions of libc
-// a tool below the program would see some and not others, and take a number that is used again for the
-// descriptor that had it before.
+// The library makes, uses and closes its own descriptors by system calls only. A tool that wraps
+// libc (valgrind, a sanitizer) would see some of the libc calls and not others, and would confuse a
+// reused descriptor number with its former descriptor.
 void real_close(int fd) { syscall(SYS_close, fd); }
 static ssize_t send_message(int sock, const struct msghdr *m) { return syscall(SYS_sendmsg, sock, m, MSG_NOSIGNAL); }
 static ssize_t recv_message(int sock, struct msghdr *m) { return syscall(SYS_recvmsg, sock, m, MSG_CMSG_CLOEXEC); }
 
-// recv_fds receives a message and up to max descriptors; *nfds is how many came.
+// recv_fds receives a message and up to max descriptors; *nfds is their number.
 ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds)
 {
 	union { char b[CMSG_SPACE(8 * sizeof(int))]; struct cmsghdr align; } control;
@@ -99,7 +102,7 @@ ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds)
 	return got;
 }
 
-// first fills the first message, which names the program.
+// first builds the first message, which names the program.
 static void first(char b[FIRST_LEN], const char *magic)
 {
 	memset(b, 0, FIRST_LEN);
@@ -115,7 +118,7 @@ int hello_manager(int sock)
 	return syscall(SYS_sendto, sock, b, sizeof b, MSG_NOSIGNAL, NULL, 0) == (ssize_t)sizeof b ? 0 : -1;
 }
 
-// hello sends the first message with the program's memory.
+// hello sends the first message with descriptors of the program's memory.
 int hello(int sock)
 {
 	char b[FIRST_LEN];
@@ -158,12 +161,12 @@ int dial(int (*hello)(int sock))
 	return -1;
 }
 
-// entered counts the devices that this thread has entered: more than one only in handlers of signals.
+// entered counts the devices that this thread has entered: more than one only in signal handlers.
 static __thread volatile int entered __attribute__((tls_model("initial-exec")));
 
-// enter locks a device, for a command or to change its descriptors; leave unlocks it. Handlers of
-// signals may run meanwhile, because an answer may take long, and may close descriptors: in one that
-// has interrupted a command, enter does not wait, but fails with EBUSY.
+// enter locks a device, for a command or to change its descriptors; leave unlocks it. An answer may
+// take long, so signal handlers may run meanwhile, and may close descriptors. In a signal handler
+// that has interrupted a command, enter does not wait, but fails with EBUSY.
 int enter(struct device *d, int *cancel)
 {
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
@@ -182,12 +185,12 @@ void leave(struct device *d, int cancel)
 	pthread_setcancelstate(cancel, NULL);
 }
 
-// end_left ends what closes have left, unless a command goes on: then the thread of that does it when
-// it leaves. A close need not wait for a command of its own thread so.
+// end_left finishes what earlier closes have left. If a command is in progress, its thread does
+// that when it leaves the device: so a close never waits for a command of its own thread.
 void end_left(struct device *d)
 {
 	int cancel, saved = errno;
-	if (!is_own(d->pid)) return; // a handler has forked
+	if (!is_own(d->pid)) return; // a signal handler has forked
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	entered++;
 	while (d->left && pthread_mutex_trylock(&d->mu) == 0) {
@@ -199,9 +202,9 @@ void end_left(struct device *d)
 	errno = saved;
 }
 
-// exchange sends a message and receives the answer; the length, or -1. The caller has entered the
-// device. A command without an answer ends the connection: the answer could come later, and would be
-// taken for that of the next command.
+// exchange sends a message and receives the answer. It returns the length of the answer, or -1. The
+// caller has entered the device. If a command gets no answer, exchange closes the connection: a
+// late answer would be taken for that of the next command.
 ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t max, int *fd)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)nv };
@@ -219,7 +222,7 @@ ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t ma
 			drop_private(sock);
 			errno = EIO, n = -1;
 		}
-	} else if (errno != EFAULT) { // which is the program's mistake
+	} else if (errno != EFAULT) { // EFAULT is an error of the program
 		errno = EIO;
 	}
 	return n;

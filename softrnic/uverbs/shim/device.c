@@ -1,4 +1,4 @@
-// What is below libibverbs: /dev/infiniband/uverbs0.
+// The device below libibverbs: /dev/infiniband/uverbs0.
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -6,14 +6,15 @@ enum { EVENT_DEVICE_FATAL = 8 }; // enum ibv_event_type
 
 static _Atomic(struct device *) devices[MAX_FDS];
 
-// ends says of which device a descriptor has events: its serial number is the upper half, the lower
-// is the number of a completion channel, or NO_CHANNEL for asynchronous events. 0: of none.
+// ends says which device's events a descriptor has: the upper half is the serial number of the
+// device, the lower half the number of a completion channel, or NO_CHANNEL for asynchronous events.
+// 0: no events.
 static _Atomic uint64_t ends[MAX_FDS];
-// lost says that the program was told by a descriptor of asynchronous events that its device failed.
+// lost: the program has read on this descriptor of asynchronous events that the device failed.
 static _Atomic uint8_t lost[MAX_FDS];
 
-// all are all devices that there ever were, unused those that are closed. table_mu guards these,
-// serials and copies.
+// all is the list of all devices ever opened, unused the list of those that are closed. table_mu
+// guards both, serials and copies.
 static _Atomic(struct device *) all;
 static struct device *unused;
 static uint32_t serials;
@@ -25,10 +26,10 @@ struct device *device_of(int fd)
 	return devices[fd];
 }
 
-// end_of is what ends has for a channel of a device.
+// end_of returns the entry in ends for a channel of a device.
 static uint64_t end_of(struct device *d, uint32_t number) { return (uint64_t)d->serial << 32 | number; }
 
-// device_by finds an open device by its serial number.
+// device_by returns the open device with a serial number.
 static struct device *device_by(uint32_t serial)
 {
 	for (struct device *d = all; d; d = d->next)
@@ -36,7 +37,7 @@ static struct device *device_by(uint32_t serial)
 	return NULL;
 }
 
-// retire lets a device be used again.
+// retire puts a closed device into the list unused.
 static void retire(struct device *d)
 {
 	struct held h = hold(&table_mu);
@@ -44,18 +45,18 @@ static void retire(struct device *d)
 	let_go(&table_mu, h);
 }
 
-// end_device closes what a device has, when its last descriptor is closed.
+// end_device closes the connection of a device. It is called when its last descriptor is closed.
 static void end_device(struct device *d)
 {
 	int sock = atomic_exchange(&d->sock, -1), wake = atomic_exchange(&d->wake, -1);
 	d->serial = 0;
 	syscall(SYS_munmap, d->page, CONTROL_LEN);
-	drop_private(sock); // the daemon frees everything
+	drop_private(sock); // the daemon frees all objects
 	drop_private(wake);
 	retire(d);
 }
 
-// new_device returns a device that is not in use.
+// new_device returns a device from the list unused, or a new one.
 static struct device *new_device(void)
 {
 	struct held h = hold(&table_mu);
@@ -78,7 +79,8 @@ static struct device *new_device(void)
 	return d;
 }
 
-// open_device connects to the daemon and returns the memory file, in which libibverbs maps the rings.
+// open_device connects to the daemon and returns the memory file, from which libibverbs maps the
+// rings.
 int open_device(int flags)
 {
 	watch_forks();
@@ -92,7 +94,7 @@ int open_device(int flags)
 		errno = n >= (ssize_t)sizeof m.a && m.a.error ? (int)m.a.error : EIO;
 		goto fail;
 	}
-	// By system calls, because some programs replace mmap.
+	// By a system call, because some programs replace mmap.
 	void *page = (void *)syscall(SYS_mmap, NULL, CONTROL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (page == MAP_FAILED) goto fail;
 	if (!(d = new_device())) {
@@ -116,9 +118,9 @@ fail:
 	return -1;
 }
 
-// drain takes the unread events of an object from a descriptor and returns how many they were. The
-// first 8 bytes of an event name its object. What belongs to others goes back by the daemon. A handler
-// of signals does not close the descriptor between the look at its end and the last event.
+// drain removes the unread events of an object from a descriptor and returns their number. The
+// first 8 bytes of an event name its object. Events of other objects are returned through the
+// daemon. A signal handler cannot close the descriptor while drain works on it.
 static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, uint32_t number)
 {
 	uint32_t dropped = 0, kept = 0;
@@ -141,8 +143,8 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, u
 	return dropped;
 }
 
-// drain_all drains the descriptors of a channel: one, unless the program has copied it. The caller
-// holds the lock of the device, so that none of them is closed meanwhile.
+// drain_all drains all descriptors of a channel: one, unless the program has duplicated it. The
+// caller holds the lock of the device, so that none of them is closed meanwhile.
 static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number)
 {
 	uint64_t end = end_of(d, number);
@@ -152,8 +154,8 @@ static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint3
 	return 0;
 }
 
-// settle subtracts the unread events from the counts of an answer, so that a destroy waits only for
-// events that the program has read.
+// settle subtracts the unread events from the counts in an answer, because a destroy in libibverbs
+// waits until the program has acknowledged that many events.
 static void settle(struct device *d, struct answer *a, size_t n)
 {
 	uint32_t *words = (uint32_t *)a->data;
@@ -167,14 +169,14 @@ static void settle(struct device *d, struct answer *a, size_t n)
 	}
 }
 
-// channel_number is the number of the completion channel of a descriptor.
+// channel_number returns the number of a descriptor's completion channel.
 static uint32_t channel_number(struct device *d, int fd)
 {
 	uint64_t end = fd >= 0 && fd < MAX_FDS ? ends[fd] : 0;
 	return end >> 32 == d->serial ? (uint32_t)end : NO_CHANNEL;
 }
 
-// named_channel is the channel that a command names, if it is one that does.
+// named_channel returns the number of the channel that a command names, or NO_CHANNEL.
 static uint32_t named_channel(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex)
 {
 	if (op != IB_USER_VERBS_CMD_CREATE_CQ) return NO_CHANNEL;
@@ -186,7 +188,7 @@ static uint32_t named_channel(struct device *d, const uint8_t *b, size_t n, uint
 	return NO_CHANNEL;
 }
 
-// put_fd makes a descriptor that came with an answer the program's.
+// put_fd gives the program a descriptor that came with an answer.
 static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int fd)
 {
 	if (n < 4 || fd >= MAX_FDS) return errno = EMFILE, -1;
@@ -201,7 +203,7 @@ static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int
 	return 0;
 }
 
-// command executes what libibverbs writes to a device.
+// command executes a command that libibverbs writes to a device.
 ssize_t command(struct device *d, const uint8_t *b, size_t n)
 {
 	const struct ib_uverbs_cmd_hdr *h = (const void *)b;
@@ -250,8 +252,9 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	return (ssize_t)n;
 }
 
-// forget_events forgets that a descriptor has events, before it is closed. It waits for a command of
-// the device, which may take events off it; but not in a handler of signals that has interrupted one.
+// forget_events removes a descriptor's entry from ends. It is called before the descriptor is
+// closed. It waits for a command of the device in progress, which may read events from the
+// descriptor; in a signal handler that has interrupted a command it does not wait.
 static void forget_events(int fd)
 {
 	uint64_t end = ends[fd];
@@ -264,8 +267,9 @@ static void forget_events(int fd)
 	ends[fd] = 0;
 }
 
-// close_device forgets the device or the events of a descriptor. A child of vfork closes only its own
-// descriptor, and one of fork has none of its parent's devices.
+// close_device is called when a descriptor is closed: it removes it from the device or its events.
+// A child of vfork closes only its own descriptor, and a child of fork has none of its parent's
+// devices.
 void close_device(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS || (!devices[fd] && !ends[fd]) || is_borrowed()) return;
@@ -280,7 +284,7 @@ void close_device(int fd)
 	end_left(d);
 }
 
-// copy_device notes that a descriptor is a copy of another one.
+// copy_device is called when the program duplicates a descriptor.
 void copy_device(int from, int to)
 {
 	if (from < 0 || from >= MAX_FDS || to < 0 || to >= MAX_FDS || (!devices[from] && !ends[from]) || is_borrowed()) return;
@@ -293,8 +297,8 @@ void copy_device(int from, int to)
 	let_go(&table_mu, h);
 }
 
-// move_device gives a descriptor of the library another number, if it is a device's, between two of
-// its commands. 0: it is not; -1: it cannot.
+// move_device moves a descriptor that the library uses for a device to another number, between two
+// commands of that device. 0: it belongs to no device; -1: it cannot be moved now.
 int move_device(int fd, int to)
 {
 	int found = 0, cancel;
@@ -308,15 +312,15 @@ int move_device(int fd, int to)
 	return found;
 }
 
-// forget_devices is called in a child of fork: another thread may have held the lock.
+// forget_devices is called in a child of fork: another thread of the parent may have held the lock.
 void forget_devices(void)
 {
 	unused = NULL;
 	pthread_mutex_init(&table_mu, NULL);
 }
 
-// device_lost is called when nothing follows on a descriptor. That of asynchronous events ends with
-// the daemon: the program is told once that the device has failed.
+// device_lost is called when a read returns 0. The descriptor of asynchronous events ends with the
+// daemon: then the program reads one event that says that the device has failed.
 ssize_t device_lost(int fd, void *b, size_t n)
 {
 	struct ib_uverbs_async_event_desc ev = { .event_type = EVENT_DEVICE_FATAL };

@@ -1,11 +1,12 @@
-// Which host a program is on, if the name of the library alone says it.
+// This file finds the host of a program from the name of the preloaded library.
 #define _GNU_SOURCE
 #include "shim.h"
 
 #define SUFFIX ".so"
 
-// find_host sets the variables of `rdmalab env` if the library is preloaded by the name HOST.so, beside
-// the socket HOST.verbs: in a container that has the folder of sockets, anywhere, one variable is enough.
+// find_host sets the variables of `rdmalab env` if the library is preloaded by the name HOST.so and
+// the socket HOST.verbs is beside it. So a container that mounts the folder of sockets needs only
+// LD_PRELOAD.
 __attribute__((constructor)) static void find_host(void)
 {
 	Dl_info info;
@@ -15,7 +16,7 @@ __attribute__((constructor)) static void find_host(void)
 	if (n < sizeof SUFFIX || stem + sizeof ".verbs" > sizeof path || strcmp(info.dli_fname + stem, SUFFIX)) return;
 	memcpy(path, info.dli_fname, stem);
 	strcpy(path + stem, ".verbs");
-	if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK, 0)) return; // it has the name of no host
+	if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK, 0)) return; // not a host's name
 	setenv(ENV_SOCKET, path, 1);
 	strcpy(path + stem, ".sys");
 	setenv(ENV_TREE, path, 1);

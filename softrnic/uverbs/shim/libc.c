@@ -2,12 +2,12 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
-#define NETLINK_RDMA_FAMILY 20 // of AF_NETLINK; libibverbs would ask it for devices and believe an empty answer
+#define NETLINK_RDMA_FAMILY 20 // a protocol of AF_NETLINK; libibverbs would ask it for devices and believe an empty answer
 
-// NEXT finds the next definition of a function. The library's constructor has done so before most
-// calls: a handler of signals may make them, and may not call dlsym. The library is built against
-// glibc, but linked with no libc, and runs with musl as well: there it calls no function that musl
-// does not have.
+// NEXT finds the original definition of a function. The library's constructor does this before most
+// calls, because a signal handler may call the function but must not call dlsym. The library is
+// built against glibc, but linked with no libc, and also runs with musl: there it calls no function
+// that musl does not have.
 #define NEXT(name) \
 	if (!next_##name) next_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
@@ -66,7 +66,8 @@ ssize_t write(int fd, const void *b, size_t n)
 	return next_write(fd, b, n);
 }
 
-// forget forgets what a descriptor was, before it is closed.
+// forget removes what the library knows of a descriptor. It is called before the descriptor is
+// closed.
 static void forget(int fd)
 {
 	close_device(fd);
@@ -81,11 +82,11 @@ int close(int fd)
 	return next_close(fd);
 }
 
-// close_range closes what the program has opened: not the library's own descriptors.
+// close_range closes the program's descriptors in the range, but not the library's.
 int close_range(unsigned first, unsigned last, int flags)
 {
 	const unsigned none = ~0u;
-	int ends = first <= last && !(flags & ~CLOSE_RANGE_UNSHARE) && syscall(SYS_close_range, none, none, 0) == 0; // and the kernel can
+	int ends = first <= last && !(flags & ~CLOSE_RANGE_UNSHARE) && syscall(SYS_close_range, none, none, 0) == 0; // and the kernel has close_range
 	for (unsigned fd = first; ends && fd <= last && fd < MAX_FDS; fd++) {
 		if (!is_private((int)fd)) {
 			forget((int)fd);
@@ -104,20 +105,21 @@ void closefrom(int first)
 	for (int fd = first; fd < MAX_FDS; fd++) close(fd);
 }
 
-// replace is called before a copy of a descriptor gets the number of another one, which that closes.
-// False: errno says why it cannot.
+// replace is called before dup2 or dup3 makes the number `to` a copy of another descriptor. It
+// moves a descriptor of the library away from that number. It returns 0 if it cannot; errno says
+// why.
 static int replace(int from, int to)
 {
 	if (fcntl(from, F_GETFD) < 0) return 0;
 	if (is_private(to)) {
-		// EMFILE if all numbers are in use: the library has nowhere else to keep it. A kernel, which has
-		// no such descriptor, would not fail there.
+		// This fails with EMFILE if all numbers are in use: the library has no other place for its
+		// descriptor. With a device of the kernel dup2 would not fail there.
 		int moved = fcntl(to, F_DUPFD_CLOEXEC, 0);
 		if (moved < 0) return 0;
 		keep_private(moved);
 		int found = move_device(to, moved);
 		if (found == 0) found = move_manager(to, moved);
-		if (found > 0) release_private(to); // the copy closes it
+		if (found > 0) release_private(to); // the duplication closes it
 		else drop_private(moved);           // it was closed just now, or a command uses it
 		return found >= 0;
 	}
@@ -168,7 +170,7 @@ int dup3(int from, int to, int flags)
 FCNTL(fcntl)
 FCNTL(fcntl64)
 
-// A device looks like a character device whose number is that of the file dev in sysfs.
+// A device looks like a character device with the number in the file dev of sysfs.
 #define STAT_FIELDS(s) ((s)->st_mode = S_IFCHR | 0666, (s)->st_rdev = makedev(1, 3))
 
 #define STAT(name, type) \
@@ -197,8 +199,8 @@ int access(const char *path, int mode)
 	return next_access(path, mode);
 }
 
-// A machine with RDMA in its kernel answers here, if only with nothing, and libibverbs would not
-// look into sysfs then.
+// A kernel with RDMA would answer on this socket, even if only with an empty list, and then
+// libibverbs would not read sysfs.
 int socket(int domain, int type, int protocol)
 {
 	if (domain == AF_NETLINK && protocol == NETLINK_RDMA_FAMILY && getenv(ENV_SOCKET)) return errno = EPROTONOSUPPORT, -1;

@@ -1,15 +1,15 @@
-// What is below librdmacm: /dev/infiniband/rdma_cm.
+// The device below librdmacm: /dev/infiniband/rdma_cm.
 #define _GNU_SOURCE
 #include "shim.h"
 
-// event_channel is an event channel of librdmacm, by its descriptor in the program. Each message on
-// the descriptor announces an event. It is not freed, but used again: a thread may wait for events of
-// a channel that another closes.
+// event_channel is an event channel of librdmacm, found by its descriptor in the program. Each
+// message on the descriptor announces an event. An event_channel is never freed, but reused: a
+// thread may wait for events of a channel that another thread closes.
 struct event_channel { struct device *m; uint32_t number; pid_t pid; int copies; struct event_channel *next; };
 
-// manager is the connection of this process for the commands of librdmacm, a device that has no memory.
-// It lasts as long as the process or the daemon. manager_mu guards it, unused and closed channels; who
-// holds it does not wait for the daemon.
+// manager is the connection of this process for the commands of librdmacm: a device without memory.
+// It lasts as long as the process or the daemon. manager_mu guards it, unused, and the list of
+// closed channels; a thread that holds manager_mu does not wait for the daemon.
 static struct device *manager;
 static struct event_channel *unused;
 static pthread_mutex_t manager_mu = PTHREAD_MUTEX_INITIALIZER;
@@ -21,8 +21,8 @@ struct event_channel *event_channel_of(int fd)
 	return event_channels[fd];
 }
 
-// ask_entered sends a command of a channel; value are more bytes behind it. The errno of the command
-// is returned as an error. ask enters the connection for it.
+// ask_entered sends a command of a channel, followed by the bytes of value, if any. It returns the
+// errno of the command as an error. The caller has entered the connection; ask enters it first.
 static ssize_t ask_entered(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
 {
 	struct prefix p = { channel, 0 };
@@ -43,7 +43,8 @@ static ssize_t ask(struct device *m, uint32_t channel, const void *b, size_t n, 
 	return errno = saved, got;
 }
 
-// tell is a command of the library itself; the number of a new channel, or -1. The caller has entered.
+// tell sends a command of the library itself. It returns the number of a new channel, or -1. The
+// caller has entered the connection.
 static int64_t tell(struct device *m, uint32_t channel, uint32_t op, int *fd)
 {
 	struct rdma_ucm_cmd_hdr h = { op, 0, 0 };
@@ -51,7 +52,7 @@ static int64_t tell(struct device *m, uint32_t channel, uint32_t op, int *fd)
 	return ask_entered(m, channel, &h, sizeof h, NULL, 0, &reply, sizeof reply, fd) < 0 ? -1 : (int64_t)reply.a.number;
 }
 
-// end_channels tells the daemon of the channels that were closed.
+// end_channels tells the daemon which channels were closed.
 static void end_channels(struct device *m)
 {
 	struct held h = hold(&manager_mu);
@@ -68,14 +69,14 @@ static void end_channels(struct device *m)
 	}
 }
 
-// has_ended reports whether the daemon of a connection is gone. Its socket is closed then; the rest
-// stays, because channels name it.
+// has_ended reports whether the daemon of a connection is gone. If so, it closes the socket; the
+// device stays, because channels point to it.
 static int has_ended(struct device *m)
 {
 	char b;
 	int cancel;
-	if (!enter(m, &cancel)) return 0; // a command goes on
-	int ended = m->sock < 0 || recv(m->sock, &b, 1, MSG_PEEK | MSG_DONTWAIT) == 0 || errno != EAGAIN; // no message waits: each has been answered
+	if (!enter(m, &cancel)) return 0; // a command is in progress
+	int ended = m->sock < 0 || recv(m->sock, &b, 1, MSG_PEEK | MSG_DONTWAIT) == 0 || errno != EAGAIN; // no message can wait: each was received by its command
 	if (ended && m->sock >= 0) {
 		drop_private(m->sock);
 		m->sock = -1;
@@ -84,7 +85,7 @@ static int has_ended(struct device *m)
 	return ended;
 }
 
-// connected returns the connection of this process, a new one if the daemon has begun again.
+// connected returns the connection of this process, or a new one if the daemon was restarted.
 static struct device *connected(void)
 {
 	struct { struct answer a; uint8_t data[64]; } welcome;
@@ -116,12 +117,12 @@ static struct device *connected(void)
 	}
 	let_go(&manager_mu, h);
 	if (now == before) return m;
-	real_close(m->sock); // another thread was first
+	real_close(m->sock); // another thread has connected first
 	free(m);
 	return now;
 }
 
-// new_channel asks for a channel; its number, or -1.
+// new_channel requests a channel from the daemon. It returns its number, or -1.
 static int64_t new_channel(struct device *m, int *fd)
 {
 	int cancel;
@@ -165,7 +166,7 @@ int open_event_channel(int flags)
 	return fd;
 }
 
-// close_event_channel forgets the channel of a descriptor, which ends with the last one.
+// close_event_channel removes a descriptor from its channel, which ends with its last descriptor.
 void close_event_channel(int fd)
 {
 	if (!event_channel_of(fd) || is_borrowed()) return;
@@ -179,7 +180,7 @@ void close_event_channel(int fd)
 	end_left(m);
 }
 
-// copy_event_channel notes that a descriptor is a copy of another one.
+// copy_event_channel is called when the program duplicates a descriptor.
 void copy_event_channel(int from, int to)
 {
 	if (!event_channel_of(from) || to < 0 || to >= MAX_FDS || is_borrowed()) return;
@@ -190,7 +191,7 @@ void copy_event_channel(int from, int to)
 	let_go(&manager_mu, h);
 }
 
-// move_manager gives the connection's descriptor another number, as move_device does.
+// move_manager moves the connection's descriptor to another number, as move_device does.
 int move_manager(int fd, int to)
 {
 	struct held h = hold(&manager_mu);
@@ -204,7 +205,7 @@ int move_manager(int fd, int to)
 	return found;
 }
 
-// withdraw takes announcements of events back that nothing will read.
+// withdraw removes n announcements from a channel: their events do not exist any more.
 static void withdraw(struct device *m, uint32_t channel, uint32_t n)
 {
 	for (int fd = 0; n > 0 && fd < MAX_FDS; fd++) {
@@ -212,26 +213,27 @@ static void withdraw(struct device *m, uint32_t channel, uint32_t n)
 		if (!c || c->m != m || c->number != channel) continue;
 		char b;
 		while (n > 0 && recv(fd, &b, 1, MSG_DONTWAIT) == 1) n--;
-		return; // what is missing was taken by a thread that will find no event
+		return; // the others were read by a thread that will find no event
 	}
 }
 
-// get_event waits for an announcement and asks for the event. Another thread may have taken it.
+// get_event waits for an announcement and fetches the event. If another thread has taken the event,
+// it waits for the next announcement.
 static ssize_t get_event(struct event_channel *c, int fd, const uint8_t *b, size_t n, void *out, size_t max)
 {
 	for (;;) {
 		char one;
 		int none;
-		ssize_t got = read(fd, &one, 1); // threads are cancelled here
+		ssize_t got = read(fd, &one, 1); // a cancellation point
 		if (got < 0) return -1;
-		while (got == 0 && event_channels[fd] != c) pause(); // another thread has closed it: as in the kernel
+		while (got == 0 && event_channels[fd] != c) pause(); // another thread has closed the channel: the kernel waits, too
 		if (got == 0) return errno = EIO, -1;
 		got = ask(c->m, c->number, b, n, NULL, 0, out, max, &none);
 		if (got >= 0 || errno != EAGAIN) return got;
 	}
 }
 
-// manage executes what librdmacm writes to an event channel.
+// manage executes a command that librdmacm writes to an event channel.
 ssize_t manage(struct event_channel *c, int fd, const uint8_t *b, size_t n)
 {
 	const struct rdma_ucm_cmd_hdr *h = (const void *)b;
@@ -259,8 +261,8 @@ ssize_t manage(struct event_channel *c, int fd, const uint8_t *b, size_t n)
 	return (ssize_t)n;
 }
 
-// forget_manager is called in a child of fork: the connection is the parent's, and another thread
-// may have held the lock.
+// forget_manager is called in a child of fork: the connection belongs to the parent, and another
+// thread of the parent may have held the lock.
 void forget_manager(void)
 {
 	manager = NULL;

@@ -1,6 +1,6 @@
-// What the parts of the library have in common: libc.c has the functions of libc that it replaces,
-// device.c what is below libibverbs, bells.c what of it needs no command, manager.c what is below
-// librdmacm, connection.c the messages, host.c which host it is.
+// Declarations for the parts of the library: libc.c replaces functions of libc, device.c is the
+// device below libibverbs, bells.c its doorbells, manager.c the device below librdmacm,
+// connection.c the messages to the daemon; host.c finds the host.
 #ifndef RDMALAB_SHIM_H
 #define RDMALAB_SHIM_H
 #include <dlfcn.h>
@@ -26,42 +26,42 @@
 #include <rdma/rdma_user_cm.h>
 
 #define ENV_SOCKET "RDMALAB_VERBS"
-#define ENV_TREE "SYSFS_PATH" // of libibverbs
+#define ENV_TREE "SYSFS_PATH" // read by libibverbs
 #define DEVICE "/dev/infiniband/uverbs0"
 #define MANAGER "/dev/infiniband/rdma_cm"
 
-// The control page, with which the memory file begins: see package softrnic/ipc/ring.
+// The control page is the beginning of the memory file; see package softrnic/ipc/ring.
 enum { CONTROL_LEN = 8192 };
 
 enum { MAX_FDS = 65536, MAX_BELLS = 4096, MAX_MESSAGE = 8192, MAX_EVENTS = 4096 };
 enum { NO_CHANNEL = 0xffffffff, CMD_REPOST = 0x7fff0000 };
 enum { CMD_OPEN_CHANNEL = 0x7fff0001, CMD_CLOSE_CHANNEL = 0x7fff0002, MAX_MANAGER_COMMAND = 1024, MAX_OPTION = 1024 };
 
-// What precedes a command, and an answer: see package softrnic/uverbs.
+// The headers of a command and of an answer; see package softrnic/uverbs.
 struct prefix { uint32_t channel, reserved; };
 struct answer { uint32_t error, drain, channel, number; uint64_t element; uint8_t data[]; };
 
 struct event_channel;
 
-// device is an open device. It is closed with the last descriptor of it. It is not freed, but used
-// again: another thread may settle with it, or ring, when it is closed.
+// device is an open device. It is closed with its last descriptor. A device is never freed, but
+// reused: another thread may be about to use it when it is closed.
 struct device {
-	pthread_mutex_t mu; // one command at a time; no descriptor of it or its events is closed meanwhile: see enter
-	_Atomic int left;   // a close that came during a command has left something to end
-	void (*end)(struct device *); // ends it; the caller holds mu
-	_Atomic int sock, wake; // -1: it is closed
-	int async;              // the descriptor of asynchronous events that came; guarded by mu
+	pthread_mutex_t mu; // held during a command and while a descriptor of the device or of its events is closed; see enter
+	_Atomic int left;   // a close during a command has left work for end
+	void (*end)(struct device *); // ends the device; the caller holds mu
+	_Atomic int sock, wake; // -1: closed
+	int async;              // the descriptor of asynchronous events that came with an answer; guarded by mu
 	uint8_t *page;          // the control page
-	_Atomic pid_t pid;      // of the process that has opened it
-	_Atomic uint32_t serial; // of this use of it, never 0
-	int copies;             // descriptors of it, but for the first
+	_Atomic pid_t pid;      // the process that has opened it
+	_Atomic uint32_t serial; // a number of this use of the struct, never 0
+	int copies;             // number of descriptors minus 1
 	struct device *next, *next_unused;
-	struct event_channel *closed; // of the manager: channels that the daemon does not know to be closed
-	_Atomic uint64_t sends[MAX_BELLS / 64]; // which queue pairs are in a state that sends, by their bells
+	struct event_channel *closed; // of the manager: closed channels that the daemon does not know of yet
+	_Atomic uint64_t sends[MAX_BELLS / 64]; // by bell: the queue pair is in a state in which it sends
 };
 
-// defer_signals keeps handlers of signals from this thread until allow_signals, but for those of its
-// own faults. What is in between never waits for the daemon, so that the program can be ended.
+// defer_signals blocks all signals of this thread until allow_signals, except those of its own
+// faults. The code in between never waits for the daemon, so that the program can be interrupted.
 static inline uint64_t defer_signals(void)
 {
 	uint64_t set = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1) | 1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1));
@@ -71,8 +71,9 @@ static inline uint64_t defer_signals(void)
 }
 static inline void allow_signals(uint64_t before) { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before); }
 
-// hold locks a table, and let_go unlocks it. A thread that is cancelled in between would keep the
-// lock, and a handler of signals that closes a descriptor in between would wait for its own thread.
+// hold locks a table, let_go unlocks it. In between, cancellation is disabled, because the thread
+// would keep the lock, and signals are deferred, because a handler that closes a descriptor would
+// wait for its own thread.
 struct held { uint64_t signals; int cancel; };
 static inline struct held hold(pthread_mutex_t *mu)
 {
