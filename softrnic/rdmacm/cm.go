@@ -21,51 +21,51 @@ import (
 
 // CMConfig describes one side of the exchange by management datagrams.
 type CMConfig struct {
-	// Context is the device whose queue pairs are connected, also those of its other contexts;
+	// Context is the device whose queue pairs are connected, including those of its other contexts;
 	// required. It must have a connection manager: contexts of package verbsengine do.
 	Context verbs.Context
-	// Backlog is how many requests may wait for the Accept of one service. 0: 64.
+	// Backlog is how many requests of one service may wait for Accept. 0: 64.
 	Backlog int
-	// FirstPSN, if set, is asked for the first PSN of this side of each connection.
+	// FirstPSN, if not nil, returns the first PSN of this side of each connection. nil: it is
+	// random.
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 
 // CMStats counts the outcomes of exchanges.
 type CMStats struct {
 	Dialed, Accepted, Rejected, TimedOut uint64
-	// Machine are the counters of the NIC's connection manager, which all its users share; zero
+	// Machine has the counters of the NIC's connection manager, which all its users share; zero
 	// while the NIC is down.
 	Machine cm.Stats
 }
 
-// CM is the exchange by the datagrams of the connection manager on queue pair 1, as librdmacm and
-// the kernel's rdma_cm do it. The responder brings its queue pair to RTS and then replies; the
-// initiator brings up its own and sends RTU. Connections live until Disconnect, or
-// until the queue pair of either side is destroyed or reset; the other side's queue pair then goes
-// to ERROR.
+// CM makes connections by the datagrams of the connection manager on queue pair 1, as librdmacm and
+// the kernel's rdma_cm do. The responder brings its queue pair to RTS and then replies; the
+// initiator brings up its own and sends RTU. A connection lasts until Disconnect, or until the
+// queue pair of either side is destroyed or reset; then the other side's queue pair goes to ERROR.
 //
 // A service whose name is a number is that port of RDMA-CM's TCP port space, where programs over
-// librdmacm listen and dial; private data are padded with zeros there, as the wire has no length.
-// Other names are services of this project, with exact private data and an agreement on the path
-// MTU.
+// librdmacm listen and dial; private data are padded with zeros there, because the messages have no
+// length of them. Other names are services of this project: with exact private data, and with the
+// smaller path MTU of both sides.
 //
-// Methods may be called by any thread of an application that shares Context's way of waiting.
+// All threads of an application that wait by the Runtime of Context may call the methods.
 type CM struct {
 	cfg CMConfig
 	nic *verbsengine.ConnManager
 
 	closed atomic.Bool
 
-	mu        sync.Mutex // guards the fields below; nothing else is locked or waited for while it is held
+	mu        sync.Mutex // guards the fields below; while it is held, nothing else is locked or waited for
 	listeners map[*cmListener]struct{}
 	datagrams map[*DatagramListener]struct{}
-	requests  map[*cmRequest]struct{} // taken by an application and not answered
+	requests  map[*cmRequest]struct{} // accepted by an application and not answered
 	stats     CMStats
 }
 
 var _ Manager = (*CM)(nil)
 
-// NewCM gives access to the connection manager of a NIC.
+// NewCM returns a manager that uses the connection manager of a NIC.
 func NewCM(cfg CMConfig) (*CM, error) {
 	if cfg.Context == nil {
 		return nil, errors.New("rdmacm: Context is required")
@@ -90,7 +90,7 @@ func (m *CM) Stats() CMStats {
 	m.mu.Lock()
 	s := m.stats
 	m.mu.Unlock()
-	_ = m.nic.Step("stats", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has none
+	_ = m.nic.Step("stats", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has no counters
 		s.Machine = g.Stats()
 		return nil
 	})
@@ -98,7 +98,7 @@ func (m *CM) Stats() CMStats {
 }
 
 // Close ends listening, refuses requests that have not been answered, and ends every wait of this
-// manager. Connections are not touched. Closing twice is harmless.
+// manager. Connections stay. A second Close does nothing.
 func (m *CM) Close() error {
 	m.closed.Store(true)
 	m.mu.Lock()
@@ -113,7 +113,7 @@ func (m *CM) Close() error {
 		errs = append(errs, l.Close())
 	}
 	for _, r := range requests {
-		_ = r.Reject("the responder has ended") // unless it has just been answered
+		_ = r.Reject("the responder has ended") // fails if it has just been answered
 	}
 	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has no waits
 		g.Notify()
@@ -128,7 +128,7 @@ func (m *CM) count(f func(s *CMStats)) {
 	f(&m.stats)
 }
 
-// endpoint describes this side's queue pair.
+// endpoint returns this side's values for a connection of qp.
 func (m *CM) endpoint(qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	e, err := LocalEndpoint(m.cfg.Context, qp, peer, p)
 	if err == nil && m.cfg.FirstPSN != nil {

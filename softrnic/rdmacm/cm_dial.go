@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// maxDials bounds the attempts of one Dial.
+	// maxDials is the largest number of attempts of one Dial.
 	maxDials = 64
-	// stalePause is the time before the next attempt at a peer that must end a stale connection
-	// first.
+	// stalePause is the time before the next attempt if the peer must first end a stale connection.
 	stalePause = 20 * time.Millisecond
 )
 
-// Dial connects qp to a service of the host that has the address to.
+// Dial connects qp to a service of the host with the address to.
 func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	if err := checkNames(op, name, private); err != nil {
@@ -59,9 +58,8 @@ func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []b
 	return got, err
 }
 
-// redial reports whether to dial again after a failed attempt, and after how long: if the peer must
-// end a stale connection first, or if it has not answered any retry. The caller checks the deadline
-// of the application.
+// redial reports whether to dial again after a failed attempt, and after which pause: if the peer
+// must first end a stale connection, or has not answered any retry. The caller checks the deadline.
 func redial(err error) (pause time.Duration, again bool) {
 	var rej *RejectError
 	if errors.As(err, &rej) {
@@ -99,8 +97,8 @@ func (m *CM) dial(s service, qp verbs.QP, local Endpoint, to netip.Addr, p Param
 	return m.finish(s, c, seen.Reply, qp, local, p)
 }
 
-// await waits until wanted returns true or c has ended, and returns a copy of c at that time: the
-// engine writes to c later.
+// await waits until wanted returns true or c has ended. It returns a copy of c at that time,
+// because the engine writes to c later.
 func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clock.Time) (engine.CMConn, error) {
 	var seen engine.CMConn
 	err := m.nic.Await(op, func() bool {
@@ -116,7 +114,7 @@ func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clo
 	return seen, err
 }
 
-// request is the REQ for one connection.
+// request returns the REQ for one connection.
 func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private []byte) (mad.REQ, error) {
 	p = p.withDefaults()
 	pkeys := m.cfg.Context.Device().PKeys
@@ -131,7 +129,7 @@ func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private
 	}, err
 }
 
-// finish brings the initiator's queue pair up after the REP.
+// finish brings the initiator's queue pair to RTS after the REP.
 func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, local Endpoint, p Params) ([]byte, error) {
 	const op = "dial"
 	private, mtu, err := s.ParseReply(rep, local.MTU)
@@ -141,7 +139,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	if err == nil {
 		p = p.wished(-1, int(rep.RNRRetry), -1)
 		remote := Endpoint{QPN: rep.QPN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
-		local.PSN, remote.PSN = rep.PSN, local.PSN // messages name the PSN that their sender expects
+		local.PSN, remote.PSN = rep.PSN, local.PSN // a message names the PSN that its sender expects
 		err = bringUp(m.cfg.Context, qp, p, local, remote,
 			min(local.RdAtomic, int(rep.InitiatorDepth)), min(local.RdAtomic, int(rep.ResponderResources)))
 	}
@@ -151,7 +149,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	}
 	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		if c.End != 0 {
-			return s.ended(op, c) // the peer has ended the exchange meanwhile
+			return s.ended(op, c) // the peer has ended the connection meanwhile
 		}
 		return g.Ready(now, c, out)
 	})
@@ -165,7 +163,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 // lastQPN is the largest queue pair number.
 const lastQPN = maxQPN - 1
 
-// abort ends a connection. A NIC that is down has ended it already.
+// abort ends a connection. If the NIC is down, the connection has already ended.
 func (m *CM) abort(c *engine.CMConn) {
 	_ = m.nic.Step("abort", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		g.Abort(now, c, out)
@@ -173,20 +171,20 @@ func (m *CM) abort(c *engine.CMConn) {
 	})
 }
 
-// reject refuses a request, or a reply.
+// reject refuses a request or a reply.
 func (m *CM) reject(s service, c *engine.CMConn, reason string) {
 	m.refuse(c, cm.Refusal{Reason: mad.ReasonConsumer, Private: s.reject(reason, nil)})
 }
 
-// refuse sends a REJ. It does not matter whether a peer that has ended the exchange gets it.
+// refuse sends a REJ. An error has no effect: the peer has ended the exchange.
 func (m *CM) refuse(c *engine.CMConn, why cm.Refusal) {
 	m.count(func(s *CMStats) { s.Rejected++ })
 	_ = m.nic.Step("reject", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error { return g.Reject(now, c, why, out) })
 }
 
-// Disconnect ends the connection of qp, which this or another CM of the NIC has made, and returns
-// when the peer has agreed or does not answer; both queue pairs are in ERROR then. ErrState if qp
-// has no connection, for example because the peer has ended it.
+// Disconnect ends the connection of qp that this or another CM of the NIC has made. It returns when
+// the peer has answered or all retries have failed; then both queue pairs are in ERROR. It fails
+// with ErrState if qp has no connection, for example because the peer has ended it.
 func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	const op = "disconnect"
 	var c *engine.CMConn
@@ -202,8 +200,8 @@ func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	return m.nic.Await(op, func() bool { return c.End != 0 || c.Dead() }, deadline)
 }
 
-// AwaitDisconnect waits until the connection of qp has ended, by whichever side. It returns at once
-// if there is none.
+// AwaitDisconnect waits until either side has ended the connection of qp. It returns at once if
+// there is none.
 func (m *CM) AwaitDisconnect(qp verbs.QP, deadline clock.Time) error {
 	const op = "await disconnect"
 	var c *engine.CMConn

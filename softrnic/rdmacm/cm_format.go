@@ -10,28 +10,28 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// maxDepth is the largest value of the 8-bit field of a message.
+// maxDepth is the largest value of the 8-bit depths in a message.
 const maxDepth = 255
 
-// Private data that CM carries; see package cm.
+// Lengths of private data in messages of CM; see package cm.
 const (
-	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data that CM
-	// carries for a service with a name, in bytes.
+	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the largest lengths for a service
+	// with a name, in bytes.
 	MaxRequestPrivate = cm.MaxRequestPrivate
 	MaxReplyPrivate   = cm.MaxReplyPrivate
 	MaxRejectPrivate  = cm.MaxRejectPrivate
-	// MaxPortRequestPrivate and MaxPortReplyPrivate are those for a port.
+	// MaxPortRequestPrivate and MaxPortReplyPrivate are the largest lengths for a port, in bytes.
 	MaxPortRequestPrivate = cm.MaxPortRequestPrivate
 	MaxPortReplyPrivate   = cm.MaxPortReplyPrivate
 )
 
-// service is a service's name as the wire has it.
+// service is the identity of a service in messages.
 type service struct{ cm.Service }
 
 func serviceOf(name string) service { return service{cm.ServiceOf(name)} }
 
-// reject fills the private data of a REJ: as much of the reason as there is room for, behind its
-// length, and the service's answer, behind its own. Without an answer its length is one of the
+// reject returns the private data of a REJ: a length and as much of the reason as fits, then a
+// length and the data of the service's answer. Without an answer its length is the first of the
 // zeros that pad the field.
 func (s service) reject(reason string, private []byte) []byte {
 	if s.Port {
@@ -41,12 +41,13 @@ func (s service) reject(reason string, private []byte) []byte {
 		reason = reason[:min(len(reason), MaxRejectPrivate)]
 		return append([]byte{cm.Named | byte(len(reason))}, reason...)
 	}
-	reason = reason[:min(len(reason), MaxRejectPrivate, mad.REJPrivate-2-len(private))] // 7 bits have the length
+	reason = reason[:min(len(reason), MaxRejectPrivate, mad.REJPrivate-2-len(private))] // the length field has 7 bits
 	b := append([]byte{cm.Named | byte(len(reason))}, reason...)
 	return append(append(b, byte(len(private))), private...)
 }
 
-// answerOf finds the service's answer in a REJ whose reason is reason; nil: there is none.
+// answerOf returns the data of the service's answer in a REJ with that reason; nil if there is
+// none.
 func answerOf(rej *mad.REJ, reason []byte) []byte {
 	b := rej.Private[1+len(reason):]
 	if len(b) == 0 || b[0] == 0 || int(b[0]) > min(MaxAnswer, len(b)-1) {
@@ -55,7 +56,7 @@ func answerOf(rej *mad.REJ, reason []byte) []byte {
 	return b[1 : 1+b[0]]
 }
 
-// rejected is the error for a peer's REJ.
+// rejected returns the error for a peer's REJ.
 func (s service) rejected(rej *mad.REJ) error {
 	if rej == nil {
 		return &RejectError{Reason: "no reason given"}
@@ -82,10 +83,10 @@ func (s service) rejected(rej *mad.REJ) error {
 	return &RejectError{Reason: text, Code: rej.Reason, Private: private}
 }
 
-// errSilent is a peer that did not answer for the time of all retries.
+// errSilent is the error if the peer did not answer during all retries.
 var errSilent = fmt.Errorf("%w: no answer", verbs.ErrTimeout)
 
-// ended is the error for a connection that has ended during set-up.
+// ended returns the error for a connection that ended while it was being made.
 func (s service) ended(op string, c *engine.CMConn) error {
 	switch {
 	case c.Dead():
@@ -100,7 +101,7 @@ func (s service) ended(op string, c *engine.CMConn) error {
 	return opError(op, verbs.ErrUnreachable, "%v has ended the connection", c.Peer)
 }
 
-// ephemeralPort is a source port for the header of RDMA-CM.
+// ephemeralPort returns a random source port for the header of RDMA-CM.
 func ephemeralPort(r *rand.Rand) uint16 {
 	const first = 0xc000
 	return first | uint16(r.Uint32())

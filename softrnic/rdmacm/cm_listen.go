@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Listen takes requests for a service.
+// Listen accepts requests for a service.
 func (m *CM) Listen(name string) (Listener, error) {
 	const op = "listen"
 	if err := checkNames(op, name, nil); err != nil {
@@ -31,13 +31,13 @@ func (m *CM) Listen(name string) (Listener, error) {
 	m.mu.Lock()
 	m.listeners[l] = struct{}{}
 	m.mu.Unlock()
-	if m.closed.Load() { // meanwhile
+	if m.closed.Load() { // closed while Listen ran
 		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
 	}
 	return l, nil
 }
 
-// cmListener takes the requests for one service.
+// cmListener receives the requests for one service.
 type cmListener struct {
 	m       *CM
 	name    string
@@ -45,8 +45,8 @@ type cmListener struct {
 	l       *engine.CMListener
 }
 
-// Accept waits for the next request. Requests whose initiator has given up are skipped, malformed
-// ones refused.
+// Accept waits for the next request. It skips requests whose initiator has given up, and refuses
+// malformed ones.
 func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
 	const op = "accept"
 	for {
@@ -74,7 +74,7 @@ func (l *cmListener) Close() error {
 	return l.m.unlisten(l.l)
 }
 
-// next waits for the next exchange of a listener; kind and name are for errors.
+// next waits for the next request to a listener; kind and name are for errors.
 func (m *CM) next(op string, l *engine.CMListener, kind, name string, deadline clock.Time) (c *engine.CMConn, err error) {
 	err = m.nic.Await(op, func() bool {
 		if c == nil && !l.Dead() {
@@ -86,36 +86,36 @@ func (m *CM) next(op string, l *engine.CMListener, kind, name string, deadline c
 		err = opError(op, verbs.ErrClosed, "%s %q", kind, name)
 	}
 	if err != nil && c != nil {
-		m.abort(c) // it arrived while the listener ended
+		m.abort(c) // the request arrived while the listener was closed
 	}
 	return c, err
 }
 
-// unlisten ends a listener of the NIC.
+// unlisten closes a listener of the NIC.
 func (m *CM) unlisten(l *engine.CMListener) error {
 	if err := m.nic.Unlisten(l); !errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
-	return nil // it ended with its NIC
+	return nil // the listener has ended with its NIC
 }
 
-// cmRequest is a peer that waits for an answer.
+// cmRequest is a connection request that waits for an answer.
 type cmRequest struct {
 	l       *cmListener
 	c       *engine.CMConn
 	private []byte
 }
 
-// Service is the name that the peer asked for.
+// Service returns the name of the service that the peer asks for.
 func (r *cmRequest) Service() string { return r.l.name }
 
-// Peer is the address of the peer's NIC.
+// Peer returns the address of the peer's NIC.
 func (r *cmRequest) Peer() netip.Addr { return r.c.Peer }
 
-// Private is the peer's private data.
+// Private returns the peer's private data.
 func (r *cmRequest) Private() []byte { return r.private }
 
-// answer marks the request as answered; a second answer is an error.
+// answer marks the request as answered. It fails if it was answered before.
 func (r *cmRequest) answer(op string) error {
 	r.l.m.mu.Lock()
 	defer r.l.m.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *cmRequest) answer(op string) error {
 	return nil
 }
 
-// Accept connects qp.
+// Accept accepts the request with qp.
 func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
 	const op = "accept"
 	m, s := r.l.m, r.l.service
@@ -181,16 +181,16 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidType})
 		return mad.REP{}, err
 	}
-	p.PKeyIndex, _ = verbs.PKeyIndex(m.cfg.Context.Device().PKeys, req.PKey) // the NIC has refused requests that fit none
+	p.PKeyIndex, _ = verbs.PKeyIndex(m.cfg.Context.Device().PKeys, req.PKey) // the NIC refuses requests with other P_Keys
 	local, err := m.endpoint(qp, remote.GID.Addr(), p)
 	if err == nil && s.Port && local.MTU < remote.MTU {
-		// At a port the initiator decides about the path MTU: the REJ names the largest one that
-		// this side can do.
+		// For a port, the initiator chooses the path MTU: the REJ names the largest one that this
+		// side supports.
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{cm.MTUCode(local.MTU)}})
 		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
 	expected := local.PSN
-	local.PSN, remote.PSN = req.PSN, expected // messages name the PSN that their sender expects
+	local.PSN, remote.PSN = req.PSN, expected // a message names the PSN that its sender expects
 	incoming, outgoing := min(local.RdAtomic, int(req.InitiatorDepth)), min(local.RdAtomic, int(req.ResponderResources))
 	if err == nil {
 		err = bringUp(m.cfg.Context, qp, p, local, remote, incoming, outgoing)
@@ -212,7 +212,7 @@ const (
 	typeUC = 1
 )
 
-// typeOf is the service of a queue pair in a REQ.
+// typeOf returns the code of a queue pair's transport service in a REQ.
 func typeOf(qp verbs.QP) (uint8, error) {
 	attr, err := qp.Query()
 	if err != nil {
@@ -223,12 +223,12 @@ func typeOf(qp verbs.QP) (uint8, error) {
 		return typeRC, nil
 	case verbs.UC:
 		return typeUC, nil
-	case verbs.UD: // has no peer
+	case verbs.UD: // has no connections
 	}
 	return 0, opError("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
 }
 
-// checkType compares the transport service of a REQ with that of the local queue pair.
+// checkType fails if the transport service of a REQ is not that of the local queue pair.
 func checkType(qp verbs.QP, asked uint8) error {
 	own, err := typeOf(qp)
 	if err == nil && own != asked {
@@ -237,8 +237,8 @@ func checkType(qp verbs.QP, asked uint8) error {
 	return err
 }
 
-// ackDelay is the code of the time that this NIC takes to acknowledge, as the Linux driver rxe
-// states it: 134 ms.
+// ackDelay is the code of this NIC's ACK delay in a REQ, as the Linux driver rxe reports it: 134
+// ms.
 const ackDelay = 15
 
 // Reject refuses the request.
@@ -249,7 +249,7 @@ func (r *cmRequest) Reject(reason string) error {
 	return r.Answer(reason, nil)
 }
 
-// Answer ends the exchange with a REJ that carries the answer.
+// Answer answers the request with a REJ that carries the private data.
 func (r *cmRequest) Answer(reason string, private []byte) error {
 	s := r.l.service
 	if err := checkAnswer(private, s.Port); err != nil {

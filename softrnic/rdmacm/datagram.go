@@ -13,20 +13,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// DatagramPeer is the destination of datagrams for a service: Peer is for an address handle, QPN
-// and QKey for each work request.
+// DatagramPeer is the destination of datagrams to a service: Peer is used for the address handle,
+// QPN and QKey in each work request.
 type DatagramPeer struct {
 	Peer netip.Addr
 	QPN  wire.QPN
 	QKey uint32
-	// Private is the private data of the peer's application; padded with zeros if the service is a
+	// Private is the private data of the peer's application, padded with zeros if the service is a
 	// port.
 	Private []byte
 }
 
 // ResolveDatagrams asks the host with the address to for the queue pair of a datagram service, as
-// programs over librdmacm do in its UDP port space. It makes no connection. The refusal of a peer
-// is a *RejectError.
+// programs over librdmacm do in its UDP port space. It makes no connection. If the peer refuses,
+// the error is a *RejectError.
 func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadline clock.Time) (DatagramPeer, error) {
 	const op = "resolve"
 	var none DatagramPeer
@@ -71,7 +71,7 @@ func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadli
 	return DatagramPeer{Peer: to, QPN: seen.Answered.QPN, QKey: seen.Answered.QKey, Private: got}, err
 }
 
-// DatagramListener takes the questions after one datagram service.
+// DatagramListener receives the SIDR requests for one datagram service.
 type DatagramListener struct {
 	m       *CM
 	name    string
@@ -79,8 +79,8 @@ type DatagramListener struct {
 	l       *engine.CMListener
 }
 
-// ListenDatagrams takes questions after a datagram service from now on. ErrInUse if the name is
-// taken.
+// ListenDatagrams accepts SIDR requests for a datagram service. It fails with ErrInUse if the
+// service has a listener.
 func (m *CM) ListenDatagrams(name string) (*DatagramListener, error) {
 	const op = "listen for datagrams"
 	if err := checkNames(op, name, nil); err != nil {
@@ -102,7 +102,7 @@ func (m *CM) ListenDatagrams(name string) (*DatagramListener, error) {
 	return l, nil
 }
 
-// Accept waits for the next question. Malformed ones are refused.
+// Accept waits for the next SIDR request. It refuses malformed ones.
 func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error) {
 	const op = "accept"
 	for {
@@ -114,11 +114,11 @@ func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error)
 		if err == nil {
 			return &DatagramRequest{l: l, c: c, private: private}, nil
 		}
-		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // a peer that has ended the exchange needs no answer
+		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // the peer may have ended the exchange
 	}
 }
 
-// Close ends the service; waiting questions are refused. Closing twice is harmless.
+// Close ends the service and refuses the waiting requests. A second Close does nothing.
 func (l *DatagramListener) Close() error {
 	l.m.mu.Lock()
 	delete(l.m.datagrams, l)
@@ -126,22 +126,22 @@ func (l *DatagramListener) Close() error {
 	return l.m.unlisten(l.l)
 }
 
-// DatagramRequest is a peer that waits for an answer. One of Answer and Reject must be called,
-// once.
+// DatagramRequest is a SIDR request that waits for an answer. Either Answer or Reject must be
+// called, once.
 type DatagramRequest struct {
 	l       *DatagramListener
 	c       *engine.CMConn
 	private []byte
 }
 
-// Peer is the address of the peer's NIC.
+// Peer returns the address of the peer's NIC.
 func (r *DatagramRequest) Peer() netip.Addr { return r.c.Peer }
 
-// Private is the peer's private data.
+// Private returns the peer's private data.
 func (r *DatagramRequest) Private() []byte { return r.private }
 
-// Answer names the queue pair that takes the peer's datagrams: a UD one in RTR or RTS, whose Q_Key
-// the answer carries.
+// Answer tells the peer the queue pair that receives its datagrams: a UD queue pair in RTR or RTS.
+// The answer carries its Q_Key.
 func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 	const op = "answer"
 	attr, err := qp.Query()
@@ -162,7 +162,7 @@ func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 	return nil
 }
 
-// Reject refuses.
+// Reject refuses the request.
 func (r *DatagramRequest) Reject() error {
 	r.l.m.count(func(s *CMStats) { s.Rejected++ })
 	return r.l.m.answer(r.c, mad.SIDRRep{Status: mad.SIDRRejected})

@@ -1,13 +1,12 @@
 // Package rdmacm brings two queue pairs of two hosts to RTS: one side dials a service of a host,
-// the other side listens for it and accepts or rejects. Both hand over up to MaxPrivate bytes of
-// their own, which carry what an application needs to begin (a region's address, key and length).
+// the other side listens for it and accepts or rejects. Each side sends up to MaxPrivate bytes of
+// private data with which an application begins, such as a region's address, key and length.
 //
 // Manager is the interface for applications. CM is the exchange by the datagrams of the RDMA
-// connection manager, OOB the out-of-band one over the hosts' own TCP.
+// connection manager, OOB the out-of-band exchange over the hosts' own TCP.
 //
-// Services of datagrams have no connections: with CM, a host lists them (ListenDatagrams) and
-// others ask for the queue pair and Q_Key behind a name (ResolveDatagrams), as librdmacm's UDP port
-// space does.
+// Datagram services have no connections: with CM, a host lists them (ListenDatagrams) and others
+// ask for the queue pair and Q_Key of a name (ResolveDatagrams), as in librdmacm's UDP port space.
 package rdmacm
 
 import (
@@ -21,36 +20,35 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// MaxPrivate is the most private data a side may send by any exchange, in bytes. CM's messages have
+// MaxPrivate is the largest length of private data in any exchange, in bytes. CM's messages have
 // less room: see MaxRequestPrivate.
 const MaxPrivate = 256
 
-// MaxAnswer is the most private data of Request.Answer, in bytes.
+// MaxAnswer is the largest length of private data in Request.Answer, in bytes.
 const MaxAnswer = 64
 
-// MaxService is the longest name of a service, in bytes.
+// MaxService is the largest length of a service's name, in bytes.
 const MaxService = 64
 
-// Errors that the methods wrap. A deadline that passes is verbs.ErrTimeout, a closed listener or
-// manager verbs.ErrClosed, no way to the peer verbs.ErrUnreachable.
+// Errors that the methods wrap. They also wrap verbs.ErrTimeout after the deadline, verbs.ErrClosed
+// if the listener or manager was closed, and verbs.ErrUnreachable without a route to the peer.
 var (
 	ErrRejected = errors.New("connection rejected")
 	ErrProtocol = cm.ErrProtocol
 	ErrInUse    = errors.New("service has a listener already")
 )
 
-// RejectError ends a Dial without a connection: the peer refused, or answered a request that wants
-// no connection.
+// RejectError is the error of a Dial that the peer refused or answered without a connection.
 type RejectError struct {
 	Reason string
-	// Code is the reason code of the connection manager's REJ; zero in other exchanges.
+	// Code is the reason code of the connection manager's REJ; zero with OOB.
 	Code mad.Reason
-	// Private is the data that the peer's service gave to Request.Answer, nil if it gave none. For
-	// a service that is a port, it is all private data of the REJ.
+	// Private is the data that the peer passed to Request.Answer, nil if there is none. For a port
+	// it is all private data of the REJ.
 	Private []byte
 }
 
-// Error shows the peer's reason.
+// Error includes the peer's reason.
 func (e *RejectError) Error() string { return fmt.Sprintf("%v by the peer: %s", ErrRejected, e.Reason) }
 
 // Unwrap returns ErrRejected.
@@ -59,39 +57,39 @@ func (e *RejectError) Unwrap() error { return ErrRejected }
 // Params are the attributes of a connection that an application chooses. The zero value is usable.
 // The source address is the first GID of the device in the peer's family.
 type Params struct {
-	// PathMTU is the largest path MTU wanted; the smaller one of both sides is used. 0: 4096, or
-	// less if the link MTU demands it.
+	// PathMTU is the largest path MTU; the smaller one of both sides is used. 0: 4096, or less if
+	// the link MTU is smaller.
 	PathMTU verbs.MTU
-	// Access is what the peer may do to the memory of this side through the queue pair. The zero
-	// value lets it write, read and do atomics (in regions that grant it); NoAccess lets it do
-	// nothing.
+	// Access is what the peer may do with the memory of this side through the queue pair. The zero
+	// value allows WRITE, READ and atomics in regions that allow them; NoAccess allows nothing.
 	Access   verbs.Access
 	NoAccess bool
-	// RdAtomic is how many READs and atomics may be outstanding in each direction; the smaller one
-	// of both sides is used. 0: 16.
+	// RdAtomic is how many READs and atomics may be in flight in each direction; the smaller one of
+	// both sides is used. 0: 16.
 	RdAtomic int
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0: 15 (134 ms).
 	Timeout uint8
 	// RetryCount and RNRRetry are those of verbs.ToRTS, but 0 means 7, the usual choice, and
-	// NoRetry means 0. With CM, a side that leaves them and Timeout at 0 takes the values of its
+	// NoRetry means 0. With CM, a side that leaves them and Timeout at 0 uses the values of its
 	// peer: the responder all three, the initiator RNRRetry.
 	RetryCount, RNRRetry uint8
-	// MinRNRTimer is the code of the RNR timer that this side asks for. 0: 12 (0.64 ms).
+	// MinRNRTimer is the code of the RNR timer that this side sends. 0: 12 (0.64 ms).
 	MinRNRTimer  uint8
 	TrafficClass uint8
-	// PKeyIndex is the index of the connection's partition in verbs.DeviceAttr.PKeys. With CM, only
-	// the initiator's counts: the responder takes the entry of its own table that the request fits.
+	// PKeyIndex is the index of the connection's P_Key in verbs.DeviceAttr.PKeys. With CM only that
+	// of the initiator is used: the responder chooses the entry of its own table that matches the
+	// request.
 	PKeyIndex int
 }
 
-// NoRetry as RetryCount or RNRRetry asks for no retry.
+// NoRetry as RetryCount or RNRRetry means no retries.
 const NoRetry uint8 = 255
 
 // Dialer connects.
 type Dialer interface {
-	// Dial connects qp, which must be in RESET, to a service of the host with address to, and
-	// returns the peer's private data when qp is in RTS and the peer is able to receive. On error
-	// qp is in ERROR or untouched.
+	// Dial connects qp, which must be in RESET, to a service of the host with the address to. It
+	// returns the peer's private data when qp is in RTS and the peer can receive. On error qp is in
+	// ERROR or unchanged.
 	Dial(qp verbs.QP, to netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error)
 }
 
@@ -99,31 +97,30 @@ type Dialer interface {
 type Listener interface {
 	// Accept waits for the next request.
 	Accept(deadline clock.Time) (Request, error)
-	// Close ends waiting Accepts; waiting requests are rejected. Closing twice is harmless.
+	// Close ends waiting Accepts and rejects waiting requests. A second Close does nothing.
 	Close() error
 }
 
-// Request is the request of a peer that waits for an answer. One of Accept, Reject and Answer must
-// be called.
+// Request is a connection request of a peer. Accept, Reject or Answer must be called.
 type Request interface {
 	Service() string
 	// Peer is the address of the peer's NIC.
 	Peer() netip.Addr
 	Private() []byte
-	// Accept connects qp, which must be in RESET, and returns when it is in RTS and the peer has
-	// reported that it is ready too. On error qp is in ERROR or untouched.
+	// Accept connects qp, which must be in RESET. It returns when qp is in RTS and the peer has
+	// reported that it is ready, too. On error qp is in ERROR or unchanged.
 	Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error
 	Reject(reason string) error
-	// Answer ends the exchange without a connection: it is Reject with at most MaxAnswer bytes in
+	// Answer ends the request without a connection: it is Reject with at most MaxAnswer bytes in
 	// the service's own format, for requests that want no connection and for refusals that programs
-	// must tell apart. The dialer finds both in its RejectError. A service that is a port has no
-	// room for data.
+	// must distinguish. The dialer finds both in its RejectError. A service that is a port cannot
+	// send such data.
 	Answer(reason string, private []byte) error
 }
 
-// Manager is both sides.
+// Manager dials and listens.
 type Manager interface {
 	Dialer
-	// Listen takes requests for a service from now on.
+	// Listen accepts requests for a service.
 	Listen(service string) (Listener, error)
 }

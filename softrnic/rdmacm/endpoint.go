@@ -8,14 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Endpoint has the values of a queue pair that the other side needs. Every way of exchange carries
-// these values; LocalEndpoint and BringUp are the parts that all ways share.
+// Endpoint has the values of a queue pair that the peer needs. Both exchanges carry these values,
+// and both use LocalEndpoint and BringUp.
 type Endpoint struct {
 	QPN wire.QPN
 	// PSN is the first PSN that this endpoint sends.
 	PSN wire.PSN
 	GID verbs.GID
-	// MTU and RdAtomic are what this side can do; in an answer, what both sides shall use.
+	// MTU and RdAtomic are the largest values that this side supports; in an answer, those that
+	// both sides use.
 	MTU      verbs.MTU
 	RdAtomic int
 }
@@ -23,11 +24,11 @@ type Endpoint struct {
 // Defaults of Params.
 const (
 	defaultRdAtomic = 16
-	// defaultTimeout fits a machine that is shared: see docs/explain/patience.md.
+	// defaultTimeout suits a shared machine: see docs/explain/patience.md.
 	defaultTimeout     = 15
 	defaultRetry       = 7
 	defaultMinRNRTimer = 12
-	// maxRetry and maxRdAtomic bound the values that a peer may ask for.
+	// maxRetry and maxRdAtomic are the largest values that a peer may send.
 	maxRetry    = 7
 	maxRdAtomic = 1 << 12
 )
@@ -49,13 +50,14 @@ func (p Params) withDefaults() Params {
 	return p
 }
 
-// Bounds of the ACK timeout that a peer asks for: neither a storm nor waiting without end.
+// Limits of the ACK timeout that a peer may ask for: a shorter one would cause needless
+// retransmissions, a longer one would delay errors too long.
 const (
 	minPeerTimeout = 8  // 1 ms
 	maxPeerTimeout = 20 // 4.3 s
 )
 
-// wished returns p with a peer's values for the parameters that the application leaves open: retry,
+// wished returns p with a peer's values for the parameters that the application leaves open. retry,
 // rnrRetry and timeout are the values in the peer's message (IBTA 12.7.38/retries), -1 if it has
 // none.
 func (p Params) wished(retry, rnrRetry, timeout int) Params {
@@ -70,7 +72,7 @@ func (p Params) wished(retry, rnrRetry, timeout int) Params {
 	}
 	wish(&p.RetryCount, retry)
 	wish(&p.RNRRetry, rnrRetry)
-	if p.Timeout == 0 && timeout > 0 { // 0 would be to wait for ever
+	if p.Timeout == 0 && timeout > 0 { // 0 would mean no timeout
 		p.Timeout = uint8(min(max(timeout, minPeerTimeout), maxPeerTimeout))
 	}
 	return p
@@ -86,7 +88,7 @@ func retries(n uint8) uint8 {
 	return n
 }
 
-// LocalEndpoint describes qp to a peer with the address peer. The first PSN is random.
+// LocalEndpoint returns the values of qp for a peer with the address peer. The first PSN is random.
 func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
 	attr, err := qp.Query()
 	if err != nil {
@@ -114,22 +116,22 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 	}, nil
 }
 
-// Agree returns e with the MTU and depth that both sides can do.
+// Agree returns e with the smaller MTU and depth of both sides.
 func (e Endpoint) Agree(remote Endpoint) Endpoint {
 	e.MTU = min(e.MTU, remote.MTU)
 	e.RdAtomic = min(e.RdAtomic, remote.RdAtomic)
 	return e
 }
 
-// BringUp takes qp from RESET to RTS against remote, with the MTU and depth that both can do. On
-// error the queue pair is in ERROR, or still in RESET if not even the first step was possible.
+// BringUp takes qp from RESET to RTS, connected to remote, with the smaller MTU and depth of both
+// sides. On error qp is in ERROR, or still in RESET if not even the first step was possible.
 func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) error {
 	depth := local.Agree(remote).RdAtomic
 	return bringUp(ctx, qp, p, local, remote, depth, depth)
 }
 
-// bringUp is BringUp with a depth for each direction: how many READs and atomics the peer may have
-// outstanding here, and this side there. 0: none.
+// bringUp is BringUp with a depth for each direction: how many READs and atomics the peer
+// (incoming) and this side (outgoing) may have in flight. 0: none.
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)
@@ -155,7 +157,7 @@ func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, i
 	return err
 }
 
-// depthOf is a depth as verbs wants it.
+// depthOf converts a depth to the encoding of package verbs, where -1 means none.
 func depthOf(n int) int {
 	if n == 0 {
 		return -1
@@ -163,13 +165,13 @@ func depthOf(n int) int {
 	return n
 }
 
-// fail brings a half-connected queue pair to ERROR.
+// fail moves a half-connected queue pair to ERROR.
 func fail(qp verbs.QP) {
-	_ = qp.ToError() // a queue pair that cannot even fail has been destroyed meanwhile
+	_ = qp.ToError() // fails only if the queue pair was destroyed meanwhile
 }
 
-// sourceGID is the index of the first GID of peer's family, if possible one of its scope:
-// link-local or not.
+// sourceGID returns the index of the first GID of peer's address family, preferably one of the same
+// scope: link-local or not.
 func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
 	for i, g := range dev.GIDs {
 		own := g.Addr()
@@ -184,7 +186,7 @@ func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
 	return index, found
 }
 
-// maxMTU is the largest path MTU that fits the link with headers and ICRC around it.
+// maxMTU returns the largest path MTU that fits the link, with headers and ICRC.
 func maxMTU(linkMTU int, peer netip.Addr) verbs.MTU {
 	overhead := 64
 	if !peer.Unmap().Is4() {

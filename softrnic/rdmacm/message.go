@@ -22,7 +22,7 @@ import (
 type message struct {
 	kind     kind
 	endpoint Endpoint
-	// text is the service of a request or the reason of a reject.
+	// text is the service's name in a request, the reason in a reject.
 	text    string
 	private []byte
 }
@@ -48,8 +48,8 @@ const (
 	firstFreeQPN = 2
 )
 
-// appendTo appends m. Text and private data are cut to the lengths of the format; callers have
-// checked them.
+// appendTo appends the encoding of m. Text and private data are cut to the largest lengths; callers
+// have checked them.
 func (m *message) appendTo(b []byte) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, magic)
@@ -77,7 +77,7 @@ func (m *message) appendTo(b []byte) []byte {
 	return b
 }
 
-// parseHeader returns kind and body length.
+// parseHeader returns the kind of a message and the length of its body.
 func parseHeader(b []byte) (kind, int, error) {
 	if len(b) < headerLen || binary.BigEndian.Uint32(b) != magic {
 		return 0, 0, fmt.Errorf("%w: no connection message", ErrProtocol)
@@ -92,7 +92,7 @@ func parseHeader(b []byte) (kind, int, error) {
 	return kind(b[5]), n, nil
 }
 
-// parseBody reads the body of a message. It takes nothing that BringUp could not use.
+// parseBody decodes the body of a message. It refuses values that BringUp could not use.
 func parseBody(k kind, b []byte) (message, error) {
 	m := message{kind: k}
 	var ok bool
@@ -121,7 +121,7 @@ func parseBody(k kind, b []byte) (message, error) {
 	return m, nil
 }
 
-// takePrivate reads the private data, which end the message.
+// takePrivate decodes the private data, which are the end of the message.
 func (m *message) takePrivate(b []byte) error {
 	if len(b) < 2 {
 		return fmt.Errorf("%w: short text", ErrProtocol)
@@ -162,7 +162,7 @@ func takeText(b []byte) (string, []byte, bool) {
 	return string(b[1:n]), b[n:], true
 }
 
-// readMessage reads one message; the reader has a deadline.
+// readMessage reads one message. The caller has set a deadline on the reader.
 func readMessage(r io.Reader) (message, error) {
 	var buf [headerLen + maxBody]byte
 	if _, err := io.ReadFull(r, buf[:headerLen]); err != nil {

@@ -23,7 +23,7 @@ const (
 	defaultHandshakes       = 64
 	defaultBacklog          = 64
 	defaultHandshakeTimeout = 5 * time.Second
-	// rejectTimeout bounds the sending of a reject message to a peer that does not read.
+	// rejectTimeout is how long sending a reject message to a peer that does not read may take.
 	rejectTimeout = time.Second
 )
 
@@ -31,15 +31,15 @@ const (
 type OOBConfig struct {
 	// Context is the device whose queue pairs are connected; required.
 	Context verbs.Context
-	// Listen is the address to listen on for all services of this manager; the zero value never
-	// listens, which is enough to dial. Port 0 takes a free port (Addr tells which).
+	// Listen is the address on which all services of this manager listen. The zero value does not
+	// listen, which is enough to dial. Port 0 means a free port, which Addr returns.
 	Listen netip.AddrPort
-	// Port is the port of the peers. 0: DefaultPort.
+	// Port is the port on which peers listen. 0: DefaultPort.
 	Port uint16
-	// Handshakes is how many peers may be in the exchange at the same time; further ones are
-	// refused. 0: 64.
+	// Handshakes is how many peers may be in the exchange at the same time; more are refused. 0:
+	// 64.
 	Handshakes int
-	// Backlog is how many requests may wait for the Accept of one service. 0: 64.
+	// Backlog is how many requests of one service may wait for Accept. 0: 64.
 	Backlog int
 	// HandshakeTimeout is how long a peer may take for its part of the exchange. 0: 5 s.
 	HandshakeTimeout time.Duration
@@ -48,34 +48,33 @@ type OOBConfig struct {
 // OOBStats counts the outcomes of exchanges.
 type OOBStats struct {
 	Dialed, Accepted, Rejected uint64
-	// Malformed counts peers whose messages were malformed, TimedOut those that stopped during the
-	// exchange, and Busy those that were refused because of the bounds Handshakes and Backlog.
+	// Malformed counts peers with malformed messages, TimedOut those that stopped during the
+	// exchange, and Busy those that were refused because of the limits Handshakes and Backlog.
 	Malformed, TimedOut, Busy uint64
 }
 
-// OOB is the exchange over the hosts' own TCP. The initiator sends a request; the responder brings
-// its queue pair to RTS and only then replies; the initiator brings up its own and sends ready; so
-// neither side can send before the other is able to receive. Methods may be called by any
-// goroutine.
+// OOB makes connections over the hosts' own TCP. The initiator sends a request; the responder
+// brings its queue pair to RTS and then replies; the initiator brings up its own and sends ready.
+// So neither side can send before the other can receive. The methods are safe for concurrent use.
 type OOB struct {
 	cfg      OOBConfig
 	listener *net.TCPListener
-	wg       sync.WaitGroup // the accept loop and one goroutine a handshake
-	// ctx ends with Close, and with it every dial that has no connection yet.
+	wg       sync.WaitGroup // the accept loop, and one goroutine for each handshake
+	// ctx ends with Close; it ends every dial that has no TCP connection yet.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	services map[string]*listener
-	conns    map[net.Conn]struct{} // all that are open, for Close
+	conns    map[net.Conn]struct{} // all open connections, for Close
 	inFlight int
 	stats    OOBStats
 }
 
 var _ Manager = (*OOB)(nil)
 
-// NewOOB starts listening if cfg has a listen address.
+// NewOOB returns a manager. It listens if cfg has a listen address.
 func NewOOB(cfg OOBConfig) (*OOB, error) {
 	if cfg.Context == nil {
 		return nil, errors.New("rdmacm: Context is required")
@@ -107,7 +106,7 @@ func NewOOB(cfg OOBConfig) (*OOB, error) {
 	return o, nil
 }
 
-// Addr is the address that peers dial; invalid if this manager does not listen.
+// Addr returns the address that peers dial; invalid if this manager does not listen.
 func (o *OOB) Addr() netip.AddrPort {
 	if o.listener == nil {
 		return netip.AddrPort{}
@@ -122,8 +121,8 @@ func (o *OOB) Stats() OOBStats {
 	return o.stats
 }
 
-// Close ends listening, closes every connection of the exchange, and waits for the goroutines.
-// Established queue pairs are not touched. Closing twice is harmless.
+// Close ends listening, closes every TCP connection of the exchange, and waits for the goroutines.
+// Queue pairs stay. A second Close does nothing.
 func (o *OOB) Close() error {
 	o.mu.Lock()
 	first := !o.closed
@@ -141,14 +140,14 @@ func (o *OOB) Close() error {
 	}
 	o.mu.Lock()
 	for c := range o.conns {
-		_ = c.Close() // its user sees the error
+		_ = c.Close() // the goroutine that uses it gets the error
 	}
 	o.mu.Unlock()
 	o.wg.Wait()
 	return err
 }
 
-// track registers an open connection; false when the manager is closed.
+// track registers an open TCP connection. It returns false if the manager is closed.
 func (o *OOB) track(c net.Conn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,8 +159,7 @@ func (o *OOB) track(c net.Conn) bool {
 	return true
 }
 
-// drop closes a connection of the exchange. The exchange is over, so an error of Close has no
-// effect.
+// drop closes a TCP connection. The exchange is over, so an error of Close has no effect.
 func (o *OOB) drop(c net.Conn) {
 	o.mu.Lock()
 	delete(o.conns, c)
@@ -175,7 +173,7 @@ func (o *OOB) count(f func(s *OOBStats)) {
 	f(&o.stats)
 }
 
-// wall is a deadline of the application as an instant for sockets, at most limit from now.
+// wall converts a deadline to a time for sockets, at most limit from now.
 func (o *OOB) wall(deadline clock.Time, limit time.Duration) time.Time {
 	left := limit
 	if deadline != clock.Never {
@@ -190,17 +188,18 @@ func send(c net.Conn, m message) error {
 	return err
 }
 
-// reject sends the reason of a refusal. The peer may have closed the connection.
+// reject sends the reason of a refusal. Errors are ignored: the peer may have closed the
+// connection.
 func (o *OOB) reject(c net.Conn, reason string) { o.answer(c, reason, nil) }
 
-// answer sends a reject with private data of the service.
+// answer sends a reject message with private data of the service.
 func (o *OOB) answer(c net.Conn, reason string, private []byte) {
 	o.count(func(s *OOBStats) { s.Rejected++ })
-	_ = c.SetDeadline(time.Now().Add(rejectTimeout)) // both may fail: the peer has closed the connection
+	_ = c.SetDeadline(time.Now().Add(rejectTimeout)) // both calls fail if the peer has closed the connection
 	_ = send(c, message{kind: kindReject, text: reason, private: private})
 }
 
-// explain turns an error of the socket into one of this package.
+// explain converts an error of the socket to one of this package.
 func (o *OOB) explain(op string, peer net.Addr, err error) error {
 	o.mu.Lock()
 	closed := o.closed

@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxDial bounds a dial without a deadline.
+// maxDial is the time limit of a dial without a deadline.
 const maxDial = time.Minute
 
-// Dial connects qp to a service of the host that has the address to.
+// Dial connects qp to a service of the host with the address to.
 func (o *OOB) Dial(qp verbs.QP, to netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	if err := checkNames(op, service, private); err != nil {
@@ -47,7 +47,7 @@ func (o *OOB) Dial(qp verbs.QP, to netip.Addr, service string, p Params, private
 	return got, nil
 }
 
-// initiate is the initiator's part of the exchange.
+// initiate executes the initiator's part of the exchange.
 func (o *OOB) initiate(c net.Conn, until time.Time, qp verbs.QP, p Params, request message) ([]byte, error) {
 	if err := c.SetDeadline(until); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (o *OOB) initiate(c net.Conn, until time.Time, qp verbs.QP, p Params, reque
 // sameFamily reports whether both addresses are IPv4 or both IPv6.
 func sameFamily(a, b Endpoint) bool { return a.GID.Addr().Is4() == b.GID.Addr().Is4() }
 
-// dialError finds a timeout, which package net reports in its own way.
+// dialError recognizes timeouts, which package net reports as an error of its own type.
 func dialError(err error) error {
 	var ne net.Error
 	if errors.As(err, &ne) && ne.Timeout() {

@@ -12,10 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// acceptPause keeps a failing accept (no descriptors left) from spinning.
+// acceptPause is the pause after a failed accept (no file descriptors left), which would fail again
+// at once.
 const acceptPause = 10 * time.Millisecond
 
-// Listen takes requests for a service.
+// Listen accepts requests for a service.
 func (o *OOB) Listen(service string) (Listener, error) {
 	const op = "listen"
 	if err := checkNames(op, service, nil); err != nil {
@@ -37,7 +38,7 @@ func (o *OOB) Listen(service string) (Listener, error) {
 	return l, nil
 }
 
-// acceptLoop takes connections until Close.
+// acceptLoop accepts TCP connections until Close.
 func (o *OOB) acceptLoop() {
 	for {
 		c, err := o.listener.Accept()
@@ -61,7 +62,7 @@ func (o *OOB) acceptLoop() {
 	}
 }
 
-// begin takes a place for a handshake.
+// begin reserves one of the handshakes. It returns false if all are in use.
 func (o *OOB) begin() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,7 +73,7 @@ func (o *OOB) begin() bool {
 	return true
 }
 
-// handshake reads the request of one peer and queues it for its service. An error ends the
+// handshake reads the request of one peer and queues it for its service. On error it closes the
 // connection.
 func (o *OOB) handshake(c net.Conn) {
 	defer func() {
@@ -81,7 +82,7 @@ func (o *OOB) handshake(c net.Conn) {
 		o.mu.Unlock()
 	}()
 	if err := o.receive(c); err != nil {
-		_ = o.explain("accept", c.RemoteAddr(), err) // explain counts it; reject tells the peer
+		_ = o.explain("accept", c.RemoteAddr(), err) // only for its counters: reject tells the peer
 		if errors.Is(err, ErrProtocol) || errors.Is(err, errRefused) {
 			o.reject(c, err.Error())
 		}
@@ -89,7 +90,7 @@ func (o *OOB) handshake(c net.Conn) {
 	}
 }
 
-// errRefused marks a request that was understood and cannot be served.
+// errRefused is the error of a valid request that cannot be served.
 var errRefused = errors.New("refused")
 
 func (o *OOB) receive(c net.Conn) error {
@@ -112,13 +113,13 @@ func (o *OOB) receive(c net.Conn) error {
 	return l.queue(&request{o: o, c: c, m: m, expires: time.Now().Add(maxDial)})
 }
 
-// listener is the queue of one service.
+// listener has the requests of one service.
 type listener struct {
 	o       *OOB
 	service string
 	backlog chan *request
 	closed  chan struct{}
-	mu      sync.Mutex // orders queue and shut
+	mu      sync.Mutex // so that no request is queued after shut
 }
 
 func (l *listener) queue(r *request) error {
@@ -138,8 +139,8 @@ func (l *listener) queue(r *request) error {
 	}
 }
 
-// Accept waits for the next request. Requests that are so old that their initiator has given up are
-// skipped.
+// Accept waits for the next request. It skips requests that are so old that their initiators have
+// given up.
 func (l *listener) Accept(deadline clock.Time) (Request, error) {
 	const op = "accept"
 	var expired <-chan time.Time
@@ -176,7 +177,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// shut ends waiting Accepts and rejects what waits in the backlog.
+// shut ends waiting Accepts and rejects the requests in the backlog.
 func (l *listener) shut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,25 +197,25 @@ func (l *listener) shut() {
 	}
 }
 
-// request is the request of a peer that waits for an answer.
+// request is a connection request that waits for an answer.
 type request struct {
 	o       *OOB
 	c       net.Conn
 	m       message
 	expires time.Time
-	once    sync.Once // the first answer counts
+	once    sync.Once // only the first answer has an effect
 }
 
-// Service is the name that the peer asked for.
+// Service returns the name of the service that the peer asks for.
 func (r *request) Service() string { return r.m.text }
 
-// Peer is the address of the peer's NIC.
+// Peer returns the address of the peer's NIC.
 func (r *request) Peer() netip.Addr { return r.m.endpoint.GID.Addr() }
 
-// Private is the peer's private data.
+// Private returns the peer's private data.
 func (r *request) Private() []byte { return r.m.private }
 
-// Accept connects qp.
+// Accept accepts the request with qp.
 func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
 	const op = "accept"
 	if err := checkNames(op, r.m.text, private); err != nil {
@@ -232,7 +233,7 @@ func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.T
 	return err
 }
 
-// respond is the responder's part of the exchange.
+// respond executes the responder's part of the exchange.
 func (r *request) respond(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
 	local, err := LocalEndpoint(r.o.cfg.Context, qp, r.Peer(), p)
 	if err == nil {
@@ -249,7 +250,7 @@ func (r *request) respond(qp verbs.QP, p Params, private []byte, deadline clock.
 	return nil
 }
 
-// confirm replies and waits until the initiator is ready.
+// confirm sends the reply and waits for the initiator's ready message.
 func (r *request) confirm(agreed Endpoint, private []byte, deadline clock.Time) error {
 	if err := r.c.SetDeadline(r.o.wall(deadline, r.o.cfg.HandshakeTimeout)); err != nil {
 		return err
@@ -272,7 +273,7 @@ func (r *request) confirm(agreed Endpoint, private []byte, deadline clock.Time) 
 // Reject refuses the request.
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
-// Answer ends the exchange with a reject that carries the answer.
+// Answer answers the request with a reject message that carries the private data.
 func (r *request) Answer(reason string, private []byte) error {
 	if err := checkAnswer(private, false); err != nil {
 		return err

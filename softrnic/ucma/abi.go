@@ -30,7 +30,7 @@ const (
 	JoinMulticast Op = 22
 )
 
-// Commands of the preloaded library itself: the program opens or closes an event channel.
+// Commands of the preloaded library itself, when the program opens or closes an event channel.
 const (
 	OpenChannel  Op = 0x7fff0001
 	CloseChannel Op = 0x7fff0002
@@ -43,11 +43,11 @@ const (
 	spaceUDP = 0x0111
 )
 
-// privateRoom is the room for private data in arguments and events, in bytes.
+// privateRoom is the size of the field for private data in arguments and events, in bytes.
 const privateRoom = 256
 
 // The structs have the names of rdma_user_cm.h without their prefixes. Response is the address of
-// the answer in the program, which the preloaded library uses.
+// the answer in the program's memory; the preloaded library uses it.
 type (
 	createID struct {
 		UID, Response uint64
@@ -55,18 +55,18 @@ type (
 		QPType        uint8
 		_             [5]uint8
 	}
-	// Handle answers the commands that make an identifier.
+	// Handle is the answer to commands that make an identifier.
 	Handle struct{ ID uint32 }
 
 	destroyID struct {
 		Response uint64
 		ID, _    uint32
 	}
-	// Reported answers DestroyID and MigrateID: how many events of the identifier the program has
-	// read.
+	// Reported is the answer to DestroyID and MigrateID: the number of the identifier's events that
+	// the program has read.
 	Reported struct{ Events uint32 }
 
-	// address is a struct sockaddr_in6, in whose place a struct sockaddr_in may be.
+	// address is a struct sockaddr_in6, or a struct sockaddr_in in the same bytes.
 	address [28]byte
 
 	bindIP struct {
@@ -83,8 +83,8 @@ type (
 		Response   uint64
 		ID, Option uint32
 	}
-	// path is a struct ib_user_path_rec; byte arrays are in network byte order, fields
-	// of type uint32 in that of the host, as the kernel's header has them.
+	// path is a struct ib_user_path_rec. As in the kernel's header, byte arrays are in network byte
+	// order and fields of type uint32 in host byte order.
 	path struct {
 		DstGID, SrcGID          [16]byte
 		DstLID, SrcLID          [2]byte
@@ -108,7 +108,7 @@ type (
 		Index, _ uint32
 	}
 
-	// connParam are the terms of a connection.
+	// connParam has the parameters of a connection.
 	connParam struct {
 		QPN, QKey                         uint32
 		Private                           [privateRoom]byte
@@ -116,7 +116,7 @@ type (
 		FlowControl, Retry, RNRRetry      uint8
 		Valid                             uint8
 	}
-	// datagramParam are the terms of a datagram service.
+	// datagramParam has the parameters of a datagram service.
 	datagramParam struct {
 		QPN, QKey  uint32
 		AH         uverbs.AHAttr
@@ -140,7 +140,8 @@ type (
 		_                  [2]uint8
 		Private            [privateRoom]byte
 	}
-	// joinIPMulticast and joinMulticast are answered with a Handle, destroyID leaves by it.
+	// joinIPMulticast and joinMulticast are answered with a Handle, which LeaveMulticast takes in a
+	// destroyID.
 	joinIPMulticast struct {
 		Response, UID uint64
 		Addr          address
@@ -162,14 +163,14 @@ type (
 		ID, Level, Name, Len uint32
 	}
 	notify struct{ ID, Event uint32 }
-	// migrateID: FD is the descriptor of the channel that the identifier leaves.
+	// migrateID: FD is the descriptor of the identifier's former channel.
 	migrateID struct {
 		Response uint64
 		ID, FD   uint32
 	}
 
-	// qpAttr is a struct ib_uverbs_qp_attr: what a transition needs, and attributes that no answer
-	// sets.
+	// qpAttr is a struct ib_uverbs_qp_attr: the attributes of a transition, and others that no
+	// answer sets.
 	qpAttr struct {
 		Mask, State, Current, PathMTU, Migration uint32
 		QKey, RecvPSN, SendPSN, DestQPN, Access  uint32
@@ -179,7 +180,7 @@ type (
 		QPTimes
 		_ [7]uint8
 	}
-	// QPTimes are counts and times of a queue pair.
+	// QPTimes has counters and times of a queue pair.
 	QPTimes struct {
 		Notify, Draining                          uint8
 		MaxRdAtomic, MaxDestRdAtomic, MinRNRTimer uint8
@@ -196,7 +197,7 @@ type (
 	}
 )
 
-// datagramParamLen is the length of the longest parameters of an event.
+// datagramParamLen is the length of the longest parameters of an event in bytes.
 const datagramParamLen = 304
 
 // Kinds of events (enum rdma_cm_event_type).

@@ -12,12 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// spaces are the port spaces that have ports here. An identifier of another one can be made and
-// destroyed: librdmacm does so to learn whether native InfiniBand addresses can be bound.
+// spaces are the port spaces that are supported. Identifiers of other spaces can be made and
+// destroyed: librdmacm does so to find out whether native InfiniBand addresses can be bound.
 var spaces = map[uint16]mad.ServiceID{spaceTCP: mad.SpaceTCP, spaceUDP: mad.SpaceUDP}
 
-// parse reads a socket address. ok is false if there is none, as in arguments that a program leaves
-// out.
+// parse decodes a socket address. ok is false if there is none: programs leave some arguments out.
 func (a address) parse() (p netip.AddrPort, ok bool) {
 	port := binary.BigEndian.Uint16(a[2:])
 	switch binary.NativeEndian.Uint16(a[:]) {
@@ -29,7 +28,7 @@ func (a address) parse() (p netip.AddrPort, ok bool) {
 	return p, false
 }
 
-// addressOf writes a socket address; all zeros for none.
+// addressOf encodes a socket address; an invalid address as zeros.
 func addressOf(p netip.AddrPort) (a address) {
 	switch ip := p.Addr(); {
 	case ip.Is4():
@@ -47,25 +46,26 @@ func addressOf(p netip.AddrPort) (a address) {
 	return a
 }
 
-// Ports are the ports that identifiers of all programs on a NIC have.
+// Ports has the ports that identifiers of all programs on a NIC use.
 type Ports struct{ used map[mad.ServiceID]*portUse }
 
-// portUse is a port: how many identifiers have it, and whether all of them share it.
+// portUse is the use of one port: ids is the number of identifiers, shared means that all of them
+// have the option reuse.
 type portUse struct {
 	ids    int
 	shared bool
 }
 
-// NewPorts returns ports of which none is in use.
+// NewPorts returns an empty set of ports.
 func NewPorts() *Ports { return &Ports{used: make(map[mad.ServiceID]*portUse)} }
 
-// Ports that are given out are in the range that Linux uses.
+// The range of free ports is that of Linux.
 const (
 	firstPort = 32768
 	numPorts  = 28232
 )
 
-// take gives an identifier a port: a free one for 0.
+// take gives an identifier a port; port 0 means a free one.
 func (p *Ports) take(x *id, port uint16, start uint32) (uint16, error) {
 	if port != 0 {
 		u := p.used[x.service(port)]
@@ -89,7 +89,7 @@ func (p *Ports) take(x *id, port uint16, start uint32) (uint16, error) {
 	return 0, unix.EADDRNOTAVAIL
 }
 
-// release takes the port of an identifier back.
+// release frees the port of an identifier.
 func (p *Ports) release(x *id) {
 	if !x.port {
 		return
@@ -103,7 +103,7 @@ func (p *Ports) release(x *id) {
 	}
 }
 
-// gidOf is the index of an address of the NIC.
+// gidOf returns the index of an address of the NIC.
 func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	for i, g := range m.cfg.Device.GIDs {
 		if g.Addr() == a {
@@ -113,7 +113,7 @@ func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	return 0, false
 }
 
-// sourceFor is the NIC's address for a peer: of the same family, and if possible of the same scope.
+// sourceFor returns the NIC's address for a peer: of the same family, preferably of the same scope.
 func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
 	for _, g := range m.cfg.Device.GIDs {
 		own := g.Addr()
@@ -128,7 +128,7 @@ func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
 	return found, ok
 }
 
-// give gives an identifier an address of the NIC, or that of all, and a port.
+// give binds an identifier to an address of the NIC, or to the unspecified address, and to a port.
 func (m *Manager) give(x *id, a netip.AddrPort) error {
 	if x.space == 0 {
 		return unix.EINVAL
@@ -159,7 +159,7 @@ func (m *Manager) bind(_ call, a bindIP) (Result, error) {
 	return Result{}, nil
 }
 
-// resolve finds the way to a peer.
+// resolve finds the NIC's address and the route for a peer.
 func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
 	x, err := m.find(a.ID)
 	if err != nil {
@@ -199,7 +199,7 @@ func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
 	return Result{}, nil
 }
 
-// allOf is the address of all of a family.
+// allOf returns the unspecified address of the family of a.
 func allOf(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return netip.IPv4Unspecified()
@@ -224,9 +224,9 @@ func (m *Manager) resolveRoute(_ call, a resolveRoute) (Result, error) {
 	return Result{}, nil
 }
 
-// Fields of a path that are the same for all.
+// Fields that are equal in all paths.
 const (
-	exactly   = 2 // a selector
+	exactly   = 2 // selector: the value that follows is exact
 	rate25    = 15
 	noIndex   = ^uint32(0)
 	onlyPort  = 1
@@ -234,7 +234,7 @@ const (
 	pathCount = 1
 )
 
-// query answers with the addresses of an identifier and its path, as far as they are known.
+// query returns the addresses and the path of an identifier as far as they are known.
 func (m *Manager) query(_ call, a query) (Result, error) {
 	x, err := m.find(a.ID)
 	if err != nil {
@@ -259,7 +259,7 @@ func (m *Manager) query(_ call, a query) (Result, error) {
 	return Result{Data: encode(r)}, nil
 }
 
-// pkey is an entry of the port's table of P_Keys.
+// pkey returns an entry of the port's P_Key table.
 func (c *Config) pkey(index uint16) uint16 {
 	if table := c.Device.PKeys; int(index) < len(table) {
 		return table[index]

@@ -2,22 +2,23 @@ package ucma
 
 import "slices"
 
-// channel is an event channel: the events that the program has not read, oldest first.
+// channel is an event channel with the events that the program has not read, oldest first.
 type channel struct {
 	number uint32
 	unread []pending
 }
 
-// pending is an event. of is the identifier whose program has it; made is the identifier that a
-// peer's request has made, join the membership in a group, in events of these kinds.
+// pending is an event that the program has not read. of is the identifier that it is reported for.
+// made is the identifier of a peer's request, in events of that kind; join is the membership in a
+// group, in events of that kind.
 type pending struct {
 	event
 	of, made *id
 	join     *join
 }
 
-// tell queues an event of an identifier. An identifier to which the program has given no name yet has
-// no events.
+// tell queues an event of an identifier. An identifier that the program does not know yet has no
+// events.
 func (m *Manager) tell(x *id, kind uint32, status int32, param any) {
 	if x.uid == 0 {
 		return
@@ -25,7 +26,7 @@ func (m *Manager) tell(x *id, kind uint32, status int32, param any) {
 	m.queue(x.channel, pending{of: x, event: newEvent(x.uid, x.handle, kind, status, param)})
 }
 
-// newEvent fills an event. param is nil, or the struct of its parameters.
+// newEvent returns an event. param is nil, or the struct of its parameters.
 func newEvent(uid uint64, handle, kind uint32, status int32, param any) event {
 	ev := event{UID: uid, ID: handle, Kind: kind, Status: uint32(status)}
 	if param != nil {
@@ -40,11 +41,11 @@ func (m *Manager) queue(ch *channel, p pending) {
 	m.cfg.Tell(ch.number)
 }
 
-// maxUnread bounds the events of one identifier that the program has not read, for events that the
-// program can cause again and again.
+// maxUnread is the largest number of unread events of one identifier, for events that the program
+// itself can cause repeatedly.
 const maxUnread = 16
 
-// full reports whether the program has left as many events of an identifier unread as it may.
+// full reports whether maxUnread events of an identifier are unread.
 func (ch *channel) full(x *id) bool {
 	n := 0
 	for i := range ch.unread {
@@ -55,7 +56,7 @@ func (ch *channel) full(x *id) bool {
 	return n >= maxUnread
 }
 
-// withdraw removes events, and returns how many they were.
+// withdraw removes the events that which selects, and returns their number.
 func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	before := len(ch.unread)
 	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })
@@ -64,7 +65,7 @@ func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 	return n
 }
 
-// getEvent hands the oldest event out.
+// getEvent returns and removes the oldest event.
 func (m *Manager) getEvent(x call) (Result, error) {
 	if len(x.ch.unread) == 0 {
 		return Result{}, errNoEvent
@@ -79,8 +80,8 @@ func (m *Manager) getEvent(x call) (Result, error) {
 	return Result{Data: encode(p.event)}, nil
 }
 
-// migrate moves an identifier to the channel that the program has written to, with the events that it
-// has not read.
+// migrate moves an identifier, with its unread events, to the channel to which the program has
+// written the command.
 func (m *Manager) migrate(x call, a migrateID) (Result, error) {
 	i, err := m.find(a.ID)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 const (
 	// maxRetry is the largest value of the 3-bit fields of a REQ.
 	maxRetry = 7
-	// ackDelay is the code of the time that this NIC takes to acknowledge, as the rxe driver names it.
+	// ackDelay is the code of this NIC's ACK delay, as the rxe driver reports it.
 	ackDelay = 15
 )
 
-// private is the program's private data, which must fit into a message.
+// private returns the program's private data. It fails if they do not fit into a message.
 func (p *connParam) private(room int) ([]byte, error) {
 	if int(p.PrivateLen) > room {
 		return nil, unix.EINVAL
@@ -24,7 +24,7 @@ func (p *connParam) private(room int) ([]byte, error) {
 	return p.Private[:p.PrivateLen], nil
 }
 
-// connect sends a request for a connection, or a question after a datagram service.
+// connect sends a connection request, or a SIDR request for a datagram service.
 func (m *Manager) connect(c call, a connect) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -50,7 +50,7 @@ func (m *Manager) connect(c call, a connect) (Result, error) {
 	return Result{}, nil
 }
 
-// header is the header of RDMA-CM in front of private data.
+// header appends to b the header of RDMA-CM, which precedes private data.
 func (x *id) header(b []byte) []byte {
 	ip := mad.IPData{SrcPort: x.src.Port(), Src: x.src.Addr(), Dst: x.dst.Addr()}
 	return ip.AppendTo(b)
@@ -89,7 +89,7 @@ func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) 
 	return c.NIC.Resolve(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
 }
 
-// accept answers a peer's request; of an initiator it reports that the queue pair is ready.
+// accept accepts a peer's request. On the initiator's side it reports that the queue pair is ready.
 func (m *Manager) accept(c call, a accept) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -108,7 +108,7 @@ func (m *Manager) accept(c call, a accept) (Result, error) {
 	}
 	before := x.uid
 	x.uid = a.UID
-	x.step(onAccept) // the NIC may report what follows before it returns
+	x.step(onAccept) // before the call, because the NIC may report further events in it
 	if x.datagrams() {
 		err = m.answer(c, x, &a.Param)
 	} else {
@@ -159,7 +159,7 @@ func (m *Manager) answer(c call, x *id, p *connParam) error {
 	return c.NIC.Answer(c.Now, x.conn, rep, c.Out)
 }
 
-// reject refuses a peer's request, or as an initiator the peer's reply.
+// reject refuses a peer's request, or on the initiator's side the peer's reply.
 func (m *Manager) reject(c call, a reject) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -187,7 +187,7 @@ func (m *Manager) reject(c call, a reject) (Result, error) {
 	return Result{}, nil
 }
 
-// disconnect ends a connection. One that has ended already is no error: both sides may end it.
+// disconnect ends a connection. If it has already ended that is no error: both sides may end it.
 func (m *Manager) disconnect(c call, a named) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
@@ -199,7 +199,7 @@ func (m *Manager) disconnect(c call, a named) (Result, error) {
 		return Result{}, nil
 	case c.NIC == nil:
 		return Result{}, unix.ENODEV
-	case x.state != Established: // it is being made
+	case x.state != Established: // the connection is still being made
 		c.NIC.Abort(c.Now, x.conn, c.Out)
 		x.step(onEnd)
 		x.answered()
@@ -210,7 +210,8 @@ func (m *Manager) disconnect(c call, a named) (Result, error) {
 	return Result{}, c.NIC.Disconnect(c.Now, x.conn, c.Out)
 }
 
-// notify is told by programs that the first packet has arrived; the NIC knows that itself.
+// notify reports the first packet of a connection. It does nothing, because the NIC sees that
+// packet itself.
 func (m *Manager) notify(_ call, a notify) (Result, error) {
 	_, err := m.find(a.ID)
 	return Result{}, err

@@ -13,19 +13,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Bounds of the ACK timeout that a peer asks for: neither a storm nor waiting without end.
+// Limits of the ACK timeout that a peer may ask for: a shorter one would cause needless
+// retransmissions, a longer one would delay errors too long.
 const (
 	minPeerTimeout = 8  // 1 ms
 	maxPeerTimeout = 20 // 4.3 s
 )
 
-// listen takes requests at the port of an identifier.
+// listen accepts requests at the port of an identifier.
 func (m *Manager) listen(c call, a listen) (Result, error) {
 	x, err := m.find(a.ID)
 	switch {
 	case err != nil:
 		return Result{}, err
-	case x.state == Fresh: // at all addresses, and any port
+	case x.state == Fresh: // not bound: at all addresses, and a free port
 		if err := m.give(x, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
 			return Result{}, err
 		}
@@ -39,7 +40,7 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	case len(m.listeners) >= m.cfg.Listeners:
 		return Result{}, unix.ENOMEM
 	}
-	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0: the largest
+	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0 means the largest
 	service := x.service(x.src.Port())
 	if x.datagrams() {
 		x.listener, err = c.NIC.ListenDatagrams(service, x.backlog)
@@ -58,7 +59,7 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	return Result{}, nil
 }
 
-// Requested makes an identifier for a peer's request. The NIC calls it.
+// Requested makes an identifier for a peer's request. It is the method of engine.CMWatcher.
 func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
 	x := m.listeners[l]
 	ip, private, err := m.header(c)
@@ -76,7 +77,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
 	made.space, made.conn, made.of, made.options.tos = x.space, c, x, x.options.tos
-	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // the NIC has refused requests that fit none
+	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // the NIC refuses requests with other P_Keys
 	made.terms.pkeyIndex = uint16(pkeyIndex)
 	x.waiting++
 	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)
@@ -86,7 +87,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 	return why, true
 }
 
-// pkeyOf is the P_Key that a request, or a question after a datagram service, asks for.
+// pkeyOf returns the P_Key in a connection request or SIDR request.
 func pkeyOf(c *engine.CMConn) uint16 {
 	if c.Ask != nil {
 		return c.Ask.PKey
@@ -94,13 +95,13 @@ func pkeyOf(c *engine.CMConn) uint16 {
 	return c.Request.PKey
 }
 
-// takes reports whether a listener takes requests to an address of the NIC.
+// takes reports whether a listener accepts requests to an address of the NIC.
 func (x *id) takes(local netip.Addr) bool {
 	own := x.src.Addr()
 	return own == local || own.IsUnspecified() && (own.Is4() == local.Is4() || own.Is6() && !x.options.only)
 }
 
-// header takes the header of RDMA-CM off the private data of a request.
+// header splits the private data of a request into the header of RDMA-CM and the program's data.
 func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err error) {
 	b := []byte(nil)
 	if c.Ask != nil {
@@ -112,7 +113,7 @@ func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err er
 	return ip, b[mad.IPDataLen:], err
 }
 
-// asked notes what a peer asks for, and returns the parameters of the event.
+// asked stores what a peer requests, and returns the parameters of the event.
 func (m watcher) asked(x *id, private []byte) any {
 	t := &x.terms
 	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
@@ -136,10 +137,10 @@ func (m watcher) asked(x *id, private []byte) any {
 	return p
 }
 
-// newPSN is the first PSN of a connection.
+// newPSN returns a random first PSN.
 func (m *Manager) newPSN() wire.PSN { return wire.PSN(m.cfg.Rand.Uint32()).Add(0) }
 
-// flag is a truth as the ABI has it.
+// flag converts a bool to the ABI.
 func flag(b bool) uint8 {
 	if b {
 		return 1

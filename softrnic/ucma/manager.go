@@ -13,30 +13,30 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Config describes the connection manager of one program. All fields are required, but for the
-// limits.
+// Config describes the connection manager of one program. All fields except the limits are
+// required.
 type Config struct {
 	Device verbs.DeviceAttr
-	// Ports are those that all programs on the NIC share.
+	// Ports has the ports of all programs on the NIC.
 	Ports *Ports
 	Rand  *rand.Rand
-	// Owns reports whether the program may connect a queue pair.
+	// Owns reports whether the program may connect a queue pair: whether it belongs to the program.
 	Owns func(n wire.QPN) bool
-	// Tell announces to the program that a channel has one more event. It must not wait.
+	// Tell announces to the program that a channel has a new event. It must not wait.
 	Tell func(channel uint32)
-	// Channels and Listeners bound what the program may have. 0: 1024, 64.
+	// Channels and Listeners are the largest numbers that the program may have. 0: 1024, 64.
 	Channels, Listeners int
-	// Quota bounds what else it may have; nil: nothing does but the numbers that there are.
+	// Quota limits its other objects; nil: only their numbers limit them.
 	Quota Quota
 }
 
 const (
 	defaultChannels  = 1024
 	defaultListeners = 64
-	// maxHandle is the largest number of an identifier that librdmacm can look up.
+	// maxHandle is the largest number of identifiers that librdmacm can look up.
 	maxHandle = 1<<16 - 1
-	// maxBacklog bounds the requests to a listener that wait for an answer; a program that asks for
-	// 0 gets as many. One listener that answers no request leaves room for others.
+	// maxBacklog is the largest backlog of a listener; a program that asks for 0 gets it. It keeps
+	// a listener that answers no request from using up the quota of identifiers.
 	maxBacklog = 256
 )
 
@@ -48,12 +48,12 @@ type Manager struct {
 	conns     map[*engine.CMConn]*id
 	listeners map[*engine.CMListener]*id
 	joins     map[uint32]*join
-	next      uint32 // handle
+	next      uint32 // the next handle
 	nextCh    uint32
 	nextJoin  uint32
 }
 
-// watcher is what the NIC reports to.
+// watcher receives the reports of the NIC's connection manager.
 type watcher struct{ *Manager }
 
 var _ engine.CMWatcher = watcher{}
@@ -76,23 +76,24 @@ func New(cfg Config) *Manager {
 	}
 }
 
-// Step is the step of the engine in which a command is executed. NIC is nil while the NIC is down.
+// Step is the step of the engine in which a command is executed. NIC is nil if the NIC is down.
 type Step struct {
 	Now clock.Time
 	NIC *engine.GSI
 	Out *packetio.Batch
 }
 
-// call is a step with the channel that the program has written to.
+// call is a Step with the channel to which the program has written the command.
 type call struct {
 	Step
 	ch *channel
 }
 
-// Result is what a command answers.
+// Result is the answer to a command.
 type Result struct {
 	Data []byte
-	// Withdrawn events of Channel will not be read: their announcements must be taken back.
+	// Withdrawn is the number of events of Channel that were removed unread: the caller takes back
+	// that many announcements.
 	Withdrawn, Channel uint32
 }
 
@@ -101,7 +102,7 @@ var (
 	errClosed  = errors.New("no such event channel")
 )
 
-// command makes a handler that takes arguments of type A.
+// command makes a handler of a method with arguments of type A.
 func command[A any](f func(m *Manager, x call, a A) (Result, error)) func(*Manager, call, []byte) (Result, error) {
 	return func(m *Manager, x call, b []byte) (Result, error) {
 		a, ok := decode[A](b)
@@ -136,7 +137,7 @@ var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 	LeaveMulticast:  command((*Manager).leave),
 }
 
-// Execute executes a command. The error is that of the command: an errno, or one of package verbs.
+// Execute executes a command. The error is the errno of the command, or one of package verbs.
 func (m *Manager) Execute(s Step, c Command) (Result, error) {
 	ch := m.channels[c.Channel]
 	f := commands[c.Op]
@@ -161,7 +162,7 @@ func (m *Manager) OpenChannel() (number uint32, err error) {
 	return m.nextCh, nil
 }
 
-// CloseChannel ends a channel with all its identifiers. An unknown one is ignored.
+// CloseChannel ends a channel and all its identifiers. It ignores an unknown channel.
 func (m *Manager) CloseChannel(s Step, number uint32) {
 	ch := m.channels[number]
 	if ch == nil {
@@ -182,7 +183,7 @@ func (m *Manager) Close(s Step) {
 	}
 }
 
-// Listeners is how many identifiers listen.
+// Listeners returns the number of identifiers that listen.
 func (m *Manager) Listeners() int { return len(m.listeners) }
 
 // newID makes an identifier.
@@ -202,7 +203,7 @@ func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
 	return x, nil
 }
 
-// find finds the identifier of a handle.
+// find returns the identifier with a handle.
 func (m *Manager) find(handle uint32) (*id, error) {
 	if x := m.ids[handle]; x != nil {
 		return x, nil
@@ -231,11 +232,11 @@ func (m *Manager) destroy(x call, a destroyID) (Result, error) {
 	return Result{Data: encode(Reported{i.reported}), Withdrawn: uint32(withdrawn), Channel: i.channel.number}, nil
 }
 
-// end removes an identifier with its connection or listener, with the identifiers of peers' requests
-// that the program has not seen, and with its events. It returns how many these were.
+// end removes an identifier, its connection or listener, the identifiers of peers' requests that
+// the program has not seen, and its events. It returns the number of removed events.
 func (m *Manager) end(s Step, x *id) (withdrawn int) {
 	if m.ids[x.handle] != x {
-		return 0 // it ended with its listener
+		return 0 // it has ended with its listener
 	}
 	delete(m.ids, x.handle)
 	m.cfg.Quota.Add(ID, -1)

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// Lengths in front of the arguments of a command: the number of the event channel that the program
-// has written to with 4 reserved bytes, and the header of the command.
+// Lengths of what precedes the arguments of a command: a prefix with the number of the event
+// channel and 4 reserved bytes, and the header of the command.
 const (
 	prefixLen = 8
 	headerLen = 8
-	// MaxCommand bounds the bytes of a command; arguments have at most 320, and the value of an
-	// option at most 1024.
+	// MaxCommand is the largest length of a command in bytes. Arguments have at most 320 bytes, the
+	// value of an option at most 1024.
 	MaxCommand = 2048
 )
 
@@ -19,13 +19,13 @@ const (
 type Command struct {
 	Op      Op
 	Channel uint32
-	// Args are the arguments; the value of an option follows those of SetOption.
+	// Args are the arguments; after those of SetOption comes the value of the option.
 	Args []byte
 }
 
 var errCommand = errors.New("a message that is no command of a connection manager")
 
-// ParseCommand takes a message of the preloaded library apart. Args are part of b.
+// ParseCommand parses a message of the preloaded library. Args points into b.
 func ParseCommand(b []byte) (Command, error) {
 	if len(b) < prefixLen+headerLen || len(b) > prefixLen+MaxCommand {
 		return Command{}, errCommand
@@ -35,15 +35,15 @@ func ParseCommand(b []byte) (Command, error) {
 	}, nil
 }
 
-// decode reads arguments of type A. False: there are too few bytes. A program may give more than a
-// command needs: newer libraries do.
+// decode decodes arguments of type A. ok is false if there are too few bytes. Newer libraries pass
+// more bytes than a command needs.
 func decode[A any](b []byte) (a A, ok bool) {
 	_, err := binary.Decode(b, binary.NativeEndian, &a)
 	return a, err == nil
 }
 
-// encode returns the bytes of a struct of this package.
+// encode returns the encoding of a struct of this package.
 func encode(v any) []byte {
-	b, _ := binary.Append(nil, binary.NativeEndian, v) // fixed sizes: it does not fail
+	b, _ := binary.Append(nil, binary.NativeEndian, v) // fixed sizes: cannot fail
 	return b
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// join is an identifier's membership in a multicast group. librdmacm attaches the queue pair of the
-// identifier itself when it reads the event, and with that the NIC reports the group; a join only
-// tells the program what to attach, and where to send.
+// join is an identifier's membership in a multicast group. It only tells the program what to attach
+// and where to send. librdmacm itself attaches the queue pair of the identifier when it reads the
+// event, and that makes the NIC report the group.
 type join struct {
 	handle   uint32
 	uid      uint64
 	of       *id
-	reported uint32 // events that the program has read
+	reported uint32 // number of events that the program has read
 }
 
-// joinIP joins a group. Its event follows at once.
+// joinIP joins a group. The event is queued at once.
 func (m *Manager) joinIP(_ call, a joinIPMulticast) (Result, error) {
 	return m.join(a.ID, a.UID, a.Addr)
 }
 
-// joinAny is joinIP of newer libraries, which also say how they join: a program that only sends does
-// not attach its queue pair.
+// joinAny is joinIP of newer libraries. Its flag says whether the program only sends to the group:
+// then the library does not attach the queue pair.
 func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
 	const lastFlag = 1 // RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
 	if a.Flags > lastFlag || int(a.Len) > len(a.Addr) {
@@ -34,8 +34,8 @@ func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
 	return m.join(a.ID, a.UID, address(a.Addr[:]))
 }
 
-// join checks what the kernel checks: an identifier of a datagram service with an address of the
-// NIC, and the address of a group of the same family.
+// join joins a group. As the kernel, it requires an identifier of a datagram service, bound to an
+// address of the NIC, and a group of the same address family.
 func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	x, err := m.find(handle)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	return Result{Data: encode(Handle{j.handle})}, nil
 }
 
-// joined are the parameters of the event: where datagrams to the group go.
+// joined returns the parameters of the event: the destination of datagrams to the group.
 func (x *id) joined(group netip.Addr, source int) datagramParam {
 	return datagramParam{
 		QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(),
@@ -75,7 +75,7 @@ func (x *id) joined(group netip.Addr, source int) datagramParam {
 	}
 }
 
-// leave ends a membership, with the event if the program has not read it.
+// leave ends a membership, and removes its event if the program has not read it.
 func (m *Manager) leave(_ call, a destroyID) (Result, error) {
 	j := m.joins[a.ID]
 	if j == nil {
@@ -88,7 +88,7 @@ func (m *Manager) leave(_ call, a destroyID) (Result, error) {
 	return Result{Data: encode(Reported{j.reported}), Withdrawn: uint32(withdrawn), Channel: ch.number}, nil
 }
 
-// leaveAll ends the memberships of an identifier that ends. Its events go with it.
+// leaveAll ends the memberships of an identifier that ends. The caller removes its events.
 func (m *Manager) leaveAll(x *id) {
 	for h, j := range m.joins {
 		if j.of == x {

@@ -6,18 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options of an identifier.
+// options are the options of an identifier.
 type options struct {
 	tos        uint8
-	ackTimeout uint8 // code; 0: the default
-	reuse      bool  // its port may be another's, too
-	only       bool  // a listener at all IPv6 addresses takes no IPv4
+	ackTimeout uint8 // code; 0 means the default
+	reuse      bool  // other identifiers with this option may have the same port
+	only       bool  // a listener at the unspecified IPv6 address accepts no IPv4 requests
 }
 
-// defaultAckTimeout is 134 ms: it fits a machine that is shared, see docs/explain/patience.md.
+// defaultAckTimeout is the code of 134 ms. It suits a shared machine: see docs/explain/patience.md.
 const defaultAckTimeout = 15
 
-// timeout is the code of the ACK timeout, at least 1.
+// timeout returns the code of the ACK timeout, at least 1.
 func (o *options) timeout() uint8 {
 	if o.ackTimeout == 0 {
 		return defaultAckTimeout
@@ -35,7 +35,7 @@ const (
 	maxAckTimeout    = 31
 )
 
-// setOption sets an option. Its value follows the arguments.
+// setOption sets an option. The value follows the arguments.
 func (m *Manager) setOption(_ call, b []byte) (Result, error) {
 	a, ok := decode[setOption](b)
 	if !ok {

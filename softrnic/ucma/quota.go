@@ -1,11 +1,11 @@
 package ucma
 
-// Object is what a program has of the connection manager.
+// Object is a kind of objects that a quota counts.
 type Object uint8
 
-// Objects that a quota counts.
+// Kinds of objects.
 const (
-	// ID is an identifier, also one that a peer's request has made.
+	// ID is an identifier, including one that a peer's request has made.
 	ID Object = iota
 	// Event is an event that the program has not read.
 	Event
@@ -13,32 +13,33 @@ const (
 	Join
 )
 
-// MaxIDs is how many identifiers all programs on a NIC may have together: no more than there are
-// connections and ports for them.
+// MaxIDs is how many identifiers all programs on a NIC may have together: not more than the
+// connections and ports that are available for them.
 const MaxIDs = 16384
 
-// Quota counts what a program has. It is called in steps of the engine.
+// Quota counts the objects of a program. It is called in steps of the engine.
 type Quota interface {
-	// Take counts one object more. An error, which is that of the command: the program may not have
-	// it, and it is not counted.
+	// Take counts one more object. If the program may not have it, Take returns the error for the
+	// command and does not count it.
 	Take(o Object) error
-	// Add counts n objects more, or fewer, and never refuses.
+	// Add counts n more objects, or fewer if n is negative. It never fails.
 	Add(o Object, n int)
 }
 
-// boundless is the Quota of a Manager without one.
+// boundless is the Quota without limits.
 type boundless struct{}
 
 func (boundless) Take(Object) error { return nil }
 
 func (boundless) Add(Object, int) {}
 
-// mayTell reports whether the program may cause one more event, or a peer cause one for it. What
-// happens to a connection that it has is told in any case: of each there are few.
+// mayTell returns an error if the quota allows no more event. It is asked for events that the
+// program or a peer can cause repeatedly. Events of an existing connection are always queued: there
+// are few of each.
 func mayTell(q Quota) error {
 	err := q.Take(Event)
 	if err == nil {
-		q.Add(Event, -1) // queue counts it
+		q.Add(Event, -1) // queue counts the event
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Changed tells the program what has happened to a connection. The NIC calls it.
+// Changed reports a change of a connection to the program. It is the method of engine.CMWatcher.
 func (m watcher) Changed(c *engine.CMConn) {
 	x := m.conns[c]
 	switch {
@@ -24,18 +24,19 @@ func (m watcher) Changed(c *engine.CMConn) {
 	}
 }
 
-// Lost tells the program that its listener's NIC is gone. The NIC calls it.
+// Lost tells the program that the NIC of its listener has gone down. It is the method of
+// engine.CMWatcher.
 func (m watcher) Lost(l *engine.CMListener) {
 	if x := m.listeners[l]; x != nil {
 		m.tell(x, deviceRemoval, 0, nil)
 	}
 }
 
-// ended tells of an end, once.
+// ended reports the end of a connection, once.
 func (m watcher) ended(x *id, c *engine.CMConn) {
 	from := x.state
 	if x.datagrams() && from == Accepted {
-		return // the question was answered: that is no connection
+		return // the SIDR request was answered: there is no connection
 	}
 	if !x.step(onEnd) {
 		return
@@ -65,7 +66,7 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 	}
 }
 
-// replied notes the terms of the peer's REP.
+// replied stores the parameters of the peer's REP.
 func (m watcher) replied(x *id, rep *mad.REP) {
 	t := &x.terms
 	t.peerQPN, t.peerPSN = rep.QPN, rep.PSN
@@ -79,7 +80,8 @@ func (m watcher) replied(x *id, rep *mad.REP) {
 	m.tell(x, connectResponse, 0, p)
 }
 
-// resolved notes where a datagram service is, or that it is not.
+// resolved reports the result of a SIDR request: the queue pair of a datagram service, or a
+// refusal.
 func (m watcher) resolved(x *id, rep *mad.SIDRRep) {
 	if rep.Status != mad.SIDRValid {
 		x.step(onEnd)

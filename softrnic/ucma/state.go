@@ -8,18 +8,18 @@ type State uint8
 // States.
 const (
 	Fresh State = iota
-	// Bound: it has an address, which may be that of all, and a port.
+	// Bound: it has an address, perhaps the unspecified one, and a port.
 	Bound
-	// Resolved: it knows the address of its peer, and how to reach it; Routed: the program has asked
-	// for the route, too.
+	// Resolved: the address of the peer and the route to it are known. Routed: the program has also
+	// requested the route.
 	Resolved
 	Routed
 	Listening
-	// Connecting: a request or a question was sent. Answered: the peer has accepted, and the program
-	// brings its queue pair up.
+	// Connecting: a connection request or SIDR request was sent. Answered: the peer has accepted,
+	// and the program brings its queue pair up.
 	Connecting
 	Answered
-	// Requested: made for a peer's request. Accepted: it was answered.
+	// Requested: made for a peer's request. Accepted: the program has accepted that request.
 	Requested
 	Accepted
 	Established
@@ -33,10 +33,10 @@ var stateNames = [states]string{
 	"Disconnecting", "Ended",
 }
 
-// String is the name of the state.
+// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// cause is a reason for an identifier to change its state: a command, or what the NIC reports.
+// cause is why the state of an identifier changes: a command, or a report of the NIC.
 type cause uint8
 
 const (
@@ -59,11 +59,11 @@ var causeNames = [causes]string{
 	"bind", "resolve address", "resolve route", "listen", "connect", "reply", "ready", "request", "accept", "established", "disconnect", "end",
 }
 
-// String is the name of the command, or of the report.
+// String returns the name of the command or report.
 func (c cause) String() string { return causeNames[c] }
 
-// edges are the transitions of an identifier. A command without an edge is refused with EINVAL, as
-// the kernel refuses it; a report without an edge tells the program nothing.
+// edges are the transitions of an identifier. A command without an edge fails with EINVAL, as in
+// the kernel; a report without an edge is ignored.
 var edges = []transitions.Edge[State, cause]{
 	{Fresh, onBind, Bound},
 	{Fresh, onResolve, Resolved},
@@ -91,10 +91,10 @@ var table = func() (t [states][causes]State) {
 	return t
 }()
 
-// may reports whether an identifier has an edge.
+// may reports whether the identifier has an edge for the cause.
 func (x *id) may(on cause) bool { return table[x.state][on] != x.state }
 
-// step follows an edge if there is one.
+// step follows the edge for the cause. It returns false if there is none.
 func (x *id) step(on cause) bool {
 	ok := x.may(on)
 	x.state = table[x.state][on]
