@@ -17,20 +17,20 @@ type Actions struct {
 // Reset empties a and keeps its memory.
 func (a *Actions) Reset() {
 	a.Tx = a.Tx[:0]
-	clear(a.Events) // they point to messages
+	clear(a.Events) // the old elements point to messages
 	a.Events = a.Events[:0]
 }
 
 // Datagram is a MAD to be sent to the peer's queue pair 1.
 type Datagram struct {
 	Local, Remote netip.Addr
-	// PKey is that of the partition in which the exchange began.
+	// PKey is the P_Key of the exchange's partition.
 	PKey uint16
 	MAD  [mad.Size]byte
 }
 
-// Way is between which ports and in which partition a MAD has come. The addresses are without zone;
-// PKey is the entry of this port's table that lets the MAD in, which answers carry as well.
+// Way says between which addresses, and in which partition, a MAD has come. The addresses have no
+// zone. PKey is the entry of this port's table that matched; answers carry it, too.
 type Way struct {
 	Local, Peer netip.Addr
 	PKey        uint16
@@ -54,7 +54,8 @@ const (
 	EventUnreachable
 	// EventDisconnected: the connection has ended, by either side.
 	EventDisconnected
-	// EventClosed: the connection is forgotten and its number is free. It follows each other end.
+	// EventClosed: the connection was removed and its number is free. It follows each of the ends
+	// above.
 	EventClosed
 	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Answer it.
 	EventResolve
@@ -66,7 +67,7 @@ var eventNames = [...]string{
 	"", "request", "reply", "established", "rejected", "unreachable", "disconnected", "closed", "resolve", "resolved",
 }
 
-// String is the name of the event.
+// String returns the name of the event.
 func (k EventKind) String() string { return eventNames[k] }
 
 // Event is a change that is reported to the owner of a connection.
@@ -74,14 +75,14 @@ type Event struct {
 	Kind  EventKind
 	Conn  mad.CommID
 	Owner uint64
-	// Local and Peer are the addresses that the datagrams go between.
+	// Local and Peer are the addresses between which the datagrams go.
 	Local, Peer netip.Addr
-	// Message is the one that caused the event: *mad.REQ, *mad.REP, *mad.REJ, *mad.SIDRReq,
-	// *mad.SIDRRep; nil in others. The receiver may keep it.
+	// Message is the message that caused the event: *mad.REQ, *mad.REP, *mad.REJ, *mad.SIDRReq or
+	// *mad.SIDRRep; nil for other events. The receiver may keep it.
 	Message mad.Message
 }
 
-// String is for logs and scripts.
+// String returns a text for logs and scripts.
 func (e Event) String() string {
 	s := fmt.Sprintf("%v owner %d", e.Kind, e.Owner)
 	if rej, ok := e.Message.(*mad.REJ); ok {

@@ -8,10 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Connect asks a peer for a connection. Of req the caller fills in the service, its queue pair and
-// PSN, the depths, the retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK
-// timeout, and the private data; all else is written here. The events of the connection are
-// owner's.
+// Connect sends a connection request to a peer. The caller fills in these fields of req: service,
+// queue pair and PSN, depths, retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK
+// timeout, and private data. Connect fills in the rest. The events of the connection go to owner.
 func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, req mad.REQ, out *Actions) (mad.CommID, error) {
 	const op = "connect"
 	if local.Is4() != peer.Is4() || !local.IsValid() {
@@ -37,16 +36,16 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 	return c.id, nil
 }
 
-// permissiveLID stands where RoCE has no LID (A17.8).
+// permissiveLID is the value of LIDs with RoCE, which has none (A17.8).
 const permissiveLID = 0xffff
 
-// await waits for the answer to the last message.
+// await starts the wait for the answer to the last message.
 func (m *Machine) await(now clock.Time, c *conn) {
 	c.retries = c.maxTries
 	m.wait(c, now.Add(interval(c.timeout)))
 }
 
-// handleREP takes the acceptance of a request (IBTA 12.9.8.2).
+// handleREP handles the acceptance of a request (IBTA 12.9.8.2).
 func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	m := in.m
 	c := m.find(in, rep.RemoteID, rep.LocalID)
@@ -70,7 +69,7 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	case REQSent, REPWait:
 		c.remoteID, c.remQPN, c.remoteGUID = rep.LocalID, rep.QPN, rep.LocalGUID
 		m.bind(c)
-		m.due.Remove(uint32(c.id)) // the application acts next
+		m.due.Remove(uint32(c.id)) // the next step is the application's
 		m.event(c, EventReply, rep, out)
 	case REPRcvd:
 		m.stats.Duplicates++
@@ -80,7 +79,7 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	}
 }
 
-// staleREP refuses a REP for a queue pair that has a connection already (IBTA 12.9.8.3.1).
+// staleREP refuses a REP for a peer's queue pair that already has a connection (IBTA 12.9.8.3.1).
 func (in incoming) staleREP(c *conn, rep *mad.REP, out *Actions) bool {
 	m := in.m
 	old := m.byRemote[peerQP{c.peer, rep.QPN}]
@@ -100,7 +99,7 @@ func (in incoming) staleREP(c *conn, rep *mad.REP, out *Actions) bool {
 	return true
 }
 
-// Ready answers an EventReply: this side's queue pair is in RTS.
+// Ready is called after EventReply, when this side's queue pair is in RTS. It sends the RTU.
 func (m *Machine) Ready(id mad.CommID, out *Actions) error {
 	c, err := m.requested("ready", id, onReady)
 	if err != nil {
@@ -111,7 +110,7 @@ func (m *Machine) Ready(id mad.CommID, out *Actions) error {
 	return nil
 }
 
-// handleMRA waits longer, at most as long as the peer's service timeout says (IBTA 12.6.6).
+// handleMRA extends the wait for an answer, at most to the peer's service timeout (IBTA 12.6.6).
 func (in incoming) handleMRA(mra *mad.MRA) {
 	m := in.m
 	c := m.find(in, mra.RemoteID, mra.LocalID)
@@ -122,8 +121,8 @@ func (in incoming) handleMRA(mra *mad.MRA) {
 	m.wait(c, in.now.Add(interval(mra.Timeout)+interval(c.timeout)))
 }
 
-// Delay asks the peer to wait for the application's answer to its REQ or REP. The machine does so
-// itself when it receives the message again.
+// Delay asks the peer, by an MRA, to wait for the application's answer to its REQ or REP. The
+// machine itself does so when it receives the message again.
 func (m *Machine) Delay(id mad.CommID, out *Actions) error {
 	c, err := m.requested("delay", id, onDelay)
 	if err != nil {

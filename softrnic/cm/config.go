@@ -9,43 +9,42 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Config describes a connection manager. Times are codes: see mad.Time.
+// Config describes a connection manager. Times are codes; see mad.Time.
 type Config struct {
-	// Rand makes the numbers of connections; required. The machine owns it.
+	// Rand generates the numbers of connections; required. Only the machine may use it.
 	Rand *rand.Rand
-	// GUID is the NIC's, by which peers know it.
+	// GUID identifies the NIC to peers.
 	GUID uint64
-	// ResponseTimeout is how long a peer may take to answer a message before it is sent again. 0:
-	// 15 (134 ms).
+	// ResponseTimeout is how long the machine waits for an answer before it sends a message again.
+	// 0: 15 (134 ms).
 	ResponseTimeout uint8
 	// MaxRetries is how often a message is sent again, at most 15. 0: 15.
 	MaxRetries uint8
-	// OwnTimeout is the time that this side announces as its own to answer a message. 0: 15 (134
-	// ms).
+	// OwnTimeout is the time within which this side promises to answer a message. 0: 15 (134 ms).
 	OwnTimeout uint8
 	// ServiceTimeout is the time that an MRA asks a peer to wait for an application. 0: 18 (1.07
 	// s).
 	ServiceTimeout uint8
 	// TimeWait is how long a connection that has ended is kept. 0: 17 (537 ms).
 	TimeWait uint8
-	// Pending bounds the time that an application may leave a request without an answer. 0: one
-	// minute.
+	// Pending is how long an application may leave a request without an answer. 0: one minute.
 	Pending time.Duration
-	// MaxConns bounds all connections that have not ended, MaxRequests those of them that wait for
-	// an application's answer, MaxTimeWait those that have ended and are kept, MaxListeners the
-	// services. 0: 16384, 1024, 4096, 1024.
+	// MaxConns is the largest number of connections that have not ended, MaxRequests that of
+	// connections that wait for an application's answer, MaxTimeWait that of ended connections that
+	// are kept, MaxListeners that of services. 0: 16384, 1024, 4096, 1024.
 	MaxConns, MaxRequests, MaxTimeWait, MaxListeners int
 }
 
-// Bounds of time codes: a peer must not make this side wait without end, nor send without a pause.
+// Limits of time codes of peers: a peer must not make this side wait forever, nor send without a
+// pause.
 const (
 	minTimeout = 8  // 1 ms
 	maxTimeout = 24 // 69 s, which Linux asks for in an MRA
-	// maxAnswer bounds the time for an answer to this side's own message, which is sent up to 16
+	// maxAnswer limits the wait for an answer to this side's own message, which is sent up to 16
 	// times: 4.3 s, as Linux asks for (IBTA 12.7.27/timeout).
 	maxAnswer = 20
 	maxCode   = 31
-	// maxCMRetries is the largest value of the 4-bit field of a REQ.
+	// maxCMRetries is the largest value of the 4-bit field in a REQ.
 	maxCMRetries = 15
 )
 
@@ -75,7 +74,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports the first thing that is wrong with c.
+// Validate returns an error for the first field of c that is wrong.
 func (c Config) Validate() error {
 	if c.Rand == nil {
 		return errors.New("cm config: Rand is nil; pass a seeded generator")
@@ -94,17 +93,19 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// interval is the time of a code that a peer chose, within bounds.
+// interval returns the duration of a time code of a peer, within the limits.
 func interval(code uint8) time.Duration { return mad.Time(min(max(code, minTimeout), maxTimeout)) }
 
 // Stats counts what a connection manager did.
 type Stats struct {
-	// Sent and Rcvd are datagrams; Retries of them were sent because no answer came.
+	// Sent and Rcvd count datagrams; Retries counts those that were sent again because no answer
+	// came.
 	Sent, Rcvd, Retries uint64
-	// Duplicates were answered again; Strays fitted no connection or not its state; Malformed did
-	// not parse.
+	// Duplicates counts repeated messages that were answered again, Strays messages that match no
+	// connection or not its state, Malformed those that could not be parsed.
 	Duplicates, Strays, Malformed uint64
-	// Requests counts new requests, Refused the part of them that found no service or no room.
+	// Requests counts new requests, Refused those of them for which there was no service or no
+	// room.
 	Requests, Refused           uint64
 	Established, Stale, Expired uint64
 }

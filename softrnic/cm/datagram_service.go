@@ -7,13 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Room for private data in the messages that resolve a datagram service, in bytes.
+// Largest lengths of private data in the messages of datagram services, in bytes.
 const (
-	// maxResolvePrivate and maxAnswerPrivate bound the private data of a service with a name.
+	// maxResolvePrivate and maxAnswerPrivate are those of a service with a name.
 	maxResolvePrivate = Named - 1
 	maxAnswerPrivate  = Named - 1
-	// maxPortResolvePrivate and maxPortAnswerPrivate bound the private data of a service that is a
-	// port.
+	// maxPortResolvePrivate and maxPortAnswerPrivate are those of a service that is a port.
 	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
 	maxPortAnswerPrivate  = mad.SIDRRepPrivate
 )
@@ -23,7 +22,7 @@ const (
 // connected service with the same name.
 type DatagramService struct{ Service }
 
-// DatagramServiceOf turns a name into a number.
+// DatagramServiceOf returns the datagram service with that name.
 func DatagramServiceOf(name string) DatagramService {
 	s := ServiceOf(name)
 	if _, port, ok := s.ID.Port(); ok && s.Port {
@@ -33,8 +32,8 @@ func DatagramServiceOf(name string) DatagramService {
 	return DatagramService{ServiceOf("datagrams of " + name)}
 }
 
-// Resolve fills the private data of a SIDR_REQ. port is that of the asking side, for a service that
-// is a port.
+// Resolve returns the private data of a SIDR_REQ. port is the requester's own port, for a service
+// that is a port.
 func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint16) (out [mad.SIDRReqPrivate]byte, err error) {
 	limit := maxResolvePrivate
 	b := append(out[:0], Named|byte(len(private)))
@@ -50,7 +49,7 @@ func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint
 	return out, nil
 }
 
-// ParseResolve finds the peer's private data in a SIDR_REQ.
+// ParseResolve returns the application's private data in a SIDR_REQ.
 func (s DatagramService) ParseResolve(req *mad.SIDRReq) ([]byte, error) {
 	if s.Port {
 		var ip mad.IPData
@@ -59,7 +58,7 @@ func (s DatagramService) ParseResolve(req *mad.SIDRReq) ([]byte, error) {
 	return Flagged(req.Private[:])
 }
 
-// Answer fills the private data of a SIDR_REP.
+// Answer returns the private data of a SIDR_REP.
 func (s DatagramService) Answer(private []byte) (out [mad.SIDRRepPrivate]byte, err error) {
 	limit := maxAnswerPrivate
 	b := append(out[:0], Named|byte(len(private)))
@@ -73,7 +72,7 @@ func (s DatagramService) Answer(private []byte) (out [mad.SIDRRepPrivate]byte, e
 	return out, nil
 }
 
-// ParseAnswer finds the peer's private data in a SIDR_REP.
+// ParseAnswer returns the application's private data in a SIDR_REP.
 func (s DatagramService) ParseAnswer(rep *mad.SIDRRep) ([]byte, error) {
 	if s.Port {
 		return rep.Private[:], nil

@@ -8,11 +8,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Refusal is the content of a REJ. Info holds up to mad.REJInfo bytes, Private up to
-// mad.REJPrivate; more is cut off.
+// Refusal is the content of a REJ. Info has up to mad.REJInfo bytes, Private up to mad.REJPrivate;
+// longer ones are cut off.
 type Refusal struct {
 	Reason mad.Reason
-	// Info is what the specification adds to some reasons, for example an acceptable MTU.
+	// Info is additional information that the specification defines for some reasons, for example
+	// an acceptable MTU.
 	Info    []byte
 	Private []byte
 }
@@ -40,19 +41,19 @@ func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
 	m.put(c, c.tid, rej, out)
 }
 
-// giveUp reports to a peer that no answer arrived in time. The GUID of this side lets the peer find
-// a connection whose number here it does not know.
+// giveUp tells a peer by a REJ that no answer arrived in time. The GUID in it lets the peer find a
+// connection whose number on this side it does not know.
 func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: mad.ReasonTimeout}
 	rej.InfoLen = uint8(len(binary.BigEndian.AppendUint64(rej.Info[:0], m.cfg.GUID)))
 	m.put(c, c.tid, rej, out)
 }
 
-// handleREJ ends a connection that is being made (IBTA 12.9.8.4).
+// handleREJ ends a connection that was being made (IBTA 12.9.8.4).
 func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 	m := in.m
 	c := m.find(in, rej.RemoteID, rej.LocalID)
-	if rej.RemoteID == 0 { // the initiator gives up without having received a message of this side
+	if rej.RemoteID == 0 { // the initiator gives up, and has received no message of this side
 		c = m.byPeer[peerID{in.peer, rej.LocalID, false}]
 	}
 	if c == nil {
@@ -60,8 +61,8 @@ func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 		return
 	}
 	from := c.state
-	// A refusal of a REQ is out of date when the acceptance of the REQ's second copy has overtaken
-	// it.
+	// A refusal of the first copy of a REQ is out of date if the acceptance of the second copy
+	// arrived before it.
 	late := rej.About == mad.StageREQ && rej.RemoteID != 0 && from != REQSent && from != REPWait
 	if late || !m.step(c, rxREJ) {
 		m.stats.Strays++
@@ -79,8 +80,8 @@ func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
 	m.forget(c, out)
 }
 
-// Disconnect ends an established connection. EventDisconnected follows when the peer has agreed
-// or has not answered.
+// Disconnect ends an established connection. EventDisconnected follows when the peer has answered
+// or all retries have failed.
 func (m *Machine) Disconnect(now clock.Time, id mad.CommID, out *Actions) error {
 	c, err := m.requested("disconnect", id, onDisconnect)
 	if err != nil {
@@ -97,8 +98,8 @@ func (m *Machine) sendDREQ(now clock.Time, c *conn, out *Actions) {
 	m.await(now, c)
 }
 
-// handleDREQ ends a connection at the request of the peer. An unknown one is answered, too: it has
-// ended here before.
+// handleDREQ ends a connection at the request of the peer. A DREQ for an unknown connection is
+// answered, too: the connection has ended here before.
 func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
 	m := in.m
 	c := m.find(in, dreq.RemoteID, dreq.LocalID)
@@ -121,7 +122,7 @@ func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
 	m.enterTimeWait(in.now, c, out)
 }
 
-// handleDREP takes the peer's agreement to end the connection.
+// handleDREP handles the answer to a DREQ.
 func (in incoming) handleDREP(drep *mad.DREP, out *Actions) {
 	m := in.m
 	c := m.find(in, drep.RemoteID, drep.LocalID)
@@ -133,14 +134,15 @@ func (in incoming) handleDREP(drep *mad.DREP, out *Actions) {
 	m.enterTimeWait(in.now, c, out)
 }
 
-// Abort ends a connection in any state; its owner gets no more events. An unknown one is ignored.
+// Abort ends a connection in any state; its owner gets no more events. It ignores an unknown
+// connection.
 func (m *Machine) Abort(now clock.Time, id mad.CommID, out *Actions) {
 	if c := m.conns[id]; c != nil && !c.orphan {
 		m.abort(now, c, out)
 	}
 }
 
-// QPGone reports that a queue pair of this side was destroyed or reset, or has failed. It aborts
+// QPGone is called when a queue pair of this side was destroyed or reset, or has failed. It aborts
 // the connection of the queue pair.
 func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {
@@ -148,8 +150,8 @@ func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 	}
 }
 
-// abortStale ends a connection that a newer one of the peer proves dead; its owner gets
-// EventDisconnected.
+// abortStale ends a connection because a newer connection of the peer shows that it has ended
+// there. Its owner gets EventDisconnected.
 func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
 	m.event(c, EventDisconnected, nil, out)
 	m.abort(now, c, out)
@@ -157,10 +159,10 @@ func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
 
 func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 	from := c.state
-	m.step(c, onAbort) // every state of a connection has this edge
+	m.step(c, onAbort) // every state has this edge
 	c.orphan = true
 	if m.byQPN[c.qpn] == c {
-		delete(m.byQPN, c.qpn) // the queue pair is free for another connection
+		delete(m.byQPN, c.qpn) // the queue pair may be used for another connection
 	}
 	switch from {
 	case REQSent, REPWait:
@@ -181,12 +183,12 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 		m.forget(c, out)
 	case SIDRRcvd:
 		m.answer(now, c, mad.SIDRRep{Status: mad.SIDRRejected}, out)
-	default: // DREQSent and TimeWait continue without their owner
+	default: // DREQSent and TimeWait go on without an owner
 	}
 }
 
 // enterTimeWait keeps a connection that has ended, so that late and repeated messages get the right
-// answer. When too many are kept the oldest is forgotten.
+// answer. If more than MaxTimeWait are kept, the oldest is removed.
 func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
 	m.startTimeWait(c, now.Add(mad.Time(m.cfg.TimeWait)))
 	if m.waiting <= m.cfg.MaxTimeWait {
@@ -198,7 +200,7 @@ func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
 	}
 }
 
-// forget removes a connection, which is in Idle by now, and reports that to its owner.
+// forget removes a connection, which must be in Idle, and reports that to its owner.
 func (m *Machine) forget(c *conn, out *Actions) {
 	m.remove(c)
 	m.event(c, EventClosed, nil, out)

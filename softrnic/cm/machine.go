@@ -10,12 +10,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Machine is a connection manager. Its zero value is of no use; call New.
+// Machine is a connection manager. New makes one; the zero value cannot be used.
 type Machine struct {
 	table
 	outbox
 	cfg       Config
-	listeners map[mad.ServiceID]uint64 // owner
+	listeners map[mad.ServiceID]uint64 // owner by service
 }
 
 // New returns a connection manager without listeners.
@@ -31,7 +31,7 @@ func New(cfg Config) (*Machine, error) {
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Listen takes requests for a service from now on, for owner.
+// Listen accepts requests for a service; their events go to owner.
 func (m *Machine) Listen(s mad.ServiceID, owner uint64) error {
 	const op = "listen"
 	if _, taken := m.listeners[s]; taken {
@@ -44,11 +44,11 @@ func (m *Machine) Listen(s mad.ServiceID, owner uint64) error {
 	return nil
 }
 
-// Unlisten ends a listener: later requests for the service are refused, those that the owner has
-// seen stay.
+// Unlisten ends a listener: later requests for the service are refused. Requests that were already
+// reported stay.
 func (m *Machine) Unlisten(s mad.ServiceID) { delete(m.listeners, s) }
 
-// Release ends everything of an owner: its listeners, and its connections by Abort.
+// Release ends all listeners of an owner, and aborts its connections.
 func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
 	for s, o := range m.listeners {
 		if o == owner {
@@ -67,7 +67,8 @@ func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
 	}
 }
 
-// maxTick bounds the connections that one Tick serves; if more are due, Deadline stays in the past.
+// maxTick is the largest number of connections that one Tick serves; if more are due, Deadline
+// stays in the past.
 const maxTick = 256
 
 // Tick retransmits unanswered messages and ends connections whose time has expired.
@@ -89,10 +90,10 @@ func (m *Machine) Tick(now clock.Time, out *Actions) {
 	}
 }
 
-// expire ends the wait for a peer or an application, or the time-wait of a connection.
+// expire is called when the wait for a peer or an application, or the time-wait, has ended.
 func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	from := c.state
-	m.step(c, onExpire) // every state that has a deadline has this edge
+	m.step(c, onExpire) // every state with a deadline has this edge
 	if from != TimeWait {
 		m.stats.Expired++
 	}
@@ -120,7 +121,7 @@ func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	}
 }
 
-// Handle takes a datagram. Messages that are malformed or fit no connection are counted.
+// Handle handles a datagram. Messages that are malformed or match no connection are only counted.
 func (m *Machine) Handle(now clock.Time, on Way, b []byte, out *Actions) {
 	m.stats.Rcvd++
 	var h mad.Header
@@ -152,7 +153,7 @@ func (m *Machine) Handle(now clock.Time, on Way, b []byte, out *Actions) {
 	}
 }
 
-// incoming is the context of a message that was received. Its methods handle the message.
+// incoming is a received message's context. Its methods handle the messages.
 type incoming struct {
 	m           *Machine
 	now         clock.Time
@@ -161,11 +162,11 @@ type incoming struct {
 	tid         uint64
 }
 
-// way is how the message has come.
+// way returns the way by which the message has come.
 func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 
-// requested moves a connection along the edge that a request of the application causes. It returns
-// ErrClosed if there is no such connection, and an illegalState if its state has no such edge.
+// requested moves a connection along the edge of a call of the application. It fails with ErrClosed
+// if there is no such connection, and with an illegalState if its state has no such edge.
 func (m *Machine) requested(op string, id mad.CommID, on cause) (*conn, error) {
 	c := m.conns[id]
 	if c == nil || c.orphan {

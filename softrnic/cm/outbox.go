@@ -9,19 +9,18 @@ type outbox struct {
 	tids    uint32
 }
 
-// exchange is the exchange of messages that a connection is in.
+// exchange is the current exchange of messages of a connection.
 type exchange struct {
-	tid uint64 // DREQ and its answer have another one than the rest
-	// last is the message that is sent again when no answer comes, or when the peer repeats its
-	// own.
+	tid uint64 // DREQ and DREP have another one than the messages before
+	// last is the message that is sent again if no answer comes, or if the peer repeats its own.
 	last     [mad.Size]byte
 	lastAttr mad.Attr
 	timeout  uint8 // code: how long the peer may take
-	retries  uint8 // left
+	retries  uint8 // retries that are left
 	maxTries uint8
 }
 
-// newTID makes a number for a new exchange of messages.
+// newTID returns a transaction ID for a new exchange.
 func (o *outbox) newTID() uint64 {
 	o.tids++
 	return o.tidBase | uint64(o.tids)
@@ -39,15 +38,15 @@ func (o *outbox) sendLast(c *conn, out *Actions) {
 	out.Tx = append(out.Tx, Datagram{Local: c.local, Remote: c.peer, PKey: c.pkey, MAD: c.last})
 }
 
-// send sends a message that is not kept.
+// send sends a message and does not keep it.
 func (o *outbox) send(on Way, tid uint64, msg mad.Message, out *Actions) {
 	o.stats.Sent++
 	out.Tx = append(out.Tx, Datagram{Local: on.Local, Remote: on.Peer, PKey: on.PKey})
 	mad.Append(out.Tx[len(out.Tx)-1].MAD[:0], tid, msg)
 }
 
-// repeat sends the last message again if it is one of those that answer the repeated message of the
-// peer.
+// repeat is called for a repeated message of the peer. It sends the last message again if that has
+// one of the kinds in answers.
 func (o *outbox) repeat(c *conn, out *Actions, answers ...mad.Attr) {
 	for _, a := range answers {
 		if c.lastAttr == a {

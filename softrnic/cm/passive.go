@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Values of a REQ that this side can serve.
+// Values of a REQ that are supported.
 const (
 	maxServiceType          = 1 // 0 is RC, 1 is UC
 	minMTU, maxMTU          = 1, 5
@@ -17,8 +17,8 @@ const (
 	lastQPN        wire.QPN = 0xfffffe
 )
 
-// handleREQ takes a request (IBTA 12.9.8.1): a repeated one is answered as before, a new one goes
-// to its listener.
+// handleREQ handles a request (IBTA 12.9.8.1): a repeated one gets the same answer as before, a new
+// one goes to its listener.
 func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	m := in.m
 	if req.LocalID == 0 {
@@ -34,7 +34,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	case old.state != TimeWait:
 		in.refuse(req, mad.ReasonDuplicateID, out)
 		return
-	default: // the peer uses the number for another connection now
+	default: // the peer now uses the number for another connection
 		old.state = Idle
 		m.forget(old, out)
 	}
@@ -57,7 +57,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	in.admit(req, owner, out)
 }
 
-// check finds a reason to refuse a request that no listener could serve.
+// check returns the reason to refuse a request that no listener could accept.
 func (in incoming) check(req *mad.REQ) mad.Reason {
 	switch {
 	case req.Type > maxServiceType:
@@ -93,7 +93,7 @@ func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
 	m.event(c, EventRequest, req, out)
 }
 
-// refuse answers a request that makes no connection.
+// refuse refuses a request without making a connection.
 func (in incoming) refuse(req *mad.REQ, reason mad.Reason, out *Actions) {
 	m := in.m
 	m.stats.Refused++
@@ -105,7 +105,7 @@ func (in incoming) refuse(req *mad.REQ, reason mad.Reason, out *Actions) {
 	m.send(in.way(), in.tid, rej, out)
 }
 
-// repeatedREQ answers a request that was received before.
+// repeatedREQ handles a request that was received before.
 func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 	switch {
 	case !m.step(c, rxREQ):
@@ -118,8 +118,8 @@ func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 	}
 }
 
-// Accept answers an EventRequest: this side's queue pair is ready to receive. Of rep the caller
-// fills in its queue pair and PSN, the depths, RNR retry count, ACK delay and the private data.
+// Accept is called after EventRequest, when this side's queue pair can receive. The caller fills in
+// these fields of rep: queue pair and PSN, depths, RNR retry count, ACK delay and private data.
 func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Actions) error {
 	const op = "accept"
 	if old := m.byQPN[rep.QPN]; old != nil {
@@ -137,8 +137,8 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 	return nil
 }
 
-// handleRTU makes a connection established. An initiator whose connection has ended here has missed
-// the REJ: it is sent again, because without it the initiator would keep the connection.
+// handleRTU makes a connection established. If it has already ended here, the initiator has missed
+// the REJ: the REJ is sent again, because otherwise the initiator would keep the connection.
 func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	m := in.m
 	c := m.find(in, rtu.RemoteID, rtu.LocalID)
@@ -155,9 +155,9 @@ func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	}
 }
 
-// PacketSeen reports that a packet of the connection itself has reached a queue pair of this side:
-// the peer is ready, even if its RTU was lost or is late (IBTA 12.9.7.2, communication
-// established).
+// PacketSeen is called when a packet of the connection itself has arrived at a queue pair of this
+// side: it shows that the peer is ready, even if its RTU was lost or is late (IBTA 12.9.7.2,
+// communication established).
 func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {
 		m.established(c, onPacket, out)

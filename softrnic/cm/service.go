@@ -14,17 +14,17 @@ import (
 // ErrProtocol means that a peer's message contradicts the protocol.
 var ErrProtocol = errors.New("malformed connection message")
 
-// Private data of a service with a name begin with their length, in a REP behind the code of the
-// agreed path MTU. The first byte has the bit Named, so that data of another program are not
-// mistaken for them.
+// Private data of a service with a name begin with their length; in a REP the code of the agreed
+// path MTU precedes it. The first byte has the bit Named, which distinguishes them from those of
+// other programs.
 const (
 	Named = 0x80
-	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data for a
-	// service with a name, in bytes.
+	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the largest lengths of private
+	// data of a service with a name, in bytes.
 	MaxRequestPrivate = mad.REQPrivate - 1
 	MaxReplyPrivate   = mad.REPPrivate - 2
 	MaxRejectPrivate  = Named - 1
-	// MaxPortRequestPrivate and MaxPortReplyPrivate are those for a port.
+	// MaxPortRequestPrivate and MaxPortReplyPrivate are those of a port.
 	MaxPortRequestPrivate = mad.REQPrivate - mad.IPDataLen
 	MaxPortReplyPrivate   = mad.REPPrivate
 )
@@ -33,28 +33,29 @@ const (
 	// localServices is the prefix of service IDs that are administered by the local system (IBTA
 	// A3.2.3.1), for names.
 	localServices mad.ServiceID = 0x02 << 56
-	// sdpService is the bit by which Wireshark knows the Sockets Direct Protocol.
+	// sdpService is the bit by which Wireshark recognizes the Sockets Direct Protocol.
 	sdpService mad.ServiceID = 1 << 16
 )
 
-// Service is a service's number on the wire, and the format of its private data.
+// Service is a service's number in messages, and the format of its private data.
 type Service struct {
 	ID mad.ServiceID
-	// Port: the service is a port of RDMA-CM, which other programs use, too.
+	// Port: the service is a port of RDMA-CM, as other programs use them.
 	Port bool
 }
 
-// ServiceOf turns a name into a number: a port, or a hash of 55 bits.
+// ServiceOf returns the service with that name: a port, or a number that is a hash of 55 bits.
 func ServiceOf(name string) Service {
 	if n, err := strconv.ParseUint(name, 10, 16); err == nil && n > 0 && name[0] != '0' {
 		return Service{ID: mad.PortService(mad.SpaceTCP, uint16(n)), Port: true}
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // a hash takes everything
+	_, _ = h.Write([]byte(name)) // cannot fail
 	return Service{ID: localServices | mad.ServiceID(h.Sum64()>>8)&^sdpService}
 }
 
-// Request fills the private data of a REQ. port is the initiator's, for a service that is a port.
+// Request returns the private data of a REQ. port is the initiator's port, for a service that is a
+// port.
 func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out [mad.REQPrivate]byte, err error) {
 	limit := MaxRequestPrivate
 	b := append(out[:0], Named|byte(len(private)))
@@ -70,7 +71,7 @@ func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out
 	return out, nil
 }
 
-// ParseRequest finds the peer's private data in a REQ.
+// ParseRequest returns the application's private data in a REQ.
 func (s Service) ParseRequest(req *mad.REQ) ([]byte, error) {
 	if s.Port {
 		var ip mad.IPData
@@ -79,7 +80,7 @@ func (s Service) ParseRequest(req *mad.REQ) ([]byte, error) {
 	return Flagged(req.Private[:])
 }
 
-// Reply fills the private data of a REP.
+// Reply returns the private data of a REP.
 func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte, err error) {
 	limit := MaxReplyPrivate
 	b := append(out[:0], Named|MTUCode(mtu), byte(len(private)))
@@ -93,8 +94,8 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 	return out, nil
 }
 
-// ParseReply finds the peer's private data in a REP, and the agreed path MTU. For a port that is
-// the MTU asked for.
+// ParseReply returns the application's private data in a REP, and the agreed path MTU. For a port
+// that is asked, the MTU in the request.
 func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, error) {
 	if s.Port {
 		return rep.Private[:], asked, nil
@@ -107,7 +108,7 @@ func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, e
 	return b, mtu, err
 }
 
-// Flagged is data with a length in front that has the bit Named.
+// Flagged returns the data in b, which begins with their length and the bit Named.
 func Flagged(b []byte) ([]byte, error) {
 	if b[0]&Named == 0 {
 		return nil, fmt.Errorf("%w: private data of another kind than this project's", ErrProtocol)
@@ -115,7 +116,7 @@ func Flagged(b []byte) ([]byte, error) {
 	return exact(int(b[0]&^Named), b[1:])
 }
 
-// exact is the first n bytes of b.
+// exact returns the first n bytes of b.
 func exact(n int, b []byte) ([]byte, error) {
 	if n > len(b) {
 		return nil, fmt.Errorf("%w: %d bytes of private data announced, there is room for %d", ErrProtocol, n, len(b))
@@ -123,7 +124,7 @@ func exact(n int, b []byte) ([]byte, error) {
 	return b[:n], nil
 }
 
-// MTUCode is the code of a path MTU in messages: 1 is 256 bytes, 5 is 4096.
+// MTUCode returns the code of a path MTU in messages: 1 is 256 bytes, 5 is 4096.
 func MTUCode(m verbs.MTU) uint8 {
 	code := uint8(1)
 	for ; m > verbs.MTU256; m /= 2 {
@@ -132,7 +133,7 @@ func MTUCode(m verbs.MTU) uint8 {
 	return code
 }
 
-// MTUOf is the path MTU of a code, 0 if it has none.
+// MTUOf returns the path MTU of a code; 0 for an invalid code.
 func MTUOf(code uint8) verbs.MTU {
 	if code < 1 || code > 5 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Resolve asks a peer for the queue pair of a datagram service. Of req the caller fills in service,
-// P_Key and private data. EventResolved or EventUnreachable follows.
+// Resolve asks a peer for the queue pair of a datagram service. The caller fills in service, P_Key
+// and private data of req. EventResolved or EventUnreachable follows.
 func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, req mad.SIDRReq, out *Actions) (mad.CommID, error) {
 	const op = "resolve"
 	if local.Is4() != peer.Is4() || !local.IsValid() {
@@ -28,7 +28,7 @@ func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, 
 	return c.id, nil
 }
 
-// handleSIDRReq takes the question for a datagram service (IBTA 12.11).
+// handleSIDRReq handles a request for the queue pair of a datagram service (IBTA 12.11).
 func (in incoming) handleSIDRReq(req *mad.SIDRReq, out *Actions) {
 	m := in.m
 	if c := m.byPeer[peerID{in.peer, req.RequestID, true}]; c != nil {
@@ -65,8 +65,8 @@ func (in incoming) handleSIDRReq(req *mad.SIDRReq, out *Actions) {
 	m.event(c, EventResolve, req, out)
 }
 
-// Answer answers an EventResolve. Of rep the caller fills in status, queue pair, Q_Key and private
-// data.
+// Answer is called after EventResolve. The caller fills in status, queue pair, Q_Key and private
+// data of rep.
 func (m *Machine) Answer(now clock.Time, id mad.CommID, rep mad.SIDRRep, out *Actions) error {
 	c, err := m.requested("answer", id, onAnswer)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Machine) answer(now clock.Time, c *conn, rep mad.SIDRRep, out *Actions)
 	m.enterTimeWait(now, c, out)
 }
 
-// handleSIDRRep takes the answer.
+// handleSIDRRep handles the answer.
 func (in incoming) handleSIDRRep(rep *mad.SIDRRep, out *Actions) {
 	m := in.m
 	c := m.conns[rep.RequestID]

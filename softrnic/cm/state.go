@@ -10,7 +10,7 @@ import (
 // State is the state of a connection (IBTA 12.9.7).
 type State uint8
 
-// States. Idle is before the first and after the last message: such a connection is in no table.
+// States. Idle is before the first and after the last message: a connection in Idle is in no table.
 const (
 	Idle State = iota
 	REQSent
@@ -30,11 +30,11 @@ var stateNames = [...]string{
 	"Idle", "REQSent", "REPWait", "REPRcvd", "REQRcvd", "REPSent", "RTUWait", "Established", "DREQSent", "TimeWait", "SIDRSent", "SIDRRcvd",
 }
 
-// String is the name of the state.
+// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// cause is a reason for a connection to change its state: a message, a call of the application, or
-// a timeout.
+// cause is why the state of a connection changes: a message, a call of the application, or a
+// timeout.
 type cause uint8
 
 const (
@@ -57,8 +57,8 @@ const (
 	rxDREP
 	rxSIDRReq
 	rxSIDRRep
-	onRetry  // no answer in time, and retries are left
-	onExpire // no retries are left, or the time-wait is over
+	onRetry  // no answer has come, and retries are left
+	onExpire // no retries are left, or the time-wait has ended
 )
 
 var causeNames = [...]string{
@@ -66,11 +66,11 @@ var causeNames = [...]string{
 	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "retry", "expiry",
 }
 
-// String is the name of the method, the message, or the kind of time-out.
+// String returns the name of the method, the message, or the kind of timeout.
 func (c cause) String() string { return causeNames[c] }
 
-// edge is one edge of the state diagram. sends names the message that is sent, for the diagram
-// only.
+// edge is one edge of the state diagram. sends names the message that is sent; only the diagram
+// uses it.
 type edge struct {
 	from  State
 	on    cause
@@ -79,8 +79,8 @@ type edge struct {
 }
 
 // edges is the state diagram (IBTA 12.9.7.1 for the initiator, IBTA 12.9.7.2 for the responder). A
-// cause without an edge is refused with an illegalState if it is a call, and counted and ignored if
-// it is a message.
+// call without an edge fails with an illegalState; a message without an edge is counted and
+// ignored.
 var edges = [...]edge{
 	// The initiator.
 	{Idle, onConnect, REQSent, "REQ"},
@@ -132,7 +132,7 @@ var edges = [...]edge{
 	{RTUWait, onExpire, TimeWait, "REJ timeout"},
 	{RTUWait, onAbort, TimeWait, "REJ timeout"},
 
-	// Both.
+	// Both sides.
 	{Established, rxREP, Established, "RTU"},
 	{Established, rxRTU, Established, ""},
 	{Established, onPacket, Established, ""},
@@ -166,7 +166,7 @@ var edges = [...]edge{
 	{SIDRRcvd, onAbort, TimeWait, "SIDR_REP"},
 }
 
-// next looks an edge up.
+// next returns the state after a cause; false if there is no edge.
 func next(from State, on cause) (State, bool) {
 	for i := range edges {
 		if e := &edges[i]; e.from == from && e.on == on {

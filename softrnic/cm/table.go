@@ -8,16 +8,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// table holds the connections of one manager and their deadlines.
+// table has the connections of one manager and their deadlines.
 type table struct {
 	conns map[mad.CommID]*conn
-	// byPeer finds the connection of a repeated REQ or SIDR_REQ; byRemote finds that of a peer's
-	// queue pair, among connections that have not ended; byQPN the same for queue pairs of this
-	// side.
+	// byPeer finds the connection of a repeated REQ or SIDR_REQ. byRemote finds the connection of a
+	// peer's queue pair, byQPN that of a queue pair of this side; both only have connections that
+	// have not ended.
 	byPeer   map[peerID]*conn
 	byRemote map[peerQP]*conn
 	byQPN    map[wire.QPN]*conn
-	// ended are the connections in time-wait, oldest first; some have left it early and are
+	// ended are the connections in time-wait, oldest first. Some have left it early; they are
 	// skipped.
 	ended    []*conn
 	waiting  int // connections in time-wait
@@ -33,7 +33,8 @@ func newTable() table {
 	}
 }
 
-// peerID is a connection's number at the peer; datagram resolutions have numbers of their own.
+// peerID is a connection's number on the peer's side. Requests of datagram services are numbered
+// separately.
 type peerID struct {
 	addr netip.Addr
 	id   mad.CommID
@@ -50,7 +51,7 @@ type peerQP struct {
 type conn struct {
 	exchange
 	id, remoteID mad.CommID
-	serial       uint64 // order of creation
+	serial       uint64 // number in the order of creation
 	owner        uint64
 	orphan       bool // its owner gets no more events
 	state        State
@@ -63,13 +64,13 @@ type conn struct {
 	inTimeWait   bool
 }
 
-// way is how its messages go.
+// way returns the way of its messages.
 func (c *conn) way() Way { return Way{c.local, c.peer, c.pkey} }
 
-// Conns counts the connections that have not ended, and those that are in time-wait.
+// Conns returns the number of connections that have not ended, and of those in time-wait.
 func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
 
-// State is the state of a connection; Idle if there is none of this number.
+// State returns the state of a connection; Idle if there is none with this number.
 func (t *table) State(id mad.CommID) State {
 	if c := t.conns[id]; c != nil {
 		return c.state
@@ -87,8 +88,8 @@ func (t *table) ConnOf(qpn wire.QPN) (mad.CommID, bool) {
 }
 
 // find returns the connection that a message names, if the message comes from its peer. remote is
-// the sender's number; 0 matches any, and so does the number of a peer that has not sent its own
-// yet.
+// the sender's number of the connection; 0 matches any connection. A connection whose peer has not
+// sent its number yet matches any remote.
 func (t *table) find(in incoming, own, remote mad.CommID) *conn {
 	c := t.conns[own]
 	if c == nil || c.peer != in.peer || c.sidr || remote != 0 && c.remoteID != 0 && c.remoteID != remote {
@@ -97,7 +98,7 @@ func (t *table) find(in incoming, own, remote mad.CommID) *conn {
 	return c
 }
 
-// step follows an edge if there is one.
+// step follows the edge for a cause. It returns false if there is none.
 func (t *table) step(c *conn, on cause) bool {
 	to, ok := next(c.state, on)
 	if !ok {
@@ -116,11 +117,11 @@ func (t *table) Deadline() clock.Time {
 	return at
 }
 
-// maxIDTries bounds the search for a free number.
+// maxIDTries is how many random numbers are tried for a new connection.
 const maxIDTries = 64
 
-// newConn makes a connection in Idle with a number that peers cannot guess. It returns nil when the
-// table is full.
+// newConn makes a connection in Idle. Its number is random, so that peers cannot guess it. It
+// returns nil if the table is full.
 func (t *table) newConn(cfg *Config, on Way) *conn {
 	if len(t.conns)-t.waiting >= cfg.MaxConns {
 		return nil
@@ -138,7 +139,7 @@ func (t *table) newConn(cfg *Config, on Way) *conn {
 	return nil
 }
 
-// bind enters a connection's peer and queue pairs in the tables.
+// bind adds a connection's peer and queue pairs to the tables.
 func (t *table) bind(c *conn) {
 	if c.remoteID != 0 {
 		t.byPeer[peerID{c.peer, c.remoteID, c.sidr}] = c
@@ -151,7 +152,7 @@ func (t *table) bind(c *conn) {
 	}
 }
 
-// unbindQPs takes the queue pairs of a connection out of the tables: they are free for another
+// unbindQPs removes the queue pairs of a connection from the tables: they may be used for another
 // connection.
 func (t *table) unbindQPs(c *conn) {
 	if k := (peerQP{c.peer, c.remQPN}); t.byRemote[k] == c {
@@ -186,7 +187,7 @@ func (t *table) oldestEnded() *conn {
 	return nil
 }
 
-// remove takes a connection out of all tables.
+// remove removes a connection from all tables.
 func (t *table) remove(c *conn) {
 	t.unbindQPs(c)
 	if k := (peerID{c.peer, c.remoteID, c.sidr}); t.byPeer[k] == c {

@@ -5,21 +5,22 @@ import (
 	"fmt"
 )
 
-// AHAttr is the address of a datagram's receiver: what ibv_ah_attr says of a RoCEv2 port.
+// AHAttr is the address of a datagram's receiver: the attributes in ibv_ah_attr of a RoCEv2 port.
 type AHAttr struct {
 	DestGID      GID
-	SourceGID    int // index into DeviceAttr.GIDs; the family must be DestGID's
+	SourceGID    int // index into DeviceAttr.GIDs; must be of the same family as DestGID
 	TrafficClass uint8
 	HopLimit     uint8 // 0: 64
-	// FlowLabel has 20 bits. It is the flow label over IPv6, and over both families the UDP source
-	// port is made from it; 0: the NIC chooses a port by the queue pair, and there is no label.
+	// FlowLabel has 20 bits. Over IPv6 it is the flow label, and over IPv4 and IPv6 the UDP source
+	// port is derived from it. 0: the packets have no label, and the port depends on the queue
+	// pair.
 	FlowLabel uint32
 }
 
 // AH is an address handle: an address that was resolved once, for datagrams of queue pairs of its
 // protection domain. It must live until the work requests that use it are complete.
 type AH interface {
-	// Handle is the NIC's number for it, never 0.
+	// Handle returns the NIC's number of the address handle, never 0.
 	Handle() uint32
 	Destroy() error
 }
@@ -28,17 +29,17 @@ type AH interface {
 // holds the IPv6 header, over IPv4 the IPv4 header in its last 20 bytes (IBTA annex A17.4.5.1).
 const GRHLen = 40
 
-// GRH has the fields of that area.
+// GRH has the fields of that header.
 type GRH struct {
 	Source, Dest GID
 	TrafficClass uint8
 	HopLimit     uint8
-	FlowLabel    uint32 // 0 over IPv4, which has none
+	FlowLabel    uint32 // always 0 over IPv4
 }
 
-// ParseGRH reads the area, which is the first GRHLen bytes of a receive whose completion has
-// WithGRH. With the Source as DestGID it leads back to the sender, as ibv_init_ah_from_wc does.
-// ErrInvalid when b holds neither header.
+// ParseGRH parses the first GRHLen bytes of a receive whose completion has WithGRH. A DestGID equal
+// to the Source leads back to the sender, as with ibv_init_ah_from_wc. It fails with ErrInvalid if
+// b has neither header.
 func ParseGRH(b []byte) (GRH, error) {
 	fail := func(format string, args ...any) (GRH, error) {
 		return GRH{}, &OpError{Op: "parse GRH", Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}

@@ -1,14 +1,14 @@
 package verbs
 
-// Allocator is a Context whose NIC cannot reach any memory of the program: RegMR takes nil, or
-// memory that Alloc has made.
+// Allocator is a Context whose NIC can only reach memory of its own: RegMR takes nil, or memory
+// from Alloc.
 type Allocator interface {
 	Alloc(length int) ([]byte, error)
-	// Free frees memory of Alloc; ErrBusy while regions of it are left.
+	// Free frees memory of Alloc. It fails with ErrBusy while the memory has regions.
 	Free([]byte) error
 }
 
-// Buffer makes memory that can be registered with any Context, and what gives it back.
+// Buffer allocates memory that can be registered with any Context. free frees it.
 func Buffer(ctx Context, length int) (b []byte, free func() error, err error) {
 	a, ok := ctx.(Allocator)
 	if !ok {

@@ -16,16 +16,16 @@ var (
 	ErrUnreachable  = errors.New("peer address cannot be resolved")
 )
 
-// OpError is a mistake of the caller: the operation, a description of the mistake, and the sentinel
-// that it wraps.
+// OpError is the error of an invalid call: the operation, a description, and the sentinel that it
+// wraps.
 type OpError struct {
 	Op     string // e.g. "post send"
-	Detail string // what to look at, with values
-	Index  int    // of the refused work request
+	Detail string // what is wrong, with values
+	Index  int    // index of the refused work request
 	Err    error
 }
 
-// Error names operation, cause and detail.
+// Error includes operation, cause and detail.
 func (e *OpError) Error() string {
 	s := e.Op + ": " + e.Err.Error()
 	if e.Detail != "" {

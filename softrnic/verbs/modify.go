@@ -13,12 +13,12 @@ const (
 	ModifyRNRRetry
 )
 
-// QPModify has new values of attributes that were set by a transition. Those without a bit in Mask
-// keep their values; the fields are as in ToInit, ToRTR and ToRTS.
+// QPModify has new values of attributes that were set by a transition. Attributes without a bit in
+// Mask keep their values; the fields are as in ToInit, ToRTR and ToRTS.
 //
-// In RTS, SQD and SQE the rights of the peer, the Q_Key and the RNR timer can change; in SQD the
-// timeout and both retry counts, too (IBTA 11.2.5.2/optional). A queue pair has only the attributes
-// that its service uses: UC has the rights, UD the Q_Key, RC all but the Q_Key.
+// In RTS, SQD and SQE the access rights of the peer, the Q_Key and the RNR timer can change; in SQD
+// also the timeout and both retry counts (IBTA 11.2.5.2/optional). A queue pair has only the
+// attributes that its service uses: UC has the rights, UD the Q_Key, RC all but the Q_Key.
 type QPModify struct {
 	Mask        QPMask
 	Access      Access

@@ -1,8 +1,8 @@
 package verbs
 
 // PKeyMember is the bit of a P_Key that makes a port a full member of its partition; the other 15
-// bits are the partition's number, which is not 0. Full members talk to all members of their
-// partition, limited members to full members alone.
+// bits are the partition's number, which is not 0. Full members communicate with all members of
+// their partition, limited members only with full members.
 const PKeyMember uint16 = 1 << 15
 
 // SamePartition reports whether packets may pass between two P_Keys: they name the same partition,
@@ -12,8 +12,8 @@ func SamePartition(a, b uint16) bool {
 	return partition == b&^PKeyMember && partition != 0 && (a|b)&PKeyMember != 0
 }
 
-// PKeyIndex finds the entry of a table of P_Keys that can talk to a peer with pkey; false: none
-// can.
+// PKeyIndex returns the index of an entry in a P_Key table that can communicate with a peer that
+// has pkey; false if there is none.
 func PKeyIndex(table []uint16, pkey uint16) (int, bool) {
 	for i, own := range table {
 		if SamePartition(own, pkey) {

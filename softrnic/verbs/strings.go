@@ -20,7 +20,7 @@ var (
 	}
 )
 
-// name returns names[i]; if there is no such entry, a text of kind and i: kind(7).
+// name returns names[i]; without such an entry, a text like kind(7).
 func name(names []string, kind string, i int) string {
 	if i < len(names) {
 		return names[i]
@@ -28,17 +28,17 @@ func name(names []string, kind string, i int) string {
 	return fmt.Sprintf("%s(%d)", kind, i)
 }
 
-// String is RC, UC or UD.
+// String returns RC, UC or UD.
 func (t QPType) String() string { return name(typeNames[:], "QPType", int(t)) }
 
-// String is the state's name in the specification, like "RTS".
+// String returns the state's name in the specification, like "RTS".
 func (s QPState) String() string { return name(stateNames[:], "QPState", int(s)) }
 
-// String is the operation, like "WRITE_IMM".
+// String returns the operation, like "WRITE_IMM".
 func (o WROpcode) String() string { return name(wrNames[:], "WROpcode", int(o)) }
 
-// String names the completed operation, like "RECV".
+// String returns the completed operation, like "RECV".
 func (o WCOpcode) String() string { return name(wcNames[:], "WCOpcode", int(o)) }
 
-// String is the event in words.
+// String returns a description of the event.
 func (k AsyncKind) String() string { return name(asyncNames[:], "AsyncKind", int(k)) }

@@ -1,14 +1,14 @@
 // Package verbs is the API for applications, with the terms of ibverbs: Context, PD, MR, CQ, QP,
-// work requests, work completions, and one attribute struct for each queue pair transition. It
-// holds no behaviour.
+// work requests, work completions, and one attribute struct for each queue pair transition. It only
+// declares types.
 //
-// Applications are plain blocking code over these interfaces. They wait for completions, or for one
-// of their own threads that does (Gate), and for nothing else, and take what they need of time,
-// randomness and concurrency from the Runtime of their Context; so the same code runs on a rack in
-// real time and in the simulator in virtual time.
+// Applications are plain blocking code over these interfaces. They wait only for completions, or
+// (Gate) for another of their threads that does, and take time, randomness and concurrency from the
+// Runtime of their Context. So the same code runs on a rack in real time and in the simulator in
+// virtual time.
 //
 // Memory: a buffer given to a work request belongs to the NIC from the post until its completion
-// was polled. Memory that peers may touch is read and written locally only through the methods of
+// was polled. Memory that peers may access is read and written locally only through the methods of
 // its MR.
 package verbs
 
@@ -22,16 +22,16 @@ import (
 
 // Context is an open device.
 type Context interface {
-	// Runtime gives time, waiting and concurrency to the application.
+	// Runtime returns what the application uses for time, waiting and concurrency.
 	Runtime() Runtime
-	// Device describes the limits and addresses of the NIC.
+	// Device returns the limits and addresses of the NIC.
 	Device() DeviceAttr
 	AllocPD() (PD, error)
-	// AllocDM takes length bytes of the memory on the NIC; ErrLimit when so many are not left.
+	// AllocDM allocates length bytes of device memory. It fails with ErrLimit if fewer are left.
 	AllocDM(length int) (DM, error)
 	// CreateCQ makes a completion queue of at least depth entries.
 	CreateCQ(depth int) (CQ, error)
-	// NextAsyncEvent waits for an asynchronous event; ErrTimeout when the deadline passes first.
+	// NextAsyncEvent waits for an asynchronous event. It fails with ErrTimeout at the deadline.
 	NextAsyncEvent(deadline clock.Time) (AsyncEvent, error)
 	// Close destroys all objects of this Context.
 	Close() error
@@ -44,19 +44,19 @@ type Runtime interface {
 	// Go starts another thread of the application. Wait returns when all of them have returned.
 	Go(name string, f func())
 	Wait()
-	// Rand is for this application alone and seeded by the run.
+	// Rand returns random numbers that only this application uses; the run's seed determines them.
 	Rand() *rand.Rand
-	// NewGate makes a gate, at which one thread of the application waits for another.
+	// NewGate makes a gate, by which one thread of the application waits for another.
 	NewGate() Gate
 }
 
-// Gate lets a thread wait for another thread of the same application, which has polled its
-// completion. It is no lock.
+// Gate lets one thread of an application wait for another one, for example for the thread that
+// polls its completion queue. It is not a lock.
 type Gate interface {
-	// Wait returns nil when the gate is open, and closes it; ErrTimeout when the deadline passes
-	// first. One thread waits at a time.
+	// Wait waits until the gate is open, and closes it. It fails with ErrTimeout at the deadline.
+	// Only one thread may wait at a time.
 	Wait(deadline clock.Time) error
-	// Open opens the gate. One that is open already stays so.
+	// Open opens the gate. It does nothing if the gate is open.
 	Open()
 }
 
@@ -64,10 +64,11 @@ type Gate interface {
 type DeviceAttr struct {
 	Name string
 	GIDs []GID
-	// MAC and MTU (of the link, bytes) of the port.
+	// MAC address of the port, and MTU of the link in bytes.
 	MAC     wire.MAC
 	LinkMTU int
-	// ActiveMTU is the largest path MTU that the link holds, and the largest datagram in bytes.
+	// ActiveMTU is the largest path MTU that fits the link; it is also the largest datagram in
+	// bytes.
 	ActiveMTU   MTU
 	MaxQP       int
 	MaxQPWR     int
@@ -76,15 +77,15 @@ type DeviceAttr struct {
 	MaxCQE      int
 	MaxSRQ      int
 	MaxAH       int
-	MaxRdAtomic int // READs and atomics outstanding, as initiator and as responder
+	MaxRdAtomic int // READs and atomics in flight, as initiator and as responder
 	MaxMsgSize  uint32
-	// PKeys is the table of partitions that the port is a member of: see PKeyMember. A NIC without
-	// partitions has 0xffff alone.
+	// PKeys is the table of the partitions of the port; see PKeyMember. A NIC without partitions
+	// has only 0xffff.
 	PKeys []uint16
-	// MaxDM is the size of the memory on the NIC in bytes.
+	// MaxDM is the size of the device memory in bytes.
 	MaxDM int
-	// MaxAttachments is how many attachments to multicast groups there may be, and MaxGroupQPs how
-	// many queue pairs may be attached to one group.
+	// MaxAttachments is the largest number of attachments to multicast groups, MaxGroupQPs the
+	// largest number of queue pairs attached to one group.
 	MaxAttachments int
 	MaxGroupQPs    int
 }
@@ -104,23 +105,24 @@ const (
 
 // PD is a protection domain: its regions and queue pairs work only with each other.
 type PD interface {
-	// RegMR registers memory. buf nil allocates length bytes.
+	// RegMR registers buf, or length new bytes if buf is nil.
 	RegMR(buf []byte, length int, access Access) (MR, error)
-	// AllocFastMR makes memory for fast registration: a region whose keys open nothing until a work
-	// request registers a piece of it. See OpRegMR. buf and length are as in RegMR.
+	// AllocFastMR makes a region for fast registration: its keys give no access until an OpRegMR
+	// registers a part of it. buf and length are as in RegMR.
 	AllocFastMR(buf []byte, length int) (MR, error)
 	CreateQP(QPInit) (QP, error)
-	// AllocMW makes a memory window that is not bound.
+	// AllocMW makes an unbound memory window.
 	AllocMW() (MW, error)
 	// RegDM registers length bytes of device memory from off on, as a zero-based region: its Addr
 	// is 0.
 	RegDM(dm DM, off, length int, access Access) (MR, error)
 	// CreateSRQ makes a receive queue that several queue pairs share.
 	CreateSRQ(SRQInit) (SRQ, error)
-	// CreateAH resolves an address for datagrams; ErrUnreachable when no neighbour has it.
+	// CreateAH resolves an address for datagrams. It fails with ErrUnreachable if no MAC address is
+	// known for it.
 	CreateAH(AHAttr) (AH, error)
-	// Dealloc fails with ErrBusy while regions, windows, queue pairs, shared receive queues or
-	// address handles are left.
+	// Dealloc fails with ErrBusy while the domain has regions, windows, queue pairs, shared receive
+	// queues or address handles.
 	Dealloc() error
 }
 
@@ -129,27 +131,26 @@ type MR interface {
 	// Addr is the first virtual address, for SGEs and for peers.
 	Addr() uint64
 	Len() int
-	// LKey is for work requests of this host, RKey for peers; neither works in the place of the
-	// other.
+	// LKey is for work requests of this host, RKey for peers; they cannot be exchanged.
 	LKey() uint32
 	RKey() uint32
-	// ReadAt and WriteAt copy out of and into the region at an offset, ordered with the NIC's own
+	// ReadAt and WriteAt copy bytes out of and into the region, ordered with the NIC's own
 	// accesses.
 	ReadAt(p []byte, off int) error
 	WriteAt(p []byte, off int) error
-	// Load64 and Store64 access an aligned word in host order, atomically with remote atomics.
+	// Load64 and Store64 access an aligned word in host byte order, atomically with remote atomics.
 	Load64(off int) (uint64, error)
 	Store64(off int, v uint64) error
-	// SGE names n bytes from off on.
+	// SGE returns an SGE of n bytes from off on.
 	SGE(off, n int) SGE
-	// Rereg changes the rights of a region of RegMR or RegDM; its keys and addresses stay. Requests
-	// that arrive from then on are checked against the new rights. ErrBusy while windows are bound
-	// to it, whose rights came from the old ones.
+	// Rereg changes the access rights of a region of RegMR or RegDM; its keys and addresses stay.
+	// Requests that arrive later are checked against the new rights. It fails with ErrBusy while
+	// windows are bound to the region, because their rights depend on the old ones.
 	Rereg(access Access) error
 	Dereg() error
 }
 
-// SGE is a piece of local memory.
+// SGE is a contiguous part of local memory.
 type SGE struct {
 	Addr   uint64
 	Length uint32
@@ -158,18 +159,18 @@ type SGE struct {
 
 // CQ is a completion queue.
 type CQ interface {
-	// Poll moves up to len(wc) completions, oldest first, and returns how many. It never waits.
+	// Poll moves up to len(wc) completions to wc, oldest first, and returns their number. It never
+	// waits.
 	Poll(wc []WC) (int, error)
-	// Arm asks for an event at the next completion (the next solicited or failed one, if
-	// solicited).
+	// Arm requests an event for the next completion; if solicited, for the next solicited or failed
+	// one.
 	Arm(solicited bool) error
-	// WaitEvent waits for the event asked for; ErrTimeout when the deadline passes first.
+	// WaitEvent waits for the requested event. It fails with ErrTimeout at the deadline.
 	WaitEvent(deadline clock.Time) error
-	// Wait returns as soon as Poll would return something, ErrTimeout when the deadline passes
-	// first.
+	// Wait waits until Poll would return a completion. It fails with ErrTimeout at the deadline.
 	Wait(deadline clock.Time) error
-	// Resize changes the depth to at least depth entries; completions stay. ErrInvalid: more of
-	// them wait, and ErrBusy: very many do; poll first.
+	// Resize changes the depth to at least depth entries; completions stay. It fails with
+	// ErrInvalid if more than that wait, and with ErrBusy if very many wait: poll first.
 	Resize(depth int) error
 	Destroy() error
 }
@@ -188,8 +189,7 @@ const (
 type QPInit struct {
 	Type           QPType
 	SendCQ, RecvCQ CQ
-	// SRQ, if not nil, is the shared receive queue of the queue pair, which then has no receive
-	// queue of its own.
+	// SRQ, if not nil, is the shared receive queue from which the queue pair takes its receives.
 	SRQ       SRQ
 	MaxSendWR int // 0: 128
 	MaxRecvWR int // 0: 128
@@ -227,7 +227,7 @@ const (
 
 // ToInit are the attributes of RESET to INIT.
 type ToInit struct {
-	// Access has the rights of the peer through this queue pair: RemoteWrite, RemoteRead,
+	// Access has the access rights of the peer through this queue pair: RemoteWrite, RemoteRead,
 	// RemoteAtomic.
 	Access Access
 	// PKeyIndex is the index of the queue pair's partition in DeviceAttr.PKeys. Packets of other
@@ -237,14 +237,14 @@ type ToInit struct {
 	QKey uint32
 }
 
-// ToRTR are the attributes of INIT to RTR. A UD queue pair looks at none of them.
+// ToRTR are the attributes of INIT to RTR. A UD queue pair ignores them.
 type ToRTR struct {
 	DestQPN   wire.QPN
 	DestGID   GID
 	SourceGID int      // index into DeviceAttr.GIDs; the family must be DestGID's
 	RecvPSN   wire.PSN // first PSN expected
 	PathMTU   MTU
-	// MaxDestRdAtomic is how many READs and atomics the peer may have outstanding here (responder
+	// MaxDestRdAtomic is how many READs and atomics of the peer may be in flight (responder
 	// resources).
 	MaxDestRdAtomic int // 0: 16; -1: none
 	MinRNRTimer     uint8
@@ -253,14 +253,14 @@ type ToRTR struct {
 	FlowLabel       uint32 // as in AHAttr
 }
 
-// ToRTS are the attributes of RTR to RTS. UC and UD queue pairs look at SendPSN alone.
+// ToRTS are the attributes of RTR to RTS. UC and UD queue pairs use only SendPSN.
 type ToRTS struct {
 	SendPSN wire.PSN
 	// Timeout is the local ACK timeout code: 4.096 µs · 2^Timeout; 0 never times out.
 	Timeout uint8
 	// RetryCount is how often a request is sent again for a timeout or sequence NAK, 0 to 7.
 	RetryCount uint8
-	// RNRRetry is how often it is sent again for an RNR NAK, 0 to 6; 7 is without limit.
+	// RNRRetry is how often it is sent again for an RNR NAK, 0 to 6; 7 means without limit.
 	RNRRetry uint8
 	// MaxRdAtomic is how many READs and atomics may be in flight as initiator.
 	MaxRdAtomic int // 0: 16; -1: none
@@ -274,11 +274,11 @@ type QPAttr struct {
 	Init    ToInit
 	RTR     ToRTR
 	RTS     ToRTS
-	SendPSN wire.PSN // next to be sent
-	RecvPSN wire.PSN // next expected
-	// SendQueued and RecvQueued are the work requests not yet completed.
+	SendPSN wire.PSN // the next to be sent
+	RecvPSN wire.PSN // the next expected
+	// SendQueued and RecvQueued are the numbers of work requests not yet completed.
 	SendQueued, RecvQueued int
-	// RetransPkts are the packets that it sent again since it was made.
+	// RetransPkts is the number of retransmitted packets since the queue pair was created.
 	RetransPkts uint64
 }
 
@@ -289,8 +289,8 @@ type QP interface {
 	ToInit(ToInit) error
 	ToRTR(ToRTR) error
 	ToRTS(ToRTS) error
-	// Modify changes attributes without a transition; all of them or, on error, none. ErrState: not
-	// in this state.
+	// Modify changes attributes without a transition; on error none changes. It fails with ErrState
+	// if an attribute cannot change in this state.
 	Modify(QPModify) error
 	// ToSQD lets the send queue drain; ResumeRTS goes back from SQD (or SQE) to RTS.
 	ToSQD() error
@@ -298,16 +298,16 @@ type QP interface {
 	// ToError flushes all outstanding work requests; ToReset forgets them without completions.
 	ToError() error
 	ToReset() error
-	// PostSend queues work requests in order. On error the index says which one was refused; those
+	// PostSend queues work requests in order. If one is refused, the error has its index; those
 	// before it are queued.
 	PostSend(wr ...SendWR) error
 	PostRecv(wr ...RecvWR) error
-	// AttachMulticast makes a UD queue pair receive the datagrams to a group, whose GID is an IPv6
-	// or IPv4-mapped multicast address: a copy for each queue pair that is attached, also on the
-	// NIC that sends, and also of the sender's own datagrams. To attach again changes nothing.
-	// DetachMulticast ends it; ErrInvalid: it is not attached.
+	// AttachMulticast makes a UD queue pair receive the datagrams to a group, an IPv6 or
+	// IPv4-mapped multicast address. Each attached queue pair gets a copy, also on the NIC that
+	// sends, and also of its own datagrams. A second attachment changes nothing. DetachMulticast
+	// ends it; it fails with ErrInvalid if the queue pair is not attached.
 	AttachMulticast(group GID) error
 	DetachMulticast(group GID) error
-	// Destroy ends the queue pair; ErrBusy while it is attached to a group.
+	// Destroy ends the queue pair. It fails with ErrBusy while it is attached to a group.
 	Destroy() error
 }

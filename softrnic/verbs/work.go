@@ -16,26 +16,26 @@ const (
 	OpCmpSwap
 	OpFetchAdd
 	OpLocalInv
-	// OpBindMW binds a memory window: see MW.
+	// OpBindMW binds a memory window; see MW.
 	OpBindMW
-	// OpRegMR registers memory for fast registration (REG_MR): the SGL is one piece of it, by
-	// MR.SGE; RKey is its R_Key with any low byte, which becomes that of its L_Key, too (see
-	// LKeyWith); BindAccess are the rights, LocalWrite and MWBind among them. Peers and work
-	// requests name the piece by those keys and by addresses of the region, until OpLocalInv or a
-	// peer's OpSendInv with the R_Key; only then can it be registered again. A registration that
-	// does not work completes with MWBindErr. As with OpBindMW, work requests before and behind it
-	// do not overlap with it.
+	// OpRegMR is fast registration (REG_MR) of a region of AllocFastMR. The SGL is one part of it,
+	// from MR.SGE. RKey is its R_Key with any low byte, which also becomes the low byte of its
+	// L_Key (see LKeyWith). BindAccess are the access rights, which may include LocalWrite and
+	// MWBind. Peers and work requests name the part by those keys and by addresses of the region,
+	// until OpLocalInv or a peer's OpSendInv with the R_Key; only then it can be registered again.
+	// A registration that fails completes with MWBindErr. As with OpBindMW, it does not overlap
+	// with other work requests.
 	OpRegMR
-	// OpMaskedCmpSwap is OpCmpSwap that compares the bits of CompareAddMask only, and swaps those of
-	// SwapMask only. OpMaskedFetchAdd is OpFetchAdd on fields of the word: no carry leaves a bit of
-	// CompareAddMask, which has the highest bit of each field. Both are manufacturers' operations,
-	// which only this NIC's own kind understands on the wire.
+	// OpMaskedCmpSwap is OpCmpSwap that compares only the bits in CompareAddMask and swaps only
+	// those in SwapMask. OpMaskedFetchAdd is OpFetchAdd on fields of the word: CompareAddMask has
+	// the highest bit of each field, from which no carry leaves the field. Both are manufacturers'
+	// operations, with an encoding that only this NIC uses.
 	OpMaskedCmpSwap
 	OpMaskedFetchAdd
-	// OpAtomicWrite writes Swap to the aligned word at RemoteAddr, never a part of it, under a key
-	// with RemoteWrite. It takes neither SGL nor Inline. Like a READ it has an answer of its own,
-	// and counts to the depth of READs and atomics; executed once, a duplicate of it never undoes a
-	// later write.
+	// OpAtomicWrite writes Swap to the aligned word at RemoteAddr in one piece; the key needs
+	// RemoteWrite. It takes neither SGL nor Inline. Like a READ it has a response, and counts as
+	// one of the READs and atomics in flight. A duplicate is not executed again, so that it cannot
+	// undo a later write.
 	OpAtomicWrite
 )
 
@@ -44,14 +44,14 @@ type SendFlags uint8
 
 // Flags of a send work request.
 const (
-	// Signalled asks for a completion (always given on error).
+	// Signalled requests a completion. A failed work request always has one.
 	Signalled SendFlags = 1 << iota
 	// Solicited sets the solicited event bit at the receiver.
 	Solicited
 	// Fence waits for all earlier READs and atomics of this queue pair to complete.
 	Fence
-	// Inline copies the data at the post: the buffer is free again at once, and Data is sent
-	// instead of SGL.
+	// Inline copies the data at the post, so that the buffer is free again at once. The data are in
+	// Data instead of SGL.
 	Inline
 )
 
@@ -60,31 +60,31 @@ type SendWR struct {
 	ID    uint64
 	Op    WROpcode
 	Flags SendFlags
-	// SGL is the local memory: source of SEND and WRITE, target of READ and atomics (8 bytes); none
-	// of OpAtomicWrite.
-	// The slice is copied by the post, the memory is not.
+	// SGL is the local memory: the source of SEND and WRITE, the target of READ and atomics (8
+	// bytes); not used by OpAtomicWrite. PostSend copies the slice, but not the memory.
 	SGL []SGE
-	// Data is the payload when Flags has Inline.
+	// Data is the payload if Flags has Inline.
 	Data []byte
 	// Imm is the immediate data.
 	Imm uint32
-	// InvRKey is the R_Key of a fast registration or a bound window: of the peer's, which OpSendInv
-	// invalidates, or of this host's, which OpLocalInv does. Regions of RegMR are not invalidated
-	// by work requests, only by Dereg.
+	// InvRKey is the R_Key of a fast registration or a bound window: one of the peer, which
+	// OpSendInv invalidates, or one of this host, which OpLocalInv invalidates. Regions of RegMR
+	// cannot be invalidated by work requests, only by Dereg.
 	InvRKey uint32
 	// RemoteAddr and RKey name the peer's memory for WRITE, READ, atomics and OpAtomicWrite.
 	RemoteAddr uint64
 	RKey       uint32
-	// BindAccess has the rights of the peer to the window that OpBindMW binds: RemoteRead,
-	// RemoteWrite, RemoteAtomic; or the rights of OpRegMR.
+	// BindAccess has the rights of the peer to the window that OpBindMW binds (RemoteRead,
+	// RemoteWrite, RemoteAtomic), or the rights that OpRegMR grants.
 	BindAccess Access
-	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap
-	// value, or what OpAtomicWrite writes, in host order.
+	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd. Swap is the swap
+	// value of OpCmpSwap or the value that OpAtomicWrite writes. Both are in host byte order.
 	CompareAdd, Swap uint64
-	// CompareAddMask and SwapMask are those of masked atomics; others ignore them.
+	// CompareAddMask and SwapMask are the masks of masked atomics; other operations ignore them.
 	CompareAddMask, SwapMask uint64
-	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set,
-	// the datagram carries the Q_Key of its own queue pair instead (IBTA 10.2.5/q-key).
+	// AH, RemoteQPN and RemoteQKey are the destination of a datagram. If RemoteQKey has its highest
+	// bit set, the datagram carries the Q_Key of the sending queue pair instead (IBTA
+	// 10.2.5/q-key).
 	AH         AH
 	RemoteQPN  wire.QPN
 	RemoteQKey uint32
@@ -123,15 +123,13 @@ type WCFlags uint8
 const (
 	WithImm WCFlags = 1 << iota
 	WithInv
-	// WithGRH: the first GRHLen bytes of the receive are the area that ParseGRH reads; ByteLen
-	// includes them.
+	// WithGRH: the receive begins with GRHLen bytes for ParseGRH; ByteLen includes them.
 	WithGRH
-	// OverIPv4, with WithGRH: the datagram's network header is that of IPv4, and not of IPv6.
+	// OverIPv4, together with WithGRH: the datagram came over IPv4, not IPv6.
 	OverIPv4
 )
 
-// WC is a work completion. If Status is not Success only ID, Status, QPN and VendorErr mean
-// anything.
+// WC is a work completion. If Status is not Success, only ID, Status, QPN and VendorErr are valid.
 type WC struct {
 	ID     uint64
 	Status Status
@@ -185,7 +183,7 @@ var statusNames = [...]string{
 	"fatal error", "response timeout error", "general error",
 }
 
-// String is the text that ibv_wc_status_str gives.
+// String returns the text of ibv_wc_status_str.
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
@@ -207,7 +205,7 @@ const (
 	EventPortActive
 	EventPortErr
 	EventDeviceFatal
-	// EventSRQLimit: a shared receive queue has fewer receives left than SetLimit asked for.
+	// EventSRQLimit: a shared receive queue has fewer receives left than the limit of SetLimit.
 	EventSRQLimit
 	// EventQPLastWQE: a queue pair in the error state has taken its last receive from its shared
 	// receive queue.

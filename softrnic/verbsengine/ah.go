@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// ah is an address handle's handle.
+// ah is the application's handle of an address handle.
 type ah struct {
 	pd *pd
 	ah *engine.AH
@@ -24,7 +24,7 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	return handle, nil
 }
 
-// Handle is the NIC's number for it.
+// Handle returns the NIC's number of the address handle.
 func (a *ah) Handle() uint32 { return a.ah.Handle() }
 
 // Destroy ends the handle.
@@ -38,8 +38,8 @@ func (a *ah) Destroy() error {
 	return nil
 }
 
-// checkAHs refuses address handles of another context: their numbers may be those of other handles
-// here. It returns how many work requests are good.
+// checkAHs refuses address handles of other contexts: their numbers may name other address handles
+// here. It returns the number of work requests before the first refused one.
 func (q *qp) checkAHs(wrs []verbs.SendWR) (int, error) {
 	for i := range wrs {
 		if wrs[i].AH == nil {

@@ -6,18 +6,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// This file is for a package that offers the verbs to other processes: it makes objects through a
-// Context, which keeps the rules of their lifetime, and posts and polls on the engine itself, many
-// queues in one step.
+// This file is for package ipc/serve, which offers the verbs to other processes. It makes objects
+// through a Context, which checks the rules of their lifetime, but posts and polls on the engine
+// itself, many queues in one step.
 
 // Driver is a Shell for a loop that serves many queues and paces itself. Drive is Progress without
-// a pause, and reports whether there was anything to do. It is called between Enter and Leave.
+// a pause, and reports whether there was work. It is called between Enter and Leave.
 type Driver interface{ Drive() bool }
 
-// Shell is the shell that the context was made with.
+// Shell returns the shell of the context.
 func (c *Context) Shell() Shell { return c.shell }
 
-// EngineQP is the queue pair behind a handle of this package; nil if q is none.
+// EngineQP returns the queue pair behind a handle of this package; nil if q is not one.
 func EngineQP(q verbs.QP) *engine.QP {
 	if handle, ok := q.(*qp); ok && handle != nil {
 		return handle.qp
@@ -25,7 +25,7 @@ func EngineQP(q verbs.QP) *engine.QP {
 	return nil
 }
 
-// EngineCQ is the completion queue behind a handle of this package; nil if c is none.
+// EngineCQ returns the completion queue behind a handle of this package; nil if c is not one.
 func EngineCQ(c verbs.CQ) *engine.CQ {
 	if handle, ok := c.(*cq); ok && handle != nil {
 		return handle.cq
@@ -33,7 +33,7 @@ func EngineCQ(c verbs.CQ) *engine.CQ {
 	return nil
 }
 
-// EngineSRQ is the shared receive queue behind a handle of this package; nil if s is none.
+// EngineSRQ returns the shared receive queue behind a handle of this package; nil if s is not one.
 func EngineSRQ(s verbs.SRQ) *engine.SRQ {
 	if handle, ok := s.(*srq); ok && handle != nil {
 		return handle.srq
@@ -41,7 +41,7 @@ func EngineSRQ(s verbs.SRQ) *engine.SRQ {
 	return nil
 }
 
-// EngineMR is the region behind a handle of this package; nil if m is none.
+// EngineMR returns the region behind a handle of this package; nil if m is not one.
 func EngineMR(m verbs.MR) *engine.MR {
 	if handle, ok := m.(*mr); ok && handle != nil {
 		return handle.mr
@@ -49,7 +49,8 @@ func EngineMR(m verbs.MR) *engine.MR {
 	return nil
 }
 
-// MakeType1 makes a window of this package that was made just now one of type 1: see mem.Window.
+// MakeType1 turns a window of this package that was just allocated into one of type 1; see
+// mem.Window.
 func MakeType1(w verbs.MW) {
 	if handle, ok := w.(*mw); ok && handle != nil {
 		handle.pd.ctx.shell.Enter()
@@ -58,7 +59,7 @@ func MakeType1(w verbs.MW) {
 	}
 }
 
-// RegFarMR registers memory of a program that pd's context is open for: see engine.PD.RegFarMR.
+// RegFarMR registers memory of the program for which pd's context is open; see engine.PD.RegFarMR.
 func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access verbs.Access) (verbs.MR, error) {
 	p, ok := domain.(*pd)
 	if !ok || p == nil {
@@ -73,9 +74,9 @@ func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access v
 	return p.addMR(m)
 }
 
-// SharePD makes a handle of c for a protection domain of another context of the same NIC. Objects
-// made through the handle belong to c, and end with it; the domain and its other objects do not.
-// Dealloc ends the handle.
+// SharePD returns a handle for c of a protection domain of another context of the same NIC. Objects
+// made through the handle belong to c and end with it; the domain and its other objects do not.
+// Dealloc ends only the handle.
 func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	const op = "share PD"
 	o, ok := other.(*pd)
@@ -93,7 +94,7 @@ func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	return handle, nil
 }
 
-// newPD makes the handle of a domain.
+// newPD returns a handle of a domain.
 func newPD(c *Context, p *engine.PD) *pd {
 	return &pd{
 		ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}),
@@ -101,7 +102,7 @@ func newPD(c *Context, p *engine.PD) *pd {
 	}
 }
 
-// giveBack ends the handle of a domain that is another context's. The caller has entered.
+// giveBack ends the handle of another context's domain. The caller has entered the shell.
 func (p *pd) giveBack() error {
 	if n := len(p.mrs) + len(p.qps) + len(p.ahs) + len(p.srqs) + len(p.mws); n > 0 {
 		return &verbs.OpError{Op: "dealloc PD", Err: verbs.ErrBusy, Detail: "destroy what was made through this handle first"}

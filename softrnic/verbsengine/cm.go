@@ -10,14 +10,14 @@ import (
 )
 
 // ConnManager is the NIC's connection manager for the threads of one application. Its queue pairs
-// may be those of any context of the same NIC.
+// may belong to any context of the same NIC.
 type ConnManager struct{ ctx *Context }
 
-// ConnManager gives access to the NIC's connection manager.
+// ConnManager returns the NIC's connection manager.
 func (c *Context) ConnManager() *ConnManager { return &ConnManager{ctx: c} }
 
-// Step makes one step: f has exclusive use of the NIC and must not wait. ErrClosed when the context
-// was closed or the NIC is down; f is not called then.
+// Step calls f with exclusive use of the NIC; f must not wait. If the context was closed or the NIC
+// is down, Step fails with ErrClosed and does not call f.
 func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out *packetio.Batch) error) error {
 	now, e, out := m.ctx.shell.Enter()
 	defer m.ctx.shell.Leave()
@@ -31,8 +31,8 @@ func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out 
 	return f(now, g, out)
 }
 
-// Await returns as soon as ready returns true or the context is closed. ready has exclusive use of
-// the NIC; it must also return true when the object that it checks is dead.
+// Await waits until ready returns true or the context is closed. ready is called with exclusive use
+// of the NIC; it must also return true when the object that it checks was destroyed.
 func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) error {
 	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready}, deadline))
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 	return m.ctx.open(op)
 }
 
-// cmCondition is ready when the application's condition is, or when the context was closed.
+// cmCondition is true when the application's condition is, or when the context was closed.
 type cmCondition struct {
 	ctx   *Context
 	ready func() bool
@@ -52,7 +52,7 @@ type cmCondition struct {
 // Ready evaluates the condition.
 func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready() }
 
-// Listen takes requests for a service until Unlisten, or until the context is closed.
+// Listen accepts requests for a service until Unlisten, or until the context is closed.
 func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
 	err = m.Step("listen", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
 		if l, err = g.Listen(s, backlog); err == nil {
@@ -63,7 +63,7 @@ func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (l *engine.CMListener
 	return l, err
 }
 
-// Unlisten ends a listener; requests that were not taken are rejected.
+// Unlisten ends a listener and rejects the requests that wait in it.
 func (m *ConnManager) Unlisten(l *engine.CMListener) error {
 	return m.Step("close listener", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		g.Unlisten(now, l, out)
@@ -72,12 +72,12 @@ func (m *ConnManager) Unlisten(l *engine.CMListener) error {
 	})
 }
 
-// closeListeners is the end of a context.
+// closeListeners ends the listeners of a context. Close calls it.
 func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio.Batch) {
 	if len(c.listeners) == 0 {
 		return
 	}
-	if g, err := e.GSI(); err == nil { // if the NIC is down they are dead
+	if g, err := e.GSI(); err == nil { // if the NIC is down, they have already ended
 		for _, l := range c.listeners {
 			g.Unlisten(now, l, out)
 		}

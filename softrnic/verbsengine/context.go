@@ -11,12 +11,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Context is an open device. It remembers its objects, for Close.
+// Context is an open device. It keeps a list of its objects for Close.
 type Context struct {
 	shell  Shell
-	poller Poller // shell, if it is one
-	poster Poster // likewise
-	// Guarded by the shell's exclusiveness.
+	poller Poller // shell as a Poller, or nil
+	poster Poster // shell as a Poster, or nil
+	// The fields below are guarded by exclusive use of the shell.
 	closed bool
 	pds    map[*pd]struct{}
 	cqs    map[*cq]struct{}
@@ -27,7 +27,7 @@ type Context struct {
 
 var _ verbs.Context = (*Context)(nil)
 
-// New opens the device that shell runs.
+// New opens the device of a shell.
 func New(shell Shell) *Context {
 	poller, _ := shell.(Poller)
 	poster, _ := shell.(Poster)
@@ -37,7 +37,7 @@ func New(shell Shell) *Context {
 // Runtime returns the shell's runtime.
 func (c *Context) Runtime() verbs.Runtime { return c.shell }
 
-// Device describes the NIC.
+// Device returns the attributes of the NIC.
 func (c *Context) Device() verbs.DeviceAttr {
 	_, e, _ := c.shell.Enter()
 	defer c.shell.Leave()
@@ -89,8 +89,8 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	return handle, nil
 }
 
-// NextAsyncEvent waits for an asynchronous event. Events are the NIC's: with several contexts on
-// one NIC each event goes to one of them.
+// NextAsyncEvent waits for an asynchronous event. Events belong to the NIC: with several contexts
+// on one NIC each event goes to one of them.
 func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) {
 	w := &asyncWait{ctx: c}
 	if err := waitError("next async event", c.shell.Await(w, deadline)); err != nil {
@@ -118,7 +118,7 @@ func (w *asyncWait) Ready(e *engine.Engine) bool {
 	return w.got
 }
 
-// Close destroys all objects of c, queue pairs first. Closing twice is harmless.
+// Close destroys all objects of c, queue pairs first. A second Close does nothing.
 func (c *Context) Close() error {
 	now, e, out := c.shell.Enter()
 	defer c.shell.Leave()
@@ -135,7 +135,7 @@ func (c *Context) Close() error {
 		errs = append(errs, gone(q.qp.Destroy()))
 	}
 	for _, m := range mrs {
-		m.mr.UnbindWindows() // of another context in the same domain
+		m.mr.UnbindWindows() // windows of another context in the same domain
 		errs = append(errs, gone(m.mr.Dereg()))
 	}
 	errs = append(errs, c.closeMemory()...)
@@ -158,7 +158,7 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// objects returns the objects of the domains, in an order that is the same in every run: the NIC
+// objects returns the objects of the domains in an order that is the same in every run: the NIC
 // reuses keys and numbers in the order in which they were freed.
 func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	for p := range c.pds {
@@ -170,7 +170,7 @@ func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	return qps, mrs
 }
 
-// gone passes over the error of an object that died with its NIC.
+// gone returns nil for the error of an object that has ended with its NIC.
 func gone(err error) error {
 	if errors.Is(err, verbs.ErrClosed) {
 		return nil
@@ -178,7 +178,7 @@ func gone(err error) error {
 	return err
 }
 
-// waitError names the operation whose wait ended without success.
+// waitError adds the operation to the error of a wait.
 func waitError(op string, err error) error {
 	if err == nil {
 		return nil
@@ -186,7 +186,7 @@ func waitError(op string, err error) error {
 	return &verbs.OpError{Op: op, Err: err}
 }
 
-// posted reports work requests to a shell that is a Poster.
+// posted reports work requests to the shell if it is a Poster.
 func (c *Context) posted(n int) {
 	if c.poster != nil {
 		c.poster.Posted(n)

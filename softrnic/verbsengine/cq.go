@@ -9,16 +9,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// cq is a completion queue's handle.
+// cq is the application's handle of a completion queue.
 type cq struct {
 	ctx *Context
 	cq  *engine.CQ
-	// Conditions of Wait and WaitEvent, made once so that waiting allocates nothing.
+	// Conditions of Wait and WaitEvent; they are fields so that waiting allocates nothing.
 	nonEmpty nonEmpty
 	event    fired
 }
 
-// Poll takes completions. When none is there it lets the shell make progress once and looks again.
+// Poll takes completions. If there is none, it lets the shell make progress once and tries again.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
@@ -38,7 +38,7 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return q.Poll(wc), nil
 }
 
-// Arm asks for an event.
+// Arm requests an event.
 func (c *cq) Arm(solicited bool) error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
@@ -66,11 +66,11 @@ func (c *cq) wait(op string, cond Condition, deadline clock.Time) error {
 	}
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
-	_, err := c.cq.Queue() // a condition is also over when its queue is gone
+	_, err := c.cq.Queue() // the wait also ends when the queue was destroyed
 	return err
 }
 
-// room makes a queue for the NIC. It is called outside of Enter, because clearing much memory takes
+// room allocates a ring for the NIC. It is called before Enter, because clearing much memory takes
 // long.
 func (c *Context) room(op string, depth int) (*ring.CQ, error) {
 	if most := c.Device().MaxCQE; depth > most {
@@ -101,7 +101,7 @@ func (c *cq) Destroy() error {
 	return nil
 }
 
-// nonEmpty is ready when Poll would return something or fail.
+// nonEmpty is true when Poll would return completions or fail.
 type nonEmpty struct{ cq *cq }
 
 // Ready looks at the queue.
@@ -110,10 +110,10 @@ func (n *nonEmpty) Ready(*engine.Engine) bool {
 	return err != nil || q.Len() > 0
 }
 
-// fired is ready when the event that Arm asked for has come, which it takes, or the queue is gone.
+// fired is true when the event of Arm was raised, or the queue is gone.
 type fired struct{ cq *cq }
 
-// Ready takes the event.
+// Ready consumes the event.
 func (f *fired) Ready(*engine.Engine) bool {
 	q, err := f.cq.cq.Queue()
 	return err != nil || q.Fired()

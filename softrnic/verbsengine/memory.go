@@ -8,13 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// mw is a memory window's handle.
+// mw is the application's handle of a memory window.
 type mw struct {
 	pd *pd
 	mw *engine.MW
 }
 
-// AllocMW makes a window that is not bound.
+// AllocMW makes an unbound window.
 func (p *pd) AllocMW() (verbs.MW, error) {
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
@@ -27,7 +27,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	return handle, nil
 }
 
-// RKey is the key of the last bind.
+// RKey returns the key of the last bind.
 func (m *mw) RKey() (uint32, error) {
 	m.pd.ctx.shell.Enter()
 	defer m.pd.ctx.shell.Leave()
@@ -45,13 +45,13 @@ func (m *mw) Dealloc() error {
 	return nil
 }
 
-// dm is a device memory's handle.
+// dm is the application's handle of device memory.
 type dm struct {
 	ctx *Context
 	dm  *engine.DM
 }
 
-// AllocDM takes memory of the NIC.
+// AllocDM allocates device memory.
 func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	_, e, _ := c.shell.Enter()
 	defer c.shell.Leave()
@@ -82,24 +82,24 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 	return p.addMR(m)
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (d *dm) Len() int { return d.dm.Len() }
 
-// ReadAt copies out of the memory.
+// ReadAt copies bytes out of the memory.
 func (d *dm) ReadAt(b []byte, off int) error {
 	d.ctx.shell.Enter()
 	defer d.ctx.shell.Leave()
 	return d.dm.ReadAt(b, off)
 }
 
-// WriteAt copies into the memory.
+// WriteAt copies bytes into the memory.
 func (d *dm) WriteAt(b []byte, off int) error {
 	d.ctx.shell.Enter()
 	defer d.ctx.shell.Leave()
 	return d.dm.WriteAt(b, off)
 }
 
-// Free gives the memory back.
+// Free returns the memory to the NIC.
 func (d *dm) Free() error {
 	d.ctx.shell.Enter()
 	defer d.ctx.shell.Leave()
@@ -118,7 +118,7 @@ func (c *Context) closeMemory() (errs []error) {
 			windows = append(windows, m.mw)
 		}
 	}
-	// In an order that does not change from run to run, as with regions.
+	// Sorted, so that the order is the same in every run, as with regions.
 	slices.SortFunc(windows, func(a, b *engine.MW) int { return cmp.Compare(a.Key(), b.Key()) })
 	for _, w := range windows {
 		errs = append(errs, gone(w.Dealloc()))

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// pd is a protection domain's handle.
+// pd is the application's handle of a protection domain.
 type pd struct {
 	ctx  *Context
 	pd   *engine.PD
@@ -22,10 +22,10 @@ type pd struct {
 	borrowed bool
 }
 
-// maxAlloc bounds the memory that RegMR allocates itself, in bytes.
+// maxAlloc is the largest number of bytes that RegMR allocates.
 const maxAlloc = 1 << 36
 
-// RegMR registers buf, or length fresh bytes.
+// RegMR registers buf, or length new bytes.
 func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
 	buf, err := memoryFor("reg MR", buf, length)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error
 	return p.addMR(m)
 }
 
-// AllocFastMR makes memory for fast registration out of buf, or of length fresh bytes.
+// AllocFastMR makes a region for fast registration of buf, or of length new bytes.
 func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	buf, err := memoryFor("alloc fast MR", buf, length)
 	if err != nil {
@@ -55,8 +55,8 @@ func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	return p.addMR(m)
 }
 
-// memoryFor is buf, or length fresh bytes. It is called outside of Enter: clearing much memory
-// takes long.
+// memoryFor returns buf, or length new bytes. It is called before Enter, because clearing much
+// memory takes long.
 func memoryFor(op string, buf []byte, length int) ([]byte, error) {
 	switch {
 	case buf == nil && (length <= 0 || length > maxAlloc):
@@ -69,7 +69,7 @@ func memoryFor(op string, buf []byte, length int) ([]byte, error) {
 	return buf, nil
 }
 
-// addMR makes the handle of a fresh region.
+// addMR makes the handle of a new region.
 func (p *pd) addMR(m *engine.MR) (verbs.MR, error) {
 	region, err := m.Region()
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return handle, nil
 }
 
-// cq checks that a completion queue is of the same device.
+// cq checks that a completion queue belongs to the same context.
 func (p *pd) cq(op, which string, c verbs.CQ) (*engine.CQ, error) {
 	handle, ok := c.(*cq)
 	if !ok || handle == nil || handle.ctx != p.ctx {
@@ -129,7 +129,7 @@ func (p *pd) Dealloc() error {
 	return nil
 }
 
-// mr is a region's handle.
+// mr is the application's handle of a region.
 type mr struct {
 	pd         *pd
 	mr         *engine.MR
@@ -138,38 +138,39 @@ type mr struct {
 	lkey, rkey uint32
 }
 
-// Addr is the first virtual address.
+// Addr returns the first virtual address.
 func (m *mr) Addr() uint64 { return m.addr }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (m *mr) Len() int { return m.length }
 
-// LKey is the key for local use.
+// LKey returns the key for local use.
 func (m *mr) LKey() uint32 { return m.lkey }
 
-// RKey is the key for peers.
+// RKey returns the key for peers.
 func (m *mr) RKey() uint32 { return m.rkey }
 
-// SGE names n bytes from off on. It checks nothing: a wrong piece fails where it is used. A length
-// that an SGE cannot hold becomes the largest one, which no work request takes, rather than a short
-// one that would pass.
+// SGE returns an SGE of n bytes from off on. It checks nothing: an invalid SGE fails where it is
+// used. A length that does not fit becomes the largest one, which every work request refuses; a
+// truncated length could be accepted.
 func (m *mr) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.lkey}
 }
 
-// maxCopy is how many bytes are copied in one step; the NIC does nothing else during it.
+// maxCopy is the largest number of bytes copied in one step; during a step the NIC does nothing
+// else.
 const maxCopy = 1 << 20
 
-// ReadAt copies out of the region. Up to maxCopy bytes are copied at one moment, as far as the NIC
-// is concerned.
+// ReadAt copies bytes out of the region. For the NIC, each maxCopy bytes of the copy happen at one
+// moment.
 func (m *mr) ReadAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).ReadAt) }
 
-// WriteAt copies into the region, at one moment as ReadAt does.
+// WriteAt copies bytes into the region, in the same way.
 func (m *mr) WriteAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).WriteAt) }
 
 func (m *mr) copy(b []byte, off int, step func(*mem.Region, []byte, int) error) error {
 	if off < 0 || len(b) > m.length-off {
-		return m.with(func(r *mem.Region) error { return step(r, b, off) }) // step returns the error, and copies nothing
+		return m.with(func(r *mem.Region) error { return step(r, b, off) }) // step fails and copies nothing
 	}
 	for {
 		n := min(len(b), maxCopy)
@@ -201,7 +202,7 @@ func (m *mr) with(f func(*mem.Region) error) error {
 	return f(r)
 }
 
-// Rereg changes the rights of the region.
+// Rereg changes the access rights of the region.
 func (m *mr) Rereg(access verbs.Access) error {
 	m.pd.ctx.shell.Enter()
 	defer m.pd.ctx.shell.Leave()

@@ -6,13 +6,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// qp is a queue pair's handle.
+// qp is the application's handle of a queue pair.
 type qp struct {
 	pd *pd
 	qp *engine.QP
 }
 
-// QPN is the number; it is valid also after Destroy.
+// QPN returns the number, also after Destroy.
 func (q *qp) QPN() wire.QPN { return q.qp.Num() }
 
 // Query returns attributes and state.
@@ -57,14 +57,14 @@ func (q *qp) ToSQD() error {
 	return q.qp.ToSQD(now, out)
 }
 
-// ResumeRTS goes back to RTS.
+// ResumeRTS goes back from SQD or SQE to RTS.
 func (q *qp) ResumeRTS() error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ResumeRTS(now, out)
 }
 
-// ToError flushes the work requests.
+// ToError goes to ERROR, which flushes the work requests.
 func (q *qp) ToError() error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
@@ -78,7 +78,7 @@ func (q *qp) ToReset() error {
 	return q.qp.ToReset()
 }
 
-// PostSend queues work requests: one entry, and one send of all their frames, for the whole list.
+// PostSend queues work requests. The whole list takes one Enter and one sending of frames.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	good, foreign := q.checkAHs(wr)
 	now, _, out := q.pd.ctx.shell.Enter()
@@ -105,7 +105,7 @@ func (q *qp) AttachMulticast(group verbs.GID) error {
 	return q.qp.AttachMulticast(now, group, out)
 }
 
-// DetachMulticast ends that.
+// DetachMulticast ends the attachment to a group.
 func (q *qp) DetachMulticast(group verbs.GID) error {
 	_, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()

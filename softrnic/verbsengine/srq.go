@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// srq is a shared receive queue's handle.
+// srq is the application's handle of a shared receive queue.
 type srq struct {
 	pd  *pd
 	srq *engine.SRQ
@@ -24,7 +24,7 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	return handle, nil
 }
 
-// srq checks that a shared receive queue is of the same device; nil is none.
+// srq checks that a shared receive queue belongs to the same context; nil means none.
 func (p *pd) srq(op string, s verbs.SRQ) (*engine.SRQ, error) {
 	if s == nil {
 		return nil, nil
@@ -58,7 +58,7 @@ func (s *srq) SetLimit(n int) error {
 	return s.srq.SetLimit(n)
 }
 
-// Resize changes how many receives fit.
+// Resize changes the capacity.
 func (s *srq) Resize(maxWR int) error {
 	s.pd.ctx.shell.Enter()
 	defer s.pd.ctx.shell.Leave()
