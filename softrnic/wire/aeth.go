@@ -31,5 +31,5 @@ func (h *AETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Syndrome)<<24|h.MSN&mask24)
 }
 
-// Len is 4 bytes.
+// Len returns 4.
 func (h *AETH) Len() int { return aethLen }

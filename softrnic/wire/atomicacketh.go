@@ -12,8 +12,8 @@ import "encoding/binary"
 
 const atomicAckETHLen = 8
 
-// AtomicAckETH is the value that memory held before an atomic, in the answer to it (IBTA 9.3). It
-// is a number, as the operands of AtomicETH are.
+// AtomicAckETH is the original value of the word, in the response to an atomic (IBTA 9.3). It is a
+// number, as the operands of AtomicETH are.
 type AtomicAckETH uint64
 
 // Parse reads the header at the start of b.
@@ -28,5 +28,5 @@ func (h *AtomicAckETH) Parse(b []byte) error {
 // AppendTo appends the header to b.
 func (h AtomicAckETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(h)) }
 
-// Len is 8 bytes.
+// Len returns 8.
 func (h AtomicAckETH) Len() int { return atomicAckETHLen }

@@ -51,5 +51,5 @@ func (h *AtomicETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.Compare)
 }
 
-// Len is 28 bytes.
+// Len returns 28.
 func (h *AtomicETH) Len() int { return atomicETHLen }

@@ -16,9 +16,9 @@ import "encoding/binary"
 
 const atomicMasksLen = 16
 
-// AtomicMasks is the header behind the AtomicETH of a masked atomic. It is not of the
-// specification: manufacturers say that further operands follow the AtomicETH, and not how. The
-// masks are numbers, as the operands are.
+// AtomicMasks is the header behind the AtomicETH of a masked atomic. It is not in the
+// specification: manufacturers document that further operands follow the AtomicETH, but not their
+// format. The masks are numbers, as the operands are.
 type AtomicMasks struct {
 	// Swap has the bits that a CMP_SWAP replaces; 0 in a FETCH_ADD.
 	Swap uint64
@@ -43,5 +43,5 @@ func (h *AtomicMasks) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.CompareOrBoundary)
 }
 
-// Len is 16 bytes.
+// Len returns 16.
 func (h *AtomicMasks) Len() int { return atomicMasksLen }

@@ -30,7 +30,7 @@ const (
 // DefaultPKey is the partition key of a full member of the default partition.
 const DefaultPKey uint16 = 0xffff
 
-// mask24 keeps the 24 bits of a QPN or MSN.
+// mask24 selects the 24 bits of a QPN or MSN.
 const mask24 = 1<<24 - 1
 
 // BTH is the base transport header (IBTA 9.2).
@@ -38,8 +38,8 @@ type BTH struct {
 	Opcode    Opcode
 	Solicited bool
 	MigReq    bool
-	// Pad is the number of pad bytes behind the payload, set by Parse. Packet.AppendTo computes it
-	// instead.
+	// Pad is the number of pad bytes behind the payload, set by Parse. Packet.AppendTo ignores it
+	// and computes the number.
 	Pad     uint8
 	Version uint8 // TVer, 0
 	PKey    uint16

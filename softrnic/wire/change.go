@@ -6,18 +6,19 @@ import (
 	"unsafe"
 )
 
-// A packet that is sent on with other headers and the same payload needs no second pass over that
-// payload. The CRC register behind a packet is the sum (exclusive or) of two parts: the register
-// behind the headers, moved over as many zeros as the payload has bytes, and a part that depends on
-// the payload alone. So the ICRC changes by the difference of the two registers behind the headers,
-// moved over the length of the payload. The time for that grows with the logarithm of the length.
+// A packet that is forwarded with other headers and the same payload needs no second pass over the
+// payload. The CRC register at the end of a packet is the exclusive or of two parts: the register
+// after the headers, advanced over as many zero bytes as the payload is long, and a part that
+// depends only on the payload. So the ICRC changes by the difference of the two registers after the
+// headers, advanced over the length of the payload. The time for that grows with the logarithm of
+// the length.
 
-// changeMin is the length of payload and pad in bytes from which the difference is faster than the
-// sum over the whole packet.
+// changeMin is the length of payload and pad in bytes from which this is faster than a sum over the
+// whole packet.
 const changeMin = 512
 
-// icrcShifts[k] moves the CRC register over 4<<k bytes of zero: the result is the sum of one entry
-// for each group of four bits of the register.
+// icrcShifts[k] advances the CRC register over 4<<k bytes of zero: the result is the exclusive or
+// of one entry for each group of four bits of the register.
 var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
 	for k := range t {
 		for i := range t[k] {
@@ -38,13 +39,13 @@ var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
 // icrcShiftBits is enough for the longest IP datagram.
 const icrcShiftBits = 14
 
-// icrcShiftBy moves the CRC register over the number of zeros that t is for.
+// icrcShiftBy advances the CRC register over the number of zeros of table t.
 func icrcShiftBy(t *[8][16]uint32, crc uint32) uint32 {
 	return t[0][crc&15] ^ t[1][crc>>4&15] ^ t[2][crc>>8&15] ^ t[3][crc>>12&15] ^
 		t[4][crc>>16&15] ^ t[5][crc>>20&15] ^ t[6][crc>>24&15] ^ t[7][crc>>28]
 }
 
-// icrcShift moves the CRC register over n bytes of zero; n is a multiple of 4 and below
+// icrcShift advances the CRC register over n bytes of zero; n is a multiple of 4 and below
 // 4<<icrcShiftBits.
 func icrcShift(crc uint32, n int) uint32 {
 	for k := 0; n >= 4; k, n = k+1, n>>1 {
@@ -55,10 +56,10 @@ func icrcShift(crc uint32, n int) uint32 {
 	return crc
 }
 
-// AppendChanged is AppendFrame for a received packet with changed headers. old is that packet as it
-// came, whose ICRC the caller has checked. If the payload of f is that of old, in the same memory,
-// it is copied and not summed, and the ICRC of the result is right exactly if that of old is.
-// Otherwise AppendChanged is AppendFrame.
+// AppendChanged is AppendFrame for a received packet with changed headers. old is the packet as
+// received; the caller has checked its ICRC. If the payload of f is that of old, in the same
+// memory, it is copied without summing, and the ICRC of the result is right if and only if that of
+// old is. Otherwise AppendChanged is AppendFrame.
 func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	n := len(f.Payload) + padOf(len(f.Payload))
 	if n < changeMin {
@@ -75,8 +76,8 @@ func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))
 }
 
-// unchanged reports whether f has the payload of the packet old. It returns the bytes of old that
-// the ICRC covers, and the ICRC.
+// unchanged reports whether f has the payload of the packet old, and whether that is long enough
+// for AppendChanged to be faster. It returns the bytes of old that the ICRC covers, and the ICRC.
 func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	payload := f.payload(f.BTH.Opcode.Info())
 	pad := padOf(len(payload))
@@ -99,7 +100,8 @@ func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	return covered, sum, v6, true
 }
 
-// headersOf returns the length of the headers of a packet from its IP header on, which holds a BTH.
+// headersOf returns the length of a packet's headers, from the IP header to the end of the extended
+// headers.
 func headersOf(b []byte, v6 bool) int {
 	n := ipv4Len + udpLen
 	if v6 {
@@ -108,9 +110,9 @@ func headersOf(b []byte, v6 bool) int {
 	return n + Opcode(b[n]).Info().HeaderLen
 }
 
-// difference returns the sum of the CRC registers behind two stacks of headers, each beginning with
-// the IP header. Both are added up in the scratch memory, with their ends at the same place, as
-// zeros in front of them leave the register at zero.
+// difference returns the exclusive or of the CRC registers after two lists of headers, each of
+// which begins with the IP header. Both are xor-ed into the scratch memory so that they end at the
+// same place: zeros in front of them do not change a register of zero.
 func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	total := max(sealMin, (max(len(a), len(b))+leadLen+sealUnit-1)&^(sealUnit-1))
 	clear(s.buf[:total])
@@ -119,7 +121,7 @@ func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	return ^crc32.Update(^uint32(0), crc32.IEEETable, s.buf[:total])
 }
 
-// add adds headers and the lead to the scratch memory, so that they end at total.
+// add xors headers, with the lead before them, into the scratch memory, so that they end at total.
 func (s *Sealer) add(total int, b []byte, v6 bool) {
 	at := total - len(b)
 	lead := s.buf[at-leadLen:]

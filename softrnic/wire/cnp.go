@@ -26,5 +26,5 @@ func (h *CNPReserved) Parse(b []byte) error {
 // AppendTo appends the bytes to b.
 func (h *CNPReserved) AppendTo(b []byte) []byte { return append(b, h[:]...) }
 
-// Len is 16 bytes.
+// Len returns 16.
 func (h *CNPReserved) Len() int { return cnpLen }

@@ -36,5 +36,5 @@ func (h *DETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Reserved)<<24|uint32(h.SrcQP)&mask24)
 }
 
-// Len is 8 bytes.
+// Len returns 8.
 func (h *DETH) Len() int { return dethLen }

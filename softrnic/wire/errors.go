@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrNotRoCE means that a frame is no IP datagram to UDP port 4791, so this package
-// does not parse it.
+// ErrNotRoCE means that a frame is not an IP datagram to UDP port 4791; this package does not parse
+// such frames.
 var ErrNotRoCE = errors.New("not a RoCEv2 frame")
 
 // Reasons of a FormatError.
 var (
-	// ErrTruncated: fewer bytes are there than the header needs.
+	// ErrTruncated: there are fewer bytes than the header needs.
 	ErrTruncated = errors.New("truncated")
 	// ErrLength: a length field contradicts another one or the frame.
 	ErrLength = errors.New("inconsistent length")
@@ -19,19 +19,19 @@ var (
 	ErrChecksum = errors.New("wrong checksum")
 	// ErrFragment: the datagram is an IP fragment, which RoCEv2 does not allow (A17).
 	ErrFragment = errors.New("fragment")
-	// ErrOptions: the IPv4 header has options, which this codec does not take.
+	// ErrOptions: the IPv4 header has options, which this package does not support.
 	ErrOptions = errors.New("options are not supported: bytes of header")
 	// ErrVersion: the IP version does not match the EtherType.
 	ErrVersion = errors.New("wrong version")
-	// ErrPad: the pad count is larger than what payload and pad have together.
+	// ErrPad: the pad count is larger than payload and pad together.
 	ErrPad = errors.New("pad count beyond the packet")
-	// ErrAlign: payload and pad together are no multiple of 4 bytes (IBTA 9.2).
+	// ErrAlign: the length of payload and pad together is not a multiple of 4 bytes (IBTA 9.2).
 	ErrAlign = errors.New("payload and pad not a multiple of 4 bytes")
 	// ErrPayload: an opcode that has no payload came with one.
 	ErrPayload = errors.New("payload where none belongs")
 )
 
-// FormatError says why bytes are no well-formed RoCEv2 frame. It wraps one of the errors above.
+// FormatError says why a RoCEv2 frame is malformed. It wraps one of the errors above.
 type FormatError struct {
 	// Header is the header that is wrong, for example "IPv4" or "BTH".
 	Header string
@@ -46,7 +46,7 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("malformed %s: %v: %d, want %d", e.Header, e.Reason, e.Got, e.Want)
 }
 
-// Unwrap gives the reason to errors.Is.
+// Unwrap returns the reason.
 func (e *FormatError) Unwrap() error { return e.Reason }
 
 // need returns a FormatError if b is shorter than the n bytes of the header.

@@ -40,7 +40,7 @@ type Ethernet struct {
 	Type uint16
 }
 
-// VLAN is the id of the tag, 12 bits.
+// VLAN returns the VLAN identifier of the tag, 12 bits.
 func (h *Ethernet) VLAN() uint16 { return h.TCI & 0xfff }
 
 // Parse reads the header at the start of b.
@@ -72,7 +72,7 @@ func (h *Ethernet) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, h.Type)
 }
 
-// Len is 14 bytes, or 18 with a tag.
+// Len returns 14, or 18 with a tag.
 func (h *Ethernet) Len() int {
 	if h.Tagged {
 		return ethernetLen + vlanTagLen

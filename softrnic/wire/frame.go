@@ -14,12 +14,12 @@ type Frame struct {
 	IPv6 IPv6
 	UDP  UDP
 	Packet
-	// ICRC is the invariant CRC found by ParseFrame, as a number whose little-endian bytes are on
-	// the wire. AppendTo computes its own.
+	// ICRC is the invariant CRC, set by ParseFrame: the number whose little-endian bytes are in the
+	// frame. AppendTo ignores it and computes the ICRC.
 	ICRC uint32
 }
 
-// SrcAddr is the source IP address.
+// SrcAddr returns the source IP address.
 func (f *Frame) SrcAddr() netip.Addr {
 	if f.V6 {
 		return netip.AddrFrom16(f.IPv6.Src)
@@ -27,7 +27,7 @@ func (f *Frame) SrcAddr() netip.Addr {
 	return netip.AddrFrom4(f.IPv4.Src)
 }
 
-// DstAddr is the destination IP address.
+// DstAddr returns the destination IP address.
 func (f *Frame) DstAddr() netip.Addr {
 	if f.V6 {
 		return netip.AddrFrom16(f.IPv6.Dst)
@@ -35,10 +35,10 @@ func (f *Frame) DstAddr() netip.Addr {
 	return netip.AddrFrom4(f.IPv4.Dst)
 }
 
-// ParseFrame reads a frame from its destination MAC on, without FCS, into f; everything of f is
-// overwritten, and f.Payload points into b. Ethernet padding behind the IP datagram is ignored. The
-// error is ErrNotRoCE or a *FormatError; f then holds the fields that were read before. The ICRC is
-// read and not checked: see CheckICRC.
+// ParseFrame parses a frame without FCS into f and overwrites all fields of f; f.Payload points
+// into b. Ethernet padding behind the IP datagram is ignored. The error is ErrNotRoCE or a
+// *FormatError; then f has the fields that were parsed before the error. The ICRC is not checked;
+// see CheckICRC.
 func ParseFrame(b []byte, f *Frame) error {
 	*f = Frame{}
 	if _, _, ok := locate(b); !ok {
@@ -63,7 +63,7 @@ func ParseFrame(b []byte, f *Frame) error {
 	return ParsePacket(b[:end:end], &f.Packet)
 }
 
-// parseIP reads the IP header at the start of b and returns its payload, without Ethernet padding.
+// parseIP parses the IP header at the start of b and returns its payload, without Ethernet padding.
 func (f *Frame) parseIP(b []byte) ([]byte, error) {
 	if f.Eth.Type == EtherTypeIPv6 {
 		f.V6 = true
@@ -78,9 +78,9 @@ func (f *Frame) parseIP(b []byte) ([]byte, error) {
 	return b[ipv4Len:f.IPv4.TotalLen], nil
 }
 
-// AppendTo appends the frame to b with all lengths, the IPv4 checksum, pad and ICRC computed.
-// EtherType, IP protocol and UDP destination port are those of RoCEv2, whatever f says. It
-// allocates only if b has no room for Len more bytes.
+// AppendTo appends the frame to b. It computes all lengths, the IPv4 checksum, pad and ICRC, and
+// writes EtherType, IP protocol and UDP destination port of RoCEv2, whatever f has. It allocates
+// only if b has no room for Len more bytes.
 func (f *Frame) AppendTo(b []byte) []byte {
 	start := len(b)
 	b = f.appendOpen(b)
@@ -104,7 +104,7 @@ func (f *Frame) appendOpen(b []byte) []byte {
 	return f.Packet.AppendTo(udp.AppendTo(b, packet))
 }
 
-// Len is the number of bytes that AppendTo appends.
+// Len returns the number of bytes that AppendTo appends.
 func (f *Frame) Len() int {
 	return f.Eth.Len() + f.ipLen() + udpLen + f.Packet.Len() + icrcLen
 }
@@ -117,7 +117,7 @@ func (f *Frame) ipLen() int {
 }
 
 // IsRoCE reports whether b is a RoCEv2 packet or super-frame, well-formed or not: an IP datagram to
-// UDP port 4791 that is no later fragment.
+// UDP port 4791 that is not a later fragment.
 func IsRoCE(b []byte) bool {
 	_, _, ok := locate(b)
 	return ok

@@ -2,9 +2,9 @@ package wire
 
 import "net/netip"
 
-// GroupMAC is the Ethernet address of a multicast group: 01:00:5e and the last 23 bits of an IPv4
-// address (RFC 1112, 6.4), 33:33 and the last 32 bits of an IPv6 address (RFC 2464, 7). Several
-// groups share one.
+// GroupMAC returns the Ethernet address of a multicast group: 01:00:5e and the last 23 bits of an
+// IPv4 address (RFC 1112, 6.4), 33:33 and the last 32 bits of an IPv6 address (RFC 2464, 7).
+// Several groups have the same one.
 func GroupMAC(group netip.Addr) MAC {
 	if group.Is4() {
 		a := group.As4()
@@ -14,9 +14,9 @@ func GroupMAC(group netip.Addr) MAC {
 	return MAC{0x33, 0x33, a[12], a[13], a[14], a[15]}
 }
 
-// GroupFlooded reports whether a group stays on its link: 224.0.0.0/24, and IPv6 groups of the scope
-// of a link or smaller. Switches send frames to such a group to all ports (RFC 4541, 2.1.2), because
-// protocols that make the link work use them and not all hosts report them.
+// GroupFlooded reports whether a group stays on its link: 224.0.0.0/24, and IPv6 groups of link
+// scope or smaller. Switches send frames to such a group to all ports (RFC 4541, 2.1.2), because
+// protocols of the link itself use them, and not all hosts report them.
 func GroupFlooded(group netip.Addr) bool {
 	if group.Is4() {
 		a := group.As4()

@@ -19,7 +19,7 @@ import (
 
 const icrcLen = 4
 
-// icrcSeed is the CRC register, not complemented, after the eight bytes of ones.
+// icrcSeed is the CRC register, before complementing, after the eight bytes of ones.
 const icrcSeed = 0xdebb20e3
 
 // Masks are or-ed onto the little-endian words from the IP header on.
@@ -109,7 +109,7 @@ func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	if v6 {
 		ipLen, end = ipv6Len, ipv6Len+int(binary.BigEndian.Uint16(b[4:]))
 	} else if b[0] != 4<<4|ipv4Len/4 {
-		return nil, nil, false, false // options: the codec does not take them
+		return nil, nil, false, false // options are not supported
 	}
 	if end > len(b) || end < ipLen+udpLen+bthLen+icrcLen {
 		return nil, nil, false, false
@@ -117,15 +117,15 @@ func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	return b[:end-icrcLen], b[end-icrcLen : end], v6, true
 }
 
-// CheckICRC reports whether frame is a RoCEv2 frame whose ICRC is right. The IP lengths are
-// trusted, so that Ethernet padding does not matter.
+// CheckICRC reports whether frame is a RoCEv2 frame with a correct ICRC. It trusts the IP lengths,
+// so that Ethernet padding does not matter.
 func CheckICRC(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	return ok && binary.LittleEndian.Uint32(sum) == icrc(covered, v6)
 }
 
-// putICRC writes the right ICRC into frame. A frame that is no RoCEv2 is left alone, and the answer
-// is false.
+// putICRC writes the correct ICRC into frame. If frame is not RoCEv2 it does nothing and returns
+// false.
 func putICRC(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	if ok {

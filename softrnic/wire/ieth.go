@@ -10,7 +10,7 @@ import "encoding/binary"
 
 const iethLen = 4
 
-// IETH is the remote key that a SEND with invalidate takes out of use at the responder (IBTA 9.3).
+// IETH is the R_Key that a SEND with invalidate invalidates at the responder (IBTA 9.3).
 type IETH uint32
 
 // Parse reads the header at the start of b.
@@ -25,5 +25,5 @@ func (h *IETH) Parse(b []byte) error {
 // AppendTo appends the header to b.
 func (h IETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
 
-// Len is 4 bytes.
+// Len returns 4.
 func (h IETH) Len() int { return iethLen }

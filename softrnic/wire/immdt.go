@@ -26,5 +26,5 @@ func (h *ImmDt) Parse(b []byte) error {
 // AppendTo appends the header to b.
 func (h ImmDt) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
 
-// Len is 4 bytes.
+// Len returns 4.
 func (h ImmDt) Len() int { return immDtLen }

@@ -28,7 +28,8 @@ const (
 // ProtocolUDP is the IPv4 protocol and IPv6 next header of UDP.
 const ProtocolUDP = 17
 
-// IPv4 is a header without options. The ICRC covers ID and flags, so they are kept as they came.
+// IPv4 is a header without options. ID and flags are kept as received, because the ICRC covers
+// them.
 type IPv4 struct {
 	TOS      uint8 // DSCP and ECN
 	ID       uint16
@@ -38,8 +39,8 @@ type IPv4 struct {
 	Protocol uint8
 	Src, Dst [4]byte
 
-	// TotalLen is header and payload in bytes, set by Parse. AppendTo takes the payload's length
-	// instead.
+	// TotalLen is the length of header and payload in bytes, set by Parse. AppendTo ignores it and
+	// uses the length of the payload.
 	TotalLen uint16
 }
 
@@ -94,10 +95,10 @@ func (h *IPv4) AppendTo(b []byte, payload int) []byte {
 	return b
 }
 
-// Len is 20 bytes.
+// Len returns 20.
 func (h *IPv4) Len() int { return ipv4Len }
 
-// checksum is the Internet checksum (RFC 1071) over parts of even length.
+// checksum returns the Internet checksum (RFC 1071) over parts of even length.
 func checksum(parts ...[]byte) uint16 {
 	var sum uint32
 	for _, p := range parts {

@@ -27,8 +27,8 @@ type IPv6 struct {
 	HopLimit     uint8
 	Src, Dst     [16]byte
 
-	// PayloadLen is the number of bytes after the header, set by Parse. AppendTo takes the
-	// payload's length instead.
+	// PayloadLen is the number of bytes after the header, set by Parse. AppendTo ignores it and
+	// uses the length of the payload.
 	PayloadLen uint16
 }
 
@@ -60,5 +60,5 @@ func (h *IPv6) AppendTo(b []byte, payload int) []byte {
 	return append(b, h.Dst[:]...)
 }
 
-// Len is 40 bytes.
+// Len returns 40.
 func (h *IPv6) Len() int { return ipv6Len }

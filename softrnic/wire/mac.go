@@ -14,10 +14,10 @@ var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 // ErrMAC means that a text is no Ethernet address.
 var ErrMAC = errors.New("not an Ethernet address like 02:00:5e:10:00:01")
 
-// IsMulticast reports a group address, which broadcast is too.
+// IsMulticast reports whether m is a group address; broadcast is one, too.
 func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
-// String prints six pairs of hex digits with colons.
+// String returns six pairs of hex digits with colons.
 func (m MAC) String() string {
 	const digits = "0123456789abcdef"
 	var b [17]byte
@@ -30,7 +30,7 @@ func (m MAC) String() string {
 	return string(b[:])
 }
 
-// ParseMAC reads what String prints, in either case and with '-' for ':' too.
+// ParseMAC parses what String returns, in upper or lower case, also with '-' instead of ':'.
 func ParseMAC(s string) (MAC, error) {
 	var m MAC
 	if len(s) != 17 {

@@ -23,32 +23,32 @@ import (
 // Queries of the newer versions have 4 more bytes, and lists of sources. Their reports are lists of
 // records, each with its type, number of sources and group.
 
-// Membership is a message of IGMP or MLD: a router or switch queries which groups a host receives,
-// and the host reports them.
+// Membership is a message of IGMP or MLD: a router or switch asks which groups a host receives, or
+// a host reports them.
 type Membership struct {
-	// Query: it is a query for Group, or for all groups if that is the unspecified address. Else it
-	// reports Records.
+	// Query: the message is a query for Group, or for all groups if Group is the unspecified
+	// address. Otherwise it is a report of Records.
 	Query bool
-	// Old: it has the format of IGMP 2 or MLD 1, or of IGMP 1. Such a report has one record.
+	// Old: the format is that of IGMP 1 or 2, or MLD 1. Such a report has exactly one record.
 	Old         bool
 	Source      netip.Addr
 	Group       netip.Addr
-	MaxResponse time.Duration // within which a query is to be answered
+	MaxResponse time.Duration // within this time hosts answer a query
 	Records     []GroupRecord
 }
 
-// GroupRecord is what a host reports of a group.
+// GroupRecord is what a report says about one group.
 type GroupRecord struct {
 	Type    RecordType
-	Sources int // that the record lists; only parsed
+	Sources int // number of sources in the record; set by Parse only
 	Group   netip.Addr
 }
 
 // RecordType is the type of a record (RFC 3376, 4.2.12).
 type RecordType uint8
 
-// Types of records that this package writes: the host receives the group, has begun to, has ended
-// it.
+// Types of records that this package writes: the host receives the group, has begun to receive it,
+// no longer receives it.
 const (
 	RecordIsExclude RecordType = 2
 	RecordToInclude RecordType = 3
@@ -58,7 +58,7 @@ const (
 	recordAllow     RecordType = 5
 )
 
-// Joins reports whether the host receives the group from some source.
+// Joins reports whether the host receives the group from at least one source.
 func (r *GroupRecord) Joins() bool {
 	switch r.Type {
 	case RecordIsExclude, RecordToExclude:
@@ -69,10 +69,10 @@ func (r *GroupRecord) Joins() bool {
 	return false
 }
 
-// Leaves reports whether the host receives the group from no source any more.
+// Leaves reports whether the host no longer receives the group from any source.
 func (r *GroupRecord) Leaves() bool { return r.Type == RecordToInclude && r.Sources == 0 }
 
-// ErrNotMembership means that a frame is no message of IGMP or MLD.
+// ErrNotMembership means that a frame is not a message of IGMP or MLD.
 var ErrNotMembership = errors.New("no message of IGMP or MLD")
 
 // Types of messages.
@@ -91,8 +91,8 @@ const (
 	mldQueryLen    = 28
 	reportHeadLen  = 8
 	recordHeadLen  = 4
-	maxResponseV1  = 10 * time.Second // of IGMP 1, which does not say
-	// MaxGroupRecords bounds the records of a report that are read; more is an error.
+	maxResponseV1  = 10 * time.Second // of IGMP 1, whose queries do not carry it
+	// MaxGroupRecords is the largest number of records of a report; Parse refuses more.
 	MaxGroupRecords = 512
 )
 
@@ -106,8 +106,8 @@ var (
 	reports6    = netip.AddrFrom16([16]byte{0xff, 2, 15: 0x16})
 )
 
-// MayBeMembership reports whether b is a message of IGMP, or has the hop-by-hop header that those of
-// MLD have. It is for what must not look deeper.
+// MayBeMembership reports whether b is a message of IGMP, or has the hop-by-hop header that
+// messages of MLD have. It is for callers that examine only the beginning of a frame.
 func MayBeMembership(b []byte) bool {
 	head := ethernetLen
 	if len(b) >= ethernetLen+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {
@@ -125,8 +125,8 @@ func MayBeMembership(b []byte) bool {
 	return false
 }
 
-// Parse reads a frame. ErrNotMembership: it is another one, or a damaged one. The records are in the
-// memory of those that m had before.
+// Parse parses a frame. It fails with ErrNotMembership for other frames and damaged ones. The
+// records reuse the memory of m's earlier records.
 func (m *Membership) Parse(frame []byte) error {
 	var eth Ethernet
 	if eth.Parse(frame) != nil {
@@ -142,7 +142,7 @@ func (m *Membership) Parse(frame []byte) error {
 	return ErrNotMembership
 }
 
-// parseIGMP reads an IPv4 packet, which may have options. Its TTL is 1.
+// parseIGMP parses an IPv4 packet, perhaps with options. The TTL must be 1.
 func (m *Membership) parseIGMP(b []byte) error {
 	if len(b) < ipv4Len || b[0]>>4 != 4 || b[9] != protocolIGMP || b[8] != 1 {
 		return ErrNotMembership
@@ -159,7 +159,7 @@ func (m *Membership) parseIGMP(b []byte) error {
 	group := netip.AddrFrom4([4]byte(msg[4:8]))
 	switch msg[0] {
 	case igmpQuery:
-		if len(msg) > igmpOldLen && len(msg) < igmpQueryLen { // no version has it (RFC 3376, 7.1)
+		if len(msg) > igmpOldLen && len(msg) < igmpQueryLen { // no version has this length (RFC 3376, 7.1)
 			return ErrNotMembership
 		}
 		m.Query, m.Group, m.Old = true, group, len(msg) < igmpQueryLen
@@ -181,7 +181,7 @@ func (m *Membership) parseIGMP(b []byte) error {
 	return m.check()
 }
 
-// parseMLD reads an IPv6 packet with a hop-by-hop header. Its hop limit is 1.
+// parseMLD parses an IPv6 packet with a hop-by-hop header. The hop limit must be 1.
 func (m *Membership) parseMLD(b []byte) error {
 	var ip IPv6
 	if ip.Parse(b) != nil || ip.NextHeader != hopByHop || ip.HopLimit != 1 {
@@ -205,7 +205,8 @@ func (m *Membership) parseMLD(b []byte) error {
 	group := netip.AddrFrom16([16]byte(msg[8:24]))
 	switch msg[0] {
 	case mldQuery:
-		// RFC 3810, 8.1 and 5.1.14: no version has another length, and a router asks from its link.
+		// RFC 3810, 8.1 and 5.1.14: no version has another length, and queries have a link-local
+		// source.
 		if len(msg) > mldOldLen && len(msg) < mldQueryLen || !m.Source.IsLinkLocalUnicast() {
 			return ErrNotMembership
 		}
@@ -224,8 +225,8 @@ func (m *Membership) parseMLD(b []byte) error {
 	return m.check()
 }
 
-// decodeTime is a time code: above its highest bit the number is an exponent and a mantissa (RFC
-// 3376, 4.1.1; RFC 3810, 5.1.3).
+// decodeTime decodes a time code: if its highest bit is set, the rest is an exponent and a mantissa
+// (RFC 3376, 4.1.1; RFC 3810, 5.1.3).
 func decodeTime(code uint32, bit, mantissa int) uint32 {
 	if code>>bit == 0 {
 		return code
@@ -238,7 +239,7 @@ func (m *Membership) one(group netip.Addr, t RecordType) {
 	m.Records = append(m.Records, GroupRecord{Type: t, Group: group})
 }
 
-// list reads the records of a report, whose groups have n bytes.
+// list parses the records of a report, whose group addresses have n bytes.
 func (m *Membership) list(msg []byte, n int) error {
 	count, b := int(binary.BigEndian.Uint16(msg[6:])), msg[reportHeadLen:]
 	if count > MaxGroupRecords {
@@ -260,7 +261,7 @@ func (m *Membership) list(msg []byte, n int) error {
 	return m.check()
 }
 
-// check looks at the addresses: groups are multicast addresses, but that of a query for all.
+// check checks the addresses: groups must be multicast addresses, except in a general query.
 func (m *Membership) check() error {
 	if m.Query && !m.Group.IsUnspecified() && !m.Group.IsMulticast() {
 		return ErrNotMembership
@@ -273,7 +274,7 @@ func (m *Membership) check() error {
 	return nil
 }
 
-// Len is the length of the frame that AppendTo makes.
+// Len returns the length of the frame of AppendTo.
 func (m *Membership) Len() int {
 	if m.Source.Is4() {
 		return ethernetLen + ipv4Len + 4 + m.messageLen(4, igmpOldLen, igmpQueryLen)
@@ -291,7 +292,8 @@ func (m *Membership) messageLen(address, old, query int) int {
 	return reportHeadLen + len(m.Records)*(recordHeadLen+address)
 }
 
-// AppendTo appends the whole frame from a station. An old report has exactly one record.
+// AppendTo appends the whole frame, with the source MAC address from. An old report must have
+// exactly one record.
 func (m *Membership) AppendTo(b []byte, from MAC) []byte {
 	to := m.to()
 	eth := Ethernet{Dst: GroupMAC(to), Src: from, Type: EtherTypeIPv4}
@@ -321,7 +323,7 @@ func (m *Membership) AppendTo(b []byte, from MAC) []byte {
 	return b
 }
 
-// to is the destination of the message.
+// to returns the destination of the message.
 func (m *Membership) to() netip.Addr {
 	v4 := m.Source.Is4()
 	pick := func(a, b netip.Addr) netip.Addr {
@@ -364,7 +366,8 @@ func (m *Membership) appendIGMP(b []byte) []byte {
 	return m.appendRecords(append(b, igmpReport3, 0, 0, 0))
 }
 
-// robustness is the variable of that name in queries: how many messages in a row may not be lost.
+// robustness is the value of that variable in queries: up to robustness-1 messages in a row may be
+// lost.
 const robustness = 2
 
 // appendMLD appends the message with a checksum of 0.
@@ -399,7 +402,7 @@ func (m *Membership) appendRecords(b []byte) []byte {
 	return b
 }
 
-// checksumV6 is the checksum of an ICMPv6 message with its pseudo-header (RFC 4443, 2.3).
+// checksumV6 returns the checksum of an ICMPv6 message with its pseudo-header (RFC 4443, 2.3).
 func checksumV6(ip *IPv6, msg []byte) uint16 {
 	n := uint32(len(msg))
 	return checksum(ip.Src[:], ip.Dst[:], []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, protocolICMPv6}, msg)

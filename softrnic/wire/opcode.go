@@ -21,8 +21,8 @@ const (
 	ServiceXRC Opcode = 0xa0 // not decoded
 )
 
-// manufacturer is the first of the opcodes that are left to manufacturers (IBTA 9.2/manufacturer).
-// Those up to 0xdf are taken for operations of reliable connections.
+// manufacturer is the first opcode that is left to manufacturers (IBTA 9.2/manufacturer). Those up
+// to 0xdf are treated as operations of reliable connections.
 const manufacturer Opcode = 0xc0
 
 // Opcodes of the reliable connection service.
@@ -50,13 +50,13 @@ const (
 	RCFetchAdd           Opcode = 0x14
 	RCSendLastInv        Opcode = 0x16
 	RCSendOnlyInv        Opcode = 0x17
-	// RCAtomicWrite is of the memory placement extensions. The answer is RCReadResponseOnly without
-	// payload.
+	// RCAtomicWrite is defined by the memory placement extensions. The answer is RCReadResponseOnly
+	// without payload.
 	RCAtomicWrite Opcode = 0x1d
 )
 
 // Opcodes of masked atomics on reliable connections. Manufacturers have not published theirs: these
-// are those of the atomics without masks, among the opcodes for manufacturers. The answer is
+// are the opcodes of the atomics without masks, moved to the range of manufacturers. The answer is
 // RCAtomicAck.
 const (
 	RCMaskedCmpSwap  = manufacturer | RCCmpSwap
@@ -89,16 +89,16 @@ const (
 // ErrOpcode means that a text names no opcode.
 var ErrOpcode = errors.New("not an opcode like RC_WRITE_LAST")
 
-// operationMask keeps the operation of an opcode, serviceMask its transport service.
+// operationMask selects the operation of an opcode, serviceMask its transport service.
 const (
 	operationMask Opcode = 0x1f
 	serviceMask   Opcode = 0xe0
 )
 
-// unknownPrefix starts the text of an opcode that is not in the table; two hex digits follow.
+// unknownPrefix begins the name of an opcode that is not in the table; two hex digits follow.
 const unknownPrefix = "OPCODE_0x"
 
-// Info is the opcode's entry in the table. It is never nil and must not be changed.
+// Info returns the opcode's entry in the table. It is never nil and must not be changed.
 func (o Opcode) Info() *OpInfo { return &opTable[o] }
 
 // Known reports whether the opcode is in the table. Others are parsed as a BTH with opaque payload.
@@ -110,8 +110,8 @@ func (o Opcode) Is(flags OpFlags) bool { return opTable[o].Flags&flags != 0 }
 // Has reports whether the opcode has any of the extended headers.
 func (o Opcode) Has(h Headers) bool { return opTable[o].Headers&h != 0 }
 
-// Service is the transport service, one of the Service constants; that of a manufacturer's
-// operation on reliable connections is ServiceRC.
+// Service returns the transport service, one of the Service constants. For a manufacturer's
+// operation on reliable connections it is ServiceRC.
 func (o Opcode) Service() Opcode {
 	if s := o & serviceMask; s != manufacturer {
 		return s
@@ -119,10 +119,10 @@ func (o Opcode) Service() Opcode {
 	return ServiceRC
 }
 
-// Operation is the opcode without its service: equal for RC_SEND_FIRST and UC_SEND_FIRST.
+// Operation returns the opcode without its service: equal for RC_SEND_FIRST and UC_SEND_FIRST.
 func (o Opcode) Operation() Opcode { return o & operationMask }
 
-// String is the name of the opcode like "RC_WRITE_LAST", or "OPCODE_0x15".
+// String returns the name of the opcode like "RC_WRITE_LAST", or "OPCODE_0x15".
 func (o Opcode) String() string {
 	if name := opTable[o].Name; name != "" {
 		return name
@@ -130,7 +130,7 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("%s%02x", unknownPrefix, uint8(o))
 }
 
-// opByName is opTable the other way round.
+// opByName maps names to opcodes.
 var opByName = func() map[string]Opcode {
 	m := make(map[string]Opcode)
 	for i := range opTable {
@@ -141,7 +141,7 @@ var opByName = func() map[string]Opcode {
 	return m
 }()
 
-// ParseOpcode reads what String prints, in either case.
+// ParseOpcode parses what String returns, in upper or lower case.
 func ParseOpcode(s string) (Opcode, error) {
 	if o, ok := opByName[strings.ToUpper(s)]; ok {
 		return o, nil

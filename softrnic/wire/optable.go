@@ -1,6 +1,6 @@
 package wire
 
-// Headers is the set of extended headers that follow a BTH. On the wire they stand in the order of
+// Headers is the set of extended headers that follow a BTH. In a packet they are in the order of
 // these bits.
 type Headers uint16
 
@@ -17,10 +17,10 @@ const (
 	HasAtomicMasks
 )
 
-// OpFlags say what an opcode is; see Opcode.Is.
+// OpFlags are properties of an opcode; see Opcode.Is.
 type OpFlags uint16
 
-// Flags of an opcode. First, middle, last and only are the place of a packet in its message; an
+// Flags of an opcode. First, middle, last and only are the place of a packet in its message. An
 // opcode whose messages always have one packet (a READ request, an acknowledgement, an atomic) has
 // OpOnly.
 const (
@@ -31,11 +31,11 @@ const (
 	OpLast
 	OpOnly
 	OpPayload // may carry payload
-	OpSend    // consumes a receive at the responder, as do writes with OpImm
+	OpSend    // consumes a receive at the responder; WRITEs with OpImm do, too
 	OpWrite
 	OpRead    // READ request or response
-	OpAtomic  // CMP_SWAP, FETCH_ADD, with masks or without, and their answer; ATOMIC_WRITE, which has a RETH
-	OpAck     // answers with an AETH and no payload: ACK, NAK, atomic answer
+	OpAtomic  // CMP_SWAP, FETCH_ADD, masked or not, and their response; ATOMIC_WRITE, which has a RETH
+	OpAck     // a response with an AETH and no payload: ACK, NAK, ATOMIC_ACK
 	OpImm     // carries immediate data
 	OpInv     // invalidates a remote key
 	OpControl // congestion notification
@@ -43,7 +43,7 @@ const (
 
 // OpInfo is an entry of the opcode table.
 type OpInfo struct {
-	// Name is like "RC_WRITE_LAST"; empty for an opcode that is not in the table.
+	// Name is a name like "RC_WRITE_LAST"; empty for an opcode that is not in the table.
 	Name    string
 	Headers Headers
 	Flags   OpFlags
@@ -114,7 +114,7 @@ var opTable = withHeaderLen([256]OpInfo{
 // headerLens are the lengths of the extended headers, in the order of the bits of Headers.
 var headerLens = [9]int{dethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen, atomicMasksLen}
 
-// withHeaderLen fills HeaderLen. An opcode that the table does not know is a BTH with opaque
+// withHeaderLen sets HeaderLen. An opcode that is not in the table is parsed as a BTH with opaque
 // payload.
 func withHeaderLen(table [256]OpInfo) [256]OpInfo {
 	for i := range table {

@@ -11,21 +11,21 @@ type Packet struct {
 	AETH      AETH
 	DETH      DETH
 	AtomicAck uint64 // AtomicAckETH: original value
-	ImmDt     uint32 // immediate data, in host order of the number on the wire
-	IETH      uint32 // rkey to invalidate
+	ImmDt     uint32 // immediate data, as a number
+	IETH      uint32 // R_Key to invalidate
 	CNP       CNPReserved
-	// Payload is without pad, at most 65432 bytes, so that one IP datagram holds it with any
-	// headers. After ParsePacket it points into the parsed bytes. AppendTo ignores it if the opcode
-	// has no payload.
+	// Payload has no pad and at most 65432 bytes, so that it fits one IP datagram with any headers.
+	// After ParsePacket it points into the parsed bytes. AppendTo ignores it if the opcode has no
+	// payload.
 	Payload []byte
 }
 
 // maxPad is the largest pad count: payload and pad are a multiple of 4 bytes (IBTA 9.2).
 const maxPad = 3
 
-// ParsePacket reads a packet from b, which starts at the BTH and ends before the ICRC. Everything
-// of p is overwritten. An opcode that is not in the table gives a BTH and the rest as payload. On
-// error p holds the fields that were read before.
+// ParsePacket parses a packet from b, which starts at the BTH and ends before the ICRC, and
+// overwrites all fields of p. An opcode that is not in the table gives a BTH and the rest as
+// payload. On error p has the fields that were parsed before it.
 func ParsePacket(b []byte, p *Packet) error {
 	*p = Packet{}
 	if err := p.BTH.Parse(b); err != nil {
@@ -140,14 +140,14 @@ func (p *Packet) appendHeaders(b []byte, h Headers) []byte {
 	return b
 }
 
-// Len is the number of bytes that AppendTo appends.
+// Len returns the number of bytes that AppendTo appends.
 func (p *Packet) Len() int {
 	info := p.BTH.Opcode.Info()
 	n := len(p.payload(info))
 	return info.HeaderLen + n + padOf(n)
 }
 
-// payload is p.Payload if the opcode has one.
+// payload returns p.Payload if the opcode has a payload.
 func (p *Packet) payload(info *OpInfo) []byte {
 	if info.Flags&OpPayload == 0 {
 		return nil
@@ -155,5 +155,5 @@ func (p *Packet) payload(info *OpInfo) []byte {
 	return p.Payload
 }
 
-// padOf is the number of pad bytes behind n bytes of payload.
+// padOf returns the number of pad bytes behind n bytes of payload.
 func padOf(n int) int { return -n & maxPad }

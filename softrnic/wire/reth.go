@@ -42,5 +42,5 @@ func (h *RETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Length)
 }
 
-// Len is 16 bytes.
+// Len returns 16.
 func (h *RETH) Len() int { return rethLen }

@@ -5,20 +5,20 @@ import (
 	"hash/crc32"
 )
 
-// Sealer computes ICRCs, twice as fast for short packets as the functions without it, because it
-// has memory to copy a packet to. The zero value is ready. It is for one goroutine, and must not be
-// copied while it is in use.
+// Sealer computes ICRCs. For short packets it is twice as fast as the functions without it, because
+// it has memory to which it copies the packet. The zero value is ready to use. A Sealer is for one
+// goroutine, and must not be copied while it is in use.
 type Sealer struct {
 	buf [sealBuf]byte
 }
 
-// Lengths that hash/crc32 is fast with: from sealMin bytes on, and whole multiples of sealUnit.
+// Lengths with which hash/crc32 is fast: at least sealMin bytes, and multiples of sealUnit.
 const (
 	sealMin  = 64
 	sealUnit = 16
 	sealBuf  = 256
-	// leadLen is the length of the lead, the bytes that take the CRC register from 0, where zeros
-	// leave it, to icrcSeed.
+	// leadLen is the length of the lead: bytes that take the CRC register from 0, which it has
+	// after zeros, to icrcSeed.
 	leadLen = 4
 )
 
@@ -53,8 +53,8 @@ func (s *Sealer) Check(frame []byte) bool {
 	return ok && binary.LittleEndian.Uint32(sum) == s.icrc(covered, v6)
 }
 
-// icrc is the function icrc. The packet is copied behind as many zeros as make the length a good
-// one, and masked there.
+// icrc is the function icrc with the packet copied behind zeros, as many as give it a fast length,
+// and masked there.
 func (s *Sealer) icrc(b []byte, v6 bool) uint32 {
 	total := max(sealMin, (len(b)+leadLen+sealUnit-1)&^(sealUnit-1))
 	if total > sealBuf {

@@ -15,21 +15,21 @@ const (
 	NakRemoteAccess Syndrome = 0x62
 	NakRemoteOp     Syndrome = 0x63
 	NakInvalidRD    Syndrome = 0x64
-	// syndromeKindMask has bit 7, which is reserved as 0: a syndrome with it is of no kind (IBTA
-	// 9.7.5.1.2/reserved).
+	// syndromeKindMask includes bit 7, which is reserved as 0: a syndrome with that bit is of no
+	// known kind (IBTA 9.7.5.1.2/reserved).
 	syndromeKindMask Syndrome = 0xe0
 )
 
-// IsAck reports a positive acknowledgement.
+// IsAck reports whether s is a positive acknowledgement.
 func (s Syndrome) IsAck() bool { return s&syndromeKindMask == 0 }
 
-// IsRNR reports a receiver-not-ready NAK; its timer code is s.Value().
+// IsRNR reports whether s is a receiver-not-ready NAK; its timer code is s.Value().
 func (s Syndrome) IsRNR() bool { return s&syndromeKindMask == RNRNak }
 
-// IsNak reports a NAK that is no RNR NAK.
+// IsNak reports whether s is a NAK other than an RNR NAK.
 func (s Syndrome) IsNak() bool { return s&syndromeKindMask == NakPSNSequence }
 
-// Value is the low five bits: credit count, timer code or NAK code.
+// Value returns the low five bits: credit count, timer code or NAK code.
 func (s Syndrome) Value() uint8 { return uint8(s & 0x1f) }
 
 // nakNames are the NAK codes of IBTA 9.7.5.1.2.

@@ -6,7 +6,7 @@ import (
 	"github.com/google/gopacket"
 )
 
-// header is an extended header: a layer of fixed length that can be read and written.
+// header is an extended header: a layer of fixed length that can be decoded and serialized.
 type header interface {
 	gopacket.Layer
 	gopacket.SerializableLayer
@@ -16,16 +16,16 @@ type header interface {
 // newHeader makes an empty extended header.
 type newHeader = func() header
 
-// headers decodes the extended headers that a BTH announced, one after the other, and then the
-// rest, whose pad count is not known if a chain does not start at a BTH.
+// headers are extended headers that a BTH announced. Decode decodes them one after the other, and
+// then the rest. Its pad count is unknown if decoding does not start at a BTH.
 type headers []newHeader
 
-// Decode makes headers a gopacket.Decoder.
+// Decode implements gopacket.Decoder.
 func (h headers) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return chain{headers: h}.Decode(data, p)
 }
 
-// chain is the part of a packet that is not decoded yet.
+// chain is the part of a packet that was not decoded yet.
 type chain struct {
 	headers headers
 	pad     int // bytes
@@ -44,8 +44,8 @@ func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return c.after(h, p)
 }
 
-// after adds the layer and has c decode what is behind it. Every packet ends with an ICRC, so it is
-// an error if no bytes follow; gopacket itself would accept that as the end of a packet.
+// after adds the layer and lets c decode what is behind it. Every packet ends with an ICRC, so it
+// is an error if no bytes follow; gopacket itself would accept that as the end of a packet.
 func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	p.AddLayer(l)
 	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {
@@ -84,7 +84,7 @@ const (
 	serviceManufacturer = 6
 )
 
-// announced lists the extended headers of an opcode, by the number of the operation (IBTA 9.2,
+// announced returns the extended headers of an opcode, by the number of the operation (IBTA 9.2,
 // 9.3). An opcode that is not assigned has none.
 func announced(opcode uint8) headers {
 	service, operation := opcode>>5, opcode&0x1f

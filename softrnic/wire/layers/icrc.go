@@ -10,7 +10,7 @@ import (
 	"github.com/google/gopacket/layers"
 )
 
-// ErrNoPacket means that a packet is not IP, UDP, BTH and so on up to an ICRC.
+// ErrNoPacket means that the layers of a packet are not IP, UDP, BTH and so on up to an ICRC.
 var ErrNoPacket = errors.New("no complete RoCEv2 packet")
 
 // Sum computes the ICRC that p should have.
@@ -21,8 +21,8 @@ func Sum(p gopacket.Packet) (uint32, error) {
 	if udp == nil || bth == nil || icrc == nil {
 		return 0, ErrNoPacket
 	}
-	// A copy of the packet with ones in place of all that may change on the way, behind eight bytes
-	// of ones for the local route header.
+	// A copy of the packet with ones in place of all fields that may change on the way, behind
+	// eight bytes of ones for the local route header.
 	covered := bytes.Repeat([]byte{0xff}, 8)
 	switch ip := p.NetworkLayer().(type) {
 	case *layers.IPv4:
@@ -46,9 +46,8 @@ func Sum(p gopacket.Packet) (uint32, error) {
 }
 
 // Serialize writes all layers of a packet into b, as gopacket.SerializeLayers does. With FixLengths
-// the pad of Payload and BTH is set, too, and with ComputeChecksums the ICRC. The layers start with
-// a link or network layer. Leave the UDP checksum at 0: Serialize computes the IPv4 one and does
-// not touch that.
+// it also sets the pad of Payload and BTH, and with ComputeChecksums the ICRC. The first layer is a
+// link or network layer. Leave the UDP checksum at 0: Serialize computes only the IPv4 checksum.
 func Serialize(b gopacket.SerializeBuffer, opts gopacket.SerializeOptions, all ...gopacket.SerializableLayer) error {
 	var bth *BTH
 	var payload *Payload
@@ -86,7 +85,7 @@ func Serialize(b gopacket.SerializeBuffer, opts gopacket.SerializeOptions, all .
 	return putICRC(gopacket.NewPacket(b.Bytes(), all[0].LayerType(), gopacket.NoCopy))
 }
 
-// plainUDP is UDP whose checksum stays as it is.
+// plainUDP is UDP whose checksum is not computed.
 type plainUDP struct{ *layers.UDP }
 
 // SerializeTo writes the header.

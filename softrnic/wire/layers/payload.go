@@ -28,7 +28,7 @@ func (p *Payload) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOp
 	return nil
 }
 
-// ICRC is the invariant CRC at the end of every packet. Sum is the correct value.
+// ICRC is the invariant CRC at the end of every packet. The function Sum returns the correct value.
 type ICRC struct {
 	layers.BaseLayer
 	Value uint32
@@ -39,8 +39,8 @@ const icrcLength = 4
 // LayerType is LayerTypeICRC.
 func (c *ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
 
-// SerializeTo writes the value. It cannot be computed here, where the headers before it are not
-// written yet: Serialize does it.
+// SerializeTo writes the value. It cannot compute it, because the headers before it are not written
+// yet: Serialize does.
 func (c *ICRC) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
 	data, err := b.PrependBytes(icrcLength)
 	if err != nil {
@@ -55,7 +55,7 @@ type tail struct {
 	pad int // bytes
 }
 
-// Decode makes tail a gopacket.Decoder.
+// Decode implements gopacket.Decoder.
 func (t tail) Decode(data []byte, p gopacket.PacketBuilder) error {
 	if err := take(data, t.pad+icrcLength, "pad and ICRC", p); err != nil {
 		return err

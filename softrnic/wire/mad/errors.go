@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// ErrNotCM means that a MAD is well-formed and no message of a communication manager of this
-// version.
+// ErrNotCM means that a well-formed MAD is not a message of this version of the communication
+// manager.
 var ErrNotCM = errors.New("no message of the communication manager")
 
-// CommID names a connection at one of its ends; 0 names none.
+// CommID is the number of a connection on one side; 0 means none.
 type CommID uint32
 
 // ServiceID names the service of a request (A3.2.3). RDMA-CM's are of the form 0x000000000106pppp,

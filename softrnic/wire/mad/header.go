@@ -23,7 +23,7 @@ import (
 // Lengths in bytes (IBTA 13.4.2).
 const (
 	HeaderLen = 24
-	// Size is a whole datagram, always.
+	// Size is the length of every datagram.
 	Size = 256
 	// bodyLen is the length of a communication manager's message after the header.
 	bodyLen = Size - HeaderLen
@@ -37,7 +37,7 @@ const (
 	methodSend     = 0x03
 )
 
-// Attr is an attribute ID: which message the datagram is (IBTA 16.7.2).
+// Attr is an attribute ID: the kind of message (IBTA 16.7.2).
 type Attr uint16
 
 // Messages of the communication manager.
@@ -58,7 +58,7 @@ var attrNames = map[Attr]string{
 	AttrSIDRReq: "SIDR_REQ", AttrSIDRRep: "SIDR_REP",
 }
 
-// String is the name of the message.
+// String returns the name of the message.
 func (a Attr) String() string {
 	if s, ok := attrNames[a]; ok {
 		return s
@@ -75,14 +75,14 @@ type Header struct {
 	Modifier                                 uint32
 }
 
-// cmHeader is the header of a message of the communication manager.
+// cmHeader returns the header of a message of the communication manager.
 func cmHeader(a Attr, tid uint64) Header {
 	return Header{
 		BaseVersion: baseVersion, Class: classCM, ClassVersion: classCMVersion, Method: methodSend, TID: tid, Attr: a,
 	}
 }
 
-// IsCM reports whether a communication manager of this version is addressed.
+// IsCM reports whether the datagram is for a communication manager of this version.
 func (h *Header) IsCM() bool {
 	return h.BaseVersion == baseVersion && h.Class == classCM && h.ClassVersion == classCMVersion && h.Method == methodSend
 }
@@ -111,5 +111,5 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Modifier)
 }
 
-// Len is 24 bytes.
+// Len returns 24.
 func (h *Header) Len() int { return HeaderLen }

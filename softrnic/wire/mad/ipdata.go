@@ -55,10 +55,10 @@ func (d *IPData) AppendTo(b []byte) []byte {
 	return append(append(b, src[:]...), dst[:]...)
 }
 
-// Len is 36 bytes.
+// Len returns 36.
 func (d *IPData) Len() int { return IPDataLen }
 
-// last4 is an IPv4 address as RDMA-CM writes it: 12 zero bytes in front, not mapped.
+// last4 returns an IPv4 address in the form of RDMA-CM: after 12 zero bytes, not IPv4-mapped.
 func last4(a netip.Addr) (out [16]byte) {
 	v4 := a.As16()
 	copy(out[12:], v4[12:])
@@ -75,18 +75,18 @@ const (
 	portBits           = 16
 )
 
-// PortService is the service ID of a port.
+// PortService returns the service ID of a port.
 func PortService(space ServiceID, port uint16) ServiceID {
 	return ipServicePrefix | space<<portBits | ServiceID(port)
 }
 
-// Port is the port of a service ID of RDMA-CM; ok is false for other services.
+// Port returns the port of a service ID of RDMA-CM; ok is false for other services.
 func (s ServiceID) Port() (space ServiceID, port uint16, ok bool) {
 	space = s >> portBits & 0xff
 	return space, uint16(s), s == PortService(space, uint16(s))
 }
 
-// String shows a port, or the number.
+// String returns the port, or the number.
 func (s ServiceID) String() string {
 	switch space, port, ok := s.Port(); {
 	case ok && space == SpaceTCP:

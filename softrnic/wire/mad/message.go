@@ -9,9 +9,9 @@ import (
 
 // Message is the body of one message of the communication manager.
 type Message interface {
-	// Attr says which message it is.
+	// Attr returns the kind of the message.
 	Attr() Attr
-	// Parse reads a body; b has at least Len bytes.
+	// Parse parses a body; b has at least Len bytes.
 	Parse(b []byte) error
 	// AppendTo appends the body, Len bytes.
 	AppendTo(b []byte) []byte
@@ -30,7 +30,7 @@ var (
 	_ Message = (*SIDRRep)(nil)
 )
 
-// newMessage returns an empty message; nil if a is none that this package knows.
+// newMessage returns an empty message; nil for an unknown kind.
 func newMessage(a Attr) Message {
 	switch a {
 	case AttrREQ:
@@ -89,7 +89,8 @@ func need(b []byte, n int, header string) error {
 	return nil
 }
 
-// be32 and the like read numbers at an offset; put24 appends a 24-bit number and one byte more.
+// be32 and the following read numbers at an offset; put24 appends a 24-bit number and one more
+// byte.
 func be32(b []byte, off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
 
 func be64(b []byte, off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }

@@ -21,11 +21,11 @@ const (
 	StageOther Stage = 2
 )
 
-// MRA acknowledges a message whose answer takes longer (IBTA 12.6.6).
+// MRA acknowledges a message whose answer will take longer (IBTA 12.6.6).
 type MRA struct {
 	LocalID, RemoteID CommID
 	About             Stage
-	// Timeout is the time code within which the answer comes, counted from the MRA.
+	// Timeout is the time code of the longest time until the answer, counted from the MRA.
 	Timeout uint8
 	Private [mraPrivate]byte
 }

@@ -14,7 +14,7 @@ package mad
 
 const pathLen = 44
 
-// Path is a way between two ports, in a REQ.
+// Path is a path between two ports, in a REQ.
 type Path struct {
 	LocalLID, RemoteLID    uint16 // 0xffff on RoCE
 	LocalGID, RemoteGID    [16]byte

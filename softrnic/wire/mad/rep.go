@@ -32,10 +32,10 @@ type REP struct {
 	QKey              uint32
 	QPN               wire.QPN
 	LocalEECN         uint32
-	// PSN is the first PSN that the receiver of the message shall send, as in a REQ.
+	// PSN is the first PSN that the receiver of the message must send, as in a REQ.
 	PSN                                wire.PSN
 	ResponderResources, InitiatorDepth uint8
-	// AckDelay is the time code that the target takes at most until it sends an ACK.
+	// AckDelay is the time code of the longest time until the sender of the message sends an ACK.
 	AckDelay    uint8
 	Failover    uint8
 	FlowControl bool

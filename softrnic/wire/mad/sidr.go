@@ -24,7 +24,7 @@ const (
 	SIDRRepInfo    = 72
 )
 
-// SIDRReq asks which datagram queue pair serves a service (IBTA 12.11.1).
+// SIDRReq asks for the datagram queue pair of a service (IBTA 12.11.1).
 type SIDRReq struct {
 	RequestID CommID
 	PKey      uint16
@@ -53,10 +53,10 @@ func (m *SIDRReq) AppendTo(b []byte) []byte {
 	return append(put64(b, uint64(m.Service)), m.Private[:]...)
 }
 
-// SIDRStatus is the outcome of a SIDR_REQ (IBTA 12.11.2.1).
+// SIDRStatus is the result of a SIDR_REQ (IBTA 12.11.2.1).
 type SIDRStatus uint8
 
-// Outcomes.
+// Results.
 const (
 	SIDRValid       SIDRStatus = 0
 	SIDRUnsupported SIDRStatus = 1 // service ID not supported
