@@ -1,21 +1,22 @@
 package cq
 
-// chain is a source that has completions, with the number of its oldest one.
+// chain is the chain of a source that has completions, with the number of its oldest completion.
 type chain struct {
 	oldest uint64
 	s      *Source
 }
 
-// chains is a binary heap: the one with the oldest completion is the first.
+// chains is a binary heap: the chain with the oldest completion is the first.
 type chains []chain
 
-// add appends a source whose first completion is the newest of the queue, and so belongs there.
+// add appends the chain of a source. Its only completion is the newest of the queue, so the end of
+// the heap is the right place.
 func (h *chains) add(s *Source, oldest uint64) {
 	s.at = len(*h)
 	*h = append(*h, chain{oldest: oldest, s: s})
 }
 
-// remove takes out the chain at index i.
+// remove removes the chain at index i.
 func (h *chains) remove(i int) {
 	old := *h
 	last := len(old) - 1
@@ -30,7 +31,7 @@ func (h *chains) remove(i int) {
 	}
 }
 
-// up moves a chain towards the first; false: it stays where it is.
+// up moves a chain towards the front. It returns false if the chain stays where it is.
 func (h chains) up(i int) bool {
 	start := i
 	for i > 0 {
@@ -44,7 +45,7 @@ func (h chains) up(i int) bool {
 	return i != start
 }
 
-// down moves a chain away from the first.
+// down moves a chain away from the front.
 func (h chains) down(i int) {
 	for {
 		least := i

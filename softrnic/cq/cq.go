@@ -17,7 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxDepth bounds the entries of one queue.
+// maxDepth is the largest depth of a queue.
 const maxDepth = 1 << 22
 
 type arming uint8
@@ -33,13 +33,13 @@ type CQ struct {
 	id      uint32
 	places  places
 	chains  chains
-	pushed  uint64 // completions so far
+	pushed  uint64 // number of completions pushed so far
 	armed   arming
 	fired   bool
 	overrun bool
 }
 
-// New returns an empty queue of depth entries.
+// New returns an empty queue for depth completions.
 func New(depth int) (*CQ, error) {
 	if depth < 1 || depth > maxDepth {
 		return nil, &verbs.OpError{Op: "create cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("depth %d; choose 1 to %d", depth, maxDepth)}
@@ -47,22 +47,22 @@ func New(depth int) (*CQ, error) {
 	return &CQ{places: newPlaces(depth)}, nil
 }
 
-// SetID gives the queue its number, which the engine chooses and asynchronous events name.
+// SetID sets the queue's number in asynchronous events. The engine chooses it.
 func (c *CQ) SetID(id uint32) { c.id = id }
 
-// ID returns the number of SetID.
+// ID returns the number set by SetID.
 func (c *CQ) ID() uint32 { return c.id }
 
 // Cap returns the depth.
 func (c *CQ) Cap() int { return len(c.places.all) }
 
-// Len returns how many completions wait.
+// Len returns the number of completions in the queue.
 func (c *CQ) Len() int { return c.places.taken }
 
 // Source returns a new source, which is empty.
 func (c *CQ) Source() *Source { return &Source{c: c} }
 
-// Poll moves up to len(wc) completions, oldest first, and returns how many.
+// Poll moves up to len(wc) completions to wc, oldest first, and returns their number.
 func (c *CQ) Poll(wc []verbs.WC) int {
 	k := min(len(wc), c.places.taken)
 	for i := range wc[:k] {
@@ -80,7 +80,7 @@ func (c *CQ) Poll(wc []verbs.WC) int {
 	return k
 }
 
-// shift gives the first chain, which has lost its oldest completion, its place among others.
+// shift moves the first chain, which has lost its oldest completion, to its new place in the heap.
 func (c *CQ) shift(s *Source) {
 	if s.n == 0 {
 		c.chains.remove(0)
@@ -90,10 +90,10 @@ func (c *CQ) shift(s *Source) {
 	c.chains.down(0)
 }
 
-// Arm requests one event, at the next completion that is pushed; if solicited is set, at the next
-// one that is solicited or failed. Completions that are in the queue already cause no event: poll
-// once more after Arm. If the queue is armed for any completion, arming it for solicited
-// completions as well changes nothing.
+// Arm requests one event: for the next completion that is pushed, or if solicited is set, for the
+// next one that is solicited or failed. Completions that are already in the queue cause no event:
+// poll once more after Arm. Arming a queue for solicited completions does not change that it is
+// armed for any.
 func (c *CQ) Arm(solicited bool) {
 	if solicited {
 		c.armed = max(c.armed, armedSolicited)
@@ -102,12 +102,12 @@ func (c *CQ) Arm(solicited bool) {
 	}
 }
 
-// Fired reports whether a requested event has become due since the last call of Fired.
+// Fired reports whether the requested event was raised since the last call of Fired.
 func (c *CQ) Fired() bool {
 	f := c.fired
 	c.fired = false
 	return f
 }
 
-// Overrun reports whether a completion was ever lost because the queue was full.
+// Overrun reports whether a completion was lost because the queue was full.
 func (c *CQ) Overrun() bool { return c.overrun }

@@ -6,13 +6,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxMoved bounds the completions that Resize moves, which it does with the engine's lock held.
+// maxMoved is the largest number of completions that Resize moves, because it does so with the
+// engine's lock held.
 const maxMoved = 1 << 14
 
-// Resize gives c the room of to, an empty queue that the caller has made for that and must not use
-// afterwards. Completions, their order, arming and the error of an overrun stay. It fails with
-// ErrInvalid when more completions wait than there is room for, and with ErrBusy when so many wait
-// that moving them would stop the NIC.
+// Resize gives c the capacity of to, an empty queue that the caller has made for this and must not
+// use afterwards. Completions, their order, arming and the error of an overrun stay. It fails with
+// ErrInvalid if more completions wait than the new capacity, and with ErrBusy if so many wait that
+// moving them would stop the NIC.
 func (c *CQ) Resize(to *CQ) error {
 	const op = "resize cq"
 	switch n := c.Len(); {
@@ -28,7 +29,7 @@ func (c *CQ) Resize(to *CQ) error {
 	return nil
 }
 
-// moveTo copies the completions of a source to new places, which are enough.
+// moveTo copies the completions of a source to new places; there are enough.
 func (s *Source) moveTo(to *places) {
 	at := s.head
 	for i := range s.n {

@@ -2,20 +2,20 @@ package cq
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// Source is one queue of one queue pair: it pushes completions into a completion queue and can take
-// them back.
+// Source is the send or receive queue of one queue pair as a completion queue sees it: it pushes
+// completions and can remove them.
 type Source struct {
 	c          *CQ
-	head, tail int32 // places of the oldest and newest completion; valid while n > 0
+	head, tail int32 // places of the oldest and the newest completion; valid if n > 0
 	n          int
-	at         int // index of its chain in the heap; valid while n > 0
+	at         int // index of its chain in the heap; valid if n > 0
 }
 
-// CQ returns the queue that the source fills.
+// CQ returns the completion queue of the source.
 func (s *Source) CQ() *CQ { return s.c }
 
-// Push appends a copy of wc. It returns false if the queue is full: then wc is lost, and the queue is in
-// error from now on.
+// Push appends a copy of wc. It returns false if the queue is full: then wc is lost, and the queue
+// is in error from then on.
 func (s *Source) Push(wc *verbs.WC) bool {
 	c := s.c
 	at, ok := c.places.take()
@@ -34,7 +34,7 @@ func (s *Source) Push(wc *verbs.WC) bool {
 	}
 	s.tail = at
 	s.n++
-	// An event that asks for solicited ones is also due for a failure (IBTA 11.4.2).
+	// A queue armed for solicited completions also fires for a failed one (IBTA 11.4.2).
 	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
 		c.armed, c.fired = unarmed, true
 	}
@@ -42,8 +42,8 @@ func (s *Source) Push(wc *verbs.WC) bool {
 }
 
 // Purge removes the completions of the source; the others keep their order. It is called when the
-// queue pair is reset or destroyed, with the engine's lock held, and takes as long for a million
-// completions as for one.
+// queue pair is reset or destroyed, with the engine's lock held, so its time does not depend on the
+// number of completions.
 func (s *Source) Purge() {
 	if s.n == 0 {
 		return

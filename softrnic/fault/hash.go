@@ -1,6 +1,6 @@
 package fault
 
-// mix is the finaliser of splitmix64: every input bit changes every output bit with probability one
+// mix is the last step of splitmix64: each input bit changes each output bit with probability one
 // half.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
@@ -10,10 +10,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// golden is the odd constant by which splitmix64 advances its counter.
+// golden is the odd constant that splitmix64 adds to its counter.
 const golden = 0x9e3779b97f4a7c15
 
-// hashString folds s into h (FNV-1a, then mixed).
+// hashString combines h with s (FNV-1a, then mix).
 func hashString(h uint64, s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 0x100000001b3
@@ -24,5 +24,5 @@ func hashString(h uint64, s string) uint64 {
 // draw returns the n-th random number of a stream, without computing the earlier ones.
 func draw(stream, n uint64) uint64 { return mix(stream + (n+1)*golden) }
 
-// unit turns a draw into a number in [0, 1).
+// unit converts a draw to a number in [0, 1).
 func unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }

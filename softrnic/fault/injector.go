@@ -12,54 +12,54 @@ import (
 // defaultReorder is how long kind reorder holds back a frame if the rule has no delay.
 const defaultReorder = time.Millisecond
 
-// rateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped.
+// rateQueueBytes is the largest backlog of kind rate: frames behind a longer backlog are dropped.
 // It holds the window of one queue pair (128 packets of 4 KiB), so that a single sender is slowed
-// down and loses nothing.
+// down but loses nothing.
 const rateQueueBytes = 1 << 20
 
 // Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It
-// remembers at most maxConnections first PSNs, and each rule that counts transmissions maxTracked
+// keeps at most maxConnections first PSNs, and for each rule that counts transmissions maxTracked
 // packets.
 //
-// Frames of RoCEv2 and all other frames are numbered apart, from 0 when a rule was installed:
-// packets of the hosts' kernels (ARP, neighbour discovery, TCP) do not shift the faults of an RDMA
-// run.
+// Frames of RoCEv2 and all other frames are numbered separately, from 0 at the installation of a
+// rule: so packets of the hosts' kernels (ARP, neighbour discovery, TCP) do not shift the faults of
+// an RDMA run.
 type Injector struct {
 	seed  uint64
 	link  string
 	dir   Dir
-	rules []*ruleState // at work
-	all   []*ruleState // and those that ended, until they are removed
+	rules []*ruleState // active rules
+	all   []*ruleState // active and ended rules, until they are removed
 	conns connections
-	hits  []string // backing store of Verdict.Rules
+	hits  []string // memory of Verdict.Rules
 	view  view     // of the current frame; a field, so that it needs no allocation
 }
 
-// ruleState is one rule at work on one link and direction.
+// ruleState is the state of one rule on one link and direction.
 type ruleState struct {
 	rule   Rule
 	match  matcher
-	stream uint64     // of random numbers
-	until  clock.Time // Never without For
+	stream uint64     // stream of random numbers
+	until  clock.Time // Never if the rule has no For
 	index  [2]uint64  // frames seen: other, RoCEv2
 	hits   uint64
 	over   bool // Count is used up
 	pinned bool
-	pin    packetID // with SamePacket
+	pin    packetID // the packet of SamePacket
 	seen   ring[packetID, uint32]
-	free   clock.Time // of kind rate: when the line has sent what was accepted
+	free   clock.Time // of kind rate: when all accepted frames have been sent
 }
 
-// Positions of draws: each random decision about a frame uses its own numbers.
+// Indexes of draws: each random decision about a frame uses its own number.
 const (
 	laneHit = iota
 	laneAmount
 	lanes
 )
 
-// NewInjector makes the injector of one direction (Up or Down) of a link, with those of rules that
-// apply to it, installed at time 0. Rules without an ID are named by their place in the list, as in
-// a Set. Rules of kind tear and rules that Validate refuses do nothing.
+// NewInjector returns the injector of one direction (Up or Down) of a link. It has those of rules
+// that apply to it, installed at time 0. Rules without an ID are named by their place in the list,
+// as in a Set. Rules of kind tear, and rules that Validate refuses, are ignored.
 func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	in := &Injector{seed: seed, link: link, dir: dir}
 	in.conns.ring.bound = maxConnections
@@ -71,8 +71,8 @@ func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	return in
 }
 
-// Named returns rules with an ID for each: "f" and its place in the list, from 1, for those that
-// have none. The random part of a rule depends on its ID.
+// Named returns rules with an ID for each: those without one get "f" and their place in the list,
+// from 1. The random part of a rule depends on its ID.
 func Named(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
@@ -88,8 +88,8 @@ func Named(rules []Rule) []Rule {
 	return rules
 }
 
-// Add installs a valid rule with an ID if it is for this link and direction, and reports whether it
-// is.
+// Add installs a valid rule with an ID, if it applies to this link and direction. It reports
+// whether it does.
 func (in *Injector) Add(now clock.Time, r Rule) bool {
 	if r.Link != in.link || r.Kind == Tear || (r.Dir != in.dir && r.Dir != Both && r.Dir != "") {
 		return false
@@ -109,15 +109,15 @@ func (in *Injector) Add(now clock.Time, r Rule) bool {
 	return true
 }
 
-// Remove takes a rule away.
+// Remove removes a rule.
 func (in *Injector) Remove(id string) {
 	is := func(s *ruleState) bool { return s.rule.ID == id }
 	in.rules = slices.DeleteFunc(in.rules, is)
 	in.all = slices.DeleteFunc(in.all, is)
 }
 
-// Active reports whether any rule is at work. Without one, only first PSNs are learnt from a frame,
-// and one packet of a super-frame speaks for all.
+// Active reports whether any rule is active. Without an active rule only the first PSN of a
+// connection is recorded from a frame, so that it is enough to pass one packet of a super-frame.
 func (in *Injector) Active() bool { return len(in.rules) != 0 }
 
 func (in *Injector) state(id string) *ruleState {
@@ -129,9 +129,9 @@ func (in *Injector) state(id string) *ruleState {
 	return nil
 }
 
-// Frame decides about the next frame, a single packet. Rules apply in the order of their
+// Frame returns the verdict for the next frame, a single packet. Rules apply in the order of their
 // installation, until one drops the frame. Verdict.Rules is valid until the next call. A rule that
-// has used up its count or its time leaves.
+// has used up its count or its time becomes inactive.
 func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	var (
 		v     = &in.view
@@ -167,8 +167,8 @@ func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	return out
 }
 
-// selects advances the rule's frame index and says whether the rule hits the frame; pos is where
-// the random numbers of this frame start.
+// selects increments the rule's frame index and reports whether the rule hits the frame. pos is the
+// index of the frame's first random number.
 func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	class := 0
 	if v.roce {
@@ -198,7 +198,7 @@ func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	return pos, true
 }
 
-// apply adds the rule's effect on a frame to out and reports a hit.
+// apply adds the rule's effect on a frame to out and reports whether it is a hit.
 func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict) bool {
 	switch s.rule.Kind {
 	case Loss, Blackhole:
@@ -224,7 +224,7 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 		out.Drop = !ok
 		out.Delay += wait
 		if !queued {
-			return false // it waits only for its own transmission time: that is not reported as a hit
+			return false // the frame waits only for its own transmission time: not reported as a hit
 		}
 	case Tear:
 		return false
@@ -234,7 +234,7 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 	return true
 }
 
-// jittered is d plus a uniform share of ±jitter, never negative.
+// jittered returns d plus a uniform share of ±jitter, never negative.
 func jittered(d, jitter time.Duration, x uint64) time.Duration {
 	if jitter > 0 {
 		d += time.Duration((2*unit(x) - 1) * float64(jitter))
@@ -242,7 +242,7 @@ func jittered(d, jitter time.Duration, x uint64) time.Duration {
 	return max(d, 0)
 }
 
-// bitOf picks a bit behind the Ethernet header, tag included.
+// bitOf chooses a bit behind the Ethernet header and tag.
 func bitOf(frame []byte, x uint64) int {
 	skip := 0
 	if off, _, ok := ipOffset(frame); ok {
@@ -255,15 +255,15 @@ func bitOf(frame []byte, x uint64) int {
 	return skip*8 + int(x%uint64(n))
 }
 
-// FlipBit does what Verdict.Corrupt asks for.
+// FlipBit flips the bit of a verdict with Corrupt.
 func FlipBit(frame []byte, bit int) {
 	if i := ethLen + bit/8; bit >= 0 && i < len(frame) {
 		frame[i] ^= 0x80 >> (bit % 8)
 	}
 }
 
-// line passes a frame through the rule's rate: it leaves when everything accepted before it has
-// left and its own bits have. ok is false when the backlog is full.
+// line passes a frame through the rule's rate: the frame leaves when all frames accepted before it
+// have left and its own bits have been sent. ok is false if the backlog is full.
 func (s *ruleState) line(now clock.Time, bytes int) (wait time.Duration, ok bool) {
 	if s.free < now {
 		s.free = now

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// classes are the spellings of Match.Class and what each selects.
+// classes has the values of Match.Class and what each selects.
 var classes = map[string]func(*view) bool{
 	"roce":          func(*view) bool { return true },
 	"request":       func(v *view) bool { return isRequest(v.op) },
@@ -19,7 +19,7 @@ var classes = map[string]func(*view) bool{
 	"cnp":           func(v *view) bool { return v.op == wire.CNP },
 }
 
-// Classes lists the spellings of Match.Class.
+// Classes returns the values of Match.Class.
 func Classes() []string {
 	names := make([]string, 0, len(classes))
 	for name := range classes {
@@ -33,13 +33,13 @@ func isResponse(op wire.Opcode) bool { return op >= wire.RCReadResponseFirst && 
 
 func isRequest(op wire.Opcode) bool { return op.Service() < wire.ServiceCNP && !isResponse(op) }
 
-// empty reports a match that selects every frame.
+// empty reports whether the match selects every frame.
 func (m *Match) empty() bool {
 	return len(m.Opcodes) == 0 && m.Class == "" && m.QPN == nil && m.PSN == nil && m.PSNOffset == nil &&
 		m.Transmission == 0 && !m.SamePacket
 }
 
-// matcher is a Match prepared for the hot path.
+// matcher is a Match in a form that is fast to evaluate.
 type matcher struct {
 	any     bool
 	opcodes []wire.Opcode
@@ -51,7 +51,7 @@ func newMatcher(m Match) matcher {
 	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], m: m}
 }
 
-// static checks the fields that need no memory of earlier packets. first is the connection's first
+// static checks the fields that do not depend on earlier packets. first is the connection's first
 // PSN.
 func (k *matcher) static(v *view, first wire.PSN) bool {
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Offsets that peek needs. The full codec would parse and check far more than a rule can ask for.
+// Offsets that peek needs. The full codec would parse and check much more than a rule can match.
 const (
 	ethLen  = 14
 	vlanLen = 4
@@ -16,7 +16,8 @@ const (
 	ipProtoUDP = 17
 )
 
-// packetID names one RoCEv2 packet on one link and direction: a retransmission has the same one.
+// packetID identifies one RoCEv2 packet on one link and direction: a retransmission has the same
+// one.
 type packetID struct {
 	dst [16]byte // IPv4 in the last four bytes
 	qpn wire.QPN
@@ -33,7 +34,8 @@ type view struct {
 	syndrome wire.Syndrome
 }
 
-// ipOffset returns where the IP header starts and its EtherType; ok is false for a runt.
+// ipOffset returns the offset of the IP header and its EtherType; ok is false if the frame is too
+// short.
 func ipOffset(b []byte) (off int, etherType uint16, ok bool) {
 	if len(b) < ethLen {
 		return 0, 0, false
@@ -48,8 +50,8 @@ func ipOffset(b []byte) (off int, etherType uint16, ok bool) {
 	return ethLen + vlanLen, binary.BigEndian.Uint16(b[16:]), true
 }
 
-// peek reads a frame into v without checking lengths or checksums beyond what it needs: a fault may
-// hit a packet that its receiver will reject.
+// peek parses a frame into v. It checks lengths only as far as it needs them, and no checksums: a
+// fault may hit a packet that its receiver will reject.
 func peek(b []byte, v *view) {
 	*v = view{}
 	off, etherType, ok := ipOffset(b)

@@ -2,24 +2,25 @@ package fault
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// Bounds of what an injector remembers.
+// Limits of what an injector keeps.
 const (
-	// maxConnections is how many destination queue pairs keep their first PSN on a link and
-	// direction; the oldest entry is forgotten first.
+	// maxConnections is the number of destination queue pairs whose first PSN is kept for a link
+	// and direction; the oldest one is removed first.
 	maxConnections = 4096
 	// maxTracked is how many packets a rule with Match.Transmission counts at a time.
 	maxTracked = 4096
 )
 
-// A jump of the PSN by more than this is a new connection on a queue pair number used before,
-// because a retransmission goes back by no more than the window and a request ahead by no more than
-// one READ's span.
+// A larger jump of the PSN than these means that the queue pair number is used by a new connection:
+// a retransmission goes back by at most the window, and a request ahead by at most the span of one
+// READ.
 const (
 	restartBack  = 1 << 16
 	restartAhead = 1 << 20
 )
 
-// ring is a bounded map that forgets its oldest key. It allocates its memory on the first add.
+// ring is a map of limited size that removes its oldest key. It allocates its memory at the first
+// add.
 type ring[K comparable, V any] struct {
 	bound int
 	vals  map[K]*V
@@ -27,8 +28,8 @@ type ring[K comparable, V any] struct {
 	next  int
 }
 
-// at returns the value of k, adding a zero one (fresh) if it is not there. The pointer is valid
-// until the next call.
+// at returns the value of k; if there is none, it adds a zero value, and fresh is true. The pointer
+// is valid until the next call.
 func (r *ring[K, V]) at(k K) (v *V, fresh bool) {
 	if v, ok := r.vals[k]; ok {
 		return v, false
@@ -62,14 +63,14 @@ type connKey struct {
 // pair.
 type connPSN struct{ first, last wire.PSN }
 
-// connections learns where each connection's PSNs start.
+// connections records the first PSN of each connection.
 type connections struct {
 	ring ring[connKey, connPSN]
-	key  connKey  // of the last packet: bursts of one connection cost one comparison
-	cur  *connPSN // its entry
+	key  connKey  // of the last packet, so that a burst of one connection costs one comparison
+	cur  *connPSN // value of key
 }
 
-// observe notes a packet and returns its connection's first PSN.
+// observe records a packet and returns the first PSN of its connection.
 func (c *connections) observe(v *view) wire.PSN {
 	k := connKey{v.dst, v.qpn}
 	if c.cur == nil || c.key != k {

@@ -11,13 +11,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Bounds of a Set.
+// Limits of a Set.
 const (
-	// maxRules is how many rules can be at work at a time.
+	// maxRules is the largest number of active rules.
 	maxRules = 256
-	// maxFinished is how many rules that ended by themselves are still listed with their hits.
+	// maxFinished is the number of ended rules that are still listed with their hits.
 	maxFinished = 64
-	// maxIDLen bounds the name of a rule in bytes.
+	// maxIDLen is the longest name of a rule in bytes.
 	maxIDLen = 32
 )
 
@@ -30,7 +30,7 @@ var (
 	ErrNotOnLink   = errors.New("tear is a fault of a host's memory, not of a link; its host applies it")
 )
 
-// State reports whether a rule is at work.
+// State says whether a rule is active.
 type State string
 
 // States. A spent rule has used up its Count, an expired one its time.
@@ -54,13 +54,13 @@ type Status struct {
 }
 
 // Set is the fault plan of a whole switch: an injector for each direction of each link, and rules
-// that come and go. It is used by one goroutine at a time.
+// that are added and removed. It is used by one goroutine at a time.
 type Set struct {
 	seed     uint64
 	links    []string
 	up, down map[string]*Injector
 	rules    []setRule
-	counter  int // of rules added since there was none, for names
+	counter  int // number of rules added since the plan was empty; for names
 }
 
 type setRule struct {
@@ -68,7 +68,7 @@ type setRule struct {
 	until clock.Time
 }
 
-// NewSet makes an empty plan for links, with the seed of the rack.
+// NewSet returns an empty plan for links, with the seed of the rack.
 func NewSet(seed uint64, links []string) *Set {
 	s := &Set{seed: seed, up: make(map[string]*Injector), down: make(map[string]*Injector)}
 	for _, l := range links {
@@ -87,7 +87,7 @@ func (s *Set) AddLink(link string) {
 	s.down[link] = NewInjector(s.seed, link, Down, nil)
 }
 
-// RemoveLink takes a link away, and its rules with it. An unknown one is fine.
+// RemoveLink removes a link and its rules. It ignores an unknown link.
 func (s *Set) RemoveLink(link string) {
 	if s.up[link] == nil {
 		return
@@ -131,7 +131,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
 	}
 	for s.counter++; r.ID == ""; s.counter++ {
-		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a user may have named a rule f7
+		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a user may have named another rule so
 			r.ID = id
 			break
 		}
@@ -149,7 +149,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	return r, nil
 }
 
-// Remove takes a rule away. The error wraps ErrUnknownRule.
+// Remove removes a rule. The error wraps ErrUnknownRule.
 func (s *Set) Remove(id string) error {
 	i := s.find(id)
 	if i < 0 {
@@ -159,8 +159,8 @@ func (s *Set) Remove(id string) error {
 	return nil
 }
 
-// Heal removes every rule of a link, or of all links for "", and returns how many of them were at
-// work. The error wraps ErrUnknownLink.
+// Heal removes every rule of a link, or of all links for "", and returns how many of them were
+// active. The error wraps ErrUnknownLink.
 func (s *Set) Heal(now clock.Time, link string) (int, error) {
 	if link != "" && s.up[link] == nil {
 		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(s.links, ", "))
@@ -178,7 +178,7 @@ func (s *Set) Heal(now clock.Time, link string) (int, error) {
 	return active, nil
 }
 
-// List describes all rules in the order of their installation, the finished ones too.
+// List returns all rules in the order of their installation, including ended ones.
 func (s *Set) List(now clock.Time) []Status {
 	out := make([]Status, len(s.rules))
 	for i := range s.rules {
@@ -218,11 +218,11 @@ func (s *Set) drop(i int) {
 	s.down[s.rules[i].Link].Remove(s.rules[i].ID)
 	s.rules = slices.Delete(s.rules, i, i+1)
 	if len(s.rules) == 0 {
-		s.counter = 0 // names are part of the seed: the same rules again do the same again
+		s.counter = 0 // the seeds depend on the names: the same rules give the same faults again
 	}
 }
 
-// forget drops the oldest finished rules beyond maxFinished and returns how many rules are at work.
+// forget removes the oldest ended rules beyond maxFinished and returns the number of active rules.
 func (s *Set) forget(now clock.Time) (active int) {
 	finished := 0
 	for i := len(s.rules) - 1; i >= 0; i-- {

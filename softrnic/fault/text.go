@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String spells the rule as the command line takes it, without its ID: "loss 10% --link cn0 --dir
-// up".
+// String returns the rule in the syntax of the command line, without its ID: "loss 10% --link cn0
+// --dir up".
 func (r Rule) String() string {
 	var b strings.Builder
 	b.WriteString(string(r.Kind))
@@ -88,7 +88,7 @@ func (m *Match) spell(opt func(name, format string, args ...any)) {
 
 func percent(p float64) string { return strconv.FormatFloat(p*100, 'g', 12, 64) + "%" }
 
-// FormatRate prints bits a second in the largest unit that keeps them whole.
+// FormatRate returns bits per second in the largest unit in which the number is whole.
 func FormatRate(bits int64) string {
 	for _, u := range []struct {
 		name string

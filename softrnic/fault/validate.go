@@ -9,23 +9,23 @@ import (
 
 // Limits of a rule.
 const (
-	// MaxDelay keeps a held frame well below the lifetime of a connection.
+	// MaxDelay keeps a delayed frame well below the lifetime of a connection.
 	MaxDelay = time.Minute
-	// MinRate is the slowest line: below it a single frame of the largest MTU would wait for
+	// MinRate is the lowest rate: with a lower one a single frame of the largest MTU would wait for
 	// minutes.
 	MinRate = 8_000
 	// MaxRate is far above the rate of a veth.
 	MaxRate = 1_000_000_000_000
 )
 
-// idAlphabet has the characters of a rule's ID, which is a path element of the control API and
-// therefore not "..".
+// idAlphabet has the characters of a rule's ID. The ID is a path element of the control API and
+// must therefore not be "..".
 const (
 	idFirst    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	idAlphabet = idFirst + ".-_"
 )
 
-// RuleError says which field of a rule is wrong and what would be right. Field is the JSON name.
+// RuleError says which field of a rule is wrong and what is allowed. Field is the JSON name.
 type RuleError struct{ Field, Reason string }
 
 func (e *RuleError) Error() string { return "fault rule: " + e.Field + ": " + e.Reason }
@@ -34,14 +34,14 @@ func bad(field, format string, args ...any) error {
 	return &RuleError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// kinds in the order of listings.
+// kinds are in the order of listings.
 var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Tear}
 
-// Kinds lists the kinds of faults.
+// Kinds returns the kinds of faults.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// Validate reports the first thing that makes r meaningless, as a *RuleError. It does not know
-// which links exist.
+// Validate returns a *RuleError for the first field of r that is wrong. It does not know which
+// links exist.
 func (r *Rule) Validate() error {
 	switch {
 	case !slices.Contains(kinds, r.Kind):

@@ -1,22 +1,22 @@
 // Package mem is the memory side of a NIC: protection domains, registered regions and their keys,
-// access checks, and the only place where bytes of a region move.
+// access checks, and the only code that reads and writes the bytes of regions.
 //
-// A region is memory of the caller plus a virtual address range that the Table chose. Peers and
-// work requests name memory by (key, virtual address, length); Local and Remote turn that into a
-// slice, or return a Fault with the reason. Lookups cost a few comparisons and allocate nothing.
+// A region is memory of the caller with a virtual address range that the Table chose. Peers and
+// work requests name memory by (key, virtual address, length); Local and Remote return the memory,
+// or a Fault with the reason. A lookup costs a few comparisons and allocates nothing.
 //
-// A Table belongs to one engine and is as single-threaded: a caller must be the engine or hold the
-// engine's lock. Applications that share memory with peers go through Region.ReadAt, WriteAt,
+// A Table belongs to one engine and is single-threaded like it: a caller must be the engine or hold
+// the engine's lock. Applications that share memory with peers go through Region.ReadAt, WriteAt,
 // Load64 and Store64 under the same lock.
 //
-// Real NICs write memory in cache lines while others read; a single-threaded engine would never
+// Real NICs write memory in cache lines while others read it; a single-threaded engine would never
 // show a half-done copy. SetTear lets a fault plan pause copies at 64-byte boundaries, so that
 // readers must handle them.
 //
 // A region has two keys: the L_Key for work requests of its own host and the R_Key for peers. They
-// come from two permutations, and neither works in the place of the other. A work request or a peer
-// can invalidate only a fast registration or the bind of a window, which a work request has made. A
-// region made by Reg lasts until Dereg.
+// come from two permutations, and cannot be exchanged. A work request or a peer can invalidate only
+// what a work request has made: a fast registration or the bind of a window. A region made by Reg
+// lasts until Dereg.
 //
-// This package does not implement paging, memory windows of type 1.
+// This package does not implement paging.
 package mem

@@ -1,7 +1,7 @@
 package mem
 
-// Fault says why memory may not be touched. It is a value, not an error, because peers cause it:
-// the transport turns it into a NAK or a completion status.
+// Fault says why memory may not be accessed. It is a value, not an error, because peers cause it:
+// the transport converts it to a NAK or a completion status.
 type Fault uint8
 
 // Faults, in the order in which they are checked (IBTA 10.6.3/order).
@@ -16,13 +16,13 @@ const (
 	BadAccess
 	// BadBounds: the range is not inside the region.
 	BadBounds
-	// BadPage: the memory is far, and is there no more.
+	// BadPage: the memory is far memory that was unmapped.
 	BadPage
 )
 
 var faultNames = [...]string{"ok", "unknown or invalidated key", "other protection domain", "no access right", "out of bounds", "no memory"}
 
-// String describes the fault in words.
+// String returns a description of the fault.
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {
 		return faultNames[f]

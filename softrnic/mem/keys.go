@@ -2,10 +2,10 @@ package mem
 
 import "math/rand/v2"
 
-// keySpace turns the place of a region in its table into the upper 24 bits of its keys and back: a
-// permutation that its rounds choose, so that one key tells nothing about the next. Keys protect
-// against mistakes of peers and are no secret that withstands a patient attacker; the permutation
-// makes them no easier to guess than random ones.
+// keySpace converts the index of a region in its table to the upper 24 bits of its keys and back.
+// It is a permutation determined by rounds, so that a key reveals nothing about the next one. Keys
+// protect against mistakes of peers, not against a patient attacker; the permutation makes them as
+// hard to guess as random ones.
 type keySpace struct{ rounds [keyRounds]uint32 }
 
 const (
@@ -24,15 +24,15 @@ func newKeySpace(r *rand.Rand) (k keySpace) {
 // mix is the round function: the upper bits of a product depend on all bits of x and of the round.
 func mix(x, round uint32) uint32 { return (x + round>>16) * round >> (32 - halfBits) }
 
-// other is a permutation of the same seed that has nothing in common with k.
+// other returns a different permutation that is derived from the same seed.
 func (k keySpace) other() keySpace {
 	for i := range k.rounds {
-		k.rounds[i] ^= 0x9e3779b8 // even: the rounds stay odd
+		k.rounds[i] ^= 0x9e3779b8 // an even number, so that the rounds stay odd
 	}
 	return k
 }
 
-// toKey is the upper part of the keys of place i.
+// toKey returns the upper part of the keys of index i.
 func (k *keySpace) toKey(i uint32) uint32 {
 	left, right := i>>halfBits, i&halfMask
 	for _, r := range k.rounds {
@@ -41,7 +41,7 @@ func (k *keySpace) toKey(i uint32) uint32 {
 	return left<<halfBits | right
 }
 
-// fromKey is toKey the other way round.
+// fromKey is the inverse of toKey.
 func (k *keySpace) fromKey(key uint32) uint32 {
 	left, right := key>>halfBits&halfMask, key&halfMask
 	for i := keyRounds - 1; i >= 0; i-- {

@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Far is memory outside of this process, by the address that its owner knows: that of a program
-// whose work requests the NIC executes. Its pages come and go with the program, so each access may
-// fail, with false. An implementation keeps none of the slices.
+// Far is memory of another process, the program whose work requests the NIC executes, by addresses
+// of that process. The program may unmap it at any time, so each access may fail and return false.
+// An implementation keeps none of the slices.
 type Far interface {
 	Read(p []byte, at uint64) bool
 	Write(p []byte, at uint64) bool
@@ -16,17 +16,17 @@ type Far interface {
 	Store64(at, v uint64) bool
 }
 
-// Piece is the memory that a key, an address and a length name, after the checks. It must be used
-// before the engine does anything else.
+// Piece is the memory that a key, an address and a length name, after the checks. It is valid only
+// until the engine's next step.
 type Piece struct {
-	r      *Region // nil: no bytes
+	r      *Region // nil: length 0
 	off, n uint64
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (p Piece) Len() int { return int(p.n) }
 
-// near is the memory as a slice; nil if it is far.
+// near returns the memory as a slice; nil if it is far.
 func (p Piece) near() []byte {
 	if p.r == nil || p.r.far != nil {
 		return nil
@@ -34,12 +34,12 @@ func (p Piece) near() []byte {
 	return p.r.buf[p.off : p.off+p.n : p.off+p.n]
 }
 
-// region is a view of the piece, to which its maker gives addresses and keys.
+// region returns a new Region over the piece; the caller sets its addresses and keys.
 func (p Piece) region(access verbs.Access) Region {
 	return Region{table: p.r.table, pd: p.r.pd, buf: p.near(), size: p.n, far: p.r.far, start: p.r.start + p.off, access: access}
 }
 
-// Read fills dst from offset off on. False: the memory is far, and is there no more.
+// Read fills dst, beginning at offset off. It returns false if the memory is far and was unmapped.
 func (p Piece) Read(dst []byte, off int) bool {
 	switch {
 	case len(dst) == 0:
@@ -51,7 +51,8 @@ func (p Piece) Read(dst []byte, off int) bool {
 	return true
 }
 
-// Write puts src at offset off. False: the memory is far, and is there no more, or part of it.
+// Write copies src to offset off. It returns false if the memory is far and was unmapped, at least
+// in part.
 func (p Piece) Write(src []byte, off int) bool {
 	switch {
 	case len(src) == 0:
@@ -63,8 +64,8 @@ func (p Piece) Write(src []byte, off int) bool {
 	return true
 }
 
-// CmpSwap stores swap in the piece, which has 8 bytes, if it holds compare, and returns what it
-// held. Host order.
+// CmpSwap stores swap in the piece, which has 8 bytes, if its value is compare. It returns the
+// original value. All in host byte order.
 func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
 	if p.r.far == nil {
 		return cmpSwap(p.near(), compare, swap), true
@@ -76,7 +77,8 @@ func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
 	return old, ok
 }
 
-// FetchAdd adds to the piece, which has 8 bytes, and returns what it held. Host order.
+// FetchAdd adds to the value of the piece, which has 8 bytes, and returns the original value. All
+// in host byte order.
 func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
 	if p.r.far == nil {
 		return fetchAdd(p.near(), add), true
@@ -88,8 +90,8 @@ func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
 	return old, ok
 }
 
-// MaskedCmpSwap stores the bits of swapMask of swap in the piece, which has 8 bytes, if its bits of
-// compareMask are those of compare, and returns what it held. Host order.
+// MaskedCmpSwap stores the bits swapMask of swap in the piece, which has 8 bytes, if its bits
+// compareMask equal those of compare. It returns the original value. All in host byte order.
 func (p Piece) MaskedCmpSwap(compare, compareMask, swap, swapMask uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok {
 		ok = p.store(old, maskedCmpSwap(old, compare, compareMask, swap, swapMask))
@@ -97,8 +99,8 @@ func (p Piece) MaskedCmpSwap(compare, compareMask, swap, swapMask uint64) (old u
 	return old, ok
 }
 
-// MaskedFetchAdd adds to each field of the piece, which has 8 bytes, and returns what it held.
-// boundary has the highest bit of each field. Host order.
+// MaskedFetchAdd adds to each field of the piece, which has 8 bytes, and returns the original
+// value. boundary has the highest bit of each field. All in host byte order.
 func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok {
 		ok = p.store(old, maskedFetchAdd(old, add, boundary))
@@ -106,8 +108,8 @@ func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
 	return old, ok
 }
 
-// Store64 replaces the word in the piece, which has 8 bytes, at once: no peer reads a part of it.
-// Host order. False: the memory is far, and is there no more.
+// Store64 writes the piece, which has 8 bytes, at once: no peer can read a part of it. v is in host
+// byte order. It returns false if the memory is far and was unmapped.
 func (p Piece) Store64(v uint64) bool {
 	if p.r.far != nil {
 		return p.r.far.Store64(p.r.start+p.off, v)
@@ -124,7 +126,7 @@ func (p Piece) load() (uint64, bool) {
 	return binary.NativeEndian.Uint64(p.near()), true
 }
 
-// store replaces the word in the piece, unless it is the same.
+// store writes v to the piece if it differs from the value old.
 func (p Piece) store(old, v uint64) bool {
 	switch {
 	case old == v:

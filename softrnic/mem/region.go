@@ -8,46 +8,47 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Region is registered memory. The bytes are the caller's, or far; the region is the Table's.
+// Region is registered memory. The bytes are memory of the caller or far memory; the Region belongs
+// to the Table.
 type Region struct {
 	table   *Table
 	pd      PD
 	base    uint64
-	buf     []byte // nil if far is set
+	buf     []byte // nil if the memory is far
 	size    uint64
 	far     Far
-	start   uint64 // of far memory: the address of the first byte there
+	start   uint64 // of far memory: the address of the first byte in the program
 	access  verbs.Access
-	lkey    uint32 // 0 of a window's view
+	lkey    uint32 // 0 for the view of a window
 	rkey    uint32
-	index   uint32   // its place in the table
-	owner   wire.QPN // of a window's view: the queue pair whose peer may use it; 0 otherwise
-	windows int      // bound to it
-	zero    bool     // zero-based: memory on the NIC, or a window to it
-	valid   bool     // its keys work
+	index   uint32   // index in the table
+	owner   wire.QPN // for the view of a window: the queue pair whose peer may use it; else 0
+	windows int      // number of windows bound to it
+	zero    bool     // zero-based: device memory, or a window to it
+	valid   bool     // its keys are valid
 	gone    bool     // deregistered
-	// Of memory for fast registration, which has no valid keys itself: what its keys open while it
-	// is registered. Of that view: the memory.
+	// For a region for fast registration, whose own keys are never valid: view is the part that its
+	// keys name while it is registered. For that part: whole is the region.
 	view, whole *Region
 }
 
-// Base is the virtual address of the first byte.
+// Base returns the virtual address of the first byte.
 func (r *Region) Base() uint64 { return r.base }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (r *Region) Len() int { return int(r.size) }
 
-// PD is the protection domain.
+// PD returns the protection domain.
 func (r *Region) PD() PD { return r.pd }
 
-// Access is the set of rights it was registered with.
+// Access returns the access rights.
 func (r *Region) Access() verbs.Access { return r.access }
 
 // LKey returns the key for work requests of its own host. The key of memory for fast registration
 // changes with each registration.
 func (r *Region) LKey() uint32 { return r.lkey }
 
-// RKey is the key for peers.
+// RKey returns the key for peers.
 func (r *Region) RKey() uint32 { return r.rkey }
 
 // Valid reports whether the keys of the region can be used.
@@ -71,7 +72,7 @@ func (r *Region) WriteAt(p []byte, off int) error {
 	return err
 }
 
-// Load64 reads the aligned word at offset off in host order.
+// Load64 reads the aligned word at offset off in host byte order.
 func (r *Region) Load64(off int) (uint64, error) {
 	b, err := r.word("load mr", off)
 	if err != nil {
@@ -80,7 +81,7 @@ func (r *Region) Load64(off int) (uint64, error) {
 	return binary.NativeEndian.Uint64(b), nil
 }
 
-// Store64 writes the aligned word at offset off in host order.
+// Store64 writes the aligned word at offset off in host byte order.
 func (r *Region) Store64(off int, v uint64) error {
 	b, err := r.word("store mr", off)
 	if err == nil {
@@ -96,8 +97,8 @@ func (r *Region) word(op string, off int) ([]byte, error) {
 	return r.span(op, off, 8)
 }
 
-// span bounds-checks local access. An invalidated region is still its owner's memory; a
-// deregistered one is not.
+// span checks the bounds of a local access. The owner may still access an invalidated region, but
+// not a deregistered one.
 func (r *Region) span(op string, off, n int) ([]byte, error) {
 	if r.gone {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the region was deregistered"}
@@ -111,8 +112,8 @@ func (r *Region) span(op string, off, n int) ([]byte, error) {
 	return r.buf[off : off+n : off+n], nil
 }
 
-// cmpSwap stores swap in the 8 bytes of word if they hold compare, and returns their former value.
-// Host order.
+// cmpSwap stores swap in the 8 bytes of word if their value is compare, and returns the original
+// value. Host byte order.
 func cmpSwap(word []byte, compare, swap uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	if old == compare {
@@ -121,7 +122,7 @@ func cmpSwap(word []byte, compare, swap uint64) uint64 {
 	return old
 }
 
-// maskedCmpSwap is what a word with a value holds after a masked CMP_SWAP.
+// maskedCmpSwap returns the value of a word after a masked CMP_SWAP.
 func maskedCmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {
 	if (old^compare)&compareMask != 0 {
 		return old
@@ -129,13 +130,13 @@ func maskedCmpSwap(old, compare, compareMask, swap, swapMask uint64) uint64 {
 	return old&^swapMask | swap&swapMask
 }
 
-// maskedFetchAdd is what a word with a value holds after a masked FETCH_ADD: the highest bits of
-// the fields are added without their carry.
+// maskedFetchAdd returns the value of a word after a masked FETCH_ADD: the highest bit of each
+// field is added without its carry.
 func maskedFetchAdd(old, add, boundary uint64) uint64 {
 	return (old&^boundary + add&^boundary) ^ (old^add)&boundary
 }
 
-// fetchAdd adds to the 8 bytes of word and returns their former value. Host order.
+// fetchAdd adds to the 8 bytes of word and returns their original value. Host byte order.
 func fetchAdd(word []byte, add uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	binary.NativeEndian.PutUint64(word, old+add)

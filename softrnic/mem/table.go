@@ -13,52 +13,52 @@ import (
 type PD uint32
 
 const (
-	// defaultMaxRegions bounds the regions of a NIC when New is called with 0.
+	// defaultMaxRegions is the largest number of regions if New is called with 0.
 	defaultMaxRegions = 1 << 16
-	// maxIndex keeps a key's index in its upper 24 bits.
+	// maxIndex is the largest index: it must fit into the upper 24 bits of a key.
 	maxIndex = 1<<24 - 1
-	// maxPDs bounds the protection domains of a NIC.
+	// maxPDs is the largest number of protection domains of a NIC.
 	maxPDs = 1 << 16
 
 	pageSize = 4096
-	// firstBase is near where a C program would see its heap and mappings; lastBase keeps ends from
-	// wrapping.
+	// firstBase is near the heap and mappings of a C program; lastBase keeps the ends of regions
+	// from wrapping.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
-	// maxGap is the largest unmapped gap between two regions, in pages: an overrun hits no
-	// neighbour.
+	// maxGap is the largest unmapped gap between two regions in pages: an access beyond the end of
+	// a region hits no other region.
 	maxGap = 64
 )
 
-// Table holds the protection domains and regions of one NIC.
+// Table has the protection domains and regions of one NIC.
 type Table struct {
 	rand  *rand.Rand
 	max   int
 	count int
-	bound int // windows
+	bound int // number of windows
 	// The upper 24 bits of a key are the index in slots, permuted: by local for L_Keys, by remote
 	// for R_Keys.
 	local, remote keySpace
 	slots         []slot
-	// The regions that were found last by each kind of key; most traffic is to one.
+	// The regions found last by each kind of key; most traffic is to one region.
 	lastLocal, lastRemote *Region
 	free                  []uint32
-	pds                   map[PD]int // regions of each
+	pds                   map[PD]int // number of regions of each
 	nextPD                PD
-	next                  uint64 // lowest virtual address not yet given out
+	next                  uint64 // lowest virtual address not yet used
 	tear                  TearFunc
 }
 
-// slot is a place for a region or a window, whose view is the region while it is bound. The low
-// byte of the key changes with each registration, so that the key of a region that is gone does not
-// open the next one in its place.
+// slot holds a region or a window; while a window is bound, region is its view. The low byte of the
+// key changes with each registration, so that the key of a deregistered region is not valid for the
+// next one in its slot.
 type slot struct {
 	region *Region
 	window *Window
 	tag    uint8
 }
 
-// New returns an empty table. All keys and addresses come from r; maxRegions 0 means
+// New returns an empty table. r determines all keys and addresses; maxRegions 0 means
 // defaultMaxRegions.
 func New(r *rand.Rand, maxRegions int) *Table {
 	if maxRegions <= 0 || maxRegions > maxIndex {
@@ -68,7 +68,7 @@ func New(r *rand.Rand, maxRegions int) *Table {
 	return &Table{
 		rand: r,
 		max:  maxRegions,
-		// One draw for both: each further one would move all addresses of a seed.
+		// One draw for both: a second one would change all addresses of a seed.
 		local: keys.other(), remote: keys,
 		pds:  make(map[PD]int),
 		next: firstBase + uint64(r.IntN(1<<20))*pageSize,
@@ -89,7 +89,7 @@ func (t *Table) AllocPD() (PD, error) {
 	}
 }
 
-// DeallocPD ends pd; ErrBusy while it has regions.
+// DeallocPD ends pd. It fails with ErrBusy while pd has regions.
 func (t *Table) DeallocPD(pd PD) error {
 	n, ok := t.pds[pd]
 	switch {
@@ -102,10 +102,10 @@ func (t *Table) DeallocPD(pd PD) error {
 	return nil
 }
 
-// Regions returns how many regions pd has.
+// Regions returns the number of regions of pd.
 func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 
-// Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and
+// Reg registers buf, which still belongs to the caller and must exist until Dereg. Remote write and
 // remote atomic access need local write access (IBTA 10.6.3/local-write).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 	return t.reg(pd, Region{buf: buf, size: uint64(len(buf)), access: access})
@@ -128,11 +128,12 @@ func (t *Table) RegZero(pd PD, buf []byte, access verbs.Access) (*Region, error)
 	return t.reg(pd, Region{buf: buf, size: uint64(len(buf)), access: access, zero: true})
 }
 
-// maxFar bounds a far region: a program's addresses have 47 bits.
+// maxFar is the largest far region: a program's addresses have 47 bits.
 const maxFar = 1 << 47
 
-// RegFar registers length bytes of far memory from its address start on. Their virtual addresses
-// begin at base, which the caller chooses: regions may overlap, since the key says which is meant.
+// RegFar registers length bytes of far memory, beginning at its address start. Their virtual
+// addresses begin at base, which the caller chooses. Regions may overlap, because the key says
+// which one is meant.
 func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.Access) (*Region, error) {
 	if length > maxFar || start > maxFar-length || base > math.MaxUint64-length {
 		return nil, &verbs.OpError{Op: "reg mr", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at %#x, known as %#x", length, start, base)}
@@ -140,7 +141,8 @@ func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.
 	return t.reg(pd, Region{far: far, start: start, base: base, size: length, access: access})
 }
 
-// reg registers what is a region but for its address, which a near one is given, and its keys.
+// reg registers a region that is complete except for its keys, and except for its address unless it
+// is far memory.
 func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
@@ -175,22 +177,22 @@ func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	return r, nil
 }
 
-// keysOf are the present keys of a place.
+// keysOf returns the current keys of slot i.
 func (t *Table) keysOf(i uint32) (lkey, rkey uint32) {
 	tag := uint32(t.slots[i].tag)
 	return t.local.toKey(i)<<8 | tag, t.remote.toKey(i)<<8 | tag
 }
 
-// take finds a free slot and gives it a new tag.
+// take returns the index of a free slot and gives the slot a new tag.
 func (t *Table) take() uint32 {
 	if n := len(t.free); n > 0 && len(t.slots) >= t.max {
-		// Oldest first keeps a key unused as long as possible.
+		// The slot that has been free longest, so that a key is not reused for as long as possible.
 		i := t.free[0]
 		t.free = t.free[1:]
 		t.slots[i].tag++
 		return i
 	}
-	// Places whose L_Key and R_Key would be the same, and those of key 0, are never used.
+	// Slots whose L_Key and R_Key would be equal, or whose key would be 0, are never used.
 	for i := uint32(len(t.slots)); ; i++ {
 		if l, r := t.local.toKey(i), t.remote.toKey(i); l != r && l != 0 && r != 0 {
 			break
@@ -201,9 +203,9 @@ func (t *Table) take() uint32 {
 	return uint32(len(t.slots) - 1)
 }
 
-// release gives a place back.
+// release frees a slot.
 func (t *Table) release(i uint32, pd PD) {
-	t.slots[i].region, t.lastLocal, t.lastRemote = nil, nil, nil // so that the garbage collector can free its memory
+	t.slots[i].region, t.lastLocal, t.lastRemote = nil, nil, nil // so that the garbage collector can free the region's memory
 	t.free = append(t.free, i)
 	t.count--
 	t.pds[pd]--
@@ -225,9 +227,9 @@ func (t *Table) Dereg(r *Region) error {
 	return nil
 }
 
-// Rereg changes the rights of r, whose keys and addresses stay. It fails as Dereg does, and with
-// ErrInvalid for rights that Reg refuses and for memory for fast registration, whose rights a work
-// request sets.
+// Rereg changes the access rights of r; its keys and addresses stay. It fails in the same cases as
+// Dereg, and with ErrInvalid for rights that Reg refuses and for regions for fast registration,
+// whose rights a work request sets.
 func (t *Table) Rereg(r *Region, access verbs.Access) error {
 	const op = "rereg mr"
 	switch {
@@ -245,7 +247,7 @@ func (t *Table) Rereg(r *Region, access verbs.Access) error {
 	return nil
 }
 
-// lookupLocal finds a valid region by its L_Key.
+// lookupLocal returns the valid region with an L_Key, or nil.
 func (t *Table) lookupLocal(key uint32) *Region {
 	if r := t.lastLocal; r != nil && r.lkey == key && r.valid {
 		return r
@@ -258,7 +260,7 @@ func (t *Table) lookupLocal(key uint32) *Region {
 	return r
 }
 
-// lookupRemote finds a valid region, or the view of a bound window, by its R_Key.
+// lookupRemote returns the valid region, or the view of a bound window, with an R_Key; else nil.
 func (t *Table) lookupRemote(key uint32) *Region {
 	if r := t.lastRemote; r != nil && r.rkey == key && r.valid {
 		return r
@@ -271,7 +273,7 @@ func (t *Table) lookupRemote(key uint32) *Region {
 	return r
 }
 
-// at is the region at a place, or nil.
+// at returns the region in slot i, or nil.
 func (t *Table) at(i uint32) *Region {
 	if uint64(i) >= uint64(len(t.slots)) {
 		return nil
@@ -279,8 +281,8 @@ func (t *Table) at(i uint32) *Region {
 	return t.slots[i].region
 }
 
-// Local checks a scatter/gather entry of a work request and returns the memory that it names. write
-// says that the NIC will write to it. An entry of length 0 needs no valid key.
+// Local checks an SGE of a work request and returns the memory that it names. write: the NIC will
+// write to it. An SGE of length 0 needs no valid key.
 func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 	if s.Length == 0 {
 		return Piece{}, OK
@@ -296,7 +298,7 @@ func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 	return r.check(pd, s.Addr, uint64(s.Length), need)
 }
 
-// Remote checks memory that the peer of queue pair qp names in a request, and returns it. need
+// Remote checks the memory that the peer of queue pair qp names in a request, and returns it. need
 // is one of the remote access rights. A length of 0 is not checked (C9-88).
 func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32, need verbs.Access) (Piece, Fault) {
 	if length == 0 {
@@ -309,7 +311,7 @@ func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32
 	return r.check(pd, va, uint64(length), need)
 }
 
-// check makes the checks that follow the check of the key.
+// check makes the checks that follow the lookup of the key.
 func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 	switch {
 	case r.pd != pd:
@@ -323,10 +325,9 @@ func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 }
 
 // Locate returns up to n bytes that an R_Key and va name, beginning with the 8-byte word that
-// contains va, and whether their region is zero-based, which means device memory. It serves to tell
-// which memory a request names: it checks no rights, and the caller must neither read nor write the
-// bytes. If key or address names no memory, or far memory, it
-// returns nil.
+// contains va, and whether their region is zero-based, which means device memory. It only
+// identifies the memory of a request: it checks no rights, and the caller must neither read nor
+// write the bytes. It returns nil if key or address name no memory, or far memory.
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
 	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {

@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// LineSize is the unit in which memory is seen whole, in bytes: tears are only at multiples of it.
+// LineSize is the size of a cache line in bytes: copies tear only at multiples of it.
 const LineSize = 64
 
-// Tear says where and for how long one copy pauses. The bytes before Cut are copied at once, those
-// from Cut on after Pause; if TailFirst is set, it is the other way round.
+// Tear says where and how long one copy pauses. The bytes before Cut are copied at once, those from
+// Cut on after Pause; with TailFirst it is the other way round.
 type Tear struct {
-	// Cut is an offset into the copy; 0 or anything not inside the copy leaves it whole.
+	// Cut is an offset in the copy. If it is not inside the copy, the copy is not torn.
 	Cut       int
 	TailFirst bool
 	Pause     time.Duration
 }
 
-// TearFunc decides how a copy of n bytes is torn. It is called once for each copy, in their order.
+// TearFunc decides how a copy of n bytes is torn. It is called once for each copy, in order.
 type TearFunc func(n int) Tear
 
 // SetTear makes copies of WRITE payloads into regions, and of READ responses out of them, pause as
-// f says; nil ends that. Atomics, SENDs and local accesses are never torn.
+// f decides; SetTear(nil) ends that. Atomics, SENDs and local accesses are never torn.
 func (t *Table) SetTear(f TearFunc) { t.tear = f }
 
-// PlanTear calls the TearFunc for a copy of n bytes at va, and moves the cut down to a multiple of
-// LineSize in the address. ok is false if that leaves no cut inside the copy: it is not torn.
+// PlanTear calls the TearFunc for a copy of n bytes at va, and rounds the cut down so that its
+// address is a multiple of LineSize. ok is false if no cut inside the copy remains: then the copy
+// is not torn.
 func (t *Table) PlanTear(va uint64, n int) (tr Tear, ok bool) {
 	if t.tear == nil || n <= 0 {
 		return Tear{}, false

@@ -9,8 +9,8 @@ import (
 
 // Window is a memory window (IBTA 10.6.7.2): an R_Key that a bind work request gives to a part of a
 // region. It has no L_Key. A window of type 2 is for the peer of one queue pair only, and an
-// invalidate ends it. One of type 1 is for the peers of all queue pairs of its domain; the next bind
-// ends it, which may bind nothing.
+// invalidate unbinds it. A window of type 1 is for the peers of all queue pairs of its domain; the
+// next bind, which may be of length 0, replaces its bind.
 type Window struct {
 	table *Table
 	pd    PD
@@ -24,8 +24,7 @@ type Window struct {
 	gone   bool
 }
 
-// AllocWindow makes a window that is not bound. It counts as a region of its domain and of the
-// table.
+// AllocWindow makes an unbound window. It counts as a region of its domain and of the table.
 func (t *Table) AllocWindow(pd PD) (*Window, error) {
 	const op = "alloc mw"
 	if _, ok := t.pds[pd]; !ok {
@@ -43,17 +42,18 @@ func (t *Table) AllocWindow(pd PD) (*Window, error) {
 	return w, nil
 }
 
-// RKey is the R_Key of the last bind, or before the first bind a value that no bind may use. The
-// next bind needs a key with the same upper 24 bits and another low byte: see verbs.NextRKey.
+// RKey returns the R_Key of the last bind, or before the first bind a value that no bind may use.
+// The next bind needs a key with the same upper 24 bits and another low byte; see verbs.NextRKey.
 func (w *Window) RKey() uint32 { return w.key }
 
-// MakeType1 makes w, which was made just now, a window of type 1. New ones are of type 2.
+// MakeType1 turns w, which was just allocated, into a window of type 1. New windows are of type 2.
 func (w *Window) MakeType1() { w.type1 = true }
 
 // Bound reports whether peers can use the window.
 func (w *Window) Bound() bool { return w.parent != nil }
 
-// DeallocWindow ends w, bound or not. When it returns, peers can no longer use its key.
+// DeallocWindow ends w, whether it is bound or not. When it returns, peers can no longer use its
+// key.
 func (t *Table) DeallocWindow(w *Window) error {
 	if w.table != t || w.gone {
 		return &verbs.OpError{Op: "dealloc mw", Err: verbs.ErrInvalid, Detail: "the window does not exist here"}
@@ -65,11 +65,12 @@ func (t *Table) DeallocWindow(w *Window) error {
 	return nil
 }
 
-// Bind binds a memory window: from then on the peer of queue pair qp can reach the memory piece
-// under the R_Key key, with the rights in access, which are remote ones, or none (IBTA 10.6.7.2.1). The
-// upper 24 bits of key name the window, which must not be bound if it is of type 2; key itself must
-// differ from the window's last key. A window of type 1 is left unbound if the piece is empty. Window and region must be in the protection domain pd. The region must have
-// been registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
+// Bind binds a memory window: from then on the peer of queue pair qp can access the memory piece
+// under the R_Key key with the rights in access, which must be remote rights or none (IBTA
+// 10.6.7.2.1). The upper 24 bits of key name the window; key itself must differ from the window's
+// last key. A window of type 2 must not be bound already; one of type 1 is unbound if the piece is
+// empty. Window and region must be in the protection domain pd. The region must have been
+// registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
 // RemoteAtomic. The result is OK, or the first condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {
 	const remote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
@@ -114,7 +115,7 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 	return OK
 }
 
-// window finds a window by a key that it has, or could have.
+// window returns the window with a key of which only the low byte may differ, or nil.
 func (t *Table) window(key uint32) *Window {
 	if i := t.remote.fromKey(key >> 8); uint64(i) < uint64(len(t.slots)) {
 		return t.slots[i].window
@@ -133,8 +134,7 @@ func (t *Table) unbind(w *Window) {
 	t.bound--
 }
 
-// UnbindFrom unbinds all windows that are bound to r, whichever queue pair they are for. Peers lose
-// their access.
+// UnbindFrom unbinds all windows that are bound to r, of all queue pairs. Peers lose their access.
 func (t *Table) UnbindFrom(r *Region) {
 	if r.table != t || r.bound() == 0 {
 		return
@@ -149,7 +149,7 @@ func (t *Table) UnbindFrom(r *Region) {
 	}
 }
 
-// UnbindAll unbinds all windows of a queue pair that ends; its peer loses their access.
+// UnbindAll unbinds all windows of a queue pair. It is called when the queue pair ends.
 func (t *Table) UnbindAll(qp wire.QPN) {
 	if t.bound == 0 {
 		return
