@@ -1,7 +1,7 @@
-// Package clock holds the time type of the whole project and an indexed deadline heap.
+// Package clock has the time type of the whole project and an indexed heap of deadlines.
 //
-// Nothing here reads a clock. A machine is handed now by its caller and answers when it next wants
-// to be called; package clock/real is the only place of the datapath that asks the operating
+// Nothing here reads a clock. The caller of a state machine passes it the time, and the machine
+// says when it must be called next. In the datapath, only package clock/real asks the operating
 // system.
 package clock
 
@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Time is an instant in nanoseconds since an epoch that the caller chose (process start on the
-// rack, zero in the simulator). Only differences and order mean anything.
+// Time is an instant in nanoseconds since an epoch that the caller chose: process start on the
+// rack, 0 in the simulator. Only differences and order have a meaning.
 type Time int64
 
-// Never is the deadline of a machine that waits for nothing.
+// Never is the deadline of a state machine that waits for nothing.
 const Never Time = math.MaxInt64
 
-// Add returns t+d; Never stays Never and overflow saturates at Never.
+// Add returns t+d. Never+d is Never, and an overflow gives Never.
 func (t Time) Add(d time.Duration) Time {
 	if t == Never {
 		return Never
@@ -40,7 +40,7 @@ func Min(a, b Time) Time {
 	return b
 }
 
-// String prints t as a duration since the epoch, or "never".
+// String returns t as a duration since the epoch, or "never".
 func (t Time) String() string {
 	if t == Never {
 		return "never"

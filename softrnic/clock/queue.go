@@ -2,7 +2,7 @@ package clock
 
 // Queue is an indexed heap of deadlines, ordered by time and then by id, so that equal deadlines
 // come out in a fixed order. The zero value is ready to use. Set and Remove cost O(log n) and
-// allocate only to grow. Small ids are the fastest: a caller that can choose numbers from 0 on.
+// allocate only to grow. Ids near 0 are the fastest.
 type Queue struct {
 	heap []queueItem
 	// near has the index in the heap of each id below nearIDs, plus one; 0: the id has no deadline.
@@ -11,7 +11,7 @@ type Queue struct {
 	far  map[uint32]int32
 }
 
-// nearIDs bounds the ids that an array serves.
+// nearIDs is the number of ids that the slice near serves; the map far serves the others.
 const nearIDs = 1 << 16
 
 type queueItem struct {
@@ -52,7 +52,7 @@ func (q *Queue) Set(id uint32, at Time) {
 	}
 }
 
-// Remove forgets id.
+// Remove removes the deadline of id.
 func (q *Queue) Remove(id uint32) {
 	i, ok := q.find(id)
 	if !ok {

@@ -1,6 +1,6 @@
 // Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A
-// handler is a function from a request body to a reply; an error becomes {"error": …} with a
-// status, and is an error again at the client.
+// handler is a function from a request to a reply. Its error is sent as {"error": …} with a status,
+// and the client returns it as an error again.
 package control
 
 import (
@@ -20,23 +20,22 @@ import (
 	"time"
 )
 
-// maxBody bounds a request body in bytes.
+// maxBody is the largest size of a request body in bytes.
 const maxBody = 1 << 20
 
-// Errors of a client that got no answer.
+// Errors of a client that gets no answer.
 var (
 	// ErrNotRunning means that no process serves the socket.
 	ErrNotRunning = errors.New("not running")
-	// ErrPrivilege: the caller may not use the socket.
+	// ErrPrivilege means that the caller has no permission to use the socket.
 	ErrPrivilege = errors.New("needs root: run it with sudo")
-	// ErrSilent means that the process that serves the socket has not answered by the deadline of
-	// the call.
+	// ErrSilent means that the process that serves the socket has not answered by the deadline.
 	ErrSilent = errors.New("does not answer")
 )
 
-// deadlineHeader holds the time until which the caller waits, in nanoseconds of Unix time. A daemon
-// that was stopped finds requests whose callers have given up with an error when it resumes; they
-// must not be executed then.
+// deadlineHeader holds the time until which the caller waits, in nanoseconds of Unix time. When a
+// daemon resumes after it was stopped, it finds requests whose callers have already given up with
+// an error: these must not be executed.
 const deadlineHeader = "Rdmalab-Deadline"
 
 // late reports whether the caller of r no longer waits.
@@ -51,19 +50,19 @@ type Error struct {
 	Message string `json:"error"`
 }
 
-// Error is the daemon's text.
+// Error returns the daemon's text.
 func (e *Error) Error() string { return e.Message }
 
-// Errorf makes an Error with a status for a handler to return.
+// Errorf returns an Error with a status. Handlers return it.
 func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
-// Mux routes "METHOD /path" patterns as http.ServeMux does.
+// Mux routes patterns like "METHOD /path", as http.ServeMux does.
 type Mux struct{ http.ServeMux }
 
-// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the body (strictly;
-// an empty body leaves its zero value), the result is sent as JSON.
+// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the body, without
+// unknown fields; an empty body leaves the zero value. The result is sent as JSON.
 func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) (Out, error)) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
@@ -77,11 +76,11 @@ func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) 
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // it fails when the client has gone
+		_ = json.NewEncoder(w).Encode(out) // fails if the client has gone
 	})
 }
 
-// decode reads a request body: one JSON value without unknown fields, or nothing.
+// decode decodes a request body: one JSON value without unknown fields, or nothing.
 func decode[In any](w http.ResponseWriter, r *http.Request) (in In, err error) {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	dec.DisallowUnknownFields()
@@ -110,15 +109,15 @@ func writeError(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Status)
-	_ = json.NewEncoder(w).Encode(e) // as above
+	_ = json.NewEncoder(w).Encode(e) // fails if the client has gone
 }
 
 // Limits of a server.
 const (
-	// maxSocketPath is the longest path that fits into the kernel's address structure.
+	// maxSocketPath is the length of the longest path that fits into a socket address.
 	maxSocketPath = 107
 	headerWait    = 5 * time.Second
-	// closeWait bounds how long Close waits for handlers whose context it has cancelled.
+	// closeWait is how long Close waits for handlers whose context it has cancelled.
 	closeWait = 5 * time.Second
 )
 
@@ -129,12 +128,12 @@ type Server struct {
 	once sync.Once
 	err  error
 
-	mu      sync.Mutex // guards closing, and active against its end
+	mu      sync.Mutex // guards closing, and active against Add after Wait
 	closing bool
 	active  sync.WaitGroup // handlers
 }
 
-// begin counts a handler in; false when the server is closing.
+// begin counts a handler in active. It returns false if the server is closing.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +144,8 @@ func (s *Server) begin() bool {
 	return true
 }
 
-// Serve listens on path (replacing a dead socket file, mode 0600) and serves in a goroutine until
-// Close.
+// Serve listens on path, with mode 0600, and serves in a goroutine until Close. It replaces a
+// socket file that no process serves.
 func Serve(path string, m *Mux) (*Server, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("control socket %s: the path is longer than %d bytes: choose shorter names", path, maxSocketPath)
@@ -186,9 +185,9 @@ func Serve(path string, m *Mux) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and its connections, and waits for the accept loop and for handlers, whose
-// request contexts are cancelled. After closeWait, Close gives up handlers that have not returned,
-// and returns an error. Closing again returns the same result.
+// Close ends the server and its connections. It cancels the contexts of running requests and waits
+// for the accept loop and the handlers. If a handler does not return within closeWait, Close
+// returns an error. A second Close returns the same result.
 func (s *Server) Close() error {
 	s.once.Do(func() {
 		s.mu.Lock()
@@ -213,7 +212,7 @@ type Client struct {
 	http http.Client
 }
 
-// NewClient returns a client for the socket at path. It connects on each call.
+// NewClient returns a client for the socket at path. Each call makes a connection.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -222,7 +221,7 @@ func NewClient(path string) *Client {
 	return &Client{path: path, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Call sends in as JSON (nil: no body) and decodes the answer into out (nil: drop it).
+// Call sends in as JSON (nil: no body) and decodes the answer into out (nil: it is discarded).
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {
@@ -236,7 +235,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return json.NewDecoder(body).Decode(out)
 }
 
-// Stream is Call for an answer of unknown length; the caller closes it. Cancelling ctx ends it.
+// Stream is Call for an answer of unknown length. The caller must close it; cancelling ctx ends it.
 func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
 	var body io.Reader
 	if in != nil {
@@ -260,7 +259,7 @@ func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.Re
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		e := &Error{Status: resp.StatusCode}
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody)) // a partial text is shown, too
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody)) // a partial text is better than none
 		if json.Unmarshal(text, e) != nil || e.Message == "" {
 			e.Message = resp.Status + " " + strings.TrimSpace(string(text))
 		}
@@ -269,7 +268,7 @@ func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.Re
 	return resp.Body, nil
 }
 
-// explain says why there is no answer.
+// explain returns the error that says why there is no answer.
 func (c *Client) explain(err error) error {
 	var op *net.OpError
 	var call *url.Error
@@ -280,7 +279,7 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("%w (%s: %w)", ErrPrivilege, c.path, op.Err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
-	case errors.As(err, &call): // its text is about HTTP, an internal detail
+	case errors.As(err, &call): // its text is about HTTP, which callers do not know of
 		return fmt.Errorf("%s: %w", c.path, call.Err)
 	}
 	return err

@@ -9,20 +9,19 @@ import (
 	"net/http"
 )
 
-// line is one line of a stream of JSON: an item, or the end. A stream without an end was cut off.
+// line is one line of a JSON stream: an item, or the end. A stream without an end was cut off.
 type line[T any] struct {
 	Item  *T     `json:"item,omitempty"`
 	Error string `json:"error,omitempty"`
 	Done  bool   `json:"done,omitempty"`
 }
 
-// errCutOff: a stream stopped without its end: the daemon died.
+// errCutOff is the error of a stream that ends without an end line: the daemon has died.
 var errCutOff = errors.New("the daemon stopped in the middle of its answer")
 
-// HandleStream registers f for a pattern, as Handle does, for work that takes long and reports its
-// progress. Each call of send is one line to the client at once; it fails when the client has gone,
-// and then f should end. The error of f, also after items, becomes the error of Items at the
-// client.
+// HandleStream is Handle for work that takes long and reports its progress. Each call of send sends
+// one line to the client at once. It fails if the client has gone, and then f should return. The
+// error of f, also after items, becomes the error of Items in the client.
 func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, in In, send func(Item) error) error) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
@@ -52,15 +51,15 @@ func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, 
 		case err != nil && !begun:
 			writeError(w, err)
 		case err != nil:
-			_ = write(line[Item]{Error: err.Error()}) // it fails when the client has gone
+			_ = write(line[Item]{Error: err.Error()}) // fails if the client has gone
 		default:
-			_ = write(line[Item]{Done: true}) // as above
+			_ = write(line[Item]{Done: true}) // fails if the client has gone
 		}
 	})
 }
 
-// Items calls a daemon's stream and hands its items to each, in order. It returns when the stream
-// has ended, with the daemon's error if there was one, or when each returns an error, with that.
+// Items calls a daemon's stream and calls each for its items, in order. It returns when the stream
+// has ended, with the daemon's error if there was one, or with an error of each.
 func Items[T any](ctx context.Context, c *Client, method, path string, in any, each func(T) error) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {

@@ -19,61 +19,61 @@ import (
 
 // Config describes a device.
 type Config struct {
-	// Engine is the NIC.
+	// Engine is the configuration of the NIC.
 	Engine engine.Config
-	// Port is its link and Waiter waits for that port; both required. The device owns them from
-	// Open on, and Close closes them.
+	// Port is the port to the NIC's link, and Waiter waits for that port; both required. After Open
+	// they belong to the device; Close closes them.
 	Port   packetio.Port
 	Waiter packetio.Waiter
-	// Clock may be shared between devices; nil: a new one.
+	// Clock can be shared by several devices; nil: a new one.
 	Clock *real.Clock
-	// Spin is how long a waiting application polls before it blocks; it should be twice the round
-	// trip. 0: 50 µs. Negative: not at all.
+	// Spin is how long a waiting application polls before it blocks. It should be twice the
+	// round-trip time. 0: 50 µs; negative: no polling.
 	Spin time.Duration
-	// Seed is for the random numbers of applications.
+	// Seed seeds the random numbers of applications.
 	Seed uint64
 }
 
-// defaultSpin covers a round trip between three processes on two cores.
+// defaultSpin is long enough for a round trip between three processes on two cores.
 const defaultSpin = 50 * time.Microsecond
 
-// Device is a NIC that runs.
+// Device is a running NIC.
 type Device struct {
 	clock  *real.Clock
 	port   packetio.Port
 	waiter packetio.Waiter
 	spin   time.Duration
-	seed   atomic.Uint64 // of the next context
+	seed   atomic.Uint64 // seed of the next context
 
 	mu      sync.Mutex // guards the fields below, except the atomics of polls
 	e       *engine.Engine
 	rx, out packetio.Batch
 	waits
 	polls
-	armed clock.Time // when the progress goroutine will look without a wake-up
+	armed clock.Time // when the progress goroutine wakes up by itself
 	tracing
-	dead    bool  // closed or failed; it stays so
+	dead    bool  // closed or failed; never reset
 	failure error // why the port became unusable
 
 	kick  chan struct{} // ends the pause of the progress goroutine; capacity 1
-	done  chan struct{} // the progress goroutine has returned
+	done  chan struct{} // closed when the progress goroutine has returned
 	close func() error
 }
 
-// waits are the blocked applications.
+// waits has the blocked applications.
 type waits struct {
-	seen    uint64 // the engine's Activity when the waiters' conditions were checked last
+	seen    uint64 // the engine's Activity when the conditions of the waiters were last checked
 	waiting []*waiter
 	free    []*waiter
 }
 
-// polls is which threads poll the port.
+// polls says which threads poll the port.
 type polls struct {
-	spinner    bool             // an application polls in await
-	pace       pollpace.Spinner // of the spinner
+	spinner    bool             // an application thread polls in await
+	pace       pollpace.Spinner // of the polling thread
 	idle       bool             // the last step found nothing to do, and its thread must pause
-	emptyPolls int              // polls in succession that found nothing, since the last wait
-	// polled counts polls of applications; polling is spinner for the progress goroutine to read.
+	emptyPolls int              // consecutive polls that found nothing, since the last wait
+	// polled counts polls of applications; polling is a copy of spinner for the progress goroutine.
 	polled  atomic.Uint64
 	polling atomic.Bool
 }
@@ -104,15 +104,15 @@ func Open(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// Close crashes the NIC, releases every wait with ErrClosed, joins the progress goroutine and
-// closes the port and the waiter. Closing again returns the same result.
+// Close crashes the NIC, ends every wait with ErrClosed, waits for the progress goroutine, and
+// closes the port and the waiter. A second Close returns the same result.
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shutDown() error {
 	d.enter()
 	d.dead = true
 	d.e.Down()
-	d.e.Notify() // also when the NIC was down before
+	d.e.Notify() // also if the NIC was down before
 	d.leave()
 	d.waiter.Wake()
 	d.resume()
@@ -126,7 +126,7 @@ func (d *Device) Context() verbs.Context {
 	return verbsengine.New(&shell{Runtime: NewRuntime(d.clock, d.seed.Add(1)), d: d})
 }
 
-// Down crashes the NIC: see engine.Engine.Down. The link stays.
+// Down crashes the NIC; see engine.Engine.Down. The link stays.
 func (d *Device) Down() { d.With((*engine.Engine).Down) }
 
 // Up starts the NIC again, with empty tables.
@@ -141,7 +141,7 @@ func (d *Device) Up() {
 // SetLink sets whether the NIC has a carrier.
 func (d *Device) SetLink(up bool) { d.With(func(e *engine.Engine) { e.SetLink(up) }) }
 
-// With gives f exclusive use of the engine, for listings and fault plans. f must not block.
+// With calls f with exclusive use of the engine, for listings and fault plans. f must not block.
 func (d *Device) With(f func(e *engine.Engine)) {
 	d.enter()
 	defer d.leave()
@@ -154,7 +154,7 @@ func (d *Device) Counters() (c metrics.NIC) {
 	return c
 }
 
-// Err is why the port became unusable; nil while it works.
+// Err returns why the port became unusable; nil while it works.
 func (d *Device) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

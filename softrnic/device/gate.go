@@ -8,10 +8,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// gate is a verbs.Gate for goroutines.
+// gate is a verbs.Gate between goroutines.
 type gate struct {
 	clock *real.Clock
-	open  chan struct{} // of capacity 1
+	open  chan struct{} // capacity 1
 }
 
 // NewGate makes a gate.

@@ -7,7 +7,8 @@ import (
 )
 
 // pollGrace is how long the progress goroutine leaves the port to an application that has polled,
-// before it checks again. It bounds how late a frame is handled when an application stops polling.
+// before it checks again. A frame is handled at most this much later if the application stops
+// polling.
 const pollGrace = 500 * time.Microsecond
 
 // run is the progress goroutine.
@@ -36,20 +37,21 @@ func (d *Device) run() {
 			return
 		}
 		if d.busy(&polled) {
-			continue // the application has found the frame, or will
+			continue // the application handles the frame
 		}
 		d.drain()
 	}
 }
 
-// maxDrain bounds the receive batches between two looks at whether an application polls.
+// maxDrain is the largest number of receive batches between two checks of whether an application
+// polls.
 const maxDrain = 16
 
-// drain makes progress until there is none to be made.
+// drain makes progress until there is nothing to do.
 func (d *Device) drain() {
 	for range maxDrain {
 		d.enter()
-		d.armed = 0 // this goroutine looks at the deadline before it sleeps again
+		d.armed = 0 // this goroutine checks the deadline before it sleeps again
 		found := d.progress()
 		d.leave()
 		if !found {
@@ -58,8 +60,8 @@ func (d *Device) drain() {
 	}
 }
 
-// busy reports whether an application polls, or has polled since polled was noted. While it does,
-// it keeps the deadlines.
+// busy reports whether an application polls, or has polled since the call before. Such an
+// application also keeps the deadlines.
 func (d *Device) busy(polled *uint64) bool {
 	n := d.polled.Load()
 	changed := n != *polled
@@ -73,9 +75,9 @@ func (d *Device) busy(polled *uint64) bool {
 	return !d.dead
 }
 
-// sleepFor returns how long to wait, and notes it in armed. False: the device is dead. A deadline
-// that is no longer needed is kept: it costs one look without result, where dropping it would cost
-// a wake-up for the next post.
+// sleepFor returns how long the progress goroutine may sleep, and stores the time of its wake-up in
+// armed. It returns false if the device is dead. A wake-up that is no longer needed is kept: it
+// costs one needless check, but dropping it would cost a wake-up for the next post.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,10 +95,10 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 	return max(0, d.armed.Sub(now)), true
 }
 
-// resume makes the progress goroutine take over at once.
+// resume wakes the progress goroutine at once.
 func (d *Device) resume() {
 	select {
 	case d.kick <- struct{}{}:
-	default: // a kick is pending
+	default: // already requested
 	}
 }

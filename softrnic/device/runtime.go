@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Runtime is real time for one application: threads are goroutines. All methods may be called by
-// all of them.
+// Runtime is real time for one application: its threads are goroutines, and all of them may call
+// the methods.
 type Runtime struct {
 	clock *real.Clock
 	rand  *rand.Rand
@@ -20,13 +20,13 @@ type Runtime struct {
 
 var _ verbs.Runtime = (*Runtime)(nil)
 
-// NewRuntime gives time to an application. Each has its own random numbers, from seed.
+// NewRuntime returns a runtime for one application, with random numbers from seed.
 func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 	src := &lockedSource{src: rand.NewPCG(seed, 0x72646d61)}
 	return &Runtime{clock: c, rand: rand.New(src)}
 }
 
-// Now is the time of the device's clock.
+// Now returns the time of the device's clock.
 func (r *Runtime) Now() clock.Time { return r.clock.Now() }
 
 // Sleep pauses the calling thread.
@@ -38,17 +38,17 @@ func (r *Runtime) Go(_ string, f func()) { r.wg.Go(f) }
 // Wait waits for all threads.
 func (r *Runtime) Wait() { r.wg.Wait() }
 
-// Rand is safe for all threads of the application; the scheduler decides which thread draws which
-// number.
+// Rand is safe for all threads of the application. Which thread draws which number depends on the
+// scheduler.
 func (r *Runtime) Rand() *rand.Rand { return r.rand }
 
-// lockedSource makes a generator safe for several goroutines: rand.Rand itself keeps no state.
+// lockedSource makes a random generator safe for several goroutines: rand.Rand itself has no state.
 type lockedSource struct {
 	mu  sync.Mutex // guards src
 	src rand.Source
 }
 
-// Uint64 draws a number.
+// Uint64 returns the next number.
 func (s *lockedSource) Uint64() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

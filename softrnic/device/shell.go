@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// shell is the device as one context sees it.
+// shell is the device for one context.
 type shell struct {
 	*Runtime
 	d *Device
@@ -19,21 +19,21 @@ var (
 	_ verbsengine.Driver = (*shell)(nil)
 )
 
-// Enter takes exclusive use of the engine.
+// Enter gives the caller exclusive use of the engine.
 func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	now := b.d.enter()
 	return now, b.d.e, &b.d.out
 }
 
-// Leave ends it.
+// Leave ends the exclusive use.
 func (b *shell) Leave() { b.d.leave() }
 
-// patientPolls is how many polls in a row may find nothing before each one yields the processor. An
-// application that waits after an empty poll never reaches it; one that spins on Poll would
-// otherwise keep its peers from answering.
+// patientPolls is the number of consecutive empty polls after which each further one yields the
+// processor. An application that waits after an empty poll never reaches it; one that only polls
+// would otherwise keep its peers from running.
 const patientPolls = 4
 
-// Progress drains the port once.
+// Progress handles one receive batch and the timers that are due.
 func (b *shell) Progress() {
 	if b.d.progress() {
 		b.d.emptyPolls = 0
@@ -43,7 +43,7 @@ func (b *shell) Progress() {
 	b.d.idle = b.d.emptyPolls > patientPolls
 }
 
-// Drive drains the port once.
+// Drive is Progress without a pause.
 func (b *shell) Drive() bool { return b.d.progress() }
 
 // Await waits for a condition.
@@ -51,6 +51,6 @@ func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	return b.d.await(c, deadline)
 }
 
-// Polled keeps the progress goroutine away for a while. Only polls do: an application that spins on
-// its memory, or that posts and computes, needs that goroutine.
+// Polled keeps the progress goroutine away from the port for a while. Only polls do that: an
+// application that polls its own memory, or posts and computes, needs that goroutine.
 func (b *shell) Polled() { b.d.polled.Add(1) }

@@ -10,15 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// flushFrames is how many frames may collect before they are sent, within one receive batch: enough
-// for a full send batch, few enough to stay in the cache.
+// flushFrames is the number of frames after which they are sent, within one receive batch: enough
+// for a full send batch, and few enough to stay in the cache.
 const flushFrames = 64
 
-// drainBatches bounds the receive batches that are handled before timers fire: as many as a full
-// receive ring has, so that a flood of frames delays timers, and never stops them.
+// drainBatches is the largest number of receive batches that are handled before timers fire: as
+// many as a full receive ring has. So a flood of frames delays timers, but never stops them.
 const drainBatches = 64
 
-// enter takes exclusive use of the engine.
+// enter gives the caller exclusive use of the engine.
 func (d *Device) enter() clock.Time {
 	d.mu.Lock()
 	d.idle = false
@@ -26,8 +26,8 @@ func (d *Device) enter() clock.Time {
 	return d.entered
 }
 
-// leave sends the frames of the step, wakes waiters whose condition is met, and makes the progress
-// goroutine keep an earlier deadline.
+// leave ends it: it sends the frames of the step, wakes waiters whose condition is true, and wakes
+// the progress goroutine if there is an earlier deadline than that of its wake-up.
 func (d *Device) leave() {
 	if d.ring != nil && len(d.out.Frames) > 0 {
 		d.record(d.entered, pathtrace.Posted)
@@ -44,14 +44,14 @@ func (d *Device) leave() {
 		d.waiter.Wake()
 	}
 	if woken {
-		runtime.Gosched() // otherwise they wait until this goroutine blocks
+		runtime.Gosched() // otherwise they run only when this goroutine blocks
 	}
 	if idle {
 		pollpace.Pause(emptyPolls, d.pace.Inside)
 	}
 }
 
-// flush hands the frames to the port in one go.
+// flush sends the collected frames in one call of the port.
 func (d *Device) flush() {
 	if len(d.out.Frames) == 0 {
 		return
@@ -65,7 +65,7 @@ func (d *Device) flush() {
 }
 
 // progress handles one receive batch and the timers that are due. It reports whether there was
-// anything to do.
+// work.
 func (d *Device) progress() bool {
 	if d.dead {
 		return false
@@ -96,7 +96,7 @@ func (d *Device) progress() bool {
 
 // catchUp handles the frames left in the receive ring, at most drainBatches batches, and returns
 // the time of the last batch. It is called before timers fire: if the process did not run for a
-// while, the answers that the timers wait for may be after the first batch.
+// while, the answers for which the timers wait may be behind the first batch.
 func (d *Device) catchUp() (now clock.Time, err error) {
 	for range drainBatches {
 		n, err := d.port.Recv(&d.rx)
@@ -128,7 +128,7 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	d.e.EndBatch(now, &d.out)
 }
 
-// fail ends a NIC whose port has failed.
+// fail ends a NIC after its port has failed.
 func (d *Device) fail(err error) {
 	if d.dead {
 		return
@@ -136,11 +136,11 @@ func (d *Device) fail(err error) {
 	d.failure, d.dead = err, true
 	d.e.SetLink(false)
 	d.e.Down()
-	d.e.Notify() // also when the NIC was down before
+	d.e.Notify() // also if the NIC was down before
 }
 
-// notify wakes the waiters whose condition is met, if anything happened since the last check, and
-// reports whether it woke any.
+// notify wakes the waiters whose condition is true, if the engine's Activity has changed since the
+// last check. It reports whether it woke any.
 func (d *Device) notify() bool {
 	if d.seen == d.e.Activity() {
 		return false
@@ -150,7 +150,7 @@ func (d *Device) notify() bool {
 	for _, w := range d.waiting {
 		switch {
 		case w.cond.Ready(d.e):
-			w.result <- nil // capacity 1, and each waiter gets one result
+			w.result <- nil // never blocks: capacity 1, and each waiter gets one result
 		case d.dead:
 			w.result <- verbs.ErrClosed
 		default:

@@ -5,23 +5,23 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
-// tracing records when packets pass, while an operator wants to know it.
+// tracing records when packets pass, for perf --breakdown.
 type tracing struct {
-	ring    *pathtrace.Ring // nil: nothing is recorded
-	entered clock.Time      // the last enter
+	ring    *pathtrace.Ring // nil: not recording
+	entered clock.Time      // time of the last enter
 }
 
 // record adds an event to the ring.
 func (d *Device) record(at clock.Time, p pathtrace.Point) { d.ring.Add(d.clock.Monotonic(at), p, 0) }
 
-// mark records p as of now, if anything is recorded.
+// mark records p at the present time, if the device records.
 func (d *Device) mark(p pathtrace.Point) {
 	if d.ring != nil {
 		d.record(d.clock.Now(), p)
 	}
 }
 
-// StartTrace makes the device record up to n events, beginning now. It ends an earlier recording.
+// StartTrace begins to record up to n events. It ends an earlier recording.
 func (d *Device) StartTrace(n int) {
 	ring := pathtrace.NewRing(n)
 	d.mu.Lock()

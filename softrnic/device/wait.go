@@ -17,16 +17,17 @@ type waiter struct {
 	timer  *time.Timer
 }
 
-// maxFreeWaiters bounds the waiters that are kept for later.
+// maxFreeWaiters is the largest number of waiters kept for reuse.
 const maxFreeWaiters = 256
 
-// errLead is the result of a waiter that is to poll from now on, for all.
+// errLead is the result for a waiter that must take over the lead.
 var errLead = errors.New("poll the port")
 
-// await is a hybrid wait. One application thread at a time leads: it polls the port for all that
-// wait, for the spin time. The others block until the leader wakes them: because their condition is
-// met, or because the leader's own is and another one must lead. When the leader's time is over, it
-// blocks as well, and the progress goroutine takes over.
+// await waits first by polling and then by blocking. One application thread at a time leads: it
+// polls the port for all waiting threads, for the spin time. The others block until the leader
+// wakes them, when their condition is true, or when the leader's own condition is true and another
+// thread must lead. When the spin time of the leader is over, it blocks as well, and the progress
+// goroutine takes over.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
 	d.emptyPolls = 0
@@ -43,7 +44,7 @@ func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 			d.leave()
 			return nil
 		}
-		err := d.park(cond, deadline) // leaves
+		err := d.park(cond, deadline) // calls leave
 		if !errors.Is(err, errLead) {
 			return err
 		}
@@ -52,8 +53,8 @@ func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	}
 }
 
-// lead polls until cond is ready, which it reports, or until polling is of no more use. It is
-// called between enter and leave and returns there.
+// lead polls until cond is true, or until polling is of no more use; it returns whether cond is
+// true. It is called between enter and leave and returns there.
 func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 	end := d.clock.Now().Add(d.spin)
 	for {
@@ -68,7 +69,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 			d.handOver()
 			return false
 		case found:
-			end = now.Add(d.spin) // frames arrive: the awaited one may be next
+			end = now.Add(d.spin) // frames arrive: the expected one may be next
 		case now >= end:
 			d.setSpinner(false)
 			return false
@@ -77,7 +78,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 		crowded := !found && d.pace.Pause() // only the leading thread, which polls for all waiting ones, uses pace
 		d.enter()
 		if crowded {
-			end = now // one more look, and then sleep
+			end = now // one more step, then sleep
 		}
 	}
 }
@@ -87,9 +88,9 @@ func (p *polls) setSpinner(on bool) {
 	p.polling.Store(on)
 }
 
-// handOver gives the lead to another thread that waits, if there is one.
+// handOver makes another waiting thread the leader, if there is one.
 func (d *Device) handOver() {
-	d.notify() // waiters whose condition is met need not lead
+	d.notify() // waiters whose condition is true need not lead
 	n := len(d.waiting)
 	if n == 0 {
 		d.setSpinner(false)
@@ -101,14 +102,14 @@ func (d *Device) handOver() {
 	w.result <- errLead
 }
 
-// park blocks until cond or the deadline. It is called after enter and calls leave.
+// park blocks until cond is true or the deadline. It is called after enter and calls leave.
 func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	switch {
 	case d.dead:
 		d.leave()
 		return verbs.ErrClosed
 	case d.clock.Now() >= deadline:
-		// A caller that does not wait still gets the completions that have arrived.
+		// A caller with a deadline in the past still gets the completions that have arrived.
 		d.progress()
 		ready := cond.Ready(d.e)
 		d.leave()
@@ -140,8 +141,8 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	return err
 }
 
-// unpark takes w out of the list after its deadline. A result that arrives at the same moment is
-// taken: the lead must not get lost.
+// unpark removes w from the list after its deadline. If a result has arrived at the same moment it
+// is used: it may be the lead, which must not be lost.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,10 +1,12 @@
-// Package metrics holds the counters of NICs, switches and stores as typed fields with the names
-// that operators know from `rdma statistic`, and turns them into snapshots and Prometheus text. It
-// reads no clock and takes no lock: the owner of a counter increments it, and hands out copies.
+// Package metrics has the counters of NICs, switches and stores as typed fields, with the names
+// that operators know from `rdma statistic`, and converts them to snapshots and Prometheus text. It
+// reads no clock and takes no lock: the owner of a counter increments it, and gives copies to
+// others.
 package metrics
 
-// NIC has the counters of one NIC. The names in the tags are the names in rdma_rxe and mlx5 where a
-// counter of that meaning exists. Units are packets or events unless the name says otherwise.
+// NIC has the counters of one NIC. The names in the tags are those of rdma_rxe and mlx5 if a
+// counter with that meaning exists there. Units are packets or events unless the name says
+// otherwise.
 type NIC struct {
 	SentPkts  uint64 `name:"sent_pkts" help:"RoCEv2 packets sent"`
 	RcvdPkts  uint64 `name:"rcvd_pkts" help:"RoCEv2 packets received and accepted"`

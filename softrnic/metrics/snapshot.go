@@ -2,15 +2,15 @@ package metrics
 
 import "reflect"
 
-// Sample is one counter's name, meaning and value.
+// Sample is the name, the meaning and the value of one counter.
 type Sample struct {
 	Name  string `json:"name"`
 	Help  string `json:"-"`
 	Value uint64 `json:"value"`
 }
 
-// Samples lists the counters of c, a pointer to a struct whose uint64 fields carry name and help
-// tags, in the order of its fields. It is for listings, not for a hot path.
+// Samples returns the counters of c, a pointer to a struct whose uint64 fields have name and help
+// tags, in the order of its fields. It is for listings, and too slow for a hot path.
 func Samples(c any) []Sample {
 	v := reflect.ValueOf(c).Elem()
 	out := make([]Sample, 0, v.NumField())

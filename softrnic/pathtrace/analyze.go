@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// Stage is one part of an operation, or all of it.
+// Stage is one part of an operation, or the whole operation.
 type Stage struct {
 	Name   string        `json:"name"`
 	Median time.Duration `json:"medianNs"`
 	P99    time.Duration `json:"p99Ns"`
 }
 
-// Breakdown says where the time of operations went. The stages follow each other without gaps, so
-// the means of the stages add up to that of the total; their medians need not.
+// Breakdown says where the time of operations was spent. The stages follow each other without gaps,
+// so the means of the stages add up to the mean of the total; the medians need not.
 type Breakdown struct {
-	// Operations is how many posts the client recorded, Followed how many of these operations passed
-	// every point once, in order. The others had other packets beside them, or were retransmitted.
+	// Operations is the number of posts that the client recorded. Followed is how many of these
+	// operations passed every point once, in order; the others were retransmitted, or other packets
+	// were in between.
 	Operations int `json:"operations"`
 	Followed   int `json:"followed"`
-	// Missed counts the events for which a process had no room. Operations after the first of them
-	// are not among Operations.
+	// Missed counts the events for which the ring of a process had no room. Operations after the
+	// first missed event do not count.
 	Missed uint64  `json:"missed"`
 	Stages []Stage `json:"stages"`
 	Total  Stage   `json:"total"`
@@ -42,17 +43,17 @@ const (
 	server
 )
 
-// step is the point that an operation passes next.
+// step is a point that operations pass.
 type step struct {
 	node  node
 	point Point
-	// toServer selects the switch's port: that of the server, else that of the client.
+	// toServer: the event is at the switch's port to the server; else at its port to the client.
 	toServer bool
-	// stage names what lies between the point before and this one.
+	// stage is the name of the part between the step before and this one.
 	stage string
 }
 
-// path is the way of an operation, from its post to the next one.
+// path has the points that an operation passes, from its post to the next post.
 var path = []step{
 	{client, Posted, false, ""},
 	{client, Sending, false, "{client}: post, doorbell, engine"},
@@ -67,7 +68,7 @@ var path = []step{
 	{client, Posted, false, "{client}: completion, poll, application"},
 }
 
-// located is an event and where it was recorded.
+// located is an event with the process that recorded it.
 type located struct {
 	Event
 	node node
@@ -76,15 +77,15 @@ type located struct {
 // ErrNoOperation is the error of a trace in which no operation passed all points in order.
 var ErrNoOperation = errors.New("no operation could be followed: only latency tests with messages of one packet can, on a path without other traffic")
 
-// Analyze follows the operations of a client with a server through a switch; from and to are their
-// names, which are also those of the switch's ports.
+// Analyze follows the operations of a client with a server through a switch. from and to are the
+// names of client and server, and of the switch's ports to them.
 func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 	f := follower{from: slices.Index(sw.Ports, from), to: slices.Index(sw.Ports, to), at: make([]int64, len(path)), stages: make([][]time.Duration, len(path)-1)}
 	if f.from < 0 || f.to < 0 {
 		return nil, fmt.Errorf("the switch has no port of %s and %s", from, to)
 	}
 	var all []located
-	end, missed := int64(math.MaxInt64), uint64(0) // end: of the first ring that was full
+	end, missed := int64(math.MaxInt64), uint64(0) // end: when the first ring was full
 	for n, t := range []Trace{client: c, middle: sw, server: s} {
 		for _, e := range t.Events {
 			all = append(all, located{e, node(n)})
@@ -114,19 +115,19 @@ func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 	return b, nil
 }
 
-// follower follows operations, one after the other.
+// follower follows one operation after the other.
 type follower struct {
 	from, to int // ports of the switch
 	posts    int
-	next     int     // the step of path that the operation in flight has not passed; 0: none is followed
-	at       []int64 // when it passed each step before
+	next     int     // index in path of the next point of the current operation; 0: none is followed
+	at       []int64 // when the operation passed the points before
 	stages   [][]time.Duration
 	total    []time.Duration
-	began    [3]int64 // when the last send call of each node began
+	began    [3]int64 // when the last send call of each process began
 	calls    [3][]time.Duration
 }
 
-// event takes the next event.
+// event handles the next event.
 func (f *follower) event(e located) {
 	if e.node == middle && e.Port != f.from && e.Port != f.to {
 		return // traffic of other hosts
@@ -140,7 +141,7 @@ func (f *follower) event(e located) {
 		}
 		return
 	case e.Point == Handled && e.node == server:
-		return // before its Sending
+		return // the batch before its Sending
 	}
 	posted := e.node == client && e.Point == Posted
 	if posted {
@@ -160,7 +161,7 @@ func (f *follower) event(e located) {
 	}
 }
 
-// is reports whether e is the step s.
+// is reports whether e is an event of step s.
 func (f *follower) is(e located, s step) bool {
 	port := f.from
 	if s.toServer {
@@ -177,7 +178,7 @@ func (f *follower) finish() {
 	f.total = append(f.total, time.Duration(f.at[len(path)-1]-f.at[0]))
 }
 
-// stage computes the figures of a stage.
+// stage computes median and 99th percentile of a stage.
 func stage(name string, d []time.Duration) Stage {
 	if len(d) == 0 {
 		return Stage{Name: name}

@@ -2,7 +2,7 @@ package pathtrace
 
 import "fmt"
 
-// Point is a place on the path of a packet.
+// Point is a point on the path of a packet.
 type Point uint8
 
 // Points. The daemon of a host records all of them, the switch Received, Sending and Sent.
@@ -11,15 +11,15 @@ const (
 	Posted Point = iota + 1
 	// Sending: a send call begins.
 	Sending
-	// Sent: it has returned.
+	// Sent: the send call has returned.
 	Sent
 	// Received: a receive call has returned frames.
 	Received
-	// Handled: the NIC has handled them. What they complete is in the completion queue.
+	// Handled: the NIC has handled these frames. Their completions are in the completion queue.
 	Handled
 )
 
-// Event is one packet, or batch of packets, at a Point.
+// Event is one packet or batch of packets at a Point.
 type Event struct {
 	// At is in nanoseconds of the machine's monotonic clock.
 	At    int64 `json:"at"`
@@ -31,14 +31,14 @@ type Event struct {
 // MaxEvents is the largest capacity of a Ring.
 const MaxEvents = 1 << 17
 
-// Ring has the events of one process. It belongs to the thread that calls Add.
+// Ring has the events of one process. Only the thread that calls Add may use it.
 type Ring struct {
 	events []Event
 	missed uint64
 }
 
-// NewRing returns a ring with room for n events, at most MaxEvents. When it is full, further events
-// are counted and not kept: the first ones are those of the first operations.
+// NewRing returns a ring for n events, at most MaxEvents. When it is full, further events are only
+// counted: the events of the first operations are complete.
 func NewRing(n int) *Ring { return &Ring{events: make([]Event, 0, max(0, min(n, MaxEvents)))} }
 
 // Add records an event. It does not allocate.
@@ -50,16 +50,16 @@ func (r *Ring) Add(at int64, p Point, port int) {
 	r.events = append(r.events, Event{at, p, port})
 }
 
-// Trace is what a process has recorded.
+// Trace has the events that a process has recorded.
 type Trace struct {
 	Events []Event `json:"events"`
 	// Missed counts the events for which there was no room.
 	Missed uint64 `json:"missed"`
-	// Ports are the names of the switch's ports; of a host there are none.
+	// Ports are the names of the switch's ports; empty for a host.
 	Ports []string `json:"ports,omitempty"`
 }
 
-// Trace returns the events; that of a nil ring is empty. The events are the ring's own.
+// Trace returns the events; none for a nil ring. The slice is the memory of the ring.
 func (r *Ring) Trace() Trace {
 	if r == nil {
 		return Trace{Events: []Event{}}
@@ -67,12 +67,12 @@ func (r *Ring) Trace() Trace {
 	return Trace{Events: r.events, Missed: r.missed}
 }
 
-// Request asks a process to record from now on.
+// Request asks a process to record events.
 type Request struct {
-	// Events is the capacity, 1 to MaxEvents.
+	// Events is the capacity of the ring, 1 to MaxEvents.
 	Events int `json:"events"`
-	// Ports are the names of the switch's ports whose packets it records; none: all of them. A host
-	// ignores them.
+	// Ports are the names of the switch's ports whose packets are recorded; empty: all ports. Hosts
+	// ignore them.
 	Ports []string `json:"ports,omitempty"`
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// WriteText writes a table: the median of each stage, its part of the sum of all medians as a bar,
-// and its 99th percentile. Of nil it writes nothing.
+// WriteText writes a table: for each stage the median, a bar with its part of the sum of all
+// medians, and the 99th percentile. It writes nothing for nil.
 func (b *Breakdown) WriteText(w io.Writer) error {
 	if b == nil {
 		return nil
@@ -34,5 +34,5 @@ func (b *Breakdown) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// micros prints a duration in microseconds.
+// micros formats a duration in microseconds.
 func micros(d time.Duration) string { return fmt.Sprintf("%.2f us", float64(d)/1e3) }

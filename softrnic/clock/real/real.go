@@ -1,6 +1,5 @@
-// Package real is the clock of a rack: the only place of the datapath that asks
-// the operating system for the time. It uses the monotonic clock, so a stepped wall clock moves no
-// deadline.
+// Package real is the clock of a rack: in the datapath, only this package asks the operating system
+// for the time. It uses the monotonic clock, so that a change of the wall clock moves no deadline.
 package real
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Clock counts nanoseconds from its creation. It may be used by any goroutine. Inside a
+// Clock counts nanoseconds from its creation. It is safe for concurrent use. Inside a
 // testing/synctest bubble it follows the bubble's time.
 type Clock struct {
 	start time.Time
@@ -23,9 +22,9 @@ func New() *Clock {
 	var t unix.Timespec
 	best := time.Hour
 	c := &Clock{}
-	for range readings { // this thread may lose its processor between two readings
+	for range readings { // the thread may be descheduled between two readings
 		before := time.Now()
-		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // this clock always exists
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: this clock always exists
 		if d := time.Since(before); d < best {
 			best, c.start, c.zero = d, before, t.Nano()
 		}
@@ -33,14 +32,14 @@ func New() *Clock {
 	return c
 }
 
-// readings is how often New reads both clocks; the closest pair counts.
+// readings is how often New reads both clocks; it uses the closest pair.
 const readings = 3
 
-// Monotonic returns t as nanoseconds of the machine's monotonic clock, which all its processes
-// share. It is exact to the time between two readings of the clock, less than a microsecond.
+// Monotonic returns t in nanoseconds of the machine's monotonic clock, which all processes share.
+// The error is the time between two readings of the clock, less than a microsecond.
 func (c *Clock) Monotonic(t clock.Time) int64 { return c.zero + int64(t) }
 
-// Now is the time since New.
+// Now returns the time since New.
 func (c *Clock) Now() clock.Time { return clock.Time(time.Since(c.start)) }
 
 // Until returns the time that is left until t: 0 if t has passed, -1 (no limit) for clock.Never.
@@ -51,7 +50,8 @@ func (c *Clock) Until(t clock.Time) time.Duration {
 	return max(0, t.Sub(c.Now()))
 }
 
-// Wall is t as an instant of package time, for deadlines of sockets; the zero time for clock.Never.
+// Wall returns t as a time of package time, for deadlines of sockets; the zero time for
+// clock.Never.
 func (c *Clock) Wall(t clock.Time) time.Time {
 	if t == clock.Never {
 		return time.Time{}
