@@ -10,31 +10,33 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxWait and waitDigits are range and precision of the histogram of waits.
+// maxWait and waitDigits are the range and the precision of the histogram of waits.
 const (
 	maxWait    = 10 * time.Minute
 	waitDigits = 3
 )
 
-// Locks counts what clients achieve that take and release locks. The clients of a thread share one.
+// Locks counts what clients achieve that take and release locks. The clients of a thread share one
+// Locks.
 type Locks struct {
 	Window
-	// Over, if not nil, ends the run early.
+	// Over, if not nil, ends the run early when it returns true.
 	Over func() bool
-	// Bits makes words 0 or 1, and the release a CAS, as the SwordBox paper's clients have it;
-	// otherwise a word holds a value of its owner, and a WRITE of 0 releases it, as in Sherman.
+	// Bits: words are 0 or 1, and a CAS releases a lock, as with the SwordBox paper's clients.
+	// Otherwise a word holds a value of its owner, and a WRITE of 0 releases the lock, as in
+	// Sherman.
 	Bits bool
-	// TakeOver is how long a word must stay the same until a client takes the lock from its owner,
+	// TakeOver is how long a word must stay the same before a client takes the lock from its owner,
 	// which may have ended without releasing it; 0: never.
 	TakeOver time.Duration
 
-	// Attempts are CAS for a lock that were answered in the window, Acquired those that took it,
-	// TakenOver locks that were taken from an owner that did not move, at any time.
+	// Attempts counts the CAS for a lock that were answered in the window, Acquired those that took
+	// it. TakenOver counts locks taken from an owner whose word did not change, at any time.
 	Attempts, Acquired, TakenOver uint64
-	// Freed are releases by CAS after locks that were counted.
+	// Freed counts the releases by CAS of locks in Acquired.
 	Freed uint64
-	// Waits are the times in nanoseconds from the first CAS for a lock to the answer of the one
-	// that took it. A client that does not hold the lock at the end counts with its time so far.
+	// Waits has the times in nanoseconds from the first CAS for a lock to the answer of the CAS
+	// that took it. A client that waits for a lock at the end counts with its time so far.
 	Waits *hdrhistogram.Histogram
 }
 
@@ -43,40 +45,40 @@ func NewLocks(w Window) *Locks {
 	return &Locks{Window: w, Waits: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
 
-// record adds a wait.
+// record adds a wait to the histogram.
 func (l *Locks) record(d time.Duration) {
-	_ = l.Waits.RecordValue(int64(min(max(d, 1), maxWait))) // within the range by construction
+	_ = l.Waits.RecordValue(int64(min(max(d, 1), maxWait))) // cannot fail: the value is in the range
 }
 
-// Locker is a client that takes a lock by CAS, again and again until it has it, and releases it.
+// Locker is a client that tries to take a lock by CAS until it has it, and then releases it.
 type Locker struct {
 	run        *Locks
 	qp         verbs.QP
 	take, free verbs.SendWR
-	prior      []byte        // 8 bytes, where the NIC puts the word's former value
-	pick       func() uint64 // chooses the address of the next lock
+	prior      []byte        // 8 bytes to which the NIC writes the original value of the word
+	pick       func() uint64 // returns the address of the next lock
 	tag, n     uint64
 	state      lockState
-	since      clock.Time // of its first CAS for the lock
-	seen       uint64     // in the word
+	since      clock.Time // time of the first CAS for the lock
+	seen       uint64     // value found in the word
 	seenSince  clock.Time
 }
 
-// lockState is the present step of a client.
+// lockState is the current step of a client.
 type lockState uint8
 
 const (
-	resting   lockState = iota // it has no operation in flight
-	wanting                    // its CAS is in flight
-	missed                     // its CAS found another owner
-	holding                    // its CAS took the lock
-	releasing                  // its release is in flight
-	leaving                    // the time is over
+	resting   lockState = iota // no operation is in flight
+	wanting                    // a CAS is in flight
+	missed                     // the CAS found another owner
+	holding                    // the CAS took the lock
+	releasing                  // the release is in flight
+	leaving                    // the run has ended
 )
 
-// Client returns a client of the run. take names 8 bytes of local memory, which are prior, and the
-// word; free names 8 bytes that hold 0, and the word. pick, if not nil, chooses a word's address
-// for each lock. The values that mark the client as owner are tag+1, tag+2 and so on.
+// Client returns a client of the run. take names the word and 8 bytes of local memory, which are
+// prior; free names the word and 8 bytes that hold 0. pick, if not nil, returns the address of the
+// word for each lock. The values that mark the client as owner are tag+1, tag+2 and so on.
 func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick func() uint64, tag uint64) *Locker {
 	take.Op, take.Flags = verbs.OpCmpSwap, verbs.Signalled
 	free.Op, free.Flags = verbs.OpWrite, verbs.Signalled
@@ -86,10 +88,10 @@ func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick 
 	return &Locker{run: l, qp: qp, take: take, free: free, prior: prior, pick: pick, tag: tag}
 }
 
-// QP is the client's queue pair.
+// QP returns the client's queue pair.
 func (c *Locker) QP() verbs.QP { return c.qp }
 
-// Next returns the next CAS, or the release of a lock that is held.
+// Next returns the next CAS, or the release of a lock that the client holds.
 func (c *Locker) Next(now clock.Time) *verbs.SendWR {
 	switch c.state {
 	case holding:
@@ -102,7 +104,7 @@ func (c *Locker) Next(now clock.Time) *verbs.SendWR {
 			return nil
 		}
 		c.begin(now)
-	case wanting, missed, releasing: // missed: it tries again
+	case wanting, missed, releasing: // missed: the client tries again
 	}
 	c.state = wanting
 	c.n++
@@ -112,7 +114,7 @@ func (c *Locker) Next(now clock.Time) *verbs.SendWR {
 	return &c.take
 }
 
-// begin makes the client try for a lock from now on: the next one, if there are several.
+// begin makes the client try to take a lock, the next one if there are several.
 func (c *Locker) begin(now clock.Time) {
 	c.since, c.seen, c.take.CompareAdd = now, 0, 0
 	if c.pick != nil {
@@ -121,12 +123,12 @@ func (c *Locker) begin(now clock.Time) {
 	}
 }
 
-// over reports that the run has ended.
+// over reports whether the run has ended.
 func (c *Locker) over(now clock.Time) bool {
 	return now >= c.run.Until || c.run.Over != nil && c.run.Over()
 }
 
-// Done takes the answer of a CAS or of a release.
+// Done handles the answer to a CAS or a release.
 func (c *Locker) Done(now clock.Time) {
 	if c.state == releasing {
 		c.state = resting
@@ -160,8 +162,8 @@ func (c *Locker) Done(now clock.Time) {
 	}
 }
 
-// look returns the compare value of the next CAS: 0, or the value of an owner that has stayed in
-// the word for TakeOver.
+// look sets the compare value of the next CAS: 0, or the value of an owner that has been in the
+// word for longer than TakeOver.
 func (c *Locker) look(now clock.Time, found uint64) {
 	if found != c.seen {
 		c.seen, c.seenSince = found, now

@@ -9,41 +9,41 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// MaxClients is the largest number of clients that a host is asked to run in one thread.
+// MaxClients is the largest number of clients of one thread.
 const MaxClients = 128
 
 // Client is one client: a connected queue pair on which one operation is in flight at a time. Loop
 // calls its methods.
 type Client interface {
-	// QP is the client's queue pair.
+	// QP returns the client's queue pair.
 	QP() verbs.QP
-	// Next returns the next work request, which must ask for a completion; nil: the client has
-	// ended. It is called at the beginning and after each completion.
+	// Next returns the next work request, which must be signalled; nil if the client has ended. It
+	// is called at the beginning and after each completion.
 	Next(now clock.Time) *verbs.SendWR
-	// Done takes a successful completion of the work request that Next returned last.
+	// Done is called after the work request that Next returned last has completed successfully.
 	Done(now clock.Time)
 }
 
-// OpError is an operation that completed with an error.
+// OpError is the error of an operation that completed with an error.
 type OpError struct {
 	Op verbs.WROpcode
 	WC verbs.WC
 }
 
-// Error names operation and status.
+// Error includes operation and status.
 func (e *OpError) Error() string { return fmt.Sprintf("%v failed: %v", e.Op, e.WC.Status) }
 
-// waitStep bounds one wait for completions, after which Loop looks at its patience.
+// waitStep is the longest single wait for completions; after each, Loop checks its patience.
 const waitStep = 100 * time.Millisecond
 
-// Loop drives the clients of one thread, whose send queues complete into CQ.
+// Loop drives the clients of one thread. The send queues of all of them complete into CQ.
 type Loop struct {
 	Runtime verbs.Runtime
 	CQ      verbs.CQ
-	// Spin makes the thread poll all the time, as with its own processor; otherwise it waits for
-	// completions.
+	// Spin makes the thread poll all the time, as with a processor of its own; otherwise it waits
+	// for completions.
 	Spin bool
-	// Patience is how long no completion may come; after it, Run fails with verbs.ErrTimeout.
+	// Patience is the longest time without a completion; after it, Run fails with verbs.ErrTimeout.
 	Patience time.Duration
 	// Each, if not nil, is called after the completions of each poll.
 	Each func()
@@ -52,14 +52,14 @@ type Loop struct {
 	wcs     [16]verbs.WC
 }
 
-// running is a client with the operation that it has in flight.
+// running is a client with its operation in flight.
 type running struct {
 	Client
 	op verbs.WROpcode
 }
 
-// Run posts the first operation of every client and returns when all clients have ended, or with
-// the first error. A failed operation is an *OpError.
+// Run posts the first operation of every client. It returns when all clients have ended, or with
+// the first error. The error of a failed operation is an *OpError.
 func (l *Loop) Run(clients []Client) error {
 	l.clients = make(map[uint32]*running, len(clients))
 	busy := 0
@@ -103,7 +103,7 @@ func (l *Loop) Run(clients []Client) error {
 	return nil
 }
 
-// post posts the next operation of a client and returns how many it posted, 0 or 1.
+// post posts the next operation of a client and returns the number of posted operations, 0 or 1.
 func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	wr := c.Next(now)
 	if wr == nil {
@@ -113,8 +113,8 @@ func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	return 1, c.QP().PostSend(*wr)
 }
 
-// poll takes completions; without any it waits, unless the thread spins. idle is when the last
-// completion came.
+// poll takes completions. If there is none it waits, unless Spin is set. idle is the time of the
+// last completion.
 func (l *Loop) poll(idle clock.Time) (int, error) {
 	n, err := l.CQ.Poll(l.wcs[:])
 	if n > 0 || err != nil {

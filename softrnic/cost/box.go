@@ -7,18 +7,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Box is the machine that carries out the figures of a switch.
+// Box applies the figures of a switch: it is a state machine in virtual time.
 type Box struct {
 	sw    *Switch
 	cores []server
 	frame wire.Frame
 }
 
-// NewBox makes the machine.
+// NewBox returns a Box.
 func NewBox(sw *Switch) *Box { return &Box{sw: sw, cores: make([]server, sw.Cores)} }
 
-// Depart says when a frame that the switch makes at now leaves it. cause is the frame that came in
-// and let it be made, nil if there is none: a frame that differs from its cause has been rewritten.
+// Depart returns when a frame that the switch makes at now leaves it. cause is the received frame
+// that led to it, nil if there is none: a frame that differs from its cause was rewritten.
 func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	at := picoOf(now)
 	if len(b.cores) > 0 && wire.ParseFrame(frame, &b.frame) == nil {
@@ -33,8 +33,8 @@ func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 }
 
 // core returns the core that serves the destination queue pair of a packet: a middlebox gives all
-// packets to a queue pair to one core, which alone knows their order (SwordBox §6.3). Queue pairs
-// are spread by their number and host.
+// packets to a queue pair to one core, because only that core knows their order (SwordBox §6.3).
+// Queue pairs are distributed by their number and host.
 func (b *Box) core(f *wire.Frame) *server {
 	h := uint32(f.BTH.DestQP)
 	for _, v := range f.Eth.Dst {

@@ -16,54 +16,53 @@ type Model struct {
 	NIC      NIC
 }
 
-// Link is each link of the rack.
+// Link describes every link of the rack.
 type Link struct {
-	// Rate is in bits a second; 0: no limit.
+	// Rate is in bits per second; 0: no limit.
 	Rate int64
-	// Delay is from one end to the other, with what MAC and PHY of both take. 0: free.
+	// Delay is the time from one end to the other, including the MAC and PHY of both. 0: free.
 	Delay time.Duration
 	// Overhead is the number of bytes that a frame occupies on the wire in addition to the bytes
 	// from destination MAC to payload: preamble, check sequence, gap.
 	Overhead int
 }
 
-// Switch is the box between the links.
+// Switch is the switch between the links.
 type Switch struct {
-	// Delay is from the last bit in to the first bit out.
+	// Delay is the time from the last bit in to the first bit out.
 	Delay time.Duration
-	// Cores work on the packets of RoCE; all packets to one queue pair are the work of one core. 0:
-	// the switch keeps up with its links whatever it does.
+	// Cores is the number of cores that work on RoCEv2 packets; one core serves all packets to a
+	// queue pair. 0: the switch never limits the rate.
 	Cores int
-	// Forward and Rewrite are packets a second of one core: of those that leave as they came, and
-	// of those that the program changed or made.
+	// Forward and Rewrite are packets per second of one core: of packets that leave unchanged, and
+	// of those that the switch program changed or made.
 	Forward, Rewrite Rate
 }
 
-// Client is a thread of an application, which has a processor to itself.
+// Client is a thread of an application with a processor of its own.
 type Client struct {
 	// Post is the thread's time for each work request it posts, Poll for each call of Poll.
 	Post, Poll time.Duration
-	// Get and Put are the thread's time for what the program of a key-value store does in one
-	// operation, besides posting and polling.
+	// Get and Put are the thread's time for one operation of a key-value store, without posting and
+	// polling.
 	Get, Put time.Duration
 }
 
 // Metadata is the program of a store's metadata server.
 type Metadata struct {
-	// Call is the time of a thread for a request of a client, Threads how many threads work on
-	// requests; 0: 1.
+	// Call is the time of a thread for a request of a client, Threads the number of threads; 0: 1.
 	Call    time.Duration
 	Threads int
 }
 
-// Each is the mean time between the requests that busy threads complete.
+// Each returns the mean time between completed requests if all threads are busy.
 func (m *Metadata) Each() time.Duration { return m.Call / time.Duration(max(1, m.Threads)) }
 
 // NIC is a network adapter.
 type NIC struct {
-	// Doorbell is the time from a post until the NIC has the work request; packets that the NIC
-	// sends later, after an answer or a timer, do not pay it. Completion is the time from an
-	// answer's arrival until the application can see the completion.
+	// Doorbell is the time from a post until the NIC has the work request; packets that are sent
+	// later, after an answer or a timer, do not take it. Completion is the time from the arrival of
+	// an answer until the application can see the completion.
 	Doorbell, Completion time.Duration
 	Send, Write          Verb
 	Read, Atomic         Verb
@@ -72,18 +71,18 @@ type NIC struct {
 // Verb has the costs of one packet of a request; for a READ, of the request packet. The costs of
 // answers are included.
 type Verb struct {
-	// Total is of all queue pairs of a NIC together, at the side that asks and at the side that
-	// answers.
+	// Total is the rate of all queue pairs of a NIC together, as requester and as responder.
 	Total Rate
-	// QP is of one queue pair at the side that answers, by where the memory is.
+	// QP is the rate of one queue pair as responder, by the place of the memory.
 	QP Place[Rate]
-	// Word, of atomics only, is of all on one 64-bit word. Other accesses to the word wait.
+	// Word, for atomics only, is the rate of all atomics on one 64-bit word. Other accesses to the
+	// word wait.
 	Word Place[Rate]
-	// Latency is from the beginning of the work at the side that answers until it takes effect.
+	// Latency is the time from the beginning of the responder's work until it takes effect.
 	Latency Place[time.Duration]
 }
 
-// Place has a value for memory of the host, behind PCIe, and one for memory on the NIC.
+// Place has a value for host memory, behind PCIe, and one for device memory.
 type Place[T any] struct{ Host, Device T }
 
 func (p *Place[T]) of(device bool) T {
@@ -93,17 +92,17 @@ func (p *Place[T]) of(device bool) T {
 	return p.Host
 }
 
-// Bounds of what Validate lets through.
+// Limits that Validate checks.
 const (
 	maxLatency  = time.Second
 	minRate     = 1
 	maxRate     = 1_000_000_000_000
 	maxOverhead = 1000
-	// MaxCores bounds the cores of a switch.
+	// MaxCores is the largest number of cores of a switch.
 	MaxCores = 4096
 )
 
-// Validate reports a figure that is out of bounds.
+// Validate returns an error for a figure that is out of its limits.
 func (m *Model) Validate() error {
 	for _, l := range []struct {
 		name string
@@ -151,17 +150,16 @@ func (m *Model) Validate() error {
 	return nil
 }
 
-// AtLineRate is the model with a switch that keeps up whatever it does, as figures of NICs were
-// measured.
+// AtLineRate returns the model with a switch that never limits the rate, as in measurements of
+// NICs.
 func (m *Model) AtLineRate() *Model {
 	c := *m
 	c.Switch.Cores = 0
 	return &c
 }
 
-// BackToBack is the model for two NICs joined by one link instead of two and a switch, as some
-// measurements have been made: the switch is free and each of the rack's two links is half of the
-// link.
+// BackToBack returns the model of two NICs joined by one link, without a switch, as in some
+// measurements: the switch is free, and each of the rack's two links has half of the link's delay.
 func (m *Model) BackToBack() *Model {
 	c := *m
 	c.Switch = Switch{}

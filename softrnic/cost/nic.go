@@ -5,17 +5,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Memory resolves a remote key and an address to at most n bytes of memory, and reports whether
-// they are on the NIC. The bytes only identify the place; their content is not read. An invalid key
+// Memory resolves an R_Key and an address to at most n bytes of memory, and reports whether they
+// are device memory. The bytes only identify the place; their content is not read. An invalid key
 // or address gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
-// Card is the machine that carries out the figures of one NIC. Its zero value is of no use; call
-// NewCard.
+// Card applies the figures of one NIC: it is a state machine in virtual time. NewCard makes one;
+// the zero value cannot be used.
 type Card struct {
 	nic    *NIC
 	memory Memory
-	// in serves the requests of all peers, send those of all local queue pairs.
+	// in serves the requests of all peers, send the requests of all local queue pairs.
 	in, send server
 	here     map[wire.QPN]*pair
 	peers    map[peer]*line
@@ -23,33 +23,33 @@ type Card struct {
 	frame    wire.Frame
 }
 
-// pair is the side that answers of one local queue pair.
+// pair is the responder of one local queue pair.
 type pair struct {
 	work server
-	// requests and answers are when the last one of them was handed over: a queue pair takes its
-	// packets in order.
+	// requests and answers are when the last request and the last answer were handed over: a queue
+	// pair takes its packets in order.
 	requests, answers pico
-	device            bool // memory of the message in progress
+	device            bool // the message in progress is to device memory
 }
 
-// peer is a queue pair of another host as the sender knows it.
+// peer is a queue pair of another host.
 type peer struct {
 	mac wire.MAC
 	qpn wire.QPN
 }
 
-// line is when the last request to a peer left.
+// line has the time at which the last request to a peer left.
 type line struct{ left pico }
 
-// maxPairs is how many queue pairs a card remembers before it forgets idle ones.
+// maxPairs is the number of queue pairs beyond which a card forgets idle ones.
 const maxPairs = 1 << 14
 
-// NewCard makes the machine. It looks up addresses in memory.
+// NewCard returns a Card. It looks up addresses in memory.
 func NewCard(nic *NIC, memory Memory) *Card {
 	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]*line), words: newWords()}
 }
 
-// verb returns the price of a request's opcode.
+// verb returns the costs of a request's opcode.
 func (n *NIC) verb(o wire.Opcode) *Verb {
 	switch {
 	case o.Is(wire.OpAtomic):
@@ -63,7 +63,7 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 }
 
 // Arrive returns when a frame that reaches the NIC at now takes effect: the caller passes it on at
-// that time. Frames that are not RoCE belong to the host's stack and cost nothing.
+// that time. Frames that are not RoCEv2 go to the host's kernel and cost nothing.
 func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil {
@@ -89,8 +89,8 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	return q.requests.time()
 }
 
-// touched is the memory that a request names; a packet without an address goes where its message
-// began.
+// touched returns the memory that a request accesses. For a packet without an address it is the
+// memory of its message's first packet.
 func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	switch o := f.BTH.Opcode; {
 	case o.Has(wire.HasAtomicETH):
@@ -123,7 +123,7 @@ func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	return l.left.time()
 }
 
-// pair returns the state of a queue pair. An idle queue pair has no state that must be remembered.
+// pair returns the state of a queue pair. An idle queue pair needs no state.
 func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	q := c.here[n]
 	if q != nil {
@@ -141,8 +141,8 @@ func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	return q
 }
 
-// line returns the state of the link to a peer. A peer that is not known yet gets a new one; if
-// there are too many, those without traffic are forgotten.
+// line returns the state of the line to a peer, a new one for a new peer. If there are too many,
+// those without recent traffic are forgotten.
 func (c *Card) line(now clock.Time, p peer) *line {
 	l := c.peers[p]
 	if l != nil {

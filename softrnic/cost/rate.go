@@ -7,10 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Rate is in operations or packets a second; 0 is no limit.
+// Rate is in operations or packets per second; 0 means no limit.
 type Rate int64
 
-// String prints in millions: 18.6M, or 500k.
+// String returns the rate like 18.6M or 500k.
 func (r Rate) String() string {
 	switch {
 	case r == 0:
@@ -23,13 +23,13 @@ func (r Rate) String() string {
 	return strconv.FormatInt(int64(r), 10)
 }
 
-// pico is an instant or a span in picoseconds: at 63 million a second, whole nanoseconds would be
-// wrong by a percent.
+// pico is an instant or a duration in picoseconds: at 63 million per second, whole nanoseconds
+// would be wrong by one percent.
 type pico int64
 
 const picoPerSecond = 1_000_000_000_000
 
-// span is how long one operation occupies a server of this rate.
+// span returns how long one operation occupies a server of this rate.
 func (r Rate) span() pico {
 	if r <= 0 {
 		return 0
@@ -42,11 +42,11 @@ func picoOf(t clock.Time) pico { return pico(t) * 1000 }
 // time converts picoseconds to nanoseconds, rounded up.
 func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
 
-// server works on one thing at a time, in the order of their arrival.
+// server serves one thing at a time, in the order of arrival.
 type server struct{ free pico }
 
-// serve takes something that arrives at `at` and needs the server for `span`, and returns when its
-// work begins.
+// serve takes something that arrives at `at` and occupies the server for `span`. It returns when
+// the service begins.
 func (s *server) serve(at, span pico) (start pico) {
 	start = max(at, s.free)
 	s.free = start + span

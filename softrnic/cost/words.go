@@ -2,20 +2,20 @@ package cost
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// words are the 64-bit words that atomics occupy, by the place of their first byte.
+// words has the 64-bit words that atomics occupy, identified by the address of their first byte.
 type words struct{ busy map[*byte]pico }
 
 const (
-	// maxWatched bounds the bytes of one packet that are compared with words in use: more than any
-	// path MTU.
+	// maxWatched is the number of bytes of one packet that are compared with occupied words: not
+	// less than any path MTU.
 	maxWatched = 4096
-	// maxWords is how many words are remembered before free ones are forgotten.
+	// maxWords is the number of words beyond which free ones are forgotten.
 	maxWords = 1 << 12
 )
 
 func newWords() words { return words{busy: make(map[*byte]pico)} }
 
-// free is when all words of b are free; 0 if none is in use.
+// free returns when all words of b are free; 0 if none is occupied.
 func (w *words) free(b []byte) (at pico) {
 	if len(w.busy) == 0 {
 		return 0
@@ -26,10 +26,10 @@ func (w *words) free(b []byte) (at pico) {
 	return at
 }
 
-// occupy keeps the word at b until `until`.
+// occupy marks the word at b as occupied until `until`.
 func (w *words) occupy(now clock.Time, b []byte, until pico) {
 	if len(b) == 0 {
-		return // the address is of nothing: the responder will refuse
+		return // an invalid address: the responder will refuse the request
 	}
 	if len(w.busy) >= maxWords {
 		for k, t := range w.busy {

@@ -13,18 +13,19 @@ import (
 type conn struct {
 	hub     *Hub
 	place   place
-	real    verbs.QP // nil: it is being made
+	real    verbs.QP // nil while the connection is being made
 	private []byte
-	// refs is how many queue pairs of members are attached, pending how many work requests are in
+	// refs is the number of attached queue pairs of members, pending the number of work requests in
 	// flight.
 	refs, pending int
-	// dead: it has failed, and no other queue pair is attached. gone: it was destroyed.
+	// dead: the connection has failed, and no further queue pair may attach. gone: it was
+	// destroyed.
 	dead, gone bool
-	waiters    []*Member // for the attempt
+	waiters    []*Member // members that wait for the attempt
 }
 
-// attach gives a queue pair the connection that other members share, and makes it if there is none.
-// One member at a time connects; if it fails, the next one tries.
+// attach attaches a queue pair to the connection that members share, and makes the connection if
+// there is none. One member at a time connects; if it fails, the next one tries.
 func (h *Hub) attach(q *qp, at place, p rdmacm.Params, deadline clock.Time) ([]byte, error) {
 	m := q.member
 	for {
@@ -96,7 +97,7 @@ func (h *Hub) forget(c *conn) {
 // over reports whether the connection has neither users nor work requests in flight; mu is held.
 func (c *conn) over() bool { return c.refs == 0 && c.pending == 0 && c.real != nil && !c.gone }
 
-// detach removes a queue pair, and ends the connection with the last one.
+// detach removes a queue pair from the connection. The last one ends it.
 func (c *conn) detach() error {
 	h := c.hub
 	h.mu.Lock()
@@ -111,12 +112,12 @@ func (c *conn) detach() error {
 	case over:
 		return c.destroy()
 	case last:
-		return c.real.ToError() // work requests in flight are flushed; take then destroys it
+		return c.real.ToError() // this flushes the work requests in flight; then take destroys the queue pair
 	}
 	return nil
 }
 
-// end ends the connection for all.
+// end ends the connection for all members.
 func (c *conn) end() error {
 	h := c.hub
 	h.mu.Lock()

@@ -7,18 +7,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// cq is a member's completion queue: the completions of the hub's queue that belong to it.
+// cq is a member's completion queue: the completions of the hub's queue for its work requests.
 type cq struct{ m *Member }
 
 var _ verbs.CQ = (*cq)(nil)
 
-// give puts a completion into the member's queue; mu is held.
+// give adds a completion to the member's queue; the caller holds mu.
 func (m *Member) give(wc verbs.WC) {
 	m.queue = append(m.queue, wc)
 	m.gate.Open()
 }
 
-// Poll takes completions; if there are none and no member polls, it polls for all.
+// Poll takes completions of this member. If there are none and there is no leader, it polls for all
+// members.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	m, h := c.m, c.m.hub
 	h.mu.Lock()
@@ -38,12 +39,12 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// Resize is refused: a member's queue grows as needed.
+// Resize fails: a member's queue grows as needed.
 func (c *cq) Resize(int) error {
 	return &verbs.OpError{Op: "resize CQ", Err: verbs.ErrNotSupported, Detail: "the queue of a member grows as needed"}
 }
 
-// step ends the turn of the leader; mu is held.
+// step ends the turn of the leader; the caller holds mu.
 func (h *Hub) step(err error) {
 	h.leader = nil
 	if err != nil && !errors.Is(err, verbs.ErrTimeout) {
@@ -62,7 +63,7 @@ func (h *Hub) poll() (int, error) {
 	gone := h.take(h.wcs[:n])
 	h.mu.Unlock()
 	for _, c := range gone {
-		_ = c.destroy() // its failure was reported already
+		_ = c.destroy() // the failure was already reported
 	}
 	return n, err
 }
@@ -132,15 +133,15 @@ func (c *cq) lead(deadline clock.Time) error {
 	return err
 }
 
-// Arm is not supported: an event of the shared queue would wake one thread only.
+// Arm fails: an event of the shared queue would wake only one thread.
 func (c *cq) Arm(bool) error {
 	return &verbs.OpError{Op: "arm CQ", Err: verbs.ErrNotSupported, Detail: "a shared queue has no events"}
 }
 
-// WaitEvent is not supported.
+// WaitEvent fails.
 func (c *cq) WaitEvent(clock.Time) error { return c.Arm(false) }
 
-// Destroy ends the member's part.
+// Destroy discards the member's completions.
 func (c *cq) Destroy() error {
 	h := c.m.hub
 	h.mu.Lock()

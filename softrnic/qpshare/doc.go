@@ -1,19 +1,19 @@
-// Package qpshare lets threads of one application share queue pairs: all of them reach a service of
-// a host through one connection, as the threads of the published Clover do. Each thread has a
-// Member, which it uses as a NIC of its own: a verbs.Context and an rdmacm.Dialer. Queue pairs of
-// its protection domain are shared if they are connected to one of the services of Config.Shared,
-// and belong to the thread alone otherwise.
+// Package qpshare lets the threads of one application share queue pairs: all threads reach a
+// service of a host through one connection, as the threads of the published Clover do. Each thread
+// has a Member, which it uses as a NIC of its own: a verbs.Context and an rdmacm.Dialer. Queue
+// pairs of its protection domain are shared if they are connected to one of the services of
+// Config.Shared; other queue pairs belong to the thread alone.
 //
 // All queue pairs, shared or not, use one completion queue, and each completion goes to the member
 // that posted the work request. One of the waiting members, the leader, polls for all: it opens the
 // gate of each member that gets a completion. When the leader has a completion of its own, another
 // waiting member becomes leader.
 //
-// A connection that fails fails for all members: their work requests on it are flushed, and the
-// next Dial of each member uses one new connection. A member that ends its queue pair with work
-// requests in flight ends the connection for all members too, because a NIC gives work requests
-// back in no other way. A member without work requests in flight leaves without effect on the
-// others.
+// A connection that fails does so for all members: their work requests on it are flushed, and the
+// next Dial of each member uses a new connection, which they share. A member that ends its queue
+// pair while work requests are in flight also ends the connection for all members, because there is
+// no other way to get work requests back from a NIC. A member without work requests in flight
+// leaves without effect on the others.
 //
 // No memory is shared: each member registers its own regions. All regions are in one protection
 // domain.

@@ -17,38 +17,38 @@ type Config struct {
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Members is how many members, one for each thread, may exist at a time.
+	// Members is the largest number of members; each thread has one.
 	Members int
-	// Depth is how many work requests each member may have in flight; 0: 32.
+	// Depth is the largest number of work requests in flight of each member; 0: 32.
 	Depth int
-	// Shared are the services whose connections are shared. Their private data are the same for all
-	// clients.
+	// Shared are the services whose connections are shared. Their private data must be the same for
+	// all members.
 	Shared []string
 }
 
 const defaultDepth = 32
 
-// Hub has the queue pairs and queues that the members share. Its methods may be called by any
-// thread of the application.
+// Hub has the queue pairs and queues that the members share. Its methods are safe for concurrent
+// use.
 type Hub struct {
 	cfg Config
 	pd  verbs.PD
 	cq  verbs.CQ
 	wcs [64]verbs.WC // of the leader
 
-	mu sync.Mutex // guards the fields below, also of members, queue pairs and connections; never held while a verb is called
+	mu sync.Mutex // guards the fields below, and those of members, queue pairs and connections; never held during a verb
 	// leader is the member that polls.
 	leader  *Member
 	members []*Member
-	// conns has the connections that can be shared, all has every connection that was not
+	// conns has the connections to which queue pairs can attach, all every connection that was not
 	// destroyed.
 	conns map[place]*conn
 	all   []*conn
-	// private are the queue pairs of one member, by number.
+	// private has the queue pairs that are not shared, by number.
 	private map[wire.QPN]*qp
 	slots   []slot
 	free    []uint64
-	// err is why there will be no further completions.
+	// err is why there will be no further completions; nil while there will be.
 	err    error
 	closed bool
 }
@@ -59,12 +59,12 @@ type place struct {
 	service string
 }
 
-// slot holds a work request in flight, or none. The ID of the posted work request names the slot
-// and its use: see sendID.
+// slot has the data of a work request in flight, or none. The ID of the posted work request
+// contains the slot's index and use; see sendID.
 type slot struct {
-	use uint64 // counts the work requests that the slot has held
+	use uint64 // number of work requests that the slot has had
 	q   *qp    // nil: the queue pair that posted it was destroyed
-	// c is the connection, if it is a shared one.
+	// c is the connection if it is shared, else nil.
 	c        *conn
 	m        *Member
 	id       uint64
@@ -72,7 +72,7 @@ type slot struct {
 	used     bool
 }
 
-// New makes a hub without members.
+// New returns a hub without members.
 func New(cfg Config) (_ *Hub, err error) {
 	if cfg.Depth == 0 {
 		cfg.Depth = defaultDepth
@@ -92,14 +92,14 @@ func New(cfg Config) (_ *Hub, err error) {
 	if h.pd, err = cfg.Context.AllocPD(); err != nil {
 		return nil, err
 	}
-	// Sends, and as many receives.
+	// Room for the sends, and for as many receives.
 	if h.cq, err = cfg.Context.CreateCQ(2 * cfg.Members * cfg.Depth); err != nil {
 		return nil, errors.Join(err, h.pd.Dealloc())
 	}
 	return h, nil
 }
 
-// Join makes another member, for one thread.
+// Join returns a new member, for one thread.
 func (h *Hub) Join() (*Member, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (h *Hub) Join() (*Member, error) {
 	return m, nil
 }
 
-// leave takes a member out.
+// leave removes a member.
 func (h *Hub) leave(m *Member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,8 +144,7 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-// reserve takes slots for the work requests of a queue pair. The device's queues have room for them
-// all.
+// reserve takes slots for the work requests of a queue pair. The device's queues have room for all.
 func (h *Hub) reserve(q *qp, c *conn, wrs []verbs.SendWR) ([]verbs.SendWR, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,8 +164,8 @@ func (h *Hub) reserve(q *qp, c *conn, wrs []verbs.SendWR) ([]verbs.SendWR, error
 		n := h.free[len(h.free)-1]
 		h.free = h.free[:len(h.free)-1]
 		h.slots[n] = slot{use: h.slots[n].use + 1, q: q, c: c, m: m, id: w.ID, signaled: w.Flags&verbs.Signalled != 0, used: true}
-		// Work requests of other members lie between those of this thread: each needs a completion
-		// of its own.
+		// Work requests of other members are between those of this thread, so each needs a
+		// completion of its own.
 		w.ID, w.Flags = sendID(n, h.slots[n].use), w.Flags|verbs.Signalled
 	}
 	m.pending += len(wrs)
@@ -180,14 +179,14 @@ func postError(err error, detail string) error {
 	return &verbs.OpError{Op: "post send", Err: err, Detail: detail}
 }
 
-// slotBits is how many bits of an ID name the slot. The lowest bit marks sends. Above the slot is
-// its use, so that the completion of a work request whose queue pair was destroyed is not taken for
-// that of the work request that has the slot now.
+// slotBits is the number of bits for the slot's index in an ID. The lowest bit marks sends. The
+// bits above the index are the slot's use: so a late completion of a destroyed queue pair is not
+// taken for that of the work request that now has the slot.
 const slotBits = 20
 
 func sendID(n, use uint64) uint64 { return (use<<slotBits|n)<<1 | 1 }
 
-// slotOf is the slot of an ID; false: its work request is not in flight.
+// slotOf returns the slot's index in an ID; false if that work request is not in flight.
 func (h *Hub) slotOf(id uint64) (uint64, bool) {
 	n, use := id>>1&(1<<slotBits-1), id>>(slotBits+1)
 	if id&1 == 0 || n >= uint64(len(h.slots)) {
@@ -197,7 +196,7 @@ func (h *Hub) slotOf(id uint64) (uint64, bool) {
 	return n, s.used && s.use&(1<<(63-slotBits)-1) == use
 }
 
-// release gives back a slot, whose work request has ended or was not posted; mu is held.
+// release frees a slot whose work request has ended or was not posted; the caller holds mu.
 func (h *Hub) release(n uint64) slot {
 	s := h.slots[n]
 	h.slots[n] = slot{use: s.use}
@@ -212,8 +211,8 @@ func (h *Hub) release(n uint64) slot {
 	return s
 }
 
-// take gives completions to their members, and returns the connections that are to be destroyed; mu
-// is held.
+// take distributes completions to their members, and returns the connections that must be
+// destroyed; the caller holds mu.
 func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
 	for i := range wcs {
 		wc := wcs[i]
@@ -243,7 +242,7 @@ func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
 	return gone
 }
 
-// fail ends all waits: there will be no further completions; mu is held.
+// fail ends all waits, because there will be no further completions; the caller holds mu.
 func (h *Hub) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -253,7 +252,7 @@ func (h *Hub) fail(err error) {
 	}
 }
 
-// succeed wakes a waiting member to poll, if there is no leader; mu is held.
+// succeed wakes a waiting member to become leader, if there is none; the caller holds mu.
 func (h *Hub) succeed() {
 	if h.leader != nil {
 		return

@@ -10,14 +10,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Member is one thread's view of the device. It has one completion queue.
+// Member is the device for one thread. It has one completion queue.
 type Member struct {
 	// Context is the device itself, for objects that are not shared.
 	verbs.Context
 	hub  *Hub
 	gate verbs.Gate
-	// waiting: the thread waits at its gate for completions. queue has those that it did not poll
-	// yet.
+	// waiting: the thread waits at its gate for completions. queue has the completions that it has
+	// not polled yet.
 	waiting bool
 	queue   []verbs.WC
 	pending int
@@ -32,22 +32,23 @@ var (
 // AllocPD returns the hub's protection domain.
 func (m *Member) AllocPD() (verbs.PD, error) { return &pd{m.hub.pd, m}, nil }
 
-// CreateCQ returns the member's part of the hub's queue, whatever the depth.
+// CreateCQ returns the member's queue, whatever the depth.
 func (m *Member) CreateCQ(int) (verbs.CQ, error) { return &cq{m}, nil }
 
-// Close takes the member out of the hub. Its queue pairs must have been destroyed.
+// Close removes the member from the hub. Its queue pairs must have been destroyed.
 func (m *Member) Close() error {
 	m.hub.leave(m)
 	return nil
 }
 
-// pd is the hub's protection domain, as a member sees it.
+// pd is the hub's protection domain for a member.
 type pd struct {
 	verbs.PD
 	m *Member
 }
 
-// CreateQP makes a queue pair that becomes a shared one or the member's own when it is connected.
+// CreateQP makes a queue pair. When it is connected, it becomes a use of a shared connection, or a
+// queue pair of the member's own.
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if init.Type != verbs.RC || init.SRQ != nil {
 		return nil, &verbs.OpError{Op: "create QP", Err: verbs.ErrNotSupported, Detail: "members of a hub have reliable connections without shared receive queue"}
@@ -55,11 +56,11 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return &qp{member: p.m, init: init}, nil
 }
 
-// Dealloc leaves the domain to the hub.
+// Dealloc does nothing: the domain belongs to the hub.
 func (p *pd) Dealloc() error { return nil }
 
-// Dial connects a queue pair of the member: to a shared service by the connection that other
-// members use, if there is one.
+// Dial connects a queue pair of the member. For a shared service it uses the connection of the
+// other members, if there is one.
 func (m *Member) Dial(v verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	q, ok := v.(*qp)
 	switch {

@@ -7,22 +7,22 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// qp is a member's queue pair: a queue pair of its own, or a use of a shared connection; neither
-// before it is connected.
+// qp is a member's queue pair: when it is connected, either a use of a shared connection or a queue
+// pair of its own.
 type qp struct {
 	member *Member
 	init   verbs.QPInit
 	real   verbs.QP
 	conn   *conn
-	// pending is how many of its work requests are in flight.
+	// pending is the number of its work requests in flight.
 	pending int
-	// ended: its member has ended it.
+	// ended: the member has ended the queue pair.
 	ended bool
 }
 
 var _ verbs.QP = (*qp)(nil)
 
-// under is the queue pair of the device; nil: not connected.
+// under returns the queue pair of the device; nil if not connected.
 func (q *qp) under() verbs.QP {
 	if q.conn != nil {
 		return q.conn.real
@@ -34,7 +34,7 @@ func stateError(op string) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrState, Detail: "a member's queue pair is connected by Dial only"}
 }
 
-// QPN returns the QPN of the real queue pair; 0 before it is connected.
+// QPN returns the number of the device's queue pair; 0 before it is connected.
 func (q *qp) QPN() wire.QPN {
 	if u := q.under(); u != nil {
 		return u.QPN()
@@ -42,7 +42,7 @@ func (q *qp) QPN() wire.QPN {
 	return 0
 }
 
-// Query asks the real queue pair.
+// Query returns the attributes of the device's queue pair.
 func (q *qp) Query() (verbs.QPAttr, error) {
 	if u := q.under(); u != nil {
 		return u.Query()
@@ -50,39 +50,39 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	return verbs.QPAttr{Type: verbs.RC}, nil
 }
 
-// AttachMulticast is refused: a member has no datagrams.
+// AttachMulticast fails: a member has no datagram queue pairs.
 func (q *qp) AttachMulticast(verbs.GID) error { return datagramError("attach multicast") }
 
-// DetachMulticast is refused: a member has no datagrams.
+// DetachMulticast fails: a member has no datagram queue pairs.
 func (q *qp) DetachMulticast(verbs.GID) error { return datagramError("detach multicast") }
 
 func datagramError(op string) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "a member's queue pair is not for datagrams"}
 }
 
-// ToInit is refused: Dial connects.
+// ToInit fails: Dial makes the transitions.
 func (q *qp) ToInit(verbs.ToInit) error { return stateError("modify QP to INIT") }
 
-// ToRTR is refused: Dial connects.
+// ToRTR fails: Dial makes the transitions.
 func (q *qp) ToRTR(verbs.ToRTR) error { return stateError("modify QP to RTR") }
 
-// ToRTS is refused: Dial connects.
+// ToRTS fails: Dial makes the transitions.
 func (q *qp) ToRTS(verbs.ToRTS) error { return stateError("modify QP to RTS") }
 
-// Modify is refused.
+// Modify fails.
 func (q *qp) Modify(verbs.QPModify) error { return stateError("modify QP") }
 
-// ToSQD is refused.
+// ToSQD fails.
 func (q *qp) ToSQD() error { return stateError("modify QP to SQD") }
 
-// ResumeRTS is refused.
+// ResumeRTS fails.
 func (q *qp) ResumeRTS() error { return stateError("modify QP to RTS") }
 
-// ToReset is refused.
+// ToReset fails.
 func (q *qp) ToReset() error { return stateError("modify QP to RESET") }
 
-// ToError flushes the work requests in flight. If there are any, a shared connection ends for all
-// members.
+// ToError flushes the work requests in flight. If there are any on a shared connection, the
+// connection ends for all members.
 func (q *qp) ToError() error {
 	h := q.member.hub
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (q *qp) ToError() error {
 	return nil
 }
 
-// PostSend posts work requests. Those of one member keep their order.
+// PostSend posts work requests. The work requests of one member keep their order.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	u := q.under()
 	if u == nil {
@@ -131,7 +131,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	return err
 }
 
-// PostRecv posts receives; a shared connection has none.
+// PostRecv posts receives. It fails on a shared connection, which has no receives.
 func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	if q.real == nil {
 		return &verbs.OpError{Op: "post receive", Err: verbs.ErrState, Detail: "only a queue pair of a member's own receives"}
@@ -144,7 +144,7 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	return q.real.PostRecv(list...)
 }
 
-// Destroy ends the queue pair. Work requests in flight have no completions for the member.
+// Destroy ends the queue pair. The member gets no completions of work requests in flight.
 func (q *qp) Destroy() error {
 	h := q.member.hub
 	h.mu.Lock()
@@ -153,7 +153,7 @@ func (q *qp) Destroy() error {
 	for i := range h.slots {
 		if s := &h.slots[i]; s.used && s.q == q {
 			if s.q = nil; c == nil {
-				h.release(uint64(i)) // it has no completion: its queue pair is destroyed
+				h.release(uint64(i)) // it has no completion, because its queue pair is destroyed
 			}
 		}
 	}

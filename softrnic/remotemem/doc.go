@@ -3,12 +3,12 @@
 // together.
 //
 // A Fabric is used by one thread at a time. If the queue pair to a peer has failed, Start and Chain
-// return an error, and Open and Do connect another one. An operation that was in flight when its
+// return an error, and Open and Do connect a new one. An operation that was in flight when its
 // queue pair failed has an unknown outcome. The Fabric does not repeat it: only the caller knows
 // whether that is safe.
 //
-// The buffer is registered memory that the NIC owns while an operation uses it: callers copy in
-// before they post, and copy out when the operation is done. If the deadline of Wait or Do passes,
-// the queue pairs of unfinished operations are broken, so that no operation accesses the buffer
-// after Wait or Do has returned.
+// The buffer is registered memory that belongs to the NIC while an operation uses it: callers copy
+// data into it before they post, and out of it when the operation is done. If the deadline of Wait
+// or Do passes, the Fabric breaks the queue pairs of unfinished operations, so that no operation
+// accesses the buffer after Wait or Do has returned.
 package remotemem

@@ -10,15 +10,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Bounds of a fabric.
+// Limits of a fabric.
 const (
 	// MaxPeers is the largest number of peers.
 	MaxPeers = 128
 	// maxOps is the largest number of operations in flight.
 	maxOps = 256
-	// dialPatience bounds one attempt to connect.
+	// dialPatience is the time limit of one attempt to connect.
 	dialPatience = 2 * time.Second
-	// drainPatience bounds the wait for the flushes of a broken queue pair: they need no network.
+	// drainPatience is how long to wait for the flushes of a broken queue pair: they need no
+	// network.
 	drainPatience = 5 * time.Second
 )
 
@@ -27,8 +28,7 @@ type Config struct {
 	Context verbs.Context
 	// Buffer is the size of the registered memory in bytes.
 	Buffer int
-	// Access is what peers may do with it; they need its address and key, which the caller hands
-	// out.
+	// Access are the rights of peers to the buffer. The caller sends them its address and key.
 	Access verbs.Access
 }
 
@@ -43,8 +43,7 @@ type Fabric struct {
 	cq    verbs.CQ
 	mr    verbs.MR
 	peers []*peer
-	// ops are the operations in flight; the IDs of their work requests are their indices, from 1
-	// on.
+	// ops are the operations in flight by the IDs of their work requests, from 1 on.
 	ops    []*Op
 	free   []uint64
 	notify func(imm uint32)
@@ -58,12 +57,12 @@ type peer struct {
 	connect Connect
 	recvs   int
 	qp      verbs.QP
-	// pending is how many send work requests are posted and not completed.
+	// pending is the number of send work requests that are posted and not completed.
 	pending int
 	broken  bool
 }
 
-// New makes a fabric without peers.
+// New returns a fabric without peers.
 func New(cfg Config) (_ *Fabric, err error) {
 	f := &Fabric{cfg: cfg, rt: cfg.Context.Runtime(), ops: make([]*Op, maxOps+1)}
 	for id := uint64(maxOps); id > 0; id-- {
@@ -81,20 +80,21 @@ func New(cfg Config) (_ *Fabric, err error) {
 	return f, nil
 }
 
-// MR is the registered buffer.
+// MR returns the registered buffer.
 func (f *Fabric) MR() verbs.MR { return f.mr }
 
-// PD is the protection domain of the fabric.
+// PD returns the protection domain of the fabric.
 func (f *Fabric) PD() verbs.PD { return f.pd }
 
 // Runtime returns the runtime of the context.
 func (f *Fabric) Runtime() verbs.Runtime { return f.rt }
 
-// OnNotify has f called for each WRITE with immediate data that a peer sends, with these data.
+// OnNotify sets a function that is called with the immediate data of each WRITE with immediate data
+// from a peer.
 func (f *Fabric) OnNotify(call func(imm uint32)) { f.notify = call }
 
-// AddPeer adds a peer and returns its number. recvs is how many receives are posted for its
-// notifications.
+// AddPeer adds a peer and returns its number. recvs is the number of receives posted for WRITEs
+// with immediate data from it.
 func (f *Fabric) AddPeer(addr netip.Addr, recvs int, c Connect) (int, error) {
 	if len(f.peers) == MaxPeers {
 		return 0, fmt.Errorf("%d peers: %w", MaxPeers, verbs.ErrLimit)
@@ -103,10 +103,10 @@ func (f *Fabric) AddPeer(addr netip.Addr, recvs int, c Connect) (int, error) {
 	return len(f.peers) - 1, nil
 }
 
-// Connected reports whether the queue pair to a peer is there and has not failed.
+// Connected reports whether there is a queue pair to a peer that has not failed.
 func (f *Fabric) Connected(i int) bool { return f.peers[i].qp != nil && !f.peers[i].broken }
 
-// Open connects to a peer, unless it is connected.
+// Open connects to a peer, unless there is a connection.
 func (f *Fabric) Open(i int, deadline clock.Time) error {
 	p := f.peers[i]
 	if f.Connected(i) {
@@ -143,7 +143,7 @@ func (f *Fabric) Break(i int) error {
 		return nil
 	}
 	p.broken = true
-	_ = p.qp.ToError() // in ERROR already, or dead with its NIC
+	_ = p.qp.ToError() // fails if the queue pair is in ERROR already, or has ended with its NIC
 	for end := f.rt.Now().Add(drainPatience); p.pending > 0; {
 		if err := f.progress(end); err != nil {
 			f.abandon(i)
@@ -158,7 +158,7 @@ func (f *Fabric) Break(i int) error {
 	return err
 }
 
-// abandon ends the operations to a peer when the NIC no longer flushes them.
+// abandon ends the operations on a peer if the NIC does not flush them any more.
 func (f *Fabric) abandon(i int) {
 	for id, op := range f.ops {
 		if op != nil && op.Peer == i {

@@ -8,16 +8,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Op is one operation on a peer. The caller fills in Peer and WR (except ID and signalling); the
-// fabric owns the Op from the post until it is Done.
+// Op is one operation on a peer. The caller fills in Peer and WR, except the ID and the flag
+// Signalled. The Op belongs to the fabric from the post until it is Done.
 type Op struct {
 	Peer int
 	WR   verbs.SendWR
-	// Status is the outcome, when Done.
+	// Status is the result when the operation is Done.
 	Status verbs.Status
 	Done   bool
-	// before is the operation that is posted before this one by the same doorbell and has no
-	// completion.
+	// before is the operation before this one in the same Chain, which has no completion of its
+	// own.
 	before *Op
 }
 
@@ -58,17 +58,17 @@ func (f *Fabric) prepare(o *Op, t Target, op verbs.WROpcode, off, n int) {
 	*o = Op{Peer: t.Peer, WR: verbs.SendWR{Op: op, SGL: sgl, RemoteAddr: t.Addr, RKey: t.RKey}}
 }
 
-// OpError is an operation that failed: its queue pair is broken.
+// OpError is the error of an operation that failed; its queue pair is broken.
 type OpError struct {
 	Op     verbs.WROpcode
 	Peer   string
 	Status verbs.Status
 }
 
-// Error names operation, peer and status.
+// Error includes operation, peer and status.
 func (e *OpError) Error() string { return fmt.Sprintf("%v at %s: %v", e.Op, e.Peer, e.Status) }
 
-// Start posts an operation without waiting for it. The connection must be there: see Open.
+// Start posts an operation without waiting for it. There must be a connection; see Open.
 func (f *Fabric) Start(o *Op) error {
 	p := f.peers[o.Peer]
 	if p.qp == nil || p.broken {
@@ -92,8 +92,8 @@ func (f *Fabric) Start(o *Op) error {
 	return nil
 }
 
-// Chain posts operations on one peer with one doorbell: they are executed in this order, and only
-// the last one has a completion, which means that all are done. The connection must be there: see
+// Chain posts operations on one peer with one doorbell. They are executed in this order, and only
+// the last one has a completion, which means that all are done. There must be a connection; see
 // Open. Wait waits for them.
 func (f *Fabric) Chain(ops ...*Op) error {
 	p := f.peers[ops[0].Peer]
@@ -134,8 +134,8 @@ func (f *Fabric) Chain(ops ...*Op) error {
 	return errors.Join(err, f.Break(ops[0].Peer))
 }
 
-// Do connects where necessary, posts the operations and waits for all of them. An error is
-// ErrTimeout, or an *OpError of the first operation that failed, or the reason why a peer cannot be
+// Do connects where necessary, posts the operations and waits for all of them. The error is
+// ErrTimeout, an *OpError of the first operation that failed, or the reason why a peer cannot be
 // reached; each operation has its own Status.
 func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
 	for _, o := range ops {
@@ -155,7 +155,7 @@ func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
 	return first
 }
 
-// Wait waits for operations that were started.
+// Wait waits until the operations are done.
 func (f *Fabric) Wait(deadline clock.Time, ops ...*Op) error {
 	var first error
 	for _, o := range ops {
@@ -171,7 +171,7 @@ func (f *Fabric) Wait(deadline clock.Time, ops ...*Op) error {
 	return first
 }
 
-// giveUp breaks the connections of operations that did not end in time.
+// giveUp breaks the connections of operations that were not done in time.
 func (f *Fabric) giveUp(ops []*Op) error {
 	var errs []error
 	for _, o := range ops {
@@ -182,8 +182,8 @@ func (f *Fabric) giveUp(ops []*Op) error {
 	return errors.Join(errs...)
 }
 
-// Until waits until ready returns true. It does not return when a connection breaks: ready can call
-// Connected.
+// Until waits until ready returns true. It does not return when a connection breaks; ready can
+// check Connected.
 func (f *Fabric) Until(deadline clock.Time, ready func() bool) error {
 	for !ready() {
 		if err := f.progress(deadline); err != nil {
@@ -200,8 +200,8 @@ func (f *Fabric) Poll() error {
 	return err
 }
 
-// progress handles completions, and waits for one if there is none. ErrTimeout when the deadline
-// passes first.
+// progress handles completions; if there is none, it waits for one. It fails with ErrTimeout at the
+// deadline.
 func (f *Fabric) progress(deadline clock.Time) error {
 	n, err := f.cq.Poll(f.wcs[:])
 	if err != nil {
@@ -232,7 +232,7 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 		return
 	}
 	if b := o.before; b != nil && !b.Done {
-		f.finish(b.WR.ID, verbs.Success) // a failed one has a completion before this
+		f.finish(b.WR.ID, verbs.Success) // a failed one has already had a completion
 	}
 	o.before = nil
 	p := f.peers[o.Peer]
@@ -245,7 +245,7 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 	}
 }
 
-// received handles a notification, or the end of the receives of a broken queue pair.
+// received handles a WRITE with immediate data, or a flushed receive of a broken queue pair.
 func (f *Fabric) received(wc *verbs.WC) {
 	for _, p := range f.peers {
 		if p.qp == nil || p.qp.QPN() != wc.QPN {
