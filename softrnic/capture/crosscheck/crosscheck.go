@@ -12,24 +12,24 @@ import (
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
-// Difference is the error that Frame returns: a field whose value the two decoders do not agree on.
+// Difference is the error of Frame: a field for which the two decoders have different values.
 type Difference struct {
-	// Field is a path in wire.Frame such as "Packet.BTH.PSN", or "frame" when one decoder refuses
-	// the whole frame.
+	// Field is a path in wire.Frame such as "Packet.BTH.PSN", or "frame" if one decoder refuses the
+	// whole frame.
 	Field string
-	// Wire and Gopacket are what each decoder says, as text.
+	// Wire and Gopacket are the values of the two decoders, as text.
 	Wire, Gopacket string
 }
 
-// Error names the field and both values.
+// Error includes the field and both values.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("%s: wire says %s, gopacket says %s", d.Field, d.Wire, d.Gopacket)
 }
 
-// Frame decodes an Ethernet frame, without its FCS, both ways. It returns nil when both decoders
-// agree on every field and on the ICRC, or that the frame is no RoCEv2, and also when package wire
-// refuses the frame as malformed; else a *Difference. The frame is only read. It must be whole: of
-// a frame that was captured in part neither decoder can say everything.
+// Frame decodes an Ethernet frame, without its FCS, with both decoders. It returns nil if both
+// agree on every field and on the ICRC, if both say that the frame is not RoCEv2, or if package
+// wire refuses it as malformed; otherwise a *Difference. The frame is only read. It must be
+// complete: a decoder cannot decode all fields of a truncated frame.
 func Frame(data []byte) error {
 	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
 	var ours wire.Frame
@@ -42,7 +42,7 @@ func Frame(data []byte) error {
 		}
 		return nil
 	case err != nil:
-		return nil // malformed: package wire also checks lengths and reserved values that gopacket lets pass
+		return nil // malformed: package wire also checks lengths and reserved values that gopacket accepts
 	case failed != nil:
 		return &Difference{"frame", "it is well-formed", failed.Error().Error()}
 	}
@@ -60,7 +60,8 @@ func Frame(data []byte) error {
 	return nil
 }
 
-// compare returns the first field below path in which a and b differ, or nil. Both are of one type.
+// compare returns the first field below path in which a and b, which have the same type, differ, or
+// nil.
 func compare(path string, a, b reflect.Value) *Difference {
 	if a.Kind() == reflect.Struct {
 		for i := range a.NumField() {

@@ -1,5 +1,5 @@
 // Package crosscheck decodes a frame twice, by package wire and by gopacket with the layers of
 // softrnic/wire/layers, and reports the first field on which the two decoders differ. The decoders
-// share no code, so a difference is a defect of one of them. `rdmalab dump --verify` asks it for
+// share no code, so a difference is a defect of one of them. `rdmalab dump --verify` calls it for
 // every packet; the tests of both decoders use it, too.
 package crosscheck

@@ -11,9 +11,9 @@ import (
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
-// frameOf converts the layers that gopacket found into the struct of package wire, so that the two
-// can be compared field by field. An error names a layer that RoCEv2 does not have, or addresses on
-// which the layers and package wire differ.
+// frameOf converts the layers that gopacket found to the struct of package wire, so that the two
+// can be compared field by field. It fails if a layer does not belong to RoCEv2, or if the layers
+// and package wire have different addresses.
 func frameOf(p gopacket.Packet) (*wire.Frame, error) {
 	f := new(wire.Frame)
 	for _, l := range p.Layers() {
@@ -47,7 +47,7 @@ func frameOf(p gopacket.Packet) (*wire.Frame, error) {
 		}
 	}
 	src, dst := p.NetworkLayer().NetworkFlow().Endpoints()
-	// By their bytes: as text an IPv4-mapped IPv6 address is an IPv4 address.
+	// Compare bytes: as text an IPv4-mapped IPv6 address is an IPv4 address.
 	if a, _ := netip.AddrFromSlice(src.Raw()); a != f.SrcAddr() {
 		return nil, fmt.Errorf("SrcAddr() = %v, want %v", f.SrcAddr(), a)
 	}

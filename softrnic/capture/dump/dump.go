@@ -12,32 +12,33 @@ import (
 // Config says what a Dumper prints.
 type Config struct {
 	Filter Filter
-	// JSON prints one object a line in place of text.
+	// JSON prints one JSON object per line instead of text.
 	JSON bool
-	// TimeOfDay prints UTC times of day in place of seconds since the first packet of its file.
-	// Only for text: JSON has the full date.
+	// TimeOfDay prints UTC times of day instead of seconds since the first packet of the file. It
+	// applies only to text: JSON has the full date.
 	TimeOfDay bool
-	// Verify, if not nil, decodes a whole frame a second time and returns an error if the result
+	// Verify, if not nil, decodes a whole frame once more and returns an error if the result
 	// differs; package softrnic/capture/crosscheck has such a function. It is called for every
-	// packet that was captured as a whole.
+	// packet that was captured completely.
 	Verify func(frame []byte) error
 }
 
-// Stats count packets, whether printed or not.
+// Stats counts packets, including those that are not printed.
 type Stats struct {
 	RoCE      int // all RoCEv2 packets, of which:
-	Malformed int // do not parse
+	Malformed int // could not be parsed
 	BadICRC   int // have a wrong ICRC
-	Cut       int // were not captured as a whole, so that their ICRC is unknown
+	Cut       int // not captured completely, so that their ICRC is unknown
 	Other     int // not RoCEv2
-	Disputed  int // of either kind: Config.Verify reports a difference
-	Shown     int // printed, of either kind
+	Disputed  int // of both kinds: Config.Verify reports a difference
+	Shown     int // printed, of both kinds
 }
 
-// Bad is the number of packets that are not as they should be.
+// Bad returns the number of malformed packets, packets with a wrong ICRC, and packets on which the
+// decoders disagree.
 func (s *Stats) Bad() int { return s.Malformed + s.BadICRC + s.Disputed }
 
-// String is a sentence.
+// String returns the numbers as a sentence.
 func (s *Stats) String() string {
 	text := fmt.Sprintf("%d RoCEv2 packets: %d good, %d with a wrong ICRC, %d malformed",
 		s.RoCE, s.RoCE-s.Malformed-s.BadICRC-s.Cut, s.BadICRC, s.Malformed)
@@ -59,7 +60,7 @@ type Dumper struct {
 
 	config Config
 	out    *bufio.Writer
-	start  *int64 // time of the first packet; nil: print times of day
+	start  *int64 // time of the first packet; nil: times of day are printed
 	buf    []byte
 }
 
@@ -71,9 +72,9 @@ func New(w io.Writer, config Config) (*Dumper, error) {
 	return &Dumper{config: config, out: bufio.NewWriter(w)}, nil
 }
 
-// Dump prints the packets of the capture file r, whose name only appears in JSON. The error is a
-// *pcapng.Error if the file is broken; what stands before the broken place has been printed. Bad
-// packets are no error but counted.
+// Dump prints the packets of the capture file r; its name only appears in JSON. If the file is
+// broken, the error is a *pcapng.Error, and the packets before the broken place have been printed.
+// Bad packets are no error; they are counted.
 func (d *Dumper) Dump(name string, r io.Reader) error {
 	d.start = nil
 	return errors.Join(d.dump(name, r), d.out.Flush())

@@ -9,11 +9,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Filter selects the packets to print; damaged packets that it does not select are counted, too.
-// All set fields must hold. The zero value selects every RoCEv2 packet.
+// Filter selects the packets to print; all its fields that are set must match. Damaged packets are
+// counted even if they are not selected. The zero value selects every RoCEv2 packet.
 type Filter struct {
-	// Opcodes are patterns as in package path, without regard to case: "RC_WRITE_*". Any of them;
-	// nil: any opcode.
+	// Opcodes are patterns as in package path, regardless of case: "RC_WRITE_*". One of them must
+	// match; nil: any opcode.
 	Opcodes []string
 	// QPN is the destination queue pair, or the source queue pair of a datagram; nil: any.
 	QPN *wire.QPN
@@ -25,14 +25,14 @@ type Filter struct {
 	Interface string
 	// Bad selects malformed packets and those with a wrong ICRC.
 	Bad bool
-	// Commented selects packets with a comment: those that a fault or the switch touched.
+	// Commented selects packets with a comment: those that a fault or the switch has changed.
 	Commented bool
 	// Other prints a short line for frames that are not RoCEv2, if no other field except Interface
 	// and Commented is set.
 	Other bool
 }
 
-// Validate reports a pattern that can never match.
+// Validate returns an error for a pattern that no opcode matches.
 func (f *Filter) Validate() error {
 	for _, p := range f.Opcodes {
 		if !anyOpcode(p) {
@@ -56,7 +56,7 @@ func matchOpcode(pattern string, o wire.Opcode) bool {
 	return err == nil && ok
 }
 
-// match reports whether r is to be printed.
+// match reports whether r must be printed.
 func (f *Filter) match(r *Record) bool {
 	if (f.Interface != "" && r.Name != f.Interface) || (f.Commented && len(r.Comments) == 0) {
 		return false
@@ -68,14 +68,14 @@ func (f *Filter) match(r *Record) bool {
 	switch r.Verdict {
 	case Other:
 		return f.Other && !f.aboutPacket() && !f.Host.IsValid()
-	case Malformed: // its headers cannot be trusted, so no filter on packet fields matches it
+	case Malformed: // its headers cannot be trusted, so filters on packet fields do not match
 		return !f.aboutPacket() && f.matchHost(&r.Frame)
 	default:
 		return f.matchHost(&r.Frame) && f.matchPacket(&r.Frame)
 	}
 }
 
-// aboutPacket reports whether only well-formed RoCEv2 can match.
+// aboutPacket reports whether the filter matches only well-formed RoCEv2 packets.
 func (f *Filter) aboutPacket() bool { return len(f.Opcodes) > 0 || f.QPN != nil || f.PSN != nil }
 
 func (f *Filter) matchHost(fr *wire.Frame) bool {

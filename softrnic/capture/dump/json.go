@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// line is the JSON object of a packet. Headers that the packet does not have are left out.
+// line is the JSON object of a packet, without the headers that the packet does not have.
 type line struct {
 	File      string    `json:"file,omitempty"`
 	Offset    int64     `json:"offset"`
@@ -19,7 +19,7 @@ type line struct {
 	Comments  []string  `json:"comments,omitempty"`
 	Kind      string    `json:"kind"` // roce, malformed or other
 	Error     string    `json:"error,omitempty"`
-	Dispute   string    `json:"dispute,omitempty"` // what --verify found
+	Dispute   string    `json:"dispute,omitempty"` // result of --verify
 
 	SrcMAC  wire.MAC   `json:"srcMac"`
 	DstMAC  wire.MAC   `json:"dstMac"`
@@ -34,7 +34,7 @@ type line struct {
 	*transport
 }
 
-// transport is the part behind UDP.
+// transport has the headers and payload behind UDP.
 type transport struct {
 	Opcode    wire.Opcode `json:"opcode"`
 	DestQP    wire.QPN    `json:"destQp"`
@@ -70,7 +70,7 @@ type atomic struct {
 	RKey      hex `json:"rkey"`
 	SwapOrAdd hex `json:"swapOrAdd"`
 	Compare   hex `json:"compare"`
-	// Of masked atomics.
+	// Masks of masked atomics.
 	SwapMask          *hex `json:"swapMask,omitempty"`
 	CompareOrBoundary *hex `json:"compareMaskOrBoundary,omitempty"`
 }
@@ -86,8 +86,8 @@ type deth struct {
 	SrcQP wire.QPN `json:"srcQp"`
 }
 
-// hex is a number as text like "0x1f": addresses, keys and operands have 64 bits, which JSON
-// readers may round.
+// hex is a number as text like "0x1f": addresses, keys and operands have 64 bits, and JSON readers
+// may round such numbers.
 type hex uint64
 
 func (h hex) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%#x", uint64(h)), nil }

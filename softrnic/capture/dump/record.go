@@ -8,28 +8,27 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Verdict is the result of checking a packet.
+// Verdict is the result of the checks of a packet.
 type Verdict string
 
 // Verdicts.
 const (
-	Other     Verdict = "other"     // no RoCEv2
-	OK        Verdict = "ok"        // well-formed, and the ICRC is right
-	BadICRC   Verdict = "bad"       // well-formed, and the ICRC is wrong
-	Cut       Verdict = "cut"       // well-formed as far as it was captured; the ICRC cannot be checked
-	Malformed Verdict = "malformed" // RoCEv2 that does not parse; Record.Err says why
+	Other     Verdict = "other"     // not RoCEv2
+	OK        Verdict = "ok"        // well-formed, with the right ICRC
+	BadICRC   Verdict = "bad"       // well-formed, with a wrong ICRC
+	Cut       Verdict = "cut"       // well-formed as far as it was captured; the ICRC is unknown
+	Malformed Verdict = "malformed" // RoCEv2 that cannot be parsed; Record.Err says why
 )
 
 // Record is one decoded packet.
 type Record struct {
 	pcapng.Packet
-	// Frame is the decoded frame; after Malformed the part that was read before the error.
+	// Frame is the decoded frame; for Malformed, the part before the error.
 	Frame   wire.Frame
 	Verdict Verdict
 	// Err is the *wire.FormatError of a malformed packet.
 	Err error
-	// Dispute is the error of Config.Verify: the difference between the two decoders; nil: there is
-	// none.
+	// Dispute is the error of Config.Verify, a difference between the two decoders; nil: none.
 	Dispute error
 }
 
@@ -38,7 +37,7 @@ func (r *Record) decode() {
 	data := r.Data
 	cut := len(data) < r.OrigLen
 	if cut {
-		// Zeros replace the bytes that were not captured, so that the lengths agree.
+		// Zeros replace the bytes that were not captured, so that the lengths fit.
 		data = append(bytes.Clone(data), make([]byte, min(r.OrigLen, pcapng.MaxPacket)-len(data))...)
 	}
 	r.Err = wire.ParseFrame(data, &r.Frame)

@@ -38,7 +38,8 @@ func (r *Record) appendText(b []byte, start *int64) []byte {
 	return append(b, '\n')
 }
 
-// appendPeers appends the IP addresses, or the Ethernet ones if the frame broke before it had any.
+// appendPeers appends the IP addresses, or the Ethernet addresses if parsing failed before the IP
+// header.
 func appendPeers(b []byte, f *wire.Frame) []byte {
 	if src, dst := f.SrcAddr(), f.DstAddr(); !src.IsUnspecified() || !dst.IsUnspecified() {
 		return fmt.Appendf(b, "%v > %v", src, dst)
@@ -101,7 +102,7 @@ func appendOther(b, data []byte) []byte {
 	return fmt.Appendf(b, "%v > %v EtherType %#04x", eth.Src, eth.Dst, eth.Type)
 }
 
-// protocolName names the IP protocols that a rack sees.
+// protocolName returns the name of an IP protocol that is usual on a rack.
 func protocolName(n uint8) string {
 	switch n {
 	case 1:
@@ -116,7 +117,7 @@ func protocolName(n uint8) string {
 	return fmt.Sprintf("IP protocol %d", n)
 }
 
-// oneLine makes control characters of a comment harmless to a terminal.
+// oneLine replaces control characters of a comment, which a terminal might interpret, by spaces.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -10,7 +10,7 @@ import (
 type classic struct {
 	*Reader
 	linkType LinkType
-	unit     int64 // nanoseconds of a fraction's unit: 1 or 1000
+	unit     int64 // unit of the fraction of a time in nanoseconds: 1 or 1000
 }
 
 const (
@@ -19,7 +19,7 @@ const (
 	gzipMagic        = 0x8b1f
 )
 
-// readHeader finds byte order and time unit by the magic number, and the link type.
+// readHeader determines byte order and time unit from the magic number, and reads the link type.
 func (c *classic) readHeader() error {
 	b, err := c.r.Peek(4)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *classic) readHeader() error {
 	if b, err = c.read(classicHeaderLen); err != nil {
 		return err
 	}
-	c.linkType = LinkType(c.order.Uint32(b[20:])) // the upper half is about a frame check sequence
+	c.linkType = LinkType(c.order.Uint32(b[20:])) // the upper half is about the frame check sequence
 	return nil
 }
 

@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// Copied has the numbers of packets of a Copy.
+// Copied has the results of a Copy.
 type Copied struct {
 	Packets, Commented uint64
-	// Lost is how many packets the source reports as missing, over all interfaces.
+	// Lost is the number of missing packets that the source reports, over all interfaces.
 	Lost uint64
-	// Bytes is the length of the whole blocks copied.
+	// Bytes is the length of the copied blocks.
 	Bytes int64
 }
 
@@ -22,13 +22,13 @@ type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "write capture: " + e.Err.Error() }
 
-// Unwrap gives the destination's error.
+// Unwrap returns the destination's error.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// Copy copies a little-endian pcapng stream, such as a Writer makes, block by block until its end,
-// or until limit packets (0: no limit) have been copied. dst gets whole blocks only, so that it
-// holds a readable file however the copying ends, and is flushed, if it can be, before src is
-// waited for. Errors are of src, or a *WriteError, or wrap ErrCorrupt.
+// Copy copies a little-endian pcapng stream, as a Writer makes it, block by block until its end or
+// until limit packets (0: no limit) have been copied. dst gets only whole blocks, so that it
+// contains a readable file however the copy ends; before Copy waits for src, it flushes dst if dst
+// has a Flush. The error is one of src, a *WriteError, or wraps ErrCorrupt.
 func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 	in := bufio.NewReaderSize(src, 64<<10)
 	out := bufio.NewWriterSize(dst, 64<<10)
@@ -59,7 +59,7 @@ func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 	return c, err
 }
 
-// readBlock reads a whole block into b. io.EOF is the end between two blocks.
+// readBlock reads a whole block into b. It returns io.EOF if the stream ends between two blocks.
 func readBlock(in *bufio.Reader, b []byte) ([]byte, error) {
 	head, err := in.Peek(blockHeaderLen)
 	if err != nil {
@@ -85,7 +85,7 @@ func readBlock(in *bufio.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// count adds a block to the numbers.
+// count adds a block to the results.
 func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 	body := b[blockHeaderLen : len(b)-4]
 	switch binary.LittleEndian.Uint32(b) {
@@ -95,7 +95,7 @@ func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 			return
 		}
 		kept := uint64(binary.LittleEndian.Uint32(body[12:]))
-		if enhancedLen+(kept+3)&^3 < uint64(len(body)) { // options follow: we write none but comments
+		if enhancedLen+(kept+3)&^3 < uint64(len(body)) { // options follow: a Writer writes only comments
 			c.Commented++
 		}
 	case blockStatistics:
@@ -103,7 +103,7 @@ func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 	}
 }
 
-// statistics reads the losses of an interface; the last word of each counts.
+// statistics reads the losses of an interface; only its last block counts.
 func (c *Copied) statistics(body []byte, lost map[uint32]uint64) {
 	const fixed = 12
 	if len(body) < fixed {

@@ -1,24 +1,24 @@
 // Package pcapng reads and writes capture files: it reads classic pcap and pcapng, and writes
-// pcapng with several named interfaces, nanosecond times and a comment on every packet that
-// deserves one. It works on io.Reader and io.Writer and opens nothing itself.
+// pcapng with several named interfaces, nanosecond times and a comment on every packet for which
+// the caller gives one. It works on io.Reader and io.Writer and opens no files.
 //
 // It reads classic pcap of either byte order with microseconds or nanoseconds; pcapng sections of
 // either byte order, their interfaces (name, link type, time resolution and offset), enhanced
 // packet blocks with their comments, and simple packet blocks. Blocks and options of other kinds
-// are skipped. The constants below bound all sizes that a file can claim, so that a broken file
+// are skipped. The constants below limit all sizes that a file can declare, so that a broken file
 // causes an error and no large allocation.
 //
 // The formats are those of the IETF opsawg drafts draft-ietf-opsawg-pcap and
 // draft-ietf-opsawg-pcapng.
 package pcapng
 
-// LinkType says what the bytes of a packet start with.
+// LinkType is the kind of header with which the bytes of a packet start.
 type LinkType uint16
 
 // Ethernet is the link type of packets that start at the destination MAC.
 const Ethernet LinkType = 1
 
-// Bounds of files that are read and written.
+// Limits of files that are read and written.
 const (
 	// MaxPacket is the longest packet in bytes, as in tcpdump.
 	MaxPacket = 256 << 10
@@ -26,7 +26,7 @@ const (
 	maxComment = 0xffff
 	// maxInterfaces is the largest number of interfaces in a section.
 	maxInterfaces = 1 << 12
-	// maxBlock is the longest block that is kept in memory; longer ones are only skipped.
+	// maxBlock is the longest block that is read into memory; longer ones are skipped.
 	maxBlock = MaxPacket + 4*maxComment
 )
 
@@ -38,7 +38,7 @@ const (
 	blockEnhanced  uint32 = 6
 )
 
-// Option codes. The numbers above 1 mean something in one kind of block only.
+// Option codes. Codes above 1 have a meaning in one kind of block only.
 const (
 	optEnd      uint16 = 0
 	optComment  uint16 = 1
@@ -48,7 +48,7 @@ const (
 	optTSOffset uint16 = 14 // interface: seconds to add to all times
 )
 
-// Magic numbers as a reader of the right byte order sees them.
+// Magic numbers, as read in the right byte order.
 const (
 	magicSection uint32 = 0x1a2b3c4d
 	magicMicros  uint32 = 0xa1b2c3d4
@@ -66,5 +66,5 @@ const (
 	enhancedLen    = 20
 )
 
-// pad4 is n rounded up to a multiple of 4 bytes, as everything in a pcapng file is.
+// pad4 returns n rounded up to a multiple of 4 bytes: everything in a pcapng file is aligned so.
 func pad4(n int) int { return (n + 3) &^ 3 }

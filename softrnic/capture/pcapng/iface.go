@@ -11,7 +11,7 @@ type iface struct {
 	name     string
 	linkType LinkType
 	snapLen  uint32 // bytes; 0: no limit
-	resol    uint8  // if_tsresol: top bit clear: 10^-resol s, set: 2^-resol s
+	resol    uint8  // if_tsresol: 10^-resol s if the top bit is clear, else 2^-resol s
 	offset   int64  // seconds to add to every time
 }
 
@@ -41,8 +41,8 @@ func (s *sections) addInterface(b []byte) error {
 	return err
 }
 
-// nanos turns a time in the interface's unit into nanoseconds since 1970. Times that int64 cannot
-// hold end at its limit.
+// nanos converts a time in the interface's unit to nanoseconds since 1970. Times that do not fit
+// into int64 become its largest value.
 func (f *iface) nanos(ticks uint64) int64 {
 	const binary, nanoDigits = 0x80, 9
 	exp := int(f.resol &^ binary)
@@ -65,7 +65,7 @@ func (f *iface) nanos(ticks uint64) int64 {
 // second is a second in nanoseconds.
 const second = 1_000_000_000
 
-// maxPow10 is the largest power of ten that uint64 holds.
+// maxPow10 is the largest power of ten that fits into uint64.
 const maxPow10 = 19
 
 func pow10(n int) uint64 {
@@ -76,7 +76,7 @@ func pow10(n int) uint64 {
 	return p
 }
 
-// shiftRight shifts the 128-bit number hi, lo by n < 128.
+// shiftRight shifts the 128-bit number hi, lo right by n bits; n < 128.
 func shiftRight(hi, lo uint64, n int) (uint64, uint64) {
 	if n >= 64 {
 		return 0, hi >> (n - 64)
@@ -84,7 +84,7 @@ func shiftRight(hi, lo uint64, n int) (uint64, uint64) {
 	return hi >> n, hi<<(64-n) | lo>>n
 }
 
-// addSeconds is nanos, which is not negative, and s seconds, cut to what int64 holds.
+// addSeconds returns nanos, which is not negative, plus s seconds, limited to the range of int64.
 func addSeconds(nanos, s int64) int64 {
 	const limit = math.MaxInt64 / second
 	switch {

@@ -10,16 +10,17 @@ import (
 
 // Packet is one packet of a file.
 type Packet struct {
-	// Time is nanoseconds since 1970; 0 for a simple packet block, which has none.
+	// Time is in nanoseconds since 1970; 0 for a simple packet block, which has no time.
 	Time int64
 	// Interface counts from 0 in its section; 0 in a classic pcap file.
 	Interface int
-	// Name is the interface's name; empty if the file gives none.
+	// Name is the interface's name; empty if the file has none.
 	Name     string
 	LinkType LinkType
-	// Data are the captured bytes, valid until the next call of Next.
+	// Data are the captured bytes. They are valid until the next call of Next.
 	Data []byte
-	// OrigLen is the packet's length on the wire; more than len(Data) if the capture cut it.
+	// OrigLen is the packet's original length; more than len(Data) if it was not captured
+	// completely.
 	OrigLen int
 	// Comments are the packet's comments, usually none or one.
 	Comments []string
@@ -43,13 +44,13 @@ type Error struct {
 	Err    error
 }
 
-// Error names reason and offset.
+// Error includes reason and offset.
 func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, e.Err) }
 
-// Unwrap gives the reason to errors.Is.
+// Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Reader reads the packets of a file of either format. After an error it is of no more use.
+// Reader reads the packets of a file of either format. After an error it cannot be used any more.
 type Reader struct {
 	r      *bufio.Reader
 	pos    int64 // bytes consumed
@@ -59,7 +60,7 @@ type Reader struct {
 	format interface{ next(p *Packet) error }
 }
 
-// NewReader finds out which format r has, and reads its file header.
+// NewReader determines the format of r, and reads its file header.
 func NewReader(r io.Reader) (*Reader, error) {
 	rd := &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 	magic, err := rd.r.Peek(4)
@@ -82,7 +83,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 }
 
 // Next reads the next packet into p. It returns io.EOF at the end of the file and an *Error if the
-// file is broken. The packets before the broken place have been delivered by then.
+// file is broken. Next has returned all packets before the broken place by then.
 func (r *Reader) Next(p *Packet) error {
 	*p = Packet{Comments: p.Comments[:0]}
 	err := r.format.next(p)
@@ -92,19 +93,19 @@ func (r *Reader) Next(p *Packet) error {
 	return r.fail(err)
 }
 
-// Buffered is the number of bytes that Next can use without waiting for the io.Reader.
+// Buffered returns the number of bytes that Next can use without waiting for the io.Reader.
 func (r *Reader) Buffered() int { return r.r.Buffered() }
 
 func (r *Reader) fail(err error) error { return &Error{Offset: r.start, Err: err} }
 
-// atEnd reports the end of the file, which is only allowed where a block or record may start.
+// atEnd reports whether the file ends here. It is called only where a block or record may start.
 func (r *Reader) atEnd() bool {
 	r.start = r.pos
 	_, err := r.r.Peek(1)
 	return errors.Is(err, io.EOF)
 }
 
-// read returns the next n bytes, valid until the next read. Callers bound n.
+// read returns the next n bytes, which are valid until the next read. Callers limit n.
 func (r *Reader) read(n int) ([]byte, error) {
 	if cap(r.buf) < n {
 		r.buf = make([]byte, max(n, 4<<10))
@@ -118,7 +119,7 @@ func (r *Reader) read(n int) ([]byte, error) {
 	return b, err
 }
 
-// skip passes over n bytes.
+// skip skips n bytes.
 func (r *Reader) skip(n int) error {
 	got, err := r.r.Discard(n)
 	r.pos += int64(got)

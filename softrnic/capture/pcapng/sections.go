@@ -12,7 +12,7 @@ type sections struct {
 	interfaces []iface
 }
 
-// next reads blocks up to the next one with a packet.
+// next reads blocks until one has a packet.
 func (s *sections) next(p *Packet) error {
 	for !s.atEnd() {
 		found, err := s.block(p)
@@ -27,7 +27,7 @@ func (s *sections) next(p *Packet) error {
 	return io.EOF
 }
 
-// block reads one block, and says whether it was a packet.
+// block reads one block, and reports whether it has a packet.
 func (s *sections) block(p *Packet) (bool, error) {
 	h, err := s.read(blockHeaderLen)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *sections) block(p *Packet) (bool, error) {
 	}
 }
 
-// bodyLen is the length of what stands between the two copies of a block's total length.
+// bodyLen returns the length of the body between the two copies of a block's total length.
 func bodyLen(total uint32) (int, error) {
 	if total < blockFrameLen || total%4 != 0 || total > 1<<31-1 {
 		return 0, fmt.Errorf("%w: a block length of %d bytes", ErrCorrupt, total)
@@ -69,7 +69,7 @@ func bodyLen(total uint32) (int, error) {
 	return int(total) - blockFrameLen, nil
 }
 
-// body reads a block's n bytes and checks the copy of the length that follows.
+// body reads the n bytes of a block's body and checks the copy of the length behind it.
 func (s *sections) body(n int) ([]byte, error) {
 	if n > maxBlock {
 		return nil, fmt.Errorf("%w: a block of %d bytes, the limit is %d", ErrCorrupt, n, maxBlock)
@@ -84,7 +84,8 @@ func (s *sections) body(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// section reads the rest of a section header, whose length field is still in unknown byte order.
+// section reads the rest of a section header. The byte order of its length field, which was already
+// read, is known only then.
 func (s *sections) section(length [4]byte) error {
 	magic, err := s.r.Peek(4)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *sections) section(length [4]byte) error {
 	return nil
 }
 
-// simple reads a packet of the first interface that has neither time nor options.
+// simple reads a simple packet block: a packet of the first interface without time and options.
 func (s *sections) simple(b []byte, p *Packet) error {
 	if len(b) < simpleLen || len(s.interfaces) == 0 {
 		return fmt.Errorf("%w: a simple packet block of %d bytes in a section with %d interfaces", ErrCorrupt, len(b), len(s.interfaces))
@@ -136,7 +137,7 @@ func (s *sections) simple(b []byte, p *Packet) error {
 	return nil
 }
 
-// enhanced reads a packet with its options.
+// enhanced reads an enhanced packet block: a packet with options.
 func (s *sections) enhanced(b []byte, p *Packet) error {
 	if len(b) < enhancedLen {
 		return fmt.Errorf("%w: an enhanced packet block of %d bytes", ErrCorrupt, len(b))
@@ -166,7 +167,7 @@ func (s *sections) enhanced(b []byte, p *Packet) error {
 	})
 }
 
-// options calls f with every option in b up to the end mark. The value is valid during the call.
+// options calls f for every option in b up to the end mark. The value is valid during the call.
 func options(b []byte, order binary.ByteOrder, f func(code uint16, value []byte)) error {
 	for len(b) >= optHeaderLen {
 		code, n := order.Uint16(b), int(order.Uint16(b[2:]))

@@ -9,13 +9,13 @@ const blockStatistics uint32 = 5
 
 // Options of an interface statistics block.
 const (
-	optReceived uint16 = 4 // packets that the interface carried
-	optDropped  uint16 = 5 // packets of them that are missing in the file
+	optReceived uint16 = 4 // packets seen on the interface
+	optDropped  uint16 = 5 // those of them that are missing in the file
 )
 
-// WriteStatistics says how many packets interface id carried since the capture began, and how many
-// of them are missing here because the writer could not keep up. The comment is left out if empty.
-// The last such block of an interface counts.
+// WriteStatistics writes how many packets interface id has carried since the capture began, and how
+// many of them are missing here because the writer could not keep up. An empty comment is left out.
+// Only the last such block of an interface counts.
 func (w *Writer) WriteStatistics(id int, unixNanos int64, received, dropped uint64, comment string) error {
 	switch {
 	case w.err != nil:

@@ -7,18 +7,18 @@ import (
 	"io"
 )
 
-// flushAt is how many bytes a Writer gathers before it writes them.
+// flushAt is the number of bytes that a Writer collects before it writes them.
 const flushAt = 64 << 10
 
-// Errors of a Writer's caller. Whatever the io.Writer says comes through as it is.
+// Errors of an invalid call. Errors of the io.Writer are returned unchanged.
 var (
 	ErrTooLong     = errors.New("longer than a capture file allows")
 	ErrNoInterface = errors.New("no such interface: call AddInterface first")
 )
 
-// Writer writes one pcapng section. It gathers blocks in memory: call Flush at the end, or when a
+// Writer writes one pcapng section. It collects blocks in memory: call Flush at the end, or when a
 // reader waits. After an error of the io.Writer every call returns that error. A Writer is used by
-// one goroutine at a time, and does not allocate per packet once its buffer has grown.
+// one goroutine at a time, and allocates nothing per packet once its buffer has grown.
 type Writer struct {
 	w          io.Writer
 	buf        []byte
@@ -33,15 +33,15 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	pw.u32(magicSection)
 	pw.u32(1)          // version 1.0
 	pw.u32(0xffffffff) // section length: not known
-	pw.u32(0xffffffff) // and its upper half
+	pw.u32(0xffffffff) // the upper half of the length
 	pw.option(optAppl, "rdmalab")
 	pw.u32(uint32(optEnd))
 	pw.end(start)
 	return pw, pw.Flush()
 }
 
-// AddInterface declares an interface and returns its id for WritePacket: 0, 1, 2 and so on. Times
-// on it are nanoseconds.
+// AddInterface adds an interface and returns its id for WritePacket: 0, 1, 2 and so on. Times on it
+// are in nanoseconds.
 func (w *Writer) AddInterface(name string, linkType LinkType) (id int, err error) {
 	const nanoseconds = 9 // 10^-9 s
 	switch {
@@ -63,15 +63,15 @@ func (w *Writer) AddInterface(name string, linkType LinkType) (id int, err error
 	return w.interfaces - 1, w.flushIfFull()
 }
 
-// WritePacket writes data as a packet of interface id, at unixNanos nanoseconds since 1970 (the
-// format has no time before that: it becomes 0). The comment is left out if empty. Data and comment
-// are copied.
+// WritePacket writes data as a packet of interface id at unixNanos nanoseconds since 1970. Earlier
+// times become 0, because the format has none. An empty comment is left out. Data and comment are
+// copied.
 func (w *Writer) WritePacket(id int, unixNanos int64, data []byte, comment string) error {
 	return w.WriteTruncated(id, unixNanos, data, len(data), comment)
 }
 
-// WriteTruncated is WritePacket for a packet of which only the first len(data) of its length bytes
-// were kept.
+// WriteTruncated is WritePacket for a packet that was not captured completely: data has its first
+// bytes, length is its original length.
 func (w *Writer) WriteTruncated(id int, unixNanos int64, data []byte, length int, comment string) error {
 	switch {
 	case w.err != nil:
@@ -100,7 +100,7 @@ func (w *Writer) WriteTruncated(id int, unixNanos int64, data []byte, length int
 	return w.flushIfFull()
 }
 
-// Flush hands everything gathered to the io.Writer.
+// Flush writes everything collected to the io.Writer.
 func (w *Writer) Flush() error {
 	if w.err != nil || len(w.buf) == 0 {
 		return w.err

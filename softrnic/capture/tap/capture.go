@@ -14,25 +14,25 @@ import (
 // statsEvery is the least time between two reports of lost packets in a stream.
 const statsEvery = time.Second
 
-// Options choose what a capture shows.
+// Options say what a capture contains.
 type Options struct {
-	// Links by name; none means all.
+	// Links are the names of the links; none means all.
 	Links []string
-	// Only shows one direction, "up" or "down"; "" shows both.
+	// Only selects one direction, "up" or "down"; "" means both.
 	Only string
-	// Commented shows only packets with a comment.
+	// Commented selects only packets with a comment.
 	Commented bool
-	// Snaplen keeps that many bytes of each packet; 0 keeps all.
+	// Snaplen is the number of bytes that are kept of each packet; 0 means all.
 	Snaplen int
-	// Flush, if set, is called after each burst of packets, for writers that buffer.
+	// Flush, if set, is called after each burst of packets, for a buffering writer.
 	Flush func()
 }
 
-// Summary has the numbers of packets of a capture.
+// Summary has the numbers of written and lost packets of a capture.
 type Summary struct{ Written, Lost uint64 }
 
-// Capture writes a pcapng stream to w until ctx ends, and then returns nil. An error is an error of
-// w, or wraps ErrUnknownLink or ErrTooMany.
+// Capture writes a pcapng stream to w until ctx ends, and then returns nil. The error is one of w,
+// or wraps ErrUnknownLink or ErrTooMany.
 func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, error) {
 	r, names, err := h.admit(o)
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, err
 	return s.run(ctx)
 }
 
-// admit makes a reader and adds it, so that no link comes or goes between.
+// admit makes a reader and adds it in one step, so that the links do not change in between.
 func (h *Hub) admit(o Options) (*reader, []string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *Hub) admit(o Options) (*reader, []string, error) {
 	return r, names, h.join(r)
 }
 
-// reader makes the queue of a capture and the names of its interfaces. The caller holds mu.
+// reader makes the queue of a capture and returns the names of its interfaces. The caller holds mu.
 func (h *Hub) reader(o Options) (*reader, []string, error) {
 	if o.Snaplen < 0 {
 		return nil, nil, fmt.Errorf("snaplen %d is negative", o.Snaplen)
@@ -93,14 +93,14 @@ func (h *Hub) reader(o Options) (*reader, []string, error) {
 	return r, names, nil
 }
 
-// stream is the writing side of a capture.
+// stream is the side of a capture that writes.
 type stream struct {
 	*reader
 	out     *pcapng.Writer
 	flush   func()
 	spare   []byte
 	counts  []count
-	said    []uint64 // losses told so far
+	said    []uint64 // losses reported so far
 	saidAt  time.Time
 	written uint64
 }
@@ -122,7 +122,7 @@ func (s *stream) run(ctx context.Context) (Summary, error) {
 	return s.summary(), err
 }
 
-// push hands everything to the reader's end of w.
+// push writes everything collected to w and flushes it.
 func (s *stream) push() error {
 	err := s.out.Flush()
 	if s.flush != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Bounds of a hub.
+// Limits of a hub.
 const (
-	// maxReaders is how many captures can run at a time.
+	// maxReaders is the largest number of captures at the same time.
 	maxReaders = 16
-	// queueBytes is how much a reader may lag behind.
+	// queueBytes is the number of bytes by which a reader may lag behind.
 	queueBytes = 8 << 20
-	// maxComment bounds a packet's comment in bytes.
+	// maxComment is the largest length of a packet's comment in bytes.
 	maxComment = 1024
 )
 
@@ -36,7 +36,7 @@ const (
 	Down                  // to the host
 )
 
-// String is the direction's part of an interface's name.
+// String returns the direction's part of an interface's name.
 func (d Direction) String() string {
 	if d == Up {
 		return "up"
@@ -44,22 +44,22 @@ func (d Direction) String() string {
 	return "down"
 }
 
-// Hub hands frames from one machine to any number of readers. Frame is called by the machine's
-// goroutine, everything else by any.
+// Hub passes frames of one switch to any number of readers. Only the switch's goroutine calls
+// Frame; any goroutine may call the other methods.
 type Hub struct {
 	active atomic.Bool
 
 	mu      sync.Mutex
-	links   []string // "" where a link was taken away
+	links   []string // "" for a removed link
 	readers []*reader
-	past    *past // nil: nothing is remembered
+	past    *past // nil: packets are not kept
 }
 
-// NewHub makes a hub for links; Frame names them by index.
+// NewHub returns a hub for links; Frame names them by their index.
 func NewHub(links []string) *Hub { return &Hub{links: slices.Clone(links)} }
 
-// SetLink sets the name of the link with an index, which exists or is the next one; "" removes the
-// link. Running captures continue without it.
+// SetLink sets the name of the link with index i, which exists or is the next one; "" removes the
+// link. Running captures go on without it.
 func (h *Hub) SetLink(i int, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,10 +75,11 @@ func (h *Hub) SetLink(i int, name string) {
 	}
 }
 
-// Active reports whether anybody reads.
+// Active reports whether a capture runs, or packets are kept.
 func (h *Hub) Active() bool { return h.active.Load() }
 
-// Readers returns how many captures run, and how many packets they have lost so far.
+// Readers returns the number of running captures, and the number of packets that they have lost so
+// far.
 func (h *Hub) Readers() (n int, lost uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,8 +93,8 @@ func (h *Hub) Readers() (n int, lost uint64) {
 	return len(h.readers), lost
 }
 
-// Frame shows a frame that crossed a link. A super-frame of RoCEv2 packets becomes one packet each.
-// The frame's bytes are copied. It never blocks for long and never fails.
+// Frame passes a frame that crosses a link to the readers. A super-frame of RoCEv2 packets becomes
+// several packets. The bytes are copied. Frame never waits for a reader and never fails.
 func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, comment string) {
 	if !h.active.Load() {
 		return
@@ -109,7 +110,7 @@ func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, 
 	for _, r := range h.readers {
 		k := link*2 + int(dir)
 		if k >= len(r.ids) {
-			continue // the link came after the capture began
+			continue // the link was added after the beginning of the capture
 		}
 		if id := r.ids[k]; id >= 0 && (comment != "" || !r.commented) {
 			r.add(unixNanos, id, &f, comment)
@@ -134,7 +135,7 @@ func (h *Hub) leave(r *reader) {
 	h.active.Store(len(h.readers) != 0 || h.past != nil)
 }
 
-// index finds a link by name. The caller holds mu.
+// index returns the index of a link. The caller holds mu.
 func (h *Hub) index(link string) (int, error) {
 	i := slices.Index(h.links, link)
 	if i < 0 || link == "" {

@@ -9,21 +9,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// MaxKept bounds the memory for remembered packets, in bytes.
+// MaxKept is the largest amount of memory for kept packets, in bytes.
 const MaxKept = queueBytes
 
-// ErrNothingKept means that the hub remembers no packets.
+// ErrNothingKept means that the hub keeps no packets.
 var ErrNothingKept = errors.New("the last packets are not kept: start the switch with RDMALAB_KEEP=4MiB in the environment of `rdmalab up`")
 
-// past holds the last packets of a hub in two buffers; when one is full, the older one is emptied.
+// past has the last packets of a hub in two buffers; when one is full, the older one is emptied.
 type past struct {
 	reader
 	old   []byte
 	limit int
 }
 
-// Keep makes the hub remember the last packets, the first snaplen bytes of each, in up to bytes of
-// memory. It costs about what a capture costs.
+// Keep makes the hub keep the last packets, the first snaplen bytes of each, in that many bytes of
+// memory. It costs about as much as a capture.
 func (h *Hub) Keep(bytes, snaplen int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +32,7 @@ func (h *Hub) Keep(bytes, snaplen int) {
 	h.active.Store(true)
 }
 
-// add remembers a frame. The caller holds the hub's mu.
+// add keeps a frame. The caller holds the hub's mu.
 func (p *past) add(unixNanos int64, id int, f *packetio.Frame, comment string) {
 	if id >= len(p.counts) {
 		return
@@ -43,7 +43,7 @@ func (p *past) add(unixNanos int64, id int, f *packetio.Frame, comment string) {
 	p.reader.add(unixNanos, id, f, comment)
 }
 
-// Past writes the remembered packets as pcapng, and returns how many they are.
+// Past writes the kept packets as pcapng, and returns their number.
 func (h *Hub) Past(w io.Writer) (packets int, err error) {
 	h.mu.Lock()
 	if h.past == nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// reader is the queue between the machine and one capture: records in a byte buffer that the two
+// reader is the queue between the switch and one capture: records in a byte buffer that the two
 // sides swap.
 type reader struct {
-	ids       []int // interface of the capture by link*2+direction; -1: not wanted
+	ids       []int // interface of the capture by link*2+direction; -1: not captured
 	snaplen   int   // 0: whole packets
 	commented bool  // only packets with a comment
 	ready     chan struct{}
@@ -20,10 +20,10 @@ type reader struct {
 	counts []count // by interface
 }
 
-// count has the numbers of packets on one interface of the capture.
+// count has the numbers of all and of lost packets of one interface.
 type count struct{ seen, lost uint64 }
 
-// A record in the buffer is this header, then data, then comment.
+// recordHeader is the length of a record's header. Data and comment follow it.
 const recordHeader = 8 + 2 + 2 + 4 + 4
 
 // add queues the packets of f, or counts them as lost.
@@ -46,11 +46,12 @@ func (r *reader) add(unixNanos int64, id int, f *packetio.Frame, comment string)
 	}
 	select {
 	case r.ready <- struct{}{}:
-	default: // the reader has been told
+	default: // the reader was already notified
 	}
 }
 
-// begin reserves a record of about n bytes; false means that it was counted as lost.
+// begin begins a record with about n bytes of data. It returns false if there is no room: then the
+// packet was counted as lost.
 func (r *reader) begin(unixNanos int64, id, n int, comment string) bool {
 	r.counts[id].seen++
 	if len(r.buf)+recordHeader+n+len(comment) > queueBytes {
@@ -60,11 +61,11 @@ func (r *reader) begin(unixNanos int64, id, n int, comment string) bool {
 	r.buf = binary.NativeEndian.AppendUint64(r.buf, uint64(unixNanos))
 	r.buf = binary.NativeEndian.AppendUint16(r.buf, uint16(id))
 	r.buf = binary.NativeEndian.AppendUint16(r.buf, uint16(len(comment)))
-	r.buf = binary.NativeEndian.AppendUint64(r.buf, 0) // both lengths, by end
+	r.buf = binary.NativeEndian.AppendUint64(r.buf, 0) // both lengths; end fills them in
 	return true
 }
 
-// end cuts the n bytes of data just appended to snaplen, and completes the record.
+// end truncates the n bytes of data just appended to snaplen, and completes the record.
 func (r *reader) end(n int, comment string) {
 	kept := n
 	if r.snaplen > 0 && n > r.snaplen {
@@ -77,7 +78,7 @@ func (r *reader) end(n int, comment string) {
 	r.buf = append(r.buf, comment...)
 }
 
-// swap takes the queued packets and leaves an empty buffer. counts receives the counters.
+// swap returns the queued packets and installs an empty buffer. It copies the counters to counts.
 func (r *reader) swap(empty []byte, counts []count) (full []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,16 +87,16 @@ func (r *reader) swap(empty []byte, counts []count) (full []byte) {
 	return full
 }
 
-// record is one packet as read back.
+// record is one packet that was read from the buffer.
 type record struct {
 	unixNanos int64
 	id        int
 	data      []byte
-	length    int // on the wire
+	length    int // original length
 	comment   string
 }
 
-// next reads a record from b, which is not empty, and returns the rest.
+// next reads a record from b, which is not empty, and returns the rest of b.
 func next(b []byte) (rec record, rest []byte) {
 	rec.unixNanos = int64(binary.NativeEndian.Uint64(b))
 	rec.id = int(binary.NativeEndian.Uint16(b[8:]))
