@@ -13,54 +13,54 @@ import (
 // Service is the name of the memory service of a host.
 const Service = "memory"
 
-// ErrFenced is the refusal of a connection whose owner was fenced or retired.
+// ErrFenced is the error if the owner of a connection was fenced or retired.
 var ErrFenced = errors.New("the owner was fenced")
 
-// Claim has the owner of a requested connection, and the connection that it replaces.
+// Claim says for which owner a connection is requested, and which connection it replaces.
 type Claim struct {
 	// Owner is the owner of the connection; 0: none. Fence ends all connections of an owner.
 	Owner uint32
-	// Replaces is the Conn of a connection that the service ends first, so that no request in
+	// Replaces is the Conn of an earlier connection, which the service ends first. So no request in
 	// flight on it is executed after the answer; 0: none.
 	Replaces uint64
 	// Former, with Join, is an owner that leaves the connection: the number under which the client
 	// joined it before. A fence of that owner does not end the connection any more, so no request of
 	// that owner may be in flight on it. 0: none.
 	Former uint32
-	// Bytes of memory wanted for this connection alone; 0: the region that all clients share.
+	// Bytes is the size of a region for this connection alone; 0: the region that all clients
+	// share.
 	Bytes int
-	// Work is for the Worker of the service, at most 64 bytes; nil: the host takes no part in the
-	// connection.
+	// Work is data for the Worker of the service, at most 64 bytes; nil: the host's processor takes
+	// no part in the connection.
 	Work []byte
 }
 
-// Memory is the answer to a connect.
+// Memory is the answer to a connect request.
 type Memory struct {
 	// Region is the shared region, or the region of this connection alone.
 	Region
-	// Locks is zero-based memory of the NIC; its Len is 0 if there is none.
+	// Locks is zero-based device memory; its Len is 0 if there is none.
 	Locks Region
-	// Conn names the connection.
+	// Conn identifies the connection.
 	Conn uint64
-	// Boot differs between two incarnations of the service. The contents of Locks last as long as
-	// one of them.
+	// Boot identifies the incarnation of the service. The contents of Locks last as long as it.
 	Boot uint64
 	// Work is the answer of the service's Worker.
 	Work []byte
 }
 
-// errNoMemory is a host without shared memory.
+// errNoMemory is the error if a host shares no memory.
 var errNoMemory = errors.New("the host shares no memory; give it some in the rack file (memory: 64MiB)")
 
-// Dial connects qp, which must be in RESET, to the memory service of the host with address to, and
-// returns the region that all its clients share. The region exists as long as the host's NIC. The
-// connection has no owner.
+// Dial connects qp, which must be in RESET, to the memory service of the host with the address to,
+// and returns the region that all its clients share. The region exists as long as the host's NIC.
+// The connection has no owner.
 func Dial(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, deadline clock.Time) (Region, error) {
 	m, err := DialShared(d, qp, to, p, deadline)
 	return m.Region, err
 }
 
-// DialOwned is Dial with a claim. It returns ErrFenced if the owner was fenced.
+// DialOwned is Dial with a claim. It fails with ErrFenced if the owner was fenced.
 func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, c Claim, deadline clock.Time) (Memory, error) {
 	m, err := DialService(d, qp, to, Service, p, c, deadline)
 	if err == nil && m.Len == 0 {
@@ -75,7 +75,7 @@ func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, c C
 	return m, nil
 }
 
-// DialService is DialOwned to a service of another name that speaks the protocol of this package.
+// DialService is DialOwned for a service with another name and the protocol of this package.
 func DialService(
 	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, c Claim, deadline clock.Time,
 ) (Memory, error) {
@@ -89,8 +89,8 @@ func DialService(
 	return dial(d, qp, to, service, p, r.encode(), deadline)
 }
 
-// DialShared connects qp, a queue pair of a thread that shares its connections (package qpshare),
-// as Dial does. Join must follow.
+// DialShared connects qp like Dial, for a queue pair that several threads share (package qpshare).
+// Join must follow.
 func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, deadline clock.Time) (Memory, error) {
 	m, err := dial(d, qp, to, Service, p, nil, deadline)
 	if err == nil && m.Len == 0 {
@@ -116,7 +116,7 @@ func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Clai
 	return nil
 }
 
-// dial sends a connect and reads its answer.
+// dial sends a connect request and decodes its answer.
 func dial(
 	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time,
 ) (Memory, error) {
@@ -139,12 +139,12 @@ func dial(
 }
 
 // Fence ends all connections of an owner at the memory service of a host and refuses new ones. When
-// it returns nil, no request that the owner had in flight is executed any more, wherever its
-// packets are, and the owner can send no new one.
+// it returns nil, no request that the owner had in flight will be executed, wherever its packets
+// are, and the owner cannot send a new one.
 //
-// Every host that can connect may fence, end connections and ask. A fence of a living owner costs
-// it time, and no data. The fence is forgotten when the service is restarted; its connections and
-// the locks on the NIC have ended by then.
+// Every host that can connect may call Fence, End and WhoIs. A fence of an owner that is alive
+// costs it time, but no data. The service forgets the fence when it is restarted; by then the
+// owner's connections and the locks in device memory have ended, too.
 func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindFence, owner: owner}, deadline); err != nil {
 		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
@@ -153,8 +153,8 @@ func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, dead
 }
 
 // Disconnect ends all connections of an owner at the memory service of a host. Unlike Fence it does
-// not refuse new ones: that is enough for an owner that, on a connection made after it, sends
-// nothing that it decided on before.
+// not refuse new ones. That is enough if the owner sends nothing on a later connection that it
+// decided on before.
 func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindDisconnect, owner: owner}, deadline); err != nil {
 		return fmt.Errorf("disconnect owner %d at the memory of %v: %w", owner, to, err)
@@ -162,8 +162,8 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 	return nil
 }
 
-// FenceTo is Fence for all owners up to upTo. It does not touch greater ones, and costs the service
-// no memory: a store that numbers its clients in order calls it now and then.
+// FenceTo is Fence for all owners up to upTo. It does not affect larger numbers, and costs the
+// service no memory: a store that numbers its clients in order calls it from time to time.
 func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindFenceTo, owner: upTo}, deadline); err != nil {
 		return fmt.Errorf("fence the owners up to %d at the memory of %v: %w", upTo, to, err)
@@ -171,9 +171,8 @@ func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dea
 	return nil
 }
 
-// Retire fences all owners up to upTo and all that ever connected to the memory service of a host,
-// and returns the greatest number among these: numbers above it are free for a new use of the
-// memory.
+// Retire fences all owners up to upTo, and all that have ever connected to the memory service of a
+// host. It returns the largest of these numbers: larger ones are free for a new use of the memory.
 func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (uint32, error) {
 	a, err := ask(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
 	if err != nil {
@@ -182,17 +181,17 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 	return a.owner, nil
 }
 
-// Holder is the memory service's information about an owner.
+// Holder is what the memory service knows of an owner.
 type Holder struct {
-	// Peer is the address from which it connected last; "": it never connected.
+	// Peer is the address from which it has connected last; "": it has never connected.
 	Peer string `json:"p,omitempty"`
 	// QPs is the number of its connections that have not failed.
 	QPs int `json:"q"`
-	// Fenced reports that the owner was fenced or retired.
+	// Fenced: the owner was fenced or retired.
 	Fenced bool `json:"f,omitempty"`
 }
 
-// WhoIs asks the memory service of a host about an owner.
+// WhoIs asks the memory service of a host for an owner.
 func WhoIs(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (Holder, error) {
 	a, err := ask(ctx, d, to, request{kind: kindWho, owner: owner}, deadline)
 	if err != nil {
@@ -201,7 +200,7 @@ func WhoIs(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, dead
 	return a.holder, nil
 }
 
-// End ends one connection, so that no request in flight on it is executed any more.
+// End ends one connection, so that no request in flight on it will be executed.
 func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadline clock.Time) error {
 	if _, err := ask(ctx, d, to, request{kind: kindEnd, conn: conn}, deadline); err != nil {
 		return fmt.Errorf("end a connection to the memory of %v: %w", to, err)
@@ -209,15 +208,15 @@ func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadlin
 	return nil
 }
 
-// EndService is End at a service of another name. The exchange needs a queue pair in RESET, which
-// stays there.
+// EndService is End for a service with another name. It needs a queue pair in RESET, which stays in
+// RESET.
 func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, conn uint64, deadline clock.Time) error {
 	_, err := askBy(d, qp, to, service, request{kind: kindEnd, conn: conn}, deadline)
 	return err
 }
 
-// ask sends the memory service a request that makes no connection. A REQ names a queue pair: ask
-// makes one that is never connected.
+// ask sends the memory service a request that makes no connection. A REQ names a queue pair, so ask
+// creates one that is never connected.
 func ask(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time) (_ answer, err error) {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -237,7 +236,7 @@ func ask(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline 
 	return askBy(d, qp, to, Service, r, deadline)
 }
 
-// askBy sends the request and reads the answer from the private data of the REJ.
+// askBy sends the request and decodes the answer in the private data of the REJ.
 func askBy(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, r request, deadline clock.Time) (answer, error) {
 	_, err := d.Dial(qp, to, service, rdmacm.Params{}, r.encode(), deadline)
 	if err == nil {

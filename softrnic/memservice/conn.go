@@ -8,38 +8,38 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Worker lets threads of the host work for connections, for example receive messages. Without a
+// Worker makes threads of the host work for connections, for example to receive messages. Without a
 // Worker a Server is passive: only the host's NIC works for its connections.
 type Worker interface {
-	// Parse reads the part of a connect request that is for the worker. It is not called if that
-	// part is empty. If it returns an error, the connection is refused for that reason.
+	// Parse decodes the data for the worker in a connect request. It is not called if there are
+	// none. If it fails, the connection is refused for that reason.
 	Parse(data []byte) (Work, error)
 }
 
-// Work is the host's part in one connection. Its methods are called in this order; those before
-// Serve by the thread of Server.Serve.
+// Work is the host's part in one connection. Its methods are called in the order below; the thread
+// of Server.Serve calls those before Serve.
 type Work interface {
-	// Name ends the name of its thread.
+	// Name returns the end of its thread's name.
 	Name() string
 	// Bytes returns the size of the memory that the Work needs in addition to the memory that the
 	// client requested.
 	Bytes() int64
-	// Queues is how many work requests the connection's queue pair takes in each direction, and how
-	// many completions its completion queue holds.
+	// Queues returns the number of work requests of the connection's queue pair in each direction,
+	// and the depth of its completion queue.
 	Queues() (wrs, cqes int)
-	// Register makes the memory that the work needs. c has no queue pair yet.
+	// Register registers the memory that the Work needs. c has no queue pair yet.
 	Register(c *Conn) error
-	// Build makes all else and returns its answer for the client, at most 64 bytes.
+	// Build makes all other objects and returns the answer for the client, at most 64 bytes.
 	Build(c *Conn) (data []byte, err error)
-	// Serve runs in a thread of its own once the client is connected, until the queue pair is in
-	// ERROR. It must then call Destroy of the Conn.
+	// Serve runs in a thread of its own from when the client is connected until the queue pair is
+	// in ERROR. Then it must call Destroy of the Conn.
 	Serve()
 }
 
 // Conn is one connection of a Server. A Conn with a Work belongs to the thread of the Work, others
 // to the thread of Server.Serve.
 type Conn struct {
-	// Context and PD are the service's.
+	// Context and PD are those of the service.
 	Context verbs.Context
 	PD      verbs.PD
 	QP      verbs.QP
@@ -50,20 +50,20 @@ type Conn struct {
 
 	id     uint64
 	req    request
-	owners []uint32 // whose requests travel on it; empty: requests without owner
+	owners []uint32 // owners of its requests; empty: requests without owner
 	work   Work     // nil: only the NIC works
 	bytes  int64
 	memory Region
 	undo   []func() error
 }
 
-// of reports whether requests of an owner travel on the connection.
+// of reports whether the connection carries requests of an owner.
 func (c *Conn) of(owner uint32) bool { return slices.Contains(c.owners, owner) }
 
-// OnDestroy has Destroy call f, before those that were given earlier.
+// OnDestroy makes Destroy call f, before the functions of earlier calls.
 func (c *Conn) OnDestroy(f func() error) { c.undo = append(c.undo, f) }
 
-// Register registers buf, or n fresh bytes, until the connection is destroyed.
+// Register registers buf, or n new bytes, until the connection is destroyed.
 func (c *Conn) Register(buf []byte, n int, a verbs.Access) (verbs.MR, error) {
 	mr, err := c.PD.RegMR(buf, n, a)
 	if err == nil {
@@ -72,7 +72,8 @@ func (c *Conn) Register(buf []byte, n int, a verbs.Access) (verbs.MR, error) {
 	return mr, err
 }
 
-// Destroy destroys the objects of the connection, last made first. A second call does nothing.
+// Destroy destroys the objects of the connection, in the reverse order of their creation. A second
+// call does nothing.
 func (c *Conn) Destroy() error {
 	var err error
 	for i := len(c.undo) - 1; i >= 0; i-- {
@@ -109,7 +110,7 @@ func (s *Server) build(c *Conn) (data []byte, err error) {
 	return c.work.Build(c)
 }
 
-// buildMemory registers the memory of the connection alone, if it has some.
+// buildMemory registers the region of the connection alone, if it has one.
 func (s *Server) buildMemory(c *Conn) (err error) {
 	mr := s.region
 	if c.req.bytes > 0 {

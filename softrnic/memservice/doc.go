@@ -1,5 +1,5 @@
 // Package memservice is the service by which a host shares its memory: it registers a region and a
-// table of lock words in the NIC's memory, connects clients to them, and can end all connections of
+// table of lock words in device memory, connects clients to them, and can end all connections of
 // one client at once. After a connection is made only the NICs work; the host's processor is not
 // involved in WRITE, READ and atomics.
 //
@@ -33,23 +33,23 @@
 //	region   address 8 | R_Key 4 | length 8
 //
 // A request without private data is a connect to the shared region by a client that never sends an
-// end: the switch, for its own connections, and threads that share one.
+// end: the switch, for its own connections, and threads that share a connection.
 //
-// The answer to connect is the private data of the REP. All other requests want no connection:
-// their answer is the private data of a REJ (rdmacm.Request.Answer). They travel this way, and not
-// as SIDR_REQ and SIDR_REP, for three reasons. A SIDR_REP that is no refusal must name a UD queue
-// pair. Every dialer and listener can carry a REQ and its REJ: the exchange over TCP, programs
-// behind package ipc, the simulator. And the requests of a service wait in one queue, so that a
-// fence is served after the connects that arrived before it.
+// The answer to connect is the private data of the REP. All other requests make no connection:
+// their answer is the private data of a REJ (rdmacm.Request.Answer). They are sent in this way, and
+// not as SIDR_REQ and SIDR_REP, for three reasons. A SIDR_REP that is no refusal must name a UD
+// queue pair. Every dialer and listener can carry a REQ and its REJ: the exchange over TCP,
+// programs behind package ipc, the simulator. And the requests of a service wait in one queue, so
+// that a fence is served after the connects that arrived before it.
 //
 // # Owners
 //
-// An owner is a number that a client of a store takes for itself. Fence ends all connections of an
-// owner and refuses new ones, so that none of its requests is executed any more; FenceTo does it
-// for all owners up to a number, Disconnect ends the connections and refuses no new ones, Retire
-// fences all that have connected so far, too. A connection that several owners use (Join) ends with
-// any of them. Every host that can connect may also fence: the service trusts its network, as RDMA
-// does.
+// An owner is a number that a client of a store chooses for itself. Fence ends all connections of
+// an owner and refuses new ones, so that none of its requests is executed any more. FenceTo does
+// this for all owners up to a number, Retire also for all that have connected so far. Disconnect
+// ends the connections but refuses no new ones. A connection that several owners use (Join) ends
+// with any of them. Every host that can connect may also fence: the service trusts its network, as
+// RDMA does.
 //
 // # Tables
 //

@@ -6,20 +6,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 )
 
-// maxHandshakes bounds the threads that wait for clients to report that they are ready. When so
-// many wait, Serve waits itself.
+// maxHandshakes is the largest number of threads that wait for clients to report that they are
+// ready. If so many wait, Serve itself waits for the next client.
 const maxHandshakes = 64
 
 // handshakes counts the connections whose clients have not yet reported that they are ready. A
 // thread waits for each, so that a client that dies during connection set-up delays no other
-// connect or fence. All other work is done by the thread of Serve.
+// connect or fence. The thread of Serve does all other work.
 type handshakes struct {
 	mu     sync.Mutex // not held while a thread waits
 	open   int
-	failed []uint64 // connections to be ended
+	failed []uint64 // connections that must be ended
 }
 
-// begin takes a place; false: all are taken.
+// begin reserves one of the handshakes. It returns false if all are in use.
 func (h *handshakes) begin() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func (h *handshakes) begin() bool {
 	return true
 }
 
-// end gives the place back and notes a failure.
+// end frees the handshake and records a failure.
 func (h *handshakes) end(id uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 	kindTake
 )
 
-// String names the kind in errors.
+// String returns the name of the kind, for errors.
 func (k kind) String() string {
 	switch k {
 	case kindConnect:
@@ -63,32 +63,32 @@ const (
 	regionLen    = 20
 	connectedLen = 16 + 2*regionLen
 	holderLen    = 21
-	// maxWork bounds the data of a Worker in a request and in an answer.
+	// maxWork is the largest length of data for or from a Worker.
 	maxWork = 64
-	// maxOwn bounds the memory that a client may ask for a connection.
+	// maxOwn is the largest region for one connection.
 	maxOwn = 256 << 20
 )
 
 // request is a client's request. Fields that its kind does not have are zero.
 type request struct {
 	kind kind
-	// conn is the connection to be ended: by end, or by connect and join before they do anything
-	// else; 0: none.
+	// conn is the connection that must be ended: by end, or by connect and join before they do
+	// anything else; 0: none.
 	conn  uint64
 	owner uint32
-	// shared is the connection that an owner joins, former the one that leaves it; 0: none.
+	// shared is the connection that an owner joins, former the owner that leaves it; 0: none.
 	shared uint64
 	former uint32
-	// bytes of memory wanted for this connection alone; 0: the shared region.
+	// bytes is the size of a region for this connection alone; 0: the shared region.
 	bytes int
-	// table is where a free word is wanted, and value what it will have. number is that of the
+	// take looks for a free word in table and writes value to it. number is the number of the
 	// owner's request.
 	number uint32
 	table  table
 	value  uint64
-	// work is for the Worker of the service.
+	// work is data for the Worker of the service.
 	work []byte
-	// silent marks a request without private data. It is not on the wire.
+	// silent marks a request without private data. It is not encoded.
 	silent bool
 }
 
@@ -119,7 +119,7 @@ func (r *request) encode() []byte {
 	}
 }
 
-// header checks version and length and returns kind and body of a message.
+// header checks version and length of a message and returns its kind and the bytes that follow.
 func header(b []byte) (kind, []byte, error) {
 	if len(b) < headerLen {
 		return 0, nil, fmt.Errorf("a message of %d bytes: want at least %d", len(b), headerLen)
@@ -130,7 +130,7 @@ func header(b []byte) (kind, []byte, error) {
 	return kind(b[1]), b[headerLen:], nil
 }
 
-// parseRequest parses the private data of a REQ. The result is within bounds.
+// parseRequest decodes the private data of a REQ and checks the limits.
 func parseRequest(b []byte) (request, error) {
 	if len(b) == 0 {
 		return request{kind: kindConnect, silent: true}, nil
@@ -187,7 +187,7 @@ func parseRequest(b []byte) (request, error) {
 	return r, nil
 }
 
-// refusal is why a request is refused, as far as programs must tell reasons apart.
+// refusal is the reason of a refusal, as far as programs must distinguish reasons.
 type refusal uint8
 
 const (
@@ -204,12 +204,12 @@ type answer struct {
 	kind   kind
 	memory Memory  // of connect
 	holder Holder  // of who
-	owner  uint32  // of retire: the last one that is retired
+	owner  uint32  // of retire: the largest retired owner
 	index  uint32  // of take
 	code   refusal // of refused
 }
 
-// Bits of the flags of who.
+// Flags of who.
 const holderFenced = 1
 
 // encode returns the private data of the REP or REJ.
@@ -228,7 +228,7 @@ func (a *answer) encode() []byte {
 			flags |= holderFenced
 		}
 		b = binary.BigEndian.AppendUint32(append(b, flags), uint32(a.holder.QPs))
-		var addr [16]byte // zero: none
+		var addr [16]byte // zero: no address
 		if peer, err := netip.ParseAddr(a.holder.Peer); err == nil {
 			addr = peer.As16()
 		}
@@ -244,7 +244,7 @@ func (a *answer) encode() []byte {
 	return b
 }
 
-// parseAnswer reads the private data of a REP or REJ.
+// parseAnswer decodes the private data of a REP or REJ.
 func parseAnswer(b []byte) (answer, error) {
 	k, b, err := header(b)
 	if err != nil {
@@ -288,7 +288,7 @@ func parseAnswer(b []byte) (answer, error) {
 	return a, nil
 }
 
-// Region is memory that a peer may reach.
+// Region is memory that a peer may access.
 type Region struct {
 	// Addr is the virtual address of its first byte.
 	Addr uint64
@@ -297,14 +297,14 @@ type Region struct {
 	Len int
 }
 
-// AppendTo appends the 20 bytes of a region in a message.
+// AppendTo appends the encoding of a region, 20 bytes.
 func (r Region) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, r.Addr)
 	b = binary.BigEndian.AppendUint32(b, r.RKey)
 	return binary.BigEndian.AppendUint64(b, uint64(r.Len))
 }
 
-// Parse reads what AppendTo wrote at the beginning of b.
+// Parse decodes a region at the beginning of b.
 func (r *Region) Parse(b []byte) error {
 	if len(b) < regionLen {
 		return fmt.Errorf("a region of %d bytes in a message: want %d", len(b), regionLen)

@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// maxOwners bounds the owners that a service remembers; a memory server whose owners have been used
-// up must be restarted.
+// maxOwners is the largest number of owners that a service keeps. When it is reached, the memory
+// server must be restarted.
 const maxOwners = 1 << 16
 
 var errOwners = errors.New("too many owners: restart the memory server")
@@ -14,18 +14,18 @@ var errOwners = errors.New("too many owners: restart the memory server")
 // owners is the table of the owners of connections.
 type owners struct {
 	known map[uint32]owner
-	// retired is the last retired owner: all up to it are fenced and not in known.
+	// retired is the largest retired owner: all up to it are fenced and not in known.
 	retired uint32
 }
 
 // owner is the state of one owner.
 type owner struct {
-	peer   string // the address of its last connection; "": it never connected
+	peer   string // the address of its last connection; "": it has never connected
 	fenced bool
 	took   taken
 }
 
-// taken is the last request of an owner for a word, and the index of the word that it has got.
+// taken is an owner's last request for a word, and the index of the word that it got.
 type taken struct{ number, index uint32 }
 
 // note stores the state of an owner.
@@ -37,7 +37,7 @@ func (o *owners) note(id uint32, to owner) error {
 	return nil
 }
 
-// admit decides about a connection of an owner from the host with address peer. The error is the
+// admit checks whether an owner may connect from the host with the address peer. The error is the
 // refusal.
 func (o *owners) admit(id uint32, peer string) error {
 	switch {
@@ -54,7 +54,7 @@ func (o *owners) admit(id uint32, peer string) error {
 // fenced reports whether an owner was fenced or retired.
 func (o *owners) fenced(id uint32) bool { return id <= o.retired || o.known[id].fenced }
 
-// fence refuses further connections of an owner.
+// fence makes admit refuse an owner.
 func (o *owners) fence(id uint32) error {
 	if id <= o.retired {
 		return nil
@@ -64,14 +64,14 @@ func (o *owners) fence(id uint32) error {
 	return o.note(id, was)
 }
 
-// fenceTo refuses connections of all owners up to id, and forgets their entries.
+// fenceTo makes admit refuse all owners up to id, and removes their entries.
 func (o *owners) fenceTo(id uint32) {
 	o.retired = max(o.retired, id)
 	maps.DeleteFunc(o.known, func(known uint32, _ owner) bool { return known <= o.retired })
 }
 
-// retire fences all owners up to id and all that ever connected, forgets their entries and returns
-// the last one.
+// retire fences all owners up to id and all that have ever connected, removes their entries and
+// returns the largest one.
 func (o *owners) retire(id uint32) uint32 {
 	for known, was := range o.known {
 		if was.peer != "" {

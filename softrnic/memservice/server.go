@@ -11,41 +11,40 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Bounds of a Server.
+// Limits of a Server.
 const (
 	maxConns       = 256  // of a service with a Worker
-	maxPassive     = 4096 // of one without: only the NIC works for a connection
+	maxPassive     = 4096 // of one without a Worker: only the NIC works for a connection
 	defaultMemory  = 1 << 30
 	acceptPatience = 5 * time.Second
 )
 
-// RemoteAccess has the rights of clients to regions of the service.
+// RemoteAccess has the access rights of clients to regions of the service.
 const RemoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
 // Config describes a service. The zero value shares no region and no locks.
 type Config struct {
-	// Service is its name; "": Service.
+	// Service is the name of the service; "": the constant Service.
 	Service string
-	// Region is the size in bytes of the region that all connections without memory of their own
+	// Region is the size in bytes of the region that all connections without a region of their own
 	// share; 0: none.
 	Region int
-	// Buffer is the memory of the region, which then outlives the NIC; nil: fresh memory of Region
-	// bytes.
+	// Buffer is the memory of the region, if it must survive the NIC; nil: Region new bytes.
 	Buffer []byte
-	// Locks is the size in bytes of a table in the memory of the NIC that all connections share; 0:
-	// none.
+	// Locks is the size in bytes of a table in device memory that all connections share; 0: none.
 	Locks int
-	// Memory bounds the memory of connections together, in bytes; 0: 1 GiB.
+	// Memory is the largest amount of memory of all connections together, in bytes; 0: 1 GiB.
 	Memory int64
-	// PD is the protection domain of all memory and queue pairs; nil: one of the service's own. All
-	// are in one, so that a switch's connection that carries requests of many clients reaches what
-	// these clients may reach.
+	// PD is the protection domain of all memory and queue pairs; nil: the service makes one. There
+	// is only one, so that a switch's connection that carries requests of many clients can access
+	// everything that these clients can access.
 	PD verbs.PD
-	// Worker takes part in connections; nil: the service is passive and refuses data for a worker.
+	// Worker takes part in connections; nil: the service is passive and refuses requests with data
+	// for a worker.
 	Worker Worker
 }
 
-// Server is one service of a host. Its threads are the one that called Serve, one for each
+// Server is one service of a host. Its threads are the one that calls Serve, one for each
 // connection with a Work, and one for each handshake.
 type Server struct {
 	cfg      Config
@@ -54,16 +53,16 @@ type Server struct {
 	listener rdmacm.Listener
 	pd       verbs.PD // of all objects
 	region   verbs.MR
-	locks    verbs.MR // in the memory of the NIC
+	locks    verbs.MR // in device memory
 	owners   owners
-	boot     uint64   // names this incarnation
-	cq       verbs.CQ // of connections without a Work: it stays empty
+	boot     uint64   // identifies this incarnation
+	cq       verbs.CQ // of connections without a Work; always empty
 	conns    []*Conn  // oldest first
-	used     int64    // bytes of memory of connections
+	used     int64    // bytes of the memory of connections
 	shaking  handshakes
 }
 
-// New registers the region and listens. Serve must follow.
+// New registers the region and listens. The caller must call Serve.
 func New(ctx verbs.Context, m rdmacm.Manager, cfg Config) (_ *Server, err error) {
 	if cfg.Service == "" {
 		cfg.Service = Service
@@ -111,28 +110,28 @@ func (s *Server) share() (err error) {
 	return nil
 }
 
-// Reopen listens again after Serve has returned because of Close, and Serve must follow. The region
+// Reopen listens again after Close has ended Serve; the caller must call Serve again. The region
 // was kept, with its keys.
 func (s *Server) Reopen(m rdmacm.Manager) (err error) {
 	s.listener, err = m.Listen(s.cfg.Service)
 	return err
 }
 
-// PD is the protection domain of all memory and queue pairs of the service.
+// PD returns the protection domain of all memory and queue pairs of the service.
 func (s *Server) PD() verbs.PD { return s.pd }
 
-// Region is the shared region; nil if there is none.
+// Region returns the shared region; nil if there is none.
 func (s *Server) Region() verbs.MR { return s.region }
 
-// Locks is the lock table on the NIC; nil if there is none.
+// Locks returns the lock table in device memory; nil if there is none.
 func (s *Server) Locks() verbs.MR { return s.locks }
 
-// Close ends Serve, and with it the connections of a service with a Worker. Those of a passive
-// service need only the NIC and last as long as the verbs context, or until their clients end them
-// after Reopen. Any thread may call it.
+// Close ends Serve, and with it the connections of a service with a Worker. Connections of a
+// passive service need only the NIC: they last as long as the verbs context, or until their clients
+// end them after Reopen. Any thread may call it.
 func (s *Server) Close() error { return s.listener.Close() }
 
-// Serve takes connections until Close or until the device is closed; then it returns nil.
+// Serve handles requests until Close or until the device is closed; then it returns nil.
 func (s *Server) Serve() error {
 	for {
 		in, err := s.listener.Accept(clock.Never)
@@ -159,7 +158,7 @@ func (s *Server) shutdown() error {
 	return nil
 }
 
-// handle answers one request. An error concerns this request alone.
+// handle handles one request. Its error concerns only this request.
 func (s *Server) handle(in rdmacm.Request) error {
 	s.sweep()
 	r, err := parseRequest(in.Private())
@@ -188,7 +187,7 @@ func refuse(in rdmacm.Request, why error) error {
 	return in.Answer(why.Error(), a.encode())
 }
 
-// answer serves a request that wants no connection.
+// answer returns the answer to a request that makes no connection.
 func (s *Server) answer(r request) (answer, error) {
 	a := answer{kind: r.kind}
 	switch r.kind {
@@ -224,7 +223,7 @@ func (s *Server) answer(r request) (answer, error) {
 	return a, nil
 }
 
-// who describes an owner.
+// who returns what the service knows of an owner.
 func (s *Server) who(id uint32) Holder {
 	h := Holder{Peer: s.owners.known[id].peer, Fenced: s.owners.fenced(id)}
 	for _, c := range s.conns {
@@ -238,7 +237,7 @@ func (s *Server) who(id uint32) Holder {
 	return h
 }
 
-// maxJoined bounds the owners of one connection.
+// maxJoined is the largest number of owners of one connection.
 const maxJoined = 4096
 
 // join lets requests of an owner travel on a connection, which ends when the owner is fenced. The
@@ -284,8 +283,8 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 	if len(s.conns) >= limit {
 		s.end(s.oldest())
 	}
-	// IDs of two incarnations of the service differ by boot even if their random numbers repeat: a
-	// client may ask the new one to end a connection that it had to the old one.
+	// IDs of two incarnations of the service differ by boot even if their random numbers are equal:
+	// a client may ask the new one to end a connection of the old one.
 	c.id = (s.rt.Rand().Uint64() ^ s.boot<<20) | 1
 	if err := s.roomFor(c); err != nil {
 		return errors.Join(err, refuse(in, err))
@@ -305,7 +304,7 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 	return s.welcome(in, c, a)
 }
 
-// parseWork reads the data for the worker.
+// parseWork lets the worker decode its data.
 func (s *Server) parseWork(c *Conn) (err error) {
 	if len(c.req.work) == 0 {
 		return nil
@@ -331,7 +330,7 @@ func (s *Server) roomFor(c *Conn) error {
 }
 
 // welcome accepts a connection and starts its work. A connection without work is accepted in a
-// thread of its own, if there is one left; a fence that arrives during the handshake ends it.
+// thread of its own, if there are not too many; a fence that arrives during the handshake ends it.
 func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	if c.work == nil && s.shaking.begin() {
 		s.conns = append(s.conns, c)
@@ -350,10 +349,10 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	return nil
 }
 
-// oldest returns the connection to end when there is no room: one that has failed, otherwise the
-// oldest one whose client should have sent an end and has therefore probably died. A switch's
-// connection, which carries requests of many clients, is ended only if all others are switch's
-// connections too.
+// oldest returns the index of the connection to end when there is no room: one that has failed,
+// otherwise the oldest one whose client should have sent an end and has therefore probably died. A
+// switch's connection, which carries requests of many clients, is ended only if all others are
+// switch's connections, too.
 func (s *Server) oldest() int {
 	oldest := -1
 	for i, c := range s.conns {
@@ -367,7 +366,7 @@ func (s *Server) oldest() int {
 	return max(oldest, 0)
 }
 
-// endIf ends the connections for which which returns true, youngest first.
+// endIf ends the connections for which the function returns true, youngest first.
 func (s *Server) endIf(which func(*Conn) bool) {
 	for i := len(s.conns) - 1; i >= 0; i-- {
 		if which(s.conns[i]) {
@@ -376,7 +375,7 @@ func (s *Server) endIf(which func(*Conn) bool) {
 	}
 }
 
-// endID ends the connection of that name, if there is one.
+// endID ends the connection with that ID, if there is one.
 func (s *Server) endID(id uint64) {
 	s.endIf(func(c *Conn) bool { return c.id == id })
 }
@@ -387,11 +386,11 @@ func (s *Server) end(i int) {
 	s.conns = append(s.conns[:i], s.conns[i+1:]...)
 	s.used -= c.bytes
 	if c.work != nil {
-		_ = c.QP.ToError() // its thread gets the flushed completions and destroys it; already destroyed is fine
+		_ = c.QP.ToError() // its thread gets the flushed completions and destroys it; fails if it is already destroyed
 		return
 	}
 	_ = c.Destroy() // nothing can be done about an object that cannot be destroyed
 }
 
-// RegionOf returns the values that a client needs to access registered memory.
+// RegionOf returns the values that a client needs to access a region.
 func RegionOf(mr verbs.MR) Region { return Region{mr.Addr(), mr.RKey(), mr.Len()} }

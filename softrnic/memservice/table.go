@@ -14,22 +14,23 @@ import (
 // ErrFull means that no word of a table is free.
 var ErrFull = errors.New("no word of the table is free")
 
-// maxTable bounds the words of a table, tablePiece is how many the service reads at a time.
+// maxTable is the largest number of words of a table, tablePiece is how many the service reads at a
+// time.
 const (
 	maxTable   = 1 << 24
 	tablePiece = 512
 )
 
-// table is words in the shared region.
+// table is a range of words in the shared region.
 type table struct {
 	off   uint64
 	words int
 }
 
-// Take has the memory service of a host put value, which is not 0, into the first word that is 0 in
-// the table of so many words at an offset of the shared region, and returns the word's index.
-// ErrFull: there is none. ErrFenced: the owner was fenced. After another error the outcome is
-// unknown.
+// Take makes the memory service of a host write value, which is not 0, to the first word that is 0
+// in a table of the shared region, and returns the index of the word. The table has words words and
+// begins at offset off. It fails with ErrFull if there is no such word, and with ErrFenced if the
+// owner was fenced. After another error the outcome is unknown.
 //
 // number is that of the request among those of the owner to this service, from 1. A request with
 // the number of the last one that has got a word is taken for the same one, and gets the same word:
@@ -44,7 +45,7 @@ func Take(
 	return int(a.index), nil
 }
 
-// take answers Take. No other request is served meanwhile.
+// take executes Take. No other request is handled meanwhile.
 func (s *Server) take(r request) (uint32, error) {
 	size, was := uint64(r.table.words)*8, s.owners.known[r.owner]
 	switch {
