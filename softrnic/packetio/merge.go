@@ -11,21 +11,21 @@ const (
 	maxDatagram = 65535
 )
 
-// Run is a number of frames that one super-frame can carry.
+// Run is a number of frames that can be merged into one super-frame.
 type Run struct {
 	// Frames is the number of frames, in order, at least one.
 	Frames int
-	// Headers is the length of each frame's headers, and SegSize that of what follows them in all
-	// but the last, which may have less.
+	// Headers is the length of each frame's headers. SegSize is the length of the rest of each
+	// frame; the last may be shorter.
 	Headers, SegSize int
 	l                layout
-	bytes            int // behind the headers
+	bytes            int // behind the headers, in all frames
 }
 
-// FirstRun finds how many frames at the beginning of a list are RoCEv2 packets that differ only in
-// the fields that a network card increments when it segments a super-frame: Split of the
-// super-frame gives the same packets back, byte for byte. A longest frame of more than limit bytes
-// stays alone, because nothing would check it against the link's MTU.
+// FirstRun returns the longest run at the beginning of a list: RoCEv2 packets that differ only in
+// the fields that a NIC increments when it segments a super-frame. Split of the super-frame gives
+// the same packets again, byte for byte. A frame of more than limit bytes is not merged, because
+// nothing would check it against the link's MTU any more.
 func FirstRun(frames []Frame, limit int) Run {
 	run := Run{Frames: 1}
 	f := &frames[0]
@@ -71,8 +71,7 @@ func (l *layout) whole(b []byte) bool {
 		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
 }
 
-// follows reports whether b has the headers that segment i of a super-frame beginning with first
-// would get.
+// follows reports whether b has the headers of segment i of a super-frame that begins with first.
 func (l *layout) follows(first, b []byte, i int) bool {
 	ip, was := b[l.ip:l.l4], first[l.ip:l.l4]
 	if !bytes.Equal(b[:l.ip], first[:l.ip]) || !l.whole(b) || !bytes.Equal(b[l.l4:l.l4+4], first[l.l4:l.l4+4]) {
@@ -85,8 +84,8 @@ func (l *layout) follows(first, b []byte, i int) bool {
 		binary.BigEndian.Uint16(ip[4:]) == binary.BigEndian.Uint16(was[4:])+uint16(i)
 }
 
-// AppendHeaders appends the headers of the super-frame of a run of two frames or more to dst, which
-// the payloads of the run's frames follow, and returns the frame that describes it but for Data.
+// AppendHeaders appends the headers of the super-frame of a run of at least two frames to dst; the
+// payloads of the frames follow them. It returns the super-frame without Data.
 func (r *Run) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
 	start := len(dst)
 	dst = append(dst, frames[0].Data[:r.Headers]...)
@@ -103,7 +102,7 @@ func (r *Run) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
 		binary.BigEndian.PutUint16(ip[10:], 0)
 		binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
 	}
-	// The kernel takes segmentation only with an unfinished checksum: the sum of the pseudo-header.
+	// The kernel segments only frames with an unfinished checksum: the sum of the pseudo-header.
 	binary.BigEndian.PutUint16(udp[6:], fold(sum(addrs)+protocolUDP+uint64(length)))
 	const checksumAt = 6
 	return dst, Frame{

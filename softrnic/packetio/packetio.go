@@ -1,38 +1,39 @@
-// Package packetio defines how frames move between a machine and its links: the Port that an edge
-// implements and the Batch that both sides fill. It holds no implementation; e2e/memcable and
-// packetio/afpacket do.
+// Package packetio defines how frames move between a NIC or switch and its links: the interface
+// Port of one end of a link, and the Batch that both sides fill. The implementations are in
+// packetio/afpacket, packetio/memlink and e2e/memcable.
 //
 // Ownership: the caller that resets a Batch owns it. Frames that Recv put into a Batch stay valid
 // until the next Recv on the same Port or Reset of the Batch, whichever comes first. Send has
-// copied or handed over every byte when it returns. A Port is used by one goroutine at a time,
-// except Wake and Close.
+// copied or passed on every byte when it returns. A Port is used by one goroutine at a time, except
+// Wake and Close.
 package packetio
 
 import "time"
 
-// Frame is one Ethernet frame, or several equal packets that travel as one (segmentation offload).
+// Frame is one Ethernet frame, or a super-frame: several packets with equal headers that travel as
+// one (segmentation offload).
 type Frame struct {
 	// Data is the frame from the destination MAC on, without FCS.
 	Data []byte
 	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single
 	// packet.
 	SegSize int
-	// CsumPartial: the UDP or TCP checksum was left for hardware to finish. It must be carried
-	// through to the egress port, or a kernel socket behind it drops the frame.
+	// CsumPartial: the UDP or TCP checksum is unfinished, and left to hardware. The flag must be
+	// passed on to the egress port, or a kernel socket behind it drops the frame.
 	CsumPartial bool
-	// CsumStart and CsumOffset locate that checksum when CsumPartial is set (bytes from the frame's
-	// start).
+	// CsumStart and CsumOffset say where that checksum is if CsumPartial is set, in bytes from the
+	// frame's start.
 	CsumStart, CsumOffset uint16
-	// Offload says how a kernel's TCP wants the link to cut this frame. Code that forwards the
-	// frame passes it on unread; it is zero for RoCEv2.
+	// Offload says how a kernel's TCP wants the link to segment this frame. Code that forwards the
+	// frame passes it on unchanged; it is zero for RoCEv2.
 	Offload Offload
-	// Port is the ingress port for a received frame and the egress port for one to be sent; 0 for a
-	// machine with a single port.
+	// Port is the ingress port of a received frame, and the egress port of a frame to be sent; 0 if
+	// there is only one port.
 	Port int
 }
 
-// Offload is a segmentation request that only ports understand (fields of virtio_net_hdr). With it
-// a host's TCP super-frame of up to 64 KiB crosses the switch whole.
+// Offload is a segmentation request that only ports interpret (fields of virtio_net_hdr). With it a
+// host's TCP super-frame of up to 64 KiB crosses the switch unsegmented.
 type Offload struct {
 	// Type is VIRTIO_NET_HDR_GSO_*; 0 is none.
 	Type uint8
@@ -40,8 +41,8 @@ type Offload struct {
 	HdrLen, Size uint16
 }
 
-// Batch is a list of frames and the memory behind those that a machine builds. Reset keeps
-// capacity, so a steady state allocates nothing.
+// Batch is a list of frames with memory for new frames. Reset keeps the capacity, so that a steady
+// state allocates nothing.
 type Batch struct {
 	Frames []Frame
 	arena  []byte
@@ -50,7 +51,7 @@ type Batch struct {
 // arenaChunk is the size of a new arena: it holds 16 frames of the largest path MTU.
 const arenaChunk = 72 << 10
 
-// Reset empties b. Slices handed out by Alloc before are invalid from here on.
+// Reset empties b. Slices from earlier calls of Alloc become invalid.
 func (b *Batch) Reset() {
 	clear(b.Frames)
 	b.Frames = b.Frames[:0]
@@ -60,8 +61,8 @@ func (b *Batch) Reset() {
 // Alloc returns an empty slice with room for n bytes, valid until Reset.
 func (b *Batch) Alloc(n int) []byte {
 	if cap(b.arena)-len(b.arena) < n {
-		// Frames already built keep the old chunk alive; the new one is reused from the next Reset
-		// on.
+		// Frames that are already built stay in the old chunk; the new one is reused from the next
+		// Reset on.
 		b.arena = make([]byte, 0, max(arenaChunk, 2*cap(b.arena), n))
 	}
 	off := len(b.arena)
@@ -69,7 +70,7 @@ func (b *Batch) Alloc(n int) []byte {
 	return b.arena[off : off : off+n]
 }
 
-// Add appends a single-packet frame. The bytes are referenced, not copied.
+// Add appends a frame of a single packet. The bytes are not copied.
 func (b *Batch) Add(port int, data []byte) {
 	b.Frames = append(b.Frames, Frame{Data: data, Port: port})
 }
@@ -82,23 +83,22 @@ func (b *Batch) Copy(f Frame) {
 
 // Port is one end of a link.
 type Port interface {
-	// Recv resets b, then appends frames that have arrived, without waiting, at most the port's
-	// batch size. The count is 0 if no frame has arrived. An error means that the port is unusable
-	// from now on.
+	// Recv resets b and appends the frames that have arrived, at most the port's batch size,
+	// without waiting. It returns their number. An error means that the port cannot be used any
+	// more.
 	Recv(b *Batch) (int, error)
-	// Send transmits the frames of b in order and returns how many left. Frames that the link
-	// refuses (no buffer, too long) are dropped and counted by the port, as a full transmit ring
-	// drops them; err is for a port that is unusable from now on.
+	// Send transmits the frames of b in order and returns how many were sent. Frames that the link
+	// refuses (no buffer, too long) are dropped and counted by the port, as by a full transmit
+	// ring. An error means that the port cannot be used any more.
 	Send(b *Batch) (int, error)
-	// Close releases the port and ends every Wait on it. Closing twice is harmless.
+	// Close releases the port and ends every Wait on it. A second Close does nothing.
 	Close() error
 }
 
-// Waiter blocks its caller until one of its ports has frames. It spins for a while first if so
-// configured.
+// Waiter blocks its caller until one of its ports has frames. It may poll for a while first.
 type Waiter interface {
-	// Wait returns when a port is readable, Wake was called since the last Wait returned, or d has
-	// passed; d < 0 waits without limit, 0 polls.
+	// Wait returns when a port has frames, when Wake was called since the last Wait returned, or
+	// when d has passed; d < 0 means no limit, 0 does not wait.
 	Wait(d time.Duration) error
 	// Wake ends the current or the next Wait. It may be called from any goroutine.
 	Wake()
@@ -110,7 +110,7 @@ type Waiter interface {
 type Stats struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64
-	// RxDropped counts frames that arrived and found no buffer; TxDropped those that the link
+	// RxDropped counts frames that arrived and found no buffer, TxDropped frames that the link
 	// refused.
 	RxDropped, TxDropped uint64
 }

@@ -2,7 +2,7 @@ package packetio
 
 import "encoding/binary"
 
-// Numbers of the headers that a super-frame is split by.
+// Lengths of headers and other numbers for splitting super-frames.
 const (
 	ethernetLen = 14
 	vlanTagLen  = 4
@@ -25,8 +25,8 @@ type layout struct {
 	v6, tcp         bool
 }
 
-// locate finds the headers of f; ok is false if it is no whole TCP or UDP datagram without IPv6
-// extensions.
+// locate returns where the headers of b are; ok is false if it is not a complete TCP or UDP
+// datagram without IPv6 extension headers.
 func locate(b []byte) (l layout, ok bool) {
 	l.ip = ethernetLen
 	if len(b) < ethernetLen+vlanTagLen {
@@ -57,7 +57,7 @@ func locate(b []byte) (l layout, ok bool) {
 	return l, l.payload <= len(b) && l.l4 >= l.ip+ipv4Len
 }
 
-// Packets is the number of packets that f stands for: 1 unless it is a super-frame.
+// Packets returns the number of packets in f: 1 unless it is a super-frame.
 func (f *Frame) Packets() int {
 	if f.SegSize <= 0 {
 		return 1
@@ -69,8 +69,9 @@ func (f *Frame) Packets() int {
 	return max(1, (len(f.Data)-l.payload+f.SegSize-1)/f.SegSize)
 }
 
-// Splittable reports whether f is a super-frame of RoCEv2 packets, which Split takes apart. One of
-// more packets than any sender makes is none: tiny ones would hold its receiver for long.
+// Splittable reports whether f is a super-frame of RoCEv2 packets, which Split splits. It is false
+// for a super-frame with more packets than any sender makes: many tiny packets would occupy its
+// receiver for long.
 func (f *Frame) Splittable() bool {
 	if f.SegSize <= 0 {
 		return false
@@ -81,7 +82,7 @@ func (f *Frame) Splittable() bool {
 }
 
 // Split appends the packets of a RoCEv2 super-frame to b, each as a frame of its own in memory of
-// b; any other frame is appended as it is, by reference.
+// b. Any other frame is appended unchanged and not copied.
 func (b *Batch) Split(f Frame) {
 	if !f.Splittable() {
 		b.Frames = append(b.Frames, f)
@@ -94,8 +95,8 @@ func (b *Batch) Split(f Frame) {
 }
 
 // AppendSegment appends packet i of a super-frame that is Splittable to dst. The IP identification
-// counts up over the segments, as the kernel and network cards do, so each packet's ICRC holds. dst
-// is returned as it is if there is no such packet.
+// is incremented for each segment, as the kernel and NICs do, so that each packet's ICRC is right.
+// If there is no such packet, dst is returned unchanged.
 func (f *Frame) AppendSegment(dst []byte, i int) []byte {
 	if i < 0 || i >= f.Packets() || !f.Splittable() {
 		return dst
@@ -112,18 +113,18 @@ func (f *Frame) segment(l layout, i int, d []byte) []byte {
 	return d
 }
 
-// Segments makes the packets of a super-frame in the memory of the frame, which is overwritten. The
-// zero value is ready.
+// Segments makes the packets of a super-frame in the memory of the frame, which it overwrites. The
+// zero value is ready to use.
 type Segments struct {
 	frame Frame
 	l     layout
 	heads [maxHeaders]byte // a copy of the headers of the super-frame
 }
 
-// maxHeaders is the longest headers: Ethernet with a tag, IPv4 with options, UDP.
+// maxHeaders is the largest length of the headers: Ethernet with a tag, IPv4 with options, UDP.
 const maxHeaders = ethernetLen + vlanTagLen + 60 + udpLen
 
-// Open begins with f and returns the number of its packets; 0: f is not Splittable.
+// Open begins with f and returns the number of its packets; 0 if f is not Splittable.
 func (s *Segments) Open(f Frame) (n int) {
 	if !f.Splittable() {
 		return 0
@@ -134,8 +135,8 @@ func (s *Segments) Open(f Frame) (n int) {
 	return (len(f.Data) - s.l.payload + f.SegSize - 1) / f.SegSize
 }
 
-// Packet makes packet i, the same as AppendSegment does. It is valid until the next call; each is
-// made once, in order, because its headers are put over what is in front of its payload.
+// Packet returns packet i, equal to that of AppendSegment. It is valid until the next call. Each
+// packet can be made once, in order, because its headers overwrite what is in front of its payload.
 func (s *Segments) Packet(i int) []byte {
 	start := i * s.frame.SegSize
 	end := min(start+s.l.payload+s.frame.SegSize, len(s.frame.Data))
@@ -145,12 +146,12 @@ func (s *Segments) Packet(i int) []byte {
 	return d
 }
 
-// Append appends packet i to dst, as AppendSegment does. The frame is not changed; Packet must not
-// have been called since Open.
+// Append appends packet i to dst, as AppendSegment does. It does not change the frame; Packet must
+// not have been called since Open.
 func (s *Segments) Append(dst []byte, i int) []byte { return s.frame.segment(s.l, i, dst) }
 
-// fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0,
-// none: the ICRC guards the packet.
+// fix sets the lengths, identification and checksums of segment i. The UDP checksum becomes 0,
+// which means none: the ICRC protects the packet.
 func (l *layout) fix(d []byte, i int) {
 	udp := d[l.l4:]
 	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
@@ -166,23 +167,24 @@ func (l *layout) fix(d []byte, i int) {
 	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
 }
 
-// FinishChecksum computes the TCP or UDP checksum that CsumPartial promises, in place, and clears
-// the flag. It must not be used on a super-frame. A location outside the frame is ignored.
+// FinishChecksum computes the unfinished TCP or UDP checksum, in place, and clears CsumPartial. It
+// must not be used on a super-frame. If the checksum would be outside the frame, it only clears the
+// flag.
 func (f *Frame) FinishChecksum() {
 	start, at := int(f.CsumStart), int(f.CsumStart)+int(f.CsumOffset)
 	if !f.CsumPartial || at+2 > len(f.Data) {
 		f.CsumPartial = false
 		return
 	}
-	c := ^fold(sum(f.Data[start:])) // the field holds the pseudo-header's sum
+	c := ^fold(sum(f.Data[start:])) // the field holds the sum of the pseudo-header
 	if c == 0 {
-		c = 0xffff // 0 would mean none in UDP, and is the same number
+		c = 0xffff // 0 would mean no checksum in UDP; both stand for the same sum
 	}
 	binary.BigEndian.PutUint16(f.Data[at:], c)
 	f.CsumPartial = false
 }
 
-// sum adds 16-bit words; an odd last byte counts as the high one.
+// sum adds 16-bit words; an odd last byte counts as the high byte.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 2; b = b[2:] {
 		s += uint64(binary.BigEndian.Uint16(b))

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell wakes one end of one link: a pair of sockets that this end makes. It keeps the one that is
-// heard, and hands the other one over to be rung.
+// bell wakes one end of one link: a pair of sockets that this end makes. This end keeps the socket
+// that it waits on, and passes the other one to its peer, which sends on it to ring the bell.
 //
-// Both processes share the open file of what is handed over, with its flags and what fills it. So
-// an eventfd would not do: its peer can make each write to it wait. Sending on a socket takes a
-// flag of its own that says not to wait, and no lock that the peer can hold.
+// Both processes share the open file of the passed descriptor, with its flags and its contents. So
+// an eventfd would not do: the peer could make each write to it block. A send on a socket has a
+// flag of its own against blocking, and takes no lock that the peer can hold.
 type bell struct{ ours, theirs int }
 
 func newBell() (bell, error) {
@@ -26,15 +26,15 @@ func newBell() (bell, error) {
 // stroke is the message that rings a bell.
 var stroke = []byte{0}
 
-// sound rings a bell of the other side. A full one has rung and was not answered; one that its peer
-// has broken wakes no other process than that peer.
+// sound rings the other side's bell. If the socket is full, the bell has already rung; a peer that
+// breaks its bell harms only itself.
 func sound(theirs int) { _ = unix.Send(theirs, stroke, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
 
-// mostStrokes bounds how many strokes are taken at once. A socket holds fewer, unless its peer goes
-// on ringing; then it also wakes by the next one.
+// mostStrokes is the largest number of strokes that are read at once. A socket holds fewer, unless
+// the peer goes on ringing; then the next stroke wakes this side again.
 const mostStrokes = 1024
 
-// answer takes the strokes of a bell, so that the next one is heard.
+// answer reads the strokes of a bell, so that the next one causes an event.
 func answer(ours int, buf []byte) {
 	for range mostStrokes {
 		if _, err := unix.Read(ours, buf); err != nil {
@@ -43,12 +43,12 @@ func answer(ours int, buf []byte) {
 	}
 }
 
-// watch makes an epoll descriptor notice each stroke.
+// watch adds a bell to an epoll descriptor, edge-triggered, so that each stroke causes an event.
 func watch(epfd, ours int) error {
 	return unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, ours, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
 }
 
-// checkBell refuses descriptors of other kinds than newBell makes; a send on them might wait.
+// checkBell refuses descriptors of other kinds than newBell makes: a send on them might block.
 func checkBell(fd int) error {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	kind, err2 := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)

@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// Bounds of the interval at which a host tries to connect to a switch that does not answer.
+// Limits of the interval at which a host tries to connect to a switch that does not answer.
 const (
 	leastRetry = 2 * time.Millisecond
 	mostRetry  = 20 * time.Millisecond
 )
 
-// Connector is a host's side of its memory link: it attaches the port to the switch, and again when
-// either has restarted.
+// Connector is a host's side of its memory link: it attaches the port to the switch, and attaches
+// it again when the switch has restarted.
 type Connector struct {
 	path, host string
 	port       *Port
 	log        *slog.Logger
 	stop       context.CancelFunc
 	wg         sync.WaitGroup
-	// first is closed when the port has been attached for the first time.
+	// first is closed when the port is attached for the first time.
 	first chan struct{}
 	once  sync.Once
 	said  string    // the last error that was logged
-	since time.Time // the port is not attached since then
+	since time.Time // when the port was last detached
 }
 
-// Connect begins to attach a port to the switch that listens on path, as the end of a host, until
-// Close. The port stays the caller's.
+// Connect begins to attach a port, as the end of a host, to the switch that listens on path, and
+// goes on until Close. The caller must close the port.
 func Connect(path, host string, port *Port, log *slog.Logger) *Connector {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Connector{path: path, host: host, port: port, log: log, stop: stop, first: make(chan struct{})}
@@ -40,7 +40,7 @@ func Connect(path, host string, port *Port, log *slog.Logger) *Connector {
 	return c
 }
 
-// Attached is closed when the port has been attached for the first time.
+// Attached returns a channel that is closed when the port is attached for the first time.
 func (c *Connector) Attached() <-chan struct{} { return c.first }
 
 func (c *Connector) run(ctx context.Context) {
@@ -63,7 +63,7 @@ func (c *Connector) run(ctx context.Context) {
 	}
 }
 
-// quiet is how long a switch may be starting before the log says that it does not answer.
+// quiet is how long a switch may take to start before the log says that it does not answer.
 const quiet = time.Second
 
 // report logs why the port is not attached, each cause once.
@@ -75,10 +75,10 @@ func (c *Connector) report(err error) {
 	}
 }
 
-// errEnded is the end of a session: the switch has ended, or broken the link.
+// errEnded is the end of a session: the switch has ended, or has ended the link.
 var errEnded = errors.New("the switch has ended the link")
 
-// session attaches the port for as long as a connection lasts.
+// session attaches the port, and returns when the connection has ended.
 func (c *Connector) session(ctx context.Context) error {
 	conn, err := net.DialUnix(network, nil, &net.UnixAddr{Name: c.path, Net: network})
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Connector) session(ctx context.Context) error {
 	return errEnded
 }
 
-// join asks the switch for the memory of the link.
+// join requests the memory of the link from the switch.
 func (c *Connector) join(conn *net.UnixConn) (*joint, error) {
 	b, err := newBell()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// Bounds of a connection.
+// Limits of a connection.
 const (
-	// network keeps messages apart.
+	// network preserves message boundaries.
 	network = "unixpacket"
-	// answerWait bounds how long one side waits for the other's message.
+	// answerWait is how long one side waits for the other's message.
 	answerWait = 2 * time.Second
 	maxMessage = 4096
-	// mostFDs bounds the descriptors of a message.
+	// mostFDs is the largest number of descriptors in a message.
 	mostFDs = 2
 )
 
@@ -29,13 +29,14 @@ type hello struct {
 	layout
 }
 
-// welcome is the switch's answer. Its descriptors are the memory and what rings the switch's bell.
+// welcome is the switch's answer. Its descriptors are the memory, and the one that rings the
+// switch's bell.
 type welcome struct {
 	Error string `json:"error,omitempty"`
 	layout
 }
 
-// layout tells two builds of the program apart that do not fit together.
+// layout identifies builds of the program with the same memory layout.
 type layout struct {
 	Slots int `json:"slots"`
 	Data  int `json:"data"`
@@ -45,7 +46,7 @@ type layout struct {
 // ours is the layout of this build.
 var ours = layout{Slots, DataBytes, entryLen}
 
-// send writes a message with descriptors, which stay the caller's.
+// send sends a message with descriptors. The caller still owns them.
 func send(conn *net.UnixConn, message any, fds ...int) error {
 	b, err := json.Marshal(message)
 	if err != nil {
@@ -61,8 +62,8 @@ func send(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
-// receive reads a message with exactly n descriptors, which become the caller's; none after an
-// error.
+// receive reads a message with exactly n descriptors, which the caller must close. After an error
+// there are none.
 func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return nil, err
@@ -86,14 +87,15 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	return fds, nil
 }
 
-// shut closes descriptors; none of them was written to as a file.
+// shut closes descriptors. Errors do not matter: nothing was written to them as files.
 func shut(fds ...int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
 }
 
-// fixed is the seals without which the other side could take pages away from under a mapping.
+// fixed are the seals that are required: without them the other side could remove pages of a
+// mapping.
 const fixed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // mapMemory maps the memory of a link that another process made.
@@ -109,9 +111,10 @@ func mapMemory(fd int) ([]byte, error) {
 	return ring.Map(fd, memoryLen)
 }
 
-// await blocks until the other end of a connection has ended, or sent what it should not.
+// await blocks until the other end of a connection has closed it, or has sent something, which
+// violates the protocol.
 func await(conn *net.UnixConn) {
 	if conn.SetReadDeadline(time.Time{}) == nil {
-		_, _ = conn.Read(make([]byte, 1)) // the end of the connection is the message
+		_, _ = conn.Read(make([]byte, 1)) // only the end of the connection matters
 	}
 }

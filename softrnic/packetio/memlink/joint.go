@@ -6,31 +6,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// joint is the memory of one link as one of its ends uses it.
+// joint is the memory of one link with the state of one of its ends.
 type joint struct {
 	tx sender
 	rx receiver
-	// gone: the other end has ended, or wrote what cannot be.
+	// gone: the other end has ended, or has violated the protocol.
 	gone atomic.Bool
-	// broken is called once, when the link is to end: it ends the connection.
+	// broken is called once when the link must end: it closes the connection.
 	broken func()
 	mem    []byte
-	// peer wakes the other end; bell is woken by it.
+	// peer rings the other end's bell; bell is this end's own bell.
 	peer, bell int
-	// users counts those who use the memory and the bells: the port whose link it is, and calls. At
-	// zero they are released.
+	// users counts the users of the memory and the bells: the port of the link, and calls in
+	// progress. At 0 they are released.
 	users atomic.Int32
-	// counted is how much of the peer's count of drops is in the counters of the port; guarded by
-	// its mu.
+	// counted is the part of the peer's number of drops that the counters of the port already have;
+	// guarded by the port's mu.
 	counted uint64
-	// rung: the bell has strokes, or gets one soon. stroke is scratch. Both are of the goroutine that
-	// waits.
+	// rung: the bell has strokes, or will get one soon. stroke is a read buffer. Only the waiting
+	// goroutine uses both.
 	rung   bool
 	stroke [1]byte
 }
 
-// newJoint takes over a link's memory, a bell of the other end and one of this end. out and in are
-// the directions. The caller is its first user.
+// newJoint takes over a link's memory, the descriptor that rings the other end's bell, and this
+// end's bell. out and in are the indexes of the two directions. The caller is the first user.
 func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	direction := func(i int) []byte { return mem[i*directLen : (i+1)*directLen : (i+1)*directLen] }
 	j := &joint{tx: newSender(direction(out)), mem: mem, peer: peer, bell: bell, broken: broken}
@@ -39,7 +39,7 @@ func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	return j
 }
 
-// hold adds a user, unless the last one has left.
+// hold adds a user. It returns false if there are no users any more.
 func (j *joint) hold() bool {
 	for {
 		n := j.users.Load()
@@ -52,15 +52,17 @@ func (j *joint) hold() bool {
 	}
 }
 
-// release gives up what the last user has left, and returns how many packets are lost with it.
+// release frees everything after the last user has left, and returns the number of packets that are
+// lost with it.
 func (j *joint) release() (lost uint64) {
 	lost = j.rx.left() + j.overflow()
-	_ = unix.Munmap(j.mem) // it is mapped
+	_ = unix.Munmap(j.mem) // cannot fail: it is mapped
 	shut(j.peer, j.bell)
 	return lost
 }
 
-// overflow returns the packets that the other end had no room for, and that were not counted yet.
+// overflow returns the number of packets dropped by the other end because the ring was full, as far
+// as they were not counted yet.
 func (j *joint) overflow() (more uint64) {
 	if n := j.rx.dropped.Load(); n > j.counted {
 		more, j.counted = n-j.counted, n
@@ -78,8 +80,8 @@ func (j *joint) fault() {
 	}
 }
 
-// sleeping says whether the receiver waits for its bell. The sender that takes the word back rings
-// once; these strokes are taken before the next sleep.
+// sleeping sets whether the receiver waits for its bell. The sender that resets the word rings
+// once; that stroke is read before the next sleep.
 func (j *joint) sleeping(on bool) {
 	if !on {
 		j.rung = j.rx.asleep.Swap(0) == 0 || j.rung

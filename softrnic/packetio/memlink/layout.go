@@ -7,34 +7,34 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Bounds of a direction.
+// Limits of a direction.
 const (
-	// Slots is how many frames are in flight at most, as in the receive ring of a packet socket.
+	// Slots is the largest number of frames in flight, as in the receive ring of a packet socket.
 	Slots = 512
-	// DataBytes is how many bytes of frames are in flight at most, as in the queue of a packet
-	// socket.
+	// DataBytes is the largest number of bytes in flight, as in the queue of a packet socket.
 	DataBytes = 8 << 20
-	// batchSize is the most frames that one Recv returns.
+	// batchSize is the largest number of frames that one Recv returns.
 	batchSize = 64
 	// maxFrame is the longest frame: a TCP super-frame with its Ethernet header and two tags.
 	maxFrame = 65536 + 14 + 8
-	// minFrame is the shortest: an Ethernet header.
+	// minFrame is the length of the shortest frame: an Ethernet header.
 	minFrame = 14
 )
 
-// Places in the memory of a direction, each word in a cache line of its own:
+// Offsets in the memory of a direction. Each word has a cache line of its own:
 //
 //	tail | head | asleep | dropped | Slots entries | DataBytes of frames
 const (
-	offTail    = 0   // frames that the sender has published
-	offHead    = 64  // frames that the receiver has taken
-	offAsleep  = 128 // 1: the receiver waits for its bell. Both write it
-	offDropped = 192 // packets that the sender had no room for
+	offTail    = 0   // number of frames that the sender has published
+	offHead    = 64  // number of frames that the receiver has taken
+	offAsleep  = 128 // 1: the receiver waits for its bell. Both sides write it
+	offDropped = 192 // number of packets that the sender dropped because the ring was full
 	offEntries = 256
 	entryLen   = 32
 	offData    = offEntries + Slots*entryLen
 	directLen  = offData + DataBytes
-	// memoryLen is the length of a link's memory: the direction to the switch, then the other.
+	// memoryLen is the length of a link's memory: the direction to the switch, then that to the
+	// host.
 	memoryLen = 2 * directLen
 	// align is the alignment of frames, a cache line.
 	align = 64
@@ -47,7 +47,7 @@ func wordsOf(mem []byte) words {
 	return words{ring.WordAt(mem, offTail), ring.WordAt(mem, offHead), ring.WordAt(mem, offAsleep), ring.WordAt(mem, offDropped)}
 }
 
-// entry is the memory of the entry at a position.
+// entry returns the memory of the entry at a position.
 func entry(mem []byte, pos uint64) []byte {
 	at := offEntries + int(pos%Slots)*entryLen
 	return mem[at : at+entryLen : at+entryLen]
@@ -55,7 +55,7 @@ func entry(mem []byte, pos uint64) []byte {
 
 var le = binary.LittleEndian
 
-// putEntry describes a frame of length bytes at offset of the data.
+// putEntry writes the entry of a frame with length bytes at offset in the data.
 func putEntry(b []byte, offset, length int, f *packetio.Frame) {
 	le.PutUint32(b[0:], uint32(offset))
 	le.PutUint32(b[4:], uint32(length))
@@ -70,7 +70,7 @@ func putEntry(b []byte, offset, length int, f *packetio.Frame) {
 	le.PutUint16(b[22:], f.Offload.Size)
 }
 
-// getEntry reads an entry, each byte once. False: no frame is there.
+// getEntry reads an entry, each byte once. ok is false if the entry is malformed.
 func getEntry(shared []byte) (offset, length int, f packetio.Frame, ok bool) {
 	var b [entryLen]byte
 	copy(b[:], shared)

@@ -11,16 +11,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// maxConns bounds the connections to a Listener; more are closed at once.
+// maxConns is the largest number of connections to a Listener; further ones are closed at once.
 const maxConns = 512
 
-// Listener is the switch's side of all its memory links: it gives the daemon of each host that
-// connects the memory of its link.
+// Listener is the switch's side of all memory links: when the daemon of a host connects, it passes
+// it the memory of its link.
 type Listener struct {
 	l      *net.UnixListener
 	wg     sync.WaitGroup
 	path   string
-	socket os.FileInfo // what Listen has made at path
+	socket os.FileInfo // the socket that Listen has made
 
 	mu     sync.Mutex // guards the fields below
 	ports  map[string]*Port
@@ -28,8 +28,8 @@ type Listener struct {
 	closed bool
 }
 
-// Listen listens on path, in place of a dead socket there. Only the user of this process may
-// connect.
+// Listen listens on path, and replaces a socket that nothing serves. Only the user of this process
+// may connect.
 func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("memory links: %w", err)
@@ -38,7 +38,7 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory links: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // a successor may have its socket there
+	l.SetUnlinkOnClose(false) // a later Listener may have its socket there
 	err = os.Chmod(path, 0o600)
 	socket, err2 := os.Lstat(path)
 	if err := errors.Join(err, err2); err != nil {
@@ -49,7 +49,8 @@ func Listen(path string) (*Listener, error) {
 	return s, nil
 }
 
-// Port makes the switch's end of a host's link, in place of an earlier one. The caller closes it.
+// Port makes the switch's end of a host's link and replaces an earlier one. The caller must close
+// it.
 func (s *Listener) Port(host string, cfg Config) (*Port, error) {
 	p, err := NewPort(cfg)
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Listener) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // there are no descriptors or no memory now
+		if err != nil { // no descriptors or memory are left at the moment
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -83,7 +84,7 @@ func (s *Listener) accept() {
 			s.mu.Lock()
 			delete(s.conns, conn)
 			s.mu.Unlock()
-			_ = conn.Close() // closing twice is harmless
+			_ = conn.Close() // a second Close does nothing
 		})
 	}
 }
@@ -98,12 +99,12 @@ func (s *Listener) admit(conn *net.UnixConn) bool {
 	return true
 }
 
-// serve attaches a host for as long as its connection lasts.
+// serve attaches a host, and returns when its connection has ended.
 func (s *Listener) serve(conn *net.UnixConn) {
 	var h hello
 	fds, err := receive(conn, &h, 1)
 	if err != nil || len(fds) != 1 {
-		return // no host of this program
+		return // not a host of this program
 	}
 	p := s.port(h.Host)
 	j, err := s.join(conn, &h, p, fds[0])
@@ -117,15 +118,15 @@ func (s *Listener) serve(conn *net.UnixConn) {
 	}
 }
 
-// port is the present port of a host, nil if it has none.
+// port returns the current port of a host, nil if there is none.
 func (s *Listener) port(host string) *Port {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ports[host]
 }
 
-// join makes the memory of the link of port p and hands it over. It owns theirs, which rings the
-// host's bell.
+// join makes the memory of the link of port p and passes it to the host. It takes over theirs,
+// which rings the host's bell.
 func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *joint, err error) {
 	defer func() {
 		if j == nil {
@@ -150,7 +151,7 @@ func (s *Listener) join(conn *net.UnixConn, h *hello, p *Port, theirs int) (j *j
 	if err != nil {
 		return nil, err
 	}
-	defer shut(b.theirs) // the host has its own by then
+	defer shut(b.theirs) // the host has its own copy by then
 	if err = send(conn, welcome{layout: ours}, fd, b.theirs); err != nil {
 		shut(b.ours)
 		return nil, err
@@ -174,7 +175,7 @@ func (s *Listener) Close() error {
 	}
 	s.closed = true
 	for conn := range s.conns {
-		_ = conn.Close() // its goroutine ends
+		_ = conn.Close() // its goroutine then ends
 	}
 	s.mu.Unlock()
 	err := errors.Join(s.unlink(), s.l.Close())
@@ -182,8 +183,8 @@ func (s *Listener) Close() error {
 	return err
 }
 
-// unlink removes the socket, unless a successor has put its own in its place. While the listener is
-// open, no other file has the socket's number.
+// unlink removes the socket, unless a later Listener has replaced it. While this listener is open,
+// no other file can have the socket's inode number.
 func (s *Listener) unlink() error {
 	at, err := os.Lstat(s.path)
 	if err == nil && os.SameFile(at, s.socket) {

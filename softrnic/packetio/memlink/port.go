@@ -15,11 +15,11 @@ import (
 // ErrClosed is the error of a port that was closed.
 var ErrClosed = errors.New("memory link: port is closed")
 
-// recvBytes is the memory for the frames of one Recv: a batch of frames with the largest path MTU,
-// four super-frames.
+// recvBytes is the memory for the frames of one Recv: enough for a batch of frames with the largest
+// path MTU, or four super-frames.
 const recvBytes = 320 << 10
 
-// publishEvery is after how many frames a Send shows the receiver what it has put: the receiver
+// publishEvery is the number of frames after which a Send publishes them, so that the receiver
 // begins while the sender goes on.
 const publishEvery = 16
 
@@ -34,38 +34,38 @@ type Config struct {
 	Merge bool
 }
 
-// Port is one end of a link, attached to the other end or not. Recv and Send may run in different
-// goroutines. Frames that Recv returns are copies; the caller may change them.
+// Port is one end of a link, which may be attached to the other end. Recv and Send may run in
+// different goroutines. Frames that Recv returns are copies, which the caller may change.
 type Port struct {
 	cfg Config
-	// at is the present link, nil if there is none. A link whose peer has gone stays until what the
-	// peer has sent is received.
+	// at is the current link, nil if there is none. A link whose peer has ended stays until
+	// everything that the peer has sent is received.
 	at     atomic.Pointer[joint]
 	closed atomic.Bool
 	down   atomic.Bool
 	buf    []byte
-	head   []byte // scratch: the headers of a super-frame
+	head   []byte // buffer for the headers of a super-frame
 
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
 
 	mu sync.Mutex // guards changes of at, and the fields below against Close
-	// bells is an epoll descriptor that watches the bells of the present link and own.
+	// bells is an epoll descriptor for the bell of the current link and for own.
 	bells int
 	own   int // an eventfd that no other process has
-	// sleeper: a waiter has said that it sleeps. A port that is closed meanwhile keeps bells and own
-	// until the waiter has woken: an epoll descriptor that closes takes its events with it.
+	// sleeper: a waiter sleeps. If the port is closed meanwhile, it keeps bells and own until the
+	// waiter has woken: closing an epoll descriptor would remove its events.
 	sleeper bool
-	// told: a look after Close has noticed it.
+	// told: Ready has reported that the port was closed.
 	told atomic.Bool
 }
 
 var _ packetio.Port = (*Port)(nil)
 
-// maxHeaders is room for the headers of a super-frame: Ethernet with a tag, IPv6, UDP.
+// maxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv6, UDP.
 const maxHeaders = 14 + 4 + 40 + 8
 
-// NewPort makes a port that is not attached yet.
+// NewPort returns a port that is not attached yet.
 func NewPort(cfg Config) (*Port, error) {
 	if cfg.MTU < 1 || cfg.MTU > maxFrame {
 		return nil, fmt.Errorf("memory link: MTU %d: want 1 to %d", cfg.MTU, maxFrame)
@@ -86,8 +86,8 @@ func NewPort(cfg Config) (*Port, error) {
 	return &Port{cfg: cfg, buf: make([]byte, recvBytes), head: make([]byte, 0, maxHeaders), bells: bells, own: own}, nil
 }
 
-// use returns the present link for as long as the caller needs it, nil if there is none; done ends
-// that.
+// use returns the current link, nil if there is none. The link is not released until the caller
+// calls done.
 func (p *Port) use() *joint {
 	for {
 		j := p.at.Load()
@@ -97,26 +97,26 @@ func (p *Port) use() *joint {
 	}
 }
 
-// done ends a use of j. The last one releases what j has.
+// done ends a use of j. The last one releases j.
 func (p *Port) done(j *joint) {
 	if j.users.Add(-1) == 0 {
 		p.rxDropped.Add(j.release())
 	}
 }
 
-// attach makes j the link of the port, and ends the former one. It owns j, and ends it at once if
-// the port is closed; it then reports false.
+// attach makes j the link of the port, and ends the former one. It takes over j. If the port is
+// closed, it ends j at once and returns false.
 func (p *Port) attach(j *joint) bool {
 	if !p.replace(j) {
 		j.fault()
 		p.done(j)
 		return false
 	}
-	p.Wake() // a sleeping waiter has told the former link that it sleeps
+	p.Wake() // a waiter that sleeps has told only the former link
 	return true
 }
 
-// replace makes j the link of the port, nil for none. It reports false if the port does not take j.
+// replace makes j, or nil, the link of the port. It returns false if the port does not take j.
 func (p *Port) replace(j *joint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,20 +125,20 @@ func (p *Port) replace(j *joint) bool {
 	}
 	if former := p.at.Swap(j); former != nil {
 		p.rxDropped.Add(former.overflow())
-		former.fault() // tells its other end
+		former.fault() // tells the other end
 		p.done(former)
 	}
 	return true
 }
 
-// ended is called when the connection of j has ended. What its other end has sent can still be
-// received.
+// ended is called when the connection of j has ended. Frames that the other end has sent can still
+// be received.
 func (p *Port) ended(j *joint) {
 	j.gone.Store(true)
 	p.Wake()
 }
 
-// retire forgets a link that has ended and from which nothing more can be received.
+// retire removes a link that has ended and is completely received.
 func (p *Port) retire(j *joint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *Port) retire(j *joint) {
 	}
 }
 
-// Attached reports whether the other end is there.
+// Attached reports whether the other end is attached.
 func (p *Port) Attached() bool {
 	j := p.at.Load()
 	return j != nil && !j.gone.Load()
@@ -196,9 +196,9 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	return len(b.Frames), nil
 }
 
-// Send puts the frames of b into the ring, in order. Frames that are too long, and all while the
-// link is down or the other end is not there, are dropped and counted here; those for which the ring
-// has no room are lost to the other end, which counts them.
+// Send puts the frames of b into the ring, in order. Frames that are too long are dropped, and so
+// are all frames while the link is down or not attached; this end counts them. Frames for which the
+// ring has no room are dropped, too; the other end counts them.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if p.closed.Load() {
 		return 0, ErrClosed
@@ -252,8 +252,8 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// put puts the first frame, or the first run of frames as a super-frame. It returns how many frames
-// that were and their bytes; fits is false if the link does not take such frames.
+// put puts the first frame into the ring, or the first run of frames as a super-frame. It returns
+// the number of frames and their bytes; fits is false if the link does not take such frames.
 func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int, fits bool) {
 	f := &frames[0]
 	if limit > 0 && len(frames) > 1 {
@@ -278,7 +278,7 @@ func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int,
 	return 1, length, true
 }
 
-// putRun puts a run of frames as a super-frame.
+// putRun puts a run of frames into the ring as a super-frame.
 func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, length int, fits bool) {
 	head, super := run.AppendHeaders(p.head[:0], frames)
 	length = len(head)
@@ -302,7 +302,7 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 	return len(frames), length, true
 }
 
-// takes reports whether the link takes a frame: a packet within the MTU, with a tag beside it, or a
+// takes reports whether the link takes a frame: a packet within the MTU, not counting a tag, or a
 // super-frame.
 func (p *Port) takes(f *packetio.Frame) bool {
 	n := len(f.Data)
@@ -320,8 +320,8 @@ func (p *Port) takes(f *packetio.Frame) bool {
 	return n <= limit
 }
 
-// packetsOf returns how many packets f stands for. Of a kernel's super-frame the port does not know
-// the headers; it is one.
+// packetsOf returns the number of packets of f. The port does not know the headers of a kernel's
+// super-frame, which counts as one packet.
 func packetsOf(f *packetio.Frame) int {
 	if f.SegSize <= 0 {
 		return 1
@@ -336,10 +336,10 @@ func packetsIn(frames []packetio.Frame) (n uint64) {
 	return n
 }
 
-// Stats returns the counters of the port. RxDropped are packets for which the ring had no room,
-// those that a link which was replaced still held, and malformed entries.
+// Stats returns the counters of the port. RxDropped counts packets for which the ring had no room,
+// packets in a link that was replaced, and malformed entries.
 func (p *Port) Stats() packetio.Stats {
-	p.mu.Lock() // a link that is replaced now counts once
+	p.mu.Lock() // a link that is being replaced counts only once
 	defer p.mu.Unlock()
 	s := packetio.Stats{
 		RxPackets: p.rxPackets.Load(), RxBytes: p.rxBytes.Load(), RxDropped: p.rxDropped.Load(),
@@ -352,8 +352,8 @@ func (p *Port) Stats() packetio.Stats {
 	return s
 }
 
-// Ready reports whether frames wait; for a waiter, beside Recv. It reports once that the port was
-// closed.
+// Ready reports whether there are frames. A waiter may call it concurrently with Recv. After Close
+// it returns true once.
 func (p *Port) Ready() bool {
 	if p.closed.Load() && !p.told.Swap(true) {
 		return true
@@ -367,8 +367,8 @@ func (p *Port) Ready() bool {
 	return ready
 }
 
-// Sleeping is told by a waiter that it is about to sleep, so that the sender rings the bell, and
-// that it no longer does. After Sleeping(true) the waiter looks once more. One goroutine at a time
+// Sleeping is called by a waiter before it sleeps, so that the sender rings the bell, and after it
+// has woken. After Sleeping(true) the waiter checks Ready once more. Only one goroutine at a time
 // calls it.
 func (p *Port) Sleeping(on bool) {
 	p.setSleeper(on)
@@ -378,13 +378,14 @@ func (p *Port) Sleeping(on bool) {
 	}
 }
 
-// setSleeper notes whether a waiter sleeps. The one that Close has woken releases what it slept on.
+// setSleeper stores whether a waiter sleeps. A waiter that Close has woken releases the
+// descriptors.
 func (p *Port) setSleeper(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sleeper = on
 	if !on && p.closed.Load() {
-		_ = p.release() // Close has returned
+		_ = p.release() // Close has already returned
 	}
 }
 
@@ -398,8 +399,8 @@ func (p *Port) release() error {
 	return err
 }
 
-// Bell is the descriptor that has an event when frames arrive for a sleeping waiter, or Wake is
-// called. It is watched for edges and never read. -1: the port is closed.
+// Bell returns the descriptor that has an event when frames arrive for a sleeping waiter, or when
+// Wake is called. It is used edge-triggered and never read. -1: the port is closed.
 func (p *Port) Bell() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -409,16 +410,16 @@ func (p *Port) Bell() int {
 	return p.bells
 }
 
-// Wake gives a waiter an event.
+// Wake causes an event for a waiter.
 func (p *Port) Wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.own >= 0 {
-		_, _ = unix.Write(p.own, one) // full means that it has an event
+		_, _ = unix.Write(p.own, one) // if it is full, it has an event already
 	}
 }
 
-// one is what is added to an eventfd.
+// one is the number that is added to an eventfd.
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Close ends the port, its link and a Wait on it.

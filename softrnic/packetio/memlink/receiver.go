@@ -6,17 +6,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// receiver takes frames out of one direction of a link. One goroutine at a time uses it, except for
-// ready and asleep.
+// receiver takes frames from one direction of a link. Only one goroutine at a time uses it, except
+// for ready and asleep.
 type receiver struct {
 	words
 	mem []byte
-	// head is how many frames were taken. ready reads it beside take.
+	// head is the number of frames taken. ready reads it concurrently with take.
 	head atomic.Uint64
 }
 
-// take appends frames to b, with copies of their bytes in buf, as many as there are and fit, and
-// returns how many entries were malformed. ok is false if the sender's word is wrong.
+// take appends the available frames that fit to b, with copies of their bytes in buf. It returns
+// the number of malformed entries. ok is false if the sender's position is impossible.
 func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok bool) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head
@@ -48,10 +48,11 @@ func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok
 	return bad, true
 }
 
-// ready reports whether frames wait.
+// ready reports whether there are frames.
 func (r *receiver) ready() bool { return r.words.tail.Load() != r.head.Load() }
 
-// left counts the packets that were not taken. Nothing else uses r any more; the sender may.
+// left returns the number of packets that were not taken. It is called when this side uses r no
+// more; the sender may still use it.
 func (r *receiver) left() (packets uint64) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head

@@ -2,28 +2,29 @@ package memlink
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// sender puts frames into one direction of a link. One goroutine at a time uses it.
+// sender puts frames into one direction of a link. Only one goroutine at a time uses it.
 //
-// Frames lie in the data one behind the other. What is in flight reaches from first to next, maybe
-// over the end; when nothing is in flight, it begins at 0 again, so that a link whose receiver keeps
-// up stays in the cache.
+// The frames are contiguous in the data. Those in flight extend from first to next, perhaps across
+// the end. When no frame is in flight, the next one begins at 0 again: so a link whose receiver
+// keeps up stays in the cache.
 type sender struct {
 	words
 	mem  []byte
-	tail uint64 // frames put
-	head uint64 // frames that the receiver is known to have taken
-	// next is where the next frame goes, first where the oldest in flight begins.
+	tail uint64 // number of frames put
+	head uint64 // number of frames that the receiver is known to have taken
+	// next is the offset of the next frame, first that of the oldest frame in flight.
 	next, first int
-	// starts are where the frames in flight begin, by position.
+	// starts are the offsets of the frames in flight, by position.
 	starts  [Slots]uint32
 	dropped uint64
-	// public is the tail that the receiver can see.
+	// public is the tail that is published.
 	public uint64
 }
 
 func newSender(mem []byte) sender { return sender{words: wordsOf(mem), mem: mem} }
 
-// refresh reads how many frames the receiver has taken. False: the receiver's word is wrong.
+// refresh reads how many frames the receiver has taken. It returns false if that position is
+// impossible.
 func (s *sender) refresh() bool {
 	head := s.words.head.Load()
 	if head-s.head > s.tail-s.head {
@@ -38,14 +39,14 @@ func (s *sender) refresh() bool {
 	return true
 }
 
-// place finds room for n bytes; false if there is none.
+// place returns the offset for n bytes; false if there is no room.
 func (s *sender) place(n int) (offset int, ok bool) {
 	n = (n + align - 1) &^ (align - 1)
 	switch {
 	case s.tail-s.head == Slots:
 		return 0, false
 	case s.tail == s.head: // refresh has set next to 0
-	case s.next <= s.first: // over the end; next does not reach first, or the data would look empty
+	case s.next <= s.first: // beyond the end; next must not reach first, which would mean that no data is in flight
 		if s.next+n >= s.first {
 			return 0, false
 		}
@@ -60,14 +61,15 @@ func (s *sender) place(n int) (offset int, ok bool) {
 	return offset, true
 }
 
-// hot is how many bytes a Send puts behind each other before it asks whether it may begin at 0 again.
+// hot is the offset from which on a Send tries to begin at 0 again.
 const hot = 256 << 10
 
-// begin is called before the frames of a Send. False: the receiver's word is wrong.
+// begin is called before the frames of a Send. It returns false if the receiver's position is
+// impossible.
 func (s *sender) begin() bool { return s.next < hot || s.refresh() }
 
 // reserve returns the memory for a frame of n bytes, which the caller fills before it calls commit;
-// nil: there is no room. ok is false if the receiver's word is wrong.
+// nil if there is no room. ok is false if the receiver's position is impossible.
 func (s *sender) reserve(n int) (b []byte, offset int, ok bool) {
 	offset, fits := s.place(n)
 	if !fits {
@@ -82,20 +84,20 @@ func (s *sender) reserve(n int) (b []byte, offset int, ok bool) {
 	return s.mem[at : at+n : at+n], offset, true
 }
 
-// commit makes the frame that was put at offset the next one.
+// commit adds the frame at offset.
 func (s *sender) commit(offset, length int, f *packetio.Frame) {
 	s.starts[s.tail%Slots] = uint32(offset)
 	putEntry(entry(s.mem, s.tail), offset, length, f)
 	s.tail++
 }
 
-// drop counts packets for which there was no room.
+// drop counts packets that were dropped because the ring was full.
 func (s *sender) drop(packets int) {
 	s.dropped += uint64(packets)
 	s.words.dropped.Store(s.dropped)
 }
 
-// publish shows the receiver what was put, and reports whether it has to be woken.
+// publish publishes the frames that were put, and reports whether the receiver must be woken.
 func (s *sender) publish() (wake bool) {
 	if s.public == s.tail {
 		return false
