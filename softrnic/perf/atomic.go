@@ -17,25 +17,26 @@ const (
 )
 
 // atomics is a series of CAS and FETCH_ADD on two words of the peer that no other client accesses,
-// so that each original value is known beforehand.
+// so that each original value can be predicted.
 type atomics struct {
 	s     *session
 	total int
-	first int // local slot from which on original values are placed
+	first int // first local slot for original values
 	at    int // offset of the words in the peer's memory
 	// cas reports whether message k is a CAS.
 	cas func(k int) bool
 
-	sum    uint64 // of addends complete
+	sum    uint64 // of the addends of completed FETCH_ADDs
 	adds   int
 	swaps  int
-	posted uint64 // CAS posted
+	posted uint64 // number of posted CAS
 }
 
-// addend returns the addend of FETCH_ADD k: odd, so that the sum shows every lost or repeated one.
+// addend returns the addend of FETCH_ADD k. It is odd, so that the sum reveals every lost or
+// repeated one.
 func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
 
-// token is the value of the CAS word after n CASes.
+// token returns the value of the CAS word after n CASes.
 func (a *atomics) token(n uint64) uint64 {
 	if n == 0 {
 		return 0
@@ -77,8 +78,7 @@ func (a *atomics) stream(verify bool) stream {
 	return j
 }
 
-// settle READs the two words at the end and compares them with the values that the atomics must
-// have left.
+// settle READs the two words at the end and compares them with the expected values.
 func (a *atomics) settle(res *Result) error {
 	s := a.s
 	faa, err := s.readWord(a.first, a.at+faaWord)
@@ -117,7 +117,7 @@ func (s *session) writeWord(slot, off int, v uint64) error {
 	return s.once("write of a word", verbs.OpWrite, sge, s.far.memory, off)
 }
 
-// planAtomic is for bandwidth and latency.
+// planAtomic is the plan of the bandwidth and latency tests of atomics.
 func planAtomic(c *Config) plan {
 	run := func(s *session, res *Result) error {
 		a := &atomics{s: s, total: c.Iters, cas: func(int) bool { return c.Type == "cas" }}

@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// hotBytes is the memory that a test without verification uses in turn: it stays in a core's
+	// hotBytes is the memory that a test without verification uses cyclically: it stays in a core's
 	// cache.
 	hotBytes = 256 << 10
-	// chunkBytes is how many bytes a verified test writes before it reads them back.
+	// chunkBytes is how many bytes a test with verification writes before it reads them back.
 	chunkBytes = 4 << 20
-	// peakParts is into how many parts a run is cut to find the fastest.
+	// peakParts is the number of parts of a run of which the fastest is reported.
 	peakParts = 20
 )
 
-// hotSlots is how many slots of size a test without verification uses.
+// hotSlots returns the number of slots of a test without verification.
 func (c *Config) hotSlots() int { return max(1, min(hotBytes/c.Size, c.Depth)) }
 
-// chunk returns how many messages a verified test writes before it reads them back.
+// chunk returns the number of messages that a test with verification writes before it reads them
+// back.
 func (c *Config) chunk() int { return min(c.Iters, max(c.Depth, chunkBytes/c.Size)) }
 
 // meter adds up the timed parts of a run.
@@ -30,10 +31,10 @@ type meter struct {
 	// begun is the start of the current timed part.
 	begun   clock.Time
 	elapsed time.Duration
-	count   int // messages complete in the timed parts before
-	part    int // and in this one
+	count   int // messages completed in earlier timed parts
+	part    int // messages completed in this one
 	mark    clock.Time
-	marked  int // of these, complete at mark
+	marked  int // messages of this part that were complete at mark
 	peak    float64
 }
 
@@ -48,7 +49,7 @@ func (m *meter) stop() {
 	m.part = 0
 }
 
-// timed runs a stream as a timed part, and sets the result so far.
+// timed runs a stream as a timed part, and updates the result.
 func (m *meter) timed(j stream, res *Result) error {
 	j.seen = m.seen
 	m.start()
@@ -58,7 +59,7 @@ func (m *meter) timed(j stream, res *Result) error {
 	return err
 }
 
-// seen looks for the fastest part.
+// seen is called during a part; it determines the fastest part of the run.
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
 	n := complete - m.marked
@@ -69,8 +70,7 @@ func (m *meter) seen(now clock.Time, complete int) {
 	m.mark, m.marked = now, complete
 }
 
-// result turns messages a second into what perftest prints. A run that failed has the messages that
-// it completed.
+// result computes the figures of perftest. For a run that failed they count the completed messages.
 func (m *meter) result(c *Config, res *Result) {
 	rate := float64(m.count) / max(m.elapsed, 1).Seconds()
 	mib := float64(c.Size) / (1 << 20)
@@ -81,7 +81,7 @@ func (m *meter) result(c *Config, res *Result) {
 	}
 }
 
-// transfer is a stream of cfg.Iters WRITEs or READs; local and remote give the slot of message k.
+// transfer returns a stream of WRITEs or READs; local and remote return the slot of message k.
 func (s *session) transfer(op string, code verbs.WROpcode, total, index int, local, remote func(k int) int) stream {
 	return stream{
 		op: op, total: total, depth: s.cfg.Depth, every: s.cfg.SignalEvery, index: index,
@@ -129,7 +129,7 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 }
 
 // readBack READs n slots of the peer from the first on and compares them with messages at, at+1, …;
-// the local slots from base on are used.
+// it uses the local slots from base on.
 func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	local := func(k int) int { return base + k%c.Depth }
 	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })
@@ -144,7 +144,8 @@ func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 func planReadBW(c *Config) plan {
 	slots, remote := c.hotSlots(), c.hotSlots()
 	if c.Verify {
-		// One slot more at the peer than here: a local slot never gets the content twice in a row.
+		// The peer has one slot more, so that a local slot never gets the same content twice in a
+		// row.
 		slots, remote = c.Depth, c.Depth+1
 	}
 	run := func(s *session, res *Result) error {

@@ -24,7 +24,7 @@ type channel struct {
 	rt     verbs.Runtime
 	dialer rdmacm.Dialer
 	to     netip.Addr
-	peer   string // the name of to in errors
+	peer   string // name of to, for errors
 
 	pd   verbs.PD
 	cq   verbs.CQ // of sends
@@ -36,17 +36,17 @@ type channel struct {
 	far  far
 }
 
-// far has the attributes of the connection that the service and the connection manager gave.
+// far has the attributes of the connection that the service and the connection manager have sent.
 type far struct {
 	service      string
-	conn         uint64 // names the connection at the service
+	conn         uint64 // identifies the connection at the service
 	memory       memservice.Region
-	report       memservice.Region // the server's report; only if the server takes part
+	report       memservice.Region // the server's report, if the server takes part
 	mtu          int               // of the path, in bytes
 	qpn, peerQPN uint32
 }
 
-// open makes the local objects and connects to the service, with the requests of the plan.
+// open makes the local objects and connects to the service, with the requirements of the plan.
 func (c *channel) open(cfg *Config, p *plan) (err error) {
 	defer func() {
 		if err != nil {
@@ -91,7 +91,7 @@ func (c *channel) open(cfg *Config, p *plan) (err error) {
 	return err
 }
 
-// connect asks the service for the connection.
+// connect requests the connection from the service.
 func (c *channel) connect(cfg *Config, p *plan) error {
 	claim := memservice.Claim{Bytes: p.bytes, Work: p.request.encode()}
 	m, err := memservice.DialService(c.dialer, c.qp, c.to, cfg.Service, cfg.params(), claim, c.rt.Now().Add(dialPatience))
@@ -108,7 +108,7 @@ func (c *channel) connect(cfg *Config, p *plan) error {
 	return nil
 }
 
-// release destroys the local objects, last made first.
+// release destroys the local objects, in the reverse order of their creation.
 func (c *channel) release() error {
 	var err error
 	for i := len(c.undo) - 1; i >= 0; i-- {
@@ -118,18 +118,18 @@ func (c *channel) release() error {
 	return err
 }
 
-// close ends the connection on both sides. A service that does not answer is no error: it ends the
-// connection when it needs the room.
+// close ends the connection on both sides. It is no error if the service does not answer: the
+// service ends the connection when it needs the room.
 func (c *channel) close() error {
 	qp, err := c.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.rcq, MaxSendWR: 1, MaxRecvWR: 1, MaxSGE: 1})
 	if err == nil {
 		_ = memservice.EndService(c.dialer, qp, c.to, c.far.service, c.far.conn, c.rt.Now().Add(closePatience))
-		_ = qp.Destroy() // it was never connected
+		_ = qp.Destroy() // the queue pair was never connected
 	}
 	return c.release()
 }
 
-// local is the memory of an SGE of the channel's own region.
+// local returns the memory of an SGE of the channel's own region.
 func (c *channel) local(e verbs.SGE) []byte {
 	off := int(e.Addr - c.mr.Addr())
 	return c.buf[off : off+int(e.Length)]
@@ -138,7 +138,7 @@ func (c *channel) local(e verbs.SGE) []byte {
 // teller reports progress.
 type teller struct {
 	clock verbs.Runtime
-	call  func(Progress) // nil: no caller wants reports
+	call  func(Progress) // nil: no reports
 	last  clock.Time
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Tests that Run knows.
+// Tests of Run.
 const (
 	WriteBW   = "write_bw"
 	ReadBW    = "read_bw"
@@ -24,25 +24,25 @@ const (
 	AtomicLat = "atomic_lat"
 	Verify    = "verify"
 	Soak      = "soak"
-	// Contend is many clients that CAS one word of the memory that all clients of a host share.
+	// Contend: many clients do CAS on one word of the memory that all clients of a host share.
 	Contend = "contend"
-	// Locks is many clients that take and release one lock.
+	// Locks: many clients take and release one lock.
 	Locks = "locks"
 )
 
-// Tests lists them in the order of a help text.
+// Tests returns all tests in the order of a help text.
 func Tests() []string {
 	return []string{WriteBW, ReadBW, SendBW, AtomicBW, WriteLat, ReadLat, SendLat, AtomicLat, Contend, Locks, Verify, Soak}
 }
 
-// Bounds of a Config.
+// Limits of a Config.
 const (
 	MaxSize  = 64 << 20 // bytes of a message
 	MaxIters = 100_000_000
 	MaxDepth = 4096
-	// maxSpan bounds a run of locks.
+	// maxSpan is the longest run of locks.
 	maxSpan = time.Hour
-	// maxBuffer bounds the memory of one side in bytes.
+	// maxBuffer is the largest memory of one side in bytes.
 	maxBuffer = 256 << 20
 )
 
@@ -50,8 +50,7 @@ const (
 type Config struct {
 	// Test is the name of a test: one of Tests.
 	Test string `json:"test"`
-	// To is the address or name of the peer, as the caller resolves it; package perf only prints
-	// it.
+	// To is the address or name of the peer. The caller resolves it; package perf only prints it.
 	To string `json:"to,omitempty"`
 	// Service is the service to connect to; "": perf (memory for verify).
 	Service string `json:"service,omitempty"`
@@ -59,52 +58,51 @@ type Config struct {
 	OneWord
 	// Type is cas or faa for atomic tests; "": faa.
 	Type string `json:"type,omitempty"`
-	// Size is the bytes of a message; 0: 64 KiB for bandwidth and soak, 16 KiB for verify, 8 for
-	// latency and atomics.
+	// Size is the size of a message in bytes; 0: 64 KiB for bandwidth and soak, 16 KiB for verify,
+	// 8 for latency and atomics.
 	Size int `json:"size,omitempty"`
 	// Iters is the number of messages; 0: 5000 for bandwidth, 1000 for latency, 2000 of each kind
 	// for soak.
 	Iters int `json:"iters,omitempty"`
 	// Atomics is the number of CAS and FAA of a soak together; 0: 20000. Negative: none.
 	Atomics int `json:"atomics,omitempty"`
-	// Depth is how many messages may be outstanding; 0: 128 (16 for atomics and soak), 1 for
+	// Depth is the largest number of messages in flight; 0: 128 (16 for atomics and soak), 1 for
 	// latency.
 	Depth int `json:"depth,omitempty"`
-	// SignalEvery asks for a completion of every n-th message; 0: a quarter of Depth at most, 1
-	// with Verify.
+	// SignalEvery signals every n-th message; 0: at most a quarter of Depth, 1 with Verify.
 	SignalEvery int `json:"signalEvery,omitempty"`
-	// Inline sends messages of up to so many bytes inline.
+	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`
 	// Verify compares every byte of every message.
 	Verify bool `json:"verify,omitempty"`
 	Path
-	// RecvSlack makes the server of SEND tests post only so many receives at a time, so that a
-	// larger window gets RNR NAKs; 0: Depth and some more.
+	// RecvSlack is the number of receives that the server of SEND tests posts at a time; a larger
+	// window than that draws RNR NAKs. 0: Depth and some more.
 	RecvSlack int `json:"recvSlack,omitempty"`
-	// Seed makes the pattern and the order of atomics; 0: 1.
+	// Seed determines the pattern and the order of atomics; 0: 1.
 	Seed uint64 `json:"seed,omitempty"`
-	// Patience is how long to wait for one completion before giving up; 0: 30 s. The retry limits
-	// of the queue pair normally end a run earlier, with a status that names the reason.
+	// Patience is how long to wait for one completion; 0: 30 s. Normally the retry limits of the
+	// queue pair end a run earlier, with a status that names the reason.
 	Patience time.Duration `json:"patience,omitempty"`
 	Hooks
 }
 
-// Queues are the queue pairs of SEND tests.
+// Queues says which queue pairs SEND tests use.
 type Queues struct {
 	// Conn is the transport service of SEND tests: rc, uc or ud; "": rc.
 	Conn string `json:"conn,omitempty"`
-	// QPs is how many queue pairs a SEND bandwidth test uses, in turn; 0: 1.
+	// QPs is the number of queue pairs that a SEND bandwidth test uses, in turn; 0: 1.
 	QPs int `json:"qps,omitempty"`
 	// SRQ makes the server of a SEND test take its receives from a shared receive queue.
 	SRQ bool `json:"srq,omitempty"`
 }
 
-// OneWord is for clients that share one word: contend and locks.
+// OneWord is for tests in which clients share one word: contend and locks.
 type OneWord struct {
-	// Clients is how many queue pairs of contend and locks have one operation in flight each; 0: 1.
+	// Clients is the number of clients, queue pairs with one operation in flight each; 0: 1.
 	Clients int `json:"clients,omitempty"`
-	// Device: the word of contend and locks is in the memory of the server's NIC. Span is how long
-	// locks runs; 0: 1 s. Bits: the lock word of locks is 0 or 1, and a lock is released by CAS.
+	// Device: the word is in device memory of the server. Span is how long locks runs; 0: 1 s.
+	// Bits: the lock word is 0 or 1, and a CAS releases the lock.
 	Device bool          `json:"device,omitempty"`
 	Bits   bool          `json:"bits,omitempty"`
 	Span   time.Duration `json:"span,omitempty"`
@@ -120,20 +118,21 @@ type Path struct {
 	RetryCount  uint8 `json:"retryCount,omitempty"`
 	RNRRetry    uint8 `json:"rnrRetry,omitempty"`
 	MinRNRTimer uint8 `json:"minRnrTimer,omitempty"`
-	// RdAtomic is how many READs and atomics may be outstanding; 0: 16.
+	// RdAtomic is how many READs and atomics may be in flight; 0: 16.
 	RdAtomic int `json:"rdAtomic,omitempty"`
 }
 
 // Hooks are functions of the process that runs a test. They are not part of the JSON.
 type Hooks struct {
-	// Counters reads the NIC's counters, so that the result can show how a run changed them; nil:
-	// it does not.
+	// Counters returns the NIC's counters, so that the result can have their increments; nil: the
+	// result has none.
 	Counters func() metrics.NIC `json:"-"`
-	// Cancelled is called several times a second; true ends the run with ErrCancelled.
+	// Cancelled is called several times a second; if it returns true, the run ends with
+	// ErrCancelled.
 	Cancelled func() bool `json:"-"`
 }
 
-// Validate reports the first thing that is wrong and what would be right.
+// Validate returns an error for the first field that is wrong; it says what is allowed.
 func (c *Config) Validate() error {
 	bad := func(format string, args ...any) error {
 		return &verbs.OpError{Op: "perf " + c.Test, Detail: fmt.Sprintf(format, args...), Err: verbs.ErrInvalid}
@@ -168,7 +167,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// withDefaults returns c with every zero replaced by its default.
+// withDefaults returns c with the defaults in place of zeros.
 func (c Config) withDefaults() Config {
 	lat := strings.HasSuffix(c.Test, "_lat")
 	or := func(v *int, d int) {
@@ -231,7 +230,7 @@ func (c Config) withDefaults() Config {
 		c.Seed = 1
 	}
 	if _, ok := c.lanes(); ok {
-		c.Seed &= 1<<32 - 1 // a request has little room
+		c.Seed &= 1<<32 - 1 // a request has only 32 bits for it
 	}
 	if c.Patience == 0 {
 		c.Patience = 30 * time.Second
@@ -240,17 +239,17 @@ func (c Config) withDefaults() Config {
 }
 
 // OneSided reports whether the test needs only the NIC of its peer, so that the memory service is
-// sufficient.
+// enough.
 func (c *Config) OneSided() bool {
 	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Locks, Verify}, c.Test)
 }
 
-// oneWord reports that many clients work on one word of shared memory.
+// oneWord reports whether the test has many clients of one shared word.
 func (c *Config) oneWord() bool { return c.Test == Contend || c.Test == Locks }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
 
-// params are the connection's attributes.
+// params returns the connection's parameters.
 func (c *Path) params() rdmacm.Params {
 	return rdmacm.Params{
 		PathMTU: verbs.MTU(c.MTU), RdAtomic: c.RdAtomic, Timeout: c.Timeout,

@@ -10,17 +10,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// MaxClients is the most clients of one run of contend or locks.
+// MaxClients is the largest number of clients in a run of contend or locks.
 const MaxClients = contention.MaxClients
 
-// planContend is for contend: cfg.Clients queue pairs of one thread do cfg.Iters CAS together on
-// the last word of the memory that all clients of the host share, or of its lock table on the NIC.
+// planContend is the plan of contend: cfg.Clients queue pairs of one thread together do cfg.Iters
+// CAS on the last word of the memory that all clients of the host share, or of its lock table in
+// device memory.
 func planContend(c *Config) plan {
 	return oneWordPlan(c, (*session).contend)
 }
 
-// oneWordPlan is for clients that share one word. Local memory has 8 bytes for each client, and
-// then 8 bytes for all that stay 0: the value that releases a lock.
+// oneWordPlan is a plan for clients that share one word. Local memory has 8 bytes for each client,
+// and 8 further bytes that stay 0: the value that releases a lock.
 func oneWordPlan(c *Config, run func(*session, *Result) error) plan {
 	return plan{local: atomicSize * (c.Clients + 1), slot: atomicSize, bytes: atomicSize, run: run}
 }
@@ -39,22 +40,22 @@ func (s *session) contend(res *Result) error {
 	return err
 }
 
-// sharedWord is a connection of one client to the word that all clients use.
+// sharedWord is the connection of one client to the shared word.
 type sharedWord struct {
 	qp   verbs.QP
 	mem  memservice.Region
 	word int // offset of the word in mem
 }
 
-// wr is a work request on the word with the i-th slot of local memory.
+// wr returns a work request on the word with the i-th slot of local memory.
 func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
 	wr := verbs.SendWR{SGL: s.sges[i : i+1]}
 	aim(&wr, w.mem, w.word)
 	return wr
 }
 
-// onOneWord connects cfg.Clients clients to the last word of the server's memory and runs them to
-// their end. client makes the i-th one, each is called now and then. It sets res.Elapsed.
+// onOneWord connects cfg.Clients clients to the last word of the server's memory and runs them
+// until they end. client makes the i-th client; each is called repeatedly. It sets res.Elapsed.
 func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) contention.Client, each func()) (err error) {
 	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// ErrCancelled is a run that Config.Cancelled ended.
+// ErrCancelled is the error of a run that Config.Cancelled has ended.
 var ErrCancelled = errors.New("cancelled")
 
-// CompletionError is a work request that completed with an error.
+// CompletionError is the error of a work request that completed with an error.
 type CompletionError struct {
 	Op     string // e.g. "write"
-	Msg    uint64 // its number, from 0
+	Msg    uint64 // number of the message, from 0
 	Status verbs.Status
 	Vendor uint32
 }
 
-// hints name what to check, by status.
+// hints say what to check, by status.
 var hints = map[verbs.Status]string{
 	verbs.RetryExcErr:    "the peer did not answer in time: is it up and is the link passing both ways? See rdmalab status, rdmalab faults, and roce_retrans_pkts in rdmalab counters",
 	verbs.RNRRetryExcErr: "the peer posted no receive in time: see send_rnr_err and out_of_buffer in the peer's counters",
@@ -31,7 +31,7 @@ var hints = map[verbs.Status]string{
 	verbs.FatalErr:       "the NIC is down",
 }
 
-// Error names operation, message, status and what to look at.
+// Error includes operation, message, status and a hint.
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("%s %d: %v", e.Op, e.Msg, e.Status)
 	if e.Vendor != 0 {
@@ -43,16 +43,16 @@ func (e *CompletionError) Error() string {
 	return s
 }
 
-// DataError is a message or an atomic with a wrong result.
+// DataError is the error of a message or an atomic with a wrong result.
 type DataError struct {
 	Op  string
 	Msg uint64
-	// Offset of the first wrong byte; -1 for an atomic.
+	// Offset is that of the first wrong byte; -1 for an atomic.
 	Offset    int
 	Got, Want uint64
 }
 
-// Error names the wrong byte or value.
+// Error includes the wrong byte or value.
 func (e *DataError) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("verification failed: %s %d: got %#x, want %#x: an atomic was lost or done twice", e.Op, e.Msg, e.Got, e.Want)

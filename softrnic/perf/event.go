@@ -1,13 +1,13 @@
 package perf
 
-// Baselines without RDMA: see package raw, which runs them. Run does not know them; their Result
-// has the same shape.
+// Baselines without RDMA, which package raw runs. Run does not support them; their Result has the
+// same form.
 const (
 	RawBW  = "raw_bw"
 	RawLat = "raw_lat"
 )
 
-// Event is one line of the stream by which a host daemon reports on a run: any number of Progress,
+// Event is one line of the stream in which a host daemon reports a run: any number with Progress,
 // then one with the Result, and with Error if the run failed.
 type Event struct {
 	Progress *Progress `json:"progress,omitempty"`

@@ -11,10 +11,10 @@ import (
 )
 
 // SEND tests over another service than RC, over several queue pairs, or with a shared receive queue
-// use separate queue pairs, the lanes, beside the connection. Both sides write the attributes of
-// their lanes behind the words of the server's report: the server its table, the client its own and
-// then laneGo. The server brings its lanes up, posts receives and sets reportReady. Each message
-// has its number as immediate data.
+// use additional queue pairs, the lanes. The attributes of the lanes are exchanged in words behind
+// the server's report: the server writes its table; the client writes its own table and then the
+// word laneGo. Then the server connects its lanes, posts receives and sets reportReady. Each
+// message has its number as immediate data.
 
 // Values of Config.Conn.
 const (
@@ -23,10 +23,10 @@ const (
 	ConnUD = "ud"
 )
 
-// MaxQPs bounds Config.QPs.
+// MaxQPs is the largest value of Config.QPs.
 const MaxQPs = 64
 
-// lanes are the lanes that a client wants. "uc4s" is four of UC that share receives.
+// lanes describes the lanes of a client. "uc4s": four of UC with a shared receive queue.
 type lanes struct {
 	kind   string
 	n      int
@@ -50,7 +50,7 @@ var laneCodes = []string{"", ConnRC, ConnUC, ConnUD}
 // code returns the code of the transport service.
 func (l lanes) code() byte { return byte(slices.Index(laneCodes, l.kind)) }
 
-// lanesOf reads lanes from a request; ok is false if there are none of this kind and number.
+// lanesOf decodes lanes of a request; ok is false if there are none of this kind and number.
 func lanesOf(code, n, shared byte) (l lanes, ok bool) {
 	if code == 0 || int(code) >= len(laneCodes) || n < 1 || n > MaxQPs {
 		return lanes{}, false
@@ -58,12 +58,12 @@ func lanesOf(code, n, shared byte) (l lanes, ok bool) {
 	return lanes{laneCodes[code], int(n), shared != 0}, true
 }
 
-// lanes of a run; ok is false if the connection itself carries the messages.
+// lanes returns the lanes of a run; ok is false if the connection itself carries the messages.
 func (c *Config) lanes() (l lanes, ok bool) {
 	return lanes{c.Conn, c.QPs, c.SRQ}, c.Conn != ConnRC || c.QPs > 1 || c.SRQ
 }
 
-// checkLanes validates what concerns lanes.
+// checkLanes validates the fields for lanes.
 func (c *Config) checkLanes() error {
 	switch {
 	case c.Conn != "" && !slices.Contains([]string{ConnRC, ConnUC, ConnUD}, c.Conn):
@@ -78,8 +78,8 @@ func (c *Config) checkLanes() error {
 	return nil
 }
 
-// laneEnd is what one side must know of the other side's lane: packed in a word, with the first PSN
-// and the path MTU.
+// laneEnd has what one side must know of the other side's lane: queue pair number, first PSN and
+// path MTU. It is packed into a word.
 type laneEnd struct {
 	qpn wire.QPN
 	psn wire.PSN
@@ -95,17 +95,18 @@ func unpackLane(w uint64) laneEnd {
 	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
 }
 
-// Places behind the words of a report: the server's table, the client's, and the word that marks it
-// as complete.
+// Offsets behind the words of a report: the server's table, the client's table, and the word that
+// marks the latter as complete.
 func laneTable(i int) int     { return reportSize + 8*i }
 func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }
 func laneBytes(n int) int     { return 16*n + 8 }
 
-// laneQKey is the Q_Key of all datagram lanes: the client knows only the numbers of its own.
+// laneQKey is the Q_Key of all datagram lanes. It is constant, because the tables have no room for
+// it.
 const laneQKey = 0x6c616e65
 
-// room returns the bytes that a lane's receive needs in front of a message.
+// room returns the number of bytes that a lane's receive needs in front of a message.
 func (l lanes) room() int {
 	if l.kind == ConnUD {
 		return verbs.GRHLen
@@ -113,8 +114,8 @@ func (l lanes) room() int {
 	return 0
 }
 
-// start takes a lane from RESET to RTS against remote, which is at peer. own describes the lane as
-// the other side knows it.
+// start takes a lane from RESET to RTS, connected to remote at the address gid. own describes the
+// lane to the other side.
 func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
 	if l.kind != ConnUD {
 		return rdmacm.BringUp(ctx, qp, p, own, rdmacm.Endpoint{QPN: remote.qpn, PSN: remote.psn, GID: gid, MTU: remote.mtu, RdAtomic: own.RdAtomic})

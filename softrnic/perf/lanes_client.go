@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// laneClient is the client's side of lanes: one thread that uses all of them in turn.
+// laneClient is the client's side of lanes: one thread that uses all lanes in turn.
 type laneClient struct {
 	*session
 	lanes
@@ -21,29 +21,31 @@ type laneClient struct {
 	ah     verbs.AH
 	remote []laneEnd
 	laneCQ verbs.CQ
-	words  int   // where the words for the server are built, in the local memory
-	posted []int // of each lane
-	done   []int // of each lane, complete
+	words  int   // offset in local memory of the words for the server
+	posted []int // number of posted messages of each lane
+	done   []int // number of completed messages of each lane
 	sent   int
 	ended  int
 	credits
 }
 
-// credits bound what a sender without acknowledgements has in flight: at most as many messages as
-// the server has receives.
+// credits limit the messages in flight of a sender without acknowledgements to the number of the
+// server's receives.
 type credits struct {
 	total int
-	// taken is how many messages the server has reported as received, writtenOff how many count as
-	// lost.
+	// taken is the number of messages that the server reports as received, writtenOff the number of
+	// those that count as lost.
 	taken, writtenOff int
-	// progressAt is when taken grew last; 0: not known.
+	// progressAt is when taken has last changed; 0: unknown.
 	progressAt clock.Time
 }
 
 const (
-	// lossPause is how long a server's count must not change until missing messages count as lost.
+	// lossPause is how long the server's count must not change before missing messages count as
+	// lost.
 	lossPause = 20 * time.Millisecond
-	// creditParts: the client reads the server's count after using this fraction of its credits.
+	// creditParts: the client reads the server's count after it has used this fraction of its
+	// credits.
 	creditParts = 2
 )
 
@@ -158,15 +160,15 @@ func (f *laneClient) writeReport(off int, v uint64) error {
 	return f.word(verbs.OpWrite, off, 8)
 }
 
-// word moves n bytes between the server's report and the local words.
+// word copies n bytes between the server's report and the local words.
 func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
 	return f.once("exchange of queue pairs", op, f.mr.SGE(f.words, n), f.far.report, off)
 }
 
-// reliable: a completion means that the message has arrived.
+// reliable reports whether a completion means that the message has arrived.
 func (f *laneClient) reliable() bool { return f.kind == ConnRC }
 
-// bandwidth sends all messages, in turn over the lanes.
+// bandwidth sends all messages, over the lanes in turn.
 func (f *laneClient) bandwidth(c *Config, slots int, res *Result) error {
 	m := &meter{s: f.session, total: c.Iters}
 	m.start()
@@ -217,8 +219,8 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 	return nil
 }
 
-// room reports that the next lane has room in its window, its slot is free, and a receive should be
-// there.
+// room reports whether the next message can be posted: the window of its lane has room, its slot is
+// free, and the server should have a receive.
 func (f *laneClient) room(c *Config, slots int) bool {
 	i := f.sent % f.n
 	if f.posted[i]-f.done[i] >= c.Depth || c.Verify && f.sent-f.ended >= slots {
@@ -229,7 +231,7 @@ func (f *laneClient) room(c *Config, slots int) bool {
 
 func (f *laneClient) post(c *Config, slots int) error {
 	i, k := f.sent%f.n, f.sent%slots
-	if c.Verify && c.Test != SendLat { // echoes fills the slot before the time begins
+	if c.Verify && c.Test != SendLat { // for latency, echoes fills the slot before the measured time
 		f.pat.Fill(f.slot(k), uint64(f.sent))
 	}
 	wr := verbs.SendWR{ID: uint64(f.posted[i]), Op: verbs.OpSendImm, Imm: uint32(f.sent), SGL: f.sges[k : k+1]}
@@ -256,7 +258,7 @@ func (f *laneClient) aim(wr *verbs.SendWR, i int) {
 	}
 }
 
-// collect takes completions: each means that all earlier ones of its lane are complete too.
+// collect takes completions. Each means that all earlier messages of its lane are complete, too.
 func (f *laneClient) collect() error {
 	n, err := f.laneCQ.Poll(f.wcs[:])
 	if err != nil {
@@ -295,7 +297,7 @@ func (f *laneClient) count() error {
 	return nil
 }
 
-// earn waits for credits: until the server has taken more messages, or the missing ones count as
+// earn waits for credits: until the server has received more messages, or the missing ones count as
 // lost.
 func (f *laneClient) earn() error {
 	if f.progressAt == 0 {
@@ -316,7 +318,7 @@ func (f *laneClient) earn() error {
 	return nil
 }
 
-// settle waits until the server has taken all messages, or the missing ones count as lost.
+// settle waits until the server has received all messages, or the missing ones count as lost.
 func (f *laneClient) settle(total int) error {
 	f.progressAt, f.writtenOff = 0, 0
 	for f.taken < total && f.writtenOff == 0 {
@@ -343,7 +345,7 @@ func (f *laneClient) judgeReport(res *Result) error {
 	return nil
 }
 
-// pingPong is that of a session, on the one lane.
+// pingPong is session.pingPong over the only lane.
 func (f *laneClient) pingPong(c *Config, res *Result) error {
 	off, room := f.words+laneBytes(f.n), f.lanes.room()
 	err := f.echoes(c, f.qps[0], f.mr.SGE(off, c.Size+room), res, func(k int) error {

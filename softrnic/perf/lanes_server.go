@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// laneServer is the server's side of a connection with lanes. It judges and counts messages as a
+// laneServer is the server's side of a connection with lanes. It checks and counts messages like a
 // sink.
 type laneServer struct {
 	sink
@@ -24,7 +24,7 @@ type laneServer struct {
 
 const (
 	// laneWait is how long a server sleeps between two checks of the word that its client writes,
-	// laneLooks how often it checks.
+	// laneLooks the number of checks.
 	laneWait  = 100 * time.Microsecond
 	laneLooks = 100_000
 )
@@ -64,7 +64,7 @@ func (w *work) buildLanes() (err error) {
 // run is the thread of a connection with lanes.
 func (s *laneServer) run() {
 	if err := s.begin(); err == nil {
-		_ = s.serve() // the client sees why by itself: completions and report end
+		_ = s.serve() // the client sees the reason itself: completions or report end
 	}
 	_ = s.QP.ToError()
 	for _, qp := range s.qps {
@@ -78,7 +78,7 @@ func (s *laneServer) run() {
 
 // begin waits for the client's table, brings the lanes up and posts the receives.
 func (s *laneServer) begin() error {
-	// The flush of this receive is the end of the connection.
+	// When this receive is flushed, the connection has ended.
 	if err := s.QP.PostRecv(verbs.RecvWR{}); err != nil {
 		return err
 	}
@@ -119,7 +119,8 @@ func (s *laneServer) begin() error {
 	return s.report.Store64(reportReady, 1)
 }
 
-// addressOf makes the address handle for datagrams to a NIC, from this NIC's address own.
+// addressOf makes the address handle for datagrams to a NIC, with this NIC's address own as the
+// source.
 func addressOf(ctx verbs.Context, pd verbs.PD, to, own verbs.GID) (verbs.AH, error) {
 	i := slices.Index(ctx.Device().GIDs, own)
 	if i < 0 {
@@ -137,7 +138,7 @@ func (s *laneServer) post(qp verbs.QP, slot int) error {
 	return qp.PostRecv(wr)
 }
 
-// serve takes messages until the connection ends or the client is silent.
+// serve receives messages until the connection ends or the client has been silent for too long.
 func (s *laneServer) serve() error {
 	for {
 		n, err := s.CQ.Poll(s.wcs[:])

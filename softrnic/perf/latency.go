@@ -9,13 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Range and precision of latencies: beyond maxLatency they count as maxLatency.
+// Range and precision of latencies; longer ones count as maxLatency.
 const (
 	maxLatency    = 10 * time.Minute
 	latencyDigits = 3
 )
 
-// latency runs a stream one message at a time.
+// latency runs a stream with one message at a time.
 func (s *session) latency(j stream, res *Result) error {
 	var h Latencies
 	one := j
@@ -49,10 +49,10 @@ func (l *Latencies) Record(d time.Duration) {
 	if l.h == nil {
 		l.h = hdrhistogram.New(1, int64(maxLatency), latencyDigits)
 	}
-	_ = l.h.RecordValue(int64(min(max(d, 1), maxLatency))) // within the range by construction
+	_ = l.h.RecordValue(int64(min(max(d, 1), maxLatency))) // cannot fail: the value is in the range
 }
 
-// Count is how many were recorded.
+// Count returns how many latencies were recorded.
 func (l *Latencies) Count() int {
 	if l.h == nil {
 		return 0
@@ -60,7 +60,7 @@ func (l *Latencies) Count() int {
 	return int(l.h.TotalCount())
 }
 
-// Summary has the figures in microseconds, for messages of size bytes.
+// Summary returns the figures in microseconds, for messages of size bytes.
 func (l *Latencies) Summary(size, iters int) *Latency {
 	out := &Latency{Bytes: size, Iters: iters}
 	if h := l.h; h != nil {
@@ -71,7 +71,7 @@ func (l *Latencies) Summary(size, iters int) *Latency {
 	return out
 }
 
-// planLat is for WRITE and READ.
+// planLat is the plan of the latency tests of WRITE and READ.
 func planLat(c *Config) plan {
 	op, code := "write", verbs.OpWrite
 	if c.Test == ReadLat {
@@ -132,10 +132,11 @@ func planSendLat(c *Config) plan {
 	return plan{local: 2*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }
 
-// echoReceives is how many receives a server posts for a client with one message outstanding.
+// echoReceives is the number of receives that a server posts for a client with one message in
+// flight.
 const echoReceives = 4
 
-// pingPong sends a message, waits for its echo, and takes half of that time.
+// pingPong sends a message and waits for its echo; the latency is half of that time.
 func (s *session) pingPong(c *Config, res *Result) error {
 	if err := s.awaitReport(reportReady, 1); err != nil {
 		return err
@@ -155,8 +156,9 @@ func (s *session) pingPong(c *Config, res *Result) error {
 	return s.checkReport(c.Iters, res)
 }
 
-// echoes measures messages that are echoed, one at a time: it posts the receive of an echo to qp,
-// calls turn, which sends message k and waits for its echo, and takes half of the time of turn.
+// echoes measures messages that are echoed, one at a time: it posts the receive of an echo to qp
+// and calls turn, which sends message k and waits for its echo. The latency is half of the time of
+// turn.
 func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, turn func(k int) error) error {
 	var h Latencies
 	list := []verbs.SGE{pong}
@@ -179,8 +181,8 @@ func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, tu
 	return nil
 }
 
-// awaitEcho waits for the echo of message k, which is in buf then. numbered: its immediate data are
-// k. Over an unreliable service the echo may be lost; then wait fails.
+// awaitEcho waits until the echo of message k is in buf. numbered: its immediate data must be k.
+// Over an unreliable service the echo may be lost; then the wait fails.
 func (s *session) awaitEcho(c *Config, k int, buf []byte, numbered bool, res *Result) error {
 	for {
 		n, err := s.rcq.Poll(s.wcs[:1])

@@ -12,20 +12,20 @@ import (
 
 // LockResult is the result of a run of locks.
 type LockResult struct {
-	// Attempts are CAS that were answered, Acquired those that took the lock, TakenOver locks that
-	// were taken from an owner that did not move for half of the run, such as a client that was
-	// killed. Freed are releases by CAS.
+	// Attempts counts the CAS that were answered, Acquired those that took the lock. TakenOver
+	// counts locks taken from an owner whose word did not change for half of the run, such as a
+	// client that was killed. Freed counts releases by CAS.
 	Attempts  uint64 `json:"attempts"`
 	Acquired  uint64 `json:"acquired"`
 	TakenOver uint64 `json:"takenOver,omitempty"`
 	Freed     uint64 `json:"freed,omitempty"`
-	// Waits are the times from the first CAS for the lock to the answer of the one that took it, in
-	// nanoseconds: a histogram in the compressed encoding of HdrHistogram. A client that does not
-	// hold the lock at the end counts with its time so far.
+	// Waits has the times in nanoseconds from the first CAS for the lock to the answer of the CAS
+	// that took it: a histogram in the compressed encoding of HdrHistogram. A client that waits for
+	// the lock at the end counts with its time so far.
 	Waits []byte `json:"waits"`
 }
 
-// Histogram is Waits.
+// Histogram decodes Waits.
 func (r *LockResult) Histogram() (*hdrhistogram.Histogram, error) {
 	h, err := hdrhistogram.Decode(r.Waits)
 	if err != nil {
@@ -35,16 +35,15 @@ func (r *LockResult) Histogram() (*hdrhistogram.Histogram, error) {
 }
 
 const (
-	// stuckShare is for which share of the run a word must stay the same until its owner counts as
-	// dead.
+	// stuckShare: an owner counts as dead if its word has not changed for 1/stuckShare of the run.
 	stuckShare = 2
 	// defaultSpan is the default of Config.Span.
 	defaultSpan = time.Second
 )
 
-// planLocks is for locks: cfg.Clients queue pairs of one thread take one lock by CAS and release it
-// for cfg.Span. The lock is the last word of the memory that all clients of the host share, or of
-// its lock table on the NIC.
+// planLocks is the plan of locks: cfg.Clients queue pairs of one thread take one lock by CAS and
+// release it, for cfg.Span. The lock is the last word of the memory that all clients of the host
+// share, or of its lock table in device memory.
 func planLocks(c *Config) plan {
 	return oneWordPlan(c, (*session).locks)
 }
@@ -53,7 +52,7 @@ func (s *session) locks(res *Result) error {
 	run := contention.NewLocks(contention.Window{})
 	run.Over, run.Bits, run.TakeOver = s.cfg.Cancelled, s.cfg.Bits, s.cfg.Span/stuckShare
 	err := s.onOneWord(res, func(w *sharedWord, i int) contention.Client {
-		run.Until = s.rt.Now().Add(s.cfg.Span) // the last client's is that of all
+		run.Until = s.rt.Now().Add(s.cfg.Span) // from when the last client is connected
 		return run.Client(w.qp, w.wr(s, i), w.wr(s, s.cfg.Clients), s.slot(i), nil, s.pat.base(uint64(i)<<40)|1<<63)
 	}, func() { s.tell("locks", int(s.cfg.Span-run.Until.Sub(s.rt.Now())), int(s.cfg.Span)) })
 	res.Elapsed = min(res.Elapsed, s.cfg.Span)

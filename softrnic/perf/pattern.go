@@ -2,11 +2,11 @@ package perf
 
 import "encoding/binary"
 
-// Pattern makes the content of messages from a seed: each 64-bit word is a function of the
-// message's number and of the word's place in it.
+// Pattern generates the content of messages from a seed: each 64-bit word is a function of the
+// message's number and of the word's position in it.
 type Pattern struct{ Seed uint64 }
 
-// Odd constants that keep words of different messages and places apart.
+// Odd constants that make words of different messages and positions differ.
 const (
 	patternStep = 0x9e3779b97f4a7c15
 	patternMix  = 0xbf58476d1ce4e5b9
@@ -19,7 +19,7 @@ func (p Pattern) base(msg uint64) uint64 {
 	return x ^ x>>29
 }
 
-// Fill writes message msg into b.
+// Fill writes the content of message msg into b.
 func (p Pattern) Fill(b []byte, msg uint64) {
 	w := p.base(msg)
 	for len(b) >= 8 {
@@ -32,7 +32,7 @@ func (p Pattern) Fill(b []byte, msg uint64) {
 	}
 }
 
-// Check returns the offset of the first byte of b that is not message msg's, or -1.
+// Check returns the offset of the first byte of b that differs from message msg, or -1.
 func (p Pattern) Check(b []byte, msg uint64) int {
 	w := p.base(msg)
 	n := len(b)
@@ -51,7 +51,7 @@ func (p Pattern) Check(b []byte, msg uint64) int {
 	return -1
 }
 
-// firstByte is the index of the lowest byte of x that is not zero.
+// firstByte returns the index of the lowest byte of x that is not zero.
 func firstByte(x uint64) int {
 	i := 0
 	for ; i < 7 && byte(x) == 0; i++ {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// request describes the server's part in a SEND test. It travels as the work of a connect request
-// of package memservice:
+// request describes the server's part in a SEND test. It is the field work of a connect request of
+// package memservice:
 //
 //	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1
 //
@@ -15,26 +15,26 @@ import (
 type request struct {
 	// mode is modeSink or modeEcho; 0: the server has nothing to do.
 	mode mode
-	// verify has the server compare each message with the pattern of seed.
+	// verify makes the server compare each message with the pattern of seed.
 	verify bool
-	// size of a message in bytes, recvs to post a queue pair.
+	// size is the size of a message in bytes, recvs the number of receives for each queue pair.
 	size, recvs int
 	seed        uint64
 	// lanes are the queue pairs that carry the messages; the zero value: the connection itself.
 	lanes lanes
 }
 
-// mode is the server's treatment of messages.
+// mode is what the server does with messages.
 type mode uint8
 
 const (
-	// modeSink receives and verifies.
+	// modeSink receives and verifies them.
 	modeSink mode = iota + 1
-	// modeEcho also sends back.
+	// modeEcho also sends them back.
 	modeEcho
 )
 
-// String names the mode, and with it the thread that serves it.
+// String returns the name of the mode, which is also that of its thread.
 func (m mode) String() string {
 	if m == modeEcho {
 		return "echo"
@@ -44,10 +44,10 @@ func (m mode) String() string {
 
 const requestLen = 19
 
-// slot is the length of a receive in bytes.
+// slot returns the length of a receive in bytes.
 func (w *request) slot() int { return w.size + w.lanes.room() }
 
-// queues is how many queue pairs take receives.
+// queues returns the number of queue pairs that receive messages.
 func (w *request) queues() int { return max(1, w.lanes.n) }
 
 // encode returns the data of a request; nil if the server has nothing to do.
@@ -63,7 +63,7 @@ func (w *request) encode() []byte {
 	return append(b, w.lanes.code(), byte(w.lanes.n), flag[w.lanes.shared])
 }
 
-// parseRequest parses the data that encode returned. The result is within bounds.
+// parseRequest decodes the data of encode and checks the limits.
 func parseRequest(b []byte) (request, error) {
 	if len(b) != requestLen {
 		return request{}, fmt.Errorf("a request to the benchmark service has %d bytes of its own: want %d", len(b), requestLen)
@@ -91,9 +91,9 @@ func parseRequest(b []byte) (request, error) {
 
 // Offsets of the words of a report.
 const (
-	reportReady   = 0  // 1 as soon as receives are posted
+	reportReady   = 0  // 1 when receives are posted
 	reportCount   = 8  // messages received
-	reportBad     = 16 // of these, wrong ones
+	reportBad     = 16 // those of them that are wrong
 	reportBadMsg  = 24 // number of the first wrong one
 	reportBadByte = 32 // offset of its first wrong byte
 	reportBytes   = 40 // bytes received

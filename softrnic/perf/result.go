@@ -10,20 +10,19 @@ type Result struct {
 	// Config is the configuration of the run, with defaults filled in.
 	Config Config `json:"config"`
 	MTU    int    `json:"mtu"` // path MTU in bytes
-	// QPN and PeerQPN are the queue pairs of the connection, here and at the peer, for faults aimed
-	// at them and for finding the run in a capture.
+	// QPN and PeerQPN are the numbers of the connection's queue pairs, here and at the peer: for
+	// faults that hit only them, and to find the run in a capture.
 	QPN     uint32 `json:"qpn"`
 	PeerQPN uint32 `json:"peerQpn"`
 	// Elapsed is the time of the timed part.
 	Elapsed time.Duration `json:"elapsedNs"`
-	// Verified counts bytes that were compared, and atomics whose original value was.
+	// Verified counts compared bytes, VerifiedAtomics atomics whose original value was compared.
 	Verified        uint64 `json:"verifiedBytes,omitempty"`
 	VerifiedAtomics uint64 `json:"verifiedAtomics,omitempty"`
-	// Swapped is how many CAS of contend changed the word.
+	// Swapped is the number of CAS of contend that changed the word.
 	Swapped uint64 `json:"swapped,omitempty"`
-	// Sent and Lost count the messages of a test that has queue pairs besides the connection
-	// (lanes.go). A lost message of an unreliable service did not arrive, or found no receive; BW
-	// counts the messages that arrived.
+	// Sent and Lost count the messages of a test with lanes (lanes.go). A lost message of an
+	// unreliable service did not arrive, or found no receive; BW counts the messages that arrived.
 	Sent int `json:"sent,omitempty"`
 	Lost int `json:"lost,omitempty"`
 
@@ -32,12 +31,12 @@ type Result struct {
 	Checks []Check     `json:"checks,omitempty"`
 	Soak   *SoakResult `json:"soak,omitempty"`
 	Locks  *LockResult `json:"locks,omitempty"`
-	// Counters has the increments of the client's NIC counters during the run, by name, without
-	// those that did not change.
+	// Counters has the increments of the client's NIC counters during the run by name, except those
+	// that are 0.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }
 
-// Bandwidth is the outcome of a bandwidth test. MiB and Mpps as perftest prints them.
+// Bandwidth is the result of a bandwidth test, with MiB and Mpps as perftest prints them.
 type Bandwidth struct {
 	Bytes    int     `json:"bytes"`
 	Iters    int     `json:"iterations"`
@@ -48,7 +47,7 @@ type Bandwidth struct {
 	Signaled int     `json:"signalEvery"`
 }
 
-// Latency is the outcome of a latency test, in microseconds.
+// Latency is the result of a latency test, in microseconds.
 type Latency struct {
 	Bytes   int     `json:"bytes"`
 	Iters   int     `json:"iterations"`
@@ -69,7 +68,7 @@ type Check struct {
 	Err  string        `json:"error,omitempty"`
 }
 
-// SoakResult is the outcome of a soak.
+// SoakResult is the result of a soak.
 type SoakResult struct {
 	Writes    int    `json:"writes"`
 	Reads     int    `json:"reads"`

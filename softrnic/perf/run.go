@@ -11,8 +11,8 @@ import (
 )
 
 // Run runs the test that cfg describes from the device of ctx against the services of the host with
-// address to (memservice.New, NewServer). progress is called a few times a second by the calling
-// thread; nil: no reports. With an error, the Result has the measurements from before the error.
+// the address to (memservice.New, NewServer). The calling thread calls progress a few times a
+// second; nil: no reports. With an error, the Result has the measurements from before the error.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err
@@ -48,20 +48,20 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 // plan has the resources that a test needs on both sides, and the function that runs it.
 type plan struct {
 	local   int // bytes of local memory
-	slot    int // bytes of a piece of it
-	bytes   int // of memory at the server for this run alone
+	slot    int // size of a slot in it, in bytes
+	bytes   int // bytes of a region at the server for this run alone
 	request request
 	run     func(*session, *Result) error
 }
 
-// plans makes the plan of each test.
+// plans has a function for each test that makes its plan.
 var plans = map[string]func(*Config) plan{
 	WriteBW: planWriteBW, ReadBW: planReadBW, SendBW: planSendBW, AtomicBW: planAtomic,
 	WriteLat: planLat, ReadLat: planLat, AtomicLat: planAtomic, SendLat: planSendLat,
 	Contend: planContend, Locks: planLocks, Verify: planVerify, Soak: planSoak,
 }
 
-// diff lists the counters that grew.
+// diff returns the increments of the counters that have changed.
 func diff(before, after *metrics.NIC) map[string]uint64 {
 	out := make(map[string]uint64)
 	old := metrics.Samples(before)

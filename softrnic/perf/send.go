@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// reportPoll is the interval at which a waiting client reads the server's report.
+// reportPoll is the interval at which a waiting client READs the server's report.
 const reportPoll = time.Millisecond
 
 func planSendBW(c *Config) plan {
@@ -34,12 +34,12 @@ func planSendBW(c *Config) plan {
 	return plan{local: slots*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }
 
-// receives returns how many receives the server posts, within the server's limits.
+// receives returns the number of receives that the server posts, within the server's limits.
 func (c *Config) receives() int {
 	return max(1, min(c.RecvSlack, maxBuffer/(c.Size+verbs.GRHLen)/max(1, c.QPs)))
 }
 
-// sendStream sends messages 0 to n-1, with the pattern if it is verified.
+// sendStream sends messages 0 to n-1, filled with the pattern if they are verified.
 func (s *session) sendStream(c *Config, n, slots int) stream {
 	return stream{
 		op: "send", total: n, depth: min(c.Depth, slots), every: min(c.SignalEvery, slots),
@@ -83,7 +83,7 @@ func (s *session) awaitReport(off int, want uint64) error {
 	}
 }
 
-// checkReport waits until the server has taken n messages and evaluates its report.
+// checkReport waits until the server has received n messages and checks its report.
 func (s *session) checkReport(n int, res *Result) error {
 	if err := s.awaitReport(reportCount, uint64(n)); err != nil {
 		return err

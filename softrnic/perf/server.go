@@ -6,20 +6,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// PerfService is the name of the service that also receives, verifies and echoes.
+// PerfService is the name of the benchmark service, which also receives, verifies and echoes
+// messages.
 const PerfService = "perf"
 
 // NewServer starts the benchmark service: a memory service whose host takes part in connections.
-// Serve must follow. It sets name and Worker of cfg.
+// The caller must call Serve. NewServer sets the fields Service and Worker of cfg.
 func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg memservice.Config) (*memservice.Server, error) {
 	cfg.Service, cfg.Worker = PerfService, worker{}
 	return memservice.New(ctx, m, cfg)
 }
 
-// worker makes the work of a connection.
+// worker makes the server's part in a connection.
 type worker struct{}
 
-// Parse reads a request.
+// Parse decodes a request.
 func (worker) Parse(data []byte) (memservice.Work, error) {
 	w, err := parseRequest(data)
 	return &work{request: w}, err
@@ -36,7 +37,7 @@ type work struct {
 	ls     *laneServer // nil: the connection itself carries the messages
 }
 
-// Name is the mode, or the lanes.
+// Name returns the mode, or the lanes.
 func (w *work) Name() string {
 	if w.lanes.n > 0 {
 		return w.lanes.String()
@@ -44,10 +45,10 @@ func (w *work) Name() string {
 	return w.mode.String()
 }
 
-// Bytes is the memory of all receives.
+// Bytes returns the size of all receives.
 func (w *work) Bytes() int64 { return int64(w.recvs) * int64(w.slot()) * int64(w.queues()) }
 
-// Queues has room for all receives and their echoes.
+// Queues returns room for all receives and their echoes.
 func (w *work) Queues() (wrs, cqes int) { return w.recvs, 2*w.recvs*w.queues() + 1 }
 
 // Register registers the report and the receive buffers.
@@ -65,8 +66,8 @@ func (w *work) Register(c *memservice.Conn) (err error) {
 	return err
 }
 
-// Build makes the lanes, if the client wants any. It returns the region of the report, which the
-// server sends to the client.
+// Build makes the lanes, if the client wants any. It returns the encoded region of the report,
+// which the server sends to the client.
 func (w *work) Build(*memservice.Conn) ([]byte, error) {
 	if w.lanes.n > 0 {
 		if err := w.buildLanes(); err != nil {
@@ -76,16 +77,16 @@ func (w *work) Build(*memservice.Conn) ([]byte, error) {
 	return memservice.RegionOf(w.report).AppendTo(nil), nil
 }
 
-// Serve takes messages until the connection ends.
+// Serve receives messages until the connection ends.
 func (w *work) Serve() {
 	if w.ls != nil {
 		w.ls.run()
 		return
 	}
 	s := &sink{work: w, pat: Pattern{w.seed}}
-	// The error needs no message: the client's work requests fail, or the report that it READs no
-	// longer changes.
+	// The error needs no report: the client's work requests fail, or the report that it READs does
+	// not change any more.
 	_ = s.serve()
-	_ = w.QP.ToError() // the retry counter of a client that still sends ends its connection
+	_ = w.QP.ToError() // so that the retries of a client that still sends end its connection
 	_ = w.Conn.Destroy()
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// session runs the operations of a test over one channel. It is used by one thread.
+// session runs the operations of a test over one channel. Only one thread uses it.
 type session struct {
 	cfg Config
 	channel
 	teller
-	sges []verbs.SGE // the pieces of the local memory
+	sges []verbs.SGE // the slots of the local memory
 	pat  Pattern
 
 	wcs   [64]verbs.WC
 	batch []verbs.SendWR
 }
 
-// open connects to the service and requests the resources of the plan.
+// open connects to the service with the requirements of the plan.
 func open(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, p plan, progress func(Progress)) (*session, error) {
 	s := &session{cfg: cfg, pat: Pattern{cfg.Seed}, teller: teller{clock: ctx.Runtime(), call: progress}}
 	s.channel = channel{ctx: ctx, rt: ctx.Runtime(), dialer: d, to: to, peer: cmp.Or(cfg.To, to.String())}
 	return s, s.channel.open(&s.cfg, &p)
 }
 
-// slots cuts the local memory into pieces of size bytes, one SGE each.
+// slots divides the local memory into slots of size bytes, one SGE each.
 func (s *session) slots(size int) {
 	s.sges = s.sges[:0]
 	for off := 0; off+size <= len(s.buf); off += size {
@@ -35,7 +35,7 @@ func (s *session) slots(size int) {
 	}
 }
 
-// slot is the memory of SGE i.
+// slot returns the memory of SGE i.
 func (s *session) slot(i int) []byte {
 	n := int(s.sges[i].Length)
 	return s.buf[i*n : (i+1)*n]

@@ -1,10 +1,10 @@
 // Package raw is the baseline of package perf: bandwidth and latency of plain Ethernet frames over
 // a port of the same kind, through the same switch and with the same way of waiting as the NIC. The
-// difference from the NIC's figures is the cost of RDMA.
+// difference to the NIC's figures is the cost of RDMA.
 //
-// The client opens a TCP connection to tcpPort of the peer and sends the number of the session; the
-// peer answers with one byte as soon as it listens for frames of that session, and does so until
-// the connection ends.
+// The client opens a TCP connection to tcpPort of the peer and sends the number of the session. The
+// peer answers with one byte as soon as it listens for frames of that session; it listens until the
+// connection ends.
 //
 //	 0     6     12          14   15        16        24
 //	+-----+-----+-----------+----+---------+---------+--------+---------

@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Host is the host that runs a test or serves one.
+// Host is the host that runs or serves a test.
 type Host struct {
 	Name string
-	// Ifname is the network interface of its NIC, and MAC the address of that.
+	// Ifname is the network interface of its NIC, MAC the address of the interface.
 	Ifname string
 	MAC    wire.MAC
 	// Spin is how long a thread polls before it sleeps.
@@ -28,16 +28,16 @@ const (
 	tcpPort   = 18516
 
 	headerLen     = 32
-	maxServers    = 4 // servers at the same time
+	maxServers    = 4 // at the same time
 	setupPatience = 5 * time.Second
 )
 
 // Operations of a frame.
 const (
-	opEcho   = 1 // wants the same number back as opAnswer
+	opEcho   = 1 // asks for an opAnswer with the same number
 	opData   = 2
-	opAsk    = 3 // data that wants the count of data frames so far as opAnswer
-	opProbe  = 4 // wants that count and is no data
+	opAsk    = 3 // data; asks for an opAnswer with the number of data frames so far
+	opProbe  = 4 // no data; asks for that number
 	opAnswer = 5
 )
 
@@ -51,7 +51,7 @@ func putFrame(b []byte, dst, src wire.MAC, op byte, session, number uint64) {
 	binary.BigEndian.PutUint64(b[24:], number)
 }
 
-// parseFrame reads a frame of a session.
+// parseFrame parses a frame of a session.
 func parseFrame(b []byte, session uint64) (op byte, number uint64, ok bool) {
 	if len(b) < headerLen || binary.BigEndian.Uint16(b[12:]) != etherType || binary.BigEndian.Uint64(b[16:]) != session {
 		return 0, 0, false
@@ -83,7 +83,7 @@ func (h *Host) openEnd(session uint64) (*end, error) {
 
 func (e *end) close() error { return errors.Join(e.waiter.Close(), e.port.Close()) }
 
-// serve answers until the waiter is closed.
+// serve answers frames until the waiter is closed.
 func (e *end) serve() error {
 	var count uint64
 	for {
@@ -124,7 +124,7 @@ func (e *end) serve() error {
 	}
 }
 
-// answer sends a frame back: an echo in full size, a count as small as it can be.
+// answer sends an answer: an echo in full size, a count as short as possible.
 func (e *end) answer(f []byte, op byte, number uint64) {
 	n := len(f)
 	if op != opEcho {

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sizes of raw tests in bytes: a message of up to maxPayload bytes is a frame as long as a WRITE
-// with the same payload (Ethernet, IPv4, UDP, BTH, RETH, ICRC around it).
+// Sizes of raw tests in bytes. A message of up to maxPayload bytes becomes a frame as long as a
+// WRITE with the same payload (with Ethernet, IPv4, UDP, BTH, RETH, ICRC).
 const (
 	maxPayload = 4096
 	overhead   = 14 + 20 + 8 + 12 + 16 + 4
@@ -25,17 +25,17 @@ const (
 	maxIters     = 10_000_000
 	askEvery     = 32
 	batch        = 32
-	// defaultStall is run.stall outside of tests.
+	// defaultStall is the value of run.stall; tests change it.
 	defaultStall = 100 * time.Millisecond
-	// giveUp is how many waits in a row may end without an answer.
+	// giveUp is the number of consecutive waits without an answer after which a run fails.
 	giveUp = 20
 )
 
-// Resolve finds the MAC address of a neighbour; false: there is none with this address.
+// Resolve returns the MAC address of a neighbour; false if it is unknown.
 type Resolve func(netip.Addr) (wire.MAC, bool)
 
-// Run runs the test perf.RawBW or perf.RawLat with the host that has the address to. A Result comes
-// also with an error, as far as the run got.
+// Run runs the test perf.RawBW or perf.RawLat with the host with the address to. With an error, the
+// Result has the measurements from before the error.
 func (h *Host) Run(
 	ctx context.Context, to netip.Addr, resolve Resolve, cfg perf.Config, tell func(perf.Progress),
 ) (perf.Result, error) {
@@ -59,7 +59,7 @@ func (h *Host) Run(
 	if err != nil {
 		return res, fmt.Errorf("raw test with %s: %w", cfg.To, err)
 	}
-	defer c.Close() // ends the peer's server; nothing to learn from it
+	defer c.Close() // ends the peer's server; an error does not matter
 	e, err := h.openEnd(session)
 	if err != nil {
 		return res, err
@@ -98,7 +98,7 @@ func (r *run) add(n int, op byte, number uint64) {
 	r.tx.Add(0, b)
 }
 
-// await returns the highest number answered; ok is false if no answer arrived in time.
+// await returns the highest number in answers; ok is false if no answer arrived in time.
 func (r *run) await() (number uint64, ok bool, err error) {
 	for end := time.Now().Add(r.stall); ; {
 		number, ok, err := r.poll()
@@ -118,7 +118,7 @@ func (r *run) await() (number uint64, ok bool, err error) {
 	}
 }
 
-// poll looks once for answers.
+// poll checks once for answers.
 func (r *run) poll() (number uint64, ok bool, err error) {
 	if _, err := r.port.Recv(&r.rx); err != nil {
 		return 0, false, err
@@ -131,11 +131,11 @@ func (r *run) poll() (number uint64, ok bool, err error) {
 	return number, ok, nil
 }
 
-// latency sends one frame there and back at a time.
+// latency sends one frame at a time and waits for its answer.
 func (r *run) latency(res *perf.Result) error {
 	size := min(r.cfg.Size, res.MTU) + overhead
 	var took perf.Latencies
-	missed := 0 // in a row
+	missed := 0 // consecutive
 	begun := time.Now()
 	for i := 1; i <= r.cfg.Iters; i++ {
 		start := time.Now()
@@ -169,8 +169,8 @@ func (r *run) latency(res *perf.Result) error {
 	return nil
 }
 
-// bandwidth sends frames one way with a window. The peer reports at intervals how many have
-// arrived; frames that are missing when it stops answering are lost.
+// bandwidth sends frames one way with a window. From time to time the peer reports how many have
+// arrived. Frames that are still missing when it stops answering are lost.
 func (r *run) bandwidth(res *perf.Result) error {
 	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // of a message
 	total := uint64(frames) * uint64(r.cfg.Iters)
@@ -228,7 +228,7 @@ func (r *run) bandwidth(res *perf.Result) error {
 	return nil
 }
 
-// lostFrames is the one counter of a raw test.
+// lostFrames returns the only counter of a raw test.
 func lostFrames(n int) map[string]uint64 {
 	if n == 0 {
 		return nil
@@ -236,7 +236,7 @@ func lostFrames(n int) map[string]uint64 {
 	return map[string]uint64{"raw_frames_lost": uint64(n)}
 }
 
-// probe asks how many frames have arrived.
+// probe asks the peer how many frames have arrived.
 func (r *run) probe() (uint64, bool, error) {
 	if err := r.send(minFrame, opProbe, 0); err != nil {
 		return 0, false, err

@@ -26,7 +26,7 @@ type Server struct {
 	conns    map[net.Conn]struct{}
 }
 
-// Listen takes connections from now on. The caller must Close it. Failed tests are logged to log.
+// Listen accepts connections of raw tests. The caller must Close it. Errors of tests go to log.
 func Listen(h Host, log *slog.Logger) (*Server, error) {
 	l, err := net.Listen("tcp", fmt.Sprint(":", tcpPort))
 	if err != nil {
@@ -44,11 +44,11 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(time.Millisecond) // no descriptors left, for example
+			time.Sleep(time.Millisecond) // for example no descriptors left
 			continue
 		}
 		if !s.track(c) {
-			_ = c.Close() // too many, or ending
+			_ = c.Close() // too many, or closing
 			continue
 		}
 		s.wg.Go(func() {
@@ -74,7 +74,7 @@ func (s *Server) drop(c net.Conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-	_ = c.Close() // the test is over
+	_ = c.Close() // the test has ended
 }
 
 // handle serves one client.
@@ -119,7 +119,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// dial makes the peer listen for a session; the connection ends it.
+// dial makes the peer listen for frames of a session until the connection is closed.
 func dial(ctx context.Context, to netip.Addr, session uint64) (net.Conn, error) {
 	d := net.Dialer{Timeout: setupPatience}
 	c, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, tcpPort).String())
