@@ -43,8 +43,8 @@ func (l lanes) String() string {
 	return s
 }
 
-// laneCodes are the transport services of lanes as a request has them: the index is the code, 0
-// stands for no lanes.
+// laneCodes are the transport services of lanes: the code in a request is the index; 0 means no
+// lanes.
 var laneCodes = []string{"", ConnRC, ConnUC, ConnUD}
 
 // code returns the code of the transport service.

@@ -9,7 +9,7 @@ import (
 
 // Errors of Open and of a port in use.
 var (
-	// ErrPrivilege: raw sockets are not allowed to this process.
+	// ErrPrivilege: this process has no permission for raw sockets.
 	ErrPrivilege = errors.New("raw sockets are not permitted: run as root, or with CAP_NET_RAW (and CAP_NET_ADMIN)")
 	// ErrNoInterface: the interface is not in this network namespace.
 	ErrNoInterface = errors.New("no such network interface in this network namespace")
@@ -26,9 +26,10 @@ type Mode uint8
 const (
 	// Host takes RoCEv2, IGMP and MLD only and leaves the rest to the kernel.
 	Host Mode = iota
-	// Switch takes everything and leaves nothing to the kernel.
+	// Switch takes all frames and leaves none to the kernel.
 	Switch
-	// Tap takes everything and leaves everything to the kernel too, for measurements and tools.
+	// Tap takes copies of all frames and leaves the frames to the kernel, for measurements and
+	// tools.
 	Tap
 )
 
@@ -36,7 +37,7 @@ const (
 const (
 	defaultSlots = 512
 	maxSlots     = 1 << 16
-	// batchSize is the most frames that one Recv returns and one system call sends.
+	// batchSize is the largest number of frames that one Recv returns and one system call sends.
 	batchSize = 64
 	// maxFrame is the longest frame: a TCP super-frame with its Ethernet header and two tags.
 	maxFrame = 65536 + 14 + 8
@@ -50,25 +51,25 @@ type Config struct {
 	Mode Mode
 	// Index becomes Frame.Port of received frames.
 	Index int
-	// Slots is the number of frames that the receive ring holds; 0: 512. A ring beyond the cache
-	// costs more than it saves.
+	// Slots is the number of frames in the receive ring; 0: 512. A ring that does not fit into the
+	// cache costs more than it saves.
 	Slots int
-	// EtherType, in mode Tap, takes only frames of this type; 0: all.
+	// EtherType, in mode Tap, selects frames of this type; 0: all.
 	EtherType uint16
 	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump
 	// on the sending side.
 	UseQdisc bool
-	// Merge sends runs of RoCEv2 packets that differ in their number and content alone as one
-	// super-frame, as NICs with segmentation offload do. They stay one until a receiver or a
-	// capture in between takes them apart.
+	// Merge sends runs of RoCEv2 packets that differ only in their number and content as one
+	// super-frame, as NICs with segmentation offload do. A receiver, or a capture in between,
+	// splits it.
 	Merge bool
 	// NoRing receives with recvmmsg instead of a ring.
 	NoRing bool
-	// NoTCX does not load a BPF program to keep the kernel silent, and uses its fallback.
+	// NoTCX keeps the kernel silent without a BPF program, by the fallback.
 	NoTCX bool
 }
 
-// Validate reports what is wrong with c.
+// Validate returns an error for the first field that is wrong.
 func (c *Config) Validate() error {
 	switch {
 	case c.Ifname == "" || len(c.Ifname) > 15:
@@ -83,7 +84,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Info says how a port was opened; for logs and status pages.
+// Info says how a port was opened, for logs and status pages.
 type Info struct {
 	Ifname  string `json:"ifname"`
 	Ifindex int    `json:"ifindex"`

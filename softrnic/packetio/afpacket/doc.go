@@ -5,11 +5,11 @@
 // keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the
 // port takes every frame and the kernel gets none.
 //
-// What a veth does to frames is undone or carried here, once: a VLAN tag that the kernel moved
-// aside is put back; unfinished checksums and TCP super-frames travel in the fields of
-// packetio.Frame; own transmissions are not received; frames longer than a ring slot come through
-// the socket's queue, in order.
+// The port undoes or passes on what a veth does to frames: it puts a VLAN tag back that the kernel
+// has removed; it passes unfinished checksums and TCP super-frames on in the fields of
+// packetio.Frame; it does not receive its own transmissions; frames longer than a ring slot come
+// through the socket's queue, in order.
 //
-// Received bytes live in memory outside the Go heap. It is never unmapped, so that a frame used too
-// late reads other bytes or zeros and does not fault; Close gives the pages back.
+// Received bytes are in memory outside the Go heap. It is never unmapped, so that a frame used too
+// late reads other bytes or zeros and does not fault; Close returns the pages to the kernel.
 package afpacket

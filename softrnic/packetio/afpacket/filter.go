@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Offsets in a frame.
+// Offsets in a frame, and values.
 const (
 	offType       = 12
 	offIPv4       = 14
@@ -21,10 +21,10 @@ const (
 	fragOffset    = 0x1fff
 )
 
-// roceFilter is the classic BPF program that takes RoCEv2: UDP to port 4791 over IPv4 (no later
-// fragment) or IPv6, behind at most one VLAN tag; and IGMP and what has a hop-by-hop header, which MLD
-// has, because the NIC answers queries. The kernel moves the outer tag aside before the
-// filter sees the frame.
+// roceFilter returns the classic BPF program of mode Host. It takes RoCEv2: UDP to port 4791 over
+// IPv4 (no later fragment) or IPv6, behind at most one VLAN tag. It also takes IGMP, and frames
+// with a hop-by-hop header, because MLD has one: the NIC answers queries. The kernel removes the
+// outer tag before the filter sees the frame.
 func roceFilter() []bpf.Instruction {
 	var prog []bpf.Instruction
 	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},
@@ -35,8 +35,9 @@ func roceFilter() []bpf.Instruction {
 	return append(prog, bpf.RetConstant{Val: 0})
 }
 
-// roceIP tests the frame whose EtherType is in the accumulator and whose tag takes shift bytes. It
-// returns from the filter if the NIC takes it, and falls through behind its last instruction if not.
+// roceIP tests the frame whose EtherType is in the accumulator and whose tag is shift bytes long.
+// It returns from the filter if the NIC takes the frame; otherwise it continues behind its last
+// instruction.
 func roceIP(shift uint32) []bpf.Instruction {
 	ip := uint32(offIPv4) + shift
 	return []bpf.Instruction{
@@ -59,7 +60,7 @@ func roceIP(shift uint32) []bpf.Instruction {
 	}
 }
 
-// typeFilter takes frames of one EtherType.
+// typeFilter returns the program that takes frames of one EtherType.
 func typeFilter(etherType uint16) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offType, Size: 2},
@@ -69,7 +70,7 @@ func typeFilter(etherType uint16) []bpf.Instruction {
 	}
 }
 
-// attachFilter lets the kernel drop the frames that the port's mode does not take.
+// attachFilter makes the kernel drop the frames that the port's mode does not take.
 func (p *Port) attachFilter() error {
 	switch {
 	case p.cfg.Mode == Host:

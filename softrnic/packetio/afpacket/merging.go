@@ -2,21 +2,21 @@ package afpacket
 
 import "golang.org/x/sys/unix"
 
-// merging reports whether a port makes super-frames of the packets that it sends.
+// merging decides whether a port merges the packets that it sends into super-frames.
 //
-// Some interfaces refuse them and say so (EINVAL, EMSGSIZE, EOPNOTSUPP): then it ends for ever. An
-// interface whose kernel cannot segment in its place answers ENOBUFS, as it does to every frame
-// while the other end of a link is down: the port then sends the refused packets one by one, and if
-// that works, merging rests for a while.
+// Some interfaces refuse super-frames with EINVAL, EMSGSIZE or EOPNOTSUPP: then the port never
+// merges again. An interface whose kernel cannot segment them answers ENOBUFS, as it does to every
+// frame while the other end of a link is down. Then the port sends the refused packets one by one;
+// if that works, it does not merge for a while.
 type merging struct {
-	// limit is the longest frame that is merged, in bytes; 0: none is.
+	// limit is the length of the longest frame that is merged, in bytes; 0: none.
 	limit int
-	// rest is how many more Sends go packet by packet.
+	// rest is the number of further Sends without merging.
 	rest int
 }
 
-// restSends is how many Sends merging rests for: few, because a queue that was full for a moment
-// answers ENOBUFS, too; enough to make an attempt that fails cheap.
+// restSends is the initial value of rest: small, because a queue that was full for a moment also
+// answers ENOBUFS; large enough to make failing attempts cheap.
 const restSends = 64
 
 // begin returns the limit for one Send.
@@ -28,8 +28,8 @@ func (m *merging) begin() (limit int) {
 	return m.limit
 }
 
-// refused is called when the interface did not take a super-frame. It reports whether the packets
-// are to be sent one by one.
+// refused is called when the interface has refused a super-frame. It reports whether its packets
+// must be sent one by one.
 func (m *merging) refused(errno unix.Errno) (alone bool) {
 	if errno == unix.EINVAL || errno == unix.EMSGSIZE || errno == unix.EOPNOTSUPP {
 		m.limit = 0
@@ -38,5 +38,6 @@ func (m *merging) refused(errno unix.Errno) (alone bool) {
 	return errno == unix.ENOBUFS
 }
 
-// pause is called when the interface has taken single packets of a super-frame that it refused.
+// pause is called when the interface has accepted the single packets of a super-frame that it
+// refused.
 func (m *merging) pause() { m.rest = restSends }

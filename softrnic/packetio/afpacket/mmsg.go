@@ -17,8 +17,8 @@ type mmsghdr struct {
 	_   uint32
 }
 
-// mmsgReceiver receives with recvmmsg; the fallback where the kernel refuses a ring. It always asks
-// the kernel, so it costs a system call even if nothing is there.
+// mmsgReceiver receives with recvmmsg: it is the fallback if the kernel refuses a ring. Each call
+// is a system call, even if there is no frame.
 type mmsgReceiver struct {
 	fd   int
 	mem  []byte
@@ -51,7 +51,7 @@ func newMmsgReceiver(fd int) (*mmsgReceiver, error) {
 
 func (r *mmsgReceiver) String() string { return "recvmmsg" }
 
-// ready asks the kernel by poll(2): there is no ring to look at.
+// ready asks the kernel by poll(2), because there is no ring to check.
 func (r *mmsgReceiver) ready() bool {
 	fds := [1]unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds[:], 0)
@@ -64,7 +64,7 @@ func (r *mmsgReceiver) recv(b *packetio.Batch, port int) (cut uint64) {
 	}
 	got, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.hdrs[0])), longCount, unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
-		return 0 // nothing there, or the report of a link that went down
+		return 0 // no frame, or the report of a link that went down
 	}
 	for i := range int(got) {
 		m := &r.hdrs[i]
@@ -84,8 +84,8 @@ func (r *mmsgReceiver) recv(b *packetio.Batch, port int) (cut uint64) {
 	return cut
 }
 
-// auxTag finds the VLAN tag in a PACKET_AUXDATA control message (struct tpacket_auxdata: status at
-// 0, tci at 16, tpid at 18).
+// auxTag returns the VLAN tag in a PACKET_AUXDATA control message (struct tpacket_auxdata: status
+// at 0, tci at 16, tpid at 18).
 func auxTag(ctl []byte) (tpid, tci uint16, ok bool) {
 	const data = unix.SizeofCmsghdr
 	if len(ctl) < data+20 ||
@@ -104,5 +104,5 @@ func auxTag(ctl []byte) (tpid, tci uint16, ok bool) {
 }
 
 func (r *mmsgReceiver) close() {
-	_ = unix.Madvise(r.mem, unix.MADV_DONTNEED) // gives the pages back; the range stays valid
+	_ = unix.Madvise(r.mem, unix.MADV_DONTNEED) // returns the pages to the kernel; the range stays valid
 }

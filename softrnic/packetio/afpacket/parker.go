@@ -11,11 +11,11 @@ import (
 
 // parker sleeps on an epoll descriptor that is itself watched by the Go runtime's poller.
 //
-// That is not only cheaper than a blocking epoll_wait: a goroutine in a system call keeps its
-// processor until the runtime notices, and an application goroutine that it woke before waits as
-// long. Measured from a frame's arrival to the application by a channel: 15 µs parked here, 46 µs
-// in a system call. The price is that short time-outs are rounded up to a millisecond when the
-// whole process is idle.
+// This is not only cheaper than a blocking epoll_wait: a goroutine in a system call keeps its
+// processor until the runtime notices, and an application goroutine that it has just woken waits
+// that long. From a frame's arrival to the application, through a channel, 15 µs were measured with
+// a parker, 46 µs with a system call. The price is that short timeouts are rounded up to a
+// millisecond while the whole process is idle.
 type parker struct {
 	file   *os.File
 	conn   syscall.RawConn
@@ -42,13 +42,13 @@ func newParker(epfd int) (*parker, error) {
 			p.n, p.err = 0, nil
 			return true
 		}
-		return p.n != 0 // parks if false
+		return p.n != 0 // false: the goroutine parks
 	}
 	return p, nil
 }
 
-// wait sleeps until there are events, at most d (negative: no limit), and returns how many there
-// are. It may return early with none.
+// wait sleeps until there are events, at most d (negative: no limit), and returns their number. It
+// may return early without events.
 func (p *parker) wait(events []unix.EpollEvent, d time.Duration) (int, error) {
 	p.events, p.n, p.err = events, 0, nil
 	if d >= 0 || p.armed {

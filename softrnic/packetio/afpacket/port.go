@@ -13,12 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// socketBuffer is the size in bytes that is asked for the socket's queues, which hold long frames
-// only.
+// socketBuffer is the requested size in bytes of the socket's queues, which hold only long frames.
 const socketBuffer = 8 << 20
 
-// healthEvery is after how many empty receives a port asks whether its interface still exists. A
-// caller that only polls would not learn of it otherwise.
+// healthEvery is the number of empty receives after which a port checks that its interface still
+// exists. A caller that only polls would not learn of its removal otherwise.
 const healthEvery = 1 << 16
 
 // receiver receives frames: a ring or an mmsgReceiver.
@@ -33,10 +32,10 @@ type receiver interface {
 type Port struct {
 	cfg  Config
 	info Info
-	// down: the interface went down. The kernel reports that, but not a following removal.
+	// down: the interface went down. The kernel reports that, but not a removal that follows.
 	down atomic.Bool
 
-	// mu guards what follows. Close may come at any time.
+	// mu guards the fields below. Close may be called at any time.
 	mu       sync.Mutex
 	fd       int
 	rx       receiver
@@ -73,7 +72,7 @@ func Open(cfg Config) (*Port, error) {
 	return p, nil
 }
 
-// setup sets the options in the only order that the kernel takes: the offload header before the
+// setup sets the options in the only order that the kernel accepts: the offload header before the
 // ring, the filter before bind, bind last.
 func (p *Port) setup() error {
 	if err := p.identify(); err != nil {
@@ -107,8 +106,8 @@ func (p *Port) setup() error {
 		p.merge.limit = p.info.MTU + ethernetLen
 	}
 	p.silence()
-	// ETH_P_ALL: a socket bound to one protocol is asked after the program that silences the
-	// kernel.
+	// ETH_P_ALL: a socket bound to one protocol would get frames only after the program that keeps
+	// the kernel silent.
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.info.Ifindex}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
@@ -142,7 +141,7 @@ func (p *Port) identify() error {
 func (p *Port) growBuffers() {
 	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
 		if unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
-			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // any size that the kernel grants is enough
+			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // whatever size the kernel grants is enough
 		}
 	}
 }
@@ -168,7 +167,7 @@ func (p *Port) note(format string, args ...any) {
 	p.info.Notes = append(p.info.Notes, fmt.Sprintf(format, args...))
 }
 
-// Info says how the port was opened.
+// Info returns how the port was opened.
 func (p *Port) Info() Info { return p.info }
 
 // LinkUp reports whether the interface is up and has a carrier.
@@ -179,7 +178,7 @@ func (p *Port) LinkUp() bool {
 	return p.flags()&up == up
 }
 
-// flags returns the interface's flags, 0 if it has none to ask.
+// flags returns the interface's flags, 0 if the interface is gone.
 func (p *Port) flags() uint16 {
 	ifr, err := unix.NewIfreq(p.cfg.Ifname)
 	if err != nil || p.err != nil || unix.IoctlIfreq(p.fd, unix.SIOCGIFFLAGS, ifr) != nil {
@@ -189,7 +188,8 @@ func (p *Port) flags() uint16 {
 }
 
 // Recv resets b and appends the frames that have arrived, at most 64. They are valid until the next
-// Recv. Call it until it returns 0 before waiting: a Wait with frames still held returns at once.
+// Recv. Call it until it returns 0 before waiting: a Wait while frames are still held returns at
+// once.
 func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	b.Reset()
 	p.mu.Lock()
@@ -212,9 +212,8 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	return len(b.Frames), nil
 }
 
-// checkGone clears the socket's pending error and finds out whether the interface was removed,
-// which ends the port. A link that is merely down is no error: it may come back. The caller holds
-// mu.
+// checkGone clears the socket's pending error and checks whether the interface was removed, which
+// ends the port. A link that is only down is no error: it may come back. The caller holds mu.
 func (p *Port) checkGone() error {
 	if p.err != nil {
 		return p.err
@@ -247,7 +246,7 @@ func (p *Port) readDrops() {
 	}
 }
 
-// Close releases the port and wakes its waiters. Frames received before read as zeros afterwards.
+// Close releases the port and wakes its waiters. Afterwards, frames received before read as zeros.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	if p.fd < 0 {
@@ -276,7 +275,7 @@ func (p *Port) Close() error {
 	return err
 }
 
-// htons gives the bytes of v in network order, on a machine of either order.
+// htons converts v to network byte order on machines of either order.
 func htons(v uint16) uint16 {
 	var b [2]byte
 	binary.BigEndian.PutUint16(b[:], v)

@@ -13,30 +13,31 @@ import (
 // Geometry of the ring in bytes.
 const (
 	ringBlock = 64 << 10
-	// slotHead is the room that the kernel needs in a slot before the frame: its header, a link
-	// address, the offload header, alignment.
+	// slotHead is the room that the kernel needs in a slot in front of the frame: its header, a
+	// link address, the offload header, alignment.
 	slotHead  = 96
 	slotAlign = 64
 	minSlot   = 2048
-	// maxSlot bounds a slot for an interface with a huge MTU; longer frames come through the
+	// maxSlot is the largest slot, for an interface with a huge MTU; longer frames come through the
 	// socket's queue.
 	maxSlot = 9216 + slotHead + slotAlign
 )
 
 // ring receives through a TPACKET_V2 ring: the kernel writes a frame into a slot and sets its
-// status, we read the status without a system call and clear it when the caller is done.
+// status; the port reads the status without a system call and clears it when the caller is done
+// with the frame.
 type ring struct {
 	fd    int
 	mem   []byte
 	slots []uint32 // offset of each slot in mem
 	size  int      // bytes of a slot
-	// head is the slot that comes next. A waiter reads it beside recv.
+	// head is the next slot. A waiter reads it concurrently with recv.
 	head atomic.Uint32
-	held int // slots before head that the caller still uses
+	held int // number of slots before head that the caller still uses
 	long *longFrames
 }
 
-// newRing maps a ring of at least n slots that hold frames of an interface with the given MTU.
+// newRing maps a ring of at least n slots for frames of an interface with the given MTU.
 func newRing(fd, n, mtu int) (*ring, error) {
 	size := min(max(mtu+14+tagLen+slotHead, minSlot), maxSlot)
 	size = (size + slotAlign - 1) / slotAlign * slotAlign
@@ -45,7 +46,8 @@ func newRing(fd, n, mtu int) (*ring, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
 		return nil, fmt.Errorf("TPACKET_V2: %w", err)
 	}
-	// A frame longer than its slot is also queued whole on the socket, and the slot says so.
+	// The kernel also queues a frame that is longer than its slot on the socket, complete, and
+	// marks the slot.
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_COPY_THRESH, 1); err != nil {
 		return nil, fmt.Errorf("PACKET_COPY_THRESH: %w", err)
 	}
@@ -76,12 +78,12 @@ func (r *ring) status(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.mem[r.slots[slot]]))
 }
 
-// ready reports whether a frame waits. It may be called beside recv.
+// ready reports whether there is a frame. It may be called concurrently with recv.
 func (r *ring) ready() bool {
 	return atomic.LoadUint32(r.status(int(r.head.Load())))&unix.TP_STATUS_USER != 0
 }
 
-// release gives the slots of the last recv back to the kernel.
+// release returns the slots of the last recv to the kernel.
 func (r *ring) release() {
 	for ; r.held > 0; r.held-- {
 		slot := int(r.head.Load()) - r.held
@@ -92,12 +94,12 @@ func (r *ring) release() {
 	}
 }
 
-// recv appends the frames that wait, and returns how many of them were lost because they came in
-// cut.
+// recv appends the frames that have arrived. It returns the number of frames that were lost because
+// they were truncated.
 func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
 	r.release()
 	r.long.reset()
-	for range min(batchSize, len(r.slots)) { // a held slot looks like one that waits
+	for range min(batchSize, len(r.slots)) { // a slot that is still held looks like one with a new frame
 		if !r.ready() || r.long.full() {
 			break
 		}
@@ -129,7 +131,7 @@ func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
 	return cut
 }
 
-// tagOf returns the type of the VLAN tag that the kernel took out of a frame.
+// tagOf returns the TPID of the VLAN tag that the kernel has removed from a frame.
 func tagOf(h *unix.Tpacket2Hdr) (tpid uint16, ok bool) {
 	if h.Status&unix.TP_STATUS_VLAN_VALID == 0 {
 		return 0, false
@@ -140,22 +142,22 @@ func tagOf(h *unix.Tpacket2Hdr) (tpid uint16, ok bool) {
 	return h.Vlan_tpid, true
 }
 
-// close replaces the ring by zero pages: that frees it, and leaves stale frames readable.
+// close replaces the ring by zero pages: that frees it, and stale frames can still be read.
 func (r *ring) close() {
 	_, _ = unix.MmapPtr(-1, 0, unsafe.Pointer(&r.mem[0]), uintptr(len(r.mem)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED) // cannot fail on a valid range
 	r.long.close()
 }
 
-// longFrames receives frames that did not fit into a slot, one system call each. Their buffers are
-// used again in each batch from the first one on, so that few of them stay in the cache.
+// longFrames receives frames that did not fit into a slot, with one system call each. Each batch
+// uses the buffers from the first one on, so that those in use stay in the cache.
 type longFrames struct {
 	fd   int
 	mem  []byte
 	used int
 }
 
-// Buffers for long frames: how many a batch may have, bytes of each, and the room kept before the
+// Buffers for long frames: their number in a batch, the bytes of each, and the room in front of the
 // frame.
 const (
 	longCount = 16
@@ -174,7 +176,7 @@ func newLongFrames(fd int) (*longFrames, error) {
 func (l *longFrames) reset()     { l.used = 0 }
 func (l *longFrames) full() bool { return l.used == longCount }
 
-// next takes the oldest frame off the socket's queue; false if there is none.
+// next takes the oldest frame from the socket's queue; false if there is none.
 func (l *longFrames) next(f *packetio.Frame, h *unix.Tpacket2Hdr) bool {
 	buf := l.mem[l.used*longSize:][:longSize]
 	const start = longHead - vnetLen
@@ -196,11 +198,11 @@ func (l *longFrames) next(f *packetio.Frame, h *unix.Tpacket2Hdr) bool {
 }
 
 func (l *longFrames) close() {
-	_ = unix.Madvise(l.mem, unix.MADV_DONTNEED) // gives the pages back; the range stays valid
+	_ = unix.Madvise(l.mem, unix.MADV_DONTNEED) // returns the pages to the kernel; the range stays valid
 }
 
-// recv is recvfrom without an address and without waiting; unix.Recvfrom allocates one for each
-// frame.
+// recv is recvfrom without an address and without waiting; unix.Recvfrom would allocate an address
+// for each frame.
 func recv(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno

@@ -9,19 +9,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// sendRetries bounds how often one Send yields and tries again when the kernel has no room.
+// sendRetries is how often one Send yields and tries again when the kernel has no room.
 const sendRetries = 8
 
-// sender holds the vectors of one sendmmsg call. They are in the Go heap, so that the collector
-// knows the frames that they point to while the kernel reads them.
+// sender has the vectors of one sendmmsg call. They are in the Go heap, so that the garbage
+// collector knows the frames to which they point while the kernel reads them.
 type sender struct {
 	vnet [batchSize][vnetLen]byte
 	// heads are the headers of super-frames.
 	heads [batchSize][]byte
-	// iov has two entries for a frame, or for a super-frame two and one for each of its packets.
+	// iov has two entries for a frame; for a super-frame two, and one for each of its packets.
 	iov  [2 * batchSize]unix.Iovec
 	hdrs [batchSize]mmsghdr
-	// span is how many frames each message carries.
+	// span is the number of frames in each message.
 	span [batchSize]int
 }
 
@@ -33,11 +33,11 @@ func newSender() *sender {
 	return s
 }
 
-// maxHeaders is room for the headers of a super-frame: Ethernet with a tag, IPv6, UDP.
+// maxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv6, UDP.
 const maxHeaders = 14 + tagLen + 40 + udpHeaderLen
 
-// fill prepares messages for up to batchSize frames and returns how many of both. With limit > 0 it
-// makes super-frames of runs of frames no longer than that.
+// fill prepares messages for up to batchSize frames and returns the numbers of messages and frames.
+// With limit > 0 it merges runs of frames that are no longer than limit into super-frames.
 func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 	at := 0
 	add := func(b []byte) {
@@ -74,9 +74,9 @@ func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 	return messages, n
 }
 
-// Send transmits the frames of b in order. It retries a bounded number of times when the kernel has
-// no room, and then drops and counts, as it does with frames that the link refuses and while the
-// link is down.
+// Send transmits the frames of b in order. If the kernel has no room, it tries again a limited
+// number of times. Then it drops and counts the frame, as it does with frames that the link refuses
+// and while the link is down.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	}
 	left, tries := 0, 0
 	limit := p.merge.begin()
-	alone := -1 // how many had left when the rest went packet by packet
+	alone := -1 // number of frames sent when the rest went packet by packet
 	for rest := b.Frames; len(rest) > 0; {
 		messages, _ := p.tx.fill(rest, limit)
 		for i := 0; i < messages; {
@@ -125,22 +125,22 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// refused decides about a frame that sendmmsg did not take: try again, drop it (false, nil), or
-// give up the port.
+// refused handles a frame that sendmmsg has refused: try again, drop it (false, nil), or end the
+// port.
 func (p *Port) refused(errno unix.Errno) (retry bool, err error) {
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.ENOMEM:
 		return true, nil
 	case unix.ENETDOWN:
-		// The link is down, or was: the kernel reports the change once, on whatever call comes
-		// next.
+		// The link is down, or was down: the kernel reports the change once, in the next call of
+		// any kind.
 		return true, nil
 	case unix.ENXIO, unix.ENODEV:
 		return false, p.checkGone()
 	case unix.EBADF, unix.ENOTSOCK:
 		p.err = ErrClosed
 		return false, p.err
-	default: // EMSGSIZE, EINVAL and the like concern the frame
+	default: // EMSGSIZE, EINVAL and the like: the error of this frame
 		return false, nil
 	}
 }

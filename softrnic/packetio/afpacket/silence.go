@@ -18,10 +18,10 @@ const (
 	tcDrop = 2
 )
 
-// silence keeps the kernel's stack from handling what the port takes. A packet socket only gets a
-// copy: without this the kernel would answer each RoCEv2 packet with ICMP port unreachable. The tc
-// ingress hook runs after packet sockets, so packets that it drops still reach the port and every
-// capture.
+// silence keeps the kernel's stack from handling the frames that the port takes. A packet socket
+// only gets a copy of them: without this the kernel would answer each RoCEv2 packet with ICMP port
+// unreachable. The tc ingress hook runs after packet sockets, so packets that it drops still reach
+// the port and every capture.
 func (p *Port) silence() {
 	p.info.Silencer = "none"
 	if p.cfg.Mode == Tap {
@@ -62,8 +62,8 @@ func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
 	}, nil
 }
 
-// dropProgram drops everything in mode Switch, and UDP to port 4791 in mode Host. The tag of a VLAN
-// frame is already out of the way here.
+// dropProgram returns the program that drops all frames in mode Switch, and UDP to port 4791 in
+// mode Host. The kernel has already removed the VLAN tag.
 func dropProgram(m Mode) asm.Instructions {
 	if m == Switch {
 		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
@@ -95,13 +95,13 @@ func dropProgram(m Mode) asm.Instructions {
 	}
 }
 
-// bindSilent holds UDP port 4791 with sockets whose filter drops everything: the kernel then has a
-// receiver and sends no ICMP. A port that another process holds serves as well.
+// bindSilent binds UDP port 4791 to sockets whose filter drops everything: then the kernel has a
+// receiver and sends no ICMP. A socket of another process on the port has the same effect.
 func bindSilent() (stop func(), err error) {
 	var fds []int
 	stop = func() {
 		for _, fd := range fds {
-			_ = unix.Close(fd) // a UDP socket has nothing to report
+			_ = unix.Close(fd) // an error of a UDP socket does not matter
 		}
 	}
 	for _, addr := range []unix.Sockaddr{
@@ -114,7 +114,7 @@ func bindSilent() (stop func(), err error) {
 		}
 		fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
-			continue // no IPv6, no answers
+			continue // without IPv6 there are no answers over it
 		}
 		if err != nil {
 			stop()
@@ -122,7 +122,7 @@ func bindSilent() (stop func(), err error) {
 		}
 		fds = append(fds, fd)
 		if family == unix.AF_INET6 {
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // a failure shows in bind below
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // bind below fails if this fails
 		}
 		if err := attach(fd, []bpf.Instruction{bpf.RetConstant{Val: 0}}); err != nil {
 			stop()

@@ -22,7 +22,7 @@ const (
 	tcpHeaderMin  = 20
 )
 
-// decodeVnet moves the offload header h into the fields of f.
+// decodeVnet copies the offload header h to the fields of f.
 func decodeVnet(h []byte, f *packetio.Frame) {
 	_ = h[vnetLen-1]
 	if h[0]&vnetNeedsCsum != 0 {
@@ -47,7 +47,7 @@ func decodeVnet(h []byte, f *packetio.Frame) {
 func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 	*h = [vnetLen]byte{}
 	if !f.CsumPartial {
-		return // the kernel takes segmentation only together with an unfinished checksum
+		return // the kernel segments only frames with an unfinished checksum
 	}
 	h[0] = vnetNeedsCsum
 	binary.NativeEndian.PutUint16(h[6:], f.CsumStart)
@@ -70,7 +70,7 @@ func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 // maxTCPHeader is the longest TCP header in bytes.
 const maxTCPHeader = 60
 
-// packets returns how many packets f stands for.
+// packets returns the number of packets in f.
 func packets(f *packetio.Frame) uint64 {
 	size, headers := f.SegSize, int(f.CsumStart)+udpHeaderLen
 	if f.Offload.Type != gsoNone {
@@ -83,7 +83,7 @@ func packets(f *packetio.Frame) uint64 {
 	return uint64((payload + size - 1) / size)
 }
 
-// Bytes of an Ethernet header.
+// Lengths of parts of an Ethernet header in bytes, and the TPID.
 const (
 	macsLen     = 12
 	ethernetLen = 14
@@ -91,8 +91,8 @@ const (
 	tpid8021Q   = 0x8100
 )
 
-// insertTag puts a VLAN tag that the kernel took out back into the frame at mem[off:off+n]. It uses
-// the four bytes before off.
+// insertTag puts a VLAN tag that the kernel has removed back into the frame at mem[off:off+n]. It
+// uses the four bytes in front of off.
 func insertTag(mem []byte, off, n int, tpid, tci uint16, f *packetio.Frame) {
 	start := off - tagLen
 	copy(mem[start:start+macsLen], mem[off:off+macsLen])
