@@ -50,7 +50,7 @@ func (o *objects) createQP(init verbs.QPInit) (verbs.QP, error) {
 	return qp, err
 }
 
-// close destroys everything, last made first.
+// close destroys everything, in the reverse order of creation.
 func (o *objects) close() (err error) {
 	for _, f := range slices.Backward(o.undo) {
 		err = errors.Join(err, f())
@@ -125,7 +125,7 @@ func (l *link) up(qp verbs.QP) error {
 	return qp.ToRTS(verbs.ToRTS{SendPSN: l.ourPSN, Timeout: timeoutCode, RetryCount: retries, RNRRetry: 7, MaxRdAtomic: max(l.outs, 1)})
 }
 
-// address completes a work request of a datagram.
+// address adds the destination to a work request of a datagram.
 func (e *end) address(wr verbs.SendWR) verbs.SendWR {
 	if e.typ == verbs.UD {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peerQPN, qkey
@@ -133,7 +133,7 @@ func (e *end) address(wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// grh is how many bytes of a receive are in front of the payload.
+// grh returns the number of bytes in front of the payload in a receive.
 func (e *end) grh() int {
 	if e.typ == verbs.UD {
 		return verbs.GRHLen
@@ -141,7 +141,7 @@ func (e *end) grh() int {
 	return 0
 }
 
-// take waits for completions and returns them; all succeeded.
+// take waits for completions and returns them. It fails if one has failed.
 func (o *objects) take() ([]verbs.WC, error) {
 	n, err := o.cq.Poll(o.wcs[:])
 	if n == 0 && err == nil {

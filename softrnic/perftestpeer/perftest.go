@@ -17,38 +17,39 @@ import (
 
 // Perftest is a run of one of the tests of perftest 4.5 over RC.
 type Perftest struct {
-	// Test is ib_write_bw and so on, without the "ib_".
+	// Test is the name of the program without "ib_": write_bw and so on.
 	Test   string `json:"test"`
 	Server bool   `json:"server"`
-	// Size is the length of a message in bytes, -s; 0: 65536 for bandwidth, 2 for latency; of
-	// atomics always 8.
+	// Size is the length of a message in bytes, -s; 0: 65536 for bandwidth, 2 for latency. For
+	// atomics it is always 8.
 	Size int `json:"size"`
 	// Iters is the number of messages, -n; 0: 1000.
 	Iters int `json:"iters"`
 	// MTU is this side's path MTU in bytes, -m; 0: the largest that the link allows. The smaller
 	// one of both sides is used.
 	MTU int `json:"mtu"`
-	// Depth is how many messages are outstanding, -t; 0: 128 for bandwidth, 16 for atomics.
+	// Depth is the number of messages in flight, -t; 0: 128 for bandwidth, 16 for atomics.
 	Depth int `json:"depth"`
-	// Outs is how many READs and atomics may be outstanding, -o; 0: 16.
+	// Outs is the number of READs and atomics in flight, -o; 0: 16.
 	Outs int `json:"outs"`
-	// Type is faa or cas, of atomics; "": faa.
+	// Type is faa or cas, for atomics; "": faa.
 	Type string `json:"type"`
-	// Source says which of our addresses to announce, as an index; -1: the first IPv4 one.
+	// Source is the index of the own address that is announced; -1: the first IPv4 address.
 	Source int `json:"source"`
 	// Patience is how long to wait for one completion; 0: 30 s.
 	Patience time.Duration `json:"patienceNs"`
 }
 
-// script says how a test goes over TCP: swaps of records before the traffic and after it, with a
-// report of five numbers between those if it is a test of bandwidth, and "done" at the end.
+// script describes the exchange of a test over TCP: how many times records are swapped before the
+// traffic and after it; whether a report of five numbers comes in between, as for bandwidth tests;
+// and whether "done" is sent at the end.
 type script struct {
 	before, after int
 	report, done  bool
 }
 
-// scripts has the message sequences of perftest 4.5 with one queue pair. Other versions have other
-// numbers of barriers.
+// scripts has the exchanges of perftest 4.5 with one queue pair. Other versions have other numbers
+// of barriers.
 var scripts = map[string]script{
 	"write_bw":   {before: 3, after: 2, report: true, done: true},
 	"read_bw":    {before: 3, after: 2, report: true, done: true},
@@ -60,7 +61,7 @@ var scripts = map[string]script{
 	"write_lat":  {before: 4},
 }
 
-// perftestTests lists the tests.
+// perftestTests returns the names of the tests.
 func perftestTests() []string {
 	var names []string
 	for n := range scripts {
@@ -80,7 +81,7 @@ const (
 	maxOuts         = 128
 )
 
-// Validate fills in defaults and reports what is wrong.
+// Validate sets defaults and returns an error for what is wrong.
 func (p *Perftest) Validate() error {
 	_, ok := scripts[p.Test]
 	op, kind, _ := strings.Cut(p.Test, "_")
@@ -119,8 +120,8 @@ func (p *Perftest) Validate() error {
 	return nil
 }
 
-// Run does the exchange over conn and the test. The caller bounds the exchange by deadlines of
-// conn, and closes it.
+// Run makes the exchange over conn and runs the test. The caller sets deadlines of conn for the
+// exchange, and closes it.
 func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	var r Result
 	if err := p.Validate(); err != nil {
@@ -133,7 +134,7 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if t.receives() {
 		t.recvs = max(t.recvs, 64)
 	}
-	// Our buffer, and behind it the one that the peer writes to and we receive into.
+	// The own buffer, and behind it the buffer to which the peer writes or sends.
 	e, err := openEnd(ctx, verbs.RC, 2*t.area, p.Depth, t.recvs, p.Patience)
 	if err != nil {
 		return r, err
@@ -143,11 +144,11 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	return r, errors.Join(err, e.close())
 }
 
-// areaOf is the length of a buffer: perftest walks through it in steps of a page, or writes one
+// areaOf returns the length of a buffer: perftest goes through it in steps of a page, or writes one
 // large message.
 func areaOf(size int) int { return 2 * ((size + pageSize - 1) / pageSize * pageSize) }
 
-// perftestRun is a run in progress.
+// perftestRun is a run of a test.
 type perftestRun struct {
 	Perftest
 	*end
@@ -234,7 +235,7 @@ func (t *perftestRun) swapBytes(say, hear []byte) error {
 	return nil
 }
 
-// swap swaps records. All but the first are barriers.
+// swap swaps records. All swaps but the first are barriers.
 func (t *perftestRun) swap() error {
 	var b [recordLen]byte
 	if err := t.swapBytes(t.our.AppendTo(nil), b[:]); err != nil {
@@ -273,7 +274,7 @@ func (t *perftestRun) greet() error {
 	return nil
 }
 
-// part is the exchange that follows the traffic.
+// part makes the exchange after the traffic.
 func (t *perftestRun) part(s script, r *Result) error {
 	for i := range s.after {
 		if err := t.swap(); err != nil {
@@ -295,7 +296,7 @@ func (t *perftestRun) part(s script, r *Result) error {
 		t.rt.Sleep(farewell)
 		return nil
 	}
-	// Here the server speaks first.
+	// In this step the server sends first.
 	t.Server = !t.Server
 	heard := make([]byte, len(doneText))
 	if err := t.swapBytes([]byte(doneText), heard); err != nil {

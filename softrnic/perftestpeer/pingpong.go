@@ -16,29 +16,29 @@ type Pingpong struct {
 	Type string `json:"type"`
 	// Server waits for the peer's messages; the client sends first.
 	Server bool `json:"server"`
-	// Size is the length of a message in bytes, the option -s; 0: 4096, of ud 2048.
+	// Size is the length of a message in bytes, the option -s; 0: 4096, for ud 2048.
 	Size int `json:"size"`
-	// Iters is the number of messages each way, -n; 0: 1000.
+	// Iters is the number of messages in each direction, -n; 0: 1000.
 	Iters int `json:"iters"`
-	// MTU is the path MTU in bytes, -m; 0: 1024. Datagrams have none.
+	// MTU is the path MTU in bytes, -m; 0: 1024. Not used for ud.
 	MTU int `json:"mtu"`
 	// Depth is how many receives are posted, -r; 0: 500.
 	Depth int `json:"depth"`
-	// QueuePairs of srq, -q; 0: 16.
+	// QueuePairs is the number of queue pairs of srq, -q; 0: 16.
 	QueuePairs int `json:"queuePairs"`
-	// Source says which of our addresses to announce, as an index; -1: the first IPv4 one.
+	// Source is the index of the own address that is announced; -1: the first IPv4 address.
 	Source int `json:"source"`
 	// Patience is how long to wait for one message; 0: 30 s.
 	Patience time.Duration `json:"patienceNs"`
 }
 
-// pingpongTypes are the spellings of Type.
+// pingpongTypes are the values of Type.
 var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD, "srq": verbs.RC}
 
 // fillByte is the byte that these programs send, except ibv_srq_pingpong.
 const fillByte = 0x7b
 
-// Validate fills in defaults and reports what is wrong.
+// Validate sets defaults and returns an error for what is wrong.
 func (p *Pingpong) Validate() error {
 	typ, ok := pingpongTypes[p.Type]
 	if p.Size == 0 {
@@ -80,8 +80,8 @@ func checkMTU(n int) error {
 	return fmt.Errorf("mtu %d: want 256, 512, 1024, 2048 or 4096", n)
 }
 
-// Run does the exchange over conn and the ping-pong. The caller bounds the exchange by a deadline
-// of conn, and closes it.
+// Run makes the exchange over conn and runs the ping-pong. The caller sets a deadline of conn for
+// the exchange, and closes it.
 func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	var r Result
 	if err := p.Validate(); err != nil {
@@ -96,7 +96,7 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if typ == verbs.UD {
 		slot += verbs.GRHLen
 	}
-	// The first slot has the message that is sent.
+	// The first slot has the message to send.
 	e, err := openEnd(ctx, typ, slot*(slots+1), 16, slots, p.Patience)
 	if err != nil {
 		return r, err
@@ -106,7 +106,7 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	return r, errors.Join(err, e.close())
 }
 
-// pingpongRun is a run in progress.
+// pingpongRun is a run with one queue pair.
 type pingpongRun struct {
 	rally
 	*end
@@ -115,15 +115,15 @@ type pingpongRun struct {
 	posted      int
 }
 
-// rally is what the runs of all types have in common.
+// rally has what the runs of all types have in common.
 type rally struct {
 	Pingpong
-	sent, rcvd int // sends completed, messages received
+	sent, rcvd int // number of completed sends, and of received messages
 }
 
-// exchange swaps texts with the peer: hear connects to what the peer's text names. The server is
-// connected before it answers, the client after. Each then says "done"; the programs themselves do
-// not look at what it is.
+// exchange swaps texts with the peer; hear connects to the peer that the received text names. The
+// server connects before it answers, the client after it has the answer. Then each side sends
+// "done"; the programs do not check its content.
 func (p *rally) exchange(conn io.ReadWriter, text []byte, hear func(heard []byte) error) error {
 	say := func(b []byte) func() error { return func() error { _, err := conn.Write(b); return err } }
 	listen := func() error {
@@ -146,7 +146,7 @@ func (p *rally) exchange(conn io.ReadWriter, text []byte, hear func(heard []byte
 	return nil
 }
 
-// measure runs play and makes its result, also that of a part of it.
+// measure calls play and computes the result, also if play fails.
 func (p *rally) measure(rt verbs.Runtime, r *Result, play func() error) error {
 	begin := rt.Now()
 	err := play()
@@ -208,7 +208,8 @@ func (p *pingpongRun) meet(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 // doneText ends both exchanges.
 const doneText = "done\x00"
 
-// announced is the index of the address that a run announces: the chosen one, or the first of IPv4.
+// announced returns the index of the address that a run announces: source, or the first IPv4
+// address.
 func announced(ctx verbs.Context, source int) (int, error) {
 	gids := ctx.Device().GIDs
 	if source >= len(gids) {
@@ -231,8 +232,8 @@ func (p *pingpongRun) send() error {
 	return p.qp.PostSend(p.address(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{p.mr.SGE(0, p.Size)}}))
 }
 
-// play answers each message with one, until both sides have had all. The next message leaves when
-// the last one has completed and the peer's has come, as in the programs themselves.
+// play answers each message with a message, until both sides have received all. The next message is
+// sent when the last one has completed and the peer's has arrived, as in the programs themselves.
 func (p *pingpongRun) play() error {
 	if !p.Server {
 		if err := p.send(); err != nil {
@@ -262,7 +263,7 @@ func (p *pingpongRun) play() error {
 	return nil
 }
 
-// received looks at a message and posts its receive again.
+// received checks a message and posts its receive again.
 func (p *pingpongRun) received(wc *verbs.WC) error {
 	p.rcvd++
 	if n := int(wc.ByteLen) - p.grh(); n != p.Size {
@@ -277,7 +278,7 @@ func (p *pingpongRun) received(wc *verbs.WC) error {
 	return p.receive(int(wc.ID))
 }
 
-// filled looks at every byte of a message.
+// filled checks every byte of a message.
 func filled(b []byte, want byte, message int) error {
 	for i, v := range b {
 		if v != want {

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// place is the text with the address of an end of a ping-pong: "LLLL:QQQQQQ:PPPPPP:" and 32 digits
-// of GID, all hexadecimal, with a NUL.
+// place is one end of a ping-pong. Its text is "LLLL:QQQQQQ:PPPPPP:" and 32 digits of GID, all
+// hexadecimal, with a NUL.
 type place struct {
 	QPN wire.QPN
 	PSN wire.PSN
@@ -24,8 +24,8 @@ func (p *place) AppendTo(b []byte) []byte {
 	return fmt.Appendf(b, "0000:%06x:%06x:%032x\x00", uint32(p.QPN), uint32(p.PSN), p.GID[:])
 }
 
-// Parse reads the text. The programs themselves read each number up to its colon, however long; we
-// take what they write.
+// Parse parses the text. The programs accept numbers of any length up to the colon; this function
+// accepts only what they write.
 func (p *place) Parse(b []byte) error {
 	if len(b) != placeLen || b[4] != ':' || b[11] != ':' || b[18] != ':' || b[placeLen-1] != 0 {
 		return fmt.Errorf("%w: want LID:QPN:PSN:GID of 52 bytes, got %q", ErrFormat, b[:min(len(b), placeLen)])
@@ -45,7 +45,7 @@ func (p *place) Parse(b []byte) error {
 	return nil
 }
 
-// digits reads a hexadecimal number of a fixed number of digits, at most 16.
+// digits parses a hexadecimal number of at most 16 digits.
 func digits(b []byte) (v uint64, err error) {
 	for _, c := range b {
 		var d byte
@@ -64,7 +64,7 @@ func digits(b []byte) (v uint64, err error) {
 	return v, nil
 }
 
-// noAddress refuses the address of a program that was started without a GID index.
+// noAddress returns an error if a program was started without a GID index.
 func noAddress(gid verbs.GID) error {
 	if gid == (verbs.GID{}) {
 		return fmt.Errorf("the peer gave no GID: start it with a GID index (-g of ibv_*_pingpong, -x of perftest)")

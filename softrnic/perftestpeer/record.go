@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// record is the text with the address of an end of a perftest: "LID:outs:QPN:PSN:rkey:vaddr:" of 4,
-// 4, 6, 6, 8 and 16 hexadecimal digits, 16 times "%02x:" of the GID, "%08x:" of the shared receive
-// queue's number, and a NUL.
+// record is one end of a perftest. Its text is "LID:outs:QPN:PSN:rkey:vaddr:" of 4, 4, 6, 6, 8 and
+// 16 hexadecimal digits, 16 times "%02x:" of the GID, "%08x:" of the shared receive queue's number,
+// and a NUL.
 type record struct {
-	Outs  uint16 // READs and atomics that the sender wants outstanding
+	Outs  uint16 // READs and atomics that the sender wants in flight
 	QPN   wire.QPN
 	PSN   wire.PSN
 	RKey  uint32

@@ -9,10 +9,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Places in the exchange of ibv_srq_pingpong: always so many, of which the first -q are used.
+// srqPlaces is the number of places in the exchange of ibv_srq_pingpong; only the first -q are
+// used.
 const srqPlaces = 256
 
-// maxQueuePairs of ibv_srq_pingpong.
+// maxQueuePairs is the largest number of queue pairs of ibv_srq_pingpong.
 const maxQueuePairs = 127
 
 // ibv_srq_pingpong sends zeros, unlike its variants for rc, uc and ud.
@@ -41,7 +42,7 @@ type srqQP struct {
 	sending, awaiting bool
 }
 
-// runSRQ does what Run does.
+// runSRQ is Run for the type srq.
 func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err error) {
 	s := &srqRun{rally: rally{Pingpong: p}, byQP: map[wire.QPN]*srqQP{}, slots: min(p.Depth, max(1, 16<<20/p.Size))}
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -56,8 +57,8 @@ func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err e
 	return r, err
 }
 
-// prepare makes all objects and posts the receives. The first slot is what is sent; fresh memory is
-// zero.
+// prepare makes all objects and posts the receives. The first slot has the message to send, which
+// is zero like all new memory.
 func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 	if err = s.open(ctx, s.slots+2*s.QueuePairs, s.Size*(s.slots+1), verbs.LocalWrite, s.Patience); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (s *srqRun) prepare(ctx verbs.Context) (err error) {
 	return nil
 }
 
-// meet swaps all places, the unused ones empty, and connects.
+// meet swaps all places, of which the unused ones are empty, and connects.
 func (s *srqRun) meet(ctx verbs.Context, conn io.ReadWriter) error {
 	var text []byte
 	for i := range srqPlaces {
@@ -128,7 +129,7 @@ func (s *srqRun) connect(ctx verbs.Context, text []byte) error {
 	return nil
 }
 
-// receive posts a slot, in which there is something else than what will come.
+// receive posts a slot, and fills it before with other bytes than the expected message has.
 func (s *srqRun) receive(slot int) error {
 	if err := s.mr.WriteAt(s.blank, slot*s.Size); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// traffic runs the test and returns how many messages were ours to count; a passive server has
+// traffic runs the test and returns how many messages this side counts; a passive server counts
 // none.
 func (t *perftestRun) traffic() (int, error) {
 	switch {
@@ -18,7 +18,7 @@ func (t *perftestRun) traffic() (int, error) {
 	case t.Test == "send_bw" && t.Server:
 		return t.Iters, t.sink()
 	case t.Server:
-		return 0, nil // the NIC does it
+		return 0, nil // the NIC does all the work
 	}
 	return t.Iters, t.stream()
 }
@@ -27,8 +27,8 @@ func (t *perftestRun) receive() error {
 	return t.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{t.mr.SGE(t.area, t.Size)}})
 }
 
-// work is the i-th message. perftest walks through the peer's buffer in steps of a page while
-// messages are shorter.
+// work returns the next message. perftest goes through the peer's buffer in steps of a page if
+// messages are shorter than a page.
 func (t *perftestRun) work() verbs.SendWR {
 	wr := verbs.SendWR{SGL: []verbs.SGE{t.mr.SGE(0, t.Size)}, RemoteAddr: t.their.VAddr, RKey: t.their.RKey}
 	switch t.Test {
@@ -47,7 +47,7 @@ func (t *perftestRun) work() verbs.SendWR {
 	return wr
 }
 
-// stream keeps Depth messages outstanding.
+// stream keeps Depth messages in flight.
 func (t *perftestRun) stream() error {
 	for posted, done := 0, 0; done < t.Iters; {
 		for ; posted < t.Iters && posted-done < t.Depth; posted++ {

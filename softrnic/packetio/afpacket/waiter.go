@@ -13,34 +13,35 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// Source is something else than a packet socket that a Waiter waits for: a port of package memlink.
+// Source is another source of frames than a packet socket: a port of package memlink.
 type Source interface {
-	// Ready reports whether frames wait. It makes no system call.
+	// Ready reports whether there are frames. It makes no system call.
 	Ready() bool
-	// Sleeping(true) is called before the Waiter sleeps; what arrives after it writes Bell.
+	// Sleeping(true) is called before the Waiter sleeps: frames that arrive later cause an event of
+	// Bell.
 	Sleeping(on bool)
-	// Bell is an eventfd, which stays the same until the source is closed; -1 if it is. The Waiter
-	// does not read it.
+	// Bell returns a descriptor for epoll, which stays the same until the source is closed; then
+	// -1. The Waiter does not read it.
 	Bell() int
 }
 
 // Waiter waits for frames on any of its ports and sources.
 //
-// It looks at the rings for a while first, at the pace of package pollpace, and then sleeps in a
-// parker. A Wait that slept for long makes the next ones look less, until one would have found
-// something: a silent port may stay silent, and empty polls take CPU from busy threads.
+// It first polls the rings for a while, at the pace of package pollpace, and then sleeps in a
+// parker. After a long sleep the next Waits poll for a shorter time, until polling would have found
+// a frame: a silent port may stay silent, and empty polls take CPU from busy threads.
 type Waiter struct {
 	spin    time.Duration
 	ports   []*Port
 	sources []Source
 
-	// woken is a Wake that no Wait has answered; blocked says that one may sleep and needs the
-	// eventfd.
+	// woken: Wake was called, and no Wait has returned since. blocked: a Wait may sleep, so that
+	// Wake must use the eventfd.
 	woken, blocked, closed atomic.Bool
 
 	// waitMu is held during a Wait.
 	waitMu  sync.Mutex
-	budget  time.Duration // how long the next Wait spins
+	budget  time.Duration // how long the next Wait polls
 	spinner pollpace.Spinner
 	events  []unix.EpollEvent
 	park    *parker
@@ -50,7 +51,8 @@ type Waiter struct {
 	epfd, evfd int
 }
 
-// NewWaiter makes a waiter for ports that spins for the budget before it sleeps; 0 sleeps at once.
+// NewWaiter returns a waiter for ports that polls for the budget before it sleeps; 0: it sleeps at
+// once.
 func NewWaiter(budget time.Duration, ports ...*Port) (*Waiter, error) {
 	return NewWaiterBeside(nil, budget, ports...)
 }
@@ -91,13 +93,13 @@ func (w *Waiter) open() (err error) {
 	return err
 }
 
-// IDs of events that are of no port.
+// IDs of events that do not belong to a port.
 const (
 	ownEvent = -1
 	aBell    = -2
 )
 
-// addBell watches the bell of a source, for edges: nothing reads it.
+// addBell watches the bell of a source, edge-triggered, because nothing reads it.
 func (w *Waiter) addBell(fd int) error {
 	if fd < 0 {
 		return ErrClosed
@@ -105,7 +107,7 @@ func (w *Waiter) addBell(fd int) error {
 	return unix.EpollCtl(w.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: aBell})
 }
 
-// add watches fd; id comes back with its events.
+// add watches fd; its events have the given id.
 func (w *Waiter) add(fd, id int) error {
 	return unix.EpollCtl(w.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(id)})
 }
@@ -137,12 +139,12 @@ func (w *Waiter) detach(fd int) {
 	w.fdMu.Lock()
 	defer w.fdMu.Unlock()
 	if w.epfd >= 0 {
-		_ = unix.EpollCtl(w.epfd, unix.EPOLL_CTL_DEL, fd, nil) // it leaves with its last descriptor anyway
+		_ = unix.EpollCtl(w.epfd, unix.EPOLL_CTL_DEL, fd, nil) // closing its last descriptor removes it anyway
 	}
 }
 
-// Wait returns when a port has frames, Wake was called, or d has passed; d < 0 waits without limit,
-// 0 only polls.
+// Wait returns when a port has frames, Wake was called, or d has passed; d < 0 means no limit, 0
+// does not wait.
 func (w *Waiter) Wait(d time.Duration) error {
 	w.waitMu.Lock()
 	defer w.waitMu.Unlock()
@@ -162,7 +164,7 @@ func (w *Waiter) Wait(d time.Duration) error {
 // leastBudget is the share of the spin time that is left after long sleeps: 1/8.
 const leastBudget = 8
 
-// look spins for the rest of the budget, at most d, and reports whether a frame has arrived.
+// look polls for the rest of the budget, at most d, and reports whether a frame has arrived.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	budget := w.budget
 	if d > 0 {
@@ -185,7 +187,7 @@ func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	return false
 }
 
-// adapt sets the budget after a Wait that slept and took d in all, wake-up included.
+// adapt sets the budget after a Wait that slept and took d, wake-up included.
 func (w *Waiter) adapt(d time.Duration) {
 	if d < 2*w.spin {
 		w.budget = w.spin
@@ -194,14 +196,14 @@ func (w *Waiter) adapt(d time.Duration) {
 	}
 }
 
-// sleep blocks until there is something, or d has passed since start.
+// sleep blocks until there is a frame or a Wake, or until d has passed since start.
 func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	w.blocked.Store(true)
 	defer w.blocked.Store(false)
 	w.sleeping(true)
 	defer w.sleeping(false)
 	for {
-		if w.pending() { // a Wake before blocked was set wrote no event
+		if w.pending() { // a Wake before blocked was set has written no event
 			return nil
 		}
 		left := w.longest()
@@ -229,7 +231,7 @@ func (w *Waiter) sleeping(on bool) {
 	}
 }
 
-// pending reports whether there is a reason not to sleep, and takes a Wake.
+// pending reports whether there is a reason not to sleep, and consumes a Wake.
 func (w *Waiter) pending() bool {
 	if w.woken.Load() && w.woken.Swap(false) {
 		return true
@@ -251,7 +253,7 @@ func (w *Waiter) pending() bool {
 // still exists.
 const downPoll = 50 * time.Millisecond
 
-// longest returns how long a sleep may be, -1 if there is no limit.
+// longest returns the longest time to sleep, -1 if there is no limit.
 func (w *Waiter) longest() time.Duration {
 	for _, p := range w.ports {
 		if p.down.Load() {
@@ -261,7 +263,7 @@ func (w *Waiter) longest() time.Duration {
 	return -1
 }
 
-// checkDown reports whether a port that was down has gone.
+// checkDown reports whether the interface of a port that was down was removed.
 func (w *Waiter) checkDown() bool {
 	for _, p := range w.ports {
 		if p.down.Load() && p.check() != nil {
@@ -278,8 +280,8 @@ func (p *Port) check() error {
 	return p.checkGone()
 }
 
-// block sleeps up to d, handles the event that woke it, and reports whether that ends the Wait. The
-// event of a Wake that was answered before does not.
+// block sleeps up to d, handles the event that woke it, and reports whether the Wait ends. The
+// event of a Wake that was already consumed does not end it.
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {
@@ -298,7 +300,7 @@ func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 
 func (w *Waiter) drainEvent() {
 	var b [8]byte
-	_, _ = unix.Read(w.evfd, b[:]) // empty is as good
+	_, _ = unix.Read(w.evfd, b[:]) // it may already be empty
 }
 
 // Wake ends the current or the next Wait.
@@ -312,7 +314,7 @@ func (w *Waiter) Wake() {
 	if w.evfd >= 0 {
 		var one [8]byte
 		binary.NativeEndian.PutUint64(one[:], 1)
-		_, _ = unix.Write(w.evfd, one[:]) // full means that it is readable, which is the aim
+		_, _ = unix.Write(w.evfd, one[:]) // if it is full, it is readable already
 	}
 }
 
