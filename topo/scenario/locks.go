@@ -309,8 +309,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	switch r.plan.what {
 	case noFault:
 	case clientCrash:
-		// The rebooted client's queue pairs have the QPNs of queue pairs whose end the switch has not
-		// seen. The switch holds back answers to the new ones until it can tell them from the old ones.
+		// The host has rebooted with the same QPNs, and the switch has not seen that the old queue pairs
+		// have ended. It holds back answers to the new ones until it can distinguish them.
 		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)

@@ -35,7 +35,7 @@ func switchConnectionsCmd() *cobra.Command {
 			"  OPEN           requests in flight, and how many there can be\n" +
 			"  QUEUE          packets that wait for a place among these\n" +
 			"  TRIES          retries since the server's last response; of a connection that is not up, failed attempts to connect\n\n" +
-			"Below it is, for each with requests in flight, the oldest of them and the clients that wait.\n\n" +
+			"Below the table, for each connection with requests in flight: the oldest request, and the clients that wait.\n\n" +
 			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO\n" +
 			"and the responses to them. Without --all, it has one flow of each open connection: that of the requests to a\n" +
 			"memory server, or else the busier one.\n\n" +

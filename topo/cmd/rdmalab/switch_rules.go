@@ -20,7 +20,7 @@ func switchRulesCmd() *cobra.Command {
 		Short: "List, add, remove and load the rules of program swordbox",
 		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does\n" +
 			"with them. `rdmalab switch rules add --help` explains its keys.\n\n" +
-			"rules lists the rules in force. To each request the first rule that matches it applies; rules of action count,\n" +
+			"rules lists the rules in force. The first rule that matches a request applies to it; rules of action count,\n" +
 			"which only observe, apply besides. Requests that no rule matches are forwarded unchanged. Columns have the names\n" +
 			"of the keys; SHARDS and SERVICE are shown for hardened rules of action move and atomics.\n\n" +
 			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
