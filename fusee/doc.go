@@ -58,6 +58,6 @@
 // and the next one takes another number.
 //
 // What it does not survive yet: there is no master. A client that dies while no other waits for it
-// keeps its blocks until a program calls Recover. A memory server that restarts ends the store
+// keeps its blocks until a program calls Recover or RecoverAll. A memory server that restarts ends the store
 // (kv.ErrLost). The index does not grow: an INSERT whose buckets are full ends with kv.ErrFull.
 package fusee

@@ -3,6 +3,7 @@ package fusee_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -402,6 +403,57 @@ func TestAClientThatWasTakenForDeadGoesOn(t *testing.T) {
 	})
 	g.run()
 	if out := g.audit(super, "after it"); out.Keys != 1 {
+		t.Errorf("%d keys", out.Keys)
+	}
+}
+
+// A client dies with blocks, and no other waits for it: RecoverAll leaves its blocks to others. A client
+// that is alive loses its blocks, too, and goes on with another number.
+func TestAllOwnersAreRecovered(t *testing.T) {
+	g := newRig(t, 2, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 8, IndexReplicas: 2, Block: 16 << 10})
+	var super layout.Superblock
+	var numbers []uint32
+	recovered := false
+	for i, host := range []string{"cn0", "cn1"} {
+		g.client(host, func(c *fusee.Client, rt verbs.Runtime) error {
+			key := uint64(i)
+			if err := c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt)); err != nil {
+				return err
+			}
+			numbers = append(numbers, c.Number())
+			for !recovered {
+				rt.Sleep(time.Microsecond)
+			}
+			if _, err := c.Get(key, nil, soon(rt)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+				return err
+			}
+			return c.Put(key, kv.MakeValue(key, 2, 100), soon(rt))
+		})
+	}
+	g.client("cn2", func(c *fusee.Client, rt verbs.Runtime) error {
+		for super = c.Super(); len(numbers) < 2; {
+			rt.Sleep(time.Microsecond)
+		}
+		g.At(g.Now(), func() { g.Host("cn0").CrashApps() })
+		rt.Sleep(time.Millisecond)
+		if err := c.Insert(99, kv.MakeValue(99, 1, 100), soon(rt)); err != nil {
+			return err
+		}
+		got, err := c.RecoverAll(soon(rt))
+		slices.Sort(numbers)
+		if slices.Sort(got); err != nil || !slices.Equal(got, numbers) {
+			t.Errorf("recovered: %v, %v; want %v", got, err, numbers)
+		}
+		out, err := c.Audit(soon(rt))
+		if len(out.Owners) != 1 || out.Owners[c.Number()] != 1 || out.Left != 2 {
+			t.Errorf("after it: %+v; want one block of client %d, and two that are left", out, c.Number())
+		}
+		recovered = true
+		return err
+	})
+	g.run()
+	if out := g.audit(super, "at the end"); out.Keys != 3 {
 		t.Errorf("%d keys", out.Keys)
 	}
 }

@@ -300,6 +300,31 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	return c.recover(owner, deadline)
 }
 
+// RecoverAll recovers all other clients that own blocks, and returns their numbers: for a program which
+// knows that they have died, or may lose time. An idle client looks like a dead one.
+func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
+	if err := c.begin(deadline); err != nil {
+		return nil, err
+	}
+	for server := range c.cfg.Servers {
+		err := c.table(server, deadline, func(h heir) (bool, error) {
+			if owner := h.use.Client(); owner != 0 && owner != c.id && !slices.Contains(owners, owner) {
+				owners = append(owners, owner)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return owners, err
+		}
+	}
+	for _, owner := range owners {
+		if err := c.recover(owner, deadline); err != nil {
+			return owners, fmt.Errorf("recover client %d: %w", owner, err)
+		}
+	}
+	return owners, nil
+}
+
 // Number is the number of the client, the owner of its connections and blocks. It changes when
 // another client has taken this one for dead.
 func (c *Client) Number() uint32 { return c.id }

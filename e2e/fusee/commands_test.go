@@ -64,6 +64,7 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		Expect(st.Owners).To(BeEmpty())
 		Expect(st.Left).To(Equal(taken))
 		Expect(taken).To(BeNumerically("<", 4), "each command takes over what the one before has left")
+		Expect(rack.OK("fusee", "check", "--recover")).NotTo(ContainSubstring("recovered"), "all have left their blocks")
 		check(rack)
 	})
 

@@ -67,6 +67,9 @@ func commands() store.Commands {
 				"With --clients, that many clients on one host first read, write, insert and delete a few keys, and check proves\n" +
 				"that one order of all operations on each key explains all responses (that their history is linearizable). You\n" +
 				"may inject faults meanwhile.\n\n" +
+				"A client that dies while no other one waits for it keeps its blocks of memory. With --recover, check first ends\n" +
+				"the connections of all clients that own blocks, settles what they have begun, and leaves the blocks to others. A\n" +
+				"client that is alive goes on as a new one; one of its operations may end without an answer.\n\n" +
 				"The exit status is 1 if something is wrong.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
@@ -160,6 +163,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	store.HistoryFlags(fs, &in)
 	fs.IntVar(&table.Unfinished, "unfinished", 0, "how many slots may have changes that clients have begun and not "+
 		"finished, because they died (default 0; -1: any number)")
+	fs.BoolVar(&table.Recover, "recover", false, "first recover all clients that own blocks: those that died, and those at work")
 	return func(c *store.Call) (store.Result, error) {
 		h, err := c.HistoryIfAny(in)
 		if err != nil {
@@ -179,6 +183,9 @@ func (c *Checked) Write(out io.Writer) error {
 	memory := ""
 	if c.Table != nil {
 		memory = fmt.Sprintf("%d keys in %d slots, read in %v\n", c.Table.Keys, c.Table.Slots, c.Took.Round(time.Millisecond))
+	}
+	if len(c.Recovered) > 0 {
+		memory = fmt.Sprintf("recovered the clients %d\n", c.Recovered) + memory
 	}
 	return c.Print(out, memory, "the table is right")
 }

@@ -147,6 +147,8 @@ type CheckRequest struct {
 	// Unfinished is how many slots clients that died may have left in the middle of a change;
 	// negative: any number.
 	Unfinished int `json:"unfinished"`
+	// Recover: all clients that own blocks are recovered first (see fusee.Client.RecoverAll).
+	Recover bool `json:"recover,omitempty"`
 }
 
 // Checked is the result of a check of the table.
@@ -154,6 +156,8 @@ type Checked struct {
 	store.Proof
 	// Table is the report of the check; nil if a server's memory was lost.
 	Table *fusee.Report `json:"table,omitempty"`
+	// Recovered are the numbers of the clients that the check has recovered.
+	Recovered []uint32 `json:"recovered,omitempty"`
 }
 
 // audits is how many times check reads a table in which something seems to be wrong: a client that
@@ -163,7 +167,12 @@ const audits = 3
 // check reads the table and decides whether it is right.
 func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) {
 	began := time.Now()
-	err = n.With(r, "check", func(_ *Use, c *fusee.Client, rt verbs.Runtime) error {
+	err = n.With(r, "check", func(_ *Use, c *fusee.Client, rt verbs.Runtime) (err error) {
+		if in.Recover {
+			if out.Recovered, err = c.RecoverAll(rt.Now().Add(wholePatience)); err != nil {
+				return err
+			}
+		}
 		for i := range audits {
 			if i > 0 {
 				rt.Sleep(100 * time.Millisecond)

@@ -3,11 +3,9 @@ package scenario
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
@@ -107,28 +105,11 @@ func (r *tableRun) bury() {
 			return err
 		}
 		for {
-			owners, err := r.owners(c, end)
+			owners, err := c.RecoverAll(end)
 			if err != nil || len(owners) == 0 {
 				return errors.Join(err, c.Close())
 			}
-			r.env.note("blocks are those of the clients with the numbers %v", owners)
-			for _, owner := range owners {
-				if err := c.Recover(owner, end); err != nil {
-					return errors.Join(fmt.Errorf("recover client %d: %w", owner, err), c.Close())
-				}
-			}
+			r.env.note("blocks were those of the clients with the numbers %v", owners)
 		}
 	})
-}
-
-// owners lists the clients other than this one that own blocks.
-func (r *tableRun) owners(c *fusee.Client, deadline clock.Time) (out []uint32, err error) {
-	rep, err := c.Audit(deadline)
-	for owner := range rep.Owners {
-		if owner != c.Number() {
-			out = append(out, owner)
-		}
-	}
-	slices.Sort(out)
-	return out, err
 }
