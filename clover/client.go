@@ -287,6 +287,27 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 	return *a.Stats, nil
 }
 
+// Exchange asks the metadata server for a free node and gives it back, in two calls: for measurements
+// of the metadata server. It returns the number of calls that were answered.
+func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
+	if err := c.begin(deadline); err != nil {
+		return 0, err
+	}
+	class, _ := layout.ClassOf(kv.MinValue + c.format.Overhead())
+	a, err := c.ask(&rpc.Request{Op: rpc.OpAlloc, Class: class, N: 1}, deadline)
+	if err != nil {
+		return 0, err
+	}
+	if a.Status != rpc.OK {
+		return 0, fmt.Errorf("a node of %v: %v", class, a.Status)
+	}
+	c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
+	if c.giveBack(deadline) == 0 {
+		return 1, fmt.Errorf("%w: return of a node", kv.ErrTimeout)
+	}
+	return 2, nil
+}
+
 // Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 

@@ -54,8 +54,12 @@ type Config struct {
 	// Fresh formats the memory even if it holds a store. The connections of that store's clients
 	// end.
 	Fresh bool
-	// Pace, if not nil, is called by Serve's thread after it has handled so many completions, with
-	// their number: a simulator uses it to let the processor time pass that the completions take.
+	// Threads is how many threads take requests beside the one that runs Serve, which then follows
+	// the chains of reports and executes what needs a memory server; 0: Serve's thread does
+	// everything.
+	Threads int
+	// Pace, if not nil, is called by a thread after it has handled so many completions, with their
+	// number: a simulator uses it to let the processor time pass that the completions take.
 	Pace func(completions int)
 }
 
@@ -95,6 +99,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("metadata server: %d memory servers; name 1 to %d", len(c.Servers), layout.MaxServers)
 	case c.Keys < 1 || c.Lease < 0 || c.Grace < 0 || c.Region < 0:
 		return errors.New("metadata server: Keys must be 1 or more; Lease, Grace and Region must be 0 or more")
+	}
+	if c.Threads < 0 || c.Threads > MaxThreads {
+		return fmt.Errorf("metadata server: %d request threads; 0 to %d are possible", c.Threads, MaxThreads)
 	}
 	for _, n := range c.Shares {
 		if n < 0 {

@@ -2,7 +2,8 @@
 // back the nodes that have been superseded. A client that knows a node of its key does not need it
 // for a GET or PUT.
 //
-// One thread runs the server and waits for completions. The server reads every chain from the
+// One thread runs the server and waits for completions; with Config.Threads others take requests, and
+// answer those that need no memory server (threads.go). The server reads every chain from the
 // memory servers itself; reports of clients are only hints where to look. So wrong or lost reports,
 // and appends that a switch has steered to another node, leak no node.
 //

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -17,13 +18,14 @@ import (
 // a queue pair for each connection.
 type front struct {
 	pd  verbs.PD
-	cq  verbs.CQ
 	srq verbs.SRQ
 	mr  verbs.MR // memory for requests
-	wcs [64]verbs.WC
+	// threads take the requests, each those of its connections.
+	threads []*thread
 
 	mu    sync.Mutex // guards the fields below, which the threads that accept connections use as well
 	conns map[wire.QPN]*conn
+	made  int // connections
 	// leaving are connections that have ended, some of whose completions may still be in the queue.
 	leaving []*conn
 	// accepting is how many threads accept connections; ended reports that the listener is closed.
@@ -35,6 +37,9 @@ type front struct {
 type conn struct {
 	qp verbs.QP
 	mr verbs.MR // memory for answers, one for each slot
+	t  *thread  // that takes the requests
+	// queued is how many requests wait for the main thread, which may be executing the first.
+	queued atomic.Int32
 }
 
 // sendID is a bit in the IDs of work requests that send answers; completions without it are of
@@ -45,13 +50,17 @@ const sendID = 1 << 63
 // may send its next request before the server has seen the acknowledgement of the answer.
 const maxAnswers = 16
 
-func (f *front) open(ctx verbs.Context) (err error) {
+func (f *front) open(ctx verbs.Context, threads int) (err error) {
 	f.conns = make(map[wire.QPN]*conn)
 	if f.pd, err = ctx.AllocPD(); err != nil {
 		return err
 	}
-	if f.cq, err = ctx.CreateCQ(recvs + maxAnswers*maxConns); err != nil {
-		return err
+	for range threads {
+		cq, err := ctx.CreateCQ(recvs + maxAnswers*maxConns)
+		if err != nil {
+			return err
+		}
+		f.threads = append(f.threads, &thread{cq: cq})
 	}
 	if f.srq, err = f.pd.CreateSRQ(verbs.SRQInit{MaxWR: recvs, MaxSGE: 1}); err != nil {
 		return err
@@ -72,8 +81,6 @@ func (f *front) post(i int) error {
 	return f.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{f.mr.SGE(i*rpc.MaxRequest, rpc.MaxRequest)}})
 }
 
-func (f *front) poll() (int, error) { return f.cq.Poll(f.wcs[:]) }
-
 // close destroys what open and accept made.
 func (f *front) close() error {
 	var errs []error
@@ -82,7 +89,7 @@ func (f *front) close() error {
 			errs = append(errs, err)
 		}
 	}
-	for _, c := range append(f.all(), f.left()...) {
+	for _, c := range append(f.all(), f.leaving...) {
 		note(c.close())
 	}
 	if f.mr != nil {
@@ -91,13 +98,13 @@ func (f *front) close() error {
 	if f.srq != nil {
 		note(f.srq.Destroy())
 	}
-	if f.cq != nil {
-		note(f.cq.Destroy())
+	for _, t := range f.threads {
+		note(t.cq.Destroy())
 	}
 	if f.pd != nil {
 		note(f.pd.Dealloc())
 	}
-	f.conns, f.leaving, f.mr, f.srq, f.cq, f.pd = nil, nil, nil, nil, nil, nil
+	f.conns, f.leaving, f.mr, f.srq, f.threads, f.pd = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -179,8 +186,9 @@ func (s *Server) connect(req rdmacm.Request) error {
 	if err != nil {
 		return errors.Join(err, req.Reject(err.Error()))
 	}
+	t := f.next()
 	qp, err := f.pd.CreateQP(verbs.QPInit{
-		Type: verbs.RC, SendCQ: f.cq, RecvCQ: f.cq, SRQ: f.srq, MaxSendWR: maxAnswers, MaxSGE: 1,
+		Type: verbs.RC, SendCQ: t.cq, RecvCQ: t.cq, SRQ: f.srq, MaxSendWR: maxAnswers, MaxSGE: 1,
 	})
 	if err != nil {
 		return errors.Join(err, mr.Dereg(), req.Reject(err.Error()))
@@ -188,7 +196,7 @@ func (s *Server) connect(req rdmacm.Request) error {
 	f.mu.Lock()
 	full := len(f.conns)+len(f.leaving) >= maxConns
 	if !full {
-		f.conns[qp.QPN()] = &conn{qp: qp, mr: mr}
+		f.conns[qp.QPN()] = &conn{qp: qp, mr: mr, t: t}
 	}
 	f.mu.Unlock()
 	if full {
@@ -201,8 +209,17 @@ func (s *Server) connect(req rdmacm.Request) error {
 	return nil
 }
 
-// take handles one completion.
-func (s *Server) take(wc *verbs.WC) {
+// next returns the thread of the next connection.
+func (f *front) next() *thread {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made++
+	return f.threads[f.made%len(f.threads)]
+}
+
+// take handles one completion. It calls request for a request in receive i of n bytes; true: the
+// receive can be posted again.
+func (s *Server) take(wc *verbs.WC, request func(c *conn, i, n int) bool) {
 	c := s.front.find(wc.QPN)
 	if wc.ID&sendID != 0 {
 		if wc.Status != verbs.Success {
@@ -210,11 +227,8 @@ func (s *Server) take(wc *verbs.WC) {
 		}
 		return
 	}
-	if wc.Status == verbs.Success && c != nil {
-		s.request(c, int(wc.ID), int(wc.ByteLen))
-	}
-	if err := s.front.post(int(wc.ID)); err != nil {
-		s.stats.Refused++ // the server's NIC is gone; the next poll returns the error
+	if wc.Status != verbs.Success || c == nil || request(c, int(wc.ID), int(wc.ByteLen)) {
+		_ = s.front.post(int(wc.ID)) // if it fails, the server's NIC is gone; the next poll returns the error
 	}
 	if wc.Status != verbs.Success {
 		s.hangUp(wc.QPN)
@@ -231,10 +245,20 @@ func (s *Server) dropDead() {
 	}
 }
 
-// answer writes the answer into the client's buffer by a WRITE with immediate.
+// answer sends the answer to a request.
 func (s *Server) answer(c *conn, r *rpc.Request, a *rpc.Answer) {
-	slot := int(a.Seq & 1)
+	s.stamp(a)
+	s.send(c, r, a)
+}
+
+// stamp writes into an answer what every answer says.
+func (s *Server) stamp(a *rpc.Answer) {
 	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
+}
+
+// send writes an answer into the client's buffer by a WRITE with immediate.
+func (s *Server) send(c *conn, r *rpc.Request, a *rpc.Answer) {
+	slot := int(a.Seq & 1)
 	b := a.AppendTo(nil)
 	if err := c.mr.WriteAt(b, slot*rpc.MaxAnswer); err != nil {
 		return

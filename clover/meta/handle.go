@@ -35,13 +35,21 @@ type client struct {
 	ended bool
 }
 
+// parse reads the request in receive i, of n bytes.
+func (s *Server) parse(i, n int) (r rpc.Request, ok bool) {
+	var b [rpc.MaxRequest]byte
+	return r, n <= len(b) && s.front.mr.ReadAt(b[:n], i*rpc.MaxRequest) == nil && r.Parse(b[:n]) == nil
+}
+
 // request handles the request in receive i, of n bytes.
 func (s *Server) request(c *conn, i, n int) {
-	var b [rpc.MaxRequest]byte
-	var r rpc.Request
-	if n > len(b) || s.front.mr.ReadAt(b[:n], i*rpc.MaxRequest) != nil || r.Parse(b[:n]) != nil {
+	r, ok := s.parse(i, n)
+	if !ok {
 		s.stats.Refused++
 		return
+	}
+	if s.hand != nil {
+		s.hand.serving = r.Client
 	}
 	s.stats.Requests++
 	now := s.rt.Now()
@@ -60,11 +68,16 @@ func (s *Server) request(c *conn, i, n int) {
 	case cl == nil || cl.stale || cl.ended:
 		a.Status = rpc.Unknown
 	default:
-		cl.heard, cl.gone, cl.quiet, cl.seq = now, false, false, r.Seq
-		cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
+		s.hear(cl, &r)
 		s.dispatch(cl, &r, &a)
 	}
 	s.answer(c, &r, &a)
+}
+
+// hear notes what every request of a client says of the client.
+func (s *Server) hear(cl *client, r *rpc.Request) {
+	cl.heard, cl.gone, cl.quiet, cl.seq = s.rt.Now(), false, false, r.Seq
+	cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
 }
 
 func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
@@ -163,11 +176,7 @@ func (s *Server) renumber(r *rpc.Request) {
 // one has none. If there are none at all, it follows every chain for superseded nodes, because
 // reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
-	near := anywhere
-	if r.Near > 0 && r.Near <= len(s.memory) {
-		near = r.Near - 1
-	}
-	n, leave := s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
+	near, n, leave := s.wanted(r)
 	for _, try := range []struct {
 		server int
 		more   func()
@@ -183,8 +192,7 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 		{anywhere, func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) }},
 	} {
 		try.more()
-		if a.N = len(s.give(cl.id, r.Class, try.server, n, leave, a.Locations[:0])); a.N > 0 {
-			s.segments.pressed[r.Class] = 0
+		if s.allocOn(try.server, cl, r, a, n, leave) {
 			return
 		}
 	}
@@ -192,6 +200,29 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	if s.press(r.Class, cl.id) || s.expected(r.Class) {
 		a.Status = rpc.Busy
 	}
+}
+
+// wanted returns the server of whose nodes a request wants some, how many nodes it gets, and how many
+// it must leave.
+func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
+	near = anywhere
+	if r.Near > 0 && r.Near <= len(s.memory) {
+		near = r.Near - 1
+	}
+	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
+}
+
+// allocFree is alloc for the nodes that are free now. It reports whether there was one.
+func (s *pool) allocFree(cl *client, r *rpc.Request, a *rpc.Answer) bool {
+	near, n, leave := s.wanted(r)
+	return s.allocOn(near, cl, r, a, n, leave)
+}
+
+func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n, leave int) bool {
+	if a.N = len(s.give(cl.id, r.Class, server, n, leave, a.Locations[:0])); a.N > 0 {
+		s.segments.pressed[r.Class] = 0
+	}
+	return a.N > 0
 }
 
 // expected reports whether nodes of a class will become free without a further request. These are

@@ -157,7 +157,10 @@ func (s *chains) writeShortcut(e *entry) {
 	}
 	o := &s.walk.ops[0]
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	_ = s.fab.Do(s.deadline(), o) // if it fails, the shortcut names an older node
+	deadline := s.deadline()
+	s.lend()
+	_ = s.fab.Do(deadline, o) // if it fails, the shortcut names an older node
+	s.regain()
 }
 
 // strip retires the known nodes of a lost key, when the directory does not name its chain any more.

@@ -28,11 +28,17 @@ func (s *Server) hangUp(qpn wire.QPN) {
 	f.mu.Unlock()
 }
 
-// left returns the connections that have ended. They make no new completions.
-func (f *front) left() []*conn {
+// left returns the connections of a thread that have ended, and none of whose requests waits for the
+// main thread. They make no new completions.
+func (f *front) left(t *thread) (list []*conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.leaving)
+	for _, c := range f.leaving {
+		if c.t == t && c.queued.Load() == 0 {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // bury destroys connections that left has returned. The caller has found the completion queue empty

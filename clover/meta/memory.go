@@ -31,6 +31,8 @@ type memories struct {
 	store uint32
 	stats rpc.Stats
 	walk  walker
+	// hand is what the main thread shares with request threads; nil: there are none.
+	hand *handoff
 }
 
 // Parts of the registered buffer.
@@ -193,7 +195,9 @@ func (s *Server) watchMemory(now clock.Time) {
 	for i := range s.memory {
 		m := &s.memory[i]
 		if probe && !m.blank && s.connected(i) {
+			s.lend()
 			_, _ = s.superblock(i) // if the READ fails, the connection ends
+			s.regain()
 		}
 		if !m.blank && !s.connected(i) && now >= m.retryAt {
 			_ = s.reach(i) // the outcome is in s.memory[i]

@@ -71,7 +71,7 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
-	if err := s.front.open(cfg.Context); err != nil {
+	if err := s.front.open(cfg.Context, max(1, cfg.Threads)); err != nil {
 		return nil, err
 	}
 	s.listener, err = cfg.Manager.Listen(cfg.Service)
@@ -85,7 +85,11 @@ func (s *Server) Close() error { return s.listener.Close() }
 // an error if another metadata server has taken over the memory servers.
 func (s *Server) Serve() error {
 	s.startAcceptors()
-	err := s.serve()
+	serve := s.serve
+	if s.cfg.Threads > 0 {
+		serve = s.serveThreads
+	}
+	err := serve()
 	s.stopAcceptors()
 	s.fences.close()
 	s.fences.wait(s.rt)
@@ -95,17 +99,20 @@ func (s *Server) Serve() error {
 	return errors.Join(err, s.front.close(), s.fab.Close())
 }
 
+// serve is the work of the main thread without request threads.
 func (s *Server) serve() error {
+	t := s.front.threads[0]
+	request := func(c *conn, i, n int) bool { s.request(c, i, n); return true }
 	for {
-		left := s.front.left()
-		n, err := s.front.poll()
+		left := s.front.left(t)
+		n, err := t.cq.Poll(t.wcs[:])
 		if err != nil {
 			return err
 		}
 		for i := range n {
-			s.take(&s.front.wcs[i])
+			s.take(&t.wcs[i], request)
 		}
-		if n < len(s.front.wcs) {
+		if n < len(t.wcs) {
 			s.front.bury(left)
 		}
 		switch {
@@ -128,15 +135,17 @@ func (s *Server) serve() error {
 		if n > 0 || len(s.walk.hints) > 0 {
 			continue
 		}
-		err = s.front.cq.Wait(s.keepAt)
-		if err != nil && !errors.Is(err, verbs.ErrTimeout) {
+		err = t.cq.Wait(s.keepAt)
+		if err != nil && !isTimeout(err) {
 			return err
 		}
 	}
 }
 
-// Snapshot returns the counters. Only the thread of Serve may call it, or any one thread after
-// Serve has returned.
+func isTimeout(err error) bool { return errors.Is(err, verbs.ErrTimeout) }
+
+// Snapshot returns the counters. Only the thread of Serve may call it, while it does not lend the
+// tables, or any one thread after Serve has returned.
 func (s *Server) Snapshot() rpc.Stats {
 	st := s.stats
 	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())

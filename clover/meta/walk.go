@@ -97,6 +97,8 @@ func (s *chains) nextWay() int {
 // waitHeaders waits for the headers of the first n lanes.
 func (s *chains) waitHeaders(n int) {
 	deadline := s.deadline()
+	s.lend()
+	defer s.regain()
 	for i := range n {
 		if s.walk.errs[i] != nil {
 			continue
@@ -234,11 +236,20 @@ func (s *chains) record(list []*entry) {
 		}
 		started[i] = s.startRecord(i, p, s.recordOf(e))
 	}
-	deadline := s.deadline()
+	waitRecords(s, started[:len(list)])
 	for i, e := range list {
-		if started[i] && s.fab.Wait(deadline, &s.walk.ops[i]) == nil {
-			e.recorded = true
-		}
+		e.recorded = e.recorded || started[i]
+	}
+}
+
+// waitRecords waits for the WRITEs on the lanes that were started, and clears started for those that
+// have failed.
+func waitRecords(s *chains, started []bool) {
+	deadline := s.deadline()
+	s.lend()
+	defer s.regain()
+	for i := range started {
+		started[i] = started[i] && s.fab.Wait(deadline, &s.walk.ops[i]) == nil
 	}
 }
 
@@ -288,11 +299,9 @@ func (s *chains) mirror(list []*entry) {
 			started[i] = s.startRecord(i, p, mirrorOf(e))
 		}
 	}
-	deadline := s.deadline()
+	waitRecords(s, started[:len(list)])
 	for i, e := range list {
-		if started[i] && s.fab.Wait(deadline, &s.walk.ops[i]) == nil {
-			e.mirrored = true
-		}
+		e.mirrored = e.mirrored || started[i]
 	}
 }
 
@@ -371,7 +380,11 @@ func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, er
 	}
 	o := &s.walk.ops[0]
 	s.fab.Read(o, s.memory[p.Server].target(0, p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
-	if err := s.fab.Do(s.deadline(), o); err != nil {
+	deadline := s.deadline()
+	s.lend()
+	err = s.fab.Do(deadline, o)
+	s.regain()
+	if err != nil {
 		return 0, 0, errors.Join(errDown, err)
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
