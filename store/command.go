@@ -26,6 +26,8 @@ type Commands struct {
 	// ShellShort lists the operations of the shell; StatWord and CheckWord explain stat and check
 	// there. CheckWord is optional: without it the shell has no check.
 	ShellShort, ShellExample, StatWord, CheckWord string
+	// Further are commands that only this store has, by their names.
+	Further map[string]Command
 	// Retired are former commands of the store, and the arguments of `rdmalab experiment` that have
 	// replaced them.
 	Retired map[string]string

@@ -95,6 +95,15 @@ func commands() store.Commands {
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,
 		},
+		Further: map[string]store.Command{"calls": {
+			Short: "Measure how many calls a second the metadata server answers",
+			Long: "calls lets clients on all compute hosts ask the metadata server for a free node and give it back, over and over,\n" +
+				"and counts the calls that were answered. The memory servers have no part in that. Other clients may work at the\n" +
+				"same time; their calls are not counted.",
+			Example: "  rdmalab clover stop; rdmalab clover start --threads 2\n" +
+				"  rdmalab clover calls --clients 16 --duration 2s",
+			Output: true, Running: true, New: newCalls,
+		}},
 		StatWord: "the metadata server's counters, and where the nodes are",
 		Prepare:  prepare,
 	}
@@ -109,6 +118,8 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
 		"addresses that it knows (default 2s)")
+	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads take requests beside the one that follows chains (default: one "+
+		"thread does everything)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+
 		"lose their connections")
 	return func(c *store.Call) (store.Result, error) {

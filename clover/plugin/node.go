@@ -33,6 +33,9 @@ type Config struct {
 	// it takes, in bytes; 0: all.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
+	// Threads is how many threads of the metadata server take requests; 0: its only thread does
+	// everything.
+	Threads int `json:"threads,omitempty"`
 	// Lease of clients; 0: 2 s.
 	Lease time.Duration `json:"lease,omitempty"`
 	// Fresh formats the memory even if it holds a store.
@@ -71,6 +74,7 @@ func (n *node) Routes(m *control.Mux) {
 	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in Config) (none, error) { return none{}, n.start(in) })
 	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
 	control.Handle(m, "POST "+Store.Path(pathStat), n.stat)
+	control.Handle(m, "POST "+Store.Path(pathCalls), n.calls)
 }
 
 // Clients implements store.Node.
@@ -130,7 +134,7 @@ func (n *node) end() error {
 // does not.
 func (s *server) is(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
-		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region
+		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads
 	if !differs {
 		return nil
 	}
@@ -141,6 +145,9 @@ func (s *server) is(cfg Config, host string) error {
 // start makes the host run the metadata server of a store. It leaves a running server as it is, and
 // replaces one that has failed.
 func (n *node) start(cfg Config) error {
+	if cfg.Threads < 0 || cfg.Threads > meta.MaxThreads {
+		return control.Errorf(http.StatusBadRequest, "%d threads of the metadata server: want 0 to %d", cfg.Threads, meta.MaxThreads)
+	}
 	format, ok := formats[cfg.Format]
 	if !ok {
 		return control.Errorf(http.StatusBadRequest, "node format %q: want hardened, keyed or published", cfg.Format)
@@ -167,7 +174,7 @@ func (n *node) start(cfg Config) error {
 		ctx := n.h.Context()
 		s, err := meta.New(meta.Config{
 			Context: ctx, Manager: n.h.Manager(), Servers: servers, Format: format, Keys: cfg.Keys, Region: cfg.Region, Lease: cfg.Lease,
-			Grace: graceOf(cfg.Lease), Fresh: cfg.Fresh,
+			Grace: graceOf(cfg.Lease), Fresh: cfg.Fresh, Threads: cfg.Threads,
 		})
 		if err != nil {
 			return errors.Join(control.Errorf(http.StatusBadGateway, "%v", err), ctx.Close())

@@ -82,4 +82,35 @@ var _ = Describe("the commands of the store", Ordered, func() {
 		Expect(rack.OK("run", "ycsb", "--no-load", "--keys", "200", "--workload", "f", "--clients", "2", "--ops", "10", "--steer", "none", "--csv", "-q")).
 			To(HavePrefix("store,workload,"))
 	})
+
+	It("start a metadata server with threads, which answers calls beside a workload, and is crashed and found again", func() {
+		rack.OK("clover", "stop")
+		rack.OK("clover", "start", "--threads", "2")
+		res := rack.Run("clover", "start", "--threads", "3")
+		Expect(res).To(fixture.HaveExited(1))
+		Expect(res.Stderr).To(ContainSubstring("`rdmalab clover stop`"))
+		ran := make(chan fixture.Result, 1)
+		go func() {
+			defer GinkgoRecover()
+			ran <- rack.Run("clover", "check", "--clients", "4", "--rounds", "300")
+		}()
+		var calls struct {
+			Clients        int
+			Calls          uint64
+			CallsPerSecond float64
+		}
+		rack.JSON(&calls, "clover", "calls", "--clients", "6", "--duration", "500ms")
+		Expect(calls.Clients).To(Equal(6))
+		Expect(calls.Calls).To(BeNumerically(">=", 12))
+		Expect(calls.CallsPerSecond).To(BeNumerically(">", 0))
+		var checked fixture.Result
+		Eventually(ran, "60s").Should(Receive(&checked))
+		Expect(checked).To(fixture.HaveExited(0))
+		rack.OK("clover", "insert", "5000", "kept")
+		rack.OK("crash", "md0")
+		rack.OK("restart", "md0")
+		rack.OK("clover", "start", "--threads", "2")
+		Expect(rack.OK("clover", "get", "5000")).To(Equal("kept\n"))
+		Expect(rack.Run("clover", "start", "--threads", "99").Stderr).To(ContainSubstring("want 0 to 16"))
+	})
 })

@@ -37,7 +37,7 @@ func TestStartStore(t *testing.T) {
 	if err := insert(1); err != nil {
 		t.Fatal(err)
 	}
-	for _, cfg := range []clover.Config{{Fresh: true}, {Format: "published"}, {Format: "vanilla"}, {Keys: 65}, {Region: 4096}} {
+	for _, cfg := range []clover.Config{{Fresh: true}, {Format: "published"}, {Format: "vanilla"}, {Keys: 65}, {Region: 4096}, {Threads: 2}} {
 		if err := begin(cfg); !isStatus(err, http.StatusConflict) {
 			t.Errorf("%+v while a store runs: %v", cfg, err)
 		}
@@ -50,5 +50,41 @@ func TestStartStore(t *testing.T) {
 	})
 	if err := insert(1); err != nil {
 		t.Errorf("the store that replaces one that has failed: %v", err)
+	}
+}
+
+// The metadata server of a host takes requests on several threads: clients that share few keys get
+// right answers while others make calls as fast as they can, and no call is lost.
+func TestThreadsOfTheMetadataServer(t *testing.T) {
+	_, cn, _ := up(t)
+	post := func(path string, in, out any) error {
+		return cn.Call(t.Context(), http.MethodPost, clover.Store.Path(path), in, out)
+	}
+	cfg := clover.Config{Servers: []string{"ms0"}, Keys: 64, Threads: meta.MaxThreads + 1}
+	if err := post(store.PathStart, cfg, nil); !isStatus(err, http.StatusBadRequest) {
+		t.Fatalf("%d threads: %v", cfg.Threads, err)
+	}
+	cfg.Threads = 3
+	if err := post(store.PathStart, cfg, nil); err != nil {
+		t.Fatal(err)
+	}
+	at := store.ClientOptions{Server: "cn0"}
+	over := make(chan error)
+	var calls struct{ Clients, Calls int }
+	go func() {
+		over <- post("calls", map[string]any{"server": at.Server, "clients": 4, "durationNs": 300 * time.Millisecond}, &calls)
+	}()
+	var v store.Verdict
+	if err := post(store.PathHistory, store.HistoryRequest{ClientOptions: at, Clients: 4, Rounds: 30, Keys: 3, Base: 1000, Value: 64, Seed: 1}, &v); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	if !v.Linearizable || v.Operations < 4*30 || v.Lost > 0 || calls.Clients != 4 || calls.Calls < 8 {
+		t.Errorf("history %+v, calls %+v", v, calls)
+	}
+	if err := post(store.PathStop, nil, nil); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -107,7 +107,7 @@ func (r *storeRun) serveMeta() {
 		cfg := meta.Config{
 			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: r.plan.slots, Params: r.plan.params,
 			Servers: []netip.Addr{r.env.addrOf("ms0"), r.env.addrOf("ms1")},
-			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares,
+			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares, Threads: r.env.threads,
 		}
 		if r.dialer != nil {
 			cfg.Manager = r.dialer(cfg.Manager)

@@ -159,16 +159,18 @@ func newEnv(s Scenario, seed uint64, opt Options) *env {
 
 // env is one run in progress.
 type env struct {
-	seed   uint64
-	opt    Options
-	draw   *draw
-	cost   *cost.Model
-	v6     bool // the clients use IPv6
-	rack   *simrack.Rack
-	rec    *recorder
-	hash   sim.Hash
-	spy    func(*sim.Event) // of the scenario itself; nil: none
-	report Report
+	seed uint64
+	opt  Options
+	draw *draw
+	cost *cost.Model
+	v6   bool // the clients use IPv6
+	// threads of the metadata server take requests; 0: its only one does.
+	threads int
+	rack    *simrack.Rack
+	rec     *recorder
+	hash    sim.Hash
+	spy     func(*sim.Event) // of the scenario itself; nil: none
+	report  Report
 }
 
 // guarded converts a panic of the code under test into a failure of this seed.

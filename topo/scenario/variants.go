@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
@@ -19,6 +20,8 @@ type Params struct {
 	Steer string
 	// ShareQP: in the store clover, the clients of a host share a queue pair to each memory server.
 	ShareQP bool
+	// Threads is how many threads of clover's metadata server take requests; 0: its only thread.
+	Threads int
 	// Mix names the mixes of clover or sherman, separated by commas: kinds of keys, memory, links and
 	// faults. none: no mix. "": the seed draws them.
 	Mix string
@@ -89,6 +92,7 @@ func (p *Params) fields() []param {
 	return []param{
 		{"steer", p.Steer, p.Steer != ""},
 		{"share-qp", "", p.ShareQP},
+		{"threads", number(p.Threads), p.Threads != 0},
 		{"mix", p.Mix, p.Mix != ""},
 		{"program", p.Program, p.Program != ""},
 		{"mode", p.Mode, p.Mode != ""},
@@ -117,7 +121,7 @@ var families = map[string]struct {
 	takes []string
 	run   func(Params) (func(*env) error, error)
 }{
-	"clover":  {[]string{"steer", "share-qp", "mix"}, cloverVariant},
+	"clover":  {[]string{"steer", "share-qp", "threads", "mix"}, cloverVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
 	"sherman": {[]string{"mode", "torn", "locks", "mix"}, treeVariant},
@@ -149,13 +153,17 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 }
 
 // cloverVariant returns the run of the store clover with a switch that steers, with shared queue
-// pairs, or with some mixes.
+// pairs, with threads of the metadata server, or with some mixes.
 func cloverVariant(p Params) (func(*env) error, error) {
 	if err := storeMixes.check(p.Mix); err != nil {
 		return nil, err
 	}
+	if p.Threads < 0 || p.Threads > meta.MaxThreads {
+		return nil, fmt.Errorf("--threads %d: take 0 to %d", p.Threads, meta.MaxThreads)
+	}
 	if p.Steer == "" {
 		return func(e *env) error {
+			e.threads = p.Threads
 			if p.ShareQP {
 				return runCloverShared(e, p.Mix)
 			}
@@ -167,6 +175,7 @@ func cloverVariant(p Params) (func(*env) error, error) {
 		steer = ""
 	}
 	return func(e *env) error {
+		e.threads = p.Threads
 		var change func(*storePlan)
 		if p.ShareQP {
 			change = func(plan *storePlan) { plan.share(e.draw) }
@@ -228,6 +237,8 @@ var aliases = []alias{
 	{"clover-steer-write", "clover", Params{Steer: "write"}},
 	{"clover-steer-read", "clover", Params{Steer: "read"}},
 	{"clover-steer-both", "clover", Params{Steer: "both"}},
+	{"clover-threads", "clover", Params{Threads: 3}},
+	{"clover-steer-threads", "clover", Params{Steer: steerAny, Threads: 3}},
 	{"clover-shared", "clover", Params{ShareQP: true}},
 	{"clover-steer-shared", "clover", Params{Steer: "both", ShareQP: true}},
 	{"sherman-locks", "sherman", Params{Locks: locksSwitch}},

@@ -42,6 +42,9 @@ func storeCmd(s *store.Store) *cobra.Command {
 		cmd.AddCommand(scanCmd(s))
 	}
 	cmd.AddCommand(shellCmd(s))
+	for name, d := range c.Further {
+		cmd.AddCommand(subCmd(s, name, &d))
+	}
 	for name, experiment := range c.Retired {
 		cmd.AddCommand(retired(name, experiment))
 	}
