@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
@@ -194,15 +197,27 @@ func TestGroupIsShared(t *testing.T) {
 	}
 }
 
-// TestCloseFreesQuotas closes contexts; when Close returns, the next application can have all that
-// the former one had.
+// TestCloseFreesQuotas closes contexts, also while calls wait for requests; when Close returns, the
+// next application can have all that the former one had.
 func TestCloseFreesQuotas(t *testing.T) {
 	h := newHouse(t, -1, nil)
-	for range 100 {
+	for n := range 100 {
 		c := h.open(t, 0)
 		must(t, second(c.AllocDM(c.Device().MaxDM)))
 		must(t, second(c.AllocPD()))
+		var waits sync.WaitGroup
+		for i := range 4 * (n % 2) {
+			l, err := c.Manager().Listen(fmt.Sprint(1000 + 10*n + i))
+			must(t, err)
+			waits.Go(func() {
+				if _, err := l.Accept(clock.Never); !errors.Is(err, verbs.ErrClosed) {
+					t.Errorf("accept: %v, want %v", err, verbs.ErrClosed)
+				}
+			})
+		}
+		c.Runtime().Sleep(time.Duration(n%2) * 5 * time.Millisecond) // let them wait; right either way
 		must(t, c.Close())
+		waits.Wait()
 		for _, q := range h.servers[0].Quotas() {
 			if q.Used != 0 {
 				t.Fatalf("quota %s: %d in use after Close", q.Name, q.Used)

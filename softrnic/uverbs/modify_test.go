@@ -103,4 +103,10 @@ func TestRefusedTransitionChangesNothing(t *testing.T) {
 	if q := query(e); errno != unix.EINVAL || q.State != 2 || q.PKeyIndex != 0 {
 		t.Errorf("errno %v, state %d, P_Key index %d, want EINVAL, RTR (2) and 0", errno, q.State, q.PKeyIndex)
 	}
+	for _, to := range []uint8{0, 6} { // RESET, ERR
+		errno = modify(e, uverbs.MaskState|uverbs.MaskPKeyIndex, func(m *uverbs.ModifyQPArgs) { m.State, m.PKeyIndex = to, 7 })
+		if q := query(e); errno != unix.EINVAL || q.State != 2 || q.PKeyIndex != 0 {
+			t.Errorf("to state %d: errno %v, state %d, P_Key index %d, want EINVAL, RTR (2) and 0", to, errno, q.State, q.PKeyIndex)
+		}
+	}
 }

@@ -122,7 +122,11 @@ func (l *link) send(m outgoing) (err error) {
 func (l *link) answer(id uint64, result any, fds []int, err error) error {
 	err = l.reply(id, result, fds, err)
 	if err != nil {
-		l.cut(err.Error())
+		select {
+		case <-l.gone: // detach ends the connection when it has given everything back
+		default:
+			l.cut(err.Error())
+		}
 	}
 	return err
 }

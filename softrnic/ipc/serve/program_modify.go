@@ -80,8 +80,8 @@ func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
 	}
 	o.state = p.stateOf(o)
 	before := o.attr
-	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && o.state >= stateRTR && a.State != stateReset {
-		return result{}, unix.EINVAL // the partition is chosen before RTR
+	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && a.State != stateInit && a.State != stateRTR {
+		return result{}, unix.EINVAL // the transitions to INIT and RTR alone set and check it
 	}
 	o.keep(&a)
 	if err := p.move(o, &a); err != nil {
