@@ -293,7 +293,8 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 	for n := range s.cfg.Servers {
 		server := (s.turn + n) % len(s.cfg.Servers)
 		err := s.table(server, deadline, func(h heir) (bool, error) {
-			if !h.use.Left() || h.use.Spent() || !suits(h.use) {
+			settles := slices.ContainsFunc(s.limbo, func(l limbo) bool { return l.blockID == h.blockID })
+			if !h.use.Left() || h.use.Spent() || !suits(h.use) || settles { // settleLimbo must not take it for a failed one later
 				return true, nil
 			}
 			err := s.adoptOne(h, units, deadline)

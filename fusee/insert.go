@@ -46,9 +46,9 @@ type rival struct {
 }
 
 // see notes the rival that shows in what the client has begun to read at a time.
-func (r *rival) see(slot layout.Slot, asked clock.Time) {
+func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	if r.slot != slot {
-		*r = rival{slot: slot, since: asked}
+		*r = rival{slot: slot, since: now}
 	}
 	r.last = asked
 }
@@ -120,7 +120,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		c.cache.put(key, h, list[0].at, list[0].slot)
 		return entry{}, kv.ErrExists
 	case len(list) > 0:
-		c.rival.see(list[0].slot, asked)
+		c.rival.see(list[0].slot, asked, c.rt.Now())
 		return entry{}, errPending
 	case !free:
 		return entry{}, kv.ErrFull
@@ -152,7 +152,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		case list[0].mark == layout.Valid:
 			return kv.ErrExists
 		default:
-			c.rival.see(list[0].slot, asked)
+			c.rival.see(list[0].slot, asked, c.rt.Now())
 			for _, e := range list {
 				if e.at < own.at {
 					return errPending

@@ -52,7 +52,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	w := snapshot.New(uint64(ch.old), uint64(ch.new), c.super.Shape.IndexReplicas-1)
-	polls, lease := 0, began.Add(c.cfg.Lease)
+	polls, lease := 0, clock.Time(0) // the lease begins when this client knows the winner
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
 		case snapshot.SwapBackups:
@@ -69,6 +69,9 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				c.rt.Sleep(poll)
 			}
 			until := late
+			if lease == 0 {
+				lease = c.rt.Now().Add(c.cfg.Lease)
+			}
 			if w.State() == snapshot.Waiting { // no other client waits for this one
 				if until = deadline; ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
 					return false, c.givenUp(&w, errStuck)
