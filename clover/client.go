@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/qpshare"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -36,6 +37,8 @@ type server struct {
 	// joined are the owner numbers under which the client has joined a shared connection, or may have:
 	// the answer of a Join may be lost.
 	joined []uint32
+	// refused is how many joins in a row were refused because the server has ended the connection.
+	refused int
 	// checked: on the present connection, the client has read the superblock, and it belongs to the
 	// store.
 	checked bool
@@ -125,6 +128,7 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 			if err == nil {
 				err = c.join(i, m.Conn, until)
 			}
+			err = c.joined(i, qp, err)
 		} else {
 			m, err = memservice.DialOwned(c.cfg.Manager, qp, addr, c.cfg.Params, claim, until)
 		}
@@ -133,6 +137,26 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 		}
 		return c.fenced(err)
 	}
+}
+
+// mostRefused is how many joins in a row the memory server refuses because it has ended the
+// connection, before the client ends it for all clients of the group. Usually a request of one of them
+// fails before and does that. If none has a request in flight, none learns from its NIC that the
+// connection has ended.
+const mostRefused = 64
+
+// joined takes the outcome of a join over queue pair qp.
+func (c *session) joined(i int, qp verbs.QP, err error) error {
+	s := &c.servers[i]
+	if !errors.Is(err, memservice.ErrGone) {
+		s.refused = 0
+		return err
+	}
+	if s.refused++; s.refused < mostRefused {
+		return err
+	}
+	s.refused = 0
+	return errors.Join(err, qpshare.End(qp))
 }
 
 // mostJoined bounds the owner numbers under which a client may have joined a shared connection.

@@ -16,6 +16,9 @@ const Service = "memory"
 // ErrFenced is the error if the owner of a connection was fenced or retired.
 var ErrFenced = errors.New("the owner was fenced")
 
+// ErrGone is the answer to a Join of a connection that the service has ended.
+var ErrGone = errors.New("there is no such connection")
+
 // Claim says for which owner a connection is requested, and which connection it replaces.
 type Claim struct {
 	// Owner is the owner of the connection; 0: none. Fence ends all connections of an owner.
@@ -257,6 +260,8 @@ func askBy(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, r reques
 		return answer{}, ErrFenced
 	case a.kind == kindRefused && a.code == refusedFull:
 		return answer{}, ErrFull
+	case a.kind == kindRefused && a.code == refusedGone:
+		return answer{}, ErrGone
 	case a.kind == kindRefused:
 		return answer{}, errors.New(rej.Reason)
 	case a.kind != r.kind:

@@ -197,6 +197,8 @@ const (
 	refusedOther
 	// refusedFull: no word of the table is free.
 	refusedFull
+	// refusedGone: the connection to join has ended.
+	refusedGone
 )
 
 // answer is the answer of the service to a request. Fields that its kind does not have are zero.

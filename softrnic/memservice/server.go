@@ -183,6 +183,8 @@ func refuse(in rdmacm.Request, why error) error {
 		a.code = refusedFenced
 	case errors.Is(why, ErrFull):
 		a.code = refusedFull
+	case errors.Is(why, ErrGone):
+		a.code = refusedGone
 	}
 	return in.Answer(why.Error(), a.encode())
 }
@@ -246,7 +248,7 @@ func (s *Server) join(r request) error {
 	s.endID(r.conn)
 	i := slices.IndexFunc(s.conns, func(c *Conn) bool { return c.id == r.shared })
 	if i < 0 {
-		return fmt.Errorf("there is no connection %#x", r.shared)
+		return fmt.Errorf("%w: %#x", ErrGone, r.shared)
 	}
 	c := s.conns[i]
 	switch {

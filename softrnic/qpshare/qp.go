@@ -98,6 +98,16 @@ func (q *qp) ToError() error {
 	return nil
 }
 
+// End ends the shared connection of a member's queue pair for all members, because the peer has ended
+// it: as long as no member has a request in flight, none learns that from its NIC, and the hub would
+// attach further queue pairs to it.
+func End(of verbs.QP) error {
+	if q, ok := of.(*qp); ok && q.conn != nil {
+		return q.conn.end()
+	}
+	return nil
+}
+
 // PostSend posts work requests. The work requests of one member keep their order.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	u := q.under()

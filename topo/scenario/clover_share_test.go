@@ -121,3 +121,19 @@ func TestWrongJoinIsCaught(t *testing.T) {
 		}
 	}
 }
+
+// A memory server has ended a connection that the clients of a host share, and none of them has a
+// request in flight that would fail: a client that joins the connection makes the group connect again.
+// Joins were refused without end before.
+func TestASharedConnectionEndsWithItsPeer(t *testing.T) {
+	t.Parallel()
+	s, err := mustFind(t, "clover").Vary(Params{Steer: "both", ShareQP: true, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seed := range []uint64{7200152, 970087} {
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %v", seed, r.Err)
+		}
+	}
+}
