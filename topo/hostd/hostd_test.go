@@ -328,7 +328,7 @@ func TestGarbage(t *testing.T) {
 	}
 	const frames, atOnce = 20_000, 2000 // at once: what the queue holds
 	var batch packetio.Batch
-	sent := 0 // of n: the end of a cable takes no more than its queue holds
+	sent := 0 // of n: the end of a link takes no more than its queue holds
 	for n := 0; n < frames; {
 		batch.Reset()
 		for range atOnce {
