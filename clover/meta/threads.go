@@ -61,25 +61,25 @@ type handoff struct {
 }
 
 // lend lets the request threads use the tables until the main thread calls regain. The main thread
-// first answers those of the oldest waiting requests that need no memory server.
+// first answers those of the oldest waiting requests that need no memory server. It leaves those that
+// come meanwhile: clients that send faster than it answers must not keep it from its own work.
 func (s *memories) lend() {
 	h := s.hand
 	if h == nil {
 		return
 	}
-	for {
-		h.mu.Lock()
-		if len(h.jobs) == 0 {
-			break
-		}
+	h.mu.Lock()
+	for n := len(h.jobs); n > 0; n-- {
 		j := h.jobs[0]
 		h.mu.Unlock()
-		if h.tryQuick(j) {
+		quick := h.tryQuick(j)
+		if quick {
 			h.pop()
-			continue
 		}
 		h.mu.Lock()
-		break
+		if !quick {
+			break
+		}
 	}
 	h.lent = true
 	h.mu.Unlock()

@@ -103,7 +103,11 @@ func (n *node) calls(r *http.Request, in callsRequest) (out calls, err error) {
 		for i := range list {
 			c, err := from.Open(rt.Now().Add(store.Patience))
 			if err != nil {
-				return fmt.Errorf("%w; %s", err, Store.HowToStart())
+				err = fmt.Errorf("%w; %s", err, Store.HowToStart())
+				for _, c := range list[:i] {
+					err = errors.Join(err, c.Close())
+				}
+				return errors.Join(err, from.Close())
 			}
 			list[i] = c.(*clover.Client)
 		}
