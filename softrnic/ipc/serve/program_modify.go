@@ -80,7 +80,11 @@ func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
 	}
 	o.state = p.stateOf(o)
 	before := o.attr
-	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && a.State != stateInit && a.State != stateRTR {
+	to := o.state
+	if a.Mask&uverbs.MaskState != 0 {
+		to = a.State
+	}
+	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR {
 		return result{}, unix.EINVAL // the transitions to INIT and RTR alone set and check it
 	}
 	o.keep(&a)
