@@ -162,9 +162,9 @@ const pingOf = "ping data: rdma-ping-9: JKLMNOPQRSTUVWXYZ"
 
 // duos are the programs; they and the libraries below them are the same on both sides, but for the
 // shim below ours. The guest has one emulated processor, which polling programs take from its
-// driver: -u 18 (1 s) is a timeout that such a guest keeps.
+// driver: -u 18 (1 s) is a timeout that such a guest keeps. ibv_rc_pingpong has 67 ms
+// and no option for it, so it sleeps for events (-e).
 var duos = []duo{
-	{"ibv_rc_pingpong -g GID -c -n 50", "50 iters in"},
 	{"ibv_rc_pingpong -g GID -c -e -n 100", "100 iters in"},
 	{"ibv_uc_pingpong -g GID -c -e -n 100", "100 iters in"},
 	{"ibv_ud_pingpong -g GID -c -e -s 1000 -n 100", "100 iters in"},
