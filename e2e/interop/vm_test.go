@@ -77,15 +77,15 @@ func virtualMachine(in io.Reader) error {
 	return <-ended // this process ends, and the machine with it
 }
 
-// args are QEMU's arguments. The processor is emulated, because not every machine has KVM; with
-// pclmulqdq emulated, rxe's CRC would be slower.
+// args are QEMU's arguments. The processors are emulated, because not every machine has KVM; with
+// pclmulqdq emulated, rxe's CRC would be slower. One of two is left to the driver when a program polls.
 func (m *machine) args() []string {
 	line := fmt.Sprintf("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable rdmalab.mtu=%d", m.MTU)
 	for _, a := range m.Addrs {
 		line += " rdmalab.ip=" + a
 	}
 	args := []string{
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-M", "q35", "-m", "768M", "-smp", "1",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-M", "q35", "-m", "768M", "-smp", "2",
 		"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,-pclmulqdq",
 		"-kernel", m.Kernel, "-initrd", m.Initrd, "-append", line, "-serial", "file:" + m.Console,
 		"-netdev", "dgram,id=net,local.type=fd,local.str=3",
