@@ -60,7 +60,7 @@ faults:
   - {kind: loss, link: cn0, dir: both, probability: 2%}
   - {kind: tear, link: ms0, probability: 20%}
 `)
-		p := rack.Perf("write_bw", "--size", "64KiB", "--iters", "300", "--verify", "--timeout", "13")
+		p := rack.Perf("write_bw", "--size", "64KiB", "--iters", "300", "--verify", "--timeout", "15")
 		Expect(p.Counters["roce_retrans_pkts"]).NotTo(BeZero())
 		Expect(rack.Counters("ms0")["torn_copies"]).NotTo(BeZero())
 	})
