@@ -47,7 +47,7 @@ const attempts = 10
 
 // soak runs perf soak, which verifies all data. It is repeated on a new connection, a bounded
 // number of times, if a connection has ended at its retry limit.
-func soak(rack *fixture.Rack, timeout string, attempts int) (p fixture.Perf) {
+func soak(rack *fixture.Rack, timeout string) (p fixture.Perf) {
 	GinkgoHelper()
 	args := []string{
 		"perf", "soak", "--from", "cn0", "--to", "ms0", "--timeout", timeout, "--size", "64KiB",
@@ -80,13 +80,13 @@ func expectSoak(p fixture.Perf) {
 }
 
 var _ = Describe(fmt.Sprintf("%d messages each of 64 KiB WRITE, READ and SEND, and %d atomics", messages, atomics), func() {
-	DescribeTable("arrive whole and once", func(timeout string, connections int, rules []string, telling ...string) {
+	DescribeTable("arrive whole and once", func(timeout string, rules []string, telling ...string) {
 		rack := fixture.Up(fixture.Small)
 		for _, rule := range rules {
 			rack.OK(append([]string{"inject"}, strings.Fields(rule+" --link cn0 --dir both")...)...)
 		}
 		before := rack.Counters("ms0")
-		p := soak(rack, timeout, connections)
+		p := soak(rack, timeout)
 		expectSoak(p)
 		after := rack.Counters("ms0")
 		told := map[string]uint64{}
@@ -106,12 +106,12 @@ var _ = Describe(fmt.Sprintf("%d messages each of 64 KiB WRITE, READ and SEND, a
 		}
 		Expect(hits).To(BeNumerically(">", len(rules)*messages/20))
 	},
-		Entry("under 10 % loss", short, attempts, []string{"loss 10% --seed 1"},
+		Entry("under 10 % loss", short, []string{"loss 10% --seed 1"},
 			"roce_retrans_pkts", "packet_seq_err", "local_ack_timeout_err", "duplicate_request", "out_of_seq_request"),
-		Entry("under 5 % duplication", usual, attempts, []string{"duplicate 5% --seed 2"}, "duplicate_request", "duplicate_ack"),
-		Entry("under 2 % reordering", usual, attempts, []string{"reorder 2% --seed 3"}, "roce_retrans_pkts", "out_of_seq_request"),
-		Entry("under 2 % one-bit corruption", usual, attempts, []string{"corrupt 2% --seed 4"}, "roce_retrans_pkts", "rx_icrc_encapsulated"),
-		Entry("under all of them", usual, attempts, []string{"loss 3% --seed 5", "duplicate 3% --seed 6", "reorder 1% --seed 7", "corrupt 1% --seed 8"},
+		Entry("under 5 % duplication", usual, []string{"duplicate 5% --seed 2"}, "duplicate_request", "duplicate_ack"),
+		Entry("under 2 % reordering", usual, []string{"reorder 2% --seed 3"}, "roce_retrans_pkts", "out_of_seq_request"),
+		Entry("under 2 % one-bit corruption", usual, []string{"corrupt 2% --seed 4"}, "roce_retrans_pkts", "rx_icrc_encapsulated"),
+		Entry("under all of them", usual, []string{"loss 3% --seed 5", "duplicate 3% --seed 6", "reorder 1% --seed 7", "corrupt 1% --seed 8"},
 			"roce_retrans_pkts", "duplicate_request", "out_of_seq_request"),
 	)
 })
