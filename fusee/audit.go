@@ -20,7 +20,7 @@ type Report struct {
 	Slots int `json:"slots"`
 	// Unfinished is how many slots a client has begun to change and not finished: replicas of the slot
 	// differ, or its key was inserted and is not marked as valid. Clients that are at work leave such
-	// slots for some round trips, dead ones for ever.
+	// slots for some round trips, clients that have died until they are recovered.
 	Unfinished int `json:"unfinished"`
 	// Taken is how many blocks of each server belong to clients, Blocks how many blocks a server
 	// has.

@@ -12,8 +12,7 @@ const (
 	gone // the primary has changed: another writer has won
 )
 
-// rules answer the two questions of a writer: who has won by the backups alone, and who by the
-// primary.
+// rules decide which writer has won: by the backups alone, or by the primary.
 type rules struct {
 	// backups decides by the values that the backups have after the swaps. list has the values that
 	// the writer's swaps have found, and the writer's own value where they have found the old one.

@@ -5,7 +5,7 @@
 //
 // An operation whose connection failed may have been executed or not. Before it is sent again, the
 // memory service ends the old connection (memservice.Claim.Replaces), so nothing that was sent on
-// it is executed any more. Then an operation happens once or twice, and it is the caller who
+// it is executed any more. Then an operation happens once or twice, and the caller
 // chooses operations for which that makes no difference: a READ; a WRITE to memory that no other
 // client writes, and none reads yet; a CAS to a value that no other operation ever writes to this
 // word, for which Swap says how often it was sent; an addition to a counter that may leave numbers

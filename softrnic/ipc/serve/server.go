@@ -38,7 +38,7 @@ type Config struct {
 	// applications make connections by other means.
 	Manager func(ctx verbs.Context) (Manager, error)
 	// Allow reports whether a user may attach. nil: root and the daemon's own user, and if Group is
-	// set everyone who can connect.
+	// set every user that can connect to the socket.
 	Allow func(uid uint32) bool
 	// Group is the number of a group whose users may connect to the socket, in addition to its
 	// owner. It must be the group of the socket's folder, or the daemon must be allowed to change
