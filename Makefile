@@ -216,7 +216,7 @@ e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
 .PHONY: e2e-cni
 e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
 	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
-	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
 
 .PHONY: e2e-verbs
 e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)

@@ -137,7 +137,7 @@ var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func()
 	It("run unmodified programs by the folder of sockets and one variable", func() {
 		for _, program := range []string{"ibv_devinfo", "rping"} {
 			if _, err := exec.LookPath(program); err != nil {
-				Skip(program + " is not installed (apt-get install ibverbs-utils ibverbs-providers rdmacm-utils)")
+				Skip(program + " is not installed: apt-get install ibverbs-utils ibverbs-providers rdmacm-utils")
 			}
 		}
 		const rdma = "localhost/rdmalab-rdma:test"
