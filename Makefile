@@ -13,6 +13,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The race detector needs a C compiler; without one the tests still run, and say so.
 RACE := $(shell command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 && echo -race)
+# Every process with the race detector waits at its end for what its goroutines may still do: a second, if this says nothing else. Specs
+# and tests start many.
+export GORACE ?= atexit_sleep_ms=100
 
 RACK      ?= default
 RACKFILE  ?=
@@ -41,9 +44,10 @@ COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yam
 # their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
 SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/verbs ' | cut -d ' ' -f 1)
-# NORACE are the tests of UNIT that the race detector would falsify, because it allocates; ALONE are the packages that have any.
+# NORACE are the tests of UNIT that the race detector would falsify, because it allocates, and long ones in virtual time; ALONE are the
+# packages that have any.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
-NORACE := Alloc|LargestRead
+NORACE := Alloc|LargestRead|SimCalibrate
 # VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
 # fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
 VIRTUAL := clover clover/layout clover/meta clover/rpc fusee fusee/layout fusee/snapshot sherman sherman/audit sherman/check sherman/layout sherman/lock softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memservice softrnic/metrics softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/remotemem softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/kv store/passive store/template swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/handler swordbox/hotwords swordbox/journal swordbox/published/cloversteer swordbox/published/serialize swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/insim topo/papers topo/plot topo/racks topo/scenario topo/scenario/history topo/sim topo/simrack topo/spec
@@ -63,6 +67,12 @@ NOW = echo "-- $(1), at $$(date -u +%H:%M:%S)"
 # LIMITS make a spec that hangs say where it is, and end before its package does. What they say goes through a report, not to
 # a terminal.
 LIMITS := -ginkgo.no-color -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
+
+# IDLE runs a command at idle priority, or at the lowest one that the machine allows.
+IDLE = $$(.ci/idle true 2>/dev/null && echo .ci/idle || echo setsid --wait nice -n 19)
+
+# ENDED prints the exit status of a go command that failed, for the report: the command may have died without saying so.
+ENDED = || echo "go test ended with status $$?"
 
 # AGAIN is make in a line that make -n only shows: make would run one with its own name in it.
 AGAIN = $(MAKE) --no-print-directory
@@ -115,57 +125,77 @@ compose-up: image ## the default rack with its hosts in containers, by compose (
 compose-down: build ## take it away, containers, networks and all
 	@bin/rdmalab --rack $(RACK) down
 
-# Tests in virtual time and the first FEW seeds of the scenarios need no rack: they run at a low priority beside unit tests with the race
-# detector and the suites on racks, and what they say comes at the end. Suites run one at a time and after the unit tests: each daemon of
-# a rack has a scheduling group of its own where the kernel makes one for each session, and a switch that gets no processor for half a
-# second costs connections. Packages are built before, as two compilations of one would take twice as long.
+# Tests in virtual time and the first FEW seeds of the scenarios need no rack: they run at idle priority beside unit tests with the race
+# detector and the suites on racks, and what they say comes at the end. Suites run after the unit tests: each daemon of a rack has a
+# scheduling group of its own where the kernel makes one for each session, and a switch that gets no processor for half a second costs
+# connections. FIRST_OF_TWO and SECOND_OF_TWO are suites that mostly wait, for timeouts and for hosts that come back: one of each runs at
+# a time. Suites in neither list run alone, as smoke does, which brings up a hundred hosts at once. Packages are built before, as two
+# compilations of one would take twice as long.
+FIRST_OF_TWO  := switch transport
+SECOND_OF_TWO := chaos clover docs fusee sherman
+SUITE = $(PROGRAM) $(1) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(2) -args $(LIMITS) -ginkgo.randomize-all
+
 .PHONY: test
 test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
 	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
-	@rm -rf out/test; mkdir -p out/test
+	@rm -rf out/test; mkdir -p out/test; cp bin/rdmalab out/test
 	@{ $(call NOW,packages are built); $(GO) build $(RACE) ./...; \
-	   { nice -n 10 $(GOTEST) -shuffle=on -timeout 60m $(PLAIN) >out/test/virtual.json 2>&1; \
-	     nice -n 10 $(AGAIN) scenarios SEEDS=$(FEW) >out/test/scenarios.txt 2>&1; echo $$? >out/test/scenarios.status; } & virtual=$$!; \
-	   $(call NOW,unit tests); $(GOTEST) $(RACE) -shuffle=on -timeout 30m $(RACED); \
-	   $(call NOW,those that the race detector would falsify); $(GOTEST) -run '$(NORACE)' $(ALONE); \
-	   $(call NOW,suites); $(PROGRAM) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) -args $(LIMITS) -ginkgo.randomize-all; \
-	   $(call NOW,those in virtual time); wait $$virtual; cat out/test/virtual.json; \
+	   $(IDLE) $(AGAIN) virtual & virtual=$$!; trap "kill -- -$$virtual 2>/dev/null" EXIT; trap "exit 1" HUP INT PIPE TERM; \
+	   $(call NOW,unit tests); $(GOTEST) $(RACE) -shuffle=on -timeout 30m -skip '$(NORACE)' $(RACED) $(ENDED); \
+	   $(call NOW,those without the race detector); $(GOTEST) -run '$(NORACE)' $(ALONE) $(ENDED); \
+	   $(call NOW,suites that run two at a time); $(call SUITE,setsid,$(SECOND_OF_TWO:%=./e2e/%)) >out/test/second.json 2>&1 & second=$$!; \
+	   trap "kill -- -$$virtual -$$second 2>/dev/null" EXIT; $(call SUITE,,$(FIRST_OF_TWO:%=./e2e/%)) $(ENDED); wait $$second $(ENDED); cat out/test/second.json; \
+	   $(call NOW,other suites); \
+	   $(call SUITE,,$$(printf '%s\n' $(SUITES) | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/e2e/%s\n' $(FIRST_OF_TWO) $(SECOND_OF_TWO))")) $(ENDED); \
+	   $(call NOW,those in virtual time); .ci/awake $$virtual; wait $$virtual; cat out/test/virtual.json; \
 	   $(call NOW,the end); } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector'
 	@cat out/test/scenarios.txt; exit "$$(cat out/test/scenarios.status)"
+
+.PHONY: virtual
+virtual:
+	@{ $(GOTEST) -shuffle=on -timeout 60m $(PLAIN) $(ENDED); } >out/test/virtual.json 2>&1; \
+	$(AGAIN) scenarios SEEDS=$(FEW) SIM="out/test/rdmalab sim" >out/test/scenarios.txt 2>&1; echo $$? >out/test/scenarios.status
 
 # FEW are the first seeds of the scenarios, which make test runs, and SEEDS all; FROM is the first one of make scenarios. What is run
 # for a quarter of the seeds begins at the quarter of FROM.
 FEW     ?= 150
 FROM    ?= 1
-# SIM is the simulator; a copy of the program, when another one is built meanwhile.
+# SIM is the simulator; a copy of the program, which is not built then, when another one is built meanwhile.
 SIM     ?= bin/rdmalab sim
+SIMBUILT := $(if $(filter bin/rdmalab,$(SIM)),build)
 QUARTER := --first $$(( ($(FROM) + 2) / 4 + 1 )) --seeds $$(( ($(SEEDS) + 3) / 4 ))
 
+# SWEPT are the scenarios that run with each seed, FEWER those for which some seeds are enough, with their number behind a colon. A test
+# refuses a scenario that is in neither and has no line of its own below.
+SWEPT := transport uc ud srq locks clover sherman fusee template
+FEWER := crash:20 partition:20 rnr:20 hostile:20 crowd:3 soak:5
+
 .PHONY: scenarios
-scenarios: build ## the scenarios in virtual time, SEEDS seeds each from FROM on, and 12 schedules of planned for each
+scenarios: $(SIMBUILT) ## the scenarios in virtual time, SEEDS seeds each from FROM on, and 12 schedules of planned for each
 	@$(call NOW,scenarios: $(SEEDS) seeds of each from $(FROM) on)
-	@for s in transport uc ud srq locks clover sherman fusee template; do $(SIM) $$s --first $(FROM) --seeds $(SEEDS) || exit 1; done
+	@for s in $(SWEPT); do $(SIM) $$s --first $(FROM) --seeds $(SEEDS) || exit 1; done
 	@for s in "locks --change rules" "locks --change modes" "sherman --locks switch" "clover --steer any" "clover --steer both --share-qp"; do \
 	  $(SIM) $$s $(QUARTER) || exit 1; \
 	done
+	@for s in $(FEWER); do $(SIM) $${s%:*} --seeds $${s#*:} || exit 1; done
 	@$(SIM) planned --schedules $$(( ($(FROM) - 1 + $(SEEDS)) * 12 ))
 	@$(SIM) holes
-	@$(SIM) soak --seeds 5
 
 # SEARCHED are setups of planned with the number of schedules within which a switch that lacks a protection is found out
 # (swordbox/serialize): a sound one does no damage in all of them.
 SEARCHED := neighbour:400 rules:2000 first-rules:3500 long-rules:3000 behind:400
 
 .PHONY: sweep
-sweep: build ## the seeds of the scenarios behind those of make test, up to SEEDS, and all schedules of planned
+sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up to SEEDS, and all schedules of planned
 	@$(MAKE) --no-print-directory scenarios FROM=$$(( $(FEW) + 1 )) SEEDS=$$(( $(SEEDS) - $(FEW) ))
 	@for s in $(SEARCHED); do $(SIM) planned --setup $${s%:*} --schedules $${s#*:} || exit 1; done
 	@$(SIM) planned --first 2 --seeds 15 --schedules 400
 	@$(SIM) holes --seeds 16
 
 # SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME after how long nothing
-# is begun any more. At the end it says how many seeds and schedules there were.
+# is begun any more. At the end it says how many seeds and schedules there were. Specs that are not in focus count as skipped, so any
+# number may be.
 SOAKED   ?= transport locks locks:--change:rules locks:--change:modes clover sherman sherman:--locks:switch fusee
 FIRST    ?= 100001
 SOAKTIME ?= 10m
@@ -175,7 +205,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	@$(MAKE) --no-print-directory mutate MUTANTS=5 SEED=$(FIRST) LEAST=40 MUTATED='softrnic/mem softrnic/cm'
 	@end=$$(( $$(cat out/soak.began) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); seeds=0; schedules=0; \
 	$(PROGRAM) RDMALAB_E2E_LONG=1 $(GOTEST) $(RACE) -count=1 -timeout 25m ./e2e/transport \
-	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
+	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report || exit 1; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	  for s in $(SOAKED); do \
 	    [ "$$(date +%s)" -lt "$$end" ] || break; \
@@ -305,20 +335,24 @@ lint: $(BIN)/golangci-lint ## the linters that guard the design
 # reports "context deadline exceeded" as a failure. A finding, a panic or a hang writes other lines, and stays a failure.
 TIMEISUP := awk '/^    context deadline exceeded$$/ {ended = 1; next} /^(--- FAIL: |FAIL$$|fuzz: )/ {next} NF {other = 1} END {exit !ended || other}'
 
+# FUZZED prints the packages with fuzz targets, one a line: folder, import path, targets.
+FUZZED := $(GO) list -f '{{.Dir}} {{.ImportPath}}{{range .TestGoFiles}} {{.}}{{end}}{{range .XTestGoFiles}} {{.}}{{end}}' ./... | \
+  while read -r dir pkg files; do [ -z "$$files" ] || echo "$$dir $$pkg" $$(cd "$$dir" && sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$files); done | \
+  grep ' Fuzz'
+
+.PHONY: fuzz-built
+fuzz-built: ## build what make fuzz runs: a program for each package
+	@mkdir -p out/fuzz
+	@$(FUZZED) | while read -r dir pkg targets; do $(GO) test -vet=off -c -fuzz . -o out/fuzz/$$(echo "$$pkg" | tr / -).test "$$pkg" || exit 1; done
+
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME; a package is built once for all of its targets
-	@mkdir -p out
+fuzz: fuzz-built ## every fuzz target for FUZZTIME
 	@cache=$$($(GO) env GOCACHE)/fuzz; \
-	$(GO) list -f '{{.Dir}} {{.ImportPath}}{{range .TestGoFiles}} {{.}}{{end}}{{range .XTestGoFiles}} {{.}}{{end}}' ./... | \
-	while read -r dir pkg files; do \
-	  [ -n "$$files" ] || continue; \
-	  targets=$$(cd "$$dir" && sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$files); \
-	  [ -n "$$targets" ] || continue; \
-	  $(GO) test -vet=off -c -fuzz . -o out/fuzz.test "$$pkg" || exit 1; \
+	$(FUZZED) | while read -r dir pkg targets; do \
 	  for f in $$targets; do \
 	    echo "$$f $$pkg"; \
-	    (cd "$$dir" && $(CURDIR)/out/fuzz.test -test.paniconexit0 -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) \
-	      -test.fuzzminimizetime 100x -test.fuzzcachedir "$$cache/$$pkg") >out/fuzz.log 2>&1 || \
+	    (cd "$$dir" && $(CURDIR)/out/fuzz/$$(echo "$$pkg" | tr / -).test -test.paniconexit0 -test.run '^$$' -test.fuzz "^$$f\$$" \
+	      -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 100x -test.fuzzcachedir "$$cache/$$pkg") >out/fuzz.log 2>&1 || \
 	    { cat out/fuzz.log; $(TIMEISUP) out/fuzz.log; } || exit 1; \
 	  done || exit 1; \
 	done

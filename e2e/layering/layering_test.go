@@ -105,7 +105,7 @@ func judge(table map[string]row, from, to string) string {
 }
 
 func TestImportsGoDown(t *testing.T) {
-	seen := map[string]bool{}
+	seen, used := map[string]bool{}, map[[2]string]bool{}
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.path, "_test.go") {
 			continue // tests may import any package
@@ -115,14 +115,20 @@ func TestImportsGoDown(t *testing.T) {
 			t.Errorf("%s: package %s has no row in the table", s.path, s.pkg)
 		}
 		for _, i := range s.imports {
+			used[[2]string{s.pkg, i}] = true
 			if wrong := judge(table, s.pkg, i); wrong != "" {
 				t.Errorf("%s: %s", s.path, wrong)
 			}
 		}
 	}
-	for pkg := range table {
+	for pkg, r := range table {
 		if !seen[pkg] {
 			t.Errorf("the table has a row for %s, which is not there", pkg)
+		}
+		for _, b := range r.beside {
+			if !used[[2]string{pkg, b}] {
+				t.Errorf("the row of %s lists %s, which it does not import", pkg, b)
+			}
 		}
 	}
 }

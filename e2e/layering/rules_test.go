@@ -26,7 +26,7 @@ import (
 // function, or within it, and in the prose of a scenario script: nowhere else, so that each proof
 // has a name. The word is ours; the same rule has the same.
 var (
-	compliance = regexp.MustCompile(`\b[CcOo]\d+-\d+(?:\.\d+)*\b`)
+	compliance = regexp.MustCompile(`\b[CcOo]A?\d+-\d+(?:\.\d+)*\b`)
 	annex      = regexp.MustCompile(`\bA\d+(?:\.\d+)+(?:/[a-z-]+)?`)
 	sections   = regexp.MustCompile(`\bIBTA (?:vol(?:ume|\.) 1, )?(\d+(?:\.\d+)+(?:/[a-z-]+)?(?:(?:,| and) \d+(?:\.\d+)+(?:/[a-z-]+)?)*)`)
 	section    = regexp.MustCompile(`\d+(?:\.\d+)+(?:/[a-z-]+)?`)

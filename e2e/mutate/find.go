@@ -83,7 +83,8 @@ type finder struct {
 	src  []byte
 	in   string
 	out  []mutant
-	// around is the expression that an operand belongs to, so that the key of a constant says which.
+	// around is the binary expression that an operand belongs to. The description of a changed
+	// constant names this expression.
 	around map[ast.Expr]*ast.BinaryExpr
 }
 

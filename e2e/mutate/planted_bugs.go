@@ -292,7 +292,7 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: nodes are taken back before the fence is over", "clover/meta/handle.go",
-		"if (cl.fence == nil || s.fences.over(cl.fence)) && s.recoverClient(id) {",
+		"if (cl.fence == nil || s.fences.isOver(cl.fence)) && s.recoverClient(id) {",
 		"if s.recoverClient(id) {",
 		"clover TestNodesWaitForTheFence",
 	},
@@ -325,5 +325,47 @@ var cloverBugs = []planted{
 		"\t\tif !ended && !leftOut(s, l) {\n",
 		"\t\tif ended || !leftOut(s, l) || n.reported {\n",
 		"sim clover --steer write --mix crowd: the metadata server counts",
+	},
+	{
+		"clover/meta: reports of a client that is being fenced count", "clover/meta/hints.go",
+		"cl.stale || cl.ended || int32",
+		"cl.stale || int32",
+		"clover/meta TestMergedReports",
+	},
+	{
+		"clover/meta: late copies of merged reports count", "clover/meta/hints.go",
+		"int32(p.Seq-cl.reported) <= 0",
+		"int32(p.Seq-cl.reported) < -1<<30",
+		"clover/meta TestMergedReports",
+	},
+	{
+		"clover/meta: a report names a node of another client", "clover/meta/hints.go",
+		"if !s.heldAs(client, rec.New) {",
+		"if h, ok := s.nodes.held[rec.New.Handle]; !ok || h.version != rec.New.Version || client == 0 {",
+		"clover/meta TestMergedReports",
+	},
+	{
+		"clover: an epoch is confirmed before the reports of the former one", "clover/call.go",
+		"if c.quiet() && (c.cfg.Reporter == nil || c.gc.are(c.lease.epoch)) {",
+		"if c.quiet() {",
+		"clover TestEpochsWaitForReports",
+	},
+	{
+		"clover: a forgotten report holds no epoch back", "clover/report.go",
+		" && (g.oldest == 0 || g.oldest == epoch)",
+		"",
+		"clover TestEpochsWaitForForgottenReports",
+	},
+	{
+		"clover: a merged report that was lost is not made again", "clover/report.go",
+		"if g.part = nil; lost {",
+		"if g.part = nil; lost && g.batch < 0 {",
+		"clover TestEpochsWaitForReports",
+	},
+	{
+		"clover: a client says goodbye before its merged reports", "clover/report.go",
+		"if c.cfg.Reporter != nil {\n\t\tc.reportAll(deadline)",
+		"if false {\n\t\tc.reportAll(deadline)",
+		"clover TestCloseWaitsForTheReporter",
 	},
 }

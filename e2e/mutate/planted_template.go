@@ -16,7 +16,7 @@ var templateBugs = []planted{
 		"sim template",
 	},
 	{
-		"template: a reader takes an object that is used again", "store/template/layout.go",
+		"template: a reader takes an object that is reused", "store/template/layout.go",
 		"le.Uint64(b) != uint64(w) || ",
 		"",
 		"sim template",
@@ -34,7 +34,7 @@ var templateBugs = []planted{
 		"sim template",
 	},
 	{
-		"template: an object is used again though the CAS is open", "store/template/ops.go",
+		"template: an object is reused though the CAS is open", "store/template/ops.go",
 		"\t*spare = 0 // until the outcome is known\n",
 		"",
 		"sim template",

@@ -45,7 +45,7 @@ func read(r io.Reader, t *tally) error {
 	for sc.Scan() {
 		var e event
 		if json.Unmarshal(sc.Bytes(), &e) != nil {
-			fmt.Fprintln(t.w, sc.Text()) // a message of the go command itself
+			t.message(sc.Text())
 			continue
 		}
 		t.add(e)

@@ -30,10 +30,14 @@ type tally struct {
 	passed, failed, skipped int
 	reasons                 []string
 	packages                int
+	running                 map[string]bool // packages that have begun and not ended
+	// exited: a go command said that it has failed. It does so also when it has no test to blame, for
+	// example because it was killed.
+	exited bool
 }
 
 func newTally(w io.Writer, quiet bool, expect *regexp.Regexp) *tally {
-	return &tally{w: w, quiet: quiet, expect: expect, output: map[string][]string{}}
+	return &tally{w: w, quiet: quiet, expect: expect, output: map[string][]string{}, running: map[string]bool{}}
 }
 
 // ginkgoSummary is the line in which a suite counts its specs.
@@ -52,6 +56,8 @@ func (t *tally) add(e event) {
 		}
 		t.output[key] = append(t.output[key], e.Output)
 		t.specs(ansi.ReplaceAllString(e.Output, ""))
+	case "start":
+		t.running[e.Package] = true
 	case "pass", "fail", "skip":
 		if e.Test == "" {
 			t.endPackage(e)
@@ -60,6 +66,16 @@ func (t *tally) add(e event) {
 		}
 		delete(t.output, key)
 	}
+}
+
+// exitMark begins the line that the Makefile prints behind a go command with an exit status other
+// than 0.
+const exitMark = "go test ended with status "
+
+// message prints a line that is not of the stream: a message of the go command or of the Makefile.
+func (t *tally) message(line string) {
+	fmt.Fprintln(t.w, line)
+	t.exited = t.exited || strings.HasPrefix(line, exitMark)
 }
 
 // specs counts the results of a Ginkgo suite, and keeps the reason of a skipped spec.
@@ -107,6 +123,7 @@ func skipReason(lines []string) string {
 
 func (t *tally) endPackage(e event) {
 	t.packages++
+	delete(t.running, e.Package)
 	switch e.Action {
 	case "pass":
 		if !t.quiet {
@@ -142,7 +159,12 @@ func (t *tally) close(allowedSkips int) bool {
 	for _, r := range t.reasons {
 		fmt.Fprintln(t.w, "skipped:", r)
 	}
-	ok := t.failed == 0
+	for _, p := range slices.Sorted(maps.Keys(t.running)) {
+		fmt.Fprintf(t.w, "\n=== NEVER ENDED %s\n", p)
+		t.failed++
+		t.cutOff(p)
+	}
+	ok := t.failed == 0 && !t.exited
 	if t.packages == 0 || t.passed == 0 {
 		fmt.Fprintln(t.w, "nothing ran: look at the lines above for what the go command said")
 		ok = false

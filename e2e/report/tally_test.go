@@ -43,6 +43,10 @@ func TestReportFails(t *testing.T) {
 		"a package broke": `{"Action":"fail","Package":"p"}`,
 		"nothing ran":     "no Go files",
 		"no test ran":     `{"Action":"pass","Package":"p"}`,
+		"a package never ended": `{"Action":"start","Package":"p"}` + "\n" + `{"Action":"start","Package":"q"}` + "\n" +
+			`{"Action":"pass","Package":"q","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"q"}`,
+		"the go command failed": "go: cannot find GOROOT directory\n" + `{"Action":"pass","Package":"q","Test":"TestA"}` + "\n" +
+			`{"Action":"pass","Package":"q"}` + "\n" + "go test ended with status 2",
 	} {
 		if out, ok := run(t, stream+"\n", -1); ok {
 			t.Errorf("%s: reported as well:\n%s", name, out)

@@ -155,6 +155,27 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
+// A delayed event of a completion queue wakes its thread exactly when the period ends.
+func TestModeration(t *testing.T) {
+	r := newRack(t, small, Options{})
+	r.Host("cn0").Go("app", false, func(ctx verbs.Context) {
+		c := newConn(t, ctx)
+		rt := ctx.Runtime()
+		rt.Sleep(3 * time.Second)
+		errs := []error{
+			c.cq.Moderate(8, time.Second), c.cq.Arm(false), c.qp.ToInit(verbs.ToInit{}), c.qp.PostRecv(verbs.RecvWR{}, verbs.RecvWR{}),
+			c.qp.ToError(), // flushes the receives
+			c.cq.WaitEvent(rt.Now().Add(time.Minute)),
+		}
+		if err := errors.Join(errs...); err != nil || rt.Now() != clock.Time(4*time.Second) {
+			t.Errorf("%v, at %v", err, rt.Now())
+		}
+	})
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // byBoth runs a test with both ways to make connections: as over TCP, and by datagrams.
 func byBoth(t *testing.T, f func(t *testing.T, opt Options)) {
 	t.Run("TCP", func(t *testing.T) { f(t, Options{}) })

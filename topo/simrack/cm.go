@@ -76,10 +76,10 @@ type request struct {
 	failed          string
 }
 
-// Dial connects qp to a service of the host with the address to, and returns the private data of
-// the answer.
-func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
-	local, err := m.endpoint(qp, to, p, private)
+// Dial connects qp to a service of the host with address addr, and returns the private data of the
+// answer.
+func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+	local, err := m.endpoint(qp, addr, p, private)
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +91,14 @@ func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 	if deadline == clock.Never {
 		deadline = net.Now().Add(unreachablePatience)
 	}
-	net.At(net.Now().Add(setupDelay), func() { m.host.rack.deliver(req, to) })
+	net.At(net.Now().Add(setupDelay), func() { m.host.rack.deliver(req, addr) })
 	for !req.answered {
 		if net.Now() >= deadline {
 			req.given = true
 			req.tell("it does not wait any more") // the acceptor is told, as it would be by a closed TCP connection
-			return nil, fmt.Errorf("dial %s: service %q: %w", to, service, verbs.ErrTimeout)
+			return nil, fmt.Errorf("dial %s: service %q: %w", addr, service, verbs.ErrTimeout)
 		}
-		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, to))
+		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, addr))
 	}
 	if req.reject != "" {
 		return nil, &rdmacm.RejectError{Reason: req.reject, Private: req.reply}

@@ -32,7 +32,6 @@ func (g *gate) Wait(deadline clock.Time) error {
 	return nil
 }
 
-// Open opens the gate.
 func (g *gate) Open() {
 	if g.open = true; g.proc != nil {
 		g.proc.Wake()

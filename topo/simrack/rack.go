@@ -20,9 +20,9 @@ type Options struct {
 	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0: the rack's
 	// seed.
 	Seed uint64
-	// Delay is that of each link; 0: one microsecond.
+	// Delay is the delay of each link; 0: one microsecond.
 	Delay time.Duration
-	// Rate is that of each link in bits a second; 0: unlimited.
+	// Rate is the rate of each link in bits a second; 0: unlimited.
 	Rate int64
 	// Queue is how many frames may wait for a link with a Rate; 0: 1024.
 	Queue int

@@ -143,7 +143,7 @@ func TestConnectionsFollowTheRules(t *testing.T) {
 	}{
 		{"server=ms0 action=move shards=3", 50 * time.Millisecond, 3},
 		{"server=ms0 action=move shards=1", 50 * time.Millisecond, 3}, // connections are kept for some time
-		{"server=ms0 action=move shards=3", 10 * time.Second, 3},      // and are used again
+		{"server=ms0 action=move shards=3", 10 * time.Second, 3},      // and are reused
 		{"server=ms0 action=move shards=1", 10 * time.Second, 1},
 		{"server=ms0 action=track", 10 * time.Second, 0},
 		{"server=ms0 action=atomics mode=published", 10 * time.Second, 0},
