@@ -37,7 +37,8 @@ type Frame struct {
 type Offload struct {
 	// Type is VIRTIO_NET_HDR_GSO_*; 0 is none.
 	Type uint8
-	// HdrLen is the length of all headers in bytes, a hint; Size the payload bytes of each segment.
+	// HdrLen is the length of all headers in bytes, a hint. Size is the payload bytes of each
+	// segment.
 	HdrLen, Size uint16
 }
 

@@ -62,28 +62,28 @@ func (h *BTH) Parse(b []byte) error {
 		return err
 	}
 	qp, psn := binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
-	*h = BTH{
-		Opcode:    Opcode(b[0]),
-		Solicited: b[1]&bthSolicited != 0, MigReq: b[1]&bthMigReq != 0,
-		Pad: b[1] >> bthPadShift & bthPadMask, Version: b[1] & bthVersion,
-		PKey: binary.BigEndian.Uint16(b[2:]),
-		FECN: b[4]&bthFECN != 0, BECN: b[4]&bthBECN != 0, Reserved6: b[4] & bthReserved6,
-		DestQP: QPN(qp & mask24),
-		AckReq: b[8]&bthAckReq != 0, Reserved7: b[8] & bthReserved7,
-		PSN: PSN(psn & psnMask),
-	}
+	h.Opcode = Opcode(b[0])
+	h.Solicited, h.MigReq = b[1]&bthSolicited != 0, b[1]&bthMigReq != 0
+	h.Pad, h.Version = b[1]>>bthPadShift&bthPadMask, b[1]&bthVersion
+	h.PKey = binary.BigEndian.Uint16(b[2:])
+	h.FECN, h.BECN, h.Reserved6 = b[4]&bthFECN != 0, b[4]&bthBECN != 0, b[4]&bthReserved6
+	h.DestQP = QPN(qp & mask24)
+	h.AckReq, h.Reserved7 = b[8]&bthAckReq != 0, b[8]&bthReserved7
+	h.PSN = PSN(psn & psnMask)
 	return nil
 }
 
 // AppendTo appends the header to b.
-func (h *BTH) AppendTo(b []byte) []byte {
-	return append(b, byte(h.Opcode),
-		bit(h.Solicited, bthSolicited)|bit(h.MigReq, bthMigReq)|h.Pad&bthPadMask<<bthPadShift|h.Version&bthVersion,
-		byte(h.PKey>>8), byte(h.PKey),
-		bit(h.FECN, bthFECN)|bit(h.BECN, bthBECN)|h.Reserved6&bthReserved6,
-		byte(h.DestQP>>16), byte(h.DestQP>>8), byte(h.DestQP),
-		bit(h.AckReq, bthAckReq)|h.Reserved7&bthReserved7,
-		byte(h.PSN>>16), byte(h.PSN>>8), byte(h.PSN))
+func (h *BTH) AppendTo(b []byte) []byte { return h.appendPadded(b, h.Pad) }
+
+// appendPadded is AppendTo with another pad count.
+func (h *BTH) appendPadded(b []byte, pad uint8) []byte {
+	flags := bit(h.Solicited, bthSolicited) | bit(h.MigReq, bthMigReq) | pad&bthPadMask<<bthPadShift | h.Version&bthVersion
+	notice := bit(h.FECN, bthFECN) | bit(h.BECN, bthBECN) | h.Reserved6&bthReserved6
+	ack := bit(h.AckReq, bthAckReq) | h.Reserved7&bthReserved7
+	b = binary.BigEndian.AppendUint32(b, uint32(h.Opcode)<<24|uint32(flags)<<16|uint32(h.PKey))
+	b = binary.BigEndian.AppendUint32(b, uint32(notice)<<24|uint32(h.DestQP)&mask24)
+	return binary.BigEndian.AppendUint32(b, uint32(ack)<<24|uint32(h.PSN)&psnMask)
 }
 
 // Len is 12 bytes.

@@ -57,9 +57,9 @@ func icrcShift(crc uint32, n int) uint32 {
 }
 
 // AppendChanged is AppendFrame for a received packet with changed headers. old is the packet as
-// received; the caller has checked its ICRC. If the payload of f is that of old, in the same
-// memory, it is copied without summing, and the ICRC of the result is right if and only if that of
-// old is. Otherwise AppendChanged is AppendFrame.
+// received; the caller has checked its ICRC. If f has the payload of old, in the same memory, it is
+// copied without summing, and the ICRC of the result is right if and only if that of old is.
+// Otherwise AppendChanged is AppendFrame.
 func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	n := len(f.Payload) + padOf(len(f.Payload))
 	if n < changeMin {
@@ -70,7 +70,7 @@ func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 		return s.AppendFrame(b, f)
 	}
 	start := len(b)
-	b = f.appendOpen(b)
+	b = f.appendOpen(b, &f.Packet)
 	covered := b[start+f.Eth.Len():]
 	crc := s.difference(was[:len(was)-n], wasV6, covered[:len(covered)-n], f.V6)
 	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))

@@ -48,7 +48,8 @@ func (h *Ethernet) Parse(b []byte) error {
 	if err := need(b, ethernetLen, "Ethernet"); err != nil {
 		return err
 	}
-	*h = Ethernet{Dst: MAC(b[0:6]), Src: MAC(b[6:12]), Type: binary.BigEndian.Uint16(b[12:])}
+	h.Dst, h.Src = MAC(b[0:6]), MAC(b[6:12])
+	h.Tagged, h.TCI, h.Type = false, 0, binary.BigEndian.Uint16(b[12:])
 	if h.Type != EtherTypeVLAN {
 		return nil
 	}
@@ -62,14 +63,17 @@ func (h *Ethernet) Parse(b []byte) error {
 }
 
 // AppendTo appends the header to b.
-func (h *Ethernet) AppendTo(b []byte) []byte {
+func (h *Ethernet) AppendTo(b []byte) []byte { return h.appendAs(b, h.Type) }
+
+// appendAs is AppendTo with another EtherType.
+func (h *Ethernet) appendAs(b []byte, etherType uint16) []byte {
 	b = append(b, h.Dst[:]...)
 	b = append(b, h.Src[:]...)
 	if h.Tagged {
 		b = binary.BigEndian.AppendUint16(b, EtherTypeVLAN)
 		b = binary.BigEndian.AppendUint16(b, h.TCI)
 	}
-	return binary.BigEndian.AppendUint16(b, h.Type)
+	return binary.BigEndian.AppendUint16(b, etherType)
 }
 
 // Len returns 14, or 18 with a tag.

@@ -60,7 +60,7 @@ func ParseFrame(b []byte, f *Frame) error {
 	}
 	end := len(b) - icrcLen
 	f.ICRC = binary.LittleEndian.Uint32(b[end:])
-	return ParsePacket(b[:end:end], &f.Packet)
+	return f.parse(b[:end:end])
 }
 
 // parseIP parses the IP header at the start of b and returns its payload, without Ethernet padding.
@@ -83,30 +83,27 @@ func (f *Frame) parseIP(b []byte) ([]byte, error) {
 // only if b has no room for Len more bytes.
 func (f *Frame) AppendTo(b []byte) []byte {
 	start := len(b)
-	b = f.appendOpen(b)
+	b = f.appendOpen(b, &f.Packet)
 	return binary.LittleEndian.AppendUint32(b, icrc(b[start+f.Eth.Len():], f.V6))
 }
 
-// appendOpen is AppendTo without the ICRC.
-func (f *Frame) appendOpen(b []byte) []byte {
-	packet := f.Packet.Len() + icrcLen
-	eth, udp := f.Eth, f.UDP
-	udp.DstPort = UDPPort
+// appendOpen is AppendTo without the ICRC, with p in place of the frame's packet.
+func (f *Frame) appendOpen(b []byte, p *Packet) []byte {
+	packet := p.Len() + icrcLen
 	if f.V6 {
-		ip := f.IPv6
-		eth.Type, ip.NextHeader = EtherTypeIPv6, ProtocolUDP
-		b = ip.AppendTo(eth.AppendTo(b), udpLen+packet)
+		b = f.IPv6.appendAs(f.Eth.appendAs(b, EtherTypeIPv6), ProtocolUDP, udpLen+packet)
 	} else {
-		ip := f.IPv4
-		eth.Type, ip.Protocol = EtherTypeIPv4, ProtocolUDP
-		b = ip.AppendTo(eth.AppendTo(b), udpLen+packet)
+		b = f.IPv4.appendAs(f.Eth.appendAs(b, EtherTypeIPv4), ProtocolUDP, udpLen+packet)
 	}
-	return f.Packet.AppendTo(udp.AppendTo(b, packet))
+	return p.AppendTo(f.UDP.appendAs(b, UDPPort, packet))
 }
 
 // Len returns the number of bytes that AppendTo appends.
-func (f *Frame) Len() int {
-	return f.Eth.Len() + f.ipLen() + udpLen + f.Packet.Len() + icrcLen
+func (f *Frame) Len() int { return f.LenWith(&f.Packet) }
+
+// LenWith is Len with p in place of the frame's packet.
+func (f *Frame) LenWith(p *Packet) int {
+	return f.Eth.Len() + f.ipLen() + udpLen + p.Len() + icrcLen
 }
 
 func (f *Frame) ipLen() int {

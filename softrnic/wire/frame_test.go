@@ -28,6 +28,9 @@ func testFrame(op Opcode, v6, tagged bool, n int) *Frame {
 	}
 	p := &f.Packet
 	p.BTH = BTH{Opcode: op, PKey: DefaultPKey, DestQP: 0x111, PSN: 0x000100, AckReq: true}
+	if op.Has(HasFETH) {
+		p.FETH = FETH{Level: FlushRegion, Placement: FlushGlobal | FlushPersistent}
+	}
 	if op.Has(HasRETH) {
 		p.RETH = RETH{VA: 0x7f0012345678, RKey: 0xb6c0, Length: uint32(n)}
 	}
@@ -303,4 +306,14 @@ func TestFrameString(t *testing.T) {
 	if got, want := cnp.String(), "CNP qp=0x0 psn=0x000000 solicited migreq fecn becn"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// putICRC writes the correct ICRC into frame. If frame is not RoCEv2 it does nothing and returns
+// false.
+func putICRC(frame []byte) bool {
+	covered, sum, v6, ok := icrcSpan(frame)
+	if ok {
+		binary.LittleEndian.PutUint32(sum, icrc(covered, v6))
+	}
+	return ok
 }

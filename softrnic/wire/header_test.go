@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/hex"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -26,6 +27,24 @@ func unhex(tb testing.TB, s string) []byte {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// fill sets all bits of v.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetUint(1<<v.Type().Bits() - 1)
+	}
+}
 
 // Each header (IBTA 9.2 and IBTA 9.3) parses from literal bytes and is encoded to the same bytes.
 // Parsing a truncated header returns an error, at every length.
@@ -55,6 +74,14 @@ func TestHeaders(t *testing.T) {
 			"BTH reserved bits", "11 00 ffff bf 000011 7f 000001", new(BTH),
 			&BTH{Opcode: RCAck, PKey: 0xffff, FECN: true, Reserved6: 0x3f, DestQP: 0x11, Reserved7: 0x7f, PSN: 1},
 			func(h header) []byte { return h.(*BTH).AppendTo(nil) },
+		},
+		{
+			"FETH", "00000013", new(FETH), &FETH{Level: FlushRegion, Placement: FlushGlobal | FlushPersistent},
+			func(h header) []byte { return h.(*FETH).AppendTo(nil) },
+		},
+		{
+			"FETH reserved bits", "ffffffec", new(FETH), &FETH{Reserved: 1<<26 - 1, Level: 2, Placement: 12},
+			func(h header) []byte { return h.(*FETH).AppendTo(nil) },
 		},
 		{
 			"RETH", "00007f0012345678 0000b6c0 00000bb9", new(RETH),
@@ -120,6 +147,10 @@ func TestHeaders(t *testing.T) {
 			}
 			if d := cmp.Diff(tc.want, tc.got); d != "" {
 				t.Errorf("Parse: -want +got\n%s", d)
+			}
+			fill(reflect.ValueOf(tc.got).Elem())
+			if err := tc.got.Parse(whole); err != nil || !cmp.Equal(tc.want, tc.got) {
+				t.Errorf("Parse into used memory: %v, -want +got\n%s", err, cmp.Diff(tc.want, tc.got))
 			}
 			if got := tc.write(tc.want); !cmp.Equal(got, b) {
 				t.Errorf("AppendTo: %x, want %x", got, b)

@@ -123,13 +123,3 @@ func CheckICRC(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	return ok && binary.LittleEndian.Uint32(sum) == icrc(covered, v6)
 }
-
-// putICRC writes the correct ICRC into frame. If frame is not RoCEv2 it does nothing and returns
-// false.
-func putICRC(frame []byte) bool {
-	covered, sum, v6, ok := icrcSpan(frame)
-	if ok {
-		binary.LittleEndian.PutUint32(sum, icrc(covered, v6))
-	}
-	return ok
-}

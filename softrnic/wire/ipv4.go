@@ -68,31 +68,35 @@ func (h *IPv4) Parse(b []byte) error {
 	if int(total) < ipv4Len || int(total) > len(b) {
 		return &FormatError{Header: "IPv4", Reason: ErrLength, Got: int(total), Want: len(b)}
 	}
-	*h = IPv4{
-		TOS: b[1], TotalLen: total, ID: binary.BigEndian.Uint16(b[4:]),
-		Reserved: flags&ipv4Reserved != 0, DF: flags&ipv4DF != 0,
-		TTL: b[8], Protocol: b[9], Src: [4]byte(b[12:16]), Dst: [4]byte(b[16:20]),
-	}
+	h.TOS, h.TotalLen, h.ID = b[1], total, binary.BigEndian.Uint16(b[4:])
+	h.Reserved, h.DF = flags&ipv4Reserved != 0, flags&ipv4DF != 0
+	h.TTL, h.Protocol = b[8], b[9]
+	h.Src, h.Dst = [4]byte(b[12:16]), [4]byte(b[16:20])
 	return nil
 }
 
 // AppendTo appends the header of a datagram with payload bytes behind it, with its checksum.
-func (h *IPv4) AppendTo(b []byte, payload int) []byte {
-	total, flags := uint16(ipv4Len+payload), uint16(0)
+func (h *IPv4) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.Protocol, payload) }
+
+// appendAs is AppendTo with another protocol.
+func (h *IPv4) appendAs(b []byte, protocol uint8, payload int) []byte {
+	flags := uint32(0)
 	if h.Reserved {
 		flags |= ipv4Reserved
 	}
 	if h.DF {
 		flags |= ipv4DF
 	}
-	b = append(b, 4<<4|ipv4Len/4, h.TOS, byte(total>>8), byte(total),
-		byte(h.ID>>8), byte(h.ID), byte(flags>>8), byte(flags),
-		h.TTL, h.Protocol, 0, 0)
-	b = append(b, h.Src[:]...)
-	b = append(b, h.Dst[:]...)
-	head := b[len(b)-ipv4Len:]
-	binary.BigEndian.PutUint16(head[10:], checksum(head))
-	return b
+	first := 4<<28 | ipv4Len/4<<24 | uint32(h.TOS)<<16 | uint32(uint16(ipv4Len+payload))
+	second := uint32(h.ID)<<16 | flags
+	third := uint32(h.TTL)<<24 | uint32(protocol)<<16
+	src, dst := binary.BigEndian.Uint32(h.Src[:]), binary.BigEndian.Uint32(h.Dst[:])
+	third |= uint32(fold(uint64(first) + uint64(second) + uint64(third) + uint64(src) + uint64(dst)))
+	b = binary.BigEndian.AppendUint32(b, first)
+	b = binary.BigEndian.AppendUint32(b, second)
+	b = binary.BigEndian.AppendUint32(b, third)
+	b = binary.BigEndian.AppendUint32(b, src)
+	return binary.BigEndian.AppendUint32(b, dst)
 }
 
 // Len returns 20.
@@ -100,12 +104,20 @@ func (h *IPv4) Len() int { return ipv4Len }
 
 // checksum returns the Internet checksum (RFC 1071) over parts of even length.
 func checksum(parts ...[]byte) uint16 {
-	var sum uint32
+	var sum uint64
 	for _, p := range parts {
-		for ; len(p) >= 2; p = p[2:] {
-			sum += uint32(p[0])<<8 | uint32(p[1])
+		for ; len(p) >= 4; p = p[4:] {
+			sum += uint64(binary.BigEndian.Uint32(p))
+		}
+		if len(p) >= 2 {
+			sum += uint64(binary.BigEndian.Uint16(p))
 		}
 	}
+	return fold(sum)
+}
+
+// fold returns the Internet checksum of words of 16 or 32 bits whose sum is sum.
+func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
 	}

@@ -45,17 +45,19 @@ func (h *IPv6) Parse(b []byte) error {
 	if int(n) > len(b)-ipv6Len {
 		return &FormatError{Header: "IPv6", Reason: ErrLength, Got: int(n), Want: len(b) - ipv6Len}
 	}
-	*h = IPv6{
-		TrafficClass: uint8(first >> 20), FlowLabel: first & flowLabelMask, PayloadLen: n,
-		NextHeader: b[6], HopLimit: b[7], Src: [16]byte(b[8:24]), Dst: [16]byte(b[24:40]),
-	}
+	h.TrafficClass, h.FlowLabel, h.PayloadLen = uint8(first>>20), first&flowLabelMask, n
+	h.NextHeader, h.HopLimit = b[6], b[7]
+	h.Src, h.Dst = [16]byte(b[8:24]), [16]byte(b[24:40])
 	return nil
 }
 
 // AppendTo appends the header of a datagram with payload bytes behind it.
-func (h *IPv6) AppendTo(b []byte, payload int) []byte {
+func (h *IPv6) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.NextHeader, payload) }
+
+// appendAs is AppendTo with another protocol.
+func (h *IPv6) appendAs(b []byte, protocol uint8, payload int) []byte {
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(h.TrafficClass)<<20|h.FlowLabel&flowLabelMask)
-	b = append(b, byte(payload>>8), byte(payload), h.NextHeader, h.HopLimit)
+	b = append(b, byte(payload>>8), byte(payload), protocol, h.HopLimit)
 	b = append(b, h.Src[:]...)
 	return append(b, h.Dst[:]...)
 }

@@ -292,11 +292,11 @@ func (m *Membership) messageLen(address, old, query int) int {
 	return reportHeadLen + len(m.Records)*(recordHeadLen+address)
 }
 
-// AppendTo appends the whole frame, with the source MAC address from. An old report must have
-// exactly one record.
-func (m *Membership) AppendTo(b []byte, from MAC) []byte {
+// AppendTo appends the whole frame; src is its source MAC address. An old report must have exactly
+// one record.
+func (m *Membership) AppendTo(b []byte, src MAC) []byte {
 	to := m.to()
-	eth := Ethernet{Dst: GroupMAC(to), Src: from, Type: EtherTypeIPv4}
+	eth := Ethernet{Dst: GroupMAC(to), Src: src, Type: EtherTypeIPv4}
 	if m.Source.Is4() {
 		const routerAlert = 0x94040000
 		b = eth.AppendTo(b)

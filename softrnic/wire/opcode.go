@@ -50,8 +50,9 @@ const (
 	RCFetchAdd           Opcode = 0x14
 	RCSendLastInv        Opcode = 0x16
 	RCSendOnlyInv        Opcode = 0x17
-	// RCAtomicWrite is defined by the memory placement extensions. The answer is RCReadResponseOnly
-	// without payload.
+	// RCFlush and RCAtomicWrite are defined by the memory placement extensions. The answer is
+	// RCReadResponseOnly without payload.
+	RCFlush       Opcode = 0x1c
 	RCAtomicWrite Opcode = 0x1d
 )
 
@@ -89,7 +90,7 @@ const (
 // ErrOpcode means that a text names no opcode.
 var ErrOpcode = errors.New("not an opcode like RC_WRITE_LAST")
 
-// operationMask selects the operation of an opcode, serviceMask its transport service.
+// operationMask selects the operation of an opcode. serviceMask selects its transport service.
 const (
 	operationMask Opcode = 0x1f
 	serviceMask   Opcode = 0xe0

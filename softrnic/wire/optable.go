@@ -7,6 +7,7 @@ type Headers uint16
 // Extended headers.
 const (
 	HasDETH Headers = 1 << iota
+	HasFETH
 	HasRETH
 	HasAtomicETH
 	HasAETH
@@ -39,7 +40,11 @@ const (
 	OpImm     // carries immediate data
 	OpInv     // invalidates a remote key
 	OpControl // congestion notification
+	OpFlush
 )
+
+// OpAnswered has the requests that are completed only by a response of their own.
+const OpAnswered = OpRead | OpAtomic | OpFlush
 
 // OpInfo is an entry of the opcode table.
 type OpInfo struct {
@@ -61,8 +66,8 @@ const (
 )
 
 // opTable is the opcode table of IBTA 9.2 for the services that this codec knows, with the extended
-// headers that each opcode has (IBTA 9.3), ATOMIC_WRITE of the memory placement extensions, the CNP
-// of A17.9.3, and masked atomics.
+// headers that each opcode has (IBTA 9.3), FLUSH and ATOMIC_WRITE of the memory placement
+// extensions, the CNP of A17.9.3, and masked atomics.
 var opTable = withHeaderLen([256]OpInfo{
 	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
 	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
@@ -87,6 +92,7 @@ var opTable = withHeaderLen([256]OpInfo{
 	RCAtomicAck:          {Name: "RC_ATOMIC_ACK", Headers: HasAETH | HasAtomicAckETH, Flags: OpResponse | OpOnly | OpAck | OpAtomic},
 	RCCmpSwap:            {Name: "RC_CMP_SWAP", Headers: HasAtomicETH, Flags: OpRequest | OpOnly | OpAtomic},
 	RCFetchAdd:           {Name: "RC_FETCH_ADD", Headers: HasAtomicETH, Flags: OpRequest | OpOnly | OpAtomic},
+	RCFlush:              {Name: "RC_FLUSH", Headers: HasFETH | HasRETH, Flags: OpRequest | OpOnly | OpFlush},
 	RCAtomicWrite:        {Name: "RC_ATOMIC_WRITE", Headers: HasRETH, Flags: reqOnly | OpAtomic},
 
 	RCMaskedCmpSwap:  {Name: "RC_MASKED_CMP_SWAP", Headers: HasAtomicETH | HasAtomicMasks, Flags: OpRequest | OpOnly | OpAtomic},
@@ -112,7 +118,7 @@ var opTable = withHeaderLen([256]OpInfo{
 })
 
 // headerLens are the lengths of the extended headers, in the order of the bits of Headers.
-var headerLens = [9]int{dethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen, atomicMasksLen}
+var headerLens = [10]int{dethLen, fethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen, atomicMasksLen}
 
 // withHeaderLen sets HeaderLen. An opcode that is not in the table is parsed as a BTH with opaque
 // payload.

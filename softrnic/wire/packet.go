@@ -5,6 +5,7 @@ package wire
 // ParsePacket.
 type Packet struct {
 	BTH       BTH
+	FETH      FETH
 	RETH      RETH
 	AtomicETH AtomicETH
 	Masks     AtomicMasks
@@ -28,6 +29,11 @@ const maxPad = 3
 // payload. On error p has the fields that were parsed before it.
 func ParsePacket(b []byte, p *Packet) error {
 	*p = Packet{}
+	return p.parse(b)
+}
+
+// parse is ParsePacket for a p whose fields are zero.
+func (p *Packet) parse(b []byte) error {
 	if err := p.BTH.Parse(b); err != nil {
 		return err
 	}
@@ -47,6 +53,12 @@ func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
 			return err
 		}
 		b = b[dethLen:]
+	}
+	if h&HasFETH != 0 {
+		if err = p.FETH.Parse(b); err != nil {
+			return err
+		}
+		b = b[fethLen:]
 	}
 	if h&HasRETH != 0 {
 		if err = p.RETH.Parse(b); err != nil {
@@ -100,9 +112,7 @@ func (p *Packet) AppendTo(b []byte) []byte {
 	info := p.BTH.Opcode.Info()
 	payload := p.payload(info)
 	pad := padOf(len(payload))
-	h := p.BTH
-	h.Pad = uint8(pad)
-	b = h.AppendTo(b)
+	b = p.BTH.appendPadded(b, uint8(pad))
 	if info.Headers != 0 {
 		b = p.appendHeaders(b, info.Headers)
 	}
@@ -116,6 +126,9 @@ var zeroPad [maxPad]byte
 func (p *Packet) appendHeaders(b []byte, h Headers) []byte {
 	if h&HasDETH != 0 {
 		b = p.DETH.AppendTo(b)
+	}
+	if h&HasFETH != 0 {
+		b = p.FETH.AppendTo(b)
 	}
 	if h&HasRETH != 0 {
 		b = p.RETH.AppendTo(b)

@@ -41,9 +41,12 @@ var sealLead = func() uint32 {
 }()
 
 // AppendFrame is f.AppendTo(b).
-func (s *Sealer) AppendFrame(b []byte, f *Frame) []byte {
+func (s *Sealer) AppendFrame(b []byte, f *Frame) []byte { return s.AppendWith(b, f, &f.Packet) }
+
+// AppendWith is AppendFrame with p in place of the frame's packet, which saves a copy of p.
+func (s *Sealer) AppendWith(b []byte, f *Frame, p *Packet) []byte {
 	start := len(b)
-	b = f.appendOpen(b)
+	b = f.appendOpen(b, p)
 	return binary.LittleEndian.AppendUint32(b, s.icrc(b[start+f.Eth.Len():], f.V6))
 }
 

@@ -37,6 +37,9 @@ func (p *Packet) appendHeaderText(b []byte, has Headers) []byte {
 	if has&HasDETH != 0 {
 		b = fmt.Appendf(b, " qkey=%#x srcqp=%#x", p.DETH.QKey, uint32(p.DETH.SrcQP))
 	}
+	if has&HasFETH != 0 {
+		b = fmt.Appendf(b, " level=%d placement=%#x", p.FETH.Level, p.FETH.Placement)
+	}
 	if has&HasRETH != 0 {
 		b = fmt.Appendf(b, " va=%#x rkey=%#x len=%d", p.RETH.VA, p.RETH.RKey, p.RETH.Length)
 	}

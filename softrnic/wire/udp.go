@@ -45,10 +45,13 @@ func (h *UDP) Parse(b []byte) error {
 }
 
 // AppendTo appends the header of a datagram with payload bytes behind it.
-func (h *UDP) AppendTo(b []byte, payload int) []byte {
-	n := udpLen + payload
-	return append(b, byte(h.SrcPort>>8), byte(h.SrcPort), byte(h.DstPort>>8), byte(h.DstPort),
-		byte(n>>8), byte(n), byte(h.Checksum>>8), byte(h.Checksum))
+func (h *UDP) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.DstPort, payload) }
+
+// appendAs is AppendTo with another destination port.
+func (h *UDP) appendAs(b []byte, dstPort uint16, payload int) []byte {
+	n := uint16(udpLen + payload)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.SrcPort)<<16|uint32(dstPort))
+	return binary.BigEndian.AppendUint32(b, uint32(n)<<16|uint32(h.Checksum))
 }
 
 // Len is 8 bytes.

@@ -68,6 +68,8 @@ func addTransport(f *wire.Frame, l gopacket.Layer) error {
 		}
 	case *roce.DETH:
 		f.DETH = wire.DETH{QKey: l.QKey, Reserved: l.Reserved, SrcQP: wire.QPN(l.SrcQP)}
+	case *roce.FETH:
+		f.FETH = wire.FETH{Reserved: l.Reserved, Level: l.Selectivity, Placement: l.Placement}
 	case *roce.RETH:
 		f.RETH = wire.RETH{VA: l.VA, RKey: l.RKey, Length: l.DMALength}
 	case *roce.AtomicETH:

@@ -219,6 +219,12 @@ func TestJSONHeaders(t *testing.T) {
 				t.Errorf("%v: %q is there: %t", f.BTH.Opcode, name, ok)
 			}
 		}
+		reth, _ := object["reth"].(map[string]any)
+		for _, name := range []string{"selectivity", "placement"} {
+			if _, ok := reth[name]; ok != f.BTH.Opcode.Has(wire.HasFETH) {
+				t.Errorf("%v: %q is there: %t", f.BTH.Opcode, name, ok)
+			}
+		}
 	}
 }
 

@@ -63,6 +63,9 @@ type reth struct {
 	VA     hex    `json:"va"`
 	RKey   hex    `json:"rkey"`
 	Length uint32 `json:"length"`
+	// Of a FLUSH.
+	Selectivity *hex `json:"selectivity,omitempty"`
+	Placement   *hex `json:"placement,omitempty"`
 }
 
 type atomic struct {
@@ -149,6 +152,9 @@ func newTransport(r *Record) *transport {
 	has := h.Opcode.Info().Headers
 	if has&wire.HasRETH != 0 {
 		t.RETH = &reth{VA: hex(f.RETH.VA), RKey: hex(f.RETH.RKey), Length: f.RETH.Length}
+		if has&wire.HasFETH != 0 {
+			t.RETH.Selectivity, t.RETH.Placement = newHex(uint32(f.FETH.Level)), newHex(uint32(f.FETH.Placement))
+		}
 	}
 	if has&wire.HasAtomicETH != 0 {
 		a := &f.AtomicETH

@@ -50,7 +50,7 @@ func (w *Writer) AddInterface(name string, linkType LinkType) (id int, err error
 	case len(name) > maxComment:
 		return 0, fmt.Errorf("interface name of %d bytes: %w", len(name), ErrTooLong)
 	case w.interfaces == maxInterfaces:
-		return 0, fmt.Errorf("interface %q is number %d: %w", name, maxInterfaces+1, ErrTooLong)
+		return 0, fmt.Errorf("interface %q: a capture file has at most %d interfaces: %w", name, maxInterfaces, ErrTooLong)
 	}
 	start := w.begin(blockInterface)
 	w.u32(uint32(linkType))

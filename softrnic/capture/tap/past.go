@@ -22,8 +22,8 @@ type past struct {
 	limit int
 }
 
-// Keep makes the hub keep the last packets, the first snaplen bytes of each, in that many bytes of
-// memory. It costs about as much as a capture.
+// Keep makes the hub keep the last packets, the first snaplen bytes of each, in a memory of the
+// given number of bytes. It costs about as much as a capture.
 func (h *Hub) Keep(bytes, snaplen int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,21 +15,21 @@ var (
 	ErrNoInterface = errors.New("no such network interface in this network namespace")
 	// ErrGone: the interface was removed while the port was open.
 	ErrGone = errors.New("the network interface was removed")
-	// ErrClosed: Close was called before.
+	// ErrClosed: the port was closed before the call.
 	ErrClosed = errors.New("port is closed")
 )
 
-// Mode says which frames a port takes from its interface.
+// Mode says which frames a port receives from its interface, and whether the kernel gets them, too.
 type Mode uint8
 
 // Modes.
 const (
-	// Host takes RoCEv2, IGMP and MLD only and leaves the rest to the kernel.
+	// Host receives RoCEv2, IGMP and MLD; the kernel gets all other frames.
 	Host Mode = iota
-	// Switch takes all frames and leaves none to the kernel.
+	// Switch receives all frames; the kernel gets none.
 	Switch
-	// Tap takes copies of all frames and leaves the frames to the kernel, for measurements and
-	// tools.
+	// Tap receives a copy of each frame, for measurements and tools; the kernel gets the frame
+	// itself.
 	Tap
 )
 
@@ -95,7 +95,8 @@ type Info struct {
 	// Silencer is the mechanism that keeps the kernel from answering RoCEv2: "tcx", "socket" or
 	// "none".
 	Silencer string `json:"silencer"`
-	// Notes are the features that had to be replaced, and why.
+	// Notes say what the port does instead of a feature that is missing, or what follows from its
+	// absence, with the error if there was one.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -5,7 +5,7 @@
 // keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the
 // port takes every frame and the kernel gets none.
 //
-// The port undoes or passes on what a veth does to frames: it puts a VLAN tag back that the kernel
+// The port undoes or passes on what a veth does to frames: it restores a VLAN tag that the kernel
 // has removed; it passes unfinished checksums and TCP super-frames on in the fields of
 // packetio.Frame; it does not receive its own transmissions; frames longer than a ring slot come
 // through the socket's queue, in order.

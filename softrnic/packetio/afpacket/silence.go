@@ -57,7 +57,7 @@ func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
 		return nil, errors.Join(err, prog.Close())
 	}
 	return func() {
-		_ = l.Close() // the kernel detaches it with the last descriptor in any case
+		_ = l.Close() // the kernel detaches it with the last descriptor, also if this fails
 		_ = prog.Close()
 	}, nil
 }

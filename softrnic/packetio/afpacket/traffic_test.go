@@ -37,8 +37,8 @@ func TestVLANTagSurvives(t *testing.T) {
 	}
 }
 
-// superFrame returns a UDP datagram of n packets of size payload bytes each, in the form for
-// segmentation offload.
+// superFrame returns a frame that segmentation offload cuts into n UDP datagrams with size bytes of
+// payload each.
 func superFrame(size, n int) packetio.Frame {
 	payload := size * n
 	b := make([]byte, 42+payload)

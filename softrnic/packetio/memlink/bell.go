@@ -56,7 +56,7 @@ func checkBell(fd int) error {
 		return fmt.Errorf("the bell is no socket: %w", err)
 	}
 	if domain != unix.AF_UNIX || kind != unix.SOCK_DGRAM {
-		return fmt.Errorf("the bell is a socket of domain %d, type %d", domain, kind)
+		return fmt.Errorf("the bell is a socket of domain %d, type %d; want a UNIX datagram socket", domain, kind)
 	}
 	return nil
 }

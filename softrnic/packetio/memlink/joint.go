@@ -55,7 +55,7 @@ func (j *joint) hold() bool {
 // release frees everything after the last user has left, and returns the number of packets that are
 // lost with it.
 func (j *joint) release() (lost uint64) {
-	lost = j.rx.left() + j.overflow()
+	lost = j.rx.untaken() + j.overflow()
 	_ = unix.Munmap(j.mem) // cannot fail: it is mapped
 	shut(j.peer, j.bell)
 	return lost

@@ -55,7 +55,8 @@ func entry(mem []byte, pos uint64) []byte {
 
 var le = binary.LittleEndian
 
-// putEntry writes the entry of a frame with length bytes at offset in the data.
+// putEntry writes into b the entry that describes f: a frame of length bytes whose data begins at
+// offset.
 func putEntry(b []byte, offset, length int, f *packetio.Frame) {
 	le.PutUint32(b[0:], uint32(offset))
 	le.PutUint32(b[4:], uint32(length))

@@ -20,7 +20,7 @@ import (
 type stranger struct {
 	conn *net.UnixConn
 	mem  []byte
-	// bell is the descriptor that the switch wakes it by, heard the other end of that socket.
+	// bell is the descriptor that the switch wakes it by. heard is the other end of that socket.
 	bell, heard int
 }
 

@@ -245,7 +245,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// The data bound is that of the bytes in flight: a receiver that does not read costs no more.
+// DataBytes bounds the bytes in flight: a receiver that does not read costs no more memory.
 func TestDataBound(t *testing.T) {
 	k := attached(t, Config{MTU: 4200})
 	var b packetio.Batch

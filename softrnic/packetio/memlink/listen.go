@@ -109,7 +109,7 @@ func (s *Listener) serve(conn *net.UnixConn) {
 	p := s.port(h.Host)
 	j, err := s.join(conn, &h, p, fds[0])
 	if err != nil {
-		_ = send(conn, welcome{Error: err.Error(), layout: ours}) // the host tries again in any case
+		_ = send(conn, welcome{Error: err.Error(), layout: ours}) // the host tries again, also without this answer
 		return
 	}
 	if p.attach(j) {

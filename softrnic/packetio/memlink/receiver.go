@@ -51,9 +51,9 @@ func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok
 // ready reports whether there are frames.
 func (r *receiver) ready() bool { return r.words.tail.Load() != r.head.Load() }
 
-// left returns the number of packets that were not taken. It is called when this side uses r no
+// untaken returns the number of packets that were not taken. It is called when this side uses r no
 // more; the sender may still use it.
-func (r *receiver) left() (packets uint64) {
+func (r *receiver) untaken() (packets uint64) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head
 	if n > Slots {

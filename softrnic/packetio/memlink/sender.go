@@ -12,13 +12,13 @@ type sender struct {
 	mem  []byte
 	tail uint64 // number of frames put
 	head uint64 // number of frames that the receiver is known to have taken
-	// next is the offset of the next frame, first that of the oldest frame in flight.
+	// next is the offset of the next frame. first is the offset of the oldest frame in flight.
 	next, first int
 	// starts are the offsets of the frames in flight, by position.
 	starts  [Slots]uint32
 	dropped uint64
-	// public is the tail that is published.
-	public uint64
+	// published is the tail that the receiver can see. It lags behind tail until publish is called.
+	published uint64
 }
 
 func newSender(mem []byte) sender { return sender{words: wordsOf(mem), mem: mem} }
@@ -99,10 +99,10 @@ func (s *sender) drop(packets int) {
 
 // publish publishes the frames that were put, and reports whether the receiver must be woken.
 func (s *sender) publish() (wake bool) {
-	if s.public == s.tail {
+	if s.published == s.tail {
 		return false
 	}
-	s.public = s.tail
+	s.published = s.tail
 	s.words.tail.Store(s.tail)
 	return s.asleep.Load() != 0 && s.asleep.Swap(0) != 0
 }

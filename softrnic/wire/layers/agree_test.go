@@ -3,23 +3,18 @@ package layers_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-
 	"github.com/rdmalab/rdmalab/softrnic/capture/crosscheck"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
 // For every frame of every golden capture, gopacket with these layers and package wire decode the
-// same value of every field, and the layers encode the same bytes again.
+// same value of every field.
 func TestAgreeOnGolden(t *testing.T) {
 	names, err := filepath.Glob("../testdata/golden/*.pcap")
 	if err != nil {
@@ -29,9 +24,6 @@ func TestAgreeOnGolden(t *testing.T) {
 	for _, name := range names {
 		eachPacket(t, name, func(data []byte, offset int64) {
 			if err := crosscheck.Frame(data); err != nil {
-				t.Errorf("%s, byte %d: %v", name, offset, err)
-			}
-			if err := rewrite(data); err != nil {
 				t.Errorf("%s, byte %d: %v", name, offset, err)
 			}
 			frames++
@@ -77,9 +69,6 @@ func TestAgreeOnEveryOpcode(t *testing.T) {
 			if err := crosscheck.Frame(data); err != nil {
 				t.Errorf("%v, variant %d: %v", wire.Opcode(op), variant, err)
 			}
-			if err := rewrite(data); err != nil {
-				t.Errorf("%v, variant %d: %v", wire.Opcode(op), variant, err)
-			}
 		}
 	}
 }
@@ -102,6 +91,7 @@ func sample(op wire.Opcode, variant int) *wire.Frame {
 			FECN: variant&1 != 0, BECN: variant&2 != 0, Reserved6: 0x2b, DestQP: 0x123456, AckReq: variant&1 == 0,
 			Reserved7: 0x55, PSN: 0xfedcba,
 		},
+		FETH:      wire.FETH{Reserved: 0x2a2b2c2, Level: 2, Placement: 0xd},
 		RETH:      wire.RETH{VA: 0x0102030405060708, RKey: 0x11121314, Length: 0x21222324},
 		AtomicETH: wire.AtomicETH{VA: 0x3132333435363738, RKey: 0x41424344, SwapOrAdd: 0x5152535455565758, Compare: 0x6162636465666768},
 		Masks:     wire.AtomicMasks{Swap: 0x696a6b6c6d6e6f70, CompareOrBoundary: 0x797a7b7c7d7e7f80},
@@ -111,34 +101,6 @@ func sample(op wire.Opcode, variant int) *wire.Frame {
 		Payload: bytes.Repeat([]byte{0xf1}, 61+variant/4),
 	}
 	return f
-}
-
-// rewrite serializes the layers of a good frame, computes pad, lengths and ICRC again, and
-// compares.
-func rewrite(want []byte) error {
-	p := gopacket.NewPacket(want, layers.LayerTypeEthernet, gopacket.Default)
-	if p.Layer(roce.LayerTypeBTH) == nil {
-		return nil
-	}
-	var all []gopacket.SerializableLayer
-	for _, l := range p.Layers() {
-		switch l := l.(type) {
-		case *roce.ICRC:
-			l.Value = 0
-		case *roce.Payload:
-			l.Pad = nil
-		}
-		all = append(all, l.(gopacket.SerializableLayer))
-	}
-	b := gopacket.NewSerializeBuffer()
-	if err := roce.Serialize(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
-		return err
-	}
-	got := b.Bytes()[:min(len(want), len(b.Bytes()))] // gopacket pads short Ethernet frames
-	if !bytes.Equal(got, want) {
-		return fmt.Errorf("serialized:\n%x, was\n%x", got, want)
-	}
-	return nil
 }
 
 // FuzzAgree: gopacket decodes every frame that package wire decodes, to the same values.

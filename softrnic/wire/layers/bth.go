@@ -1,8 +1,6 @@
 package layers
 
 import (
-	"encoding/binary"
-
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 )
@@ -52,29 +50,6 @@ func (h *BTH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 		PSN:            uint32(data[9])<<16 | uint32(data[10])<<8 | uint32(data[11]),
 	}
 	return nil
-}
-
-// SerializeTo writes the header. The pad count is written as it is: Serialize sets it.
-func (h *BTH) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
-	data, err := b.PrependBytes(bthLength)
-	if err != nil {
-		return err
-	}
-	word0 := uint32(h.Opcode)<<24 | flag(h.SolicitedEvent, 23) | flag(h.MigReq, 22) |
-		uint32(h.PadCount&3)<<20 | uint32(h.TVer&15)<<16 | uint32(h.PKey)
-	word1 := flag(h.FECN, 31) | flag(h.BECN, 30) | uint32(h.Reserved6&63)<<24 | h.DestQP&0xffffff
-	word2 := flag(h.AckReq, 31) | uint32(h.Reserved7&127)<<24 | h.PSN&0xffffff
-	binary.BigEndian.PutUint32(data, word0)
-	binary.BigEndian.PutUint32(data[4:], word1)
-	binary.BigEndian.PutUint32(data[8:], word2)
-	return nil
-}
-
-func flag(set bool, position int) uint32 {
-	if set {
-		return 1 << position
-	}
-	return 0
 }
 
 func decodeBTH(data []byte, p gopacket.PacketBuilder) error {

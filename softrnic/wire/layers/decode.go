@@ -6,10 +6,9 @@ import (
 	"github.com/google/gopacket"
 )
 
-// header is an extended header: a layer of fixed length that can be decoded and serialized.
+// header is an extended header: a layer of fixed length.
 type header interface {
 	gopacket.Layer
-	gopacket.SerializableLayer
 	DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error
 }
 
@@ -65,6 +64,7 @@ func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 
 // Constructors of the extended headers.
 func newDETH() header         { return new(DETH) }
+func newFETH() header         { return new(FETH) }
 func newRETH() header         { return new(RETH) }
 func newAtomicETH() header    { return new(AtomicETH) }
 func newAtomicMasks() header  { return new(AtomicMasks) }
@@ -119,6 +119,8 @@ func connected(operation uint8) headers {
 	switch operation {
 	case 0x06, 0x0a, 0x0c, 0x1d: // WRITE first and only, READ request, atomic write
 		return headers{newRETH}
+	case 0x1c: // flush
+		return headers{newFETH, newRETH}
 	case 0x0b: // WRITE only with immediate
 		return headers{newRETH, newImmDt}
 	case 0x03, 0x05, 0x09: // SEND last and only, WRITE last, all with immediate

@@ -9,7 +9,4 @@
 //
 // Decode with gopacket.NewPacket. A DecodingLayerParser cannot follow RoCEv2, because what is
 // behind an extended header depends on the opcode in the BTH and not on that header.
-//
-// Serialize writes packets: in addition to what gopacket.SerializeLayers does, it sets the pad and
-// the ICRC, which depend on more than one layer.
 package layers

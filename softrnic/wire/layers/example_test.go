@@ -2,7 +2,6 @@ package layers_test
 
 import (
 	"fmt"
-	"net"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -34,27 +33,4 @@ func Example() {
 	// RETH
 	// ICRC
 	// READ of 64 bytes at 0x1000
-}
-
-// Serialize writes a packet with pad, lengths and ICRC.
-func ExampleSerialize() {
-	b := gopacket.NewSerializeBuffer()
-	err := roce.Serialize(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		&layers.IPv4{
-			Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP,
-			SrcIP: net.IPv4(10, 0, 0, 1), DstIP: net.IPv4(10, 0, 0, 2),
-		},
-		&layers.UDP{SrcPort: 0xd221, DstPort: roce.Port},
-		&roce.BTH{Opcode: 0x04, PKey: 0xffff, DestQP: 0x11, PSN: 7, AckReq: true},
-		&roce.Payload{Data: []byte("hello")},
-		&roce.ICRC{},
-	)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	p := gopacket.NewPacket(b.Bytes(), layers.LayerTypeIPv4, gopacket.Default)
-	sum, err := roce.Sum(p)
-	fmt.Println(len(b.Bytes()), sum == p.Layer(roce.LayerTypeICRC).(*roce.ICRC).Value, err)
-	// Output: 52 true <nil>
 }

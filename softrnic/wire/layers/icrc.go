@@ -2,7 +2,6 @@ package layers
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"hash/crc32"
 
@@ -43,63 +42,4 @@ func Sum(p gopacket.Packet) (uint32, error) {
 	covered = append(covered, bth.Contents[5:]...)
 	covered = append(covered, bth.Payload[:len(bth.Payload)-icrcLength]...)
 	return crc32.ChecksumIEEE(covered), nil
-}
-
-// Serialize writes all layers of a packet into b, as gopacket.SerializeLayers does. With FixLengths
-// it also sets the pad of Payload and BTH, and with ComputeChecksums the ICRC. The first layer is a
-// link or network layer. Leave the UDP checksum at 0: Serialize computes only the IPv4 checksum.
-func Serialize(b gopacket.SerializeBuffer, opts gopacket.SerializeOptions, all ...gopacket.SerializableLayer) error {
-	var bth *BTH
-	var payload *Payload
-	for _, l := range all {
-		switch l := l.(type) {
-		case *BTH:
-			bth = l
-		case *Payload:
-			payload = l
-		}
-	}
-	if bth == nil {
-		return ErrNoPacket
-	}
-	if opts.FixLengths {
-		bth.PadCount = 0
-		if payload != nil {
-			payload.Pad = make([]byte, (4-len(payload.Data)%4)%4)
-			bth.PadCount = uint8(len(payload.Pad))
-		}
-	}
-	wrapped := make([]gopacket.SerializableLayer, len(all))
-	for i, l := range all {
-		wrapped[i] = l
-		if udp, ok := l.(*layers.UDP); ok {
-			wrapped[i] = plainUDP{udp}
-		}
-	}
-	if err := gopacket.SerializeLayers(b, opts, wrapped...); err != nil {
-		return err
-	}
-	if !opts.ComputeChecksums {
-		return nil
-	}
-	return putICRC(gopacket.NewPacket(b.Bytes(), all[0].LayerType(), gopacket.NoCopy))
-}
-
-// plainUDP is UDP whose checksum is not computed.
-type plainUDP struct{ *layers.UDP }
-
-// SerializeTo writes the header.
-func (u plainUDP) SerializeTo(b gopacket.SerializeBuffer, opts gopacket.SerializeOptions) error {
-	opts.ComputeChecksums = false
-	return u.UDP.SerializeTo(b, opts)
-}
-
-// putICRC writes the ICRC into the bytes that p was decoded from.
-func putICRC(p gopacket.Packet) error {
-	sum, err := Sum(p)
-	if err != nil {
-		return err
-	}
-	binary.LittleEndian.PutUint32(p.Layer(LayerTypeICRC).LayerContents(), sum)
-	return nil
 }

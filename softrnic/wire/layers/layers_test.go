@@ -1,11 +1,9 @@
 package layers_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
@@ -38,16 +36,5 @@ func TestStandalone(t *testing.T) {
 	c, ok := p.Layer(roce.LayerTypeICRC).(*roce.ICRC)
 	if !ok || c.Value != 0x04030201 {
 		t.Errorf("ICRC %+v", c)
-	}
-}
-
-func TestSerializeNeedsBTH(t *testing.T) {
-	b := gopacket.NewSerializeBuffer()
-	opts := gopacket.SerializeOptions{ComputeChecksums: true}
-	if err := roce.Serialize(b, opts, &layers.Ethernet{}); !errors.Is(err, roce.ErrNoPacket) {
-		t.Errorf("no BTH: %v", err)
-	}
-	if err := roce.Serialize(b, opts, &roce.BTH{Opcode: 0x11}, &roce.ICRC{}); !errors.Is(err, roce.ErrNoPacket) {
-		t.Errorf("no IP: %v", err)
 	}
 }

@@ -23,6 +23,7 @@ var (
 	LayerTypePayload      = register(4800, "RoCEPayload", tail{})
 	LayerTypeICRC         = register(4801, "ICRC", tail{})
 	LayerTypeAtomicMasks  = register(4802, "AtomicMasks", headers{newAtomicMasks})
+	LayerTypeFETH         = register(4803, "FETH", headers{newFETH})
 )
 
 func register(number int, name string, d gopacket.Decoder) gopacket.LayerType {

@@ -18,16 +18,6 @@ type Payload struct {
 // LayerType is LayerTypePayload.
 func (p *Payload) LayerType() gopacket.LayerType { return LayerTypePayload }
 
-// SerializeTo writes data and pad.
-func (p *Payload) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
-	bytes, err := b.PrependBytes(len(p.Data) + len(p.Pad))
-	if err != nil {
-		return err
-	}
-	copy(bytes[copy(bytes, p.Data):], p.Pad)
-	return nil
-}
-
 // ICRC is the invariant CRC at the end of every packet. The function Sum returns the correct value.
 type ICRC struct {
 	layers.BaseLayer
@@ -38,17 +28,6 @@ const icrcLength = 4
 
 // LayerType is LayerTypeICRC.
 func (c *ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
-
-// SerializeTo writes the value. It cannot compute it, because the headers before it are not written
-// yet: Serialize does.
-func (c *ICRC) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
-	data, err := b.PrependBytes(icrcLength)
-	if err != nil {
-		return err
-	}
-	binary.LittleEndian.PutUint32(data, c.Value)
-	return nil
-}
 
 // tail decodes the bytes after the headers: payload and pad, if there are any, and the ICRC.
 type tail struct {

@@ -68,7 +68,7 @@ func last4(a netip.Addr) (out [16]byte) {
 // Service IDs of RDMA-CM (IBTA A11.2): a prefix, the port space, the port.
 const (
 	ipServicePrefix ServiceID = 0x01_00_0000
-	// SpaceTCP is the port space of connected services, SpaceUDP the port space of datagram
+	// SpaceTCP is the port space of connected services. SpaceUDP is the port space of datagram
 	// services.
 	SpaceTCP ServiceID = 0x06
 	SpaceUDP ServiceID = 0x11

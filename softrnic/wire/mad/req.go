@@ -48,12 +48,12 @@ type REQ struct {
 	LocalGUID uint64 // of the channel adapter
 	QKey      uint32
 	QPN       wire.QPN
-	// ResponderResources is how many READs and atomics of the peer may be in flight at the sender,
-	// InitiatorDepth how many of the sender shall be in flight at the peer.
+	// ResponderResources is how many READs and atomics of the peer may be in flight at the sender.
+	// InitiatorDepth is how many of the sender shall be in flight at the peer.
 	ResponderResources, InitiatorDepth uint8
 	LocalEECN, RemoteEECN              uint32
-	// RemoteTimeout is the time code within which the peer must answer the REQ, LocalTimeout that
-	// within which the sender answers the REP.
+	// RemoteTimeout is the time code within which the peer must answer the REQ. LocalTimeout is the
+	// time code within which the sender answers the REP.
 	RemoteTimeout, LocalTimeout uint8
 	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
 	FlowControl                 bool  // end to end

@@ -1,0 +1,191 @@
+package layers
+
+import (
+	"encoding/binary"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+)
+
+// decode reads a header's fields, which are pointers, from the first bytes of data, and sets what is
+// its own and what is behind it.
+func decode(base *layers.BaseLayer, name string, data []byte, df gopacket.DecodeFeedback, fields ...any) error {
+	n := 0
+	for _, f := range fields {
+		n += binary.Size(f)
+	}
+	if err := take(data, n, name, df); err != nil {
+		return err
+	}
+	*base = layers.BaseLayer{Contents: data[:n], Payload: data[n:]}
+	for _, f := range fields {
+		size, err := binary.Decode(data, binary.BigEndian, f)
+		if err != nil {
+			return err
+		}
+		data = data[size:]
+	}
+	return nil
+}
+
+// DETH is the datagram extended transport header.
+type DETH struct {
+	layers.BaseLayer
+	QKey     uint32
+	Reserved uint8
+	SrcQP    uint32 // 24 bits
+}
+
+// LayerType is LayerTypeDETH.
+func (h *DETH) LayerType() gopacket.LayerType { return LayerTypeDETH }
+
+// DecodeFromBytes reads the header.
+func (h *DETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	var last uint32
+	err := decode(&h.BaseLayer, "DETH", data, df, &h.QKey, &last)
+	h.Reserved, h.SrcQP = uint8(last>>24), last&0xffffff
+	return err
+}
+
+// FETH is the flush extended transport header, in front of the RETH of a flush.
+type FETH struct {
+	layers.BaseLayer
+	Reserved    uint32 // 26 bits
+	Selectivity uint8  // 2 bits
+	Placement   uint8  // 4 bits
+}
+
+// LayerType is LayerTypeFETH.
+func (h *FETH) LayerType() gopacket.LayerType { return LayerTypeFETH }
+
+// DecodeFromBytes reads the header.
+func (h *FETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	var word uint32
+	if err := decode(&h.BaseLayer, "FETH", data, df, &word); err != nil {
+		return err
+	}
+	h.Reserved, h.Selectivity, h.Placement = word>>6, uint8(word>>4&3), uint8(word&0xf)
+	return nil
+}
+
+// RETH is the RDMA extended transport header: the address, key and length of a WRITE or READ.
+type RETH struct {
+	layers.BaseLayer
+	VA        uint64
+	RKey      uint32
+	DMALength uint32 // bytes
+}
+
+// LayerType is LayerTypeRETH.
+func (h *RETH) LayerType() gopacket.LayerType { return LayerTypeRETH }
+
+// DecodeFromBytes reads the header.
+func (h *RETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "RETH", data, df, &h.VA, &h.RKey, &h.DMALength)
+}
+
+// AtomicETH is the header of compare-and-swap and of fetch-and-add requests.
+type AtomicETH struct {
+	layers.BaseLayer
+	VA        uint64
+	RKey      uint32
+	SwapOrAdd uint64
+	Compare   uint64
+}
+
+// LayerType is LayerTypeAtomicETH.
+func (h *AtomicETH) LayerType() gopacket.LayerType { return LayerTypeAtomicETH }
+
+// DecodeFromBytes reads the header.
+func (h *AtomicETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "AtomicETH", data, df, &h.VA, &h.RKey, &h.SwapOrAdd, &h.Compare)
+}
+
+// AtomicMasks is the header of masked atomics behind their AtomicETH.
+type AtomicMasks struct {
+	layers.BaseLayer
+	Swap              uint64
+	CompareOrBoundary uint64
+}
+
+// LayerType is LayerTypeAtomicMasks.
+func (h *AtomicMasks) LayerType() gopacket.LayerType { return LayerTypeAtomicMasks }
+
+// DecodeFromBytes reads the header.
+func (h *AtomicMasks) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "AtomicMasks", data, df, &h.Swap, &h.CompareOrBoundary)
+}
+
+// AETH is the acknowledge extended transport header.
+type AETH struct {
+	layers.BaseLayer
+	Syndrome uint8
+	MSN      uint32 // 24 bits
+}
+
+// LayerType is LayerTypeAETH.
+func (h *AETH) LayerType() gopacket.LayerType { return LayerTypeAETH }
+
+// DecodeFromBytes reads the header.
+func (h *AETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	var word uint32
+	err := decode(&h.BaseLayer, "AETH", data, df, &word)
+	h.Syndrome, h.MSN = uint8(word>>24), word&0xffffff
+	return err
+}
+
+// AtomicAckETH is the header with the value that memory held before an atomic.
+type AtomicAckETH struct {
+	layers.BaseLayer
+	Original uint64
+}
+
+// LayerType is LayerTypeAtomicAckETH.
+func (h *AtomicAckETH) LayerType() gopacket.LayerType { return LayerTypeAtomicAckETH }
+
+// DecodeFromBytes reads the header.
+func (h *AtomicAckETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "AtomicAckETH", data, df, &h.Original)
+}
+
+// ImmDt is the header that carries immediate data.
+type ImmDt struct {
+	layers.BaseLayer
+	Immediate uint32
+}
+
+// LayerType is LayerTypeImmDt.
+func (h *ImmDt) LayerType() gopacket.LayerType { return LayerTypeImmDt }
+
+// DecodeFromBytes reads the header.
+func (h *ImmDt) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "ImmDt", data, df, &h.Immediate)
+}
+
+// IETH is the invalidate extended transport header.
+type IETH struct {
+	layers.BaseLayer
+	RKey uint32
+}
+
+// LayerType is LayerTypeIETH.
+func (h *IETH) LayerType() gopacket.LayerType { return LayerTypeIETH }
+
+// DecodeFromBytes reads the header.
+func (h *IETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "IETH", data, df, &h.RKey)
+}
+
+// CNP has the reserved bytes after the BTH of a congestion notification packet.
+type CNP struct {
+	layers.BaseLayer
+	Reserved [16]byte
+}
+
+// LayerType is LayerTypeCNP.
+func (h *CNP) LayerType() gopacket.LayerType { return LayerTypeCNP }
+
+// DecodeFromBytes reads the header.
+func (h *CNP) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	return decode(&h.BaseLayer, "CNP", data, df, &h.Reserved)
+}
