@@ -31,6 +31,8 @@ func testRefusedPosts(t *testing.T, w *World) {
 		"atomic of 4 bytes": {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr()},
 		"masked of 4 bytes": {Op: verbs.OpMaskedCmpSwap, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr()},
 		"write askew":       {Op: verbs.OpAtomicWrite, RemoteAddr: b.mr.Addr() + 4},
+		"flush of no kind":  {Op: verbs.OpFlush},
+		"flush and list":    {Op: verbs.OpFlush, Flush: verbs.Flush{Global: true}, SGL: three[:1]},
 		"masked askew":      {Op: verbs.OpMaskedFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr() + 4},
 		"atomic askew":      {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr() + 4},
 	} {
@@ -261,8 +263,8 @@ func (c *statusCase) run(t *testing.T, a, b *end) {
 	must(t, peer.Destroy())
 }
 
-// testFlush takes a queue pair with work to the error state. What is posted later is flushed, too.
-func testFlush(t *testing.T, w *World) {
+// testFlushed takes a queue pair with work to the error state. What is posted later is flushed, too.
+func testFlushed(t *testing.T, w *World) {
 	a, b, qa, _ := w.pair(t, verbs.RC)
 	_ = b
 	must(t, qa.PostRecv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}))

@@ -103,6 +103,52 @@ func atomicWrite(t *testing.T, a, b *end, qa verbs.QP) {
 	}
 }
 
+// testFlush flushes what was written: a range, and a whole region. Each placement needs its right,
+// of the region and of the queue pair.
+func testFlush(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	flush := func(id uint64, mr verbs.MR, f verbs.Flush) verbs.SendWR {
+		return verbs.SendWR{ID: id, Op: verbs.OpFlush, Flags: verbs.Signalled, RemoteAddr: mr.Addr() + 8, RKey: mr.RKey(), Flush: f}
+	}
+	must(t, a.mr.WriteAt([]byte("flushed!"), 0))
+	put := a.write(1, b, 8)
+	must(t, qa.PostSend(put, flush(2, b.mr, verbs.Flush{Length: memory - 8, Global: true}), flush(3, b.mr, verbs.Flush{Region: true, Persistent: true})))
+	a.want(1, verbs.Success)
+	for id := uint64(2); id <= 3; id++ {
+		if wc := a.want(id, verbs.Success); wc.Opcode != verbs.WCFlush || wc.ByteLen != 0 {
+			t.Errorf("FLUSH: %+v", wc)
+		}
+	}
+	var got [8]byte
+	if err := b.mr.ReadAt(got[:], 0); err != nil || string(got[:]) != "flushed!" {
+		t.Errorf("the memory has %q, %v", got, err)
+	}
+	global, err := b.pd.RegMR(nil, 64, verbs.FlushGlobal)
+	must(t, err)
+	for i, c := range []struct {
+		mr   verbs.MR
+		how  verbs.Flush
+		want verbs.Status
+	}{
+		{global, verbs.Flush{Length: 56, Global: true}, verbs.Success},
+		{global, verbs.Flush{Length: 57, Global: true}, verbs.RemAccessErr},
+		{global, verbs.Flush{Region: true, Persistent: true}, verbs.RemAccessErr},
+	} {
+		must(t, qa.PostSend(flush(uint64(10+i), c.mr, c.how)))
+		a.want(uint64(10+i), c.want)
+		if c.want != verbs.Success {
+			for _, q := range []verbs.QP{qa, qb} {
+				must(t, q.ToReset())
+			}
+			connect(a, b, qa, qb)
+		}
+	}
+	must(t, qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess, Access: verbs.RemoteWrite | verbs.FlushGlobal}))
+	must(t, qa.PostSend(flush(20, b.mr, verbs.Flush{Region: true, Global: true}), flush(21, b.mr, verbs.Flush{Region: true, Persistent: true})))
+	a.want(20, verbs.Success)
+	a.want(21, verbs.RemInvReqErr)
+}
+
 // messages are the operations that take a receive.
 func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
 	for i := range uint64(4) {

@@ -129,6 +129,46 @@ func testResizeCQ(t *testing.T, w *World) {
 	wantErr(t, "destroyed", small.Resize(8), verbs.ErrClosed)
 }
 
+// testModerateCQ delays events by a count of completions and by a period. Completions are there
+// without delay.
+func testModerateCQ(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	must(t, qb.PostRecv(make([]verbs.RecvWR, 8)...))
+	receive := func(n int) {
+		t.Helper()
+		for range n {
+			must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline}))
+			if wc := b.next(); wc.Status != verbs.Success {
+				t.Errorf("%+v", wc)
+			}
+		}
+	}
+	must(t, b.cq.Moderate(3, time.Hour))
+	must(t, b.cq.Arm(false))
+	receive(2)
+	wantErr(t, "two of three", b.cq.WaitEvent(b.in(20*time.Millisecond)), verbs.ErrTimeout)
+	receive(1)
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	must(t, b.cq.Moderate(3, time.Millisecond))
+	must(t, b.cq.Arm(false))
+	receive(1)
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	must(t, b.cq.Moderate(3, time.Hour))
+	must(t, b.cq.Arm(false))
+	receive(1)
+	must(t, b.cq.Moderate(0, 0)) // the event that is delayed comes
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	must(t, b.cq.Arm(false))
+	receive(1)
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	wantErr(t, "negative count", b.cq.Moderate(-1, 0), verbs.ErrInvalid)
+	wantErr(t, "negative period", b.cq.Moderate(2, -1), verbs.ErrInvalid)
+	other, err := a.ctx.CreateCQ(4)
+	must(t, err)
+	must(t, other.Destroy())
+	wantErr(t, "destroyed", other.Moderate(2, 1), verbs.ErrClosed)
+}
+
 // testDestroyEndsWaits destroys a queue for which other threads wait.
 func testDestroyEndsWaits(t *testing.T, w *World) {
 	a := w.end(t, 0)

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) *World) {
 func Tests() []Test {
 	return []Test{
 		{"EveryOperationOfRC", testRC},
+		{"Flush", testFlush},
 		{"SizesAndPieces", testSizes},
 		{"Unreliable", testUC},
 		{"Datagrams", testUD},
@@ -73,7 +74,7 @@ func Tests() []Test {
 		{"OrderOfDestruction", testDestroy},
 		{"ForeignObjects", testForeign},
 		{"EveryStatus", testStatuses},
-		{"Flush", testFlush},
+		{"FlushedRequests", testFlushed},
 		{"Reset", testReset},
 		{"SendQueueDrains", testDrain},
 		{"Modify", testModify},
@@ -81,6 +82,7 @@ func Tests() []Test {
 		{"Deadlines", testDeadlines},
 		{"Overrun", testOverrun},
 		{"ResizeCQ", testResizeCQ},
+		{"ModerateCQ", testModerateCQ},
 		{"DestroyEndsWaits", testDestroyEndsWaits},
 		{"QueuesAreBounded", testBounds},
 		{"LongLists", testLongLists},
@@ -97,7 +99,7 @@ func Tests() []Test {
 // patience bounds waits for events that are certain.
 const patience = 30 * time.Second
 
-const full = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
+const full = verbs.LocalWrite | verbs.RemoteRights | verbs.MWBind
 
 // end is one side of a connection with one object of each kind.
 type end struct {
@@ -156,7 +158,7 @@ func (e *end) up(q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS
 // upIn is up in the partition with an index in the P_Key table.
 func (e *end) upIn(pkeyIndex int, q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
 	e.t.Helper()
-	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic, PKeyIndex: pkeyIndex}))
+	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteRights, PKeyIndex: pkeyIndex}))
 	must(e.t, q.ToRTR(verbs.ToRTR{
 		DestQPN: other.QPN(), DestGID: peer.ctx.Device().GIDs[e.w.Family], SourceGID: e.w.Family, RecvPSN: 77,
 		PathMTU: verbs.MTU1024, MinRNRTimer: 1,

@@ -1,5 +1,5 @@
 // Package cq is the completion queue: a bounded queue of work completions that the NIC fills and an
-// application empties, with arming and overflow.
+// application empties, with arming, moderation of its events and overflow.
 //
 // A CQ belongs to one engine and is as single-threaded. It wakes no thread: the engine checks Fired
 // after each step and wakes the threads that wait. A full queue loses the newest completion, never
@@ -37,6 +37,7 @@ type CQ struct {
 	armed   arming
 	fired   bool
 	overrun bool
+	moderation
 }
 
 // New returns an empty queue for depth completions.
@@ -64,6 +65,14 @@ func (c *CQ) Source() *Source { return &Source{c: c} }
 
 // Poll moves up to len(wc) completions to wc, oldest first, and returns their number.
 func (c *CQ) Poll(wc []verbs.WC) int {
+	if c.places.taken == 0 {
+		return 0
+	}
+	return c.poll(wc)
+}
+
+// poll is Poll for a queue that is not empty.
+func (c *CQ) poll(wc []verbs.WC) int {
 	k := min(len(wc), c.places.taken)
 	for i := range wc[:k] {
 		s := c.chains[0].s
@@ -72,8 +81,11 @@ func (c *CQ) Poll(wc []verbs.WC) int {
 		wc[i] = p.wc
 		s.head, p.next = p.next, c.places.spare
 		c.places.spare = at
-		if s.n--; s.n == 0 || len(c.chains) > 1 {
+		switch s.n--; {
+		case len(c.chains) > 1:
 			c.shift(s)
+		case s.n == 0:
+			c.chains = c.chains[:0]
 		}
 	}
 	c.places.taken -= k
@@ -91,9 +103,9 @@ func (c *CQ) shift(s *Source) {
 }
 
 // Arm requests one event: for the next completion that is pushed, or if solicited is set, for the
-// next one that is solicited or failed. Completions that are already in the queue cause no event:
-// poll once more after Arm. Arming a queue for solicited completions does not change that it is
-// armed for any.
+// next one that is solicited or failed. Moderate can delay it. Completions that are already in
+// the queue cause no event: poll once more after Arm. Arming a queue for solicited completions
+// does not change that it is armed for any.
 func (c *CQ) Arm(solicited bool) {
 	if solicited {
 		c.armed = max(c.armed, armedSolicited)

@@ -40,7 +40,7 @@ func TestAgreesWithModel(t *testing.T) {
 				next++
 				wc := verbs.WC{ID: next, QPN: wire.QPN(n)}
 				fits := len(model) < c.Cap()
-				if sources[n].Push(&wc) != fits {
+				if sources[n].Push(0, &wc) != fits {
 					t.Fatalf("seed %d: push of %d into %d of %d", seed, next, len(model), c.Cap())
 				}
 				if fits {
@@ -82,15 +82,15 @@ func TestPurgeOfMany(t *testing.T) {
 		best := time.Hour
 		for range 3 {
 			for i := range c.own {
-				if !own.Push(&verbs.WC{ID: 1}) {
+				if !own.Push(0, &verbs.WC{ID: 1}) {
 					t.Fatalf("%s: completion %d has no place", c.name, i)
 				}
 				if other.n < c.left {
-					other.Push(&verbs.WC{ID: 2})
+					other.Push(0, &verbs.WC{ID: 2})
 				}
 			}
 			for other.n < c.left {
-				other.Push(&verbs.WC{ID: 2})
+				other.Push(0, &verbs.WC{ID: 2})
 			}
 			start := time.Now()
 			own.Purge()
@@ -126,7 +126,7 @@ func TestAllocatesNothing(t *testing.T) {
 	wc := make([]verbs.WC, 20)
 	step := func() {
 		for i, s := range sources {
-			s.Push(&verbs.WC{ID: uint64(i)})
+			s.Push(0, &verbs.WC{ID: uint64(i)})
 		}
 		sources[7].Purge()
 		for c.Poll(wc) > 0 {
@@ -142,10 +142,10 @@ func TestAllocatesNothing(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	c := newCQ(t, 1)
 	s := c.Source()
-	if !s.Push(&verbs.WC{ID: 1}) || c.Overrun() {
+	if !s.Push(0, &verbs.WC{ID: 1}) || c.Overrun() {
 		t.Fatal("first push")
 	}
-	if s.Push(&verbs.WC{ID: 2}) || !c.Overrun() {
+	if s.Push(0, &verbs.WC{ID: 2}) || !c.Overrun() {
 		t.Fatal("overrun not reported")
 	}
 	var wc [2]verbs.WC
@@ -192,7 +192,7 @@ func TestArming(t *testing.T) {
 		if c.Fired() {
 			t.Fatalf("step %d: arming alone fired", i)
 		}
-		s.Push(&step.push)
+		s.Push(0, &step.push)
 		if got := c.Fired(); got != step.want {
 			t.Errorf("step %d: fired %v, want %v", i, got, step.want)
 		}
@@ -221,10 +221,10 @@ func BenchmarkPush(bm *testing.B) {
 			}
 			wc := make([]verbs.WC, 16)
 			for i := range n {
-				sources[i].Push(&verbs.WC{})
+				sources[i].Push(0, &verbs.WC{})
 			}
 			for i := range bm.N {
-				sources[i%n].Push(&verbs.WC{ID: 1})
+				sources[i%n].Push(0, &verbs.WC{ID: 1})
 				c.Poll(wc[:1])
 			}
 		})

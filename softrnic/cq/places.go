@@ -21,20 +21,20 @@ type places struct {
 
 func newPlaces(n int) places { return places{all: make([]place, n)} }
 
-// take returns a free place, preferably one that was used recently; false if there is none.
-func (p *places) take() (int32, bool) {
+// take returns a free place, preferably one that was used recently; -1 if there is none.
+func (p *places) take() int32 {
+	at := p.spare
 	switch {
 	case p.taken == len(p.all):
-		return 0, false
+		return -1
 	case p.taken == int(p.used): // no spare place
-		p.taken++
+		at = p.used
 		p.used++
-		return p.used - 1, true
+	default:
+		p.spare = p.all[at].next
 	}
-	at := p.spare
-	p.spare = p.all[at].next
 	p.taken++
-	return at, true
+	return at
 }
 
 // free returns a chain of n places.

@@ -34,7 +34,7 @@ func (s *Source) moveTo(to *places) {
 	at := s.head
 	for i := range s.n {
 		from := &s.c.places.all[at]
-		new, _ := to.take()
+		new := to.take()
 		to.all[new].wc, to.all[new].pushed = from.wc, from.pushed
 		if i == 0 {
 			s.head = new

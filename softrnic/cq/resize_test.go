@@ -37,7 +37,7 @@ func TestResizeKeepsTheOrder(t *testing.T) {
 			switch r.IntN(5) {
 			case 0, 1:
 				i := r.IntN(len(sources))
-				if fits := sources[i].Push(&verbs.WC{ID: id}); fits != (len(list) < c.Cap()) {
+				if fits := sources[i].Push(0, &verbs.WC{ID: id}); fits != (len(list) < c.Cap()) {
 					t.Fatalf("seed %d: %d of %d wait, and there is room: %v", seed, len(list), c.Cap(), fits)
 				} else if fits {
 					list = append(list, entry{i, id})
@@ -93,20 +93,20 @@ func TestResizeKeepsTheOrder(t *testing.T) {
 func TestResizeKeepsTheRest(t *testing.T) {
 	c := queueOf(t, 1)
 	s := c.Source()
-	s.Push(&verbs.WC{ID: 1})
-	s.Push(&verbs.WC{ID: 2})
+	s.Push(0, &verbs.WC{ID: 1})
+	s.Push(0, &verbs.WC{ID: 2})
 	c.SetID(7)
 	c.Arm(false)
 	if err := c.Resize(queueOf(t, 2)); err != nil || !c.Overrun() || c.ID() != 7 {
 		t.Errorf("%v, overrun %v, number %d", err, c.Overrun(), c.ID())
 	}
-	if s.Push(&verbs.WC{ID: 3}); !c.Fired() {
+	if s.Push(0, &verbs.WC{ID: 3}); !c.Fired() {
 		t.Error("the event is lost")
 	}
 	c = queueOf(t, maxMoved+1)
 	s = c.Source()
 	for range maxMoved + 1 {
-		s.Push(&verbs.WC{})
+		s.Push(0, &verbs.WC{})
 	}
 	if err := c.Resize(queueOf(t, maxMoved+1)); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("%d completions: %v", c.Len(), err)

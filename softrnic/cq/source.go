@@ -1,6 +1,9 @@
 package cq
 
-import "github.com/rdmalab/rdmalab/softrnic/verbs"
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
 
 // Source is the send or receive queue of one queue pair as a completion queue sees it: it pushes
 // completions and can remove them.
@@ -16,10 +19,10 @@ func (s *Source) CQ() *CQ { return s.c }
 
 // Push appends a copy of wc. It returns false if the queue is full: then wc is lost, and the queue
 // is in error from then on.
-func (s *Source) Push(wc *verbs.WC) bool {
+func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	c := s.c
-	at, ok := c.places.take()
-	if !ok {
+	at := c.places.take()
+	if at < 0 {
 		c.overrun = true
 		return false
 	}
@@ -36,7 +39,7 @@ func (s *Source) Push(wc *verbs.WC) bool {
 	s.n++
 	// A queue armed for solicited completions also fires for a failed one (IBTA 11.4.2).
 	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
-		c.armed, c.fired = unarmed, true
+		c.cause(now)
 	}
 	return true
 }

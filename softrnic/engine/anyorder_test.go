@@ -206,7 +206,7 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 		rkey = w.Key()
 	}
 	wr := verbs.SendWR{
-		Op: verbs.WROpcode(r.IntN(int(verbs.OpAtomicWrite) + 1)), Flags: verbs.SendFlags(r.IntN(8)), SGL: []verbs.SGE{n.sge(r)},
+		Op: verbs.WROpcode(r.IntN(int(verbs.OpFlush) + 1)), Flags: verbs.SendFlags(r.IntN(8)), SGL: []verbs.SGE{n.sge(r)},
 		RemoteAddr: va, RKey: rkey, InvRKey: rkey, CompareAdd: r.Uint64(),
 	}
 	switch wr.Op {
@@ -216,6 +216,9 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 	case verbs.OpAtomicWrite:
 		wr.SGL, wr.Flags = nil, wr.Flags&^verbs.Inline
 		wr.RemoteAddr &^= 7
+	case verbs.OpFlush:
+		wr.SGL, wr.Flags = nil, wr.Flags&^verbs.Inline
+		wr.Flush = verbs.Flush{Length: uint32(r.IntN(5000)), Region: r.IntN(2) == 0, Global: true, Persistent: r.IntN(2) == 0}
 	case verbs.OpLocalInv:
 		wr.InvRKey, wr.SGL = n.rkey(r), nil
 		if w, ok := one(r, n.mws); ok && r.IntN(3) > 0 {

@@ -144,7 +144,7 @@ func validPKeys(table []uint16) error {
 	}
 	for i, k := range table {
 		if k&^verbs.PKeyMember == 0 {
-			return fmt.Errorf("engine config: P_Key %#x names no partition; take 1 to 0x7fff, plus 0x8000 for a full member", k)
+			return fmt.Errorf("engine config: P_Key %#x names no partition; use 1 to 0x7fff, plus 0x8000 for a full member", k)
 		}
 		for _, other := range table[:i] {
 			if k&^verbs.PKeyMember == other&^verbs.PKeyMember {

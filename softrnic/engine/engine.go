@@ -18,9 +18,10 @@ type Engine struct {
 	linkDown bool
 	gsi      *GSI // nil until the connection manager is used
 
-	rx    receivePath
-	tx    transmitPath
-	sched schedule
+	rx        receivePath
+	tx        transmitPath
+	sched     schedule
+	moderated moderated
 
 	// acts are the actions of one step of a queue pair; overflowed are the completion queues that
 	// have overflowed in the current step.
@@ -59,7 +60,7 @@ func (e *Engine) Down() {
 	e.rx.touched = nil
 	e.gsi.down()
 	e.gsi = nil
-	e.sched.reset()
+	e.sched.agenda, e.moderated = agenda[QP]{}, moderated{}
 	e.tx.loop.Reset()
 	e.ring = e.ring[:0]
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})

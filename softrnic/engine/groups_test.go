@@ -230,7 +230,8 @@ func TestDetachAll(t *testing.T) {
 	}
 }
 
-// report runs a NIC up to a time, and returns when it reported what.
+// reportsUntil runs a NIC up to a time. It returns the reports of membership that the NIC sent, and
+// when it sent each.
 func reportsUntil(t testing.TB, s *side, from, until clock.Time) (at []clock.Time, said []wire.Membership) {
 	t.Helper()
 	for now := from; ; {

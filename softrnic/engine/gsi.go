@@ -269,11 +269,11 @@ func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	if err != nil {
 		return
 	}
-	f := e.tx.head(&r, datagramPort(gsiQPN))
-	f.Packet = wire.Packet{
+	e.tx.head(&r, datagramPort(gsiQPN))
+	p := wire.Packet{
 		BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: d.PKey, DestQP: gsiQPN, AckReq: true, PSN: g.psn},
 		DETH: wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}, Payload: d.MAD[:],
 	}
 	g.psn = g.psn.Next()
-	e.tx.emit(&r, out, &e.counters)
+	e.tx.emit(&p, &r, out, &e.counters)
 }

@@ -18,11 +18,11 @@ type CMConn struct {
 	ID mad.CommID
 	// Local and Peer are the IP addresses of this NIC and of the peer's.
 	Local, Peer netip.Addr
-	// Request is the peer's REQ at the responder, Reply the peer's REP at the initiator; nil until
-	// it arrives.
+	// Request is the peer's REQ at the responder. Reply is the peer's REP at the initiator; nil
+	// until it arrives.
 	Request *mad.REQ
 	Reply   *mad.REP
-	// Ask is the peer's SIDR request for a datagram service, Answered the peer's SIDR reply; nil
+	// Ask is the peer's SIDR request for a datagram service. Answered is the peer's SIDR reply; nil
 	// until it arrives.
 	Ask      *mad.SIDRReq
 	Answered *mad.SIDRRep
@@ -71,7 +71,7 @@ func (c *CMConn) changed() {
 // Dead reports whether the NIC has gone down, or this side's queue pair was destroyed or reset.
 func (c *CMConn) Dead() bool { return c.dead || c.gone }
 
-// CMListener receives the requests for one service.
+// CMListener receives the requests for one service at some of the NIC's addresses.
 type CMListener struct {
 	service mad.ServiceID
 	owner   uint64
@@ -124,10 +124,11 @@ func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 // Notify makes all waiting goroutines check their conditions again.
 func (g *GSI) Notify() { g.e.activity++ }
 
-// Listen accepts requests for a service. Up to backlog requests may wait for Next.
-func (g *GSI) Listen(s mad.ServiceID, backlog int) (*CMListener, error) {
+// Listen accepts requests for a service that come to an address in at; the zero Prefix stands for
+// all addresses of the NIC. Up to backlog requests may wait for Next.
+func (g *GSI) Listen(s mad.ServiceID, at netip.Prefix, backlog int) (*CMListener, error) {
 	g.owners++
-	if err := g.m.Listen(s, g.owners); err != nil {
+	if err := g.m.Listen(s, at, g.owners); err != nil {
 		return nil, err
 	}
 	l := &CMListener{service: s, owner: g.owners, limit: backlog}
@@ -142,7 +143,7 @@ func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 	}
 	l.dead = true
 	g.e.activity++
-	g.m.Unlisten(l.service)
+	g.m.Unlisten(l.service, l.owner)
 	delete(g.listeners, l.owner)
 	for c := l.Next(); c != nil; c = l.Next() {
 		g.Abort(now, c, out)

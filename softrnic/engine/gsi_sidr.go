@@ -14,8 +14,8 @@ import (
 // answers (IBTA 12.11). Both sides keep a CMConn as their record.
 
 // ListenDatagrams is Listen for the SIDR requests for a datagram service. Their records have Ask.
-func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error) {
-	l, err := g.Listen(s, backlog)
+func (g *GSI) ListenDatagrams(s mad.ServiceID, at netip.Prefix, backlog int) (*CMListener, error) {
+	l, err := g.Listen(s, at, backlog)
 	if err == nil {
 		l.datagrams = true
 	}

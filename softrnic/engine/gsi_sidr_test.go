@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/cm"
@@ -25,10 +26,10 @@ func ask(t *testing.T, p *pair, s mad.ServiceID) *CMConn {
 func TestQuestionsAndConnections(t *testing.T) {
 	p := unconnected(t)
 	g := gsi(t, p.b.e)
-	if _, err := g.Listen(testService, 4); err != nil {
+	if _, err := g.Listen(testService, netip.Prefix{}, 4); err != nil {
 		t.Fatal(err)
 	}
-	l, err := g.ListenDatagrams(testService+1, 1)
+	l, err := g.ListenDatagrams(testService+1, netip.Prefix{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func establish(t testing.TB, p *pair, l *CMListener, gid int) (a, b *CMConn) {
 func TestConnectionByDatagrams(t *testing.T) {
 	for gid := range 2 {
 		p := unconnected(t)
-		l, err := gsi(t, p.b.e).Listen(testService, 4)
+		l, err := gsi(t, p.b.e).Listen(testService, netip.Prefix{}, 4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func checkForgotten(t *testing.T, p *pair) {
 // The RTU is lost: the first packet of the connection takes its place.
 func TestFirstPacketEstablishes(t *testing.T) {
 	p := unconnected(t)
-	l, err := gsi(t, p.b.e).Listen(testService, 4)
+	l, err := gsi(t, p.b.e).Listen(testService, netip.Prefix{}, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestFirstPacketEstablishes(t *testing.T) {
 func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 	for _, stage := range []string{"request", "reply", "established", "reset"} {
 		p := unconnected(t)
-		l, err := gsi(t, p.b.e).Listen(testService, 4)
+		l, err := gsi(t, p.b.e).Listen(testService, netip.Prefix{}, 4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 // A queue pair that was reset can be connected again at once, at either end.
 func TestResetQueuePairConnectsAgain(t *testing.T) {
 	p := unconnected(t)
-	l, err := gsi(t, p.b.e).Listen(testService, 4)
+	l, err := gsi(t, p.b.e).Listen(testService, netip.Prefix{}, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,11 +208,11 @@ func TestListenersAndRefusals(t *testing.T) {
 	if c.End != cm.EventRejected || c.Reject.Reason != mad.ReasonInvalidService {
 		t.Errorf("no listener: %+v", c)
 	}
-	l, err := g.Listen(testService, 1)
+	l, err := g.Listen(testService, netip.Prefix{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "second listener", errOf(g.Listen(testService, 1)), verbs.ErrBusy)
+	wantErr(t, "second listener", errOf(g.Listen(testService, netip.Prefix{}, 1)), verbs.ErrBusy)
 	first := dial(t, p, ipA, ipB)
 	other, err := p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{})
 	if err != nil {
@@ -264,7 +264,7 @@ func TestConnectionToItself(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	a, b := newSide(t, e), newSide(t, e)
 	g := gsi(t, e)
-	l, err := g.Listen(testService, 1)
+	l, err := g.Listen(testService, netip.Prefix{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestFramesAsLinux(t *testing.T) {
 		}, req.DstAddr()))
 		g := gsi(t, s.e)
 		if name != "cm_reject.pcap" {
-			l, err := g.Listen(testService, 1)
+			l, err := g.Listen(testService, netip.Prefix{}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 
 // OverrunCQs makes the completion queues of a queue pair overrun: each raises EventCQErr, at most
 // once, and every queue pair that uses one of them goes to the error state. Their entries can still
-// be polled. The errors are those of FailQP.
+// be polled. It fails with the same errors as FailQP.
 func (e *Engine) OverrunCQs(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("overrun CQ", n)
 	if err != nil {

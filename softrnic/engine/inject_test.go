@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A queue pair that fails flushes its work with an event; it can be reset and used again.
+// A queue pair that fails flushes its work with an event; it can be reset and reused.
 func TestFailQP(t *testing.T) {
 	p := newPair(t, nil)
 	drainEvents(p.a.e)

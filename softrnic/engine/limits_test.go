@@ -123,8 +123,8 @@ func (n *numbers) Uint64() uint64 {
 	return v
 }
 
-// Queue pairs 0 and 1 are those of management, and 0xffffff is the one of multicast: all others can
-// be given out, each once (IBTA 3.9.4).
+// Queue pairs 0 and 1 are for management, and 0xffffff means multicast: all others can be given
+// out, each once (IBTA 3.9.4).
 func TestNumbersOfQueuePairs(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	r := rand.New(&numbers{0, 1, 2, 0xffffff, 0xfffffe, 2, 0x11000003})

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -27,10 +30,11 @@ type MR struct {
 
 // CQ is a completion queue.
 type CQ struct {
-	e    *Engine
-	q    *cq.CQ
-	refs int // queue pairs that use it; one that uses it for both directions counts twice
-	dead bool
+	e     *Engine
+	q     *cq.CQ
+	refs  int // queue pairs that use it; one that uses it for both directions counts twice
+	dead  bool
+	place uint32 // in Engine.moderated
 	// failed: an overflow was reported. overflowed: the queue is in Engine.overflowed.
 	failed, overflowed bool
 }
@@ -196,6 +200,7 @@ func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
 	}
 	q.SetID(e.nextCQ)
 	c := &CQ{e: e, q: q}
+	c.place = e.moderated.add(c)
 	e.cqs[q.ID()] = c
 	return c, nil
 }
@@ -220,6 +225,35 @@ func (c *CQ) Resize(q *cq.CQ) error {
 	return c.q.Resize(q)
 }
 
+// Moderate delays the events of the queue; see cq.CQ.Moderate.
+func (c *CQ) Moderate(count int, period time.Duration) error {
+	if err := alive("moderate CQ", c.dead); err != nil {
+		return err
+	}
+	if err := c.q.Moderate(count, period); err != nil {
+		return err
+	}
+	c.e.moderated.due.Set(c.place, c.q.Deadline())
+	c.e.activity++
+	return nil
+}
+
+// moderated has the completion queues, with the deadlines of their delayed events.
+type moderated struct{ agenda[CQ] }
+
+// tick raises the delayed events that are due.
+func (m *moderated) tick(now clock.Time, ev *events) {
+	for {
+		place, at := m.due.Next()
+		if at > now {
+			return
+		}
+		m.due.Remove(place)
+		m.places[place].q.Tick(now)
+		ev.activity++
+	}
+}
+
 // ID returns the queue's number in asynchronous events.
 func (c *CQ) ID() uint32 { return c.q.ID() }
 
@@ -234,6 +268,7 @@ func (c *CQ) Destroy() error {
 	}
 	c.dead = true
 	c.e.activity++
+	c.e.moderated.remove(c.place)
 	delete(c.e.cqs, c.q.ID())
 	return nil
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func TestPKeysOfGSI(t *testing.T) {
 	a := newSide(t, newEngine(t, "a", 1, macA, withPKeys(0xffff, 0x8001, 3), ipA))
 	b := newSide(t, newEngine(t, "b", 2, macB, withPKeys(0x8002, 1, 3), ipB))
 	p := connectPair(t, a, b, 0, verbs.MTU1024)
-	if _, err := gsi(t, b.e).Listen(testService, 4); err != nil {
+	if _, err := gsi(t, b.e).Listen(testService, netip.Prefix{}, 4); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, srq: srq, keyed: clock.Never}
 	e.qps[n] = qp
 	e.order = append(e.order, qp)
-	e.sched.add(qp)
+	qp.place = e.sched.add(qp)
 	pd.qps++
 	send.refs++
 	recv.refs++
@@ -294,7 +294,7 @@ func (q *QP) Destroy() error {
 	q.dead = true
 	q.q.Purge()
 	e.env.Mem.UnbindAll(q.Num())
-	e.sched.remove(q)
+	e.sched.remove(q.place)
 	e.gsi.qpGone(q)
 	delete(e.qps, q.Num())
 	if i := slices.Index(e.order, q); i >= 0 {

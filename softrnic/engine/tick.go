@@ -23,18 +23,20 @@ func (e *Engine) Deadline() clock.Time {
 		return e.rx.batchAt
 	}
 	_, at := e.sched.due.Next()
-	return clock.Min(clock.Min(at, e.gsi.deadline()), e.groups.due)
+	_, event := e.moderated.due.Next()
+	return clock.Min(clock.Min(at, event), clock.Min(e.gsi.deadline(), e.groups.due))
 }
 
-// Tick handles the deadlines that are due: it ends the receive batch, lets the connection manager
-// act and reports multicast groups. Then it serves the queue pairs that are due, each once a round,
-// beginning behind the one that was served last, until the limit on frames is reached. If more is
-// due, Deadline is due at once.
+// Tick handles the deadlines that are due: it ends the receive batch, raises delayed events of
+// completion queues, lets the connection manager act and reports multicast groups. Then it serves
+// the queue pairs that are due, each once a round, beginning behind the one that was served last,
+// until the limit on frames is reached. If more is due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return
 	}
 	e.EndBatch(now, out)
+	e.moderated.tick(now, &e.events)
 	e.gsi.tick(now, out)
 	e.groups.tick(now, out)
 	for range maxTickRounds {
@@ -67,38 +69,38 @@ func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 	return at <= now
 }
 
-// schedule has the deadlines of all queue pairs. Each queue pair has a place, a small index,
-// because clock.Queue is fastest with small indexes.
-type schedule struct {
+// agenda has the deadlines of objects of one kind. Each object has a place, a small index, because
+// clock.Queue is fastest with small indexes.
+type agenda[T any] struct {
 	due    clock.Queue // by place
-	places []*QP       // nil: the place is free
+	places []*T        // nil: the place is free
 	free   []uint32
+}
+
+// add returns the place of a new object.
+func (a *agenda[T]) add(o *T) (place uint32) {
+	if n := len(a.free); n > 0 {
+		place = a.free[n-1]
+		a.free = a.free[:n-1]
+		a.places[place] = o
+		return place
+	}
+	a.places = append(a.places, o)
+	return uint32(len(a.places) - 1)
+}
+
+// remove frees the place of an object.
+func (a *agenda[T]) remove(place uint32) {
+	a.due.Remove(place)
+	a.places[place] = nil
+	a.free = append(a.free, place)
+}
+
+// schedule has the deadlines of all queue pairs.
+type schedule struct {
+	agenda[QP]
 	served wire.QPN // number of the queue pair served last
 	ready  []*QP    // the queue pairs of one round
-}
-
-// add gives a new queue pair its place.
-func (s *schedule) add(qp *QP) {
-	if n := len(s.free); n > 0 {
-		qp.place = s.free[n-1]
-		s.free = s.free[:n-1]
-		s.places[qp.place] = qp
-		return
-	}
-	qp.place = uint32(len(s.places))
-	s.places = append(s.places, qp)
-}
-
-// remove frees the place of a queue pair.
-func (s *schedule) remove(qp *QP) {
-	s.due.Remove(qp.place)
-	s.places[qp.place] = nil
-	s.free = append(s.free, qp.place)
-}
-
-// reset forgets all queue pairs.
-func (s *schedule) reset() {
-	s.due, s.places, s.free = clock.Queue{}, nil, nil
 }
 
 // collect returns the queue pairs that are due, in the order of their numbers, beginning behind the

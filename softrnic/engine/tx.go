@@ -24,7 +24,7 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 // queue pairs go to the error state. Their flushes may overflow other queues; the loop ends because
 // each queue pair flushes only once.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
-	e.carryOut(qp, out)
+	e.carryOut(now, qp, out)
 	for len(e.overflowed) > 0 {
 		c := e.overflowed[0]
 		e.overflowed = e.overflowed[:copy(e.overflowed, e.overflowed[1:])]
@@ -39,19 +39,19 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 			}
 			_ = user.q.ToError(now, &e.acts) // a live queue pair can always go to ERROR
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: user.q.Num()})
-			e.carryOut(user, out)
+			e.carryOut(now, user, out)
 			e.sched.rekey(user)
 		}
 	}
 }
 
-func (e *Engine) carryOut(qp *QP, out *packetio.Batch) {
+func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	a := &e.acts
 	if len(a.Done) > 0 {
 		e.activity++
 	}
 	for i := range a.Done {
-		e.complete(&a.Done[i])
+		e.complete(now, &a.Done[i])
 	}
 	if qp.srq != nil && qp.srq.s.LimitReached() {
 		e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQLimit, SRQ: qp.srq.num})
@@ -65,12 +65,21 @@ func (e *Engine) carryOut(qp *QP, out *packetio.Batch) {
 	a.Reset()
 }
 
-func (e *Engine) complete(d *transport.Completion) {
-	if d.To.Push(&d.WC) {
+func (e *Engine) complete(now clock.Time, d *transport.Completion) {
+	q := d.To.CQ()
+	due := q.Deadline()
+	pushed := d.To.Push(now, &d.WC)
+	if pushed && q.Deadline() == due {
+		return
+	}
+	c := e.cqs[q.ID()]
+	if c != nil {
+		e.moderated.due.Set(c.place, q.Deadline())
+	}
+	if pushed {
 		return
 	}
 	e.counters.CqOverrun++
-	c := e.cqs[d.To.CQ().ID()]
 	if c != nil && !c.overflowed {
 		c.overflowed = true
 		e.overflowed = append(e.overflowed, c)
@@ -87,8 +96,7 @@ type transmitPath struct {
 	loop, loopRx packetio.Batch
 }
 
-// head fills in the headers in front of the BTH and returns the frame. The caller fills in the
-// packet.
+// head fills in the headers in front of the BTH and returns the frame.
 func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	f := &t.frame
 	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
@@ -103,13 +111,13 @@ func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	return f
 }
 
-// emit appends the frame to out, or to loop if the NIC is its own peer, and returns the frame's
-// bytes.
-func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) []byte {
+// emit appends the frame with packet p to out, or to loop if the NIC is its own peer, and returns
+// the frame's bytes.
+func (t *transmitPath) emit(p *wire.Packet, r *route, out *packetio.Batch, c *metrics.NIC) []byte {
 	if r.local {
 		out = &t.loop
 	}
-	b := t.sealer.AppendFrame(out.Alloc(t.frame.Len()), &t.frame)
+	b := t.sealer.AppendWith(out.Alloc(t.frame.LenWith(p)), &t.frame, p)
 	out.Add(0, b)
 	c.SentPkts++
 	c.SentBytes += uint64(len(b))
@@ -134,9 +142,8 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 		}
 	}
 	f := e.tx.head(r, port)
-	f.Packet = p.Packet
-	f.BTH.PKey = qp.pkey
-	b := e.tx.emit(r, out, &e.counters)
+	p.Packet.BTH.PKey = qp.pkey
+	b := e.tx.emit(&p.Packet, r, out, &e.counters)
 	if r.group && e.groups.byGID[destGID(f)] != nil {
 		e.tx.repeat(b)
 	}

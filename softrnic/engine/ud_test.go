@@ -229,7 +229,7 @@ func FuzzDatagramFrame(f *testing.F) {
 }
 
 // A flow label is in the IPv6 header and makes the UDP source port over both families, for
-// connections and datagrams; without one the port is that of the queue pair (A17.3.1/label).
+// connections and datagrams; without a flow label the queue pair decides the port (A17.3.1/label).
 func TestFlowLabels(t *testing.T) {
 	for _, gid := range []int{0, 1} {
 		for label, want := range map[uint32]uint16{1: 0xc001, 0x3fff: 0xffff, 0x4000: 0xc001, 0xfffff: 0xc000 | 0x3fff ^ 0x3f, 0: 0} {

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -36,6 +38,17 @@ type Completion struct {
 // Reset empties a and keeps its memory.
 func (a *Actions) Reset() {
 	a.Tx, a.Done, a.Async, a.arena = a.Tx[:0], a.Done[:0], a.Async[:0], a.arena[:0]
+}
+
+// grown appends a zero element to s and returns it. The caller sets its fields there: an element
+// that is built elsewhere and copied is slow, because a processor cannot load 16 bytes at once
+// while they are in its store buffer as several stores.
+func grown[T any](s *[]T) *T {
+	n := len(*s)
+	*s = slices.Grow(*s, 1)[:n+1]
+	e := &(*s)[n]
+	*e = *new(T)
+	return e
 }
 
 // arenaChunk is the size of a fresh payload arena in bytes.

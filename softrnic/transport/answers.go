@@ -12,7 +12,7 @@ type responseKind uint8
 const (
 	owedAck     responseKind = iota // ACK, NAK or RNR NAK
 	owedAtomic                      // ATOMIC_ACK
-	owedWritten                     // the response to an ATOMIC_WRITE: a READ response without payload
+	owedWritten                     // the response to an ATOMIC_WRITE or FLUSH: a READ response without payload
 	owedRead                        // READ responses
 )
 
@@ -21,7 +21,7 @@ const (
 // leave in PSN order.
 type response struct {
 	kind     responseKind
-	fresh    bool // the response to a new READ, atomic or ATOMIC_WRITE: it occupies a responder resource
+	fresh    bool // the response to a new READ, atomic, ATOMIC_WRITE or FLUSH: it occupies a responder resource
 	syndrome wire.Syndrome
 	psn      wire.PSN
 	value    uint64 // original value of the word, for an atomic
@@ -34,10 +34,10 @@ type response struct {
 	msn           uint32
 }
 
-// fatal reports whether the response is the NAK that ends the connection. owe always has room for
+// isFatal reports whether a response is the NAK that ends the connection. owe always has room for
 // it.
-func (e *response) fatal() bool {
-	return e.kind == owedAck && e.syndrome.IsNak() && e.syndrome != wire.NakPSNSequence
+func isFatal(kind responseKind, s wire.Syndrome) bool {
+	return kind == owedAck && s.IsNak() && s != wire.NakPSNSequence
 }
 
 // covers reports whether psn is the PSN of one of the READ's response packets.
@@ -73,7 +73,10 @@ func (a *answers) start(rdAtomic int) {
 // refused request. READ responses are no longer sent, nor is anything behind them; but if a fatal
 // NAK waits behind them, they are sent so that the NAK can follow.
 func (a *answers) last(now clock.Time, out *Actions) {
-	refused := len(a.owed) > 0 && a.owed[len(a.owed)-1].fatal()
+	refused := false
+	if n := len(a.owed); n > 0 {
+		refused = isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)
+	}
 	budget := a.cfg.Window
 	for i := range a.owed {
 		switch e := &a.owed[i]; e.kind {
@@ -146,27 +149,46 @@ func (a *answers) fresh() int {
 	return n
 }
 
-// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN. The
-// response replaces a positive ACK right before it, because every response acknowledges the
-// requests before it. owe returns false if too many responses are owed; the peer will retransmit.
-func (a *answers) owe(e response) bool {
+// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN, and
+// returns it; the caller sets its other fields. The response replaces a positive ACK right before
+// it, because every response acknowledges the requests before it. owe returns nil if too many
+// responses are owed; the peer will retransmit.
+func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *response {
 	i := len(a.owed)
-	for i > 0 && wire.Diff(a.owed[i-1].psn, e.psn) > 0 {
+	for i > 0 && wire.Diff(a.owed[i-1].psn, psn) > 0 {
 		i--
 	}
-	if i > 0 {
-		if prev := &a.owed[i-1]; prev.kind == owedAck && prev.syndrome.IsAck() {
-			a.env.Counters.AckCoalesced++
-			*prev = e
-			return true
-		}
+	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() {
+		a.env.Counters.AckCoalesced++
+		i--
+	} else if !a.insert(i, isFatal(kind, s)) {
+		return nil
 	}
-	if len(a.owed) == cap(a.owed) || len(a.owed) == cap(a.owed)-1 && !e.fatal() {
+	e := &a.owed[i]
+	*e = response{}
+	e.kind, e.psn, e.syndrome = kind, psn, s
+	return e
+}
+
+// oweRead queues the n response packets of a READ.
+func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
+	e := a.owe(owedRead, p.BTH.PSN, 0)
+	if e != nil {
+		e.packets, e.msn = n, a.msn
+		e.va, e.rkey, e.length = p.RETH.VA, p.RETH.RKey, p.RETH.Length
+	}
+	return e
+}
+
+// insert makes place for a response at index i, if there is room.
+func (a *answers) insert(i int, fatal bool) bool {
+	n := len(a.owed)
+	if n == cap(a.owed) || n == cap(a.owed)-1 && !fatal {
 		return false
 	}
-	a.owed = append(a.owed, response{})
-	copy(a.owed[i+1:], a.owed[i:])
-	a.owed[i] = e
+	if a.owed = a.owed[:n+1]; i < n {
+		copy(a.owed[i+1:], a.owed[i:])
+	}
 	return true
 }
 
@@ -217,7 +239,10 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 				}
 			}
 		}
-		a.owed = a.owed[:copy(a.owed, a.owed[1:])]
+		if len(a.owed) > 1 {
+			copy(a.owed, a.owed[1:])
+		}
+		a.owed = a.owed[:len(a.owed)-1]
 	}
 	return true
 }
@@ -235,7 +260,7 @@ func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx.AtomicAck = e.value
 }
 
-// sendWritten answers an ATOMIC_WRITE.
+// sendWritten answers an ATOMIC_WRITE or FLUSH.
 func (a *answers) sendWritten(e *response, out *Actions) {
 	tx := a.newPacket(out)
 	tx.BTH.Opcode, tx.BTH.PSN = wire.RCReadResponseOnly, e.psn
@@ -310,7 +335,7 @@ func (a *answers) refuseRead(e *response, out *Actions) {
 	a.sendAck(&nak, out)
 	a.env.Counters.RespAccessErr++
 	if a.rcv.held {
-		a.rcv.complete(verbs.WC{Status: verbs.LocAccessErr}, out)
+		a.rcv.complete(verbs.LocAccessErr, out)
 	}
 	a.raise(verbs.EventQPAccessErr, out)
 	a.qp.fault(out)

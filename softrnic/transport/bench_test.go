@@ -95,7 +95,7 @@ func BenchmarkPoll(bm *testing.B) {
 	}
 	wc, s := make([]verbs.WC, 16), c.Source()
 	for range bm.N {
-		s.Push(&verbs.WC{ID: 1})
+		s.Push(0, &verbs.WC{ID: 1})
 		c.Poll(wc)
 	}
 }

@@ -66,11 +66,3 @@ func (r *requester) retuned(now clock.Time) {
 		r.armTimer(now)
 	}
 }
-
-// armTimer starts the ACK timer. Timeout code 0 means no timer.
-func (r *requester) armTimer(now clock.Time) {
-	r.retry.at = clock.Never
-	if r.rts.Timeout != 0 {
-		r.retry.at = now.Add(AckTimeout(r.rts.Timeout))
-	}
-}

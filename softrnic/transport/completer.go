@@ -143,7 +143,7 @@ func positive(p *wire.Packet) bool {
 }
 
 // readAnswer takes a READ response packet at una. It belongs to a READ or, without payload, to an
-// ATOMIC_WRITE.
+// ATOMIC_WRITE or FLUSH.
 func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	w := c.req.sq.at(c.req.sq.head)
 	if !positive(p) || !c.fitsRead(w, p) {
@@ -167,7 +167,7 @@ func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode
 	if w.op != verbs.OpRead {
-		return w.op == verbs.OpAtomicWrite && op == wire.RCReadResponseOnly && len(p.Payload) == 0
+		return (w.op == verbs.OpAtomicWrite || w.op == verbs.OpFlush) && op == wire.RCReadResponseOnly && len(p.Payload) == 0
 	}
 	missing := w.length - w.acked*c.mtu
 	ends := op.Is(wire.OpLast | wire.OpOnly)

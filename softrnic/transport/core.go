@@ -43,8 +43,9 @@ func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 // newPacket appends a packet to the peer. The engine overwrites the P_Key with that of the queue
 // pair.
 func (c *core) newPacket(out *Actions) *wire.Packet {
-	out.Tx = append(out.Tx, TxPacket{QP: c.qp})
-	p := &out.Tx[len(out.Tx)-1].Packet
+	tx := grown(&out.Tx)
+	tx.QP = c.qp
+	p := &tx.Packet
 	p.BTH.PKey, p.BTH.DestQP = wire.DefaultPKey, c.rtr.DestQPN
 	return p
 }

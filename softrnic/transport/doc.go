@@ -18,10 +18,14 @@
 //	qp.go                   QP: composes the parts and chooses the one for a call
 //	core.go                 core: state, attributes, memory and counters that all parts share
 //	service.go              what the transport services do differently
+//	actions.go              Actions: what a step returns to the caller
 //	state.go, modify.go     the state diagrams as data, and the transitions
+//	change.go               Modify: attributes that change without a transition
 //	ring.go, post.go        work queues, and what a post refuses
+//	receives.go             Receives: receives in a ring that a program writes without a doorbell
 //	sender.go, local.go     sender: the send queue, data packets, completions
-//	requester.go, retry.go  requester: fences, limits, go-back-N, RNR, implied NAK
+//	requester.go            requester: fences, limits, when the next packet leaves
+//	retry.go                ACK timer, retry counters, go-back-N, RNR, implied NAK
 //	window.go               flowWindow: how many packets may be in flight
 //	completer.go            completer: ACKs, NAKs and responses
 //	receiver.go, srq.go     receiver: the receive queue; shared receive queues
@@ -32,6 +36,7 @@
 //	torn.go                 memory copies that a fault plan tears
 //	unreliable.go           unreliableSender: what UC and UD have in common
 //	uc.go, ud.go            unreliable connections and datagrams
+//	saw.go, saw_cover.go    reports to make coverage; nothing without the build tag qpcover
 //
 // Completion statuses that this package never reports: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC,

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// result is what the responder keeps of an executed atomic or ATOMIC_WRITE. The latter has no
-// value.
+// result is what the responder keeps of an executed atomic, ATOMIC_WRITE or FLUSH. The last two
+// have no value.
 type result struct {
 	psn   wire.PSN
 	op    wire.Opcode
@@ -14,12 +14,16 @@ type result struct {
 	value uint64
 }
 
-// answer returns the response that carries the result.
-func (e *result) answer() response {
-	if e.op == wire.RCAtomicWrite {
-		return response{kind: owedWritten, psn: e.psn}
+// oweResult queues the response that carries the result.
+func (a *answers) oweResult(r *result) *response {
+	if r.op == wire.RCAtomicWrite || r.op == wire.RCFlush {
+		return a.owe(owedWritten, r.psn, 0)
 	}
-	return response{kind: owedAtomic, psn: e.psn, value: e.value}
+	e := a.owe(owedAtomic, r.psn, 0)
+	if e != nil {
+		e.value = r.value
+	}
+	return e
 }
 
 // duplicate answers a request whose PSN is before the expected one. Only a READ is executed again,
@@ -29,27 +33,30 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	switch {
 	case info.Flags&wire.OpRead != 0:
 		r.duplicateRead(p)
-	case info.Flags&wire.OpAtomic != 0:
-		r.duplicateAtomic(p)
+	case info.Flags&(wire.OpAtomic|wire.OpFlush) != 0:
+		r.replay(p)
 	case info.Flags&(wire.OpSend|wire.OpWrite) != 0:
 		// C9-105: acknowledged with the newest PSN, which acknowledges all executed requests.
 		if p.BTH.AckReq {
-			r.answers.owe(response{kind: owedAck, psn: r.ePSN.Add(-1), syndrome: wire.AckNoCredits})
+			r.answers.owe(owedAck, r.ePSN.Add(-1), wire.AckNoCredits)
 		}
 	}
 }
 
-// duplicateAtomic answers from the stored results, newest first. A duplicate without a stored
-// result is dropped: its requester has received the answer, or it could not have sent so many later
-// atomics.
-func (r *responder) duplicateAtomic(p *wire.Packet) {
-	va, _, _ := wordOf(p)
+// replay answers from the stored results, newest first. A duplicate without a stored result is
+// dropped: its requester has received the answer, or it could not have sent as many later
+// requests as there are stored results.
+func (r *responder) replay(p *wire.Packet) {
+	va := p.RETH.VA
+	if p.BTH.Opcode.Has(wire.HasAtomicETH) {
+		va = p.AtomicETH.VA
+	}
 	for i := len(r.exec.replay) - 1; i >= 0; i-- {
 		e := &r.exec.replay[i]
 		if e.psn != p.BTH.PSN {
 			continue
 		}
-		if e.op == p.BTH.Opcode && e.va == va && r.answers.owe(e.answer()) {
+		if e.op == p.BTH.Opcode && e.va == va && r.answers.oweResult(e) != nil {
 			r.env.Counters.ReplayedAtomics++
 		}
 		return
@@ -82,7 +89,7 @@ func (r *responder) duplicateRead(p *wire.Packet) {
 	if r.init.Access&verbs.RemoteRead == 0 {
 		return
 	}
-	if r.answers.owe(response{kind: owedRead, psn: p.BTH.PSN, packets: n, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length, msn: r.answers.msn}) {
+	if r.answers.oweRead(p, n) != nil {
 		r.env.Counters.ReplayedReads++
 	}
 }

@@ -29,6 +29,7 @@ var answersTo = []struct {
 	{wire.RCAtomicAck, verbs.OpMaskedCmpSwap, 8, 0},
 	{wire.RCAtomicAck, verbs.OpMaskedFetchAdd, 8, 0},
 	{wire.RCReadResponseOnly, verbs.OpAtomicWrite, 0, 0},
+	{wire.RCReadResponseOnly, verbs.OpFlush, 0, 0},
 	{wire.RCAck, verbs.OpSend, everyTail, 0},
 	{wire.RCAck, verbs.OpSendImm, everyTail, 0},
 	{wire.RCAck, verbs.OpSendInv, everyTail, 0},
@@ -70,8 +71,8 @@ func newProber(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int)
 
 func (x *prober) post(t *testing.T, op verbs.WROpcode, id uint64) {
 	t.Helper()
-	wr := verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9}
-	if op == verbs.OpAtomicWrite {
+	wr := verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9, Flush: verbs.Flush{Global: true}}
+	if isBare(op) {
 		wr.SGL = nil
 	}
 	post(t, x.s, wr)
@@ -95,9 +96,12 @@ func (x *prober) ended() (verbs.Status, int) {
 	return wc[0].Status, n
 }
 
+// isBare reports whether an operation is answered without data, and so takes no SGL.
+func isBare(op verbs.WROpcode) bool { return op == verbs.OpAtomicWrite || op == verbs.OpFlush }
+
 // payloadOf returns the payload length of a READ response to an operation.
 func payloadOf(op wire.Opcode, to verbs.WROpcode) int {
-	if to == verbs.OpAtomicWrite {
+	if isBare(to) {
 		return 0
 	}
 	if op.Is(wire.OpFirst | wire.OpMiddle) {
@@ -150,7 +154,7 @@ func TestEveryAnswerEverywhere(t *testing.T) {
 				x, psn = ask()
 				x.revoke()
 				st, n = x.take(c.answer, psn, payloadOf(c.answer, c.op), wire.AckNoCredits)
-				if c.op != verbs.OpAtomicWrite { // which has none
+				if !isBare(c.op) { // which has none
 					expect("with its memory gone", st, n, verbs.LocProtErr, 1)
 				}
 			}
@@ -217,7 +221,7 @@ func TestEveryAcknowledgement(t *testing.T) {
 // atomic was lost (IBTA 9.7.6.1/implied-nak).
 func TestEveryImpliedNak(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
-		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite} {
+		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush} {
 			x := newProber(t, verbs.StateRTS, op, 8)
 			x.post(t, verbs.OpWrite, 2)
 			if state == verbs.StateSQD {
@@ -236,13 +240,14 @@ func TestEveryImpliedNak(t *testing.T) {
 var everyOp = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
 	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite,
+	verbs.OpFlush,
 }
 
 // workOf returns a valid work request for s.
 func workOf(t testing.TB, s *side, op verbs.WROpcode) verbs.SendWR {
 	t.Helper()
-	wr := verbs.SendWR{ID: 1, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, 8)}, AH: testAH(1), RemoteAddr: 4096, RKey: 9}
-	if op == verbs.OpAtomicWrite {
+	wr := verbs.SendWR{ID: 1, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, 8)}, AH: testAH(1), RemoteAddr: 4096, RKey: 9, Flush: verbs.Flush{Global: true}}
+	if isBare(op) {
 		wr.SGL = nil
 	}
 	if op == verbs.OpLocalInv {
@@ -365,7 +370,7 @@ func TestEveryPacketWhereNoneIsWanted(t *testing.T) {
 
 // With initiator depth 0 a READ or atomic is refused (IBTA 9.7.3/depth).
 func TestEveryOperationWithoutDepth(t *testing.T) {
-	for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite} {
+	for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush} {
 		a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})
 		b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
 		l := defaultLink

@@ -82,10 +82,10 @@ var requestFaults = []requestFault{
 		answer: wire.NakInvalid, recv: verbs.RemInvReqErr, fatal: true,
 	},
 	{name: "not enabled", has: named, make: func(x *trial) { x.access = 0 }, answer: wire.NakInvalid, fatal: true},
-	{name: "no responder resources", has: of(wire.OpRead | wire.OpAtomic), make: func(x *trial) { x.depth = -1 }, answer: wire.NakInvalid, fatal: true},
+	{name: "no responder resources", has: of(wire.OpAnswered), make: func(x *trial) { x.depth = -1 }, answer: wire.NakInvalid, fatal: true},
 	{name: "no receive", has: takesReceive, make: func(x *trial) { x.recvs = nil }, answer: wire.RNRNak | 12},
 	{
-		name: "length", has: of(wire.OpPayload | wire.OpRead), make: func(x *trial) { x.ruin = wrongLength },
+		name: "length", has: of(wire.OpPayload | wire.OpRead | wire.OpFlush), make: func(x *trial) { x.ruin = wrongLength },
 		answer: wire.NakInvalid, recv: verbs.RemInvReqErr, fatal: true,
 	},
 	{
@@ -98,13 +98,16 @@ var requestFaults = []requestFault{
 		}, answer: wire.NakRemoteAccess, recv: verbs.LocAccessErr, fatal: true,
 	},
 	{
-		name: "region gone", has: func(i *wire.OpInfo) bool { return i.Flags&(wire.OpWrite|wire.OpRead|wire.OpAtomic) != 0 },
+		name: "region gone", has: func(i *wire.OpInfo) bool { return i.Flags&(wire.OpWrite|wire.OpAnswered) != 0 },
 		make: func(x *trial) { x.revoke = true }, answer: wire.NakRemoteAccess, recv: verbs.LocAccessErr, fatal: true,
 	},
 	{
 		name: "misaligned", has: of(wire.OpAtomic), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.AtomicETH.VA += 4; p.RETH.VA += 4 } },
 		answer: wire.NakInvalid, fatal: true,
 	},
+	{name: "no placement", has: of(wire.OpFlush), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.FETH.Placement = 0 } }, answer: wire.NakInvalid, fatal: true},
+	{name: "reserved placement", has: of(wire.OpFlush), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.FETH.Placement |= 4 } }, answer: wire.NakInvalid, fatal: true},
+	{name: "reserved level", has: of(wire.OpFlush), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.FETH.Level = 2 } }, answer: wire.NakInvalid, fatal: true},
 	{
 		name: "key to invalidate", has: of(wire.OpInv), make: func(x *trial) { x.ruin = func(p *wire.Packet) { p.IETH = 1 } },
 		answer: wire.NakRemoteAccess, recv: verbs.LocAccessErr, fatal: true,
@@ -130,7 +133,7 @@ func (x *trial) before() int {
 // wrongLength returns a payload length that the packet's place in the message does not allow.
 func wrongLength(p *wire.Packet) {
 	switch op := p.BTH.Opcode; {
-	case op.Is(wire.OpRead):
+	case op.Is(wire.OpRead | wire.OpFlush):
 		p.RETH.Length = maxMsgSize + 1
 	case op.Is(wire.OpFirst | wire.OpMiddle):
 		p.Payload = p.Payload[:everyMTU-1]
@@ -194,6 +197,7 @@ func (x *trial) packet(op wire.Opcode) wire.Packet {
 	p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: x.s.qp.rsp.ePSN, AckReq: true, PKey: 0xffff, DestQP: x.s.qp.Num()}}
 	p.RETH = wire.RETH{VA: x.s.mem.Base() + 4096, RKey: x.s.mem.RKey(), Length: everyTail}
 	p.AtomicETH = wire.AtomicETH{VA: p.RETH.VA, RKey: p.RETH.RKey, SwapOrAdd: 1}
+	p.FETH.Placement = wire.FlushGlobal | wire.FlushPersistent
 	p.DETH = wire.DETH{QKey: testQKey, SrcQP: 0x11}
 	if op.Is(wire.OpPayload) {
 		p.Payload = make([]byte, everyTail)

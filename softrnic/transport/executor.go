@@ -30,8 +30,8 @@ type executor struct {
 	va       uint64
 	rkey     uint32
 	left     uint32
-	// replay holds the results of atomics and ATOMIC_WRITEs, with which duplicates are answered:
-	// newest last, at most MaxDestRdAtomic.
+	// replay holds the results of atomics, ATOMIC_WRITEs and FLUSHes, with which duplicates are
+	// answered: newest last, at most MaxDestRdAtomic.
 	replay []result
 }
 
@@ -90,38 +90,47 @@ func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// operationRights has the rights that a queue pair must grant its peer for an operation. An
-// ATOMIC_WRITE needs the right of a WRITE: checkOperation treats it apart.
-var operationRights = [...]struct {
-	op   wire.OpFlags
-	need verbs.Access
-}{
-	{wire.OpWrite, verbs.RemoteWrite},
-	{wire.OpRead, verbs.RemoteRead},
-	{wire.OpAtomic, verbs.RemoteAtomic},
+// operationRights returns the rights that a queue pair must grant its peer for a request. ok is
+// false for operands that are reserved.
+func operationRights(p *wire.Packet, info *wire.OpInfo) (need verbs.Access, ok bool) {
+	switch {
+	case info.Flags&wire.OpWrite != 0, p.BTH.Opcode == wire.RCAtomicWrite:
+		return verbs.RemoteWrite, true
+	case info.Flags&wire.OpRead != 0:
+		return verbs.RemoteRead, true
+	case info.Flags&wire.OpAtomic != 0:
+		return verbs.RemoteAtomic, true
+	case info.Flags&wire.OpFlush != 0:
+		return flushRights(&p.FETH)
+	}
+	return 0, true
+}
+
+// flushRights returns the rights that a FLUSH needs. ok is false for a placement type or level that
+// is reserved.
+func flushRights(h *wire.FETH) (need verbs.Access, ok bool) {
+	if h.Placement&wire.FlushGlobal != 0 {
+		need = verbs.FlushGlobal
+	}
+	if h.Placement&wire.FlushPersistent != 0 {
+		need |= verbs.FlushPersistent
+	}
+	return need, need != 0 && h.Placement&^(wire.FlushGlobal|wire.FlushPersistent) == 0 && h.Level <= wire.FlushRegion
 }
 
 // checkOperation refuses an operation that the queue pair does not grant (IBTA 9.7.4.1/enabled).
 func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
-	if p.BTH.Opcode == wire.RCAtomicWrite {
-		if x.init.Access&verbs.RemoteWrite == 0 {
-			return refuseOperation
-		}
-		return pass
-	}
-	for _, r := range operationRights {
-		if info.Flags&r.op != 0 && x.init.Access&r.need == 0 {
-			return refuseOperation
-		}
+	if need, ok := operationRights(p, info); !ok || x.init.Access&need != need {
+		return refuseOperation
 	}
 	return pass
 }
 
-// checkResources refuses a READ or atomic without a free responder resource, and a SEND or
+// checkResources refuses a READ, atomic or FLUSH without a free responder resource, and a SEND or
 // immediate data without a receive (IBTA 9.7.4.1/resources).
 func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
-	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
+	case info.Flags&wire.OpAnswered != 0:
 		if x.answers.fresh() >= x.answers.maxRdAtomic {
 			return refuseDepth
 		}
@@ -146,8 +155,8 @@ func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 			return refuseLength
 		}
 		return pass
-	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
-		if n != 0 || p.RETH.Length > maxMsgSize {
+	case info.Flags&wire.OpAnswered != 0:
+		if n != 0 || p.RETH.Length > maxMsgSize && p.FETH.Level != wire.FlushRegion {
 			return refuseLength
 		}
 		return pass
@@ -194,6 +203,8 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteWrite)
 	case info.Flags&wire.OpRead != 0:
 		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteRead)
+	case info.Flags&wire.OpFlush != 0:
+		ok = x.mayFlush(p)
 	case info.Flags&wire.OpAtomic != 0:
 		va, rkey, right := wordOf(p)
 		_, ok = x.remote(rkey, va, atomicSize, right)
@@ -207,6 +218,17 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
+// mayFlush checks the key of a FLUSH: it must grant each placement type that the FLUSH asks for
+// (oA19-13).
+func (x *executor) mayFlush(p *wire.Packet) bool {
+	need, _ := flushRights(&p.FETH)
+	if p.FETH.Level == wire.FlushRegion {
+		return x.env.Mem.Whole(x.cfg.PD, x.cfg.QPN, p.RETH.RKey, need) == mem.OK
+	}
+	_, ok := x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, need)
+	return ok
+}
+
 // execute executes a request that has passed all checks.
 func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
@@ -216,6 +238,12 @@ func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 		return x.executeWrite(p, info)
 	case info.Flags&wire.OpAtomic != 0:
 		return x.executeAtomic(p)
+	case info.Flags&wire.OpFlush != 0:
+		// What this connection has written is in memory already: a torn WRITE was completed when
+		// the FLUSH came, and other copies are made at once. A duplicate is only answered again
+		// (oA19-14).
+		x.keep(result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: p.RETH.VA})
+		x.env.Counters.RxFlushRequests++
 	default:
 		x.env.Counters.RxReadRequests++
 	}
@@ -266,8 +294,7 @@ func wordOf(p *wire.Packet) (va uint64, rkey uint32, right verbs.Access) {
 }
 
 // executeAtomic executes an atomic or ATOMIC_WRITE and keeps its result for duplicates: an
-// ATOMIC_WRITE that is executed twice would undo later writes. The oldest result is dropped when
-// there are as many as the peer may have in flight (IBTA 9.4.5/replay).
+// ATOMIC_WRITE that is executed twice would undo later writes.
 func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	va, rkey, right := wordOf(p)
 	word, _ := x.remote(rkey, va, atomicSize, right) // checkKey has checked it
@@ -288,12 +315,18 @@ func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	if !ok {
 		return refuseAccess
 	}
+	x.keep(res)
+	x.env.Counters.RxAtomicRequests++
+	return pass
+}
+
+// keep stores a result. The oldest one is dropped when there are as many as the peer may have in
+// flight (IBTA 9.4.5/replay).
+func (x *executor) keep(res result) {
 	if len(x.replay) >= x.answers.maxRdAtomic {
 		x.replay = x.replay[:copy(x.replay, x.replay[1:])]
 	}
 	x.replay = append(x.replay, res)
-	x.env.Counters.RxAtomicRequests++
-	return pass
 }
 
 // completeMessage ends a SEND or WRITE. If it used a receive, the receive completes.
@@ -306,7 +339,8 @@ func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actio
 	if !x.rcv.held {
 		return
 	}
-	wc := verbs.WC{Opcode: verbs.WCRecv, ByteLen: x.received, Solicited: p.BTH.Solicited}
+	wc := x.rcv.complete(verbs.Success, out)
+	wc.Opcode, wc.ByteLen, wc.Solicited = verbs.WCRecv, x.received, p.BTH.Solicited
 	if write {
 		wc.Opcode = verbs.WCRecvWriteImm
 	}
@@ -316,5 +350,4 @@ func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actio
 	if info.Flags&wire.OpInv != 0 {
 		wc.Flags, wc.InvRKey = verbs.WithInv, p.IETH
 	}
-	x.rcv.complete(wc, out)
 }

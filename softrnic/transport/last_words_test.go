@@ -62,7 +62,7 @@ func TestFatalNakBehindAFullList(t *testing.T) {
 		b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
 		connect(t, a, b, l)
 		n := 0
-		for b.qp.rsp.answers.owe(response{kind: owedAtomic, psn: defaultLink.psnA.Add(-1000 + n)}) {
+		for b.qp.rsp.answers.owe(owedAtomic, defaultLink.psnA.Add(-1000+n), 0) != nil {
 			n++
 		}
 		wr := verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{a.sge(0, 8)}, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey() ^ 1}

@@ -41,8 +41,8 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 
 // validInit checks the attributes of RESET to INIT.
 func validInit(a verbs.ToInit) error {
-	if extra := a.Access &^ (verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic); extra != 0 {
-		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic", extra)
+	if extra := a.Access &^ verbs.RemoteRights; extra != 0 {
+		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic, FlushGlobal, FlushPersistent", extra)
 	}
 	if a.QKey&controlledQKey != 0 {
 		return &verbs.OpError{
@@ -91,7 +91,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	if err != nil {
 		return err
 	}
-	if q.svc.datagram { // it has no peer, and the MTU is that of the port
+	if q.svc.datagram { // it has no peer, so the port's MTU is used
 		q.rtr, q.state, q.mtu = verbs.ToRTR{PathMTU: q.cfg.PortMTU}, to, uint32(q.cfg.PortMTU)
 		q.lastNow = now
 		return nil

@@ -7,34 +7,34 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The last place for an owed response is that of the NAK which ends the connection; no other
+// The last place for an owed response is kept for the NAK that ends the connection; no other
 // response takes it.
 func TestPlaceOfTheFatalNak(t *testing.T) {
 	for name, c := range map[string]struct {
-		e    response
-		room bool
+		kind     responseKind
+		syndrome wire.Syndrome
+		room     bool
 	}{
-		"ACK":              {response{kind: owedAck, syndrome: wire.AckNoCredits}, false},
-		"RNR NAK":          {response{kind: owedAck, syndrome: wire.RNRNak | 3}, false},
-		"sequence NAK":     {response{kind: owedAck, syndrome: wire.NakPSNSequence}, false},
-		"atomic":           {response{kind: owedAtomic, syndrome: wire.NakInvalid}, false},
-		"READ":             {response{kind: owedRead, syndrome: wire.NakInvalid}, false},
-		"invalid request":  {response{kind: owedAck, syndrome: wire.NakInvalid}, true},
-		"access error":     {response{kind: owedAck, syndrome: wire.NakRemoteAccess}, true},
-		"operational fail": {response{kind: owedAck, syndrome: wire.NakRemoteOp}, true},
+		"ACK":              {owedAck, wire.AckNoCredits, false},
+		"RNR NAK":          {owedAck, wire.RNRNak | 3, false},
+		"sequence NAK":     {owedAck, wire.NakPSNSequence, false},
+		"atomic":           {owedAtomic, wire.NakInvalid, false},
+		"READ":             {owedRead, wire.NakInvalid, false},
+		"invalid request":  {owedAck, wire.NakInvalid, true},
+		"access error":     {owedAck, wire.NakRemoteAccess, true},
+		"operational fail": {owedAck, wire.NakRemoteOp, true},
 	} {
 		_, b := newPair(t)
 		a := &b.qp.rsp.answers
 		for i := range maxOwed(a.maxRdAtomic) - 1 {
-			if !a.owe(response{kind: owedRead, psn: wire.PSN(i), packets: 1}) {
+			if a.owe(owedRead, wire.PSN(i), 0) == nil {
 				t.Fatalf("no room for READ %d", i)
 			}
 		}
-		c.e.psn = 1000
-		if got := a.owe(c.e); got != c.room {
+		if got := a.owe(c.kind, 1000, c.syndrome) != nil; got != c.room {
 			t.Errorf("%s: room %v, want %v", name, got, c.room)
 		}
-		if c.room && a.owe(c.e) {
+		if c.room && a.owe(c.kind, 1000, c.syndrome) != nil {
 			t.Errorf("%s: room for a second one", name)
 		}
 	}

@@ -27,7 +27,7 @@ type side struct {
 }
 
 const (
-	allRemote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
+	allRemote = verbs.RemoteRights
 	allAccess = verbs.LocalWrite | allRemote
 )
 
@@ -129,7 +129,7 @@ func (s *side) deliver(now clock.Time, peer *side) int {
 // file moves completions into their queues.
 func (s *side) file() {
 	for i := range s.out.Done {
-		s.out.Done[i].To.Push(&s.out.Done[i].WC)
+		s.out.Done[i].To.Push(0, &s.out.Done[i].WC)
 	}
 	s.out.Done = s.out.Done[:0]
 }
@@ -150,7 +150,7 @@ func settle(t testing.TB, now clock.Time, a, b *side) {
 	t.Fatal("the pair does not become quiet")
 }
 
-// wc polls the only completion of a queue.
+// onlyWC polls the only completion of a queue.
 func onlyWC(t testing.TB, c *cq.CQ) verbs.WC {
 	t.Helper()
 	var wc [2]verbs.WC

@@ -1,10 +1,5 @@
 package transport
 
-import (
-	"fmt"
-	"strings"
-)
-
 // phase says how a responder treats the next request of its peer.
 type phase uint8
 
@@ -46,16 +41,3 @@ var phaseMoves = [...][len(phaseEventNames)]phase{
 
 // on moves p to the phase after e.
 func (p *phase) on(e phaseEvent) { *p = phaseMoves[*p][e] }
-
-// phaseTable prints the transitions that change the phase, one a line.
-func phaseTable() string {
-	var b strings.Builder
-	for from := range phaseMoves {
-		for e, to := range phaseMoves[from] {
-			if to != phase(from) {
-				fmt.Fprintf(&b, "%-9v %-14s → %v\n", phase(from), phaseEventNames[e], to)
-			}
-		}
-	}
-	return b.String()
-}

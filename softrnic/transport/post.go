@@ -37,6 +37,7 @@ var sendOps = [...]sendOp{
 	verbs.OpMaskedFetchAdd: {wc: verbs.WCMaskedFetchAdd},
 
 	verbs.OpAtomicWrite: {wc: verbs.WCAtomicWrite},
+	verbs.OpFlush:       {wc: verbs.WCFlush},
 }
 
 func postErr(op string, err error, format string, args ...any) error {
@@ -108,8 +109,10 @@ func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 		return uint32(length), nil
 	case kind.local:
 		return 0, checkLocal(wr)
-	case wr.Op == verbs.OpAtomicWrite && len(wr.SGL) > 0:
-		return 0, postErr(op, verbs.ErrInvalid, "%v writes Swap, and takes no SGL", wr.Op)
+	case (wr.Op == verbs.OpAtomicWrite || wr.Op == verbs.OpFlush) && len(wr.SGL) > 0:
+		return 0, postErr(op, verbs.ErrInvalid, "%v takes no SGL", wr.Op)
+	case wr.Op == verbs.OpFlush:
+		return 0, checkFlush(&wr.Flush)
 	case wr.Op == verbs.OpAtomicWrite:
 		length = atomicSize
 	case length != atomicSize:
@@ -119,6 +122,18 @@ func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 		return 0, postErr(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)
 	}
 	return uint32(length), nil
+}
+
+// checkFlush checks the operands of a FLUSH.
+func checkFlush(f *verbs.Flush) error {
+	const op = "post send"
+	switch {
+	case !f.Global && !f.Persistent:
+		return postErr(op, verbs.ErrInvalid, "a FLUSH that is neither global nor persistent")
+	case f.Length > maxMsgSize && !f.Region:
+		return postErr(op, verbs.ErrInvalid, "a FLUSH of %d bytes; at most %d", f.Length, maxMsgSize)
+	}
+	return nil
 }
 
 // sglLength returns the sum of the lengths of an SGL, and checks the number and the lengths of
@@ -141,11 +156,11 @@ func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
 func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 	pos := s.sq.tail
 	w := s.sq.at(pos)
-	*w = sendWQE{
-		id: wr.ID, op: wr.Op, flags: wr.Flags, length: length,
-		imm: wr.Imm, invRKey: wr.InvRKey, rkey: wr.RKey, remote: wr.RemoteAddr,
-		compareAdd: wr.CompareAdd, swap: wr.Swap, masks: wire.AtomicMasks{Swap: wr.SwapMask, CompareOrBoundary: wr.CompareAddMask}, access: wr.BindAccess,
-	}
+	*w = sendWQE{} // and not a sendWQE with these fields; see grown
+	w.id, w.op, w.flags, w.length = wr.ID, wr.Op, wr.Flags, length
+	w.imm, w.invRKey, w.rkey, w.remote = wr.Imm, wr.InvRKey, wr.RKey, wr.RemoteAddr
+	w.compareAdd, w.swap, w.access, w.flush = wr.CompareAdd, wr.Swap, wr.BindAccess, wr.Flush
+	w.masks = wire.AtomicMasks{Swap: wr.SwapMask, CompareOrBoundary: wr.CompareAddMask}
 	if s.cfg.SignalAll {
 		w.flags |= verbs.Signalled
 	}

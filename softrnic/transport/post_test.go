@@ -14,7 +14,7 @@ func TestPostRefuses(t *testing.T) {
 	sge := a.sge(0, 8)
 	big := verbs.SGE{Addr: a.mem.Base(), Length: 1 << 31, LKey: a.mem.LKey()}
 	for name, wr := range map[string]verbs.SendWR{
-		"unknown operation":       {Op: verbs.OpAtomicWrite + 1},
+		"unknown operation":       {Op: verbs.OpFlush + 1},
 		"too many SGEs":           {Op: verbs.OpWrite, SGL: make([]verbs.SGE, 5)},
 		"too long":                {Op: verbs.OpWrite, SGL: []verbs.SGE{big, sge}},
 		"inline too long":         {Op: verbs.OpSend, Flags: verbs.Inline, Data: make([]byte, 257)},
@@ -27,6 +27,10 @@ func TestPostRefuses(t *testing.T) {
 		"inline ATOMIC_WRITE":     {Op: verbs.OpAtomicWrite, Flags: verbs.Inline, Data: make([]byte, 8)},
 		"ATOMIC_WRITE with SGL":   {Op: verbs.OpAtomicWrite, SGL: []verbs.SGE{sge}},
 		"misaligned ATOMIC_WRITE": {Op: verbs.OpAtomicWrite, RemoteAddr: b.mem.Base() + 4},
+		"FLUSH without effect":    {Op: verbs.OpFlush},
+		"FLUSH with SGL":          {Op: verbs.OpFlush, Flush: verbs.Flush{Global: true}, SGL: []verbs.SGE{sge}},
+		"FLUSH too long":          {Op: verbs.OpFlush, Flush: verbs.Flush{Global: true, Length: 1<<31 + 1}},
+		"inline FLUSH":            {Op: verbs.OpFlush, Flush: verbs.Flush{Global: true}, Flags: verbs.Inline},
 		"local invalidate + SGEs": {Op: verbs.OpLocalInv, SGL: []verbs.SGE{sge}},
 	} {
 		err := a.qp.PostSend(0, &wr, &a.out)

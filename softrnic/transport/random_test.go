@@ -153,6 +153,7 @@ var randomOps = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWrite, verbs.OpWriteImm,
 	verbs.OpRead, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpFetchAdd,
 	verbs.OpSendInv, verbs.OpLocalInv, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite,
+	verbs.OpFlush,
 }
 
 func (x *actor) postOne(t *testing.T, now clock.Time) {
@@ -184,6 +185,9 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 		if op == verbs.OpWriteImm {
 			x.lens = append(x.lens, -1-n)
 		}
+	case verbs.OpFlush:
+		wr.RemoteAddr, wr.Flush = x.peer.mem.Base()+writeArea, verbs.Flush{Length: uint32(n), Region: x.r.IntN(2) == 0, Global: true}
+		n = 0
 	case verbs.OpRead:
 		clear(data)
 		wr.RemoteAddr = x.peer.mem.Base() + readArea
@@ -202,7 +206,7 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 		if atomics>>op&1 != 0 {
 			cut = 0
 		}
-		if op != verbs.OpLocalInv && op != verbs.OpAtomicWrite {
+		if op != verbs.OpLocalInv && !isBare(op) {
 			wr.SGL = []verbs.SGE{x.s.sge(off, cut), x.s.sge(off+cut, n-cut)}
 		}
 	}

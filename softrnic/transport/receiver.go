@@ -53,11 +53,11 @@ func (r *receiver) write(off uint32, src []byte) mem.Fault {
 	return r.scatter(r.pd, r.rq.sgl(r.rq.head), off, src)
 }
 
-// complete removes the oldest receive from the queue and reports its completion. The caller fills
-// in the fields of wc that depend on the message.
-func (r *receiver) complete(wc verbs.WC, out *Actions) {
+// complete removes the oldest receive from the queue and reports its completion. The caller sets
+// the fields that depend on the message.
+func (r *receiver) complete(status verbs.Status, out *Actions) *verbs.WC {
 	c := r.env.Counters
-	switch wc.Status {
+	switch status {
 	case verbs.Success:
 		c.RdmaRecvs++
 	case verbs.WRFlushErr:
@@ -65,18 +65,21 @@ func (r *receiver) complete(wc verbs.WC, out *Actions) {
 	default:
 		c.CqeErr++
 	}
-	wc.ID, wc.QPN = r.oldest().id, r.cfg.QPN
+	done := grown(&out.Done)
+	done.To = r.received
+	wc := &done.WC
+	wc.ID, wc.Status, wc.QPN = r.oldest().id, status, r.cfg.QPN
 	if !r.svc.datagram {
 		wc.SrcQPN = r.rtr.DestQPN
 	}
 	r.rq.head++
 	r.held = false
-	out.Done = append(out.Done, Completion{To: r.received, WC: wc})
+	return wc
 }
 
 // flush completes all receives with WRFlushErr.
 func (r *receiver) flush(out *Actions) {
 	for r.rq.len() > 0 || r.fetch() {
-		r.complete(verbs.WC{Status: verbs.WRFlushErr}, out)
+		r.complete(verbs.WRFlushErr, out)
 	}
 }

@@ -131,6 +131,8 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 		r.buildRead(w, tx)
 	case w.op == verbs.OpAtomicWrite:
 		buildAtomicWrite(w, tx, out)
+	case w.op == verbs.OpFlush:
+		buildFlush(w, tx)
 	case w.answered():
 		buildAtomic(w, tx)
 	default:
@@ -175,6 +177,22 @@ func buildAtomicWrite(w *sendWQE, tx *wire.Packet, out *Actions) {
 	tx.RETH = wire.RETH{VA: w.remote, RKey: w.rkey, Length: atomicSize}
 	tx.Payload = out.alloc(atomicSize)
 	binary.NativeEndian.PutUint64(tx.Payload, w.swap)
+}
+
+func buildFlush(w *sendWQE, tx *wire.Packet) {
+	tx.BTH.Opcode = wire.RCFlush
+	tx.RETH.RKey = w.rkey
+	if w.flush.Region {
+		tx.FETH.Level = wire.FlushRegion
+	} else {
+		tx.RETH.VA, tx.RETH.Length = w.remote, w.flush.Length
+	}
+	if w.flush.Global {
+		tx.FETH.Placement |= wire.FlushGlobal
+	}
+	if w.flush.Persistent {
+		tx.FETH.Placement |= wire.FlushPersistent
+	}
 }
 
 func buildAtomic(w *sendWQE, tx *wire.Packet) {

@@ -157,7 +157,7 @@ func (r *responder) outOfSequence() {
 	}
 	r.phase.on(heardAhead)
 	r.env.Counters.SendSeqNak++
-	r.answers.owe(response{kind: owedAck, psn: r.ePSN, syndrome: wire.NakPSNSequence})
+	r.answers.owe(owedAck, r.ePSN, wire.NakPSNSequence)
 }
 
 // expected takes the request with the expected PSN: it runs the chain of checks, which also
@@ -172,14 +172,16 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 		n := packetsOf(p.RETH.Length, r.mtu)
 		r.answers.executed()
 		r.ePSN = r.ePSN.Add(int(n))
-		r.answers.owe(response{kind: owedRead, psn: p.BTH.PSN, packets: n, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length, msn: r.answers.msn, fresh: true})
+		if e := r.answers.oweRead(p, n); e != nil {
+			e.fresh = true
+		}
 		return
-	case info.Flags&wire.OpAtomic != 0:
+	case info.Flags&(wire.OpAtomic|wire.OpFlush) != 0:
 		r.answers.executed()
 		r.ePSN = r.ePSN.Next()
-		e := r.exec.replay[len(r.exec.replay)-1].answer()
-		e.fresh = true
-		r.answers.owe(e)
+		if e := r.answers.oweResult(&r.exec.replay[len(r.exec.replay)-1]); e != nil {
+			e.fresh = true
+		}
 		return
 	}
 	if info.Flags&(wire.OpLast|wire.OpOnly) != 0 {
@@ -188,7 +190,7 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	}
 	r.ePSN = r.ePSN.Next()
 	if p.BTH.AckReq {
-		r.answers.owe(response{kind: owedAck, psn: p.BTH.PSN, syndrome: wire.AckNoCredits})
+		r.answers.owe(owedAck, p.BTH.PSN, wire.AckNoCredits)
 	}
 }
 
@@ -199,15 +201,15 @@ func (r *responder) refuse(v verdict, out *Actions) {
 	if v == refuseNotReady {
 		c.OutOfBuffer++
 		c.SendRnrErr++
-		r.answers.owe(response{kind: owedAck, psn: r.ePSN, syndrome: wire.RNRNak | wire.Syndrome(r.rtr.MinRNRTimer)})
+		r.answers.owe(owedAck, r.ePSN, wire.RNRNak|wire.Syndrome(r.rtr.MinRNRTimer))
 		return
 	}
 	f := &refusals[v]
 	f.count(c)
 	if r.rcv.held {
-		r.rcv.complete(verbs.WC{Status: f.recv}, out)
+		r.rcv.complete(f.recv, out)
 	}
-	r.answers.owe(response{kind: owedAck, psn: r.ePSN, syndrome: f.nak})
+	r.answers.owe(owedAck, r.ePSN, f.nak)
 	r.raise(f.event, out)
 	r.phase.on(refusedFatally)
 }

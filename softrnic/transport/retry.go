@@ -81,6 +81,14 @@ func RNRDelay(code uint8) time.Duration { return rnrTimers[code%32] }
 // the caller.
 func AckTimeout(code uint8) time.Duration { return ackTimeoutUnit << (code % 32) }
 
+// armTimer starts the ACK timer. Timeout code 0 means no timer.
+func (r *requester) armTimer(now clock.Time) {
+	r.retry.at = clock.Never
+	if r.rts.Timeout != 0 {
+		r.retry.at = now.Add(AckTimeout(r.rts.Timeout))
+	}
+}
+
 // tick handles the requester's expired timers.
 func (r *requester) tick(now clock.Time, out *Actions) {
 	if r.retry.rnrAt <= now {

@@ -23,6 +23,7 @@ type sendWQE struct {
 	swap       uint64
 	masks      wire.AtomicMasks
 	access     verbs.Access // of OpBindMW
+	flush      verbs.Flush
 	to         datagramPeer
 }
 
@@ -34,8 +35,8 @@ type sendProgress struct {
 	started bool
 	packets uint32
 	first   wire.PSN
-	// sent and acked count packets from first. For a READ, atomic or ATOMIC_WRITE, sent is 0 or 1
-	// request, and acked counts responses.
+	// sent and acked count packets from first. For a work request that is answered, sent is 0
+	// or 1 request, and acked counts responses.
 	sent, acked uint32
 	// askedFrom is the value of acked when the request of a READ was last sent: the response with
 	// that index may be FIRST or ONLY.
@@ -51,7 +52,7 @@ type datagramPeer struct {
 
 // answered reports whether w completes only with a response to w itself, not with an ACK.
 func (w *sendWQE) answered() bool {
-	return (atomics|1<<verbs.OpRead|1<<verbs.OpAtomicWrite)>>w.op&1 != 0
+	return (atomics|1<<verbs.OpRead|1<<verbs.OpAtomicWrite|1<<verbs.OpFlush)>>w.op&1 != 0
 }
 
 // atomics has a bit for each atomic, with masks and without.

@@ -92,3 +92,16 @@ func TestModifyRules(t *testing.T) {
 	}
 	golden.Check(t, "testdata/modify.golden", b.String())
 }
+
+// phaseTable prints the transitions that change the phase, one a line.
+func phaseTable() string {
+	var b strings.Builder
+	for from := range phaseMoves {
+		for e, to := range phaseMoves[from] {
+			if to != phase(from) {
+				fmt.Fprintf(&b, "%-9v %-14s → %v\n", phase(from), phaseEventNames[e], to)
+			}
+		}
+	}
+	return b.String()
+}

@@ -153,11 +153,11 @@ func (s *script) target(peer *side) *mem.Region {
 var opNames = map[string]verbs.WROpcode{
 	"send": verbs.OpSend, "send-imm": verbs.OpSendImm, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite,
 	"write-imm": verbs.OpWriteImm, "read": verbs.OpRead, "cas": verbs.OpCmpSwap, "faa": verbs.OpFetchAdd,
-	"atomic-write": verbs.OpAtomicWrite, "local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW, "reg-mr": verbs.OpRegMR,
+	"atomic-write": verbs.OpAtomicWrite, "flush": verbs.OpFlush, "local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW, "reg-mr": verbs.OpRegMR,
 }
 
 // post SIDE OP wr=ID [len at from imm add compare swap region] [inline fence solicited unsignalled
-// rkey=bad lkey=bad].
+// whole rkey=bad lkey=bad].
 func (s *script) post() {
 	me, peer := s.sides()
 	op := opNames[s.d.CmdArgs[1].Key]
@@ -174,11 +174,14 @@ func (s *script) post() {
 	switch {
 	case s.d.HasArg("inline"):
 		wr.Data = me.buf[from : from+n]
-	case op != verbs.OpLocalInv && op != verbs.OpAtomicWrite:
+	case op != verbs.OpLocalInv && !isBare(op):
 		wr.SGL = []verbs.SGE{{Addr: me.mem.Base() + uint64(from), Length: uint32(n), LKey: me.mem.LKey()}}
 		if own, ok := s.regions[s.str("local", "")]; ok {
 			wr.SGL[0].Addr, wr.SGL[0].LKey = own.Base(), own.LKey()
 		}
+	}
+	if op == verbs.OpFlush {
+		wr.Flush = verbs.Flush{Length: uint32(n), Region: s.d.HasArg("whole"), Global: true}
 	}
 	if mw, ok := s.windows[s.str("mw", "")]; ok {
 		switch wr.InvRKey, wr.RKey = mw.RKey(), mw.RKey(); op {

@@ -70,7 +70,10 @@ func (s *script) packet(f *flying) string {
 	}
 	t := fmt.Sprintf("%s->%s %s psn=%06x", from.name, f.to.name, name, uint32(p.BTH.PSN))
 	base := f.to.mem.Base()
-	if op.Has(wire.HasRETH) {
+	switch {
+	case op.Has(wire.HasFETH) && p.FETH.Level == wire.FlushRegion:
+		t += " whole"
+	case op.Has(wire.HasRETH):
 		t += fmt.Sprintf(" at=%d dma=%d", int64(p.RETH.VA-base), p.RETH.Length)
 	}
 	if op.Has(wire.HasAtomicETH) {

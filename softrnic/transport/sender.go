@@ -13,8 +13,7 @@ type sender struct {
 	sq sendQueue
 	// nextPSN is the first PSN for the next work request to be started.
 	nextPSN wire.PSN
-	// reads counts READs, atomics and ATOMIC_WRITEs that are started and not complete; at most
-	// MaxRdAtomic.
+	// reads counts answered work requests that are started and not complete; at most MaxRdAtomic.
 	reads int
 	// draining is set in SQD until EventSQDrained is raised.
 	draining bool
@@ -118,11 +117,12 @@ func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	if status == verbs.Success && w.flags&verbs.Signalled == 0 {
 		return
 	}
-	wc := verbs.WC{ID: w.id, Status: status, Opcode: sendOps[w.op].wc, QPN: s.cfg.QPN}
+	c := grown(&out.Done)
+	c.To = s.sent
+	c.WC.ID, c.WC.Status, c.WC.Opcode, c.WC.QPN = w.id, status, sendOps[w.op].wc, s.cfg.QPN
 	if w.answered() && w.op != verbs.OpAtomicWrite {
-		wc.ByteLen = w.length
+		c.WC.ByteLen = w.length
 	}
-	out.Done = append(out.Done, Completion{To: s.sent, WC: wc})
 }
 
 // failOldest completes the oldest work request with an error status and ends the queue pair, which

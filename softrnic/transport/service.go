@@ -35,7 +35,7 @@ func init() { // a composite literal would be an initialization cycle through th
 		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
-			verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite),
+			verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush),
 		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry,
 	}
 	services[verbs.UC] = &service{

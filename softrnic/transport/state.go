@@ -2,7 +2,6 @@ package transport
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -110,14 +109,3 @@ func (e *transitionError) Error() string {
 
 // Unwrap returns verbs.ErrState.
 func (e *transitionError) Unwrap() error { return verbs.ErrState }
-
-// graphviz prints the state diagram of a queue pair type in the language of dot, one edge a line.
-func graphviz(of verbs.QPType) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "digraph %s {\n", strings.ToLower(of.String()))
-	for _, t := range services[of].states {
-		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", t.from, t.to, t.on)
-	}
-	b.WriteString("}\n")
-	return b.String()
-}

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/e2e/golden"
@@ -177,4 +179,15 @@ func TestSignalAll(t *testing.T) {
 	if wc := onlyWC(t, a.scq); wc.Status != verbs.Success || wc.QPN != 0x11 {
 		t.Errorf("%+v", wc)
 	}
+}
+
+// graphviz prints the state diagram of a queue pair type in the language of dot, one edge a line.
+func graphviz(of verbs.QPType) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "digraph %s {\n", strings.ToLower(of.String()))
+	for _, t := range services[of].states {
+		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", t.from, t.to, t.on)
+	}
+	b.WriteString("}\n")
+	return b.String()
 }

@@ -48,7 +48,7 @@ func (p *play) beginning(pkt *wire.Packet) {
 	ops := []wire.Opcode{
 		wire.RCSendOnly, wire.RCSendOnlyImm, wire.RCSendFirst, wire.RCWriteOnly, wire.RCWriteOnlyImm, wire.RCWriteFirst, wire.RCWriteFirst,
 		wire.RCSendOnlyInv, wire.RCReadRequest, wire.RCReadRequest, wire.RCCmpSwap, wire.RCFetchAdd,
-		wire.RCMaskedCmpSwap, wire.RCMaskedFetchAdd, wire.RCAtomicWrite,
+		wire.RCMaskedCmpSwap, wire.RCMaskedFetchAdd, wire.RCAtomicWrite, wire.RCFlush,
 	}
 	if q.Config().Type == verbs.UC {
 		ops = ops[:7]
@@ -63,6 +63,9 @@ func (p *play) beginning(pkt *wire.Packet) {
 		return
 	case wire.RCCmpSwap, wire.RCFetchAdd, wire.RCMaskedCmpSwap, wire.RCMaskedFetchAdd:
 		pkt.AtomicETH = wire.AtomicETH{VA: pkt.RETH.VA, RKey: pkt.RETH.RKey, SwapOrAdd: 5, Compare: 0}
+		return
+	case wire.RCFlush:
+		pkt.FETH = wire.FETH{Level: uint8(p.d.under(2)), Placement: uint8(pick(&p.d, 1, 1, 1, 2, 3, 4))}
 		return
 	case wire.RCAtomicWrite:
 		n, pkt.RETH.Length = 8, 8
@@ -117,7 +120,7 @@ func (p *play) answer() wire.Packet {
 		return pkt
 	}
 	pkt.BTH.PSN = q.una
-	if w.op == verbs.OpAtomicWrite {
+	if isBare(w.op) {
 		pkt.BTH.Opcode = wire.RCReadResponseOnly
 		return pkt
 	}

@@ -33,7 +33,7 @@ func (d *dice) roll() int {
 // under draws a number below n, which is at most 256.
 func (d *dice) under(n int) int { return d.roll() % n }
 
-// of draws one of the values.
+// pick draws one of the values.
 func pick[T any](d *dice, v ...T) T { return v[d.under(len(v))] }
 
 const (
@@ -177,12 +177,13 @@ func (p *play) postSend() {
 	s := p.s
 	op := pick(&p.d, verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpRead,
 		verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
-		verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.WROpcode(200))
+		verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush, verbs.WROpcode(200))
 	how := p.d.roll()
 	n := pick(&p.d, 0, 1, 8, 100, 256, 257, 600, 1000)
 	wr := verbs.SendWR{
 		ID: p.sendID + 1, Op: op, RemoteAddr: uint64(how) * 8, RKey: uint32(how), AH: p.ah, RemoteQPN: 7, RemoteQKey: uint32(how) << 24,
 		SGL: []verbs.SGE{s.sge(0, n)}, CompareAdd: 1, Swap: 2, Imm: 3, InvRKey: uint32(how),
+		Flush: verbs.Flush{Length: uint32(n), Region: how&64 != 0, Global: how&3 != 0, Persistent: how&12 != 0},
 	}
 	if int(op) < len(sendOps) && atomics>>op&1 != 0 {
 		wr.SGL[0] = s.sge(8, 8)
@@ -203,6 +204,10 @@ func (p *play) postSend() {
 		wr.Data, wr.SGL = make([]byte, n), nil
 	case 2:
 		wr.SGL[0].LKey ^= 1
+	default:
+		if isBare(op) {
+			wr.SGL = nil
+		}
 	}
 	if op == verbs.OpRegMR || op == verbs.OpLocalInv {
 		r, err := s.env.Mem.AllocFast(s.pd, make([]byte, 64))

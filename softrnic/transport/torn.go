@@ -30,7 +30,7 @@ type torn struct {
 	plan  mem.Tear
 	// buf holds the payload: all of it for a WRITE, the copied part for a READ.
 	buf []byte
-	// va and rkey are the target of a WRITE; psn is that of a READ response.
+	// va and rkey are the target of a WRITE; psn is the PSN of a READ response.
 	va   uint64
 	rkey uint32
 	psn  wire.PSN

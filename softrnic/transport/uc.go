@@ -91,7 +91,7 @@ func (r *responder) refuseSilently(v verdict, out *Actions) {
 	f := &refusals[v]
 	f.count(c)
 	if f.counter == countLocal {
-		r.rcv.complete(verbs.WC{Status: f.recv}, out)
+		r.rcv.complete(f.recv, out)
 		r.raise(f.event, out)
 		r.qp.fault(out)
 	}

@@ -108,9 +108,10 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 		r.refuseSilently(refuseLocal, out)
 		return
 	}
-	wc := verbs.WC{
-		Opcode: verbs.WCRecv, Flags: verbs.WithGRH, ByteLen: verbs.GRHLen + n, SrcQPN: p.DETH.SrcQP, Solicited: p.BTH.Solicited,
-	}
+	r.sawVerdict(p.BTH.Opcode, pass)
+	wc := r.rcv.complete(verbs.Success, out)
+	wc.Opcode, wc.Flags, wc.ByteLen = verbs.WCRecv, verbs.WithGRH, verbs.GRHLen+n
+	wc.SrcQPN, wc.Solicited = p.DETH.SrcQP, p.BTH.Solicited
 	if len(ip) < len(grh) {
 		wc.Flags |= verbs.OverIPv4
 	}
@@ -118,6 +119,4 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 		wc.Flags |= verbs.WithImm
 		wc.Imm = p.ImmDt
 	}
-	r.sawVerdict(p.BTH.Opcode, pass)
-	r.rcv.complete(wc, out)
 }

@@ -12,6 +12,7 @@ package verbs
 type MW interface {
 	// RKey returns the key of the last bind.
 	RKey() (uint32, error)
+	// Dealloc ends the window.
 	Dealloc() error
 }
 
@@ -26,6 +27,7 @@ func LKeyWith(lkey, rkey uint32) uint32 { return lkey&^0xff | rkey&0xff }
 
 // DM is device memory. Peers and work requests reach it through regions; see PD.RegDM.
 type DM interface {
+	// Len returns the length in bytes.
 	Len() int
 	// ReadAt and WriteAt copy bytes out of and into it, ordered with the NIC's own accesses.
 	ReadAt(p []byte, off int) error

@@ -6,7 +6,7 @@ package verbs
 const PKeyMember uint16 = 1 << 15
 
 // SamePartition reports whether packets may pass between two P_Keys: they name the same partition,
-// which is a valid one, and at least one is that of a full member (IBTA 10.9.3).
+// which is a valid one, and at least one P_Key makes its port a full member (IBTA 10.9.3).
 func SamePartition(a, b uint16) bool {
 	partition := a &^ PKeyMember
 	return partition == b&^PKeyMember && partition != 0 && (a|b)&PKeyMember != 0

@@ -7,11 +7,11 @@ var (
 	stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 	wrNames    = [...]string{
 		"SEND", "SEND_IMM", "SEND_INV", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "BIND_MW", "REG_MR",
-		"MASKED_CMP_SWAP", "MASKED_FETCH_ADD", "ATOMIC_WRITE",
+		"MASKED_CMP_SWAP", "MASKED_FETCH_ADD", "ATOMIC_WRITE", "FLUSH",
 	}
 	wcNames = [...]string{
 		"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM", "BIND_MW", "REG_MR", "MASKED_CMP_SWAP",
-		"MASKED_FETCH_ADD", "ATOMIC_WRITE",
+		"MASKED_FETCH_ADD", "ATOMIC_WRITE", "FLUSH",
 	}
 	asyncNames = [...]string{
 		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",

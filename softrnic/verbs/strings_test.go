@@ -10,8 +10,8 @@ func TestNames(t *testing.T) {
 	for kind, list := range map[string][]fmt.Stringer{
 		"type":   {RC, UC, UD},
 		"state":  {StateReset, StateInit, StateRTR, StateRTS, StateSQD, StateSQE, StateError},
-		"wr":     {OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCmpSwap, OpFetchAdd, OpLocalInv, OpBindMW, OpRegMR},
-		"wc":     {WCSend, WCWrite, WCRead, WCCmpSwap, WCFetchAdd, WCLocalInv, WCRecv, WCRecvWriteImm, WCBindMW, WCRegMR},
+		"wr":     {OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCmpSwap, OpFetchAdd, OpLocalInv, OpBindMW, OpRegMR, OpMaskedCmpSwap, OpMaskedFetchAdd, OpAtomicWrite, OpFlush},
+		"wc":     {WCSend, WCWrite, WCRead, WCCmpSwap, WCFetchAdd, WCLocalInv, WCRecv, WCRecvWriteImm, WCBindMW, WCRegMR, WCMaskedCmpSwap, WCMaskedFetchAdd, WCAtomicWrite, WCFlush},
 		"async":  {EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventCQErr, EventPortActive, EventPortErr, EventDeviceFatal, EventSRQLimit, EventQPLastWQE},
 		"beyond": {QPType(99), QPState(99), WROpcode(99), WCOpcode(99), AsyncKind(99)},
 	} {

@@ -84,7 +84,7 @@ type DeviceAttr struct {
 	PKeys []uint16
 	// MaxDM is the size of the device memory in bytes.
 	MaxDM int
-	// MaxAttachments is the largest number of attachments to multicast groups, MaxGroupQPs the
+	// MaxAttachments is the largest number of attachments to multicast groups. MaxGroupQPs is the
 	// largest number of queue pairs attached to one group.
 	MaxAttachments int
 	MaxGroupQPs    int
@@ -101,7 +101,13 @@ const (
 	RemoteAtomic
 	// MWBind allows memory windows over a region.
 	MWBind
+	// FlushGlobal and FlushPersistent allow OpFlush.
+	FlushGlobal
+	FlushPersistent
 )
+
+// RemoteRights are the rights that a region, window or queue pair can grant a peer.
+const RemoteRights = RemoteWrite | RemoteRead | RemoteAtomic | FlushGlobal | FlushPersistent
 
 // PD is a protection domain: its regions and queue pairs work only with each other.
 type PD interface {
@@ -110,6 +116,7 @@ type PD interface {
 	// AllocFastMR makes a region for fast registration: its keys give no access until an OpRegMR
 	// registers a part of it. buf and length are as in RegMR.
 	AllocFastMR(buf []byte, length int) (MR, error)
+	// CreateQP makes a queue pair.
 	CreateQP(QPInit) (QP, error)
 	// AllocMW makes an unbound memory window.
 	AllocMW() (MW, error)
@@ -130,6 +137,7 @@ type PD interface {
 type MR interface {
 	// Addr is the first virtual address, for SGEs and for peers.
 	Addr() uint64
+	// Len returns the length in bytes.
 	Len() int
 	// LKey is for work requests of this host, RKey for peers; they cannot be exchanged.
 	LKey() uint32
@@ -147,6 +155,7 @@ type MR interface {
 	// Requests that arrive later are checked against the new rights. It fails with ErrBusy while
 	// windows are bound to the region, because their rights depend on the old ones.
 	Rereg(access Access) error
+	// Dereg ends the region.
 	Dereg() error
 }
 
@@ -172,6 +181,12 @@ type CQ interface {
 	// Resize changes the depth to at least depth entries; completions stay. It fails with
 	// ErrInvalid if more than that wait, and with ErrBusy if very many wait: poll first.
 	Resize(depth int) error
+	// Moderate delays the events of Arm until count completions that may cause one were queued, or
+	// until period after the first of them, whichever is earlier. A count below 2 or a period of 0
+	// ends that; an event that is delayed then comes at once. Poll and Wait find completions
+	// without delay.
+	Moderate(count int, period time.Duration) error
+	// Destroy ends the queue. Threads that wait for it get ErrClosed.
 	Destroy() error
 }
 
@@ -227,8 +242,7 @@ const (
 
 // ToInit are the attributes of RESET to INIT.
 type ToInit struct {
-	// Access has the access rights of the peer through this queue pair: RemoteWrite, RemoteRead,
-	// RemoteAtomic.
+	// Access has the access rights of the peer through this queue pair, of RemoteRights.
 	Access Access
 	// PKeyIndex is the index of the queue pair's partition in DeviceAttr.PKeys. Packets of other
 	// partitions, and those between two limited members, are dropped silently and counted.
@@ -284,10 +298,15 @@ type QPAttr struct {
 
 // QP is a queue pair.
 type QP interface {
+	// QPN returns the number.
 	QPN() wire.QPN
+	// Query returns attributes and state.
 	Query() (QPAttr, error)
+	// ToInit goes from RESET to INIT.
 	ToInit(ToInit) error
+	// ToRTR goes from INIT to RTR.
 	ToRTR(ToRTR) error
+	// ToRTS goes from RTR to RTS.
 	ToRTS(ToRTS) error
 	// Modify changes attributes without a transition; on error none changes. It fails with ErrState
 	// if an attribute cannot change in this state.
@@ -301,6 +320,7 @@ type QP interface {
 	// PostSend queues work requests in order. If one is refused, the error has its index; those
 	// before it are queued.
 	PostSend(wr ...SendWR) error
+	// PostRecv queues receives.
 	PostRecv(wr ...RecvWR) error
 	// AttachMulticast makes a UD queue pair receive the datagrams to a group, an IPv6 or
 	// IPv4-mapped multicast address. Each attached queue pair gets a copy, also on the NIC that

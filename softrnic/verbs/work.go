@@ -37,7 +37,23 @@ const (
 	// one of the READs and atomics in flight. A duplicate is not executed again, so that it cannot
 	// undo a later write.
 	OpAtomicWrite
+	// OpFlush completes when the bytes in Flush are placed as Flush says, with all that earlier
+	// work requests of this queue pair have written there. Key and queue pair must grant
+	// FlushGlobal or FlushPersistent, or both. It takes neither SGL nor Inline, and counts as one
+	// of the READs and atomics in flight.
+	OpFlush
 )
+
+// Flush are the operands of OpFlush.
+type Flush struct {
+	// Length is the number of bytes from RemoteAddr on. Region: the whole region of RKey instead;
+	// RemoteAddr and Length are ignored.
+	Length uint32
+	Region bool
+	// Global: the bytes are visible to all who read the memory. Persistent: they outlive the
+	// power. At least one is set. No memory of this NIC is persistent: both have the same effect.
+	Global, Persistent bool
+}
 
 // SendFlags modify a send work request.
 type SendFlags uint8
@@ -61,7 +77,7 @@ type SendWR struct {
 	Op    WROpcode
 	Flags SendFlags
 	// SGL is the local memory: the source of SEND and WRITE, the target of READ and atomics (8
-	// bytes); not used by OpAtomicWrite. PostSend copies the slice, but not the memory.
+	// bytes); not used by OpAtomicWrite and OpFlush. PostSend copies the slice, but not the memory.
 	SGL []SGE
 	// Data is the payload if Flags has Inline.
 	Data []byte
@@ -71,11 +87,13 @@ type SendWR struct {
 	// OpSendInv invalidates, or one of this host, which OpLocalInv invalidates. Regions of RegMR
 	// cannot be invalidated by work requests, only by Dereg.
 	InvRKey uint32
-	// RemoteAddr and RKey name the peer's memory for WRITE, READ, atomics and OpAtomicWrite.
+	// RemoteAddr and RKey name the peer's memory for WRITE, READ, atomics, OpAtomicWrite and
+	// OpFlush.
 	RemoteAddr uint64
 	RKey       uint32
-	// BindAccess has the rights of the peer to the window that OpBindMW binds (RemoteRead,
-	// RemoteWrite, RemoteAtomic), or the rights that OpRegMR grants.
+	Flush      Flush // of OpFlush
+	// BindAccess has the rights of the peer to the window that OpBindMW binds (RemoteRights), or
+	// the rights that OpRegMR grants.
 	BindAccess Access
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd. Swap is the swap
 	// value of OpCmpSwap or the value that OpAtomicWrite writes. Both are in host byte order.
@@ -114,6 +132,7 @@ const (
 	WCMaskedCmpSwap
 	WCMaskedFetchAdd
 	WCAtomicWrite
+	WCFlush
 )
 
 // WCFlags say which optional fields of a completion are set.

@@ -11,7 +11,6 @@ type ah struct {
 	ah *engine.AH
 }
 
-// CreateAH resolves an address for datagrams.
 func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
@@ -24,19 +23,8 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	return handle, nil
 }
 
-// Handle returns the NIC's number of the address handle.
 func (a *ah) Handle() uint32 { return a.ah.Handle() }
-
-// Destroy ends the handle.
-func (a *ah) Destroy() error {
-	a.pd.ctx.shell.Enter()
-	defer a.pd.ctx.shell.Leave()
-	if err := a.ah.Destroy(); err != nil {
-		return err
-	}
-	delete(a.pd.ahs, a)
-	return nil
-}
+func (a *ah) Destroy() error { return end(a.pd.ctx, a.pd.ahs, a, a.ah.Destroy) }
 
 // checkAHs refuses address handles of other contexts: their numbers may name other address handles
 // here. It returns the number of work requests before the first refused one.

@@ -1,6 +1,7 @@
 package verbsengine
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -55,7 +56,7 @@ func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready
 // Listen accepts requests for a service until Unlisten, or until the context is closed.
 func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
 	err = m.Step("listen", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
-		if l, err = g.Listen(s, backlog); err == nil {
+		if l, err = g.Listen(s, netip.Prefix{}, backlog); err == nil {
 			m.ctx.listeners = append(m.ctx.listeners, l)
 		}
 		return err
@@ -88,7 +89,7 @@ func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio
 // ListenDatagrams is Listen for a datagram service.
 func (m *ConnManager) ListenDatagrams(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
 	err = m.Step("listen for datagrams", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
-		if l, err = g.ListenDatagrams(s, backlog); err == nil {
+		if l, err = g.ListenDatagrams(s, netip.Prefix{}, backlog); err == nil {
 			m.ctx.listeners = append(m.ctx.listeners, l)
 		}
 		return err

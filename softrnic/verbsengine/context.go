@@ -192,3 +192,14 @@ func (c *Context) posted(n int) {
 		c.poster.Posted(n)
 	}
 }
+
+// end destroys the object behind a handle of a list by f, and removes the handle.
+func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error) error {
+	c.shell.Enter()
+	defer c.shell.Leave()
+	err := f()
+	if err == nil {
+		delete(list, handle)
+	}
+	return err
+}

@@ -2,6 +2,7 @@ package verbsengine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	ring "github.com/rdmalab/rdmalab/softrnic/cq"
@@ -79,7 +80,6 @@ func (c *Context) room(op string, depth int) (*ring.CQ, error) {
 	return ring.New(depth)
 }
 
-// Resize changes the depth.
 func (c *cq) Resize(depth int) error {
 	to, err := c.ctx.room("resize CQ", depth)
 	if err != nil {
@@ -90,16 +90,15 @@ func (c *cq) Resize(depth int) error {
 	return c.cq.Resize(to)
 }
 
-// Destroy ends the queue. Waiting threads get ErrClosed.
-func (c *cq) Destroy() error {
+// Moderate delays events.
+func (c *cq) Moderate(count int, period time.Duration) error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
-	if err := c.cq.Destroy(); err != nil {
-		return err
-	}
-	delete(c.ctx.cqs, c)
-	return nil
+	return c.cq.Moderate(count, period)
 }
+
+// Destroy ends the queue. Waiting threads get ErrClosed.
+func (c *cq) Destroy() error { return end(c.ctx, c.ctx.cqs, c, c.cq.Destroy) }
 
 // nonEmpty is true when Poll would return completions or fail.
 type nonEmpty struct{ cq *cq }

@@ -3,6 +3,8 @@
 //
 // It has no lock and no clock: a Shell gives it exclusive use of the engine and a way to wait.
 // Package device is the Shell of real time; the simulator has one in virtual time.
+//
+// What a handle does is documented at its interface in package verbs.
 package verbsengine
 
 import (

@@ -14,7 +14,6 @@ type mw struct {
 	mw *engine.MW
 }
 
-// AllocMW makes an unbound window.
 func (p *pd) AllocMW() (verbs.MW, error) {
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
@@ -27,23 +26,13 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	return handle, nil
 }
 
-// RKey returns the key of the last bind.
 func (m *mw) RKey() (uint32, error) {
 	m.pd.ctx.shell.Enter()
 	defer m.pd.ctx.shell.Leave()
 	return m.mw.RKey()
 }
 
-// Dealloc ends the window.
-func (m *mw) Dealloc() error {
-	m.pd.ctx.shell.Enter()
-	defer m.pd.ctx.shell.Leave()
-	if err := m.mw.Dealloc(); err != nil {
-		return err
-	}
-	delete(m.pd.mws, m)
-	return nil
-}
+func (m *mw) Dealloc() error { return end(m.pd.ctx, m.pd.mws, m, m.mw.Dealloc) }
 
 // dm is the application's handle of device memory.
 type dm struct {
@@ -82,7 +71,6 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 	return p.addMR(m)
 }
 
-// Len returns the length in bytes.
 func (d *dm) Len() int { return d.dm.Len() }
 
 // ReadAt copies bytes out of the memory.
@@ -99,16 +87,7 @@ func (d *dm) WriteAt(b []byte, off int) error {
 	return d.dm.WriteAt(b, off)
 }
 
-// Free returns the memory to the NIC.
-func (d *dm) Free() error {
-	d.ctx.shell.Enter()
-	defer d.ctx.shell.Leave()
-	if err := d.dm.Free(); err != nil {
-		return err
-	}
-	delete(d.ctx.dms, d)
-	return nil
-}
+func (d *dm) Free() error { return end(d.ctx, d.ctx.dms, d, d.dm.Free) }
 
 // closeMemory destroys the remaining windows and device memory, after regions and queue pairs.
 func (c *Context) closeMemory() (errs []error) {

@@ -80,7 +80,6 @@ func (p *pd) addMR(m *engine.MR) (verbs.MR, error) {
 	return handle, nil
 }
 
-// CreateQP makes a queue pair.
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	const op = "create QP"
 	send, err := p.cq(op, "send", init.SendCQ)
@@ -115,7 +114,6 @@ func (p *pd) cq(op, which string, c verbs.CQ) (*engine.CQ, error) {
 	return handle.cq, nil
 }
 
-// Dealloc ends the domain.
 func (p *pd) Dealloc() error {
 	p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
@@ -138,16 +136,9 @@ type mr struct {
 	lkey, rkey uint32
 }
 
-// Addr returns the first virtual address.
 func (m *mr) Addr() uint64 { return m.addr }
-
-// Len returns the length in bytes.
-func (m *mr) Len() int { return m.length }
-
-// LKey returns the key for local use.
+func (m *mr) Len() int     { return m.length }
 func (m *mr) LKey() uint32 { return m.lkey }
-
-// RKey returns the key for peers.
 func (m *mr) RKey() uint32 { return m.rkey }
 
 // SGE returns an SGE of n bytes from off on. It checks nothing: an invalid SGE fails where it is
@@ -181,13 +172,11 @@ func (m *mr) copy(b []byte, off int, step func(*mem.Region, []byte, int) error) 
 	}
 }
 
-// Load64 reads an aligned word.
 func (m *mr) Load64(off int) (v uint64, err error) {
 	err = m.with(func(r *mem.Region) error { v, err = r.Load64(off); return err })
 	return v, err
 }
 
-// Store64 writes an aligned word.
 func (m *mr) Store64(off int, v uint64) error {
 	return m.with(func(r *mem.Region) error { return r.Store64(off, v) })
 }
@@ -202,20 +191,10 @@ func (m *mr) with(f func(*mem.Region) error) error {
 	return f(r)
 }
 
-// Rereg changes the access rights of the region.
 func (m *mr) Rereg(access verbs.Access) error {
 	m.pd.ctx.shell.Enter()
 	defer m.pd.ctx.shell.Leave()
 	return m.mr.Rereg(access)
 }
 
-// Dereg ends the region.
-func (m *mr) Dereg() error {
-	m.pd.ctx.shell.Enter()
-	defer m.pd.ctx.shell.Leave()
-	if err := m.mr.Dereg(); err != nil {
-		return err
-	}
-	delete(m.pd.mrs, m)
-	return nil
-}
+func (m *mr) Dereg() error { return end(m.pd.ctx, m.pd.mrs, m, m.mr.Dereg) }

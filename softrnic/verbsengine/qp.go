@@ -15,56 +15,48 @@ type qp struct {
 // QPN returns the number, also after Destroy.
 func (q *qp) QPN() wire.QPN { return q.qp.Num() }
 
-// Query returns attributes and state.
 func (q *qp) Query() (verbs.QPAttr, error) {
 	q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.Query()
 }
 
-// ToInit goes from RESET to INIT.
 func (q *qp) ToInit(a verbs.ToInit) error {
 	q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ToInit(a)
 }
 
-// ToRTR goes from INIT to RTR.
 func (q *qp) ToRTR(a verbs.ToRTR) error {
 	now, _, _ := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ToRTR(now, a)
 }
 
-// ToRTS goes from RTR to RTS.
 func (q *qp) ToRTS(a verbs.ToRTS) error {
 	now, _, _ := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ToRTS(now, a)
 }
 
-// Modify changes attributes without a transition.
 func (q *qp) Modify(a verbs.QPModify) error {
 	now, _, _ := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.Modify(now, a)
 }
 
-// ToSQD lets the send queue drain.
 func (q *qp) ToSQD() error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ToSQD(now, out)
 }
 
-// ResumeRTS goes back from SQD or SQE to RTS.
 func (q *qp) ResumeRTS() error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.ResumeRTS(now, out)
 }
 
-// ToError goes to ERROR, which flushes the work requests.
 func (q *qp) ToError() error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
@@ -90,7 +82,6 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	return foreign
 }
 
-// PostRecv queues receives.
 func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
@@ -98,27 +89,16 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	return q.qp.PostRecv(wr)
 }
 
-// AttachMulticast makes the queue pair receive the datagrams to a group.
 func (q *qp) AttachMulticast(group verbs.GID) error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.AttachMulticast(now, group, out)
 }
 
-// DetachMulticast ends the attachment to a group.
 func (q *qp) DetachMulticast(group verbs.GID) error {
 	_, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	return q.qp.DetachMulticast(group, out)
 }
 
-// Destroy ends the queue pair.
-func (q *qp) Destroy() error {
-	q.pd.ctx.shell.Enter()
-	defer q.pd.ctx.shell.Leave()
-	if err := q.qp.Destroy(); err != nil {
-		return err
-	}
-	delete(q.pd.qps, q)
-	return nil
-}
+func (q *qp) Destroy() error { return end(q.pd.ctx, q.pd.qps, q, q.qp.Destroy) }

@@ -11,7 +11,6 @@ type srq struct {
 	srq *engine.SRQ
 }
 
-// CreateSRQ makes a shared receive queue.
 func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
@@ -36,14 +35,12 @@ func (p *pd) srq(op string, s verbs.SRQ) (*engine.SRQ, error) {
 	return handle.srq, nil
 }
 
-// Query returns attributes and state.
 func (s *srq) Query() (verbs.SRQAttr, error) {
 	s.pd.ctx.shell.Enter()
 	defer s.pd.ctx.shell.Leave()
 	return s.srq.Query()
 }
 
-// PostRecv queues receives.
 func (s *srq) PostRecv(wr ...verbs.RecvWR) error {
 	s.pd.ctx.shell.Enter()
 	defer s.pd.ctx.shell.Leave()
@@ -51,7 +48,6 @@ func (s *srq) PostRecv(wr ...verbs.RecvWR) error {
 	return s.srq.PostRecv(wr)
 }
 
-// SetLimit arms the limit event.
 func (s *srq) SetLimit(n int) error {
 	s.pd.ctx.shell.Enter()
 	defer s.pd.ctx.shell.Leave()
@@ -65,13 +61,4 @@ func (s *srq) Resize(maxWR int) error {
 	return s.srq.Resize(maxWR)
 }
 
-// Destroy ends the queue.
-func (s *srq) Destroy() error {
-	s.pd.ctx.shell.Enter()
-	defer s.pd.ctx.shell.Leave()
-	if err := s.srq.Destroy(); err != nil {
-		return err
-	}
-	delete(s.pd.srqs, s)
-	return nil
-}
+func (s *srq) Destroy() error { return end(s.pd.ctx, s.pd.srqs, s, s.srq.Destroy) }

@@ -1,0 +1,58 @@
+package cq
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// moderation delays the event of an armed queue, so that one event stands for several completions.
+type moderation struct {
+	count  int
+	period time.Duration
+	causes int        // completions that may cause the event for which the queue is armed
+	due    clock.Time // when the event comes at the latest; valid if causes > 0
+}
+
+// Moderate delays events until count completions that may cause one were pushed, or until period
+// after the first of them. A count below 2 or a period of 0 ends that. An event that is delayed now
+// is raised at once.
+func (c *CQ) Moderate(count int, period time.Duration) error {
+	if count < 0 || period < 0 {
+		return &verbs.OpError{Op: "moderate cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d completions, %v", count, period)}
+	}
+	c.moderation.count, c.moderation.period = count, period
+	if c.causes > 0 {
+		c.raise()
+	}
+	return nil
+}
+
+// Deadline returns when Tick raises an event that is delayed; clock.Never if none is.
+func (c *CQ) Deadline() clock.Time {
+	if c.causes == 0 {
+		return clock.Never
+	}
+	return c.due
+}
+
+// Tick raises a delayed event that is due.
+func (c *CQ) Tick(now clock.Time) {
+	if c.Deadline() <= now {
+		c.raise()
+	}
+}
+
+// cause counts a completion that may cause the event for which the queue is armed.
+func (c *CQ) cause(now clock.Time) {
+	if c.causes++; c.causes == 1 {
+		c.due = now.Add(c.period)
+	}
+	if c.causes >= c.count || c.period == 0 {
+		c.raise()
+	}
+}
+
+func (c *CQ) raise() { c.armed, c.fired, c.causes = unarmed, true, 0 }
