@@ -121,21 +121,6 @@ func (in incoming) handleMRA(mra *mad.MRA) {
 	m.wait(c, in.now.Add(interval(mra.Timeout)+interval(c.timeout)))
 }
 
-// Delay asks the peer, by an MRA, to wait for the application's answer to its REQ or REP. The
-// machine itself does so when it receives the message again.
-func (m *Machine) Delay(id mad.CommID, out *Actions) error {
-	c, err := m.requested("delay", id, onDelay)
-	if err != nil {
-		return err
-	}
-	stage := mad.StageREQ
-	if c.state == REPRcvd {
-		stage = mad.StageREP
-	}
-	m.sendMRA(c, stage, out)
-	return nil
-}
-
 func (m *Machine) sendMRA(c *conn, about mad.Stage, out *Actions) {
 	m.send(c.way(), c.tid, &mad.MRA{
 		LocalID: c.id, RemoteID: c.remoteID, About: about, Timeout: m.cfg.ServiceTimeout,

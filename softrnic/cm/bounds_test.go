@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -35,7 +36,7 @@ func TestBoundsOfARequest(t *testing.T) {
 		{func(r *mad.REQ) { r.Type = 2 }, mad.ReasonInvalidType},
 	} {
 		n := newNode(t, "b", 1, nil)
-		must(t, n.m.Listen(testService, 9))
+		must(t, n.m.Listen(testService, netip.Prefix{}, 9))
 		req := &mad.REQ{LocalID: 5, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}}
 		c.change(req)
 		n.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, 7, req), &n.out)
@@ -65,8 +66,8 @@ func TestRTUOfNoConnection(t *testing.T) {
 // Release ends what one owner has and leaves others theirs.
 func TestReleaseLeavesOthersAlone(t *testing.T) {
 	n := newNode(t, "b", 1, nil)
-	must(t, n.m.Listen(testService, 8))
-	must(t, n.m.Listen(testService+1, 9))
+	must(t, n.m.Listen(testService, netip.Prefix{}, 8))
+	must(t, n.m.Listen(testService+1, netip.Prefix{}, 9))
 	var ids [2]mad.CommID
 	for i := range ids {
 		req := mad.REQ{Service: testService, QPN: wire.QPN(0x20 + i), MTU: 3, PKey: 0xffff}
@@ -79,7 +80,7 @@ func TestReleaseLeavesOthersAlone(t *testing.T) {
 	if n.m.State(ids[0]) != REQSent || n.m.State(ids[1]) != Idle {
 		t.Errorf("the states are %v and %v", n.m.State(ids[0]), n.m.State(ids[1]))
 	}
-	if len(n.m.listeners) != 1 || n.m.listeners[testService] != 8 {
+	if len(n.m.listeners) != 1 || len(n.m.listeners[testService]) != 1 {
 		t.Errorf("listeners %v", n.m.listeners)
 	}
 }

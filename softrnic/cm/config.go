@@ -29,9 +29,9 @@ type Config struct {
 	TimeWait uint8
 	// Pending is how long an application may leave a request without an answer. 0: one minute.
 	Pending time.Duration
-	// MaxConns is the largest number of connections that have not ended, MaxRequests that of
-	// connections that wait for an application's answer, MaxTimeWait that of ended connections that
-	// are kept, MaxListeners that of services. 0: 16384, 1024, 4096, 1024.
+	// MaxConns is the largest number of connections that have not ended. MaxRequests bounds the
+	// connections that wait for an application's answer. MaxTimeWait bounds the ended connections
+	// that are kept. MaxListeners bounds the listeners. 0: 16384, 1024, 4096, 1024.
 	MaxConns, MaxRequests, MaxTimeWait, MaxListeners int
 }
 
@@ -101,11 +101,11 @@ type Stats struct {
 	// Sent and Rcvd count datagrams; Retries counts those that were sent again because no answer
 	// came.
 	Sent, Rcvd, Retries uint64
-	// Duplicates counts repeated messages that were answered again, Strays messages that match no
-	// connection or not its state, Malformed those that could not be parsed.
+	// Duplicates counts repeated messages that were answered again. Strays counts messages that
+	// match no connection or not its state. Malformed counts those that could not be parsed.
 	Duplicates, Strays, Malformed uint64
-	// Requests counts new requests, Refused those of them for which there was no service or no
-	// room.
+	// Requests counts new requests. Refused counts those of them for which there was no service or
+	// no room.
 	Requests, Refused           uint64
 	Established, Stale, Expired uint64
 }

@@ -9,10 +9,10 @@ import (
 
 // Largest lengths of private data in the messages of datagram services, in bytes.
 const (
-	// maxResolvePrivate and maxAnswerPrivate are those of a service with a name.
+	// maxResolvePrivate and maxAnswerPrivate bound the private data for a service with a name.
 	maxResolvePrivate = Named - 1
 	maxAnswerPrivate  = Named - 1
-	// maxPortResolvePrivate and maxPortAnswerPrivate are those of a service that is a port.
+	// maxPortResolvePrivate and maxPortAnswerPrivate bound it for a service that is a port.
 	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
 	maxPortAnswerPrivate  = mad.SIDRRepPrivate
 )

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -50,7 +51,7 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 			t.Fatalf("%s: %d datagrams", file, len(frames))
 		}
 		n := newNode(t, "b", 3, nil)
-		if err := n.m.Listen(mad.PortService(mad.SpaceTCP, 7174), 9); err != nil {
+		if err := n.m.Listen(mad.PortService(mad.SpaceTCP, 7174), netip.Prefix{}, 9); err != nil {
 			t.Fatal(err)
 		}
 		wantH, want := decode(t, frames[1].Payload)
@@ -145,7 +146,7 @@ func TestThousandConnections(t *testing.T) {
 		t: t, nodes: [2]*node{a, b}, seen: map[mad.CommID][]EventKind{}, pairs: map[mad.CommID]wire.QPN{}, nextQPN: 0x100, quiet: true,
 		rnd: newStorm(t, 5).rnd,
 	}
-	if err := b.m.Listen(testService, 9); err != nil {
+	if err := b.m.Listen(testService, netip.Prefix{}, 9); err != nil {
 		t.Fatal(err)
 	}
 	for range 1000 {

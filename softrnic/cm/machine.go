@@ -3,7 +3,6 @@ package cm
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -15,7 +14,7 @@ type Machine struct {
 	table
 	outbox
 	cfg       Config
-	listeners map[mad.ServiceID]uint64 // owner by service
+	listeners map[mad.ServiceID][]listener
 }
 
 // New returns a connection manager without listeners.
@@ -23,49 +22,13 @@ func New(cfg Config) (*Machine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{cfg: cfg.withDefaults(), listeners: make(map[mad.ServiceID]uint64), table: newTable()}
+	m := &Machine{cfg: cfg.withDefaults(), listeners: make(map[mad.ServiceID][]listener), table: newTable()}
 	m.tidBase = uint64(cfg.Rand.Uint32()) << 32
 	return m, nil
 }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
-
-// Listen accepts requests for a service; their events go to owner.
-func (m *Machine) Listen(s mad.ServiceID, owner uint64) error {
-	const op = "listen"
-	if _, taken := m.listeners[s]; taken {
-		return opError(op, verbs.ErrBusy, "service %v has a listener already", s)
-	}
-	if len(m.listeners) >= m.cfg.MaxListeners {
-		return opError(op, verbs.ErrLimit, "%d services have listeners", len(m.listeners))
-	}
-	m.listeners[s] = owner
-	return nil
-}
-
-// Unlisten ends a listener: later requests for the service are refused. Requests that were already
-// reported stay.
-func (m *Machine) Unlisten(s mad.ServiceID) { delete(m.listeners, s) }
-
-// Release ends all listeners of an owner, and aborts its connections.
-func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
-	for s, o := range m.listeners {
-		if o == owner {
-			delete(m.listeners, s)
-		}
-	}
-	var own []*conn
-	for _, c := range m.conns {
-		if c.owner == owner && !c.orphan {
-			own = append(own, c)
-		}
-	}
-	slices.SortFunc(own, func(a, b *conn) int { return int(a.serial) - int(b.serial) })
-	for _, c := range own {
-		m.abort(now, c, out)
-	}
-}
 
 // maxTick is the largest number of connections that one Tick serves; if more are due, Deadline
 // stays in the past.

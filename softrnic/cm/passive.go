@@ -39,13 +39,17 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 		m.forget(old, out)
 	}
 	m.stats.Requests++
-	owner, ok := m.listeners[req.Service]
+	owner, known, ok := in.listener(req.Service)
 	if reason := in.check(req); reason != 0 {
 		in.refuse(req, reason, out)
 		return
 	}
 	if !ok {
-		in.refuse(req, mad.ReasonInvalidService, out)
+		reason := mad.ReasonInvalidService
+		if known { // as the kernel's connection manager
+			reason = mad.ReasonConsumer
+		}
+		in.refuse(req, reason, out)
 		return
 	}
 	if stale := m.byRemote[peerQP{in.peer, req.QPN}]; stale != nil {

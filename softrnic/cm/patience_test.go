@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func TestSlowInitiator(t *testing.T) {
 	for code := uint8(0); code <= maxCode; code++ {
 		a, b := newNode(t, "a", 1, nil), newNode(t, "b", 1, nil)
-		if err := b.m.Listen(testService, 9); err != nil {
+		if err := b.m.Listen(testService, netip.Prefix{}, 9); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.connect(0, testService, 0x100); err != nil {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 			c.OwnTimeout = uint8(10 + s.rnd.IntN(8))
 			c.Pending = 5 * time.Second
 		})
-		if err := s.nodes[i].m.Listen(testService, 9); err != nil {
+		if err := s.nodes[i].m.Listen(testService, netip.Prefix{}, 9); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,7 +303,7 @@ func FuzzHandle(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, choice uint8) {
 		n := newNode(t, "b", 1, nil)
-		if err := n.m.Listen(testService, 9); err != nil {
+		if err := n.m.Listen(testService, netip.Prefix{}, 9); err != nil {
 			t.Fatal(err)
 		}
 		own, err := n.connect(0, testService, 0x11)

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,7 +126,7 @@ func (s *script) pair() {
 	s.wire, s.held, s.now = nil, nil, 0
 }
 
-func (s *script) listen()  { s.err(s.node().m.Listen(testService, s.num("owner", 9))) }
+func (s *script) listen()  { s.err(s.node().m.Listen(testService, netip.Prefix{}, s.num("owner", 9))) }
 func (s *script) restart() { s.node().restart(s.t, s.change) }
 
 func (s *script) connect() {
@@ -241,3 +242,35 @@ func (s *script) state() {
 }
 
 func (s *script) stats() { s.printf("%+v", s.node().m.Stats()) }
+
+// Delay asks the peer, by an MRA, to wait for the application's answer to its REQ or REP. The
+// machine itself does so when it receives the message again.
+func (m *Machine) Delay(id mad.CommID, out *Actions) error {
+	c, err := m.requested("delay", id, onDelay)
+	if err != nil {
+		return err
+	}
+	stage := mad.StageREQ
+	if c.state == REPRcvd {
+		stage = mad.StageREP
+	}
+	m.sendMRA(c, stage, out)
+	return nil
+}
+
+// Release ends all listeners of an owner, and aborts its connections.
+func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
+	for s := range m.listeners {
+		m.Unlisten(s, owner)
+	}
+	var own []*conn
+	for _, c := range m.conns {
+		if c.owner == owner && !c.orphan {
+			own = append(own, c)
+		}
+	}
+	slices.SortFunc(own, func(a, b *conn) int { return int(a.serial) - int(b.serial) })
+	for _, c := range own {
+		m.abort(now, c, out)
+	}
+}

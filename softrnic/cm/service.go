@@ -24,7 +24,8 @@ const (
 	MaxRequestPrivate = mad.REQPrivate - 1
 	MaxReplyPrivate   = mad.REPPrivate - 2
 	MaxRejectPrivate  = Named - 1
-	// MaxPortRequestPrivate and MaxPortReplyPrivate are those of a port.
+	// MaxPortRequestPrivate and MaxPortReplyPrivate are the same bounds for a service that is a
+	// port.
 	MaxPortRequestPrivate = mad.REQPrivate - mad.IPDataLen
 	MaxPortReplyPrivate   = mad.REPPrivate
 )

@@ -44,13 +44,13 @@ func (in incoming) handleSIDRReq(req *mad.SIDRReq, out *Actions) {
 	}
 	m.stats.Requests++
 	var c *conn
-	owner, ok := m.listeners[req.Service]
+	owner, known, ok := in.listener(req.Service)
 	if ok && req.RequestID != 0 && m.requests < m.cfg.MaxRequests {
 		c = m.newConn(&m.cfg, in.way())
 	}
 	if c == nil {
 		status := mad.SIDRNoQP
-		if !ok {
+		if !known {
 			status = mad.SIDRUnsupported
 		}
 		m.stats.Refused++

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestRandomQuestions(t *testing.T) {
 }
 
 func (q *questions) run(seed uint64) (answered int) {
-	if err := q.b.m.Listen(testService, 9); err != nil {
+	if err := q.b.m.Listen(testService, netip.Prefix{}, 9); err != nil {
 		q.t.Fatal(err)
 	}
 	const count = 30

@@ -2,7 +2,6 @@ package cm
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -201,18 +200,3 @@ func (e *illegalState) Error() string {
 
 // Unwrap returns verbs.ErrState.
 func (e *illegalState) Unwrap() error { return verbs.ErrState }
-
-// graphviz prints the state diagram in the language of dot, one edge a line.
-func graphviz() string {
-	var b strings.Builder
-	b.WriteString("digraph cm {\n")
-	for _, e := range edges {
-		label := e.on.String()
-		if e.sends != "" {
-			label += " / " + e.sends
-		}
-		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", e.from, e.to, label)
-	}
-	b.WriteString("}\n")
-	return b.String()
-}

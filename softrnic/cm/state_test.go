@@ -2,7 +2,11 @@ package cm
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 
 	"github.com/rdmalab/rdmalab/e2e/golden"
 
@@ -55,4 +59,27 @@ func TestStateError(t *testing.T) {
 	if want := "connection: Accept not allowed in this state: the state is TimeWait, legal in [REQRcvd]"; err.Error() != want {
 		t.Errorf("%q, want %q", err, want)
 	}
+}
+
+// graphviz prints the state diagram in the language of dot, one edge a line.
+func graphviz() string {
+	var b strings.Builder
+	b.WriteString("digraph cm {\n")
+	for _, e := range edges {
+		label := e.on.String()
+		if e.sends != "" {
+			label += " / " + e.sends
+		}
+		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", e.from, e.to, label)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// State returns the state of a connection; Idle if there is none with this number.
+func (t *table) State(id mad.CommID) State {
+	if c := t.conns[id]; c != nil {
+		return c.state
+	}
+	return Idle
 }

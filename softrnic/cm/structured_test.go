@@ -48,7 +48,7 @@ func playStructured(t testing.TB, decisions []byte) {
 		c.MaxRetries = uint8(1 + how>>6)
 		c.Pending = time.Second
 	})
-	if err := p.n.m.Listen(testService, 9); err != nil {
+	if err := p.n.m.Listen(testService, netip.Prefix{}, 9); err != nil {
 		t.Fatal(err)
 	}
 	for len(p.b) > 0 {
@@ -199,9 +199,9 @@ func (p *play) listeners() {
 	case 0:
 		m.Release(p.now, uint64(p.under(2)*8+1), &p.n.out)
 	case 1:
-		m.Unlisten(testService)
+		m.Unlisten(testService, 9)
 	default:
-		_ = m.Listen(testService+mad.ServiceID(p.under(3)), 9) // the service may be in use, or the list full
+		_ = m.Listen(testService+mad.ServiceID(p.under(3)), netip.Prefix{}, 9) // the service may be in use, or the list full
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 type table struct {
 	conns map[mad.CommID]*conn
 	// byPeer finds the connection of a repeated REQ or SIDR_REQ. byRemote finds the connection of a
-	// peer's queue pair, byQPN that of a queue pair of this side; both only have connections that
-	// have not ended.
+	// peer's queue pair. byQPN finds the connection of a queue pair of this side. Both only have
+	// connections that have not ended.
 	byPeer   map[peerID]*conn
 	byRemote map[peerQP]*conn
 	byQPN    map[wire.QPN]*conn
@@ -69,14 +69,6 @@ func (c *conn) way() Way { return Way{c.local, c.peer, c.pkey} }
 
 // Conns returns the number of connections that have not ended, and of those in time-wait.
 func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
-
-// State returns the state of a connection; Idle if there is none with this number.
-func (t *table) State(id mad.CommID) State {
-	if c := t.conns[id]; c != nil {
-		return c.state
-	}
-	return Idle
-}
 
 // ConnOf returns the connection of a queue pair of this side that has not ended.
 func (t *table) ConnOf(qpn wire.QPN) (mad.CommID, bool) {

@@ -12,8 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// The number of a name is part of the protocol: hosts of different builds must agree on it.
-func TestNumbersOfNames(t *testing.T) {
+// The service ID that is computed from a service's name is part of the protocol: hosts of different
+// builds must agree on it.
+func TestServiceIDsOfNames(t *testing.T) {
 	for name, want := range map[string]mad.ServiceID{"clover": 0x026c44ac5082fa9f, "a": 0x02af63dc4c8601ec} {
 		if s := ServiceOf(name); s.ID != want || s.Port {
 			t.Errorf("%q is %#x, want %#x", name, uint64(s.ID), uint64(want))
@@ -168,7 +169,7 @@ func TestDefaults(t *testing.T) {
 // handshake makes a connection between two nodes, and returns its numbers.
 func handshake(t *testing.T, a, b *node) (ida, idb mad.CommID) {
 	t.Helper()
-	must(t, b.m.Listen(testService, 9))
+	must(t, b.m.Listen(testService, netip.Prefix{}, 9))
 	ida, err := a.connect(0, testService, 0x40)
 	must(t, err)
 	carry(a, b)
@@ -235,7 +236,7 @@ func TestMessagesOfOthers(t *testing.T) {
 // its side at once.
 func TestAbortBehindAReply(t *testing.T) {
 	a, b := newNode(t, "a", 1, nil), newNode(t, "b", 1, nil)
-	must(t, b.m.Listen(testService, 9))
+	must(t, b.m.Listen(testService, netip.Prefix{}, 9))
 	ida, err := a.connect(0, testService, 0x40)
 	must(t, err)
 	carry(a, b)
@@ -257,7 +258,7 @@ func TestAbortBehindAReply(t *testing.T) {
 // question of the same number does.
 func TestInitiatorGivesUp(t *testing.T) {
 	b := newNode(t, "b", 1, nil)
-	must(t, b.m.Listen(testService, 9))
+	must(t, b.m.Listen(testService, netip.Prefix{}, 9))
 	from := func(tid uint64, m mad.Message) {
 		b.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, tid, m), &b.out)
 	}
@@ -276,7 +277,7 @@ func TestInitiatorGivesUp(t *testing.T) {
 // What does not fit and what finds no room is counted.
 func TestCountsOfTrouble(t *testing.T) {
 	b := newNode(t, "b", 1, func(c *Config) { c.MaxRequests = 1 })
-	must(t, b.m.Listen(testService, 9))
+	must(t, b.m.Listen(testService, netip.Prefix{}, 9))
 	from := func(tid uint64, m mad.Message) {
 		b.m.Handle(0, Way{addrs["b"], addrs["a"], 0xffff}, mad.Append(nil, tid, m), &b.out)
 	}

@@ -20,29 +20,29 @@ const (
 	stalePause = 20 * time.Millisecond
 )
 
-// Dial connects qp to a service of the host with the address to.
-func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
+// Dial connects qp to a service of the host with address addr.
+func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	if err := checkNames(op, name, private); err != nil {
 		return nil, err
 	}
-	if !to.IsValid() {
+	if !addr.IsValid() {
 		return nil, opError(op, verbs.ErrInvalid, "no address to dial")
 	}
 	if m.closed.Load() {
 		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
 	}
-	to = to.Unmap().WithZone("")
+	addr = addr.Unmap().WithZone("")
 	rt := m.cfg.Context.Runtime()
 	deadline = min(deadline, rt.Now().Add(maxDial))
-	local, err := m.endpoint(qp, to, p)
+	local, err := m.endpoint(qp, addr, p)
 	if err != nil {
 		return nil, err
 	}
 	s := serviceOf(name)
 	var got []byte
 	for range maxDials {
-		got, err = m.dial(s, qp, local, to, p, private, deadline)
+		got, err = m.dial(s, qp, local, addr, p, private, deadline)
 		pause, again := redial(err)
 		if !again || rt.Now().Add(pause) >= deadline {
 			break

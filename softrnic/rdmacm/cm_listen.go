@@ -66,7 +66,6 @@ func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
 	}
 }
 
-// Close ends the service.
 func (l *cmListener) Close() error {
 	l.m.mu.Lock()
 	delete(l.m.listeners, l)
@@ -106,14 +105,9 @@ type cmRequest struct {
 	private []byte
 }
 
-// Service returns the name of the service that the peer asks for.
-func (r *cmRequest) Service() string { return r.l.name }
-
-// Peer returns the address of the peer's NIC.
+func (r *cmRequest) Service() string  { return r.l.name }
 func (r *cmRequest) Peer() netip.Addr { return r.c.Peer }
-
-// Private returns the peer's private data.
-func (r *cmRequest) Private() []byte { return r.private }
+func (r *cmRequest) Private() []byte  { return r.private }
 
 // answer marks the request as answered. It fails if it was answered before.
 func (r *cmRequest) answer(op string) error {
@@ -126,7 +120,6 @@ func (r *cmRequest) answer(op string) error {
 	return nil
 }
 
-// Accept accepts the request with qp.
 func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
 	const op = "accept"
 	m, s := r.l.m, r.l.service
@@ -241,7 +234,6 @@ func checkType(qp verbs.QP, asked uint8) error {
 // ms.
 const ackDelay = 15
 
-// Reject refuses the request.
 func (r *cmRequest) Reject(reason string) error {
 	if reason == "" {
 		reason = "no reason given"

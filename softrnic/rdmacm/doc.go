@@ -69,8 +69,8 @@ type Params struct {
 	RdAtomic int
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0: 15 (134 ms).
 	Timeout uint8
-	// RetryCount and RNRRetry are those of verbs.ToRTS, but 0 means 7, the usual choice, and
-	// NoRetry means 0. With CM, a side that leaves them and Timeout at 0 uses the values of its
+	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS, but 0 means 7, the usual choice,
+	// and NoRetry means 0. With CM, a side that leaves them and Timeout at 0 uses the values of its
 	// peer: the responder all three, the initiator RNRRetry.
 	RetryCount, RNRRetry uint8
 	// MinRNRTimer is the code of the RNR timer that this side sends. 0: 12 (0.64 ms).
@@ -87,10 +87,10 @@ const NoRetry uint8 = 255
 
 // Dialer connects.
 type Dialer interface {
-	// Dial connects qp, which must be in RESET, to a service of the host with the address to. It
+	// Dial connects qp, which must be in RESET, to a service of the host with address addr. It
 	// returns the peer's private data when qp is in RTS and the peer can receive. On error qp is in
 	// ERROR or unchanged.
-	Dial(qp verbs.QP, to netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error)
+	Dial(qp verbs.QP, addr netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error)
 }
 
 // Listener receives the requests for one service.
@@ -103,9 +103,11 @@ type Listener interface {
 
 // Request is a connection request of a peer. Accept, Reject or Answer must be called.
 type Request interface {
+	// Service returns the name of the service that the peer asks for.
 	Service() string
 	// Peer is the address of the peer's NIC.
 	Peer() netip.Addr
+	// Private returns the peer's private data.
 	Private() []byte
 	// Accept connects qp, which must be in RESET. It returns when qp is in RTS and the peer has
 	// reported that it is ready, too. On error qp is in ERROR or unchanged.

@@ -35,7 +35,7 @@ const (
 
 func (p Params) withDefaults() Params {
 	if p.Access == 0 && !p.NoAccess {
-		p.Access = verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+		p.Access = verbs.RemoteRights
 	}
 	if p.RdAtomic == 0 {
 		p.RdAtomic = defaultRdAtomic

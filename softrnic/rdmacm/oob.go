@@ -48,8 +48,8 @@ type OOBConfig struct {
 // OOBStats counts the outcomes of exchanges.
 type OOBStats struct {
 	Dialed, Accepted, Rejected uint64
-	// Malformed counts peers with malformed messages, TimedOut those that stopped during the
-	// exchange, and Busy those that were refused because of the limits Handshakes and Backlog.
+	// Malformed counts peers with malformed messages. TimedOut counts those that stopped during the
+	// exchange. Busy counts those that were refused because of the limits Handshakes and Backlog.
 	Malformed, TimedOut, Busy uint64
 }
 

@@ -15,21 +15,21 @@ import (
 // maxDial is the time limit of a dial without a deadline.
 const maxDial = time.Minute
 
-// Dial connects qp to a service of the host with the address to.
-func (o *OOB) Dial(qp verbs.QP, to netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
+// Dial connects qp to a service of the host with address addr.
+func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	if err := checkNames(op, service, private); err != nil {
 		return nil, err
 	}
-	if !to.IsValid() {
+	if !addr.IsValid() {
 		return nil, opError(op, verbs.ErrInvalid, "no address to dial")
 	}
-	local, err := LocalEndpoint(o.cfg.Context, qp, to, p)
+	local, err := LocalEndpoint(o.cfg.Context, qp, addr, p)
 	if err != nil {
 		return nil, err
 	}
 	until := o.wall(deadline, maxDial)
-	peer := net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Unmap(), o.cfg.Port))
+	peer := net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr.Unmap(), o.cfg.Port))
 	d := net.Dialer{Deadline: until}
 	c, err := d.DialContext(o.ctx, "tcp", peer.String())
 	if err != nil {

@@ -166,7 +166,6 @@ func (l *listener) Accept(deadline clock.Time) (Request, error) {
 	}
 }
 
-// Close ends the service.
 func (l *listener) Close() error {
 	l.o.mu.Lock()
 	if l.o.services[l.service] == l {
@@ -206,16 +205,10 @@ type request struct {
 	once    sync.Once // only the first answer has an effect
 }
 
-// Service returns the name of the service that the peer asks for.
-func (r *request) Service() string { return r.m.text }
-
-// Peer returns the address of the peer's NIC.
+func (r *request) Service() string  { return r.m.text }
 func (r *request) Peer() netip.Addr { return r.m.endpoint.GID.Addr() }
+func (r *request) Private() []byte  { return r.m.private }
 
-// Private returns the peer's private data.
-func (r *request) Private() []byte { return r.m.private }
-
-// Accept accepts the request with qp.
 func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
 	const op = "accept"
 	if err := checkNames(op, r.m.text, private); err != nil {
@@ -270,7 +263,6 @@ func (r *request) confirm(agreed Endpoint, private []byte, deadline clock.Time) 
 	return nil
 }
 
-// Reject refuses the request.
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
 // Answer answers the request with a reject message that carries the private data.

@@ -46,63 +46,6 @@ func addressOf(p netip.AddrPort) (a address) {
 	return a
 }
 
-// Ports has the ports that identifiers of all programs on a NIC use.
-type Ports struct{ used map[mad.ServiceID]*portUse }
-
-// portUse is the use of one port: ids is the number of identifiers, shared means that all of them
-// have the option reuse.
-type portUse struct {
-	ids    int
-	shared bool
-}
-
-// NewPorts returns an empty set of ports.
-func NewPorts() *Ports { return &Ports{used: make(map[mad.ServiceID]*portUse)} }
-
-// The range of free ports is that of Linux.
-const (
-	firstPort = 32768
-	numPorts  = 28232
-)
-
-// take gives an identifier a port; port 0 means a free one.
-func (p *Ports) take(x *id, port uint16, start uint32) (uint16, error) {
-	if port != 0 {
-		u := p.used[x.service(port)]
-		if u != nil && (!u.shared || !x.options.reuse) {
-			return 0, unix.EADDRINUSE
-		}
-		if u == nil {
-			u = &portUse{shared: x.options.reuse}
-			p.used[x.service(port)] = u
-		}
-		u.ids++
-		x.port = true
-		return port, nil
-	}
-	for i := range uint32(numPorts) {
-		n := uint16(firstPort + (start%numPorts+i)%numPorts)
-		if p.used[x.service(n)] == nil {
-			return p.take(x, n, 0)
-		}
-	}
-	return 0, unix.EADDRNOTAVAIL
-}
-
-// release frees the port of an identifier.
-func (p *Ports) release(x *id) {
-	if !x.port {
-		return
-	}
-	x.port = false
-	s := x.service(x.src.Port())
-	if u := p.used[s]; u.ids > 1 {
-		u.ids--
-	} else {
-		delete(p.used, s)
-	}
-}
-
 // gidOf returns the index of an address of the NIC.
 func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	for i, g := range m.cfg.Device.GIDs {
@@ -136,11 +79,7 @@ func (m *Manager) give(x *id, a netip.AddrPort) error {
 	if _, own := m.gidOf(a.Addr()); !own && !a.Addr().IsUnspecified() {
 		return unix.EADDRNOTAVAIL
 	}
-	port, err := m.cfg.Ports.take(x, a.Port(), m.cfg.Rand.Uint32())
-	if err == nil {
-		x.src = netip.AddrPortFrom(a.Addr(), port)
-	}
-	return err
+	return m.cfg.Ports.take(x, a, m.cfg.Rand.Uint32())
 }
 
 func (m *Manager) bind(_ call, a bindIP) (Result, error) {

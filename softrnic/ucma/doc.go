@@ -5,7 +5,8 @@
 //
 //	abi.go      commands: numbers, arguments, answers, events
 //	message.go  how the preloaded library forwards a command
-//	address.go  socket addresses; addresses and ports of identifiers; routes
+//	address.go  socket addresses; addresses of identifiers; routes
+//	ports.go    which identifiers may have the same port
 //	state.go    the states of an identifier
 //	id.go       identifiers: rdma_cm_id of librdmacm
 //	channel.go  event channels: events that a program has not read

@@ -17,7 +17,6 @@ type id struct {
 	// space is the port space as in mad.PortService; 0 if it is not supported.
 	space    mad.ServiceID
 	src, dst netip.AddrPort
-	port     bool // its port is in Ports
 	options  options
 	reported uint32 // number of events that the program has read
 	conn     *engine.CMConn
@@ -32,11 +31,11 @@ type id struct {
 // terms are the parameters of a connection that both sides have agreed on.
 type terms struct {
 	qpn, peerQPN wire.QPN
-	// psn is the first PSN that this side expects, peerPSN the first that the peer expects.
+	// psn is the first PSN that this side expects. peerPSN is the first that the peer expects.
 	psn, peerPSN wire.PSN
 	mtu          uint8 // code
-	// resources is how many READs and atomics of the peer may be in flight here, depth how many of
-	// this side may be in flight there.
+	// resources is how many READs and atomics of the peer may be in flight here. depth is how many
+	// of this side may be in flight there.
 	resources, depth uint8
 	retry, rnrRetry  uint8
 	ackTimeout       uint8

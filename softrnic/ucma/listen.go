@@ -40,13 +40,16 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	case len(m.listeners) >= m.cfg.Listeners:
 		return Result{}, unix.ENOMEM
 	}
-	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0 means the largest
-	service := x.service(x.src.Port())
-	if x.datagrams() {
-		x.listener, err = c.NIC.ListenDatagrams(service, x.backlog)
-	} else {
-		x.listener, err = c.NIC.Listen(service, x.backlog)
+	// A listener shares its address and port with no identifier.
+	if err := m.cfg.Ports.check(x, x.src, false); err != nil {
+		return Result{}, err
 	}
+	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0 means the largest
+	listen := c.NIC.Listen
+	if x.datagrams() {
+		listen = c.NIC.ListenDatagrams
+	}
+	x.listener, err = listen(x.service(x.src.Port()), x.accepts(), x.backlog)
 	if errors.Is(err, verbs.ErrBusy) {
 		err = unix.EADDRINUSE
 	}
@@ -54,6 +57,7 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 		return Result{}, err
 	}
 	x.step(onListen)
+	x.options.reuse = false
 	x.listener.Watch(watcher{m})
 	m.listeners[x.listener] = x
 	return Result{}, nil
@@ -63,7 +67,7 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
 	x := m.listeners[l]
 	ip, private, err := m.header(c)
-	if x == nil || err != nil || !x.takes(c.Local) || ip.Src != c.Peer {
+	if x == nil || err != nil || ip.Src != c.Peer {
 		return cm.Refusal{Reason: mad.ReasonConsumer}, false
 	}
 	if own := cm.MTUCode(m.cfg.Device.ActiveMTU); c.Request != nil && c.Request.MTU > own {
@@ -95,10 +99,16 @@ func pkeyOf(c *engine.CMConn) uint16 {
 	return c.Request.PKey
 }
 
-// takes reports whether a listener accepts requests to an address of the NIC.
-func (x *id) takes(local netip.Addr) bool {
-	own := x.src.Addr()
-	return own == local || own.IsUnspecified() && (own.Is4() == local.Is4() || own.Is6() && !x.options.only)
+// accepts returns the addresses of the NIC at which a listener accepts requests; the zero Prefix
+// stands for all.
+func (x *id) accepts() netip.Prefix {
+	switch own := x.src.Addr(); {
+	case !own.IsUnspecified():
+		return netip.PrefixFrom(own, own.BitLen())
+	case x.options.only:
+		return netip.PrefixFrom(own, 0)
+	}
+	return netip.Prefix{}
 }
 
 // header splits the private data of a request into the header of RDMA-CM and the program's data.

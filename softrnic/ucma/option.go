@@ -10,8 +10,10 @@ import (
 type options struct {
 	tos        uint8
 	ackTimeout uint8 // code; 0 means the default
-	reuse      bool  // other identifiers with this option may have the same port
-	only       bool  // a listener at the unspecified IPv6 address accepts no IPv4 requests
+	reuse      bool  // other identifiers with this option may have the same address and port
+	// only: the unspecified address stands for the addresses of its family, not for all. The default
+	// is true for IPv4 and false for IPv6; familyChosen means that the program has set the option.
+	only, familyChosen bool
 }
 
 // defaultAckTimeout is the code of 134 ms. It suits a shared machine: see docs/explain/patience.md.
@@ -58,12 +60,15 @@ func (m *Manager) setOption(_ call, b []byte) (Result, error) {
 		o.tos = v[0]
 	case a.Name == optionAckTimeout && len(v) == 1 && v[0] <= maxAckTimeout:
 		o.ackTimeout = v[0]
-	case a.Name == optionReuse && len(v) == 4 && x.state == Fresh:
-		o.reuse = binary.NativeEndian.Uint32(v) != 0
-	case a.Name == optionOnly && len(v) == 4 && x.state == Fresh:
-		o.only = binary.NativeEndian.Uint32(v) != 0
+	case a.Name == optionReuse && len(v) == 4 && (x.state == Fresh || x.state != Listening && flagOf(v)):
+		o.reuse = flagOf(v)
+	case a.Name == optionOnly && len(v) == 4 && (x.state == Fresh || x.state == Bound):
+		o.only, o.familyChosen = flagOf(v), true
 	default:
 		return Result{}, unix.EINVAL
 	}
 	return Result{}, nil
 }
+
+// flagOf returns the value of an option that is a C int.
+func flagOf(v []byte) bool { return binary.NativeEndian.Uint32(v) != 0 }

@@ -1,0 +1,57 @@
+package cm
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// listener is the owner of the requests for a service that come to the addresses at. The zero
+// Prefix stands for all addresses of the NIC.
+type listener struct {
+	at    netip.Prefix
+	owner uint64
+}
+
+// Listen accepts requests for a service that come to an address in at; their events go to owner.
+// The zero Prefix stands for all addresses. Listeners of one service have no address in common.
+func (m *Machine) Listen(s mad.ServiceID, at netip.Prefix, owner uint64) error {
+	const op = "listen"
+	n := 0
+	for service, of := range m.listeners {
+		n += len(of)
+		for _, l := range of {
+			if service == s && (!at.IsValid() || !l.at.IsValid() || at.Overlaps(l.at)) {
+				return opError(op, verbs.ErrBusy, "service %v has a listener already", s)
+			}
+		}
+	}
+	if n >= m.cfg.MaxListeners {
+		return opError(op, verbs.ErrLimit, "there are %d listeners", n)
+	}
+	m.listeners[s] = append(m.listeners[s], listener{at, owner})
+	return nil
+}
+
+// Unlisten ends the listeners of an owner for a service: later requests are refused. Requests that
+// were already reported stay.
+func (m *Machine) Unlisten(s mad.ServiceID, owner uint64) {
+	left := slices.DeleteFunc(m.listeners[s], func(l listener) bool { return l.owner == owner })
+	if m.listeners[s] = left; len(left) == 0 {
+		delete(m.listeners, s)
+	}
+}
+
+// listener returns the owner of a request for a service. If there is none, known says whether the
+// service has listeners at other addresses.
+func (in incoming) listener(s mad.ServiceID) (owner uint64, known, ok bool) {
+	of := in.m.listeners[s]
+	for _, l := range of {
+		if !l.at.IsValid() || l.at.Contains(in.local) {
+			return l.owner, true, true
+		}
+	}
+	return 0, len(of) > 0, false
+}

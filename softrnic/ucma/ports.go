@@ -1,0 +1,72 @@
+package ucma
+
+import (
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Ports has the ports that identifiers of all programs on a NIC use.
+type Ports struct{ used map[mad.ServiceID][]*id }
+
+// NewPorts returns an empty set of ports.
+func NewPorts() *Ports { return &Ports{used: make(map[mad.ServiceID][]*id)} }
+
+// The range of free ports is that of Linux.
+const (
+	firstPort = 32768
+	numPorts  = 28232
+)
+
+// take gives an identifier an address and a port; port 0 means a free one.
+func (p *Ports) take(x *id, at netip.AddrPort, start uint32) error {
+	if !x.options.familyChosen {
+		x.options.only = at.Addr().Is4()
+	}
+	for i := uint32(0); at.Port() == 0; i++ {
+		if i == numPorts {
+			return unix.EADDRNOTAVAIL
+		}
+		if n := uint16(firstPort + (start%numPorts+i)%numPorts); p.used[x.service(n)] == nil {
+			at = netip.AddrPortFrom(at.Addr(), n)
+		}
+	}
+	if err := p.check(x, at, x.options.reuse); err != nil {
+		return err
+	}
+	x.src = at
+	s := x.service(at.Port())
+	p.used[s] = append(p.used[s], x)
+	return nil
+}
+
+// check returns why an identifier cannot have an address and a port beside the others that have the
+// port, by the rules of the kernel (cma_check_port). reuse means that it may have the same address
+// as others with that option.
+func (p *Ports) check(x *id, at netip.AddrPort, reuse bool) error {
+	a := at.Addr()
+	for _, o := range p.used[x.service(at.Port())] {
+		b := o.src.Addr()
+		switch {
+		case o == x || reuse && o.options.reuse || x.options.only && o.options.only && a.Is4() != b.Is4():
+		case a.IsUnspecified() || b.IsUnspecified():
+			return unix.EADDRNOTAVAIL
+		case a == b:
+			return unix.EADDRINUSE
+		}
+	}
+	return nil
+}
+
+// release frees the port of an identifier, if it has one. Identifiers of peers' requests have none
+// of their own.
+func (p *Ports) release(x *id) {
+	s := x.service(x.src.Port())
+	left := slices.DeleteFunc(p.used[s], func(o *id) bool { return o == x })
+	if p.used[s] = left; len(left) == 0 {
+		delete(p.used, s)
+	}
+}
