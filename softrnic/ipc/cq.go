@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"sync"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
@@ -28,8 +29,8 @@ type cq struct {
 	closed     bool
 }
 
-// CreateCQ makes a completion queue. depth is that of the NIC's queue; the shared ring adds some
-// entries to it.
+// CreateCQ makes a completion queue. depth is the depth of the NIC's queue; the shared ring has
+// some entries more.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	var r proto.Queue
 	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length)
@@ -67,7 +68,6 @@ func (c *cq) look(op string) (int, error) {
 	return len(c.kept) + int(c.q.Tail.Load()-c.head), nil
 }
 
-// Poll removes completions from the queue.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	c.mu.Lock()
 	n, err := c.look("use CQ")
@@ -144,7 +144,6 @@ func (c *cq) purge(n wire.QPN) {
 	c.release()
 }
 
-// Arm requests an event for the next completion.
 func (c *cq) Arm(solicited bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +185,6 @@ func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 	return true
 }
 
-// WaitEvent waits for the event and consumes it.
 func (c *cq) WaitEvent(deadline clock.Time) error {
 	return c.wait("wait for CQ event", deadline, func() (bool, error) {
 		if _, err := c.look("use CQ"); err != nil {
@@ -196,7 +194,6 @@ func (c *cq) WaitEvent(deadline clock.Time) error {
 	})
 }
 
-// Wait waits until Poll would return something.
 func (c *cq) Wait(deadline clock.Time) error {
 	return c.wait("wait for CQ", deadline, func() (bool, error) {
 		n, err := c.look("use CQ")
@@ -261,7 +258,17 @@ func (c *cq) Resize(depth int) error {
 	return c.ctx.call(proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth}, nil)
 }
 
-// Destroy ends the queue. Threads that wait for it get ErrClosed.
+// Moderate delays the events of the NIC's queue.
+func (c *cq) Moderate(count int, period time.Duration) error {
+	c.mu.Lock()
+	_, err := c.look("moderate CQ")
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.ctx.call(proto.OpModerateCQ, proto.ModerateCQ{H: c.h, Count: count, Period: period}, nil)
+}
+
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

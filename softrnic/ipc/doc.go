@@ -25,4 +25,6 @@
 // (verbs.ErrClosed), and new ones can be made when the NIC is back. A Context does not survive its
 // daemon, nor a daemon that is silent for longer than Config.Patience. Every wait ends: with its
 // condition, at its deadline, or with the context.
+//
+// What a handle does is documented at its interface in package verbs.
 package ipc

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
@@ -15,7 +16,7 @@ var fuzzOps = []proto.Op{
 	proto.OpHello, proto.OpAllocPD, proto.OpDeallocPD, proto.OpAlloc, proto.OpFree, proto.OpRegMR, proto.OpDeregMR, proto.OpAllocMW, proto.OpQueryMW,
 	proto.OpDeallocMW, proto.OpAllocDM, proto.OpAccessDM, proto.OpAccessMR, proto.OpRegDM, proto.OpFreeDM, proto.OpCreateCQ, proto.OpDestroyCQ,
 	proto.OpCreateSRQ, proto.OpQuerySRQ, proto.OpLimitSRQ, proto.OpResizeSRQ, proto.OpResizeCQ, proto.OpReregMR, proto.OpDestroySRQ, proto.OpCreateAH, proto.OpDestroyAH, proto.OpCreateQP, proto.OpQueryQP,
-	proto.OpModifyQP, proto.OpDestroyQP, proto.OpListen, proto.OpUnlisten, proto.OpReject, proto.OpCloseManager, proto.OpClose,
+	proto.OpModifyQP, proto.OpDestroyQP, proto.OpListen, proto.OpUnlisten, proto.OpReject, proto.OpCloseManager, proto.OpClose, proto.OpModerateCQ,
 }
 
 var fuzzTransitions = []proto.Transition{proto.ToInit, proto.ToRTR, proto.ToRTS, proto.ToSQD, proto.ResumeRTS, proto.ToError, proto.ToReset, "?"}
@@ -35,6 +36,8 @@ func fuzzRequest(op proto.Op, n [4]uint32) any {
 		return proto.Access{H: h, Offset: length % 9000, Length: small, Write: n[3]&1 != 0, Data: make([]byte, small)}
 	case proto.OpCreateCQ:
 		return proto.CreateCQ{Depth: length % 4096}
+	case proto.OpModerateCQ:
+		return proto.ModerateCQ{H: h, Count: small - 2, Period: time.Duration(length)}
 	case proto.OpCreateSRQ:
 		return proto.CreateSRQ{PD: h, Init: verbs.SRQInit{MaxWR: length % 300, MaxSGE: small}}
 	case proto.OpLimitSRQ, proto.OpResizeSRQ:

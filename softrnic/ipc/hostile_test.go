@@ -97,7 +97,7 @@ func TestForgedHandles(t *testing.T) {
 			proto.OpDestroyQP: proto.Handle{H: n}, proto.OpQueryQP: proto.Handle{H: n}, proto.OpDestroySRQ: proto.Handle{H: n}, proto.OpQuerySRQ: proto.Handle{H: n},
 			proto.OpDestroyAH: proto.Handle{H: n}, proto.OpUnlisten: proto.Handle{H: n}, proto.OpModifyQP: proto.ModifyQP{H: n, To: proto.ToError},
 			proto.OpRegMR: proto.RegMR{PD: n, Length: 64}, proto.OpRegDM: proto.RegMR{PD: n, Memory: n, Length: 64}, proto.OpAccessMR: proto.Access{H: n, Length: 8},
-			proto.OpAccessDM: proto.Access{H: n, Length: 8}, proto.OpCreateSRQ: proto.CreateSRQ{PD: n}, proto.OpLimitSRQ: proto.Limit{H: n}, proto.OpResizeSRQ: proto.Limit{H: n, N: 8}, proto.OpResizeCQ: proto.ResizeCQ{H: n, Depth: 8}, proto.OpReregMR: proto.ReregMR{H: n},
+			proto.OpAccessDM: proto.Access{H: n, Length: 8}, proto.OpCreateSRQ: proto.CreateSRQ{PD: n}, proto.OpLimitSRQ: proto.Limit{H: n}, proto.OpResizeSRQ: proto.Limit{H: n, N: 8}, proto.OpResizeCQ: proto.ResizeCQ{H: n, Depth: 8}, proto.OpModerateCQ: proto.ModerateCQ{H: n}, proto.OpReregMR: proto.ReregMR{H: n},
 			proto.OpCreateAH: proto.CreateAH{PD: n}, proto.OpCreateQP: proto.CreateQP{PD: n, SendCQ: n, RecvCQ: n}, proto.OpAccept: proto.Connect{H: n, QP: n},
 			proto.OpReject: proto.Reject{H: n}, proto.OpNextRequest: proto.Wait{H: n}, proto.OpDisconnect: proto.Wait{H: n}, proto.OpDisconnected: proto.Wait{H: n},
 			proto.OpDial: proto.Connect{QP: n, To: ips[1], Service: "x"},

@@ -48,14 +48,14 @@ func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
 	return o.h, nil
 }
 
-// Dial connects qp to a service of the host with the address to.
-func (m *Manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+// Dial connects qp to a service of the host with address addr.
+func (m *Manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	h, err := m.open("dial", qp)
 	if err != nil {
 		return nil, err
 	}
 	var d proto.Data
-	err = m.ctx.call(proto.OpDial, proto.Connect{QP: h, To: to, Service: service, Params: p, Private: private, Timeout: m.ctx.timeout(deadline)}, &d)
+	err = m.ctx.call(proto.OpDial, proto.Connect{QP: h, To: addr, Service: service, Params: p, Private: private, Timeout: m.ctx.timeout(deadline)}, &d)
 	return d.Data, err
 }
 
@@ -109,7 +109,6 @@ type listener struct {
 	closed atomic.Bool
 }
 
-// Accept waits for the next request.
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	if l.closed.Load() {
 		return nil, opError("accept", verbs.ErrClosed, "the listener was closed")
@@ -121,7 +120,6 @@ func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	return &request{m: l.m, in: in}, nil
 }
 
-// Close ends the service.
 func (l *listener) Close() error {
 	if l.closed.Swap(true) || l.m.closed.Load() {
 		return nil
@@ -135,16 +133,10 @@ type request struct {
 	in proto.Incoming
 }
 
-// Service returns the name of the service that the peer asks for.
-func (r *request) Service() string { return r.in.Service }
-
-// Peer returns the address of the peer's NIC.
+func (r *request) Service() string  { return r.in.Service }
 func (r *request) Peer() netip.Addr { return r.in.Peer }
+func (r *request) Private() []byte  { return r.in.Private }
 
-// Private returns the peer's private data.
-func (r *request) Private() []byte { return r.in.Private }
-
-// Accept accepts the request with qp.
 func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline clock.Time) error {
 	h, err := r.m.open("accept", qp)
 	if err != nil {
@@ -153,10 +145,8 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 	return r.m.ctx.call(proto.OpAccept, proto.Connect{H: r.in.H, QP: h, Params: p, Private: private, Timeout: r.m.ctx.timeout(deadline)}, nil)
 }
 
-// Reject refuses the request.
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
-// Answer answers the request with private data and without a connection.
 func (r *request) Answer(reason string, private []byte) error {
 	return r.m.ctx.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason, Private: private}, nil)
 }

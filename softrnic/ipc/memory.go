@@ -22,7 +22,6 @@ type pd struct {
 	h   uint32
 }
 
-// Dealloc ends the domain.
 func (p *pd) Dealloc() error { return p.ctx.destroy(proto.OpDeallocPD, &p.h) }
 
 // destroyed is the handle of a destroyed object. The daemon never gives this number to an object.
@@ -166,19 +165,11 @@ func (m *mr) release() {
 	m.bytes = nil
 }
 
-// Addr returns the first virtual address.
 func (m *mr) Addr() uint64 { return m.r.Addr }
-
-// Len returns the length in bytes.
-func (m *mr) Len() int { return m.r.Length }
-
-// LKey returns the key for local use.
+func (m *mr) Len() int     { return m.r.Length }
 func (m *mr) LKey() uint32 { return m.r.LKey }
-
-// RKey returns the key for peers.
 func (m *mr) RKey() uint32 { return m.r.RKey }
 
-// SGE returns an SGE of n bytes from off on. It checks nothing.
 func (m *mr) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.r.Addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.r.LKey}
 }
@@ -194,7 +185,6 @@ func (m *mr) span(op string, off, n int) error {
 	return nil
 }
 
-// ReadAt copies bytes out of the region.
 func (m *mr) ReadAt(p []byte, off int) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -208,7 +198,6 @@ func (m *mr) ReadAt(p []byte, off int) error {
 	return nil
 }
 
-// WriteAt copies bytes into the region.
 func (m *mr) WriteAt(p []byte, off int) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -243,7 +232,6 @@ func (c *Context) access(op proto.Op, h uint32, p []byte, off int, write bool) e
 	}
 }
 
-// Load64 reads an aligned word.
 func (m *mr) Load64(off int) (uint64, error) {
 	const op = "load mr"
 	m.mu.RLock()
@@ -278,7 +266,6 @@ func (m *mr) Store64(off int, v uint64) error {
 	return err
 }
 
-// Rereg changes the access rights of the region.
 func (m *mr) Rereg(access verbs.Access) error {
 	const op = "rereg MR"
 	m.mu.RLock()
@@ -289,7 +276,6 @@ func (m *mr) Rereg(access verbs.Access) error {
 	return m.pd.ctx.call(proto.OpReregMR, proto.ReregMR{H: m.r.H, Access: access}, nil)
 }
 
-// Dereg ends the region.
 func (m *mr) Dereg() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -310,7 +296,6 @@ type mw struct {
 	h   uint32
 }
 
-// AllocMW makes an unbound window.
 func (p *pd) AllocMW() (verbs.MW, error) {
 	var h proto.Handle
 	if err := p.ctx.call(proto.OpAllocMW, proto.Handle{H: p.h}, &h); err != nil {
@@ -319,7 +304,6 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	return &mw{ctx: p.ctx, h: h.H}, nil
 }
 
-// RKey returns the key of the last bind.
 func (m *mw) RKey() (uint32, error) {
 	h := atomic.LoadUint32(&m.h)
 	if h == destroyed {
@@ -330,7 +314,6 @@ func (m *mw) RKey() (uint32, error) {
 	return k.RKey, err
 }
 
-// Dealloc ends the window.
 func (m *mw) Dealloc() error { return m.ctx.destroy(proto.OpDeallocMW, &m.h) }
 
 // dm is device memory.
@@ -349,7 +332,6 @@ func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	return &dm{ctx: c, h: h.H, length: length}, nil
 }
 
-// RegDM registers a part of device memory as a zero-based region.
 func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, error) {
 	o, ok := d.(*dm)
 	if !ok || o == nil || o.ctx != p.ctx {
@@ -362,7 +344,6 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 	return p.newMR(r, nil, false), nil
 }
 
-// Len returns the length in bytes.
 func (d *dm) Len() int { return d.length }
 
 // ReadAt copies bytes out of the memory. For the NIC, each 32 KiB of the copy happen at one moment.
@@ -382,5 +363,4 @@ func (d *dm) access(p []byte, off int, write bool) error {
 	return d.ctx.access(proto.OpAccessDM, h, p, off, write)
 }
 
-// Free returns the memory to the NIC.
 func (d *dm) Free() error { return d.ctx.destroy(proto.OpFreeDM, &d.h) }

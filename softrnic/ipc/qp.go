@@ -18,7 +18,6 @@ type qp struct {
 	send, recv poster // recv has no ring if there is a shared receive queue
 }
 
-// CreateQP makes a queue pair.
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	const op = "create QP"
 	send, err := p.cq(op, "send", init.SendCQ)
@@ -80,10 +79,8 @@ func (p *pd) cq(op, which string, c verbs.CQ) (*cq, error) {
 	return o, nil
 }
 
-// QPN returns the number.
 func (q *qp) QPN() wire.QPN { return q.num }
 
-// Query returns attributes and state.
 func (q *qp) Query() (a verbs.QPAttr, err error) {
 	err = q.pd.ctx.call(proto.OpQueryQP, proto.Handle{H: q.h}, &a)
 	return a, q.state("query QP", err)
@@ -104,28 +101,19 @@ func (q *qp) modify(m proto.ModifyQP) error {
 	return q.state("modify QP", q.pd.ctx.call(proto.OpModifyQP, m, nil))
 }
 
-// ToInit goes from RESET to INIT.
 func (q *qp) ToInit(a verbs.ToInit) error { return q.modify(proto.ModifyQP{To: proto.ToInit, Init: a}) }
 
-// ToRTR goes from INIT to RTR.
 func (q *qp) ToRTR(a verbs.ToRTR) error { return q.modify(proto.ModifyQP{To: proto.ToRTR, RTR: a}) }
 
-// ToRTS goes from RTR to RTS.
 func (q *qp) ToRTS(a verbs.ToRTS) error { return q.modify(proto.ModifyQP{To: proto.ToRTS, RTS: a}) }
 
-// Modify changes attributes without a transition.
 func (q *qp) Modify(a verbs.QPModify) error {
 	return q.modify(proto.ModifyQP{To: proto.SameState, Attr: a})
 }
 
-// ToSQD lets the send queue drain.
-func (q *qp) ToSQD() error { return q.modify(proto.ModifyQP{To: proto.ToSQD}) }
-
-// ResumeRTS goes back from SQD or SQE to RTS.
+func (q *qp) ToSQD() error     { return q.modify(proto.ModifyQP{To: proto.ToSQD}) }
 func (q *qp) ResumeRTS() error { return q.modify(proto.ModifyQP{To: proto.ResumeRTS}) }
-
-// ToError goes to ERROR, which flushes the work requests.
-func (q *qp) ToError() error { return q.modify(proto.ModifyQP{To: proto.ToError}) }
+func (q *qp) ToError() error   { return q.modify(proto.ModifyQP{To: proto.ToError}) }
 
 // ToReset forgets the work requests and removes their completions.
 func (q *qp) ToReset() error {
@@ -143,17 +131,14 @@ func (q *qp) purge() {
 	}
 }
 
-// AttachMulticast makes the queue pair receive the datagrams to a group.
 func (q *qp) AttachMulticast(group verbs.GID) error {
 	return q.state("attach multicast", q.pd.ctx.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
-// DetachMulticast ends the attachment to a group.
 func (q *qp) DetachMulticast(group verbs.GID) error {
 	return q.state("detach multicast", q.pd.ctx.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
 }
 
-// PostSend queues work requests.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	const op = "post send"
 	p := &q.send
@@ -191,7 +176,6 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	return nil
 }
 
-// PostRecv queues receives.
 func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	if q.recv.q == nil && len(wr) > 0 {
 		return opError("post recv", verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
@@ -199,7 +183,6 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	return q.recv.postRecv("post recv", wr)
 }
 
-// Destroy ends the queue pair.
 func (q *qp) Destroy() error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -227,7 +210,6 @@ type srq struct {
 	recv  poster
 }
 
-// CreateSRQ makes a shared receive queue.
 func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	var r proto.Queue
 	bytes, err := p.ctx.callMemory(proto.OpCreateSRQ, proto.CreateSRQ{PD: p.h, Init: init}, &r, &r.Length)
@@ -263,16 +245,13 @@ func (s *srq) state(op string, err error) error {
 	return err
 }
 
-// Query returns attributes and state.
 func (s *srq) Query() (a verbs.SRQAttr, err error) {
 	err = s.pd.ctx.call(proto.OpQuerySRQ, proto.Handle{H: s.h}, &a)
 	return a, s.state("query SRQ", err)
 }
 
-// PostRecv queues receives.
 func (s *srq) PostRecv(wr ...verbs.RecvWR) error { return s.recv.postRecv("post SRQ recv", wr) }
 
-// SetLimit arms the limit event.
 func (s *srq) SetLimit(n int) error {
 	return s.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
 }
@@ -282,7 +261,6 @@ func (s *srq) Resize(maxWR int) error {
 	return s.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
 }
 
-// Destroy ends the queue.
 func (s *srq) Destroy() error {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
@@ -304,7 +282,6 @@ type ah struct {
 	number uint32
 }
 
-// CreateAH resolves an address for datagrams.
 func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	var r proto.Address
 	if err := p.ctx.call(proto.OpCreateAH, proto.CreateAH{PD: p.h, Attr: a}, &r); err != nil {
@@ -313,8 +290,5 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	return &ah{pd: p, h: r.H, number: r.Number}, nil
 }
 
-// Handle returns the NIC's number of the address handle.
 func (a *ah) Handle() uint32 { return a.number }
-
-// Destroy ends the handle.
 func (a *ah) Destroy() error { return a.pd.ctx.destroy(proto.OpDestroyAH, &a.h) }

@@ -119,7 +119,7 @@ func TestTheTableIsFull(t *testing.T) {
 	}
 }
 
-// Protection domains end at their bound; number 0 is none, and numbers are used again after all
+// Protection domains end at their bound; number 0 is none, and numbers are reused after all
 // others.
 func TestTheLastDomain(t *testing.T) {
 	tab := New(rand.New(rand.NewPCG(1, 2)), 0)

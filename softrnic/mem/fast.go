@@ -85,7 +85,6 @@ func (r *Region) bound() int {
 // BadKey for an invalid key, and BadAccess for a region that Reg made or to which windows are
 // bound: no work request can end these.
 func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
-	const remote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
 	r := t.lookupRemote(rkey)
 	switch {
 	case r == nil, r.owner != 0 && r.owner != qp:
@@ -95,7 +94,7 @@ func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
 	case r.owner != 0:
 		t.unbind(t.window(rkey))
 		return OK
-	case r.whole == nil, r.windows > 0, peer && r.access&remote == 0:
+	case r.whole == nil, r.windows > 0, peer && r.access&verbs.RemoteRights == 0:
 		return BadAccess
 	}
 	t.unregister(r.whole)

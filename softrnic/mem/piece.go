@@ -43,11 +43,11 @@ func (p Piece) region(access verbs.Access) Region {
 func (p Piece) Read(dst []byte, off int) bool {
 	switch {
 	case len(dst) == 0:
-		return true
 	case p.r.far != nil:
 		return p.r.far.Read(dst, p.r.start+p.off+uint64(off))
+	default:
+		copy(dst, p.r.buf[p.off+uint64(off):p.off+p.n])
 	}
-	copy(dst, p.near()[off:])
 	return true
 }
 
@@ -56,11 +56,11 @@ func (p Piece) Read(dst []byte, off int) bool {
 func (p Piece) Write(src []byte, off int) bool {
 	switch {
 	case len(src) == 0:
-		return true
 	case p.r.far != nil:
 		return p.r.far.Write(src, p.r.start+p.off+uint64(off))
+	default:
+		copy(p.r.buf[p.off+uint64(off):p.off+p.n], src)
 	}
-	copy(p.near()[off:], src)
 	return true
 }
 

@@ -113,7 +113,7 @@ func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 
 // validAccess checks the rights of a region.
 func validAccess(access verbs.Access) (why string, ok bool) {
-	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
+	const all = verbs.LocalWrite | verbs.RemoteRights | verbs.MWBind
 	switch {
 	case access&^all != 0:
 		return fmt.Sprintf("unknown access bits %#x", access&^all), false
@@ -309,6 +309,17 @@ func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32
 		return Piece{}, BadKey
 	}
 	return r.check(pd, va, uint64(length), need)
+}
+
+// Whole checks the region or window that the peer of queue pair qp names in a request without a
+// range.
+func (t *Table) Whole(pd PD, qp wire.QPN, rkey uint32, need verbs.Access) Fault {
+	r := t.lookupRemote(rkey)
+	if r == nil || (r.owner != 0 && r.owner != qp) {
+		return BadKey
+	}
+	_, fault := r.check(pd, r.base, 0, need)
+	return fault
 }
 
 // check makes the checks that follow the lookup of the key.

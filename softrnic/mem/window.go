@@ -73,7 +73,6 @@ func (t *Table) DeallocWindow(w *Window) error {
 // registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
 // RemoteAtomic. The result is OK, or the first condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {
-	const remote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
 	w := t.window(key)
 	need := verbs.MWBind
 	if access&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 {
@@ -88,7 +87,7 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 		t.unbind(w)
 		w.key = key
 		return OK
-	case access&^remote != 0:
+	case access&^verbs.RemoteRights != 0:
 		return BadAccess
 	case piece.Length == 0:
 		return BadBounds

@@ -17,7 +17,7 @@ import (
 )
 
 // client is a program as the daemon sees it: what the preloaded library and the rxe provider do,
-// without them. Its memory is that of the test.
+// without them. It uses the memory of the test's process.
 type client struct {
 	t    testing.TB
 	conn *net.UnixConn
@@ -25,6 +25,8 @@ type client struct {
 	wake int
 	ctl  *ring.Control
 	fds  []int // all that came
+
+	timeout uint8 // of queue pairs for an ACK, as a code of IBTA; see house
 }
 
 // selfFiles opens what the first message carries.
@@ -96,7 +98,7 @@ func (h *house) attachBy(t testing.TB, nic int, files []int) *client {
 	must(t, unix.Fstat(fds[uverbs.WelcomeArea], &st))
 	area, err := ring.Map(fds[uverbs.WelcomeArea], int(st.Size))
 	must(t, err)
-	c := &client{t: t, conn: conn, area: area, wake: fds[uverbs.WelcomeWake], ctl: ring.NewControl(area), fds: fds}
+	c := &client{t: t, conn: conn, area: area, wake: fds[uverbs.WelcomeWake], ctl: ring.NewControl(area), fds: fds, timeout: h.timeout}
 	t.Cleanup(c.close)
 	return c
 }
@@ -120,6 +122,9 @@ func (c *client) raw(op uverbs.Op, channel uint32, args []byte) (data []byte, er
 		uverbs.AttachMulticast, uverbs.DetachMulticast:
 	default:
 		b = append(b, make([]byte, 8)...)
+		if op&uverbs.Extended != 0 {
+			b = append(b, make([]byte, 8)...)
+		}
 	}
 	_, err := c.conn.Write(append(b, args...))
 	must(c.t, err)
@@ -228,7 +233,7 @@ func (e *ends) connect(to *ends, ip int) {
 	m.State, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MinRNRTimer = 2, 3, to.qp.QPN, 4, 12
 	m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[ip]), 1, 1
 	do[none](e.client, uverbs.ModifyQP, m)
-	m.State, m.Timeout, m.RetryCount, m.RNRRetry, m.MaxRdAtomic = 3, 12, 7, 7, 4
+	m.State, m.Timeout, m.RetryCount, m.RNRRetry, m.MaxRdAtomic = 3, e.timeout, 7, 7, 4
 	do[none](e.client, uverbs.ModifyQP, m)
 }
 
@@ -249,6 +254,7 @@ const (
 	opCAS   = 5
 	opAdd   = 6
 
+	opFlush       = 14
 	opAtomicWrite = 15
 )
 
@@ -286,6 +292,21 @@ func (e *ends) postWord(v, remote uint64, rkey uint32) {
 	e.bell(e.qp.H)
 }
 
+// postFlush puts a FLUSH into the ring, as librxe writes it from rdma-core 46 on, and rings the
+// bell.
+func (e *ends) postFlush(remote uint64, n, rkey uint32, types, level byte) {
+	i := e.send.Producer()
+	s := e.send.Slot(i)
+	clear(s)
+	binary.NativeEndian.PutUint32(s[12:], opFlush)
+	binary.NativeEndian.PutUint64(s[24:], remote)
+	binary.NativeEndian.PutUint32(s[32:], n)
+	binary.NativeEndian.PutUint32(s[36:], rkey)
+	s[40], s[41] = types, level
+	e.send.SetProducer(i + 1)
+	e.bell(e.qp.H)
+}
+
 func (c *client) bell(n uint32) {
 	if c.ctl.Ring(n) {
 		_ = unix.Sendto(c.wake, []byte{0}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
@@ -315,6 +336,9 @@ type completion struct {
 	Status, Opcode uint32
 	Vendor, Len    uint32
 	Imm, QPN       uint32
+	From, Flags    uint32
+	_, _           uint16 // index of the P_Key, LID
+	SL             uint8
 }
 
 // next waits for a completion.

@@ -39,6 +39,8 @@ const (
 	QuerySRQ          Op = 34
 	DestroySRQ        Op = 35
 
+	ModifyCQ Op = 57 // extended only
+
 	Extended Op = 0x80000000
 	Repost   Op = 0x7fff0000
 )

@@ -19,8 +19,8 @@ const (
 	WCSlot  = 64
 )
 
-// SendSlot returns the size of a send entry with that many SGEs or inline bytes, and with room for
-// the word of an ATOMIC_WRITE.
+// SendSlot returns the size of a send entry with room for the given number of SGEs or inline bytes,
+// and for the word of an ATOMIC_WRITE.
 func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline, wordLen) }
 
 // RecvSlot returns the size of a receive.
@@ -43,9 +43,14 @@ const (
 	sendBindKey = 48
 	sendRights  = 52
 	sendAH      = 36
-	sendLength  = 184
-	sendPieces  = 196
-	recvPieces  = 28
+	// Of a FLUSH.
+	sendFlushLength = 32
+	sendFlushKey    = 36
+	sendFlushType   = 40
+	sendFlushLevel  = 41
+	sendLength      = 184
+	sendPieces      = 196
+	recvPieces      = 28
 )
 
 // Flags of a send entry (enum ibv_send_flags).
@@ -59,14 +64,18 @@ const (
 // operations is indexed by enum ibv_wr_opcode. Other operations are refused.
 var operations = [...]verbs.WROpcode{
 	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, atomicWrite: verbs.OpAtomicWrite,
+	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, flush: verbs.OpFlush, atomicWrite: verbs.OpAtomicWrite,
 }
 
-// atomicWrite is the operation ATOMIC_WRITE. Its word is in the place of inline data.
-const atomicWrite = 15
+// flush is the operation FLUSH, which rdma-core has from version 46 on, atomicWrite the operation
+// ATOMIC_WRITE. The word of the latter is in the place of inline data.
+const (
+	flush       = 14
+	atomicWrite = 15
+)
 
 // known has a bit for each operation that is supported.
-const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<atomicWrite
+const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<flush | 1<<atomicWrite
 
 // Send copies slot to scratch and decodes it: SGEs go into sges, inline data stay in scratch. ah is
 // the number of the address handle. ok is false if the entry is malformed.
@@ -98,6 +107,15 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 		wr.RemoteAddr, wr.RKey = u64(sendRemote), u32(sendRKey)
 	case verbs.OpAtomicWrite:
 		return word(b, wr)
+	case verbs.OpFlush:
+		wr.Flags &^= verbs.Inline
+		wr.RemoteAddr, wr.RKey = u64(sendRemote), u32(sendFlushKey)
+		types, level := b[sendFlushType], b[sendFlushLevel]
+		wr.Flush = verbs.Flush{
+			Length: u32(sendFlushLength), Region: level == wire.FlushRegion,
+			Global: types&wire.FlushGlobal != 0, Persistent: types&wire.FlushPersistent != 0,
+		}
+		return 0, level <= wire.FlushRegion && types&^(wire.FlushGlobal|wire.FlushPersistent) == 0
 	case verbs.OpSendInv, verbs.OpLocalInv:
 		wr.InvRKey = u32(sendImm)
 	default: // only datagrams need it
@@ -136,14 +154,18 @@ func word(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
 // bind decodes the rest of a bind. The right of local writes is ignored: it does not concern peers.
 func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	length, rights := binary.NativeEndian.Uint64(b[sendBound:]), binary.NativeEndian.Uint32(b[sendRights:])
-	if length > math.MaxUint32 || rights > math.MaxUint8 || len(sges) == 0 {
+	access, others := AccessOf(rights)
+	if others != 0 {
+		access |= verbs.MWBind // no window has it, so the bind is refused as one with a right that the NIC lacks
+	}
+	if length > math.MaxUint32 || len(sges) == 0 {
 		return false
 	}
 	sges[0] = verbs.SGE{
 		Addr: binary.NativeEndian.Uint64(b[sendRemote:]), Length: uint32(length), LKey: binary.NativeEndian.Uint32(b[sendBindMR:]),
 	}
 	wr.SGL, wr.RKey = sges[:1], binary.NativeEndian.Uint32(b[sendBindKey:])
-	wr.BindAccess = verbs.Access(rights) &^ verbs.LocalWrite
+	wr.BindAccess = access &^ verbs.LocalWrite
 	return true
 }
 
@@ -175,7 +197,7 @@ func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 // completions are the opcodes of completions (enum ibv_wc_opcode), indexed by verbs.WCOpcode.
 var completions = [...]uint32{
 	verbs.WCSend: 0, verbs.WCWrite: 1, verbs.WCRead: 2, verbs.WCCmpSwap: 3, verbs.WCFetchAdd: 4, verbs.WCBindMW: 5,
-	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCMaskedCmpSwap: 3, verbs.WCMaskedFetchAdd: 4, verbs.WCAtomicWrite: 9, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
+	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCMaskedCmpSwap: 3, verbs.WCMaskedFetchAdd: 4, verbs.WCFlush: 8, verbs.WCAtomicWrite: 9, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
 }
 
 // Flags of a completion (enum ibv_wc_flags).

@@ -18,7 +18,7 @@ func TestSizes(t *testing.T) {
 		"ex_create_cq": {ExCQArgs{}, 32}, "create_cq_resp": {CQ{}, 8}, "mminfo": {Area{}, 16}, "create_qp": {QPArgs{}, 56 - 8},
 		"ex_create_qp": {ExQPArgs{}, 64}, "create_qp_resp": {QP{}, 32}, "qp_dest": {QPDest{}, 32}, "modify_qp": {ModifyQPArgs{}, 112},
 		"query_qp": {QueryQPArgs{}, 8}, "query_qp_resp": {QPAttr{}, 128}, "create_srq": {SRQArgs{}, 32 - 8}, "create_srq_resp": {SRQ{}, 16},
-		"modify_srq": {ModifySRQArgs{}, 16}, "query_srq_resp": {SRQAttr{}, 16}, "destroy_cq_resp": {CQReported{}, 8},
+		"modify_srq": {ModifySRQArgs{}, 16}, "query_srq_resp": {SRQAttr{}, 16}, "destroy_cq_resp": {CQReported{}, 8}, "ex_modify_cq": {ModifyCQArgs{}, 16},
 	} {
 		if got := len(Encode(c.v)); got != c.want {
 			t.Errorf("%s has %d bytes, want %d", name, got, c.want)
@@ -26,7 +26,22 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Any bytes are a command with arguments inside them, or none.
+// The service level of a completion says which IP header a datagram had; UCX drops datagrams with
+// another one than that of its addresses. Other completions have none.
+func TestServiceLevel(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags verbs.WCFlags
+		want  byte
+	}{"a connection": {verbs.WithImm, 0}, "IPv6": {verbs.WithGRH, 1}, "IPv4": {verbs.WithGRH | verbs.OverIPv4, 2}} {
+		slot := make([]byte, WCSlot)
+		PutWC(slot, &verbs.WC{Flags: c.flags})
+		if slot[wcSL] != c.want {
+			t.Errorf("%s: service level %d, want %d", name, slot[wcSL], c.want)
+		}
+	}
+}
+
+// ParseCommand refuses any bytes, or returns a command whose arguments lie within them.
 func FuzzCommand(f *testing.F) {
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateQP), uint32(0), uint64(0), QPArgs{})...))
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateCQ|Extended), uint32(0), [2]uint64{}, ExCQArgs{})...))
@@ -48,8 +63,9 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// Any bytes in the places of a ring are entries that the daemon can use, or none; indices name
-// places.
+// A program may write any bytes into a ring, and any positions of producer and consumer. The daemon
+// takes each entry as a work request within its bounds, or refuses it; it reads no place outside
+// the ring.
 func FuzzEntries(f *testing.F) {
 	f.Add(make([]byte, 256), uint32(3), uint32(1<<31))
 	f.Add(Encode(uint64(1), uint32(0), uint32(2), uint32(8), [41]uint32{}, uint32(9), [5]uint32{}), uint32(0), uint32(9))

@@ -32,7 +32,12 @@ func filesEnd(t testing.TB, before int) {
 // attachWith is a program whose memory and maps are these files.
 func (h *house) attachWith(t testing.TB, files ...string) *client {
 	t.Helper()
-	var fds []int
+	return h.attachBy(t, 0, openAll(t, files...))
+}
+
+// openAll opens files of memory and maps.
+func openAll(t testing.TB, files ...string) (fds []int) {
+	t.Helper()
 	for _, f := range files {
 		flags := unix.O_RDONLY
 		if strings.HasSuffix(f, "/mem") {
@@ -42,7 +47,7 @@ func (h *house) attachWith(t testing.TB, files ...string) *client {
 		must(t, err)
 		fds = append(fds, fd)
 	}
-	return h.attachBy(t, 0, fds)
+	return fds
 }
 
 // stackOf is the address of a page in the stack of another process.
@@ -158,14 +163,14 @@ func TestMemoryThatOnlyReads(t *testing.T) {
 	h.works(t)
 }
 
-// tricks changes pages of memory until stop is closed: they are nothing (beyond the end of a file,
-// because a hole could become memory of this test), unreadable, empty or new, and at once ordinary
-// ones again.
+// tricks remaps random pages until stop is closed: behind the end of a file (the address of an
+// unmapped page could be given to another mapping of this process), unreadable, discarded, or new.
+// Right after that it maps them normally again.
 func tricks(b []byte, seed uint64, nothing int, stop <-chan struct{}) {
 	const page = 4096
 	r := rand.New(rand.NewPCG(seed, 6))
 	mmap := func(at, n uintptr, prot, flags, fd int) {
-		// unix.Mmap knows no fixed addresses. Of a failure the test has nothing to fear.
+		// unix.Mmap knows no fixed addresses. The test also holds if a call fails.
 		_, _, _ = unix.Syscall6(unix.SYS_MMAP, at, n, uintptr(prot), uintptr(unix.MAP_PRIVATE|unix.MAP_FIXED|flags), uintptr(fd), 0)
 	}
 	for {

@@ -80,7 +80,7 @@ func TestScribbledRings(t *testing.T) {
 // command ends the connection.
 func TestRandomCommands(t *testing.T) {
 	h := newHouse(t, serve.Limits{QPs: 8, CQs: 8, MRs: 8, PDs: 8, SRQs: 8, AHs: 8, Memories: 8, QueueBytes: 1 << 20})
-	ops := []uverbs.Op{0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 18, 20, 23, 24, 25, 26, 27, 32, 33, 34, 35, 63, uverbs.Repost}
+	ops := []uverbs.Op{0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 18, 20, 23, 24, 25, 26, 27, 32, 33, 34, 35, 63, uverbs.Repost, uverbs.ModifyCQ | uverbs.Extended}
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		e := h.attach(t, 0).queuePair(uverbs.TypeRC)

@@ -21,6 +21,8 @@ type house struct {
 	sockets [2]string
 	servers [2]*serve.Server
 	devices [2]*device.Device
+	// timeout is that of new programs' queue pairs for an ACK, as a code of IBTA: 16.8 ms at first.
+	timeout uint8
 }
 
 var (
@@ -36,7 +38,7 @@ func newHouse(t testing.TB, limits serve.Limits) *house {
 // newHouseThatPolls is newHouse with servers that poll for this time before they sleep.
 func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *house {
 	t.Helper()
-	dir, h := t.TempDir(), new(house)
+	dir, h := t.TempDir(), &house{timeout: 12}
 	var ports [2]*memcable.Port
 	ports[0], ports[1] = memcable.Pair(memcable.Config{})
 	for i := range ports {
@@ -59,7 +61,10 @@ func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *h
 		t.Cleanup(func() { must(t, d.Close()) })
 		h.devices[i] = d
 		h.sockets[i] = filepath.Join(dir, "verbs"+string(rune('0'+i))+".sock")
-		h.servers[i], err = serve.Listen(serve.Config{Path: h.sockets[i], Open: d.Context, Spin: spin, Limits: limits})
+		h.servers[i], err = serve.Listen(serve.Config{
+			Path: h.sockets[i], Open: d.Context, Spin: spin, Limits: limits,
+			Allow: func(uint32) bool { return true },
+		})
 		must(t, err)
 		t.Cleanup(func() { must(t, h.servers[i].Close()) })
 	}

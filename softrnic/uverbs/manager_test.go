@@ -200,7 +200,7 @@ func (m *manager) none() {
 	}
 }
 
-// reported ends an identifier, and returns how many events the program has read of it.
+// destroy ends an identifier, and returns how many of its events the program has read.
 func (m *manager) destroy(id uint32) (reported uint32) {
 	m.t.Helper()
 	return binary.NativeEndian.Uint32(m.do(ucma.DestroyID, uint64(0), id, uint32(0)))
@@ -359,10 +359,11 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("refused with %d, %q", e.Status, e.private(false))
 	}
 	other := b.create(30, spaceTCP)
-	if r, _ := b.raw(ucma.BindIP, b.channel, uint64(0), sockaddr(to), other); unix.Errno(r.Errno) != unix.EADDRINUSE {
-		t.Errorf("a port that is taken: %v", unix.Errno(r.Errno))
+	if r, _ := b.raw(ucma.BindIP, b.channel, uint64(0), sockaddr(to), other); unix.Errno(r.Errno) != unix.EADDRNOTAVAIL {
+		t.Errorf("a port that is taken at all addresses: %v", unix.Errno(r.Errno))
 	}
-	// A request that the listener's program has not read ends with the listener.
+	// A connection request whose event the listener's program has not read: when the listener is
+	// destroyed, the request is refused.
 	id = a.create(12, spaceTCP)
 	a.resolve(id, to)
 	a.do(ucma.Connect, terms(x.qp.QPN, ""), id, uint32(0))

@@ -30,7 +30,7 @@ func TestOperations(t *testing.T) {
 	if c := a.succeeds(); c.Opcode != 0 || c.ID != 0 || c.QPN != a.qp.QPN {
 		t.Errorf("send: %+v", c)
 	}
-	if c := b.succeeds(); c.Opcode != 128 || c.ID != 20000 || c.Len != n || !bytes.Equal(b.buf[20000:20000+n], a.buf[:n]) {
+	if c := b.succeeds(); c.Opcode != 128 || c.ID != 20000 || c.Len != n || !bytes.Equal(b.buf[20000:20000+n], a.buf[:n]) || c.SL != 0 {
 		t.Errorf("receive: %+v", c)
 	}
 	fill(a.buf[:n], 2)
@@ -83,6 +83,55 @@ func TestAtomicWrite(t *testing.T) {
 	a.postWord(7, addr(b.buf)+1032, b.mr.RKey)
 	if c := a.next(); verbs.Status(c.Status) != verbs.RemAccessErr {
 		t.Errorf("of unmapped memory: %v", verbs.Status(c.Status))
+	}
+}
+
+// A FLUSH of a program to global visibility completes if region and queue pair allow it. The NIC
+// offers none to persistence: regions with that right are refused.
+func TestFlush(t *testing.T) {
+	const global, persistent = 1 << 8, 1 << 9
+	h := newHouse(t, serve.Limits{})
+	var d struct {
+		uverbs.Device
+		Ex uverbs.ExDevice
+	}
+	for i, c := range []struct {
+		right, queue uint32
+		n            uint32
+		types, level byte
+		want         verbs.Status
+	}{
+		{global | 1, global, 64, 1, 0, verbs.Success},
+		{global, global, 65, 1, 0, verbs.RemAccessErr},
+		{global, global, 65, 1, 1, verbs.Success},
+		{3, global, 64, 1, 0, verbs.RemAccessErr},
+		{global, 2, 64, 1, 0, verbs.RemInvReqErr},
+		{global, global, 64, 2, 0, verbs.RemInvReqErr},
+		{global, global, 64, 4, 0, verbs.LocQPOpErr},
+		{global, global, 64, 1, 2, verbs.LocQPOpErr},
+		{global, global, 64, 0, 0, verbs.LocQPOpErr},
+	} {
+		a, b := h.linked(t, uverbs.TypeRC)
+		d = do[struct {
+			uverbs.Device
+			Ex uverbs.ExDevice
+		}](a.client, uverbs.QueryDevice|uverbs.Extended)
+		mr := do[uverbs.MR](b.client, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(b.buf), Length: 64, VA: addr(b.buf), PD: b.pd, Access: c.right})
+		m := uverbs.ModifyQPArgs{H: b.qp.H, Mask: uverbs.MaskAccess}
+		m.Access = c.queue
+		do[none](b.client, uverbs.ModifyQP, m)
+		a.postFlush(addr(b.buf), c.n, mr.RKey, c.types, c.level)
+		got := a.next()
+		if verbs.Status(got.Status) != c.want || c.want == verbs.Success && got.Opcode != 8 {
+			t.Errorf("case %d: %+v: %v, want %v", i, got, verbs.Status(got.Status), c.want)
+		}
+		_, errno := b.raw(uverbs.RegMR, uverbs.NoChannel, uverbs.Encode(uverbs.RegMRArgs{Start: addr(b.buf), Length: 64, VA: addr(b.buf), PD: b.pd, Access: persistent}))
+		if errno != unix.EOPNOTSUPP {
+			t.Errorf("a region to flush to persistence: %v", errno)
+		}
+	}
+	if caps := d.Ex.CapFlagsEx >> 38 & 7; caps != 5 {
+		t.Errorf("capabilities %#x: want FLUSH to global visibility and ATOMIC_WRITE", d.Ex.CapFlagsEx)
 	}
 }
 
@@ -179,14 +228,7 @@ func TestCompletionChannel(t *testing.T) {
 	if _, errno := c.raw(uverbs.CreateCQ, 5, uverbs.Encode(uverbs.CQArgs{CQE: 10, Channel: 3})); errno != unix.EINVAL {
 		t.Errorf("a queue on no channel: %v", errno)
 	}
-	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
-	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{PD: pd, SendCQ: cq, RecvCQ: cq, MaxSend: 4, MaxRecv: 4, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeUD})
-	e := &ends{client: c, qp: qp.QP, recv: c.view(qp.Recv), buf: memory(t, 4096)}
-	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
-	m.State, m.Port = 1, 1
-	do[none](c, uverbs.ModifyQP, m)
-	do[none](c, uverbs.ReqNotifyCQ, uverbs.Notify{H: cq})
-	e.receive(0, 10)
+	e, m := c.receiving(cq)
 	m.State = 6
 	do[none](c, uverbs.ModifyQP, m) // flushes the receive
 	var ev [16]byte
@@ -197,6 +239,58 @@ func TestCompletionChannel(t *testing.T) {
 	do[uverbs.Reported](c, uverbs.DestroyQP, uverbs.Handle{H: e.qp.H}, uint32(0))
 	if r := do[uverbs.CQReported](c, uverbs.DestroyCQ, uverbs.Handle{H: cq}, uint32(0)); r.Completions != 1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// receiving makes a UD queue pair in INIT with one receive, on a completion queue, which it arms. m
+// are the arguments of its last transition.
+func (c *client) receiving(cq uint32) (e *ends, m uverbs.ModifyQPArgs) {
+	c.t.Helper()
+	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
+	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{PD: pd, SendCQ: cq, RecvCQ: cq, MaxSend: 4, MaxRecv: 4, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeUD})
+	e = &ends{client: c, qp: qp.QP, recv: c.view(qp.Recv), buf: memory(c.t, 4096)}
+	m = uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
+	m.State, m.Port = 1, 1
+	do[none](c, uverbs.ModifyQP, m)
+	do[none](c, uverbs.ReqNotifyCQ, uverbs.Notify{H: cq})
+	e.receive(0, 10)
+	return e, m
+}
+
+// A program delays the events of a completion queue, as ib_uverbs_ex_modify_cq allows: here until
+// the period ends that begins with the first completion.
+func TestModeration(t *testing.T) {
+	const modify = uverbs.ModifyCQ | uverbs.Extended
+	h := newHouse(t, serve.Limits{})
+	c := h.attach(t, 0)
+	do[uverbs.Handle](c, uverbs.CreateCompChannel)
+	channel := c.fds[len(c.fds)-1]
+	data, errno := c.raw(uverbs.CreateCQ, 0, uverbs.Encode(uverbs.CQArgs{CQE: 10, Channel: int32(channel)}))
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	cq := binary.NativeEndian.Uint32(data)
+	const moderate = uverbs.MaskModerate
+	for name, s := range map[string]struct {
+		args uverbs.ModifyCQArgs
+		want unix.Errno
+	}{
+		"no queue": {uverbs.ModifyCQArgs{H: cq + 1, Mask: moderate}, unix.EINVAL}, "nothing": {uverbs.ModifyCQArgs{H: cq}, unix.EINVAL},
+		"more": {uverbs.ModifyCQArgs{H: cq, Mask: moderate | 2}, unix.EOPNOTSUPP}, "reserved": {uverbs.ModifyCQArgs{H: cq, Mask: moderate, Reserved: 1}, unix.EINVAL},
+		"a period": {uverbs.ModifyCQArgs{H: cq, Mask: moderate, Count: 100, Period: 50000}, 0},
+	} {
+		if _, errno := c.raw(modify, uverbs.NoChannel, uverbs.Encode(s.args)); errno != s.want {
+			t.Errorf("%s: %v, want %v", name, errno, s.want)
+		}
+	}
+	_, m := c.receiving(cq)
+	m.State = 6
+	start := time.Now()
+	do[none](c, uverbs.ModifyQP, m) // flushes the receive
+	var ev [16]byte
+	must(t, unix.SetsockoptTimeval(channel, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
+	if n, err := unix.Read(channel, ev[:]); n != 8 || time.Since(start) < 50*time.Millisecond {
+		t.Errorf("event of %d bytes, %v, after %v", n, err, time.Since(start))
 	}
 }
 

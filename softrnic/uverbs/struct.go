@@ -1,5 +1,7 @@
 package uverbs
 
+import "github.com/rdmalab/rdmalab/softrnic/verbs"
+
 // The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes, and
 // lack the pointer to the answer. Reserved fields are blank.
 
@@ -134,13 +136,20 @@ type (
 	// follows it.
 	ResizeCQArgs struct{ H, CQE uint32 }
 	CQSize       struct{ CQE, _ uint32 }
+	// ModifyCQArgs are the arguments of ModifyCQ: Count completions cause an event, or Period
+	// microseconds after the first.
+	ModifyCQArgs struct {
+		H, Mask       uint32
+		Count, Period uint16
+		Reserved      uint32
+	}
 	// Ex ends the answer of an extended command: which fields are valid, and the length of the
 	// answer.
 	Ex struct{ CompMask, Length uint32 }
 
 	// Notify has the arguments of ReqNotifyCQ.
 	Notify struct{ H, Solicited uint32 }
-	// Reported is the answer to DestroyQP and DestroySRQ, CQReported that to DestroyCQ.
+	// Reported is the answer to DestroyQP and DestroySRQ. CQReported is the answer to DestroyCQ.
 	Reported   struct{ Events uint32 }
 	CQReported struct{ Completions, Events uint32 }
 
@@ -247,6 +256,9 @@ const (
 	MaskDestQPN    = 1 << 20
 )
 
+// MaskModerate is the only bit of ModifyCQArgs.Mask.
+const MaskModerate = 1 << 0
+
 // Bits of ModifySRQArgs.Mask.
 const (
 	MaskSRQSize  = 1 << 0
@@ -266,6 +278,20 @@ const (
 	MWType2 = 2
 )
 
-// ZeroBased is the access bit of a region whose first virtual address is 0. The others have the
-// values of package verbs.
-const ZeroBased = 1 << 5
+// Access bits of a program that differ from those of package verbs. ZeroBased is that of a region
+// whose first virtual address is 0.
+const (
+	ZeroBased   = 1 << 5
+	flushGlobal = 1 << 8
+)
+
+// AccessOf converts access bits of a program, except ZeroBased. others are those that the NIC does
+// not have; the right to flush to persistence is one of them.
+func AccessOf(bits uint32) (access verbs.Access, others uint32) {
+	const same = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
+	access = verbs.Access(bits) & same
+	if bits&flushGlobal != 0 {
+		access |= verbs.FlushGlobal
+	}
+	return access, bits &^ (uint32(same) | flushGlobal)
+}

@@ -45,6 +45,7 @@ const (
 	OpFreeDM       Op = "free_dm"       // Handle: None
 	OpCreateCQ     Op = "create_cq"     // CreateCQ: Queue, with the ring
 	OpResizeCQ     Op = "resize_cq"     // ResizeCQ: None
+	OpModerateCQ   Op = "moderate_cq"   // ModerateCQ: None
 	OpDestroyCQ    Op = "destroy_cq"    // Handle: None
 	OpCreateSRQ    Op = "create_srq"    // CreateSRQ: Queue, with the ring
 	OpQuerySRQ     Op = "query_srq"     // Handle: verbs.SRQAttr
@@ -175,6 +176,13 @@ type CreateCQ struct {
 type ResizeCQ struct {
 	H     uint32 `json:"h"`
 	Depth int    `json:"depth"`
+}
+
+// ModerateCQ delays the events of a completion queue.
+type ModerateCQ struct {
+	H      uint32        `json:"h"`
+	Count  int           `json:"count"`
+	Period time.Duration `json:"period"`
 }
 
 // CreateSRQ makes a shared receive queue.

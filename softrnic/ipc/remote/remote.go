@@ -157,7 +157,7 @@ func (m *Memory) FetchAdd(off int64, add uint64) (was uint64, err error) {
 
 func (m *Memory) atomic(wr *verbs.SendWR, off int64) (was uint64, err error) {
 	if off < 0 || off > m.Size()-8 || off%8 != 0 {
-		return 0, fmt.Errorf("remote: %w: an atomic at %d of %d", ErrRange, off, m.Size())
+		return 0, fmt.Errorf("remote: %w: an atomic at %d of %d; want a multiple of 8", ErrRange, off, m.Size())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -63,10 +63,29 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint32(b[52:], ah)
 	le.PutUint32(b[56:], uint32(wr.RemoteQPN))
 	le.PutUint32(b[60:], wr.RemoteQKey)
+	if wr.Op == verbs.OpFlush {
+		le.PutUint32(b[40:], wr.Flush.Length)
+		b[44] = bit(wr.Flush.Region, flushRegion) | bit(wr.Flush.Global, flushGlobal) | bit(wr.Flush.Persistent, flushPersistent)
+	}
 	if masked(wr.Op) {
 		le.PutUint64(b[40:], wr.SwapMask)
 		le.PutUint64(b[56:], wr.CompareAddMask)
 	}
+}
+
+// Bits of an OpFlush, which has them and its length in the place of immediate data and of a key to
+// invalidate.
+const (
+	flushRegion = 1 << iota
+	flushGlobal
+	flushPersistent
+)
+
+func bit(set bool, b uint8) uint8 {
+	if set {
+		return b
+	}
+	return 0
 }
 
 // masked reports whether the operation has masks, which are in the place of immediate data, a key
@@ -93,6 +112,11 @@ func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok b
 	if masked(wr.Op) {
 		wr.SwapMask, wr.CompareAddMask = le.Uint64(buf[40:]), le.Uint64(buf[56:])
 		wr.Imm, wr.InvRKey, wr.RemoteQPN, wr.RemoteQKey = 0, 0, 0, 0
+	}
+	if wr.Op == verbs.OpFlush {
+		how := buf[44]
+		wr.Flush = verbs.Flush{Length: wr.Imm, Region: how&flushRegion != 0, Global: how&flushGlobal != 0, Persistent: how&flushPersistent != 0}
+		wr.Imm, wr.InvRKey = 0, 0
 	}
 	if wr.Flags&verbs.Inline != 0 {
 		if n > len(slot)-sendHeader {

@@ -24,7 +24,7 @@ const maxText = HeaderLen - offText - 8
 
 // Queue is a ring with its header in the address space of one side.
 type Queue struct {
-	// Tail is published by the producer, Head by the consumer.
+	// Tail is published by the producer. Head is published by the consumer.
 	Tail, Head *Shared
 	// Wait is set by an application before it sleeps until this queue changes. The daemon clears
 	// Wait and wakes the application.

@@ -96,6 +96,19 @@ func TestMasksPass(t *testing.T) {
 	}
 }
 
+// A FLUSH passes a slot with its operands.
+func TestFlushPasses(t *testing.T) {
+	for _, f := range []verbs.Flush{{Length: 1 << 31, Global: true}, {Region: true, Persistent: true}, {Length: 7, Region: true, Global: true, Persistent: true}} {
+		slot := make([]byte, SendSlot(1, 0))
+		want := verbs.SendWR{ID: 1, Op: verbs.OpFlush, RemoteAddr: 2, RKey: 3, Flush: f, SGL: []verbs.SGE{}}
+		PutSend(slot, &want, 0)
+		var got verbs.SendWR
+		if _, ok := Send(slot, make([]byte, len(slot)), &got, make([]verbs.SGE, 2)); !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v became %+v", want, got)
+		}
+	}
+}
+
 // More bells are rung again and again than Take returns at a time: each has its turn, at any place,
 // and none is lost.
 func TestEachBellHasItsTurn(t *testing.T) {

@@ -66,12 +66,8 @@ func (x *connections) listen(a proto.Service) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.c.objects.reserve("listen", kindListener, 0, 0); err != nil {
-		return nil, err
-	}
-	l, err := m.Listen(a.Name)
+	l, err := made(&x.c.objects, "listen", kindListener, 0, func() (rdmacm.Listener, error) { return m.Listen(a.Name) })
 	if err != nil {
-		x.c.objects.giveBack(kindListener, 0, 0)
 		return nil, err
 	}
 	return proto.Handle{H: x.c.objects.put(&listenerObject{l})}, nil
@@ -141,12 +137,8 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 		}
 		return nil, &verbs.OpError{Op: "accept", Err: verbs.ErrClosed, Detail: "no such listener"}
 	}
-	if err := x.c.objects.reserve("accept", kindRequest, 0, 0); err != nil {
-		return nil, err
-	}
-	r, err := o.l.Accept(x.deadline(a.Timeout))
+	r, err := made(&x.c.objects, "accept", kindRequest, 0, func() (rdmacm.Request, error) { return o.l.Accept(x.deadline(a.Timeout)) })
 	if err != nil {
-		x.c.objects.giveBack(kindRequest, 0, 0)
 		return nil, err
 	}
 	in := proto.Incoming{Service: r.Service(), Peer: r.Peer(), Private: r.Private()}

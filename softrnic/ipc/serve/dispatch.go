@@ -83,7 +83,8 @@ func init() { // a composite literal would be an initialization cycle
 		proto.OpAllocDM: plain(memories.allocDM), proto.OpAccessDM: plain(memories.accessDM), proto.OpRegDM: plain(memories.regDM),
 		proto.OpFreeDM: plain(memories.freeDM),
 
-		proto.OpCreateCQ: handle(queues.createCQ), proto.OpResizeCQ: plain(queues.resizeCQ), proto.OpDestroyCQ: plain(queues.destroyCQ),
+		proto.OpCreateCQ: handle(queues.createCQ), proto.OpResizeCQ: plain(queues.resizeCQ), proto.OpModerateCQ: plain(queues.moderateCQ),
+		proto.OpDestroyCQ: plain(queues.destroyCQ),
 		proto.OpCreateSRQ: handle(queues.createSRQ), proto.OpQuerySRQ: plain(queues.querySRQ), proto.OpLimitSRQ: plain(queues.limitSRQ),
 		proto.OpResizeSRQ: plain(queues.resizeSRQ), proto.OpDestroySRQ: plain(queues.destroySRQ),
 		proto.OpCreateAH: plain(queues.createAH), proto.OpDestroyAH: plain(queues.destroyAH),

@@ -27,6 +27,22 @@
 //	connect.go              connections: listeners, requests, the connection manager
 //	pump.go, port.go        pump: the rings of all applications; port: what it knows of one of them
 //	post.go                 the objects behind the doorbells
+//	events.go               asynchronous events of the NIC, and which applications get them
+//	multicast.go            attachments to multicast groups, with their quota
+//	pool.go                 the tables of the NIC that all applications share, with the daemon's reserve
+//	status.go               what `rdmalab status` shows of applications and shared regions
+//
+// Unmodified programs over libibverbs and librdmacm (packages uverbs, ucma):
+//
+//	program.go              program: its commands, executed one by one
+//	program_area.go         area: the memory file of its rings
+//	program_memory.go       its own memory, which the daemon reads and writes; domains, regions, windows
+//	program_queues.go       creates and destroys queues, queue pairs and address handles
+//	program_modify.go       the modify command of a queue pair
+//	program_resize.go       the resize command of a completion queue
+//	program_rings.go        takes posts from the rings (rung), puts completions there
+//	program_events.go       eventQueue: asynchronous events and completion channels
+//	program_manager.go      programManager: commands of librdmacm
 //
 // Locking: exclusive use of the engine (verbsengine.Shell.Enter) guards what the pump works on:
 // ports, rings, and the tables of which port owns a queue pair or queue. objects, link, calls,

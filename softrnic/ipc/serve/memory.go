@@ -54,27 +54,15 @@ type (
 
 // allocPD makes a protection domain.
 func (x memories) allocPD(proto.None) (any, error) {
-	if err := x.c.objects.reserve("alloc PD", kindPD, 0, 0); err != nil {
-		return nil, err
-	}
-	pd, err := x.c.ctx.AllocPD()
+	pd, err := made(&x.c.objects, "alloc PD", kindPD, 0, x.c.ctx.AllocPD)
 	if err != nil {
-		x.c.objects.giveBack(kindPD, 0, 0)
 		return nil, err
 	}
 	return proto.Handle{H: x.c.objects.put(&pdObject{pd})}, nil
 }
 
 func (x memories) deallocPD(a proto.Handle) (any, error) {
-	o, err := get[*pdObject](&x.c.objects, "dealloc PD", a.H)
-	if err != nil {
-		return nil, err
-	}
-	if err = o.pd.Dealloc(); gone(err) {
-		x.c.objects.drop(a.H)
-		x.c.objects.giveBack(kindPD, 0, 0)
-	}
-	return nil, err
+	return ended(&x.c.objects, "dealloc PD", a.H, kindPD, func(o *pdObject) error { return o.pd.Dealloc() })
 }
 
 // alloc makes memory that the application registers later, as a whole or in parts.
@@ -129,11 +117,19 @@ func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := x.c.objects.reserve(op, kindMR, 0, 0); err != nil {
+	var fds []int
+	o, err := made(&x.c.objects, op, kindMR, 0, func() (o *mrObject, err error) {
+		o, fds, err = x.newMR(op, pd.pd, a)
+		return o, err
+	})
+	if err != nil {
 		return nil, nil, err
 	}
-	o := &mrObject{fresh: a.Memory == 0}
-	var fds []int
+	return x.putMR(o), fds, nil
+}
+
+func (x memories) newMR(op string, pd verbs.PD, a proto.RegMR) (o *mrObject, fds []int, err error) {
+	o = &mrObject{fresh: a.Memory == 0}
 	if o.fresh && a.Offset != 0 {
 		err = &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "an offset needs memory that was allocated before"}
 	} else if o.fresh {
@@ -148,24 +144,22 @@ func (x memories) regMR(a proto.RegMR) (any, []int, error) {
 		}
 	}
 	if err != nil {
-		x.c.objects.giveBack(kindMR, 0, 0)
 		return nil, nil, err
 	}
 	buf := o.memory.bytes[a.Offset : a.Offset+a.Length : a.Offset+a.Length]
 	if a.Fast {
-		o.mr, err = pd.pd.AllocFastMR(buf, 0)
+		o.mr, err = pd.AllocFastMR(buf, 0)
 	} else {
-		o.mr, err = pd.pd.RegMR(buf, 0, a.Access)
+		o.mr, err = pd.RegMR(buf, 0, a.Access)
 	}
 	if err != nil {
-		x.c.objects.giveBack(kindMR, 0, 0)
 		if o.fresh {
 			err = errors.Join(err, x.release(o.memory), closeAll(fds))
 		}
 		return nil, nil, err
 	}
 	o.memory.refs++
-	return x.putMR(o), fds, nil
+	return o, fds, nil
 }
 
 // putMR gives a region a handle and makes it known to the pump.
@@ -249,12 +243,8 @@ func (x memories) allocMW(a proto.Handle) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.c.objects.reserve("alloc MW", kindMW, 0, 0); err != nil {
-		return nil, err
-	}
-	mw, err := pd.pd.AllocMW()
+	mw, err := made(&x.c.objects, "alloc MW", kindMW, 0, pd.pd.AllocMW)
 	if err != nil {
-		x.c.objects.giveBack(kindMW, 0, 0)
 		return nil, err
 	}
 	return proto.Handle{H: x.c.objects.put(&mwObject{mw})}, nil
@@ -270,15 +260,7 @@ func (x memories) queryMW(a proto.Handle) (any, error) {
 }
 
 func (x memories) deallocMW(a proto.Handle) (any, error) {
-	o, err := get[*mwObject](&x.c.objects, "dealloc MW", a.H)
-	if err != nil {
-		return nil, err
-	}
-	if err = o.mw.Dealloc(); gone(err) {
-		x.c.objects.drop(a.H)
-		x.c.objects.giveBack(kindMW, 0, 0)
-	}
-	return nil, err
+	return ended(&x.c.objects, "dealloc MW", a.H, kindMW, func(o *mwObject) error { return o.mw.Dealloc() })
 }
 
 func (x memories) allocDM(a proto.Alloc) (any, error) {
@@ -313,12 +295,8 @@ func (x memories) regDM(a proto.RegMR) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.c.objects.reserve(op, kindMR, 0, 0); err != nil {
-		return nil, err
-	}
-	mr, err := pd.pd.RegDM(dm.dm, a.Offset, a.Length, a.Access)
+	mr, err := made(&x.c.objects, op, kindMR, 0, func() (verbs.MR, error) { return pd.pd.RegDM(dm.dm, a.Offset, a.Length, a.Access) })
 	if err != nil {
-		x.c.objects.giveBack(kindMR, 0, 0)
 		return nil, err
 	}
 	return x.putMR(&mrObject{mr: mr}), nil

@@ -49,6 +49,31 @@ func (t *objects) giveBack(k kind, bytes, queued int64) {
 	t.release(need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
 
+// made counts an object of a kind, as reserve does, while f makes it. If f fails, it is not
+// counted.
+func made[T any](t *objects, op string, k kind, queued int64, f func() (T, error)) (o T, err error) {
+	if err = t.reserve(op, k, 0, queued); err != nil {
+		return o, err
+	}
+	if o, err = f(); err != nil {
+		t.giveBack(k, 0, queued)
+	}
+	return o, err
+}
+
+// ended ends the object with a handle by f and counts it no more.
+func ended[T any](t *objects, op string, h uint32, k kind, f func(T) error) (any, error) {
+	o, err := get[T](t, op, h)
+	if err != nil {
+		return nil, err
+	}
+	if err = f(o); gone(err) {
+		t.drop(h)
+		t.giveBack(k, 0, 0)
+	}
+	return nil, err
+}
+
 // take counts the resources in needs, either all or none. It fails with ErrLimit, which names the
 // quota.
 func (t *objects) take(op string, needs ...need) error {

@@ -101,7 +101,7 @@ func (c *client) executeProgram(b []byte) error {
 
 // attachProgram opens the NIC for the program.
 func (c *client) attachProgram(name string, fds []int) error {
-	mem, err := newProgramMemory(fds)
+	mem, err := newProgramMemory(fds, c.cred.Uid, c.s.stuck)
 	if err != nil {
 		return err
 	}
@@ -221,6 +221,7 @@ func init() { // a composite literal would be an initialization cycle
 		uverbs.CreateCQ:                      func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQ(c) },
 		uverbs.CreateCQ | uverbs.Extended:    func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQEx(c) },
 		uverbs.ResizeCQ:                      ofQueues(programQueues.resizeCQ),
+		uverbs.ModifyCQ | uverbs.Extended:    ofQueues(programQueues.modifyCQ),
 		uverbs.DestroyCQ:                     ofQueues(programQueues.destroyCQ),
 		uverbs.ReqNotifyCQ:                   ofQueues(programQueues.notifyCQ),
 		uverbs.CreateQP:                      ofQueues(programQueues.createQP),
@@ -328,8 +329,9 @@ const (
 	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
 	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
 	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14 | 1<<17 | 1<<24
-	// Further capabilities, of 64 bits: ATOMIC_WRITE of reliable connections.
-	capabilitiesEx = 1 << 40
+	// Further capabilities, of 64 bits, of reliable connections: FLUSH to global visibility,
+	// ATOMIC_WRITE. FLUSH to persistence is missing, because no memory here is persistent.
+	capabilitiesEx = 1<<38 | 1<<40
 )
 
 // device returns the attributes of the NIC.

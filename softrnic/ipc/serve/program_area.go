@@ -43,8 +43,7 @@ func (a *area) take(n int) (at int, bytes []byte, ok bool) {
 	return 0, nil, false
 }
 
-// give frees n bytes. Their pages are returned to the kernel, and are zero when they are used
-// again.
+// give frees n bytes. Their pages are returned to the kernel, and are zero when they are reused.
 func (a *area) give(at, n int) {
 	_ = unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(n)) // else they stay allocated
 	i, _ := slices.BinarySearchFunc(a.free, at, func(s span, at int) int { return s.at - at })

@@ -124,8 +124,8 @@ func (p *program) forgetChannels() {
 	})
 }
 
-// repost sends events again that the preloaded library has read from a channel or from the
-// descriptor for asynchronous events.
+// repost executes the command Repost: the preloaded library has read events from a channel, or from
+// the descriptor for asynchronous events, and gives them back, so they are sent once more.
 func (p *program) repost(c uverbs.Command) (result, error) {
 	q, size := &p.async, asyncLen
 	if c.Channel != uverbs.NoChannel {

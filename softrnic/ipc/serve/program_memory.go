@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -21,18 +23,27 @@ import (
 // opened these files and sent the descriptors, so that the daemon needs no permission of its own. A
 // program that sends the file of another process could write to that process anyway.
 //
-// The methods that access memory are called with exclusive use of the engine.
+// The methods that access memory are called with exclusive use of the engine. They are for pages
+// that the kernel has at once; guard is for the others.
 type programMemory struct {
-	fd   int
-	maps *os.File
-	word [8]byte
+	fd    int
+	maps  *os.File
+	word  [8]byte
+	user  uint32 // of the program
+	stuck *stuck // of the server
+	// guard is made with the first region that needs it; only the goroutine that executes the
+	// program's commands uses the pointer.
+	guard *guard
+	// lost: a page did not come in time. While the kernel waits for it, it may let readers of all
+	// other pages wait, too.
+	lost atomic.Bool
 }
 
 var _ mem.Far = (*programMemory)(nil)
 
 // newProgramMemory checks the descriptors of a first message and takes them over. A file that is
 // not in procfs could make the daemon wait.
-func newProgramMemory(fds []int) (*programMemory, error) {
+func newProgramMemory(fds []int, user uint32, s *stuck) (*programMemory, error) {
 	err := error(nil)
 	if len(fds) != uverbs.HelloFDs {
 		err = fmt.Errorf("%w: %d descriptors", verbs.ErrInvalid, len(fds))
@@ -42,7 +53,10 @@ func newProgramMemory(fds []int) (*programMemory, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeAll(fds))
 	}
-	return &programMemory{fd: fds[uverbs.HelloMem], maps: os.NewFile(uintptr(fds[uverbs.HelloMaps]), "program-maps")}, nil
+	return &programMemory{
+		fd: fds[uverbs.HelloMem], maps: os.NewFile(uintptr(fds[uverbs.HelloMaps]), "program-maps"),
+		user: user, stuck: s,
+	}, nil
 }
 
 // isProc checks that a descriptor is a file of procfs with that name.
@@ -58,66 +72,121 @@ func isProc(fd int, name string) error {
 	return nil
 }
 
-func (m *programMemory) close() error { return errors.Join(unix.Close(m.fd), m.maps.Close()) }
+func (m *programMemory) close() error {
+	if m.guard != nil {
+		m.guard.close()
+	}
+	return errors.Join(unix.Close(m.fd), m.maps.Close())
+}
 
-// Read copies len(p) bytes at the address at into p, and reports success.
-func (m *programMemory) Read(p []byte, at uint64) bool {
-	n, err := unix.Pread(m.fd, p, int64(at))
+// Read copies len(p) bytes at address addr into p, and reports success.
+func (m *programMemory) Read(p []byte, addr uint64) bool {
+	return !m.lost.Load() && readAt(m.fd, p, addr)
+}
+
+// Write copies p to address addr, and reports success.
+func (m *programMemory) Write(p []byte, addr uint64) bool {
+	return !m.lost.Load() && writeAt(m.fd, p, addr)
+}
+
+func readAt(fd int, p []byte, at uint64) bool {
+	n, err := unix.Pread(fd, p, int64(at))
 	return err == nil && n == len(p)
 }
 
-// Write copies p to the address at, and reports success.
-func (m *programMemory) Write(p []byte, at uint64) bool {
-	n, err := unix.Pwrite(m.fd, p, int64(at))
+func writeAt(fd int, p []byte, at uint64) bool {
+	n, err := unix.Pwrite(fd, p, int64(at))
 	return err == nil && n == len(p)
 }
 
-// Load64 reads the word at the address at.
-func (m *programMemory) Load64(at uint64) (uint64, bool) {
-	ok := m.Read(m.word[:], at)
+// Load64 reads the word at address addr.
+func (m *programMemory) Load64(addr uint64) (uint64, bool) {
+	ok := m.Read(m.word[:], addr)
 	return binary.NativeEndian.Uint64(m.word[:]), ok
 }
 
-// Store64 writes the word at the address at.
-func (m *programMemory) Store64(at, v uint64) bool {
+// Store64 writes the word at address addr.
+func (m *programMemory) Store64(addr, v uint64) bool {
 	binary.NativeEndian.PutUint64(m.word[:], v)
-	return m.Write(m.word[:], at)
+	return m.Write(m.word[:], addr)
 }
 
 // maxMaps is the largest number of a program's mappings that a registration examines.
 const maxMaps = 1 << 20
 
-// allows reports whether the program has mapped all of [start, end) readable, and writable if write
-// is set. The check is needed because writes through /proc/self/mem also reach pages that the
-// program itself may not write.
-func (m *programMemory) allows(start, end uint64, write bool) bool {
+// examine checks that the program has mapped all of [start, end) readable, and writable if write is
+// set. The check is needed because writes through /proc/self/mem also reach pages that the program
+// itself may not write. far is how the NIC accesses the range.
+func (m *programMemory) examine(start, end uint64, write bool) (far mem.Far, err error) {
 	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
+	// Another user's program may map other pages at any time, and has no other way to stop the daemon.
+	waits := m.user != uint32(os.Geteuid())
 	for n := 0; n < maxMaps && r.Scan(); n++ {
-		var from, to uint64
+		var from, to, offset, inode uint64
+		var major, minor uint32
 		var rights string
-		if _, err := fmt.Sscanf(r.Text(), "%x-%x %4s", &from, &to, &rights); err != nil {
-			return false
+		_, err := fmt.Sscanf(r.Text(), "%x-%x %4s %x %x:%x %d",
+			&from, &to, &rights, &offset, &major, &minor, &inode)
+		if err != nil {
+			return nil, unix.EFAULT
 		}
-		switch {
-		case to <= start:
+		if to <= start {
 			continue
-		case from > start, rights[0] != 'r', write && rights[1] != 'w':
-			return false
-		case to >= end:
-			return true
+		}
+		if from > start || rights[0] != 'r' || write && rights[1] != 'w' {
+			return nil, unix.EFAULT
+		}
+		waits = waits || inode != 0 && !inMemory()[unix.Mkdev(major, minor)]
+		if to >= end {
+			return m.accessor(waits)
 		}
 		start = to
 	}
-	return false
+	return nil, unix.EFAULT
 }
 
-func (p *program) allocPD(struct{}) (result, error) {
-	if err := p.c.objects.reserve("alloc PD", kindPD, 0, 0); err != nil {
-		return result{}, err
+// accessor returns the memory, guarded if the kernel may wait for its pages.
+func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
+	if !waits {
+		return m, nil
 	}
-	pd, err := p.c.ctx.AllocPD()
+	if m.guard == nil {
+		if m.guard, err = newGuard(m); err != nil {
+			return nil, err
+		}
+	}
+	return m.guard, nil
+}
+
+// inMemory has the devices of files whose pages are memory: shared memory of all kinds.
+var inMemory = sync.OnceValue(func() map[uint64]bool {
+	devices := make(map[uint64]bool)
+	var st unix.Stat_t
+	for _, flags := range []int{unix.MFD_CLOEXEC, unix.MFD_CLOEXEC | unix.MFD_HUGETLB} {
+		fd, err := unix.MemfdCreate("device", flags)
+		if err != nil {
+			continue // a kernel without huge pages
+		}
+		if unix.Fstat(fd, &st) == nil {
+			devices[st.Dev] = true
+		}
+		_ = unix.Close(fd) // an empty memory file
+	}
+	for _, dir := range []string{"/dev/shm", "/dev/hugepages"} {
+		var fs unix.Statfs_t
+		if unix.Statfs(dir, &fs) != nil || unix.Stat(dir, &st) != nil {
+			continue
+		}
+		if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC {
+			devices[st.Dev] = true
+		}
+	}
+	return devices
+})
+
+func (p *program) allocPD(struct{}) (result, error) {
+	pd, err := made(&p.c.objects, "alloc PD", kindPD, 0, p.c.ctx.AllocPD)
 	if err != nil {
-		p.c.objects.giveBack(kindPD, 0, 0)
 		return result{}, err
 	}
 	return answer(uverbs.Handle{H: p.add(uPD, pd)}), nil
@@ -142,11 +211,8 @@ func (p *program) deallocPD(a uverbs.Handle) (result, error) {
 	return result{}, p.destroy(uPD, a.H, kindPD, 0, pd.Dealloc)
 }
 
-// accessBits are the access rights that a region may have; optional rights are ignored.
-const (
-	accessBits     = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
-	accessOptional = 0x3ff << 20
-)
+// accessOptional are the optional access rights, which are ignored.
+const accessOptional = 0x3ff << 20
 
 // regMR registers memory of the program.
 func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
@@ -154,27 +220,28 @@ func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	access := a.Access &^ accessOptional
-	zero := access&uverbs.ZeroBased != 0
-	access &^= uverbs.ZeroBased
+	zero := a.Access&uverbs.ZeroBased != 0
+	access, others := uverbs.AccessOf(a.Access &^ (accessOptional | uverbs.ZeroBased))
 	switch {
-	case access&^uint32(accessBits) != 0:
+	case others != 0:
 		return result{}, unix.EOPNOTSUPP
 	case a.Length == 0 || a.Start+a.Length < a.Start:
 		return result{}, unix.EINVAL
-	case !p.mem.allows(a.Start, a.Start+a.Length, access&uint32(verbs.LocalWrite) != 0):
+	case p.mem.lost.Load():
 		return result{}, unix.EFAULT
 	}
-	if err := p.c.objects.reserve("reg MR", kindMR, 0, 0); err != nil {
+	far, err := p.mem.examine(a.Start, a.Start+a.Length, access&verbs.LocalWrite != 0)
+	if err != nil {
 		return result{}, err
 	}
 	base := a.VA
 	if zero {
 		base = 0
 	}
-	mr, err := verbsengine.RegFarMR(pd, p.mem, a.Start, base, a.Length, verbs.Access(access))
+	mr, err := made(&p.c.objects, "reg MR", kindMR, 0, func() (verbs.MR, error) {
+		return verbsengine.RegFarMR(pd, far, a.Start, base, a.Length, access)
+	})
 	if err != nil {
-		p.c.objects.giveBack(kindMR, 0, 0)
 		return result{}, err
 	}
 	return answer(uverbs.MR{H: p.add(uMR, mr), LKey: mr.LKey(), RKey: mr.RKey()}), nil
@@ -197,12 +264,8 @@ func (p *program) allocMW(a uverbs.MWArgs) (result, error) {
 	if a.Type != uverbs.MWType1 && a.Type != uverbs.MWType2 {
 		return result{}, unix.EINVAL
 	}
-	if err := p.c.objects.reserve("alloc MW", kindMW, 0, 0); err != nil {
-		return result{}, err
-	}
-	mw, err := pd.AllocMW()
+	mw, err := made(&p.c.objects, "alloc MW", kindMW, 0, pd.AllocMW)
 	if err != nil {
-		p.c.objects.giveBack(kindMW, 0, 0)
 		return result{}, err
 	}
 	if a.Type == uverbs.MWType1 {

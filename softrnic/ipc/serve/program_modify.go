@@ -107,8 +107,11 @@ func (p programQueues) stateOf(o *programQPObject) uint8 {
 // maxTimerCode is the largest code of an RNR timer, which has 5 bits.
 const maxTimerCode = 31
 
-// remoteRights are the access rights that a queue pair can grant.
-const remoteRights = uint32(verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
+// granted converts the access rights that a program's queue pair grants its peer.
+func granted(bits uint32) verbs.Access {
+	access, _ := uverbs.AccessOf(bits)
+	return access & verbs.RemoteRights
+}
 
 // move makes the transition that a requests.
 func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
@@ -117,7 +120,7 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		to = a.State
 	}
 	k := &o.attr
-	init := verbs.ToInit{Access: verbs.Access(k.Access & remoteRights), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
+	init := verbs.ToInit{Access: granted(k.Access), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
 	switch {
 	case to == stateReset:
 		if err := o.qp.ToReset(); err != nil {
@@ -186,7 +189,7 @@ const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uver
 // changes returns the attributes in mask, with the stored values, as package verbs has them.
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 	m := verbs.QPModify{
-		Access: verbs.Access(o.attr.Access & remoteRights), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
+		Access: granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
 		Timeout: o.attr.Timeout, RetryCount: o.attr.RetryCount, RNRRetry: o.attr.RNRRetry,
 	}
 	for _, f := range [...]struct {

@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,14 +59,12 @@ func (p programQueues) createAH(a uverbs.AHArgs) (result, error) {
 	if a.Attr.Port != 1 || a.Attr.Global == 0 {
 		return result{}, unix.EINVAL
 	}
-	if err := p.c.objects.reserve("create AH", kindAH, 0, 0); err != nil {
-		return result{}, err
-	}
-	ah, err := pd.CreateAH(verbs.AHAttr{
-		DestGID: a.Attr.DestGID, SourceGID: int(a.Attr.SourceGID), TrafficClass: a.Attr.TClass, HopLimit: a.Attr.Hop, FlowLabel: a.Attr.Flow & flowLabel,
+	ah, err := made(&p.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) {
+		return pd.CreateAH(verbs.AHAttr{
+			DestGID: a.Attr.DestGID, SourceGID: int(a.Attr.SourceGID), TrafficClass: a.Attr.TClass, HopLimit: a.Attr.Hop, FlowLabel: a.Attr.Flow & flowLabel,
+		})
 	})
 	if err != nil {
-		p.c.objects.giveBack(kindAH, 0, 0)
 		return result{}, err
 	}
 	h, num := p.add(uAH, ah), ah.Handle()
@@ -137,17 +136,16 @@ func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, m
 	}
 	n := int(a.CQE)
 	queued := int64(n)*wcBytes + int64(uverbs.RingLen(n, uverbs.WCSlot))
-	if err := p.c.objects.reserve("create CQ", kindCQ, 0, queued); err != nil {
-		return out, mi, err
-	}
-	o := &cqObject{own: own, queued: queued}
-	if own.ring, o.place, mi, err = p.makeRing(n, uverbs.WCSlot); err == nil {
-		if o.cq, err = p.c.ctx.CreateCQ(own.ring.Cap()); err != nil {
-			p.drop(o.place)
+	o, err := made(&p.c.objects, "create CQ", kindCQ, queued, func() (o *cqObject, err error) {
+		o = &cqObject{own: own, queued: queued}
+		if own.ring, o.place, mi, err = p.makeRing(n, uverbs.WCSlot); err == nil {
+			if o.cq, err = p.c.ctx.CreateCQ(own.ring.Cap()); err != nil {
+				p.drop(o.place)
+			}
 		}
-	}
+		return o, err
+	})
 	if err != nil {
-		p.c.objects.giveBack(kindCQ, 0, queued)
 		return out, mi, err
 	}
 	own.cq = verbsengine.EngineCQ(o.cq)
@@ -203,6 +201,21 @@ func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
 	return result{}, nil
 }
 
+// modifyCQ moderates the events of a completion queue. No program of today sends the command: the
+// rxe provider has no function for it.
+func (p programQueues) modifyCQ(a uverbs.ModifyCQArgs) (result, error) {
+	o, err := named[*cqObject](p.program, uCQ, a.H)
+	switch {
+	case err != nil:
+		return result{}, err
+	case a.Mask == 0 || a.Reserved != 0:
+		return result{}, unix.EINVAL
+	case a.Mask != uverbs.MaskModerate:
+		return result{}, unix.EOPNOTSUPP
+	}
+	return result{}, o.cq.Moderate(int(a.Count), time.Duration(a.Period)*time.Microsecond)
+}
+
 // srqObject is a shared receive queue.
 type srqObject struct {
 	srq    verbs.SRQ
@@ -224,25 +237,24 @@ func (p programQueues) createSRQ(a uverbs.SRQArgs) (result, error) {
 	}
 	n, slot := int(a.MaxWR), uverbs.RecvSlot(int(a.MaxSGE))
 	queued := int64(uverbs.RingLen(n, slot)) + int64(n)*(wrBytes+int64(a.MaxSGE)*sgeBytes)
-	if err := p.c.objects.reserve("create SRQ", kindSRQ, 0, queued); err != nil {
-		return result{}, err
-	}
-	o := &srqObject{queued: queued, own: owner{user: a.User}}
-	r, at, mi, err := p.makeRing(n, slot)
-	if err == nil {
+	var mi uverbs.Area
+	o, err := made(&p.c.objects, "create SRQ", kindSRQ, queued, func() (o *srqObject, err error) {
+		o = &srqObject{queued: queued, own: owner{user: a.User}, recv: &receiveRing{port: p.c.port}}
+		if o.recv.ring, o.place, mi, err = p.makeRing(n, slot); err != nil {
+			return o, err
+		}
 		if o.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: n, MaxSGE: int(a.MaxSGE)}); err == nil {
 			o.attr, err = o.srq.Query()
 		}
 		if err != nil {
-			p.drop(at)
+			p.drop(o.place)
 		}
-	}
+		return o, err
+	})
 	if err != nil {
-		p.c.objects.giveBack(kindSRQ, 0, queued)
 		return result{}, err
 	}
-	o.place = at
-	o.recv = &receiveRing{port: p.c.port, ring: r, scratch: make([]byte, len(r.Slot(0)))}
+	o.recv.scratch = make([]byte, len(o.recv.ring.Slot(0)))
 	p.with(func(port *port) {
 		verbsengine.EngineSRQ(o.srq).TakeReceives(o.recv)
 		p.srqOwners[o.attr.ID] = &o.own

@@ -46,12 +46,8 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	sends, recvs := orDefault(a.MaxSendWR, 128), orDefault(a.MaxRecvWR, 128)
 	sge, inline := orDefault(a.MaxSGE, 4), orDefault(a.MaxInline, 256)
 	queued := bounded(sends)*(wrBytes+bounded(sge)*sgeBytes+bounded(inline)) + bounded(recvs)*(wrBytes+bounded(sge)*sgeBytes)
-	if err := x.c.objects.reserve(op, kindQP, 0, queued); err != nil {
-		return nil, nil, err
-	}
-	qp, err := pd.pd.CreateQP(init)
+	qp, err := made(&x.c.objects, op, kindQP, queued, func() (verbs.QP, error) { return pd.pd.CreateQP(init) })
 	if err != nil {
-		x.c.objects.giveBack(kindQP, 0, queued)
 		return nil, nil, err
 	}
 	e := verbsengine.EngineQP(qp)
@@ -63,18 +59,13 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 		out.RecvSlot = recvSlot
 		out.Length += ring.QueueLen(slots, recvSlot)
 	}
-	res, fds, err := x.publish(&queueObject{qp: qp, kind: kindQP, queued: queued}, out, func(b []byte) belled {
+	return x.publish(&queueObject{qp: qp, kind: kindQP, queued: queued}, qp.Destroy, out, func(b []byte) belled {
 		q := &qpPort{qp: e, send: posts{q: ring.NewQueue(b, slots, sendSlot), slot: sendSlot, maxSGE: sge}}
 		if a.SRQ == 0 {
 			q.recv = &posts{q: ring.NewQueue(b[sendLen:], slots, recvSlot), slot: recvSlot, maxSGE: sge}
 		}
 		return q
 	}, func(p *port) { x.c.s.pump.qps[qp.QPN()] = p })
-	if err != nil {
-		x.c.objects.giveBack(kindQP, 0, queued)
-		return nil, nil, errors.Join(err, qp.Destroy())
-	}
-	return res, fds, nil
 }
 
 func (x queues) queryQP(a proto.Handle) (any, error) {

@@ -35,12 +35,16 @@ const (
 	ringBytes = 64 // an entry in shared memory
 )
 
-// publish maps the rings of a new object and adds the object to the pump. On error the caller still
-// owns the object.
-func (x queues) publish(o *queueObject, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
+// publish maps the rings of a new object and adds the object to the pump. On error it destroys the
+// object.
+func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
+	fail := func(err error) (any, []int, error) {
+		x.c.objects.giveBack(o.kind, 0, o.queued)
+		return nil, nil, errors.Join(err, destroy())
+	}
 	fd, bytes, err := newMemory("verbs-queue", out.Length)
 	if err != nil {
-		return nil, nil, err
+		return fail(err)
 	}
 	o.bytes = bytes
 	belled := port(bytes)
@@ -53,7 +57,7 @@ func (x queues) publish(o *queueObject, out proto.Queue, port func(b []byte) bel
 		}
 	})
 	if !ok {
-		return nil, nil, errors.Join(limitError("create queue", "no doorbell is left"), closeAll([]int{fd}), ring.Unmap(bytes))
+		return fail(errors.Join(limitError("create queue", "no doorbell is left"), closeAll([]int{fd}), ring.Unmap(bytes)))
 	}
 	o.bell = out.Bell
 	out.H = x.c.objects.put(o)
@@ -78,12 +82,8 @@ func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 	const op = "create CQ"
 	queued := cqBytes(a.Depth) + int64(min(max(a.Depth, 0), ring.MaxCompletions))*ringBytes
-	if err := x.c.objects.reserve(op, kindCQ, 0, queued); err != nil {
-		return nil, nil, err
-	}
-	cq, err := x.c.ctx.CreateCQ(a.Depth)
+	cq, err := made(&x.c.objects, op, kindCQ, queued, func() (verbs.CQ, error) { return x.c.ctx.CreateCQ(a.Depth) })
 	if err != nil {
-		x.c.objects.giveBack(kindCQ, 0, queued)
 		return nil, nil, err
 	}
 	e := verbsengine.EngineCQ(cq)
@@ -91,18 +91,13 @@ func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 	o := &queueObject{cq: cq, kind: kindCQ, queued: queued}
 	out := proto.Queue{Number: e.ID(), Slots: slots, Length: ring.QueueLen(slots, ring.WCSlot)}
 	var own *cqPort
-	res, fds, err := x.publish(o, out, func(b []byte) belled {
+	return x.publish(o, cq.Destroy, out, func(b []byte) belled {
 		own = &cqPort{cq: e, q: ring.NewQueue(b, slots, ring.WCSlot)}
 		return own
 	}, func(p *port) {
 		p.cqs = append(p.cqs, own)
 		x.c.s.pump.cqs[e.ID()] = p
 	})
-	if err != nil {
-		x.c.objects.giveBack(kindCQ, 0, queued)
-		return nil, nil, errors.Join(err, cq.Destroy())
-	}
-	return res, fds, nil
 }
 
 // cqBytes is the memory of the NIC for a completion queue in bytes.
@@ -127,6 +122,14 @@ func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 		return nil, err
 	}
 	return nil, x.resize(op, o, cqBytes(a.Depth)-cqBytes(before), func() error { return o.cq.Resize(a.Depth) })
+}
+
+func (x queues) moderateCQ(a proto.ModerateCQ) (any, error) {
+	o, err := x.find("moderate CQ", a.H, kindCQ)
+	if err != nil {
+		return nil, err
+	}
+	return nil, o.cq.Moderate(a.Count, a.Period)
 }
 
 // resize counts the change of an object's size in bytes against the quota and calls do, which makes
@@ -190,31 +193,24 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	}
 	n, sge := orDefault(a.Init.MaxWR, 128), orDefault(a.Init.MaxSGE, 4)
 	queued := srqBytes(n, sge)
-	if err := x.c.objects.reserve(op, kindSRQ, 0, queued); err != nil {
-		return nil, nil, err
-	}
-	srq, err := pd.pd.CreateSRQ(a.Init)
+	var attr verbs.SRQAttr
+	srq, err := made(&x.c.objects, op, kindSRQ, queued, func() (verbs.SRQ, error) {
+		srq, err := pd.pd.CreateSRQ(a.Init)
+		if err == nil {
+			attr, err = srq.Query()
+		}
+		return srq, err
+	})
 	if err != nil {
-		x.c.objects.giveBack(kindSRQ, 0, queued)
-		return nil, nil, err
-	}
-	attr, err := srq.Query()
-	if err != nil {
-		x.c.objects.giveBack(kindSRQ, 0, queued)
 		return nil, nil, err
 	}
 	e := verbsengine.EngineSRQ(srq)
 	slots, slot := min(n, ring.MaxPosts), ring.RecvSlot(sge)
 	o := &queueObject{srq: srq, kind: kindSRQ, queued: queued}
 	out := proto.Queue{Number: attr.ID, Slots: slots, RecvSlot: slot, Length: ring.QueueLen(slots, slot)}
-	res, fds, err := x.publish(o, out, func(b []byte) belled {
+	return x.publish(o, srq.Destroy, out, func(b []byte) belled {
 		return &srqPort{srq: e, recv: posts{q: ring.NewQueue(b, slots, slot), slot: slot, maxSGE: sge}}
 	}, func(p *port) { x.c.s.pump.srqs[attr.ID] = p })
-	if err != nil {
-		x.c.objects.giveBack(kindSRQ, 0, queued)
-		return nil, nil, errors.Join(err, srq.Destroy())
-	}
-	return res, fds, nil
 }
 
 func orDefault(v, def int) int {
@@ -280,12 +276,8 @@ func (x queues) createAH(a proto.CreateAH) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.c.objects.reserve("create AH", kindAH, 0, 0); err != nil {
-		return nil, err
-	}
-	ah, err := pd.pd.CreateAH(a.Attr)
+	ah, err := made(&x.c.objects, "create AH", kindAH, 0, func() (verbs.AH, error) { return pd.pd.CreateAH(a.Attr) })
 	if err != nil {
-		x.c.objects.giveBack(kindAH, 0, 0)
 		return nil, err
 	}
 	h := x.c.objects.put(&ahObject{ah})
@@ -294,14 +286,11 @@ func (x queues) createAH(a proto.CreateAH) (any, error) {
 }
 
 func (x queues) destroyAH(a proto.Handle) (any, error) {
-	o, err := get[*ahObject](&x.c.objects, "destroy AH", a.H)
-	if err != nil {
-		return nil, err
-	}
-	if err = o.ah.Destroy(); gone(err) {
-		x.c.objects.drop(a.H)
-		x.c.s.pump.with(func(*engine.Engine) { delete(x.c.port.ahs, a.H) })
-		x.c.objects.giveBack(kindAH, 0, 0)
-	}
-	return nil, err
+	return ended(&x.c.objects, "destroy AH", a.H, kindAH, func(o *ahObject) error {
+		err := o.ah.Destroy()
+		if gone(err) {
+			x.c.s.pump.with(func(*engine.Engine) { delete(x.c.port.ahs, a.H) })
+		}
+		return err
+	})
 }

@@ -65,6 +65,7 @@ type Server struct {
 	groups groupShares
 	shared sharedRegions
 	ports  *ucma.Ports // of librdmacm; guarded by the engine's exclusiveness
+	stuck  *stuck
 	ln     *net.UnixListener
 	wg     sync.WaitGroup // the pump, the accepting goroutine and all clients
 	stop   chan struct{}
@@ -109,7 +110,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
-		clients: make(map[*client]struct{}), ports: ucma.NewPorts(),
+		clients: make(map[*client]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
 	}
 	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)

@@ -126,7 +126,7 @@ func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error)
 }
 
 // register makes the region and its protection domain. If unshare has left the domain because an
-// application still used it, it is used again.
+// application still used it, it is reused.
 func (s *sharedRegions) register(r *sharedRegion) (err error) {
 	if r.pd != nil {
 		if mr, err := r.pd.RegMR(r.bytes, 0, r.access); !isClosed(err) {

@@ -1,0 +1,200 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+)
+
+const (
+	// memoryCheck is the time after which the NIC looks whether the kernel waits for a page of
+	// guarded memory. After the second look in a row that finds it waiting, the memory is lost. That
+	// is longer than a busy disk takes, and shorter than the usual patience of other programs' peers,
+	// half a second (docs/explain/patience.md).
+	memoryCheck = 200 * time.Millisecond
+	// memoryLooks is after how many looks the memory is lost in any case.
+	memoryLooks = 25
+	// guardPiece is how many bytes are copied at once: the payload of a packet.
+	guardPiece = 4096
+	// maxStuck is how many guards of a user's programs that have detached may still wait for a page.
+	// Each has a thread and a descriptor of the daemon. Beyond that, the user's programs register no
+	// memory that needs a guard.
+	maxStuck = 4
+)
+
+// guard is the memory of a program where the kernel may wait for a page, as in a file of a file
+// system that no longer answers. No call of the kernel copies without that risk, so a goroutine
+// makes the copies, and the NIC does not wait for one that stands still. The program has lost its
+// memory then. The copy may still be made later, from or into the guard's own buffer, which nothing
+// reads after that.
+//
+// The methods of mem.Far are called with exclusive use of the engine.
+type guard struct {
+	m    *programMemory
+	fd   int // of the goroutine, which closes it
+	ask  chan struct{}
+	done chan struct{} // capacity 1: the NIC may not wait any more
+	late *time.Timer
+	word [8]byte
+	// thread makes the copy; 0: it has not begun.
+	thread atomic.Int64
+	// The copy. It belongs to the goroutine from ask until done.
+	piece [guardPiece]byte
+	n     int
+	at    uint64
+	write bool
+	ok    bool
+}
+
+var _ mem.Far = (*guard)(nil)
+
+// newGuard makes a guard; close ends its goroutine.
+func newGuard(m *programMemory) (*guard, error) {
+	if m.stuck.of(m.user) >= maxStuck {
+		return nil, limitError("reg MR", "the NIC still waits for pages of %d former programs of user %d", maxStuck, m.user)
+	}
+	fd, err := unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, limitError("reg MR", "memory file: %v", err)
+	}
+	g := &guard{
+		m: m, fd: fd, ask: make(chan struct{}), done: make(chan struct{}, 1),
+		late: time.NewTimer(memoryCheck),
+	}
+	g.late.Stop()
+	go g.run()
+	return g, nil
+}
+
+// close ends the goroutine, which may still wait for a page: then it ends when the kernel gives up
+// the page, at the latest with the file system.
+func (g *guard) close() {
+	if g.m.lost.Load() {
+		g.m.stuck.add(g.m.user, 1)
+	}
+	close(g.ask)
+}
+
+func (g *guard) run() {
+	for range g.ask {
+		g.thread.Store(int64(unix.Gettid()))
+		if p := g.piece[:g.n]; g.write {
+			g.ok = writeAt(g.fd, p, g.at)
+		} else {
+			g.ok = readAt(g.fd, p, g.at)
+		}
+		g.done <- struct{}{}
+	}
+	_ = unix.Close(g.fd) // a file of procfs has nothing to write back
+	if g.m.lost.Load() {
+		g.m.stuck.add(g.m.user, -1)
+	}
+}
+
+// copy lets the goroutine copy p, and reports success.
+func (g *guard) copy(p []byte, at uint64, write bool) bool {
+	for len(p) > 0 {
+		n := min(len(p), guardPiece)
+		if g.m.lost.Load() {
+			return false
+		}
+		g.n, g.at, g.write = n, at, write
+		if write {
+			copy(g.piece[:n], p)
+		}
+		g.thread.Store(0)
+		g.ask <- struct{}{}
+		if !g.wait() {
+			g.m.lost.Store(true)
+			return false
+		}
+		if !g.ok {
+			return false
+		}
+		if !write {
+			copy(p, g.piece[:n])
+		}
+		p, at = p[n:], at+uint64(n)
+	}
+	return true
+}
+
+// wait waits for the copy; it returns false if the copy stands still, or takes very long.
+func (g *guard) wait() bool {
+	for waits, looks := 0, 0; waits < 2 && looks < memoryLooks; looks++ {
+		g.late.Reset(memoryCheck)
+		select {
+		case <-g.done:
+			g.late.Stop()
+			return true
+		case <-g.late.C:
+		}
+		if waits++; !g.asleep() {
+			waits = 0
+		}
+	}
+	return false
+}
+
+// asleep reports whether the thread that makes the copy does not want a processor. On a machine
+// with much other work it may want one for long. A thread that has made the copy may sleep, too;
+// its goroutine tells so before the next look. A thread that cannot be looked at, because the daemon
+// has no descriptor left, counts as asleep: the NIC must not wait for it without end.
+func (g *guard) asleep() bool {
+	thread := g.thread.Load()
+	if thread == 0 {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+	i := bytes.LastIndex(stat, []byte(") ")) // the end of the thread's name
+	return err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") R"))
+}
+
+// Read copies len(p) bytes at the address at into p, and reports success.
+func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false) }
+
+// Write copies p to the address at, and reports success.
+func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true) }
+
+// Load64 reads the word at the address at.
+func (g *guard) Load64(at uint64) (uint64, bool) {
+	ok := g.Read(g.word[:], at)
+	return binary.NativeEndian.Uint64(g.word[:]), ok
+}
+
+// Store64 writes the word at the address at.
+func (g *guard) Store64(at, v uint64) bool {
+	binary.NativeEndian.PutUint64(g.word[:], v)
+	return g.Write(g.word[:], at)
+}
+
+// stuck counts, by user, the guards of programs that have detached whose goroutines still wait for a
+// page.
+type stuck struct {
+	mu     sync.Mutex
+	byUser map[uint32]int
+}
+
+func newStuck() *stuck { return &stuck{byUser: make(map[uint32]int)} }
+
+func (s *stuck) of(user uint32) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byUser[user]
+}
+
+func (s *stuck) add(user uint32, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byUser[user] += n; s.byUser[user] == 0 {
+		delete(s.byUser, user)
+	}
+}
