@@ -31,7 +31,7 @@ type cell struct {
 	Twice bool `json:"twice,omitempty"`
 	// What is the name of a variation's row.
 	What string `json:"what,omitempty"`
-	// Trouble is a mistake that the cell makes, and Want the status (of ibv_wc_status) with which
+	// Trouble is a mistake that the cell makes. Want is the status (of ibv_wc_status) with which
 	// the initiator must complete.
 	Trouble trouble `json:"trouble,omitempty"`
 	Want    int     `json:"want,omitempty"`

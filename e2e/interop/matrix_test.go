@@ -137,14 +137,14 @@ func runCells(list []cell, workers int) []result {
 	return out
 }
 
-// beRight runs cells, one at a time, and expects no difference.
+// beRight runs cells, one at a time, and expects that the guest's NIC behaves as each cell says.
 func beRight(list []cell) (naks map[string]int) {
 	GinkgoHelper()
 	return beRightTogether(list, 1)
 }
 
-// beRightTogether runs cells, checks every packet of theirs on the guest's link, and expects no
-// difference. It returns the NAKs on the wire, as SOURCE SYNDROME.
+// beRightTogether runs cells, checks each of their packets on the guest's link, and expects that
+// the NICs behave as each cell says. It returns the NAKs on the wire, as SOURCE SYNDROME.
 func beRightTogether(list []cell, workers int) (naks map[string]int) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "capture.pcapng")

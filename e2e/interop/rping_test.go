@@ -21,8 +21,8 @@ type rpingPlan struct {
 	// listens.
 	To    netip.Addr `json:"to"`
 	Count int        `json:"count"`
-	// Leave ends the connection after that many pings from this side, even if the other side goes
-	// on; 0: never.
+	// Leave is the number of pings from this side after which it ends the connection, even if the
+	// other side goes on; 0: never.
 	Leave int `json:"leave"`
 	// Report is the number of pings after which the server writes a line; 0: never.
 	Report int `json:"report"`

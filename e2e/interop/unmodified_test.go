@@ -130,8 +130,9 @@ func (d duo) run(server, client side) {
 	Expect(s.Output+c.Output).NotTo(ContainSubstring("invalid data"), both)
 }
 
-// attempt runs both until they have ended. A client whose server does not listen at its TCP port
-// yet runs again; a server whose client has failed is ended.
+// attempt runs server and client until both have ended. The client is started again if it ended
+// because the server did not listen at its TCP port yet. The server is ended if the client has
+// failed.
 func (d duo) attempt(server, client side) (s, c ask.Answer) {
 	GinkgoHelper()
 	if d.met() { // listeners of earlier programs are gone

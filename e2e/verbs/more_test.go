@@ -110,6 +110,8 @@ var others = map[string]program{
 	"cmtime":                       cmtime{},
 	"fio, WRITE":                   fio{"write"},
 	"fio, SEND, verified":          fio{"send"},
+	"tgt, a disk over iSER":        iser{},
+	"QEMU, a machine migrates":     migration{},
 }
 
 var _ = Describe("unmodified programs of other packages", Ordered, func() {
@@ -137,6 +139,6 @@ var _ = Describe("unmodified programs of other packages", Ordered, func() {
 func need(program string) {
 	GinkgoHelper()
 	if _, err := exec.LookPath(program); err != nil {
-		Skip(program + " is not installed: apt-get install qperf fio ucx-utils libfabric-bin")
+		Skip(program + " is not installed: apt-get install qperf fio ucx-utils libfabric-bin tgt libiscsi-bin qemu-system-x86")
 	}
 }

@@ -36,8 +36,8 @@ func attachments(rack *fixture.Rack, host string) int {
 	return 0
 }
 
-// groupcast runs mckey on ms0 and cn1, which wait for so many datagrams to a group, and then on cn0,
-// which sends.
+// groupcast runs mckey on ms0 and cn1, which wait for wanted datagrams to a group, and then on cn0,
+// which sends them.
 func groupcast(rack *fixture.Rack, group string, sends, wanted int) {
 	GinkgoHelper()
 	run := func(host string, args ...string) fixture.Result {
