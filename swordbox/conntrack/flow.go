@@ -25,7 +25,7 @@ type Flow struct {
 	Peer *Flow
 	Sequence
 	Route
-	// Last is when a packet of this direction was last seen, Since when the flow was created.
+	// Last is when a packet of this direction was last seen. Since is when the flow was created.
 	Last, Since clock.Time
 
 	// Pinned keeps the table from forgetting the flow because it is silent, and from correcting its

@@ -30,7 +30,8 @@ type host struct {
 	// missed. Valid if anyLost.
 	lost    clock.Time
 	anyLost bool
-	// setups counts the host's unanswered REQs, flows the flows of which it is the requester.
+	// setups counts the host's unanswered REQs. flows counts the flows of which it is the
+	// requester.
 	setups, flows int
 }
 

@@ -40,7 +40,7 @@ func (c *conn) ask(r *rig) {
 func (c *conn) answer(r *rig) {
 	op := wire.RCAck
 	switch c.op(c.serve) {
-	case wire.RCReadRequest, wire.RCAtomicWrite:
+	case wire.RCReadRequest, wire.RCAtomicWrite, wire.RCFlush:
 		op = wire.RCReadResponseOnly
 	case wire.RCCmpSwap:
 		op = wire.RCAtomicAck
@@ -104,7 +104,7 @@ func TestLearnLockstep(t *testing.T) {
 		r := newRig(t, nil)
 		conns := []*conn{{a: 1, b: 2, qa: 0x11, qb: 0x21, window: 9}, {a: 1, b: 2, qa: 0x12, qb: 0x22, window: 9}}
 		if differ {
-			conns[1].kinds = []wire.Opcode{wire.RCWriteOnly, wire.RCCmpSwap, wire.RCReadRequest, wire.RCAtomicWrite}
+			conns[1].kinds = []wire.Opcode{wire.RCWriteOnly, wire.RCCmpSwap, wire.RCReadRequest, wire.RCAtomicWrite, wire.RCFlush}
 		}
 		step := func() {
 			conns[0].ask(r)
@@ -364,8 +364,7 @@ func TestFloodOfAddresses(t *testing.T) {
 	}
 }
 
-// A thousand connections between two hosts that start with the same PSN are learnt within bounds of
-// time and memory.
+// Of 1,200 connections between two hosts that start with the same PSN, at least 1,000 are learnt.
 func TestThousandConnections(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections = 4096 })
 	rnd := rand.New(rand.NewPCG(4, 4))

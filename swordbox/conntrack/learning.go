@@ -9,7 +9,8 @@ import (
 const (
 	// maxRuns is how many runs of requests the table remembers of a flow.
 	maxRuns = 32
-	// longAgo is how many PSNs back the oldest request may be that can still be answered.
+	// longAgo is the largest distance in PSNs between the newest request and one that can still be
+	// answered.
 	longAgo = 1 << 22
 )
 
@@ -18,7 +19,7 @@ type kind uint8
 
 const (
 	plain kind = iota // SEND or WRITE, answered by an ACK
-	read              // answered by READ responses: READ, ATOMIC_WRITE
+	read              // answered by READ responses: READ, ATOMIC_WRITE, FLUSH
 	atomic
 )
 
@@ -47,8 +48,8 @@ type learning struct {
 	// true if it is not empty.
 	out []uint64
 	any bool
-	// fits is the only flow that can still be the peer, votes how often a response matched it, vote
-	// the last PSN that matched. claim is the flow whose fits is this one.
+	// fits is the only flow that can still be the peer. votes is how often a response matched it.
+	// vote is the last PSN that matched. claim is the flow whose fits is this one.
 	fits  *Flow
 	votes int
 	vote  wire.PSN
@@ -59,7 +60,7 @@ type learning struct {
 func (l *learning) request(f *wire.Frame, span int) {
 	psn, k := f.BTH.PSN, plain
 	switch {
-	case f.BTH.Opcode == wire.RCReadRequest || f.BTH.Opcode == wire.RCAtomicWrite:
+	case f.BTH.Opcode.Is(wire.OpRead|wire.OpFlush) || f.BTH.Opcode == wire.RCAtomicWrite:
 		k = read
 	case f.BTH.Opcode.Is(wire.OpAtomic):
 		k = atomic

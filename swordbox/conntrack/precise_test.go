@@ -108,7 +108,7 @@ func TestStatesInUse(t *testing.T) {
 	}
 }
 
-// The table notices that a queue pair is used again by a request after a silence whose PSN is far
+// The table notices that a queue pair is reused by a request after a silence whose PSN is far
 // from the expected one. It does not suspect this after a PSN nearby, while the peer still sends,
 // or after a response.
 func TestReuseIsSuspectedBehindASilence(t *testing.T) {
@@ -144,5 +144,42 @@ func TestReuseIsSuspectedBehindASilence(t *testing.T) {
 	flow.Pinned = true
 	if why := r.reuse(r.now, flow, packet(1, 2, 0x22, wire.RCWriteOnly, 100000), r); why != Quarantined || r.flow(1, 2, 0x22) != flow {
 		t.Errorf("a pinned flow: %v", why)
+	}
+}
+
+// A READ of unknown span overtakes nothing: a request behind it that the table has seen before, or
+// that it sees before the READ comes again, still counts when the span becomes known.
+func TestReadOfUnknownSpanKeepsLaterRequests(t *testing.T) {
+	type request struct {
+		psn  wire.PSN
+		span int
+		n    uint32
+	}
+	plain := func(psn wire.PSN) request { return request{psn, 1, 8} }
+	read := func(psn wire.PSN) request { return request{psn, 0, 792} }
+	for _, c := range []struct {
+		name     string
+		requests []request
+		answered wire.PSN // the last response to a READ
+		high     wire.PSN
+	}{
+		{"alone", []request{plain(10), read(11)}, 12, 13},
+		{"a later request was first", []request{plain(10), plain(12), read(11)}, 11, 13},
+		{"and again", []request{plain(10), plain(12), read(11), plain(12), read(11)}, 11, 13},
+		{"two later ones, of which one comes again", []request{plain(10), read(11), plain(12), plain(13), read(11), plain(12)}, 11, 14},
+		{"a later READ", []request{plain(10), read(12), read(11)}, 12, 13},
+		{"two READs come again behind later requests", []request{read(10), read(12), plain(13), plain(14), read(10), read(12)}, 12, 15},
+	} {
+		for _, base := range []wire.PSN{0, 0xfffff4, 0x7fffff} {
+			var q Sequence
+			for _, r := range c.requests {
+				q.reach(base.Add(int(r.psn)), r.span, r.n)
+			}
+			f := wire.Frame{Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCReadResponseOnly}, Payload: make([]byte, 792)}}
+			q.syncTo(base.Add(int(c.answered)), &f)
+			if got := int(wire.Diff(q.high, base)); got != int(c.high) || q.loose.length != 0 {
+				t.Errorf("%s, from %#x: high %d, want %d (loose %d)", c.name, base, got, c.high, q.loose.length)
+			}
+		}
 	}
 }

@@ -21,11 +21,12 @@ type Sequence struct {
 
 	sync sync
 	seen requests
-	// from is the PSN of the first request seen, high the PSN after the highest; valid if a request
-	// was seen.
+	// from is the PSN of the first request seen. high is the PSN after the highest; valid if a
+	// request was seen.
 	from, high wire.PSN
 	// loose is a READ whose number of PSNs (its span) is not known, and high is an upper bound of
-	// the PSN after it. length 0: there is no such READ, and high is exact.
+	// the PSN after it. It is the newest request: one before another that was seen ends before that.
+	// length 0: there is no such READ, and high is exact.
 	loose readOf
 	// open is the last READ of unknown span that was New. While sync is readOpen, Expected is its
 	// PSN.
@@ -163,11 +164,15 @@ func (q *Sequence) reach(psn wire.PSN, span int, n uint32) {
 		q.seen = moreRequests
 	}
 	end := psn.Add(maxSpan(span, n))
-	if wire.Diff(end, q.high) > 0 || q.loose.length != 0 && wire.Diff(psn, q.loose.psn) > 0 {
-		q.high, q.loose = end, readOf{psn: q.loose.psn}
-		if span == 0 {
-			q.loose = readOf{psn, n}
-		}
+	isOld := wire.Diff(psn, q.high) < 0 && (span == 0 || wire.Diff(end, q.high) <= 0)
+	if q.loose.length != 0 {
+		isOld = wire.Diff(psn, q.loose.psn) < 0
+	}
+	if isOld {
+		return
+	}
+	if q.high, q.loose.length = end, 0; span == 0 {
+		q.loose = readOf{psn, n}
 	}
 }
 
@@ -184,8 +189,8 @@ func (q *Sequence) acked(psn wire.PSN) {
 }
 
 // syncTo records that the responder has accepted all requests up to psn, as response f shows. A
-// READ response without payload answers an ATOMIC_WRITE, or a READ of no bytes, which is never
-// loose.
+// READ response without payload answers an ATOMIC_WRITE, a FLUSH, or a READ of no bytes, which
+// is never loose.
 func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
 	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && f.BTH.Opcode.Is(wire.OpRead) && len(f.Payload) > 0 {
 		q.high, q.loose.length = psn.Next(), 0 // this is the last response to that READ

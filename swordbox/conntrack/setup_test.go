@@ -3,6 +3,7 @@ package conntrack
 import (
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -286,7 +287,7 @@ func newManagers(t *testing.T, seed uint64) *managers {
 			t.Fatal(err)
 		}
 		e := &end{host: i + 1, m: m, qpn: map[mad.CommID]wire.QPN{}, peer: map[mad.CommID]wire.QPN{}, open: map[mad.CommID]bool{}, next: wire.QPN(0x100 * (i + 1))}
-		if err := m.Listen(7, 1); err != nil {
+		if err := m.Listen(7, netip.Prefix{}, 1); err != nil {
 			t.Fatal(err)
 		}
 		w.ends[i] = e

@@ -9,11 +9,11 @@ type Stats struct {
 	// Hosts is the number of addresses that the table remembers.
 	Hosts int `json:"hosts"`
 
-	// Announced are connections that the connection manager named, Paired those that were learnt
-	// from packets.
+	// Announced are connections that the connection manager named. Paired are those that were
+	// learnt from packets.
 	Announced uint64 `json:"announced"`
 	Paired    uint64 `json:"paired"`
-	// Ended are connections that were closed, Idled those that were forgotten because they were
+	// Ended are connections that were closed. Idled are those that were forgotten because they were
 	// silent.
 	Ended uint64 `json:"ended"`
 	Idled uint64 `json:"idled"`
@@ -42,15 +42,15 @@ type Stats struct {
 	Doubted uint64 `json:"doubted"`
 	// Damaged packets have a wrong ICRC, so the table did not learn from them.
 	Damaged uint64 `json:"damaged"`
-	// Contradicted are learning flows whose responses match no flow's requests, Contested those
+	// Contradicted are learning flows whose responses match no flow's requests. Contested are those
 	// that claimed the same peer as another flow: both start over.
 	Contradicted uint64 `json:"contradicted"`
 	Contested    uint64 `json:"contested"`
 	// Unhurried are responses from which the table did not learn, because the budget of comparisons
 	// was spent.
 	Unhurried uint64 `json:"unhurried"`
-	// Datagrams are valid messages of the connection manager, Strays those that match no connection
-	// or are malformed.
+	// Datagrams are valid messages of the connection manager. Strays are those that match no
+	// connection or are malformed.
 	Datagrams uint64 `json:"datagrams"`
 	Strays    uint64 `json:"strays"`
 }

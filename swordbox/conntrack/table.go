@@ -30,8 +30,8 @@ type Config struct {
 	Settle time.Duration
 	// Seed is the seed of the hash of keys, so that hosts cannot choose keys that collide.
 	Seed uint64
-	// OnClose is called for each flow of a connection that has ended, before the Flow is used
-	// again; nil: nothing.
+	// OnClose is called for each flow of a connection that has ended, before the Flow is reused;
+	// nil: nothing.
 	OnClose func(*Flow)
 }
 

@@ -290,6 +290,6 @@ func TestIdle(t *testing.T) {
 		t.Errorf("closed %v, %+v", closed, r.Stats())
 	}
 	if n := r.learn(3, 4, 1, 2, 5); n.Generation == gen || n.Ext != nil {
-		t.Errorf("generation %d used again", gen)
+		t.Errorf("generation %d reused", gen)
 	}
 }
