@@ -136,7 +136,8 @@ type bound struct {
 	any         bool
 }
 
-// widen extends the bounds of a server to a word.
+// widen extends the range of addresses of a server's known words, so that it contains the word of a
+// key.
 func (t *Table) widen(k Key) {
 	for int(k.Server) >= len(t.bounds) {
 		t.bounds = append(t.bounds, bound{})

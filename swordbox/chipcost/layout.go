@@ -14,7 +14,7 @@ type Item struct {
 	// Kind is table or register.
 	Kind    string `json:"kind"`
 	Entries int    `json:"entries"`
-	// EntryBits is the width of an entry in bits, Bits the size of all entries as declared, in
+	// EntryBits is the width of an entry in bits. Bits is the size of all entries as declared, in
 	// bits.
 	EntryBits int `json:"entryBits"`
 	Bits      int `json:"bits"`

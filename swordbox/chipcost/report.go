@@ -21,13 +21,13 @@ type Report struct {
 	// Bits is the declared state in bits; Outside is the part of it that is in no stage.
 	Bits    int `json:"bits"`
 	Outside int `json:"outsideBits"`
-	// Blocks is the number of memory blocks for the state in stages, Stages the number of these
+	// Blocks is the number of memory blocks for the state in stages. Stages is the number of these
 	// stages; Beyond is how many of the blocks are in stages that the chip does not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyondBlocks"`
 	Stages int `json:"stages"`
-	// Learned adds up the tables into which packets insert, Rings the arrays that are divided among
-	// connections.
+	// Learned adds up the tables into which packets insert. Rings adds up the arrays that are
+	// divided among connections.
 	Learned Sum `json:"learned"`
 	Rings   Sum `json:"rings"`
 	// Needs lists what the program does and no stage of a chip can do.

@@ -29,7 +29,7 @@ func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 	case op == wire.RCCmpSwap:
 		m.stats.Unsure++
 		m.forgetAround(st, f)
-	case op == wire.RCReadRequest:
+	case op == wire.RCReadRequest, op == wire.RCFlush:
 	case op.Has(wire.HasRETH) || op.Is(wire.OpAtomic):
 		m.data(st, f, false)
 	}
@@ -48,7 +48,8 @@ func (m *Machine) nodeOf(st *part, h layout.Handle) *node {
 	return nil
 }
 
-// forgetAround forgets the chains that a CAS may belong to.
+// forgetAround forgets the chain of the node at the target of a CAS, and the chain of the node that
+// its swap operand names.
 func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 	if n := m.chains.nodes.find(id{f.AtomicETH.VA, st.incarnation}); n != nil {
 		m.chains.forgetKey(id{n.key, st.store.incarnation})
@@ -107,7 +108,7 @@ func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if f.BTH.Opcode.Has(wire.HasAtomicETH) {
 		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
 	}
-	if !st.has(va, rkey) {
+	if !st.contains(va, rkey) {
 		return
 	}
 	var header layout.Word

@@ -66,3 +66,20 @@ func TestTouchOnUntrackedConnection(t *testing.T) {
 	f := b.cas(2, 1, 1, 3, 1)
 	wantVA(t, b.one(f), f, va(1))
 }
+
+// A FLUSH of a node is no WRITE to it: the append is steered, whether the switch has room for the
+// connection of the FLUSH or not.
+func TestFlushIsNoTouch(t *testing.T) {
+	for _, tracked := range []bool{true, false} {
+		b := newBoxOf(t, conntrack.Config{Settle: -1, Connections: 4}, rules.Rule{}).begun()
+		b.node(2, 3, 1, 7)
+		f := b.write(3, va(3), nil)
+		f.BTH.Opcode, f.FETH.Placement, f.RETH.Length = wire.RCFlush, wire.FlushGlobal, 64
+		if !tracked {
+			f.BTH.DestQP = 0x77
+		}
+		b.pass(f)
+		g := b.cas(2, 1, 1, 3, 1)
+		wantVA(t, b.one(g), g, va(2))
+	}
+}

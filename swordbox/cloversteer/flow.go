@@ -45,8 +45,8 @@ type target struct {
 	// asked is the address that the client named; to is the node to which the request was sent.
 	asked uint64
 	to    ref
-	// seen is the version that the client expects the node to have, version the version of the node
-	// to which the request went. If they differ, the switch translates the response.
+	// seen is the version that the client expects the node to have. version is the version of the
+	// node to which the request went. If they differ, the switch translates the response.
 	seen, version layout.Version
 	// format is the layout of the node that a READ returns.
 	format layout.Format

@@ -43,8 +43,8 @@ type hot struct {
 type warm struct {
 	id   // the key, and the incarnation of its store
 	used bool
-	// estimate is the count in the sketch, place the rank of the key in the last ranking, from 1;
-	// 0: it was not ranked.
+	// estimate is the count in the sketch. place is the rank of the key in the last ranking, from
+	// 1; 0: it was not ranked.
 	estimate uint32
 	place    int
 	reads    uint64

@@ -32,7 +32,7 @@ var keysHelp = handler.Help{
 		"  WAITING         appends that wait in the switch for the append before them\n" +
 		"  TAIL            server and address of the tail; -: the switch does not know it\n" +
 		"  LENGTH          bytes of the tail\n" +
-		"  VERSION         number that changes when the memory of a node is used again\n" +
+		"  VERSION         number that changes when the memory of a node is reused\n" +
 		"  SEQUENCE        position of the tail among the nodes appended since the switch learnt the chain\n\n" +
 		"The list is approximate: the switch keeps a bounded number of keys and halves old counts, so a key that was\n" +
 		"requested much long ago leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",

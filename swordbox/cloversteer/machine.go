@@ -65,7 +65,7 @@ type Machine struct {
 	chains chains
 	hot    hot
 	wait   waiting
-	free   []*flow // of connections that have ended, to be used again
+	free   []*flow // of connections that have ended, to be reused
 	stats  Stats
 	// scratch is memory for a READ response that the switch translates.
 	scratch []byte
@@ -143,11 +143,11 @@ func (m *Machine) repeat(c *pipeline.Ctx, fl *flow, p *pipeline.Parsed) pipeline
 		m.stats.Impatient++
 		return pipeline.Drop(ReasonHeld)
 	}
-	return m.again(c, d, p)
+	return m.changeAgain(c, d, p)
 }
 
-// again changes a retransmission as the decision d changed its first copy.
-func (m *Machine) again(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
+// changeAgain changes a retransmission as the decision d changed its first copy.
+func (m *Machine) changeAgain(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case !d.steered:
 	case d.kind == kindAppend && p.BTH.Opcode.Has(wire.HasAtomicETH) &&

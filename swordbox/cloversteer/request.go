@@ -28,7 +28,7 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 	case op == wire.RCReadRequest && f.RETH.Length == superLen:
 		d := q.flow.add(f.BTH.PSN, kindSuper)
 		d.server, d.to.va, d.rkey = q.rule.Server, f.RETH.VA, f.RETH.RKey
-	case st == nil:
+	case st == nil, op == wire.RCFlush:
 	case op == wire.RCCmpSwap:
 		return m.swap(q, st)
 	case op == wire.RCReadRequest:
@@ -43,7 +43,7 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 type appending struct {
 	node *node
 	// version is the version that the client expects of the node to which the append goes;
-	// incarnation is that of this node's memory.
+	// incarnation is the incarnation of the memory that the node is in.
 	version     layout.Version
 	incarnation uint32
 }

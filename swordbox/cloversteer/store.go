@@ -151,8 +151,9 @@ func (s *part) place(h layout.Handle) (k id, n int, ok bool) {
 	return id{on.base + uint64(p.Offset), on.incarnation}, p.Len, true
 }
 
-// has reports whether a request goes to the memory of the store.
-func (s *part) has(va uint64, rkey uint32) bool {
+// contains reports whether a request begins in the part of the store that is on this server. Only its
+// first address is checked, not its length.
+func (s *part) contains(va uint64, rkey uint32) bool {
 	return rkey == s.rkey && va >= s.base && va-s.base < s.length
 }
 

@@ -49,7 +49,7 @@ func TestAppendIsTranslated(t *testing.T) {
 	b.one(g) // to node 4, of version 2
 	other := layout.Location{Handle: 9, Version: 3}
 	wantWord(t, b, g, layout.Superseded(2, other), layout.Superseded(1, other)) // the append failed
-	wantWord(t, b, g, layout.Header(3), layout.Header(3))                       // the entry was used again
+	wantWord(t, b, g, layout.Header(3), layout.Header(3))                       // the entry was reused
 }
 
 // A READ that is steered to a node of another version returns the version that its client expects;

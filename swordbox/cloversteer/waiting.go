@@ -20,11 +20,11 @@ type waiter struct {
 	next   int32 // in the list of the chain
 	chain  id
 	node   ref
-	// incarnation is that of the memory to which an append goes; version is the version that its
-	// client expects there.
+	// incarnation is the incarnation of the memory to which an append goes; version is the version
+	// that its client expects there.
 	incarnation uint32
 	version     layout.Version
-	// behind is the number of the flight that an append waits for.
+	// behind is the number (flight.sent) of the append in flight behind which this append waits.
 	behind uint64
 	frame  wire.Frame
 }
@@ -180,8 +180,8 @@ func (m *Machine) releaseReads(c *pipeline.Ctx, k *chain) {
 	}
 }
 
-// goOn is called when the append in flight to a chain was answered. It sends the next append that
-// waits.
+// goOn is called when the append in flight to a chain was answered. It sends all READs that wait,
+// then the waiting appends up to the first that becomes the one in flight.
 func (m *Machine) goOn(c *pipeline.Ctx, k *chain) {
 	m.releaseReads(c, k)
 	for k.first != none && !k.busy {

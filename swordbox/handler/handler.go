@@ -61,8 +61,8 @@ type Observer interface {
 type Target struct {
 	// Opcode of the request, or of its first packet.
 	Opcode wire.Opcode
-	// VA is the address of the first byte in the server's memory, Length the number of bytes of all
-	// packets of the request.
+	// VA is the address of the first byte in the server's memory. Length is the number of bytes of
+	// all packets of the request.
 	VA     uint64
 	Length uint32
 	RKey   uint32
@@ -99,7 +99,7 @@ type (
 	// whose value it tracks. It sees requests of flows without a machine only while Draining.
 	Bypasser interface {
 		Machine
-		Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
+		Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict
 		// Untracked is Bypass for packets that belong to no flow.
 		Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
 		Draining() bool

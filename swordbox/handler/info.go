@@ -48,15 +48,15 @@ type Shared struct {
 	// Owner is the address of the end that made the connection: the switch, or the client whose
 	// connection carries the requests of other clients too.
 	Owner netip.Addr `json:"owner"`
-	// OwnQPN is the queue pair of Owner, ServerQPN that of the server.
+	// OwnQPN is the queue pair of Owner. ServerQPN is the queue pair of the server.
 	OwnQPN    wire.QPN `json:"ownQpn"`
 	ServerQPN wire.QPN `json:"serverQpn"`
 	// State names the state, like "open".
 	State string `json:"state"`
 	// NextPSN is the PSN of the next request.
 	NextPSN wire.PSN `json:"nextPsn"`
-	// Ring is the number of map entries, Outstanding the number of entries in flight, Queued the
-	// number of packets that wait for a free entry.
+	// Ring is the number of map entries. Outstanding is the number of entries in flight. Queued is
+	// the number of packets that wait for a free entry.
 	Ring        int `json:"ring"`
 	Outstanding int `json:"outstanding"`
 	Queued      int `json:"queued"`
@@ -94,7 +94,7 @@ type Flow struct {
 	Client    netip.Addr `json:"client"`
 	Server    netip.Addr `json:"server"`
 	ServerQPN wire.QPN   `json:"serverQpn"`
-	// Moved counts the requests that were moved, Outstanding those that are in flight.
+	// Moved counts the requests that were moved. Outstanding counts those that are in flight.
 	Moved       uint64 `json:"moved"`
 	Outstanding int    `json:"outstanding"`
 	// Shift is the difference of the PSNs at the two ends of the client's connection.

@@ -104,7 +104,7 @@ func TestCountsAcrossRules(t *testing.T) {
 func TestRules(t *testing.T) {
 	for text, want := range map[string]string{
 		"action=count top=0":                      "no number from 1 to 1024",
-		"action=count unit=byte":                  "take one of [word line page]",
+		"action=count unit=byte":                  "use one of [word line page]",
 		"action=count mode=published":             "action count has no mode published",
 		"action=atomics top=3":                    "the key top has no meaning with action atomics",
 		"action=count steer=read":                 "action steer only",

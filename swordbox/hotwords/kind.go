@@ -59,7 +59,7 @@ func checkUnit(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.40q is no unit; take one of %v", s, names)
+	return fmt.Errorf("%.40q is no unit; use one of %v", s, names)
 }
 
 // checkTotal bounds the counters of all rules.
@@ -126,7 +126,7 @@ var help = handler.Help{
 type Hot struct {
 	Rule   string     `json:"rule"`
 	Server netip.Addr `json:"server"`
-	// Address is the first byte of the unit, Unit its size in bytes.
+	// Address is the first byte of the unit. Unit is its size in bytes.
 	Address uint64 `json:"address"`
 	Unit    int    `json:"unit"`
 	// Count is an upper bound of the number of requests that touched the unit; the true number is

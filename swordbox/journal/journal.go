@@ -39,7 +39,8 @@ type Flow struct {
 	// Slot is the slot of a flow of a former incarnation.
 	Slot           Slot
 	Client, Server netip.Addr
-	// ClientQPN is the queue pair that responses go to, ServerQPN the one that requests go to.
+	// ClientQPN is the queue pair that responses go to. ServerQPN is the queue pair that requests
+	// go to.
 	ClientQPN, ServerQPN wire.QPN
 	// Oldest is the PSN of the first request that was not answered.
 	Oldest wire.PSN

@@ -14,8 +14,8 @@ type fdb struct {
 	ageing  time.Duration
 	sweep   clock.Time // no sweep before this time
 	last    []learnt   // by port: the address learnt last, so that a burst costs one lookup
-	// moves counts addresses that appeared behind another port, full those that were not learnt
-	// because the database was full.
+	// moves counts addresses that appeared behind another port. full counts those that were not
+	// learnt because the database was full.
 	moves, full uint64
 }
 

@@ -119,7 +119,8 @@ type groupEntry struct {
 	// until says by port until when a member counts as present; 0: there is no member behind the
 	// port.
 	until []clock.Time
-	// asks is how many queries after a leave are still to be sent, askAt when the next one is due.
+	// asks is how many queries after a leave are still to be sent. askAt is when the next one is
+	// due.
 	asks  int
 	askAt clock.Time
 }

@@ -52,12 +52,12 @@ func (q querier) tick(now clock.Time) {
 		t.settled = clock.Never
 	}
 	if t.queryAt <= now {
-		q.all(now)
+		q.queryAll(now)
 	}
 	t.due = clock.Min(t.settled, t.queryAt)
 	for _, g := range t.order {
 		if g.asks > 0 && g.askAt <= now {
-			q.left(now, g)
+			q.queryLeft(now, g)
 		}
 		t.soon(g.askAt)
 		for _, until := range g.until {
@@ -68,8 +68,8 @@ func (q querier) tick(now clock.Time) {
 	}
 }
 
-// all sends a query for all groups out of every port, unless a router does that.
-func (q querier) all(now clock.Time) {
+// queryAll sends a query for all groups out of every port, unless a router does that.
+func (q querier) queryAll(now clock.Time) {
 	t := &q.groups
 	response, next := queryResponse, queryInterval
 	if t.startup > 0 {
@@ -88,8 +88,8 @@ func (q querier) all(now clock.Time) {
 	}
 }
 
-// left queries whether a member of g is still behind the ports where a member has left.
-func (q querier) left(now clock.Time, g *groupEntry) {
+// queryLeft queries whether a member of g is still behind the ports where a member has left.
+func (q querier) queryLeft(now clock.Time, g *groupEntry) {
 	g.askAt = clock.Never
 	if g.asks--; g.asks > 0 {
 		g.askAt = now.Add(leaveResponse)

@@ -11,8 +11,8 @@ type Spec struct {
 	// have it split.
 	Split bool
 	// Verify: packets with a wrong ICRC are forwarded unchanged without a call of Packet; the
-	// receiver drops and counts them. Rewrite verifies in any case, because a new ICRC would hide
-	// the damage.
+	// receiver drops and counts them. Rewrite always verifies, because a new ICRC would hide the
+	// damage.
 	Verify bool
 	// Modes are the modes of the program's rules, like hardened; each rule has one of them. Empty: the
 	// program has no modes.

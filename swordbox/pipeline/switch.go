@@ -317,8 +317,8 @@ func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 	}
 }
 
-// seal encodes f, of n bytes, in memory of out. If the payload of f is that of the packet in the
-// pipeline, seal derives the ICRC without a new sum over the payload.
+// seal encodes f, of n bytes, in memory of out. If f has the payload of the packet in the pipeline,
+// seal derives the ICRC without a new sum over the payload.
 func (s *Switch) seal(f *wire.Frame, n int) []byte {
 	var received []byte
 	if s.parsed.icrc == icrcRight {
@@ -327,7 +327,7 @@ func (s *Switch) seal(f *wire.Frame, n int) []byte {
 	return s.sealer.AppendChanged(s.out.Alloc(n), f, received)
 }
 
-// release forwards a copy of a held packet, because the slot may be used again before out is sent.
+// release forwards a copy of a held packet, because the slot may be reused before out is sent.
 func (s *Switch) release(h *held) {
 	data := append(s.out.Alloc(len(h.data)), h.data...)
 	s.from = h.ingress

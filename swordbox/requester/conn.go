@@ -16,8 +16,8 @@ type Link struct {
 	To transform.Path
 	// OwnQPN is the switch's queue pair, to which the server sends its answers.
 	OwnQPN wire.QPN
-	// SendPSN is the PSN of the first request of the switch, RecvPSN that of the first request of
-	// the server.
+	// SendPSN is the PSN of the first request of the switch. RecvPSN is the PSN of the first
+	// request of the server.
 	SendPSN, RecvPSN wire.PSN
 	// MTU is the path MTU in bytes.
 	MTU int
@@ -48,7 +48,7 @@ func (c *requests) Number() uint32 { return c.cfg.Number }
 type Config struct {
 	// Number names the connection in captures.
 	Number uint32
-	// Ring is how many requests may be in flight, Waiting how many more may wait for their first
+	// Ring is how many requests may be in flight. Waiting is how many more may wait for their first
 	// transmission. 0: 128 and 1024.
 	Ring, Waiting int
 	// RTO is the first retransmission timeout, which doubles twice; 0: 1 ms. Silence is the time
@@ -99,8 +99,8 @@ const (
 	Refused
 	// Lost: the request may or may not have been executed.
 	Lost
-	// Returned: the request was not executed and will not be, because the connection ended before
-	// the server came to it.
+	// Returned: the request was not executed and will not be: the server refused it and User.Retry
+	// returned true, or refused one before it.
 	Returned
 )
 
@@ -109,8 +109,8 @@ type Answer struct {
 	Kind     Kind
 	Prior    uint64
 	Syndrome wire.Syndrome
-	// Op and PSN are those of the server's packet that ended the request; one packet may end
-	// several requests. Op is 0 if no packet did.
+	// Op and PSN are the opcode and PSN of the server's packet that ended the request; one packet
+	// may end several requests. Op is 0 if no packet did.
 	Op  wire.Opcode
 	PSN wire.PSN
 	// Frame is the READ response as received; valid during the call.

@@ -15,6 +15,10 @@
 // it is unknown what was executed, and all requests end as Lost. No request is carried over to the
 // connection that Attach brings next.
 //
+// Files. conn.go has Conn, its queue of requests, and Submit; send.go sends requests within window
+// and depth, and ends them; receive.go handles answers, NAKs included, and the server's own
+// requests; retry.go has the ACK timer, its expiry (Tick) and the return to the oldest request.
+//
 // Limits. The package does not establish connections, knows no client and no memory word, and does
 // not split messages. A request takes one PSN; the user ensures that a READ or WRITE is not longer
 // than the path MTU.

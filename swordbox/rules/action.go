@@ -29,7 +29,7 @@ const (
 
 // Definition describes an action.
 type Definition struct {
-	// Name is the word of rule files, Doc one line for people: what the switch does.
+	// Name is the word of rule files. Doc is one line for people: what the switch does.
 	Name, Doc string
 	// Service is what the switch does for a server under rules of the action: all rules of a server
 	// must have the same Service and the same mode. "": the switch only tracks or observes.

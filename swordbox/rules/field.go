@@ -12,7 +12,7 @@ import (
 // Field is one key of a rule as people write it.
 type Field struct {
 	Key string
-	// Example is a value, Doc one line for tables.
+	// Example is a value. Doc is one line for tables.
 	Example, Doc string
 	// Set reads a value from text, Get prints it. Get returns "" for the default, which is not
 	// printed.
@@ -112,7 +112,7 @@ var fields = []Field{
 		func(r *Rule, s string) error {
 			n, err := strconv.Atoi(s)
 			if err != nil || !slices.Contains(mtus, n) {
-				return fmt.Errorf("%.40q is no path MTU; take one of %v", s, mtus)
+				return fmt.Errorf("%.40q is no path MTU; use one of %v", s, mtus)
 			}
 			r.MTU = n
 			return nil

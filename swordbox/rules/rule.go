@@ -52,7 +52,7 @@ func word(names []string, i uint8) string {
 func parseWord(what string, names []string, s string) (int, error) {
 	i := slices.Index(names, s)
 	if i < 0 {
-		return 0, fmt.Errorf("%s %.40q is unknown; take one of %v", what, s, names)
+		return 0, fmt.Errorf("%s %.40q is unknown; use one of %v", what, s, names)
 	}
 	return i, nil
 }

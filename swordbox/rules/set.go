@@ -11,7 +11,7 @@ import (
 // applies. The nil Set is empty.
 type Set struct {
 	rules []Rule
-	// byServer are the rules that decide about requests, observing those that observe.
+	// byServer are the rules that decide about requests. observing are those that observe.
 	byServer, observing map[netip.Addr][]*Rule
 }
 

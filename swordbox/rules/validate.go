@@ -18,37 +18,37 @@ func (r *Rule) Validate() error {
 	case len(r.Also) > MaxAlso:
 		return fmt.Errorf("%d other addresses of the server; at most %d are allowed", len(r.Also), MaxAlso)
 	case int(r.Action) >= len(definitions):
-		return fmt.Errorf("action %d is unknown; take one of %v", r.Action, Actions())
+		return fmt.Errorf("action %d is unknown; use one of %v", r.Action, Actions())
 	case int(r.Mode) >= len(modeNames):
-		return fmt.Errorf("mode %d is unknown; take one of %v", r.Mode, modeNames)
+		return fmt.Errorf("mode %d is unknown; use one of %v", r.Mode, modeNames)
 	case (r.From != 0 || r.To != 0) && r.From >= r.To:
 		return fmt.Errorf("range %#x-%#x is empty; write the lower address first, and the first one behind the range last", r.From, r.To)
 	case r.Shards < 0 || r.Shards > MaxShards:
-		return fmt.Errorf("%d shards; take a number from 1 to %d", r.Shards, MaxShards)
+		return fmt.Errorf("%d shards; use a number from 1 to %d", r.Shards, MaxShards)
 	case r.MaxRdAtomic < 0 || r.MaxRdAtomic > MaxDepth:
-		return fmt.Errorf("depth %d; take a number from 1 to %d", r.MaxRdAtomic, MaxDepth)
+		return fmt.Errorf("depth %d; use a number from 1 to %d", r.MaxRdAtomic, MaxDepth)
 	case r.MTU != 0 && !slices.Contains(mtus, r.MTU):
-		return fmt.Errorf("mtu %d is no path MTU; take one of %v", r.MTU, mtus)
+		return fmt.Errorf("mtu %d is no path MTU; use one of %v", r.MTU, mtus)
 	case len(r.Keys) > MaxKeys || len(joinKeys(r.Keys)) > MaxText/2:
 		return fmt.Errorf("%d keys; at most %d can be named", len(r.Keys), MaxKeys)
 	case int(r.Steer) >= len(steerNames):
-		return fmt.Errorf("steer %d is unknown; take one of %v", r.Steer, steerNames)
+		return fmt.Errorf("steer %d is unknown; use one of %v", r.Steer, steerNames)
 	case int(r.Misses) >= len(answererNames):
-		return fmt.Errorf("misses %d is unknown; take one of %v", r.Misses, answererNames)
+		return fmt.Errorf("misses %d is unknown; use one of %v", r.Misses, answererNames)
 	case r.MissTime < 0 || r.MissTime > MaxMissTime || r.MissTime != 0 && r.Misses != AnswerWait:
 		return fmt.Errorf("a CMP_SWAP waits for %v; want at most %v, and misses=wait", r.MissTime, MaxMissTime)
 	case r.Misses != AnswerServer && (r.Action != Atomics || r.Mode != Hardened):
-		return errors.New("misses means something with action atomics in mode hardened only")
+		return errors.New("misses is allowed only with action atomics in mode hardened")
 	case r.Hot < 0 || r.Hot > MaxHot || r.Hot > 0 && len(r.Keys) > 0:
-		return fmt.Errorf("%d hot keys; take a number from 1 to %d, and name no keys beside", r.Hot, MaxHot)
+		return fmt.Errorf("%d hot keys; use a number from 1 to %d, and name no keys beside", r.Hot, MaxHot)
 	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0 || r.Hot != 0):
 		return errors.New("steer and keys mean something with action steer only")
 	case r.Action == Steer && r.Mode == Published && r.Hot != 0:
 		return errors.New("hot keys are found in mode hardened only; name keys, or leave it out")
 	case r.Registers < 0 || r.Registers > MaxRegisters:
-		return fmt.Errorf("%d registers; take a number from 1 to %d", r.Registers, MaxRegisters)
+		return fmt.Errorf("%d registers; use a number from 1 to %d", r.Registers, MaxRegisters)
 	case r.Registers != 0 && (r.Action != Steer || r.Mode != Published):
-		return errors.New("registers means something with action steer in mode published only; the hardened one has a tail for each key")
+		return errors.New("registers is allowed only with action steer in mode published; the hardened one has a tail for each key")
 	case r.Action == Atomics && r.From%8 != 0 || r.Action == Atomics && r.To%8 != 0:
 		return fmt.Errorf("range %#x-%#x cuts a word in two; its bounds must be multiples of 8 with action atomics", r.From, r.To)
 	}
@@ -65,7 +65,7 @@ var mtus = []int{256, 512, 1024, 2048, 4096}
 
 func checkID(id string) error {
 	if id == "" || len(id) > MaxID {
-		return fmt.Errorf("id %.40q has %d bytes; take 1 to %d", id, len(id), MaxID)
+		return fmt.Errorf("id %.40q has %d bytes; use 1 to %d", id, len(id), MaxID)
 	}
 	for _, c := range id {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
@@ -81,16 +81,16 @@ func checkService(s string) error {
 	}
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
 		if n < 1 || n > 65535 || s[0] == '0' {
-			return fmt.Errorf("service %s is no port; take a number from 1 to 65535, or a name", s)
+			return fmt.Errorf("service %s is no port; use a number from 1 to 65535, or a name", s)
 		}
 		return nil
 	}
 	if len(s) > MaxService {
-		return fmt.Errorf("service %.40q has %d bytes; take at most %d", s, len(s), MaxService)
+		return fmt.Errorf("service %.40q has %d bytes; use at most %d", s, len(s), MaxService)
 	}
 	for _, c := range s {
 		if c <= ' ' || c >= 0x7f || c == '"' || c == '=' {
-			return fmt.Errorf("service %q has the character %q; take a name like %s", s, c, DefaultService)
+			return fmt.Errorf("service %q has the character %q; use a name like %s", s, c, DefaultService)
 		}
 	}
 	return nil

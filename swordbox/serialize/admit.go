@@ -64,5 +64,5 @@ func (m *Machine) Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdic
 			return pipeline.Drop(ReasonBusy)
 		}
 	}
-	return m.Bypass(c, p)
+	return m.Bypass(c, nil, p)
 }

@@ -98,7 +98,8 @@ func TestNoAllocations(t *testing.T) {
 }
 
 // BenchmarkTurn measures a request and its answer, without the work of the NICs: replaced by a
-// WRITE, moved unchanged, and left on the client's connection. "none" is a switch without rules.
+// WRITE, moved unchanged, and left on the client's connection. "none" has a single rule, Track: the
+// switch only forwards and follows the PSNs.
 func BenchmarkTurn(b *testing.B) {
 	all := loops(b)
 	all["none"] = newLoop(b, []rules.Rule{{Server: ipOf(serverIP), Action: rules.Track}}, 4,

@@ -4,13 +4,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Draining reports whether a replaced atomic may still be in flight to a server whose last rule was
-// removed. Then Bypass must see the requests to that server on flows without a rule, because none
-// of them may change the word before the replaced atomic is executed.
+// Draining reports whether a request may still be in flight on a shared connection to a server
+// whose last rule was removed. Then Bypass must see the requests to that server on flows without a
+// rule, because some of them must not be executed before the other one.
 func (m *Machine) Draining() bool { return len(m.leaving) > 0 }
 
 // drain ends the draining of each server without rules to which no request is in flight on shared
@@ -38,13 +39,22 @@ func (s *server) busy() bool {
 // Bypass checks a packet to a server that no sequencer handles: its flow is not tracked, for
 // example because the table of flows was full, or no rule of this machine covers the flow any more.
 // A request that may change a word must wait while a request for that word is in flight on a shared
-// connection: it is dropped, and its sender's NIC retransmits it.
-func (m *Machine) Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+// connection: it is dropped, and its sender's NIC retransmits it. So must the first requests of a
+// connection that begins while requests from before the last rule was removed may outlive the
+// queue pairs of their clients; see former.
+func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict {
+	if !p.BTH.Opcode.Is(wire.OpRequest) {
+		return pipeline.Forward()
+	}
 	s := m.byAddr[p.DstAddr()]
 	if s == nil {
 		s = m.leaving[p.DstAddr()]
+		if s != nil && r != nil && !r.HasAcked && s.hasFormers(c.Now) {
+			m.stats.TooEarly++
+			return pipeline.Drop(ReasonBusy)
+		}
 	}
-	if s == nil || !s.watch || !p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || !p.BTH.Opcode.Is(wire.OpRequest) {
+	if s == nil || !s.watch || !p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) {
 		return pipeline.Forward()
 	}
 	va, n, _ := target(&p.Frame)

@@ -9,12 +9,12 @@ import (
 // clientOp is an operation on the client's connection whose completion must be reported: to a word,
 // to all words of a range, or to the table of keys.
 type clientOp struct {
-	// first is the operation's first PSN on the client's connection, end the PSN after its last
+	// first is the operation's first PSN on the client's connection. end is the PSN after its last
 	// one.
 	first, end wire.PSN
-	// word and decision are those of an operation on one word. If all is true, the operation
-	// concerns all words in the n bytes at va: word is nil, and decision is that of
-	// atomiccache.Table.ClientAll.
+	// word is the word of an operation on one word, and decision how it was decided. If all is
+	// true, the operation concerns all words in the n bytes at va: word is nil, and decision is the
+	// result of atomiccache.Table.ClientAll.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 	all      bool

@@ -16,8 +16,8 @@ type Config struct {
 	// Segments bounds the segments of a flow's PSN map; a segment begins whenever the flow changes
 	// its place. Window bounds the records from which duplicates are answered. 0: 128 each.
 	Segments, Window int
-	// Held bounds the held requests of all flows, HeldPerFlow those of one flow; 0: 1024 and 256.
-	// Each host has a share of Held; see shares.
+	// Held bounds the held requests of all flows. HeldPerFlow bounds those of one flow; 0: 1024 and
+	// 256. Each host has a share of Held; see shares.
 	Held, HeldPerFlow int
 	// OwnOps bounds the operations that a flow has in flight on the client's connection and that
 	// concern a known word or an unproven key; 0: 128.
@@ -37,9 +37,9 @@ type Config struct {
 	Transit time.Duration
 	// Late: hosts may have sent requests before the machine existed.
 	Late bool
-	// Shared describes the shared connections, Words the table of words. Words.Budget is also the
-	// time after its transmission for which a request on a client's connection may still reach the
-	// server.
+	// Shared describes the shared connections. Words describes the table of words. Words.Budget is
+	// also the time after its transmission for which a request on a client's connection may still
+	// reach the server.
 	Shared requester.Config
 	Words  atomiccache.Config
 

@@ -41,6 +41,29 @@
 //	  formers      earlier requests that a new connection must not overtake
 //	state.go     the states of a sequencer, with their tables of transitions (testdata/states.dot)
 //
+// The files:
+//
+//	machine.go, server.go, link.go      the types of these names; server.go has shards, link.go the
+//	                                    end of a request on a shared connection
+//	sequencer.go, request.go            a flow's timers and end; what a request is, and its release
+//	placing.go, miss.go, rest.go        the place of a request; a CAS that is known to fail; the
+//	                                    later packets of a long WRITE
+//	duplicate.go, window.go, replies.go duplicates, remembered requests, answers of the switch
+//	response.go, clientconn.go,         responses on the client's connection, and what the server
+//	clientops.go, psnmap.go, extent.go,   has executed there: READs and atomics, PSNs, the packets of
+//	reach.go                            a message, how far PSNs may lie apart
+//	held.go, shares.go, stale.go        held requests: pool, share of a host, age
+//	keys.go, proof.go                   what must be proven before requests move: the right of the
+//	                                    key, the incarnation of the server
+//	admit.go, former.go                 what a connection may do that the server never answered; the
+//	                                    requests that a new connection must not overtake
+//	clean.go                            when all requests from before a word was known have ended
+//	bypass.go, takeback.go              packets of flows that no sequencer handles; the return of
+//	                                    moved requests that the server will not execute
+//	kind.go, flows.go, config.go        what the pipeline asks; tables of flows; Config
+//	info.go, listing.go, states.go,     what captures and `rdmalab switch` show
+//	notes.go, stats.go
+//
 // Failing CAS. A CAS that is known to fail is sent as a WRITE of no bytes. If the rule says so, the
 // switch answers it instead, once the server has acknowledged the value, or holds it for a while,
 // in the order of arrival, until it would succeed (miss.go).

@@ -59,7 +59,7 @@ func (d *duplicate) handle() pipeline.Verdict {
 // execute it again.
 func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
 	p, r := d.p, d.r
-	if r != nil && r.state != inFlight && r.op.Is(wire.OpAtomic) {
+	if r != nil && r.state != inFlight && r.op.Is(wire.OpAtomic|wire.OpFlush) {
 		return d.answerAgain()
 	}
 	if r != nil && r.state != inFlight {

@@ -171,7 +171,7 @@ func TestBypassWaitsForTheWord(t *testing.T) {
 		f.RETH = wire.RETH{VA: r.server.base + 60, RKey: r.server.key, Length: 8}
 		f.Payload = make([]byte, 8)
 		r.do(func(ctx *pipeline.Ctx) {
-			v := r.m.Bypass(ctx, &pipeline.Parsed{Frame: f})
+			v := r.m.Bypass(ctx, nil, &pipeline.Parsed{Frame: f})
 			verdict = append(verdict, v.Action)
 		})
 	}

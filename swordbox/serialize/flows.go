@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
-// flowTable holds the sequencers of all flows. Each has a small index, which is used again after
-// its end.
+// flowTable holds the sequencers of all flows. Each sequencer has a small index, which is reused
+// after the sequencer's end.
 type flowTable struct {
 	list   []*sequencer // by index; nil is free
 	free   []uint32

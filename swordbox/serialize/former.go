@@ -1,6 +1,7 @@
 package serialize
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -39,11 +40,22 @@ type formers struct {
 // connections to the server that have had no answer for formerAge.
 func (s *server) formersOf(now clock.Time) (out []former) {
 	for _, k := range s.links {
-		if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
+		if k.isLate(now) {
 			out = append(out, former{k.conn, k.conn.Newest()})
 		}
 	}
 	return out
+}
+
+// hasFormers reports whether formersOf returns any request.
+func (s *server) hasFormers(now clock.Time) bool {
+	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now) })
+}
+
+// isLate reports whether a request on the shared connection has had no answer for formerAge.
+func (k *link) isLate(now clock.Time) bool {
+	since, ok := k.conn.Oldest()
+	return ok && now.Sub(since) >= formerAge
 }
 
 // awaitsFormer reports whether requests that were in flight on shared connections when the flow

@@ -11,7 +11,13 @@ import (
 
 // The server's link is cut for longer than a client's NIC retries. The client connects again and
 // repeats its WRITE. After that, its old request on the shared connection must not be executed.
-func TestNothingOldBehindANewConnection(t *testing.T) {
+func TestNothingOldBehindANewConnection(t *testing.T) { nothingOldBehind(t, true) }
+
+// The same when the operator removes the rule before the client connects again.
+func TestNothingOldBehindANewConnectionWithoutRule(t *testing.T) { nothingOldBehind(t, false) }
+
+func nothingOldBehind(t *testing.T, ruled bool) {
+	t.Helper()
 	r, conns := known(t, rigConfig{clients: 1, rules: moveRule(1), cfg: Config{Shared: requester.Config{Silence: time.Hour}}})
 	c := conns[0]
 	write := func(c *conn, v uint64) {
@@ -38,6 +44,9 @@ func TestNothingOldBehindANewConnection(t *testing.T) {
 	if n := r.m.Stats().Moved - moved; n != 1 {
 		t.Fatalf("%d requests have moved, want 1", n)
 	}
+	if !ruled {
+		r.useRules()
+	}
 	last = true
 	for cut {
 		r.run(time.Microsecond)
@@ -51,7 +60,7 @@ func TestNothingOldBehindANewConnection(t *testing.T) {
 	if got := r.server.word(512); got != 11 {
 		t.Errorf("the word is %d: a WRITE of the connection that has failed came behind one of the next", got)
 	}
-	if s := r.m.Stats(); s.TooEarly == 0 || r.sequencerOf(next).formers.list != nil {
+	if s := r.m.Stats(); s.TooEarly == 0 || ruled && r.sequencerOf(next).formers.list != nil {
 		t.Errorf("%d requests came too early", s.TooEarly)
 	}
 }

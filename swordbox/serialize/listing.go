@@ -37,8 +37,8 @@ type HostShare struct {
 	Host netip.Addr `json:"host"`
 	// Port is the host's port of the switch; -1: not known.
 	Port int `json:"port"`
-	// Held is the number of the host's requests that the switch holds now, Peak the largest number
-	// so far, Limit the number that it may hold at present.
+	// Held is the number of the host's requests that the switch holds now. Peak is the largest
+	// number so far. Limit is the number that it may hold at present.
 	Held  int `json:"held"`
 	Peak  int `json:"peak"`
 	Limit int `json:"limit"`

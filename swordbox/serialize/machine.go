@@ -47,7 +47,10 @@ type step struct {
 	from    transform.Note // describes the packet in captures, if it is an answer on a shared connection
 }
 
-var _ handler.Machine = (*Machine)(nil)
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.Bypasser = (*Machine)(nil)
+)
 
 // New makes a Machine without rules.
 func New(cfg Config) *Machine {

@@ -26,8 +26,8 @@ type waiting struct {
 	time    time.Duration
 }
 
-// still reports whether the CAS would fail now.
-func (a *waiting) still(now clock.Time) bool {
+// stillFails reports whether the CAS would fail now.
+func (a *waiting) stillFails(now clock.Time) bool {
 	return a.word.Key == a.key && a.word.Await(now, a.rkey, a.compare)
 }
 
@@ -39,7 +39,7 @@ func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
 		return sentShared
 	}
 	a := waiting{w, w.Key, g.f.AtomicETH.RKey, g.f.AtomicETH.Compare, rule.MissPatience()}
-	if rule.Misses == rules.AnswerWait && g.mayAwait(g.c.Now, a.time) && a.still(g.c.Now) {
+	if rule.Misses == rules.AnswerWait && g.mayAwait(g.c.Now, a.time) && a.stillFails(g.c.Now) {
 		g.awaits = a
 		return mustWait
 	}

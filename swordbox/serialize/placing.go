@@ -43,7 +43,9 @@ func (g *placing) dispatch() outcome {
 	if g.msg == between && g.s.watch && op.Is(wire.OpWrite) && op.Is(wire.OpMiddle|wire.OpLast) {
 		return g.partOfUnknown()
 	}
-	if g.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) {
+	if g.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) || op.Is(wire.OpFlush) {
+		// A FLUSH changes no word, and is about what its connection has written: it stays there,
+		// behind everything that the client has asked for before (hole 39).
 		return g.toOwn(g.span)
 	}
 	rule := g.s.match(va, n, rkey)
@@ -242,7 +244,7 @@ func (g *placing) toOwn(span int) outcome {
 	}
 	op := g.f.BTH.Opcode
 	va, n, rkey := target(g.f)
-	answered := op.Is(wire.OpRead | wire.OpAtomic)
+	answered := op.Is(wire.OpAnswered)
 	switch {
 	case span == 0 && !g.idle():
 		return mustWait
@@ -271,7 +273,7 @@ func (g *placing) toOwn(span int) outcome {
 	}
 	g.counts(span, false)
 	g.reaches()
-	if g.s.proves && n > 0 && g.ops.room() && !g.s.keys.covers(rkey, rightOf(op), va, n) {
+	if g.s.proves && n > 0 && !op.Is(wire.OpFlush) && g.ops.room() && !g.s.keys.covers(rkey, rightOf(op), va, n) {
 		o := g.ops.add()
 		o.end, o.prove, o.right, o.va, o.n, o.rkey = g.psns.own.Add(restOf(g.f)), true, rightOf(op), va, n, rkey
 	}

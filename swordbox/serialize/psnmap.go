@@ -28,7 +28,7 @@ type psnMap struct {
 	segs    []segment // ring
 	head, n int
 	max     int
-	// client is the PSN of the next request at the client, own the next PSN on the client's
+	// client is the PSN of the next request at the client. own is the next PSN on the client's
 	// connection to the server.
 	client, own wire.PSN
 }

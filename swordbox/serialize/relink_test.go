@@ -77,7 +77,8 @@ func TestMovedReadIsAskedForAfterAChangeOfRules(t *testing.T) {
 	}
 }
 
-// A connection that a rule needs again is used again, although it was up all the time.
+// A connection that a rule needs again carries requests again, although the dialer reports nothing,
+// because it was up all the time.
 func TestSharedConnectionIsNeededAgain(t *testing.T) {
 	r, c := moved(t, 2)
 	r.setRules(moveRule(1))

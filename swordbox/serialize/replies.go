@@ -26,9 +26,9 @@ type replies struct {
 	// redoAt is when the answers that wait for a READ that is executed again are sent without its
 	// response.
 	redoAt clock.Time
-	// deadPSN is the PSN of the request that was refused, fatal the syndrome of the NAK; both are
-	// valid in phase refused. The requests from deadPSN to before deadEnd, if there are any, were
-	// executed: the flow was refused because of a duplicate.
+	// deadPSN is the PSN of the request that was refused. fatal is the syndrome of the NAK; both
+	// are valid in phase refused. The requests from deadPSN to before deadEnd, if there are any,
+	// were executed: the flow was refused because of a duplicate.
 	deadPSN, deadEnd wire.PSN
 	fatal            wire.Syndrome
 	// cnpAt is the earliest time for the next congestion notification to the client.
@@ -91,11 +91,11 @@ func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	return pipeline.Drop(ReasonDead)
 }
 
-// answer sends the client the answer to a WRITE, an atomic or an ATOMIC_WRITE.
+// answer sends the client the answer to a WRITE, an atomic, an ATOMIC_WRITE or a FLUSH.
 func (a *replies) answer(c *pipeline.Ctx, r *record) {
 	f := &a.m.step.tx
 	switch {
-	case r.op == wire.RCAtomicWrite:
+	case r.op == wire.RCAtomicWrite, r.op == wire.RCFlush:
 		a.back().Written(f, r.psn, a.msn)
 	case r.op.Is(wire.OpAtomic):
 		a.back().AtomicACK(f, r.psn, a.msn, r.prior)

@@ -34,7 +34,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *p
 		}
 	}
 	if l == nil {
-		v := m.Bypass(c, p)
+		v := m.Bypass(c, s.Flow, p)
 		if s.Class == conntrack.New && v.Action == pipeline.ActForward {
 			s.Flow.Advance(s.Span)
 		}
@@ -271,7 +271,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 	if dropStale(l, c.Now) {
 		return
 	}
-	if l.awaits.word != nil && l.awaits.still(c.Now) {
+	if l.awaits.word != nil && l.awaits.stillFails(c.Now) {
 		return // sequencer.tick ends this wait
 	}
 	for l.held.n > 0 && l.phase != refused {

@@ -117,7 +117,7 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 		return r.state == redoing && client == r.psn.Add(r.span-1)
 	case op == wire.RCAtomicAck && r.op.Is(wire.OpAtomic) && r.op != wire.RCAtomicWrite:
 		r.prior = p.AtomicAck
-	case op == wire.RCReadResponseOnly && r.op == wire.RCAtomicWrite:
+	case op == wire.RCReadResponseOnly && (r.op == wire.RCAtomicWrite || r.op == wire.RCFlush):
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest && client == r.psn.Add(r.span-1):
 		// The last packet of the response. If an earlier one was lost, the client requests the rest
 		// again. A packet that is missing here may also have been reordered, and still reach the

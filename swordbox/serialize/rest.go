@@ -10,8 +10,8 @@ import (
 type rest struct {
 	va uint64 // address of the first byte of the next packet
 	n  uint32 // bytes from there to the end of the message
-	// first is the PSN of the first packet of the message, end the PSN after the last one, both as
-	// the server sees them.
+	// first is the PSN of the first packet of the message. end is the PSN after the last one, both
+	// as the server sees them.
 	first, end wire.PSN
 }
 

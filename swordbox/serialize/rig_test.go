@@ -140,7 +140,7 @@ func newNode(t testing.TB, port, ip int, change func(*engine.Config)) *node {
 	check(err)
 	n.cq, err = e.CreateCQ(1 << 14)
 	check(err)
-	n.mr, err = e.RegMR(n.pd, n.buf, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic)
+	n.mr, err = e.RegMR(n.pd, n.buf, verbs.LocalWrite|verbs.RemoteRights)
 	check(err)
 	r, err := n.mr.Region()
 	check(err)
@@ -327,7 +327,7 @@ func (r *rig) attach(c *pipeline.Ctx, shard, depth int) {
 func (r *rig) ready(q *engine.QP, peer int, num wire.QPN, psn wire.PSN, depth int) {
 	r.t.Helper()
 	for _, err := range []error{
-		q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}),
+		q.ToInit(verbs.ToInit{Access: verbs.RemoteRights}),
 		q.ToRTR(r.now, verbs.ToRTR{
 			DestQPN: num, DestGID: verbs.GIDOf(ipOf(peer)), RecvPSN: psn, PathMTU: verbs.MTU1024, MinRNRTimer: 1, MaxDestRdAtomic: depth,
 		}),

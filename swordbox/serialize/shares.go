@@ -14,7 +14,7 @@ import (
 // thirds, each of n hosts 2 of 2n+1 parts. So a host whose requests wait delays the requests of no
 // other host.
 type shares struct {
-	// most is the number of places, inUse how many are taken.
+	// most is the number of places. inUse is how many are taken.
 	most, inUse int
 	// reserve is how many places are reserved for each port, and ports is the number of ports.
 	// common is the number of places that are not reserved, and taken is how many of the common
@@ -28,7 +28,7 @@ type shares struct {
 // share says how many places one host uses.
 type share struct {
 	held int
-	// peak is the largest held so far, refused the number of requests without room.
+	// peak is the largest held so far. refused is the number of requests without room.
 	peak    int
 	refused uint64
 	// addr is the source of the request that was held or refused last.

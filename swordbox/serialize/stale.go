@@ -23,7 +23,7 @@ import (
 type heard struct {
 	// at is when a request of the flow arrived last.
 	at clock.Time
-	// first is the PSN of the first held request, sentAt when it arrived last. interval is the
+	// first is the PSN of the first held request. sentAt is when it arrived last. interval is the
 	// shortest time between two of its transmissions; 0: it is not known.
 	first    wire.PSN
 	sentAt   clock.Time

@@ -31,8 +31,8 @@ type record struct {
 	// gap.
 	got   int
 	prior uint64 // the original value that an atomic returns
-	// word is the word that the request concerns, decision how the request travels; word is nil if
-	// it concerns no word.
+	// word is the word that the request concerns. decision is how the request travels; word is nil
+	// if it concerns no word.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 }
@@ -58,9 +58,9 @@ func (r *record) covers(psn wire.PSN) bool {
 	return d >= 0 && int(d) < r.span
 }
 
-// isResult reports whether the request is a READ or an atomic, whose response carries data that no
-// later acknowledgement can replace.
-func (r *record) isResult() bool { return r.op.Is(wire.OpRead | wire.OpAtomic) }
+// isResult reports whether the request is completed by a response of its own, which no later
+// acknowledgement can replace.
+func (r *record) isResult() bool { return r.op.Is(wire.OpAnswered) }
 
 // window is a ring of records in PSN order. [head, open) were answered by the server, [open, tail)
 // wait for its answer.
@@ -74,11 +74,11 @@ type window struct {
 	ring             []record
 	head, open, tail uint32
 	max              int
-	// first is the PSN of the oldest record, if there is one, and results how many are of READs and
+	// first is the PSN of the oldest record, if there is one. results is how many are of READs and
 	// atomics.
 	first   wire.PSN
 	results int
-	// redos is how many records are redoing or redoingMoved, owed how many are owed.
+	// redos is how many records are redoing or redoingMoved. owed is how many are owed.
 	redos, owed int
 }
 
@@ -108,7 +108,8 @@ func (w *window) remember(f *wire.Frame, span, place int) *record {
 	return r
 }
 
-// operands are those of an atomic; of an ATOMIC_WRITE the word, or as much of it as there is.
+// operands returns the compare value and the operand of an atomic. For an ATOMIC_WRITE the operand
+// is the word that it writes, or the part of the word that the packet has.
 func operands(f *wire.Frame) (compare, operand uint64) {
 	if f.BTH.Opcode == wire.RCAtomicWrite {
 		return 0, transform.PieceOf(f, f.RETH.VA).Bits
@@ -137,7 +138,7 @@ func (w *window) add(psn wire.PSN, op wire.Opcode) *record {
 // makeRoom makes room for the record of a request op.
 func (w *window) makeRoom(op wire.Opcode) {
 	kept := w.results
-	if op.Is(wire.OpRead | wire.OpAtomic) {
+	if op.Is(wire.OpAnswered) {
 		kept++
 	}
 	switch {

@@ -9,7 +9,7 @@ import (
 
 // The window keeps the newest records, and the newest READs and atomics, however many WRITEs are
 // between them and however many PSNs pass without a record; no record is found under a PSN that is
-// used again.
+// reused.
 func TestWindowKeepsResults(t *testing.T) {
 	const most = 16
 	for seed := range uint64(60) {

@@ -43,7 +43,7 @@ func (d *Dialer) endFormer(c *pipeline.Ctx) {
 		}
 		if c.Now >= f.until {
 			d.stats.Abandoned++
-			d.over(i)
+			d.forgetFormer(i)
 			i--
 			continue
 		}
@@ -51,8 +51,8 @@ func (d *Dialer) endFormer(c *pipeline.Ctx) {
 	}
 }
 
-// over forgets a former connection, whose end is certain now.
-func (d *Dialer) over(i int) {
+// forgetFormer forgets a former connection, whose end is certain now.
+func (d *Dialer) forgetFormer(i int) {
 	f := d.former[i]
 	d.former = slices.Delete(d.former, i, i+1)
 	d.cfg.Journal.EndConn(f.conn.Slot)
@@ -105,5 +105,5 @@ func (d *Dialer) confirmed(peer netip.Addr, b []byte) {
 		return
 	}
 	d.stats.Ended++
-	d.over(i)
+	d.forgetFormer(i)
 }

@@ -167,7 +167,7 @@ func TestPauseAfterAConnection(t *testing.T) {
 		if got := l.next.Sub(now); got != c.pause || l.state != Ending {
 			t.Errorf("end %d: pause %v, want %v; state %v", i, got, c.pause, l.state)
 		}
-		d.over(0)
+		d.forgetFormer(0)
 	}
 }
 

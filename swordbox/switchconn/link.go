@@ -61,7 +61,7 @@ const (
 // backOff is the pause after the n-th failure in succession, from 0.
 func backOff(n int) time.Duration { return min(maxBackOff, minBackOff<<min(n, maxShift)) }
 
-// QPNs of the switch. 0 and 1 are special, and 0xffffff is that of multicast.
+// QPNs of the switch. 0 and 1 are special, and 0xffffff means multicast.
 const (
 	firstQPN, lastQPN = 0x10, 0xfffffe
 	// maxQPNTries bounds the search for a free QPN.

@@ -37,8 +37,8 @@ type Shared struct {
 	// the switch, to which responses go.
 	ServerQPN wire.QPN `json:"serverQPN"`
 	OwnQPN    wire.QPN `json:"ownQPN"`
-	// SendPSN is the PSN of the first request of the switch, RecvPSN the first that the switch
-	// expects from the server.
+	// SendPSN is the PSN of the first request of the switch. RecvPSN is the first PSN that the
+	// switch expects from the server.
 	SendPSN wire.PSN `json:"sendPSN"`
 	RecvPSN wire.PSN `json:"recvPSN"`
 	// MTU is the path MTU in bytes.

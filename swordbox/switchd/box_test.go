@@ -88,7 +88,7 @@ func TestRulesOverControl(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"server=ms1 action=move":                             `server "ms1" is no host of this rack; hosts: [ms0 cn0]`,
-		"server=ms0 action=mov":                              "take one of [track move atomics",
+		"server=ms0 action=mov":                              "use one of [track move atomics",
 		"id=locks server=cn0 action=track":                   "rule locks exists already; remove it first",
 		"server=ms0 action=move mode=published":              "a server is served in one mode",
 		"server=ms0 action=track range=0x1800-0x1900":        "rule locks before it takes all of its requests; put it first",
@@ -263,7 +263,7 @@ func TestTablesOverControl(t *testing.T) {
 			t.Errorf("%s: %d entries of %d cleared, %d are left", name, d.Entries, before, used(name))
 		}
 	}
-	a.refused(http.StatusNotFound, "that can be cleared; take one of macs, flows, groups, rows, words", "DELETE", "/tables/moved", nil)
+	a.refused(http.StatusNotFound, "that can be cleared; use one of macs, flows, groups, rows, words", "DELETE", "/tables/moved", nil)
 	var groups []swordbox.Group
 	a.must("GET", "/program/counters", nil, &groups)
 	seen := map[string]bool{}

@@ -294,8 +294,7 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// A host's link is removed and connected again: the other hosts go on, and the link is used
-// again.
+// A host's link is removed and connected again: the other hosts go on, and the link is reused.
 func TestPortGoesAndComesBack(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
 		b.know()

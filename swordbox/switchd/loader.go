@@ -28,14 +28,14 @@ func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	case !slices.Contains(spec.Programs(), name):
 		return nil, fmt.Errorf("switch: %s names program %.40q, which does not exist: remove the file", paths.Program(), name)
 	}
-	return with(rack, name, nil), nil
+	return withProgram(rack, name, nil), nil
 }
 
 // described returns the program that a rack's description names.
 func described(rack *spec.Rack) string { return cmp.Or(rack.Switch.Program, spec.ProgramForward) }
 
-// with returns a copy of the rack with another program.
-func with(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
+// withProgram returns a copy of the rack with another program.
+func withProgram(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 	r := *rack
 	r.Switch.Program, r.Switch.Rules = name, list
 	return &r
@@ -45,7 +45,7 @@ func with(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 // the program's name for a switch that is restarted.
 func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
-		r := with(rack, name, set.All())
+		r := withProgram(rack, name, set.All())
 		rec, err := journalOf(r, paths, logger)
 		if err != nil {
 			return nil, err

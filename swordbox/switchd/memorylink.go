@@ -136,10 +136,10 @@ func (l *doubleLink) Close() error { return errors.Join(l.memory.Close(), l.wire
 
 // Bounds of the wait for hosts at the start of the switch.
 const (
-	// hostsWait is how long the switch waits for the hosts whose links have a carrier to attach
-	// their memory links. Hosts try to do so every 20 ms.
+	// hostsWait bounds how long the switch waits until the hosts whose links have a carrier have
+	// attached their memory links. A host tries to do so at least every 20 ms.
 	hostsWait = 500 * time.Millisecond
-	// hostsPoll is the interval at which the switch checks whether they have.
+	// hostsPoll is the interval at which the switch checks whether they are attached.
 	hostsPoll = time.Millisecond
 )
 

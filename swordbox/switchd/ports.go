@@ -26,7 +26,7 @@ type ports struct {
 	hosts  []string // of the links, in the same order
 	list   []port   // of the links, in the same order
 	waiter packetio.Waiter
-	// waking is a copy of waiter, and open a copy of the ports in the order of links; other
+	// waking is a copy of waiter. open is a copy of the ports in the order of links; other
 	// goroutines use these.
 	waking atomic.Pointer[packetio.Waiter]
 	open   atomic.Pointer[[]opened]

@@ -53,7 +53,7 @@ type ProgramInfo struct {
 	Described string   `json:"described,omitempty"`
 	// Bits is the size of the state that the program declares.
 	Bits int `json:"bits"`
-	// Rules is how many rules are in force; MAC and Addresses are those of the switch itself.
+	// Rules is how many rules are in force; MAC and Addresses are the switch's own addresses.
 	Rules     int          `json:"rules"`
 	MAC       wire.MAC     `json:"mac,omitzero"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`

@@ -28,8 +28,8 @@ type Status struct {
 	// Partition lists the groups of hosts that cannot reach each other; empty if there is no
 	// partition.
 	Partition [][]string `json:"partition,omitempty"`
-	// Captures is how many captures run, CaptureLost how many packets are missing from them because
-	// their readers were too slow.
+	// Captures is how many captures run. CaptureLost is how many packets are missing from them
+	// because their readers were too slow.
 	Captures    int    `json:"captures"`
 	CaptureLost uint64 `json:"captureLost"`
 	// Delayed is how many frames injected faults delay now.

@@ -78,7 +78,7 @@ func (p *programControl) ClearTable(name string) (n int, err error) {
 				names = append(names, t.Name)
 			}
 		}
-		return handler.Gone(fmt.Errorf("there is no table %.40q that can be cleared; take one of %s", name, strings.Join(names, ", ")))
+		return handler.Gone(fmt.Errorf("there is no table %.40q that can be cleared; use one of %s", name, strings.Join(names, ", ")))
 	})
 	return n, err
 }

@@ -6,39 +6,39 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // the path leads. msn is the number of messages that the connection has completed. The ACK grants
 // no credits (IBTA 9.7.7.2), because only the responder knows them.
 func (p *Path) ACK(f *wire.Frame, psn wire.PSN, msn uint32) {
-	p.answer(f, wire.RCAck, psn)
+	p.packet(f, wire.RCAck, psn)
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
 }
 
 // AtomicACK makes f the response to an atomic; prior is the original value of the word.
 func (p *Path) AtomicACK(f *wire.Frame, psn wire.PSN, msn uint32, prior uint64) {
-	p.answer(f, wire.RCAtomicAck, psn)
+	p.packet(f, wire.RCAtomicAck, psn)
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
 	f.AtomicAck = prior
 }
 
-// Written makes f the response to an ATOMIC_WRITE: a READ response without payload.
+// Written makes f the response to an ATOMIC_WRITE or a FLUSH: a READ response without payload.
 func (p *Path) Written(f *wire.Frame, psn wire.PSN, msn uint32) {
-	p.answer(f, wire.RCReadResponseOnly, psn)
+	p.packet(f, wire.RCReadResponseOnly, psn)
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
 }
 
 // NAK makes f a negative acknowledgement. For wire.NakPSNSequence psn is the expected PSN,
 // otherwise that of the request that failed (IBTA 9.7.5.2.8).
 func (p *Path) NAK(f *wire.Frame, psn wire.PSN, msn uint32, s wire.Syndrome) {
-	p.answer(f, wire.RCAck, psn)
+	p.packet(f, wire.RCAck, psn)
 	f.AETH = wire.AETH{Syndrome: s, MSN: msn & msnMask}
 }
 
 // EmptyWrite makes f an RDMA WRITE of no bytes: a request that changes no memory and takes one PSN.
 func (p *Path) EmptyWrite(f *wire.Frame, psn wire.PSN, va uint64, rkey uint32) {
-	p.answer(f, wire.RCWriteOnly, psn)
+	p.packet(f, wire.RCWriteOnly, psn)
 	f.BTH.AckReq = true
 	f.RETH = wire.RETH{VA: va, RKey: rkey}
 }
 
-// answer makes f a new packet on the path.
-func (p *Path) answer(f *wire.Frame, op wire.Opcode, psn wire.PSN) {
+// packet makes f a new packet on the path, without payload.
+func (p *Path) packet(f *wire.Frame, op wire.Opcode, psn wire.PSN) {
 	*f = wire.Frame{}
 	p.headers(f)
 	f.BTH = wire.BTH{Opcode: op, MigReq: p.MigReq, PKey: p.PKey, DestQP: p.DestQP, PSN: psn}

@@ -10,9 +10,9 @@ func Request(f *wire.Frame, to *Path, psn wire.PSN) {
 }
 
 // Response redirects a response to the requester at the end of a path: an acknowledgement, the
-// response to an atomic, or a packet of a READ response. psn is the requester's PSN, msn the number
-// of messages that its connection has completed; a packet of a READ response without an AETH does
-// not carry the MSN.
+// response to an atomic, or a packet of a READ response. psn is the requester's PSN. msn is the
+// number of messages that its connection has completed; a packet of a READ response without an AETH
+// does not carry the MSN.
 func Response(f *wire.Frame, to *Path, psn wire.PSN, msn uint32) {
 	to.Apply(f)
 	Renumber(f, psn)

@@ -14,13 +14,13 @@ import (
 //
 // A program formats one only while a capture runs (pipeline.Ctx.Observed).
 type Note struct {
-	// From is the opcode of the received packet, To that of the sent one. Without a received
-	// packet, From is To.
+	// From is the opcode of the received packet. To is the opcode of the sent packet. Without a
+	// received packet, From is To.
 	From, To wire.Opcode
 	// Conn is the number of the shared connection; 0: the client's connection.
 	Conn uint32
-	// PSN is the PSN of the received packet, NewPSN that of the sent one. If Made is set, only
-	// NewPSN is valid.
+	// PSN is the PSN of the received packet. NewPSN is the PSN of the sent packet. If Made is set,
+	// only NewPSN is valid.
 	PSN, NewPSN wire.PSN
 	// Made: the switch made the packet.
 	Made bool
@@ -28,7 +28,7 @@ type Note struct {
 	MSN uint32
 	// Show says which of MSN, Value and Prior are valid.
 	Show Show
-	// Value is the value that is written, Prior the value of the word before.
+	// Value is the value that is written. Prior is the value of the word before.
 	Value, Prior uint64
 	// Why is a text at the end of the note: "retransmission", "held for 12 µs".
 	Why string

@@ -183,7 +183,7 @@ func (p *Program) worked(r *conntrack.Flow) bool {
 // decide decides about a packet of a flow, with or without a machine.
 func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	if len(e.others) != 0 {
-		if v := e.around(c, q); v.Action != pipeline.ActForward {
+		if v := e.around(c, s.Flow, q); v.Action != pipeline.ActForward {
 			return v
 		}
 	}
@@ -230,12 +230,12 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 
 // around shows a packet of a flow to those machines, besides the machine of the flow, that must see
 // it.
-func (e *flowRule) around(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed) pipeline.Verdict {
 	for _, b := range e.others {
 		if e.machine == nil && !b.Draining() {
 			continue
 		}
-		if v := b.Bypass(c, q); v.Action != pipeline.ActForward {
+		if v := b.Bypass(c, r, q); v.Action != pipeline.ActForward {
 			return v
 		}
 	}

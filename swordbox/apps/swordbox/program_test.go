@@ -100,7 +100,7 @@ type minder struct {
 
 func (m *minder) Draining() bool { return m.draining }
 
-func (m *minder) Bypass(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+func (m *minder) Bypass(_ *pipeline.Ctx, _ *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict {
 	if p.BTH.Opcode.Service() != wire.ServiceRC {
 		return pipeline.Forward() // these frames announce the connections
 	}

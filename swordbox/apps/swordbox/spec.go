@@ -58,7 +58,7 @@ func (p *Program) tracking() pipeline.Part {
 			// to its control plane.
 			{Name: "learning", Width: 32*(psnBits+24+2) + learning, Entries: learning},
 		},
-		Needs: []pipeline.Need{{Kind: pipeline.NeedTimer, What: "connections that are forgotten, or kept from being used again", Count: flows}},
+		Needs: []pipeline.Need{{Kind: pipeline.NeedTimer, What: "connections that are forgotten, or kept from being reused", Count: flows}},
 	}
 	if p.cfg.Own != nil {
 		t.Registers = append(t.Registers, pipeline.RegisterSpec{Name: "record", Width: 2*addrBits + 2*qpnBits + psnBits, Entries: flows / 2})

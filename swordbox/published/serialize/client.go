@@ -26,7 +26,8 @@ type client struct {
 	// still wait for answers (hole 4).
 	closed bool
 
-	// in is the highest PSN seen from the client, first the PSN of the first request seen (hole 8).
+	// in is the highest PSN seen from the client. first is the PSN of the first request seen (hole
+	// 8).
 	in, first wire.PSN
 	// sent records where requests were sent, by the client's PSN modulo ringSize (hole 14).
 	sent [ringSize]sent
@@ -52,14 +53,14 @@ type sent struct {
 type entry struct {
 	open bool
 	from *client
-	// psn is the PSN of the request at its client, at its PSN on the connection to the server, span
-	// the number of PSNs that it takes.
+	// psn is the PSN of the request at its client. at is its PSN on the connection to the server.
+	// span is the number of PSNs that it takes.
 	psn, at wire.PSN
 	span    int
 	op      wire.Opcode // as the client sent it
-	what    what
-	// value is the value that the WRITE of a replaced atomic writes, prior the original value that
-	// the atomic returns.
+	sentAs  sentAs
+	// value is the value that the WRITE of a replaced atomic writes. prior is the original value
+	// that the atomic returns.
 	value, prior uint64
 	word         *word // for a pass-through atomic: the word whose value the answer will show
 	next         uint64
@@ -69,12 +70,12 @@ type entry struct {
 	since   clock.Time
 }
 
-// what says how a request was sent.
-type what uint8
+// sentAs says how the switch sent a request.
+type sentAs uint8
 
 const (
-	asIs     what = iota
-	replaced      // the switch sent an atomic as a WRITE
+	asIs     sentAs = iota
+	replaced        // the switch sent an atomic as a WRITE
 )
 
 // slot returns the slot of a PSN in the ring. It may hold the entry of another PSN (hole 12).

@@ -84,7 +84,7 @@ func (c *client) info(now clock.Time, shard int) handler.Shared {
 
 // name describes the operation of an entry, like "RC_CMP_SWAP→WRITE".
 func (e *entry) name() string {
-	if e.what == replaced {
+	if e.sentAs == replaced {
 		return e.op.String() + "→WRITE"
 	}
 	return e.op.String()

@@ -48,7 +48,8 @@ type Stats struct {
 	Overwritten uint64 `name:"overwritten"`
 	Answers     uint64 `name:"answers"`
 	AcksSplit   uint64 `name:"acks_split"`
-	// Broadcast counts sequence NAKs of servers, Naks those that were sent to clients for them.
+	// Broadcast counts sequence NAKs of servers. Naks counts those that were sent to clients for
+	// them.
 	Broadcast uint64 `name:"nak_broadcasts"`
 	Naks      uint64 `name:"naks_sent"`
 	Fatal     uint64 `name:"fatal_naks"`

@@ -32,7 +32,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	// A request is new if its PSN is higher than the highest seen. So a request behind a lost one
 	// is new, and the lost one is taken for a retransmission when it arrives (hole 41).
 	if wire.Diff(p.BTH.PSN, from.in) <= 0 {
-		return m.again(c, from, p)
+		return m.sendAgain(c, from, p)
 	}
 	span := max(1, s.Span)
 	if s.Span == 0 {
@@ -90,7 +90,7 @@ func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 		e.word, e.compare, e.next = w, p.AtomicETH.Compare, p.AtomicETH.SwapOrAdd
 		return
 	}
-	e.what = replaced
+	e.sentAs = replaced
 	e.prior, e.value = w.decide(&p.Frame)
 	m.stats.Replaced++
 	if e.op == wire.RCCmpSwap && e.prior != p.AtomicETH.Compare {
@@ -98,10 +98,10 @@ func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 	}
 }
 
-// again sends a retransmission as it was sent the first time. The entry is open again, because the
-// server will answer a second time. A retransmission for a part of a READ is dropped (hole 6), and
-// so is one that has no entry (holes 14 and 41).
-func (m *Machine) again(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
+// sendAgain sends a retransmission as it was sent the first time. The entry is open again, because
+// the server will answer a second time. A retransmission for a part of a READ is dropped (hole 6),
+// and so is one that has no entry (holes 14 and 41).
+func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
 	m.stats.Retransmitted++
 	t := &from.sent[p.BTH.PSN%ringSize]
 	if t.via == nil || t.psn != p.BTH.PSN {
@@ -123,11 +123,11 @@ func (m *Machine) again(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipel
 // send rewrites a request as its map entry says.
 func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
 	n := transform.Note{From: p.BTH.Opcode, Conn: via.flow.ID, PSN: p.BTH.PSN, NewPSN: e.at}
-	if e.what == replaced {
+	if e.sentAs == replaced {
 		m.replace(&p.Frame, e.value)
 		n.Show, n.Value, n.Prior = transform.ShowValue|transform.ShowPrior, e.value, e.prior
 	}
-	if via == e.from && e.what == asIs && e.at == p.BTH.PSN {
+	if via == e.from && e.sentAs == asIs && e.at == p.BTH.PSN {
 		return pipeline.Forward()
 	}
 	if via == e.from {

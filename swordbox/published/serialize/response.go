@@ -57,11 +57,11 @@ func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	m.acks = m.acks[:0]
 	for i := ringSize - 1; i >= 0; i-- {
 		e := via.find(at.Add(-i))
-		if e == nil || !e.open || e.what == asIs && (e.op == wire.RCReadRequest || e.op.Is(wire.OpAtomic)) {
+		if e == nil || !e.open || e.sentAs == asIs && e.op.Is(wire.OpAnswered) {
 			continue
 		}
 		e.done()
-		if e.what == replaced {
+		if e.sentAs == replaced {
 			m.answer(c, e)
 			continue
 		}
