@@ -67,7 +67,7 @@ func (c *Cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets a key's location. Its place in the ring is used again when it is the oldest one.
+// drop forgets a key's location. Its place in the ring is reused when it is the oldest one.
 func (c *Cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

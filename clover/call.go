@@ -34,13 +34,13 @@ type session struct {
 	lease lease
 	// settleAt is the earliest time of the next settleDown.
 	settleAt clock.Time
-	// cache holds locations, spare the nodes that the client was given and has not used, by class,
-	// gc the links to be reported. They are valid only while the lease lasts.
+	// cache holds locations. spare holds the nodes that the client was given and has not used, by
+	// class. gc holds the links to be reported. They are valid only while the lease lasts.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
 	// scarce: the metadata server has asked clients to give back spare nodes.
 	scarce bool
-	gc     reporter
+	gc     reports
 
 	cost  kv.Cost // of the current operation
 	ops   [3]remotemem.Op
@@ -117,9 +117,12 @@ func (c *session) notified(imm uint32) {
 
 // send posts a request. The metadata server writes the answer into the slot.
 func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
+	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
+		c.report(true)
+	}
 	c.call.seq++
 	r.Seq = c.call.seq<<1 | uint32(slot)
-	if c.quiet() {
+	if c.quiet() && (c.cfg.Reporter == nil || c.gc.are(c.lease.epoch)) {
 		c.lease.confirmed = c.lease.epoch
 	}
 	r.Client, r.Epoch = c.lease.client, c.lease.confirmed

@@ -30,8 +30,8 @@ type server struct {
 	peer       int
 	region     memservice.Region
 	generation uint64
-	// conn is the number of the last connection to the server, owner the owner number under which
-	// the client made it.
+	// conn is the number of the last connection to the server. owner is the owner number under
+	// which the client made it.
 	conn  uint64
 	owner uint32
 	// joined are the owner numbers under which the client has joined a shared connection, or may have:
@@ -60,6 +60,9 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	if c.cache == nil {
 		c.cache = NewCache(cfg.Cached)
 	}
+	if cfg.Reporter != nil {
+		c.gc.gate = c.rt.NewGate()
+	}
 	c.slab = make([]byte, c.at.out)
 	c.fab, err = remotemem.New(remotemem.Config{
 		Context: cfg.Context, Buffer: c.at.len, Access: verbs.RemoteWrite,
@@ -73,11 +76,7 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 		}
 	}()
 	c.fab.OnNotify(c.notified)
-	c.meta, err = c.fab.AddPeer(cfg.Meta, rpc.AnswerSlots, func(qp verbs.QP, until clock.Time) error {
-		_, err := cfg.Manager.Dial(qp, cfg.Meta, Service, cfg.Params, nil, until)
-		return err
-	})
-	if err != nil {
+	if c.meta, err = cfg.addMeta(c.fab, rpc.AnswerSlots); err != nil {
 		return nil, err
 	}
 	return c, c.hello(deadline)

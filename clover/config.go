@@ -5,7 +5,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -28,6 +30,9 @@ type Config struct {
 	// Cache, if not nil, is a cache that the client shares with others of its process, all of the
 	// same store. nil: it has its own.
 	Cache *Cache
+	// Reporter, if not nil, reports the client's appends together with those of other clients of its
+	// process. nil: the client reports them itself.
+	Reporter *Reporter
 	// Batch is how many nodes the client asks the metadata server for at a time, at most 16; 0: 16.
 	Batch int
 	// Spread makes the client append nodes of any memory server, as the published client does.
@@ -46,8 +51,8 @@ type Config struct {
 
 	// leave removes the client from its Group; nil: the client shares no queue pairs.
 	leave func() error
-	// device and dialer are those of the Group. The client uses them for requests that need no
-	// shared queue pair.
+	// device and dialer belong to the Group. The client uses them for requests that need no shared
+	// queue pair.
 	device verbs.Context
 	dialer rdmacm.Dialer
 }
@@ -73,6 +78,14 @@ func (c Config) withDefaults() Config {
 	}
 	c.Records = min(max(c.Records, 1), rpc.MaxBatch)
 	return c
+}
+
+// addMeta adds the metadata server to the peers of a fabric, with as many receives for answers.
+func (c *Config) addMeta(f *remotemem.Fabric, answers int) (peer int, err error) {
+	return f.AddPeer(c.Meta, answers, func(qp verbs.QP, until clock.Time) error {
+		_, err := c.Manager.Dial(qp, c.Meta, Service, c.Params, nil, until)
+		return err
+	})
 }
 
 // areas of the registered buffer.

@@ -172,8 +172,8 @@ func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 	return nil
 }
 
-// wear uses up the versions of all nodes, until the next node that c writes is the first node of
-// the key worn.
+// wear uses up the versions of all nodes, until the next node that c writes is y.first, which was
+// the first node of wornKey.
 func (y *epochStory) wear(c *Client, rt verbs.Runtime) error {
 	y.wait(rt, 1)
 	for n := range 50000 {

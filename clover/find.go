@@ -92,10 +92,10 @@ var errEpoch = errors.New("the location is of an earlier epoch")
 // decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
-// again decides whether an operation is repeated after an attempt has failed with err. It returns
-// nil if it is, with new connections and new answers of the metadata server; otherwise it returns
-// the error with which the operation ends.
-func (c *session) again(err error, deadline clock.Time) error {
+// prepareRetry decides whether an operation is repeated after an attempt has failed with err. It
+// returns nil if it is, with new connections and new answers of the metadata server; otherwise it
+// returns the error with which the operation ends.
+func (c *session) prepareRetry(err error, deadline clock.Time) error {
 	switch {
 	case err == nil:
 		return nil
@@ -205,7 +205,7 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 }
 
 // near returns the location in a shortcut, if the shortcut is of the epoch of k. A shortcut of
-// another epoch may name a node that is used again in the same version, and is not in the chain.
+// another epoch may name a node that is reused in the same version, and is not in the chain.
 func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
 	l, stamp, ok := layout.StampedLocation(shortcut)
 	return l, ok && stamp == k.epoch&layout.MaxStamp

@@ -18,7 +18,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if err == nil || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrTooLarge) {
 			return value, err
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return dst[:0], err
 		}
 	}
@@ -123,8 +123,7 @@ func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.T
 	return c.query(key, deadline)
 }
 
-// isStale reports whether a node is not the one that its location named: its entry has been used
-// again.
+// isStale reports whether a node is not the one that its location named: its entry has been reused.
 func isStale(err error) bool {
 	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
 }

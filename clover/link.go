@@ -40,7 +40,7 @@ func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error)
 			}
 			return out, err
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return out, err
 		}
 	}
@@ -131,7 +131,7 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 }
 
 // errOtherEnd: a compare-and-swap found the header of the newest node of a chain, in another
-// version than the named node's. Either the named entry has been used again, or a switch that has
+// version than the named node's. Either the named entry has been reused, or a switch that has
 // restarted since had steered the request to another node, where it succeeded.
 var errOtherEnd = errors.New("the append found a node of another version")
 
@@ -148,7 +148,7 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 // may have steered this one to a later node; settleByChain finds out. settle calls it at once if
 // the entry of tried may hold another node now.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
-	if err := c.fence(n, deadline); err != nil {
+	if err := c.unsteer(n, deadline); err != nil {
 		return false, err
 	}
 	if tried.epoch != c.lease.epoch {

@@ -24,8 +24,8 @@ type newEpoch struct {
 	// losing is set while appends are lost; begun is set when the metadata server has announced a
 	// new epoch.
 	losing, begun bool
-	// confirmed is set when the client has confirmed the epoch; asked when it has requested the
-	// location of the key since the epoch began.
+	// confirmed is set when the client has confirmed the epoch. asked is set when it has requested
+	// the location of the key since the epoch began.
 	confirmed, asked bool
 	late, appends    int
 }
@@ -138,7 +138,7 @@ func TestNodeOfAnOpenAppendIsNotUsedAgain(t *testing.T) {
 			t.Error("the PUT of a deleted key succeeded")
 		}
 		if slices.Contains(c.spare[0], l) {
-			t.Errorf("%v is to be used again, and its append may arrive", l)
+			t.Errorf("%v is to be reused, and its append may arrive", l)
 		}
 		return nil
 	})

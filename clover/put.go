@@ -99,7 +99,7 @@ func (c *appender) retried(deadline clock.Time, f func() error) error {
 		case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrTooLarge), errors.Is(err, kv.ErrFull):
 			return err
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -151,9 +151,9 @@ func (c *appender) home(key uint64) (server int, v layout.Version) {
 	return at.Server + 1, k.at.Version
 }
 
-// batch is how many entries the client asks for at a time. The client may hold that many of each
-// server. So with several servers it asks for fewer: an entry that the client holds for long has a
-// low version when the client uses it.
+// batch is how many entries the client asks for at a time. The client may hold a batch of each
+// server at the same time. So with several servers it asks for fewer: an entry that the client
+// holds for long has a low version when the client uses it.
 func (c *appender) batch() int {
 	if c.cfg.Spread {
 		return c.cfg.Batch
@@ -236,8 +236,8 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 	}
 }
 
-// writeNode writes the node: the first round trip of a PUT. An entry whose WRITE failed is not used
-// again, because the WRITE may still be in flight.
+// writeNode writes the node: the first round trip of a PUT. An entry whose WRITE failed is not
+// reused, because the WRITE may still be in flight.
 func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
 	p, s, err := c.place(at, deadline)
 	if err != nil {

@@ -1,20 +1,23 @@
 package clover
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// reporter reports appends to the metadata server, and writes the shortcuts of the newest nodes, in
-// the background: no operation waits for it.
-type reporter struct {
+// reports are the appends that a client has to report to the metadata server, and the shortcuts of
+// the newest nodes. It does so in the background: no operation waits for it.
+type reports struct {
 	records   []rpc.Record
 	shortcuts []shortcut // of the keys of records, in the same order
 	busy      bool
-	// batch is the number of records in the request that was sent last; these are the oldest ones.
-	// They are dropped when the answer arrives.
+	// batch is the number of records in the request that was sent last, or in part; these are the
+	// oldest ones. They are dropped when the answer arrives.
 	batch int
 	// heard: the answer to the last request has arrived, and hear has not read it yet.
 	heard   bool
@@ -23,6 +26,15 @@ type reporter struct {
 	request rpc.Request
 	op      remotemem.Op
 	words   [rpc.MaxBatch]remotemem.Op
+
+	// part is what Config.Reporter has of this client; nil: nothing. parts counts these parts under
+	// the client's present number. gate opens when a part is over.
+	part  *part
+	parts uint32
+	gate  verbs.Gate
+	// oldest is the epoch of the oldest record that may yet arrive in a part; 0: none. A part that was
+	// lost may arrive until the metadata server has answered a later one.
+	oldest uint32
 }
 
 // shortcut has the fields of an append's shortcut other than the location of its node.
@@ -34,20 +46,25 @@ type shortcut struct {
 
 // forget drops all records and the request in flight, because the metadata server does not know the
 // client any more.
-func (g *reporter) forget() {
+func (g *reports) forget() {
 	g.abandon()
-	g.heard = false
+	g.heard, g.part, g.parts, g.oldest = false, nil, 0, 0
 	g.drop(len(g.records))
 }
 
+// are reports whether all records are of the given epoch, also those that may yet arrive.
+func (g *reports) are(epoch uint32) bool {
+	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
+}
+
 // drop forgets the oldest n records.
-func (g *reporter) drop(n int) {
+func (g *reports) drop(n int) {
 	g.records = g.records[:copy(g.records, g.records[n:])]
 	g.shortcuts = g.shortcuts[:copy(g.shortcuts, g.shortcuts[n:])]
 	g.batch = max(0, g.batch-n)
 }
 
-func (g *reporter) answered(seq uint32) {
+func (g *reports) answered(seq uint32) {
 	if g.busy && seq == g.seq&0x7fffffff {
 		g.busy, g.heard = false, true
 		g.drop(g.batch)
@@ -56,7 +73,7 @@ func (g *reporter) answered(seq uint32) {
 
 // abandon is called when the connection to the metadata server has failed, before the client makes
 // another one: the answer to a request in flight will not arrive, and its records are sent again.
-func (g *reporter) abandon() { g.busy, g.batch = false, 0 }
+func (g *reports) abandon() { g.busy, g.batch = false, 0 }
 
 // appended records an append for the next report.
 func (c *appender) appended(r rpc.Record, s shortcut) {
@@ -68,10 +85,19 @@ func (c *appender) appended(r rpc.Record, s shortcut) {
 	c.report(r.Deleted)
 }
 
-// report sends the oldest records if there are at least Config.Records of them, or in any case if
-// now is true.
-func (c *appender) report(now bool) {
+// report sends the oldest records to the metadata server if there are at least Config.Records of
+// them; if now is true, fewer are enough. It sends nothing while a report is in flight or the
+// client has no connection to the server: the records stay for a later call. With Config.Reporter
+// it hands the records to the reporter of the process instead.
+func (c *session) report(now bool) {
 	g := &c.gc
+	if c.cfg.Reporter != nil {
+		c.hear()
+		if n := min(len(g.records), rpc.MaxBatch); g.part == nil && n > 0 && (now || n >= c.cfg.Records) && g.idle() {
+			c.handOver(n)
+		}
+		return
+	}
 	if !c.fab.Connected(c.meta) {
 		g.abandon()
 	}
@@ -88,8 +114,31 @@ func (c *appender) report(now bool) {
 	g.busy, g.heard, g.seq, g.sent, g.batch = true, false, c.call.seq, c.rt.Now(), n
 }
 
-// hear reads the answer to the last report, which renews the lease as every answer does.
-func (c *appender) hear() {
+// handOver hands the oldest n records to the Reporter.
+func (c *session) handOver(n int) {
+	g := &c.gc
+	c.writeShortcuts(n)
+	if g.parts++; g.oldest == 0 {
+		g.oldest = g.shortcuts[0].epoch
+	}
+	g.part, g.batch = &part{Part: rpc.Part{Client: c.lease.client, Seq: g.parts, Records: slices.Clone(g.records[:n])}, gate: g.gate}, n
+	c.cfg.Reporter.add(g.part)
+}
+
+// hear reads the answer to the last report, which renews the lease as every answer does. It takes
+// the outcome of a part that the Reporter has sent. That renews nothing, because it does not say
+// when the metadata server has last heard of this client.
+func (c *session) hear() {
+	if g := &c.gc; g.part != nil {
+		if over, lost := c.cfg.Reporter.outcome(g.part); over {
+			if g.part = nil; lost {
+				g.batch = 0
+			} else {
+				g.oldest = 0
+			}
+			g.drop(g.batch)
+		}
+	}
 	if !c.gc.heard {
 		return
 	}
@@ -107,8 +156,8 @@ func (c *appender) hear() {
 }
 
 // idle reports whether the last WRITEs of shortcuts and the last request are complete, so that
-// their buffers can be used again.
-func (g *reporter) idle() bool {
+// their buffers can be reused.
+func (g *reports) idle() bool {
 	for i := range g.words {
 		if o := &g.words[i]; o.WR.SGL != nil && !o.Done {
 			return false
@@ -119,7 +168,7 @@ func (g *reporter) idle() bool {
 
 // writeShortcuts posts the shortcut of each key among the first n records. If a key has several
 // records, its shortcut names the last one's node.
-func (c *appender) writeShortcuts(n int) {
+func (c *session) writeShortcuts(n int) {
 	for i := range n {
 		r := &c.gc.records[i]
 		if r.Deleted || c.lastOf(i, n) != i {
@@ -141,7 +190,7 @@ func (c *appender) writeShortcuts(n int) {
 }
 
 // lastOf returns the last of the first n records that has the key of record i.
-func (c *appender) lastOf(i, n int) int {
+func (c *session) lastOf(i, n int) int {
 	for j := n - 1; j > i; j-- {
 		if c.gc.records[j].Key == c.gc.records[i].Key {
 			return j
@@ -153,7 +202,10 @@ func (c *appender) lastOf(i, n int) int {
 // farewell reports all appends and gives back unused nodes. If that fails, the metadata server
 // takes the nodes back when the lease ends.
 func (c *appender) farewell(deadline clock.Time) {
-	for len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
+	if c.cfg.Reporter != nil {
+		c.reportAll(deadline)
+	}
+	for c.cfg.Reporter == nil && len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
 		c.report(true)
 		if !c.gc.busy && c.gc.idle() {
 			return // the request could not be posted: the verbs context is closed
@@ -165,4 +217,22 @@ func (c *appender) farewell(deadline clock.Time) {
 	}
 	c.giveBack(deadline)
 	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline) // if the request is lost, the lease ends by itself
+}
+
+// reportAll waits until the Reporter has reported all appends, or has failed to.
+func (c *appender) reportAll(deadline clock.Time) {
+	g := &c.gc
+	for len(g.records) > 0 && c.fab.Until(deadline, g.idle) == nil {
+		c.report(true)
+		p := g.part
+		if p == nil {
+			return
+		}
+		for over, lost := false, false; !over; {
+			if over, lost = c.cfg.Reporter.outcome(p); lost || !over && g.gate.Wait(deadline) != nil {
+				return
+			}
+		}
+		c.hear()
+	}
 }

@@ -89,3 +89,56 @@ func TestReportsGoOn(t *testing.T) {
 	})
 	g.run()
 }
+
+// The clients of a process that share a Reporter make fewer calls for the same appends than clients
+// that report by themselves, and the metadata server hears of all of them.
+func TestReporterMerges(t *testing.T) {
+	const clients, puts = 12, 40
+	requests := func(merge bool) uint64 {
+		g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}}, 64<<10)
+		h := g.Host("cn0")
+		h.Go("process", false, func(ctx verbs.Context) {
+			rt := ctx.Runtime()
+			cfg := clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}
+			r := clover.NewReporter(cfg)
+			if merge {
+				cfg.Reporter = r
+			}
+			for id := range uint64(clients) {
+				rt.Go(fmt.Sprint("client", id), func() {
+					c, err := clover.Open(cfg, soon(rt))
+					if err == nil {
+						err = c.Insert(id, value(id, 0, 40), soon(rt))
+					}
+					for n := 0; n < puts && err == nil; n++ {
+						err = c.Put(id, value(id, n, 40), soon(rt))
+					}
+					if err == nil {
+						err = c.Close()
+					}
+					if err != nil {
+						t.Errorf("client %d: %v", id, err)
+					}
+				})
+			}
+			rt.Wait()
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		g.run()
+		if err := g.Settle(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		st := g.server.Snapshot()
+		if st.Held != 0 || st.Linked != clients || st.Refused != 0 || st.Clients != 0 {
+			t.Errorf("counters %+v", st)
+		}
+		return st.Requests
+	}
+	alone, merged := requests(false), requests(true)
+	t.Logf("%d requests, merged %d", alone, merged)
+	if 2*merged > alone {
+		t.Errorf("%d requests; if each client reports by itself, %d", merged, alone)
+	}
+}

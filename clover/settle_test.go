@@ -18,9 +18,9 @@ import (
 )
 
 // The answer to a DELETE is lost until the connection fails. By then the key has been inserted
-// again, and the node to which the tombstone was appended has been used again: the tombstone is in
-// no chain, and nothing in its memory shows that it was. The client must not append it to the key's
-// new chain. (If the switch steers, one node less has to be used again: seed 1834 of sim clover
+// again, and the node to which the tombstone was appended has been reused: the tombstone is in no
+// chain, and nothing in its memory shows that it was in one. The client must not append it to the
+// key's new chain. (If the switch steers, one node less has to be reused: seed 1834 of sim clover
 // --steer write.)
 func TestDeleteWithoutAnswer(t *testing.T) {
 	g := newRig(t, simrack.Options{}, meta.Config{
@@ -54,7 +54,7 @@ func TestDeleteWithoutAnswer(t *testing.T) {
 		if err := c.Insert(key, last, soon(rt)); err != nil {
 			return err
 		}
-		for n := range 1000 { // until all nodes of the class are used again
+		for n := range 1000 { // until all nodes of the class are reused
 			last = value(key, 2+n, size)
 			if err := c.Put(key, last, soon(rt)); err != nil {
 				return fmt.Errorf("PUT %d: %w", n, err)

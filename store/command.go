@@ -38,7 +38,7 @@ type Commands struct {
 
 // Workload describes a workload to Prepare.
 type Workload struct {
-	// Clients is the number of clients on all hosts, Load whether the keys are to be inserted.
+	// Clients is the number of clients on all hosts. Load says that they insert the keys first.
 	Clients int
 	Load    bool
 	Config  kv.RunConfig

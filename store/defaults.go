@@ -51,7 +51,7 @@ func (s *Store) complete() {
 func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
-	fs.BoolVar(&in.Loss, "loss", false, "memory servers crash meanwhile: keys may be reported as lost")
+	fs.BoolVar(&in.Loss, "loss", false, "accept lost keys, for a check during which you crash memory servers")
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)
 		if err != nil {

@@ -29,15 +29,18 @@ type ClientOptions struct {
 	MaxValue int `json:"maxValue,omitempty"`
 	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
 	Share int `json:"share,omitempty"`
-	// Cache says whose the location cache is: CacheProcess (also ""), one for all clients that a
-	// request opens on a host, or CacheClient, each client has its own.
+	// Cache says whose the location cache is: OfProcess (also ""), one for all clients that a request
+	// opens on a host, or OfClient, each client has its own.
 	Cache string `json:"cache,omitempty"`
+	// Reporter says how appends are reported to the store's server. OfProcess: all clients that a
+	// request opens on a host report together. OfClient, also "": each client reports its own.
+	Reporter string `json:"reporter,omitempty"`
 }
 
-// Values of ClientOptions.Cache.
+// Values of ClientOptions.Cache and ClientOptions.Reporter.
 const (
-	CacheProcess = "process"
-	CacheClient  = "client"
+	OfProcess = "process"
+	OfClient  = "client"
 )
 
 // OpRequest asks a host to do one operation. The host opens a client for it, and closes the client
@@ -89,8 +92,8 @@ type HistoryRequest struct {
 // Verdict is the result of the check of a history.
 type Verdict struct {
 	Operations int `json:"operations"`
-	// Unknown counts operations that ended without an answer, Lost those that found the value gone
-	// with its memory server.
+	// Unknown counts operations that ended without an answer. Lost counts those that found the
+	// value gone with its memory server.
 	Unknown int           `json:"unknown"`
 	Lost    int           `json:"lost"`
 	Took    time.Duration `json:"tookNs"`

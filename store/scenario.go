@@ -27,8 +27,8 @@ type Scenario struct {
 type Trial struct {
 	// Plan describes what was drawn.
 	Plan string
-	// Memory is how many bytes each memory server lends, Locks how many more of its NIC; Largest is
-	// the longest value in bytes.
+	// Memory is how many bytes each memory server lends. Locks is how many bytes of its NIC's
+	// memory it lends in addition. Largest is the longest value in bytes.
 	Memory, Locks, Largest int
 	// Format makes the store, Open a client.
 	Format func(cfg passive.Config, deadline clock.Time) error

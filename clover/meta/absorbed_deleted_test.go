@@ -19,9 +19,7 @@ func TestAbsorbedNodeOfADeletedKeyIsFreed(t *testing.T) {
 	s.nodes.free[0].on = make([]fifo, 1)
 	s.walk.successors = make(map[layout.Location]layout.Location)
 	s.forget(e) // the key was deleted
-	r := &rpc.Request{N: 1}
-	r.Records[0] = rpc.Record{Key: 1, New: at(2)}
-	s.collect(r)
+	s.collect(1, []rpc.Record{{Key: 1, New: at(2)}})
 	if h, ok := s.nodes.held[2]; ok {
 		t.Errorf("node 2 stays held %+v, hints %d, behind %d, free %d", h, len(s.walk.hints), len(s.walk.behind), s.nodes.free[0].len(anywhere))
 	}

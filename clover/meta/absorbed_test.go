@@ -33,9 +33,7 @@ func TestAbsorbedNodesAreFreed(t *testing.T) {
 		s.nodes.held = map[layout.Handle]held{2: {client: 1, version: 1}, 3: {client: 2, version: 1}}
 		s.nodes.free[0].on = make([]fifo, 1)
 		s.walk.successors = make(map[layout.Location]layout.Location)
-		r := &rpc.Request{N: 1}
-		r.Records[0] = rpc.Record{Key: 1, New: at(2)}
-		s.collect(r)
+		s.collect(1, []rpc.Record{{Key: 1, New: at(2)}})
 		if c.next != 0 {
 			s.walk.successors[at(2)] = at(c.next)
 		}

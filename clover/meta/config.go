@@ -58,8 +58,8 @@ type Config struct {
 	// the chains of reports and executes what needs a memory server; 0: Serve's thread does
 	// everything.
 	Threads int
-	// Pace, if not nil, is called by a thread after it has handled so many completions, with their
-	// number: a simulator uses it to let the processor time pass that the completions take.
+	// Pace, if not nil, is called by a thread with the number of completions that it has just
+	// handled. A simulator lets the time pass that a processor would need for them.
 	Pace func(completions int)
 }
 

@@ -19,6 +19,19 @@
 // may still link a node that the server does not know it to hold. Such nodes are held by a client
 // number that no client has (the orphan) until that cannot happen any more.
 //
+// The parts:
+//
+//	server.go, threads.go    Server: the main thread's loop; request threads
+//	front.go, leave.go       front: connections to clients; how they end
+//	handle.go                client: requests, numbers, leases (keep)
+//	fence.go                 fencer: the memory servers end the connections of a client
+//	memory.go, load.go       memories: connections to memory servers; the store found or formatted
+//	recover.go, lose.go      after a restart of this server; after the loss of a server's memory
+//	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
+//	segments.go              the class of each segment in a shared space
+//	walk.go, hints.go        chains: follows chains, retires what they have passed; reports as hints
+//	keys.go, absorbed.go     opens, finds and erases keys; nodes that were absorbed
+//
 // The server retires a node that the chain has passed. It moves the directory on first, so that a
-// restarted server never begins at a node that may have been used again.
+// restarted server never begins at a node that may have been reused.
 package meta

@@ -72,8 +72,8 @@ func (f *fencer) cancel(x *fence) bool {
 	return !begun
 }
 
-// over reports whether a fence is done.
-func (f *fencer) over(x *fence) bool {
+// isOver reports whether a fence is done.
+func (f *fencer) isOver(x *fence) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return x.open == 0
@@ -211,7 +211,7 @@ func (s *Server) number() (uint32, error) {
 				s.memory[i].blank = true
 			}
 			if err == nil {
-				err = s.own(i)
+				err = s.writeOwner(i)
 			}
 			if err != nil {
 				return 0, err

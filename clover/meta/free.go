@@ -2,7 +2,7 @@ package meta
 
 import "github.com/rdmalab/rdmalab/clover/layout"
 
-// fifo is a queue of locations: the node that was retired first is used again first, so that a node
+// fifo is a queue of locations: the node that was retired first is reused first, so that a node
 // rests as long as possible.
 type fifo struct {
 	list []layout.Location

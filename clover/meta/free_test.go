@@ -49,7 +49,7 @@ func TestNodesOfAServer(t *testing.T) {
 	}
 }
 
-// A superseded node with a low version is used again in the version of the nodes that are used most
+// A superseded node with a low version is reused in the version of the nodes that are used most
 // often, unless it has begun again with version 1.
 func TestVersionsKeepPace(t *testing.T) {
 	f := new(free)

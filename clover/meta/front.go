@@ -20,7 +20,7 @@ type front struct {
 	pd  verbs.PD
 	srq verbs.SRQ
 	mr  verbs.MR // memory for requests
-	// threads take the requests, each those of its connections.
+	// threads take the requests. Each thread handles the requests of its own connections.
 	threads []*thread
 
 	mu    sync.Mutex // guards the fields below, which the threads that accept connections use as well

@@ -13,9 +13,7 @@ func TestFullAfterReports(t *testing.T) {
 	s, cl := lossy()
 	e := &entry{key: 1, at: layout.Location{Handle: s.space.First(0, 0) + 3, Version: 1}, recorded: true, mirrored: true, slot: 4}
 	s.keys[1], s.slots = e, nil
-	del := rpc.Request{N: 1}
-	del.Records[0] = rpc.Record{Key: 1, New: layout.Location{Handle: s.space.First(0, 0) + 2, Version: 1}, Deleted: true}
-	s.collect(&del)
+	s.collect(cl.id, []rpc.Record{{Key: 1, New: layout.Location{Handle: s.space.First(0, 0) + 2, Version: 1}, Deleted: true}})
 	var a rpc.Answer
 	s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: layout.Location{Handle: s.space.First(1, 0), Version: 1}}, &a)
 	if a.Status == rpc.Full && len(s.walk.hints) > s.walk.followed {

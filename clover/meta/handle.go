@@ -20,8 +20,10 @@ type client struct {
 	epoch uint32
 	heard clock.Time
 	// seq is the sequence number of the client's last request.
-	seq  uint32
-	gone bool // the client has sent OpBye, or OpHello for another number
+	seq uint32
+	// reported is the number of the client's last part in a request Reports.
+	reported uint32
+	gone     bool // the client has sent OpBye, or OpHello for another number
 	// quiet: no request of the client is in flight at the memory servers, so it needs no fence. The
 	// client said so when it left, or it has sent no request since it was given its number.
 	quiet bool
@@ -65,6 +67,8 @@ func (s *Server) request(c *conn, i, n int) {
 	case r.Op == rpc.OpStat:
 		st := s.Snapshot()
 		a.Stats = &st
+	case r.Op == rpc.OpReports:
+		s.gather(&r)
 	case cl == nil || cl.stale || cl.ended:
 		a.Status = rpc.Unknown
 	default:
@@ -89,7 +93,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case rpc.OpOpen:
 		s.openKey(cl, r, a)
 	case rpc.OpGC:
-		s.collect(r)
+		s.gather(r)
 	case rpc.OpReturn:
 		for _, rec := range r.Records[:r.N] {
 			if s.heldAs(cl.id, rec.New) {
@@ -100,7 +104,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 		}
 	case rpc.OpBye:
 		cl.gone, cl.quiet = true, r.Quiet
-	case rpc.OpBeat, rpc.OpHello, rpc.OpStat:
+	case rpc.OpBeat, rpc.OpHello, rpc.OpStat, rpc.OpReports:
 	}
 }
 
@@ -265,7 +269,7 @@ func (s *Server) keep(now clock.Time) {
 			cl.fence = s.fences.add(s.rt, cl.owner, false)
 		}
 		cl.ended = true
-		if (cl.fence == nil || s.fences.over(cl.fence)) && s.recoverClient(id) {
+		if (cl.fence == nil || s.fences.isOver(cl.fence)) && s.recoverClient(id) {
 			delete(s.clients, id)
 			s.sweepDue = true
 		}

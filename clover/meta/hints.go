@@ -33,14 +33,36 @@ type hint struct {
 	at layout.Location
 }
 
+// gather collects the reports of a request, part by part if it has those of several clients. Such a
+// request does not come over the connections of these clients, and may be a late copy. The server
+// leaves out a part of a client that it does not know any more, whose nodes it takes back, or that
+// has sent a later part: since then the client may have been given one of the nodes again, in the
+// same version.
+func (s *Server) gather(r *rpc.Request) {
+	if r.Op != rpc.OpReports {
+		s.collect(r.Client, r.Records[:r.N])
+		return
+	}
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		cl := s.clients[p.Client]
+		if cl == nil || cl.stale || cl.ended || int32(p.Seq-cl.reported) <= 0 {
+			s.stats.Refused++
+			continue
+		}
+		cl.reported = p.Seq
+		s.collect(p.Client, p.Records)
+	}
+}
+
 // collect records the appends that a client reports.
-func (s *chains) collect(r *rpc.Request) {
-	for i := range r.N {
-		rec := &r.Records[i]
-		n, ok := s.nodes.held[rec.New.Handle]
-		if !ok || n.version != rec.New.Version {
+func (s *chains) collect(client uint32, records []rpc.Record) {
+	for i := range records {
+		rec := &records[i]
+		if !s.heldAs(client, rec.New) {
 			continue // the server has seen it in a chain already
 		}
+		n := s.nodes.held[rec.New.Handle]
 		e := s.keys[rec.Key]
 		if e == nil {
 			// An append that another one has absorbed, of a key that was deleted since: the node

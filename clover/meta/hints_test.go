@@ -16,9 +16,7 @@ func TestReportsAreBounded(t *testing.T) {
 	report := func(i int) {
 		l := layout.Location{Handle: layout.Handle(i + 1), Version: 1}
 		s.nodes.held[l.Handle] = held{version: l.Version}
-		r := &rpc.Request{N: 1}
-		r.Records[0] = rpc.Record{Key: 1, New: l}
-		s.collect(r)
+		s.collect(0, []rpc.Record{{Key: 1, New: l}})
 	}
 	for i := range maxHints {
 		report(i)

@@ -93,7 +93,7 @@ func TestEpochsWaitForOldShortcuts(t *testing.T) {
 	}
 }
 
-// The first node of a key is used again, in the same version, and an INSERT of that key names it:
+// The first node of a key is reused, in the same version, and an INSERT of that key names it:
 // the key exists, and the INSERT must not be taken for a copy of the one that has opened the key.
 func TestOpenWithTheFirstNodeOfTheKey(t *testing.T) {
 	s, cl := lossy() // the record of the key is on the server that does not answer
@@ -148,7 +148,7 @@ func TestNothingIsRetiredBeforeTheDirectoryIsWritten(t *testing.T) {
 	}
 }
 
-// A record that names a node in memory of an earlier generation is that of a lost key, whatever is
+// A record that names a node in memory of an earlier generation belongs to a lost key, whatever is
 // in that memory now.
 func TestRecordOfAnotherGenerationIsLost(t *testing.T) {
 	s, _ := lossy()

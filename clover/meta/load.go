@@ -141,7 +141,7 @@ func (s *memories) noTree(i int) error {
 	}
 	b, err := s.readBulk(i, 0, tree.SuperblockLen)
 	if err == nil && new(tree.Superblock).Parse(b) == nil {
-		err = fmt.Errorf("the memory of %v holds a Sherman tree, which a store would overwrite: `rdmalab clover start --fresh` formats it all the same", s.cfg.Servers[i])
+		err = fmt.Errorf("the memory of %v holds a Sherman tree; `rdmalab clover start --fresh` overwrites it", s.cfg.Servers[i])
 	}
 	return err
 }
@@ -172,12 +172,12 @@ func (s *chains) formatServer(i int) error {
 	if err := s.writeBulk(i, 0, b); err != nil {
 		return err
 	}
-	return s.own(i)
+	return s.writeOwner(i)
 }
 
-// own writes the superblock of a server, with the number of this incarnation of the metadata
+// writeOwner writes the superblock of a server, with the number of this incarnation of the metadata
 // server.
-func (s *memories) own(i int) error {
+func (s *memories) writeOwner(i int) error {
 	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)

@@ -90,7 +90,7 @@ func (s *pool) voidServer(i int) {
 
 // recoverOrphans frees the orphan's nodes once no client can use them any more.
 func (s *Server) recoverOrphans(now clock.Time) {
-	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.over(s.orphansAfter) {
+	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.isOver(s.orphansAfter) {
 		return
 	}
 	if s.followAll(); !s.allWhole() {

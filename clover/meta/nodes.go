@@ -11,8 +11,8 @@ type pool struct {
 	nodes    nodes
 	segments segments
 	clients  map[uint32]*client
-	// nextID is the number of the client that was added last, endID the first number that no client
-	// of this incarnation may have. The memory servers refuse all owners with numbers up to
+	// nextID is the number of the client that was added last. endID is the first number that no
+	// client of this incarnation may have. The memory servers refuse all owners with numbers up to
 	// fencedTo, or will do so.
 	nextID, endID, fencedTo uint32
 	// turnedAt is when the present epoch began.
@@ -85,6 +85,9 @@ func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 && len(s.segments.resting) == 0 {
 		return
+	}
+	if s.hand != nil {
+		s.hand.drain() // a client confirms an epoch when its reports of earlier ones were answered
 	}
 	oldest := s.epoch
 	for _, c := range s.clients {

@@ -32,7 +32,7 @@ func (s *Server) recover() error {
 			lost = append(lost, i)
 			continue
 		}
-		if err := s.own(i); err != nil {
+		if err := s.writeOwner(i); err != nil {
 			return err
 		}
 		if err := s.readTable(i); err != nil {

@@ -14,9 +14,9 @@ import (
 // server or for work, the request threads, one after the other. A request thread answers a request
 // itself if the tables are free and the request needs no memory server (see quick): it gives out
 // nodes without waiting for the headers that the main thread reads. All other requests go to the
-// main thread in the order of their arrival. Reports go to the main thread in any case: a request
-// thread only puts them down and answers. So the main thread finds the keys and chains after a wait
-// as they were before, and collects reports only between two of its steps: a chain that it has
+// main thread in the order of their arrival. Reports always go to the main thread: a request thread
+// only puts them down and answers. So the main thread finds the keys and chains after a wait as
+// they were before, and collects reports only between two of its steps: a chain that it has
 // followed to the end was followed after the report.
 //
 // The requests of a connection are executed in the order of their arrival: while one of them waits
@@ -181,7 +181,7 @@ func (h *handoff) stop() {
 // drain collects the reports that the request threads have taken.
 func (h *handoff) drain() {
 	for i := range h.reports {
-		h.s.collect(&h.reports[i])
+		h.s.gather(&h.reports[i])
 	}
 	h.reports = h.reports[:0]
 }
@@ -265,6 +265,12 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	known := cl != nil && !cl.stale && !cl.ended
 	switch r.Op {
 	case rpc.OpAlloc, rpc.OpQuery, rpc.OpGC, rpc.OpBeat, rpc.OpReturn, rpc.OpBye:
+	case rpc.OpReports:
+		done = h.report(r)
+		if done {
+			s.stats.Requests++
+		}
+		return done, done
 	default:
 		return false, false
 	}

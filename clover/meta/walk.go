@@ -27,7 +27,7 @@ type chains struct {
 type entry struct {
 	key  uint64
 	slot uint32
-	// at is the newest node that the server has seen, opened the first node.
+	// at is the newest node that the server has seen. opened is the first node.
 	at, opened layout.Location
 	// passed are the nodes before at that are not retired yet.
 	passed []layout.Location

@@ -56,8 +56,8 @@ func commands() store.Commands {
 			Short: "Start the metadata server, and with it the store",
 			Long: "start starts the metadata server, which finds the store that is in the memory of the memory servers, or makes\n" +
 				"one there if there is none. The store uses the memory that the rack file gives the memory servers. If the\n" +
-				"metadata server runs already, it goes on; start with other settings, or with --fresh, then fails: let the\n" +
-				"clients end and use `rdmalab clover stop` first.",
+				"metadata server runs already, it goes on as it is; start with another --format, --keys, --region or --threads,\n" +
+				"or with --fresh, then fails: let the clients end and use `rdmalab clover stop` first.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB",
 			New:     newStart,
@@ -75,7 +75,7 @@ func commands() store.Commands {
 				"newest, are its chain.\n\n" +
 				"  keys      keys that exist, of how many the store can hold; lost: their value was on a memory server that crashed\n" +
 				"  nodes     all nodes of the memory servers: free, held by clients for later writes, in chains, and waiting until all\n" +
-				"            clients have confirmed a new epoch, before they are used again\n" +
+				"            clients have confirmed a new epoch, before they are reused\n" +
 				"  segments  pieces of memory that are divided into nodes of one size (class); below, nodes by size\n" +
 				"  clients   clients that are connected, and the number of the present epoch\n" +
 				"  requests  requests that the metadata server has answered, and refused\n" +
@@ -211,6 +211,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value")
 	store.Renamed(fs, map[string]string{"value": "value-size"})
 	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server (default: each client has its own)")
+	fs.StringVar(&in.Reporter, "reporter", "", "how appends are reported to the metadata server: client (each client itself) or process (all together) (default client)")
 	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash while check runs: its values may be missing")
 	return func(c *store.Call) (store.Result, error) {
 		v := new(verdict)

@@ -130,9 +130,9 @@ func (n *node) end() error {
 	return err
 }
 
-// is returns an error that says how the running store differs from the requested one; nil if it
-// does not.
-func (s *server) is(cfg Config, host string) error {
+// differs returns an error that says how the running store differs from the requested one; nil if
+// it does not.
+func (s *server) differs(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
 		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads
 	if !differs {
@@ -168,7 +168,7 @@ func (n *node) start(cfg Config) error {
 			case <-n.server.ended:
 				_ = n.end() // the server has failed, and logged why
 			default:
-				return n.server.is(cfg, n.h.Name())
+				return n.server.differs(cfg, n.h.Name())
 			}
 		}
 		ctx := n.h.Context()

@@ -24,14 +24,16 @@ type clients struct {
 	groups []*clover.Group
 }
 
-// checkShare returns an error if o asks clients to share queue pairs or caches in a way that is not
-// possible.
+// checkShare returns an error if o asks clients to share queue pairs, caches or a reporter in a way
+// that is not possible.
 func checkShare(o *store.ClientOptions) error {
 	if o.Share < 0 || o.Share > clover.MaxGroup {
 		return control.Errorf(http.StatusBadRequest, "%d clients on a queue pair: want 0 to %d", o.Share, clover.MaxGroup)
 	}
-	if o.Cache != "" && o.Cache != store.CacheProcess && o.Cache != store.CacheClient {
-		return control.Errorf(http.StatusBadRequest, "cache of a %.20q: want %s or %s", o.Cache, store.CacheProcess, store.CacheClient)
+	for _, of := range []string{o.Cache, o.Reporter} {
+		if of != "" && of != store.OfProcess && of != store.OfClient {
+			return control.Errorf(http.StatusBadRequest, "cache or reporter of a %.20q: want %s or %s", of, store.OfProcess, store.OfClient)
+		}
 	}
 	return nil
 }
@@ -39,13 +41,17 @@ func checkShare(o *store.ClientOptions) error {
 // newClients makes clients that share queue pairs as o says. Unless o says otherwise, all clients
 // of one request to the daemon share a location cache, as the threads of one process do.
 func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
-	if o.Cache != store.CacheClient {
+	if o.Cache != store.OfClient {
 		cfg.Cache = clover.NewCache(cfg.Cached)
+	}
+	if o.Reporter == store.OfProcess {
+		cfg.Reporter = clover.NewReporter(cfg)
 	}
 	return &clients{cfg: cfg, share: o.Share}
 }
 
-// Open opens the next client.
+// Open opens one more client. With --share-qp it joins the group that shares queue pairs, or begins
+// a new one.
 func (c *clients) Open(deadline clock.Time) (kv.Store, error) {
 	s, err := c.open(deadline)
 	if err != nil {
@@ -80,11 +86,14 @@ func (c *clients) group() (*clover.Group, error) {
 	return c.groups[len(c.groups)-1], nil
 }
 
-// Close ends the groups; their clients are closed.
+// Close ends the groups and the reporter; their clients are closed.
 func (c *clients) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
+	if c.cfg.Reporter != nil {
+		errs = append(errs, c.cfg.Reporter.Close())
+	}
 	for _, g := range c.groups {
 		errs = append(errs, g.Close())
 	}

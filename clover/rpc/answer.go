@@ -36,8 +36,8 @@ type Stats struct {
 
 // ClassStats says how the classes of nodes share the memory.
 type ClassStats struct {
-	// Segments is the number of segments of a shared space, Unused how many of them have no class,
-	// Resting how many rest.
+	// Segments is the number of segments of a shared space. Unused is how many of them have no
+	// class. Resting is how many rest.
 	Segments, Unused, Resting uint64
 	// ClassNodes and ClassFree count the nodes of each class, and the free ones of them.
 	ClassNodes, ClassFree [layout.Classes]uint64

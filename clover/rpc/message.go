@@ -52,14 +52,17 @@ const (
 	OpBye
 	// Stat asks for the server's counters; the client need not be known.
 	OpStat
+	// Reports reports appends of several clients of a process; the body has Parts. It says nothing
+	// else of these clients.
+	OpReports
 )
 
 // opEnd is the number after the last request.
-const opEnd = int(OpStat) + 1
+const opEnd = int(OpReports) + 1
 
 var opNames = [opEnd]string{
 	OpHello: "hello", OpAlloc: "alloc", OpQuery: "query", OpOpen: "open", OpGC: "gc", OpBeat: "beat", OpReturn: "return",
-	OpBye: "bye", OpStat: "stat",
+	OpBye: "bye", OpStat: "stat", OpReports: "reports",
 }
 
 // String returns the name of the request.
@@ -119,7 +122,25 @@ type Record struct {
 const (
 	recordLen = 8 + 8 + 8
 	ownerLen  = 4
+	partLen   = 4 + 4 + 4
 )
+
+// Part is what a request Reports has of one client.
+type Part struct {
+	// Client is the number of the client. A client has another one after each Hello, and no two
+	// incarnations of the metadata server give the same one: so a part belongs to one incarnation of
+	// client and server.
+	Client uint32
+	// Seq numbers the parts of a client from 1 on, in the order of its appends.
+	Seq     uint32
+	Records []Record
+}
+
+// Len is how many bytes the part takes in a request.
+func (p *Part) Len() int { return partLen + len(p.Records)*recordLen }
+
+// MaxParts is how many bytes the parts of a request may take together.
+const MaxParts = MaxRequest - requestHead
 
 // Request is a client's request.
 type Request struct {
@@ -150,6 +171,8 @@ type Request struct {
 	At  layout.Location
 	// Records are fields of GC and Return; Return uses only New.
 	Records [MaxBatch]Record
+	// Parts is a field of Reports.
+	Parts []Part
 }
 
 // ErrMessage means that the bytes are not a message.
@@ -185,6 +208,10 @@ func (r *Request) AppendTo(b []byte) []byte {
 		}
 	case OpHello:
 		b = le.AppendUint32(b, r.Owner)
+	case OpReports:
+		for i := range r.Parts {
+			b = r.Parts[i].appendTo(b)
+		}
 	case OpAlloc, OpBeat, OpBye, OpStat:
 	}
 	return b
@@ -222,6 +249,42 @@ func (c *Record) parse(b []byte) error {
 	return nil
 }
 
+func (p *Part) appendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, p.Client)
+	b = binary.LittleEndian.AppendUint32(b, p.Seq)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Records)))
+	for i := range p.Records {
+		b = p.Records[i].appendTo(b)
+	}
+	return b
+}
+
+// parseParts reads the body of Reports.
+func parseParts(b []byte) (list []Part, err error) {
+	for len(b) > 0 {
+		if len(b) < partLen {
+			return nil, ErrMessage
+		}
+		p := Part{Client: binary.LittleEndian.Uint32(b), Seq: binary.LittleEndian.Uint32(b[4:])}
+		n := binary.LittleEndian.Uint32(b[8:])
+		if b = b[partLen:]; n == 0 || n > MaxBatch || len(b) < int(n)*recordLen {
+			return nil, ErrMessage
+		}
+		p.Records = make([]Record, n)
+		for i := range p.Records {
+			if err := p.Records[i].parse(b); err != nil {
+				return nil, err
+			}
+			b = b[recordLen:]
+		}
+		list = append(list, p)
+	}
+	if list == nil {
+		return nil, ErrMessage
+	}
+	return list, nil
+}
+
 // Parse reads a request; it overwrites all of r except unused records. It returns ErrMessage for
 // bytes that are no request.
 func (r *Request) Parse(b []byte) error {
@@ -231,7 +294,7 @@ func (r *Request) Parse(b []byte) error {
 	le := binary.LittleEndian
 	r.Seq, r.Op, r.Class = le.Uint32(b), Op(b[4]), layout.Class(b[5])
 	r.N, r.Client, r.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:]), le.Uint32(b[12:])
-	r.BufAddr, r.BufRKey, r.Key, r.At, r.Owner = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}, 0
+	r.BufAddr, r.BufRKey, r.Key, r.At, r.Owner, r.Parts = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}, 0, nil
 	if r.Near = 0; r.Op == OpAlloc {
 		r.Near = r.N >> nearShift
 		r.N &= 1<<nearShift - 1
@@ -254,6 +317,8 @@ func (r *Request) Parse(b []byte) error {
 		want = r.N * recordLen
 	case OpHello:
 		want = ownerLen
+	case OpReports:
+		want = len(body)
 	case OpAlloc, OpBeat, OpBye, OpStat:
 	}
 	if len(body) != want {
@@ -275,6 +340,10 @@ func (r *Request) Parse(b []byte) error {
 		}
 	case OpHello:
 		r.Owner = le.Uint32(body)
+	case OpReports:
+		var err error
+		r.Parts, err = parseParts(body)
+		return err
 	case OpAlloc, OpBeat, OpBye, OpStat:
 	}
 	return nil

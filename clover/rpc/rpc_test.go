@@ -24,6 +24,7 @@ func requests() []Request {
 		gc,
 		{Seq: 7, Op: OpBye, Client: 1},
 		{Seq: 8, Op: OpStat},
+		{Seq: 10, Op: OpReports, Parts: []Part{{Client: 1<<16 | 3, Seq: 7, Records: gc.Records[:2]}, {Client: 1<<16 | 4, Seq: 1, Records: gc.Records[:1]}}},
 	}
 }
 
@@ -38,6 +39,9 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%v: %s", in.Op, d)
 		}
 		for n := range b {
+			if in.Op == OpReports && n == requestHead+in.Parts[0].Len() {
+				continue // a request with the first part alone
+			}
 			if err := out.Parse(b[:n]); err == nil {
 				t.Errorf("%v: %d of %d bytes are taken for a request", in.Op, n, len(b))
 			}

@@ -76,8 +76,11 @@ var _ = Describe("the commands of the store", Ordered, func() {
 			Expect(r.Latencies).To(HaveLen(2))
 		}
 		rack.OK("run", "ycsb", "--no-load", "--keys", "200", "--value-size", "104", "--clients", "8", "--share-qp", "2", "--ops", "10", "--warmup", "0s", "-q")
-		res := rack.Run("run", "ycsb", "--store", "sherman", "--share-qp", "2")
-		Expect(res.Stderr).To(ContainSubstring("take --store clover"))
+		rack.OK("run", "ycsb", "--no-load", "--keys", "200", "--value-size", "104", "--clients", "8", "--reporter", "process", "--ops", "10", "--warmup", "0s", "-q")
+		for _, flags := range [][]string{{"--share-qp", "2"}, {"--reporter", "process"}} {
+			res := rack.Run(append([]string{"run", "ycsb", "--store", "sherman"}, flags...)...)
+			Expect(res.Stderr).To(ContainSubstring("use --store clover"))
+		}
 		Expect(rack.SwitchCounters()["steer"]["nodes"]).To(BeNumerically(">", 0))
 		Expect(rack.OK("run", "ycsb", "--no-load", "--keys", "200", "--workload", "f", "--clients", "2", "--ops", "10", "--steer", "none", "--csv", "-q")).
 			To(HavePrefix("store,workload,"))

@@ -86,16 +86,18 @@ var _ = Describe("a drill", Ordered, func() {
 		whole()
 	})
 
-	It("crashes the metadata server: it finds its keys again", func() {
-		verdict(func() {
-			rack.OK("crash", "md0")
-			rack.OK("restart", "md0")
-			rack.OK("clover", "start", "--lease", "1s")
-		})
-		var st stats
-		rack.JSON(&st, "clover", "stat")
-		Expect(st.Recovered).To(BeNumerically(">", 0))
-		whole()
+	It("crashes the metadata server: it finds its keys again, also when clients report together", func() {
+		for _, reporter := range []string{"client", "process"} {
+			verdict(func() {
+				rack.OK("crash", "md0")
+				rack.OK("restart", "md0")
+				rack.OK("clover", "start", "--lease", "1s")
+			}, "--reporter", reporter)
+			var st stats
+			rack.JSON(&st, "clover", "stat")
+			Expect(st.Recovered).To(BeNumerically(">", 0))
+			whole()
+		}
 	})
 
 	It("crashes a memory server: its keys are reported as lost, and never served", func() {

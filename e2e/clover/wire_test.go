@@ -16,8 +16,8 @@ import (
 // packet is one packet of a client, as `rdmalab dump` shows it.
 type packet struct {
 	opcode string
-	// length is that of the IP packet. dma is the number of bytes in the request's RETH; 0: it has
-	// none.
+	// length is the length of the IP packet. dma is the number of bytes in the request's RETH; 0:
+	// it has none.
 	length, dma int
 }
 

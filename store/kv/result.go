@@ -24,7 +24,7 @@ type Result struct {
 	// first attempt. Retries counts attempts that failed because another client changed the key
 	// first.
 	FirstTry, Retries uint64
-	// RTTs counts round trips on the data path, RPCs those to the metadata server.
+	// RTTs counts round trips on the data path. RPCs counts those to the metadata server.
 	RTTs, RPCs uint64
 	// NotFound counts reads of keys that did not exist, Failed operations with another error, Wrong
 	// values that no client wrote.

@@ -41,7 +41,7 @@ type search struct {
 	open          int
 	reads, writes map[uint64]int
 	// trail lists the placed operations. left is the set of the optional ones among them (of the
-	// first 64 that there are), placed a hash of the others.
+	// first 64 that there are). placed is a hash of the others.
 	trail  []int
 	placed [2]uint64
 	left   uint64
@@ -97,10 +97,10 @@ func (f *failures) has(left uint64) bool {
 // unseen stands for all values that no GET has found.
 const unseen = uint64(1<<63 | 2)
 
-// newSearch prepares the search for an order; it visits at most so many states.
-func newSearch(list []operation, most int) *search {
+// newSearch prepares the search for an order. The search visits at most limit states.
+func newSearch(list []operation, limit int) *search {
 	s := &search{
-		ops: slices.Clone(list), most: most,
+		ops: slices.Clone(list), most: limit,
 		reads: map[uint64]int{}, writes: map[uint64]int{}, failed: map[searched]*failures{},
 	}
 	slices.SortFunc(s.ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
@@ -32,6 +33,14 @@ var (
 	ErrClosed = errors.New("store is closed")
 )
 
+// TimedOut is an error that is ErrTimeout, and says why.
+func TimedOut(why error) error {
+	if why == nil || errors.Is(why, ErrTimeout) {
+		return errors.Join(ErrTimeout, why)
+	}
+	return fmt.Errorf("%w: %w", ErrTimeout, why)
+}
+
 // Store is one client of a store. It is used by one thread at a time. Deadlines are absolute times
 // of the client's Runtime.
 type Store interface {
@@ -51,8 +60,8 @@ type Store interface {
 
 // Cost counts the uses of the network by one operation.
 type Cost struct {
-	// RTTs is how many round trips the client waited for on the data path, RPCs how many calls of
-	// the metadata server.
+	// RTTs is how many round trips the client waited for on the data path. RPCs is how many calls
+	// of the metadata server it made.
 	RTTs, RPCs int
 	// Retries is how many attempts failed because another client changed the key first.
 	Retries int

@@ -86,12 +86,12 @@ type RunConfig struct {
 	// Zipf is the skew of popularity, 0 to 1.5; Scramble spreads popular keys.
 	Zipf     float64
 	Scramble bool
-	// Clients is the number of all clients, Client the number of this one.
+	// Clients is the number of all clients. Client is the number of this one.
 	Clients, Client int
-	// Warmup is the time before operations are counted, Duration the time in which they are
+	// Warmup is the time before operations are counted. Duration is the time in which they are
 	// counted.
 	Warmup, Duration time.Duration
-	// Ops, if set, ends a client after so many counted operations.
+	// Ops is the number of counted operations after which a client ends; 0: no limit.
 	Ops uint64
 	// Rate is how many operations a client starts in a second, whether or not earlier ones have
 	// ended (open loop); latencies count from when an operation was due. 0: the next one starts

@@ -1,7 +1,6 @@
 package passive
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -177,7 +176,7 @@ func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (fou
 		return nil
 	})
 	if err == nil {
-		found, err = c.word()
+		found, err = c.fab.Word(0)
 	}
 	return found, sent, err
 }
@@ -191,14 +190,7 @@ func (c *Conn) Count(server int, at uint64, deadline clock.Time) (uint64, error)
 	if err != nil {
 		return 0, err
 	}
-	return c.word()
-}
-
-// word is what an atomic has found.
-func (c *Conn) word() (uint64, error) {
-	var b [8]byte
-	err := c.fab.MR().ReadAt(b[:], 0)
-	return binary.NativeEndian.Uint64(b[:]), err
+	return c.fab.Word(0)
 }
 
 // Retire ends the connections of all owners at a server, and returns the greatest number of one:

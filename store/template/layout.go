@@ -17,12 +17,12 @@ const (
 
 const magic = 0x3130_4c50_4d54_5244 // "DRTMPL01"
 
-// errAbsent: the memory was never formatted, or was lost. errForeign: it has something else.
+// errAbsent: the memory was never formatted, or was lost. errForeign: it holds other data.
 // errServers: the table was made on another list of servers.
 var (
 	errServers = errors.New("the table was made on another list of memory servers; `rdmalab template start --fresh` makes a new one")
 	errAbsent  = errors.New("no table in the memory: it is not formatted, or was lost")
-	errForeign = errors.New("the memory has something else; `rdmalab template start --fresh` makes a table all the same")
+	errForeign = errors.New("the memory holds data that is not a table of this store; `rdmalab template start --fresh` overwrites it")
 )
 
 // Shape is the superblock: a random generation, the number of servers, the slots and objects of
@@ -101,7 +101,7 @@ func putObject(b []byte, w word, key uint64, value []byte) []byte {
 	return b
 }
 
-// value returns the value of an object that was read; false: it is not, or not yet whole, the
+// valueOf returns the value of an object that was read; false: it is not, or not yet whole, the
 // object that w names.
 func valueOf(b []byte, w word, key uint64) ([]byte, bool) {
 	le := binary.LittleEndian

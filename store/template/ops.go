@@ -100,7 +100,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if v, ok := valueOf(c.object, s.word, key); ok {
 			return append(dst[:0], v...), nil
 		}
-		before = s.word // the key has changed, and its object is used again
+		before = s.word // the key has changed, and its object is reused
 	}
 }
 

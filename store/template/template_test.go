@@ -138,8 +138,9 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// A client of a table in whose place another was made touches nothing of it, and says that its
-// values are lost; so does one whose server has lost its memory.
+// A new table is made in the memory of a table that a client has opened. That client changes
+// nothing of the new table; its operations fail with kv.ErrLost. The same holds for a client whose
+// memory servers have lost their memory.
 func TestOtherMemory(t *testing.T) {
 	g := newRig(t, 1<<20, template.Shape{})
 	phase := 0

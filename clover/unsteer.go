@@ -2,7 +2,7 @@ package clover
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// fence is called before the client looks for the outcome of an append that was not answered. After
+// unsteer is called before the client looks for the outcome of an append that was not answered. After
 // it, that append can take effect only on the node that the client named, or on a node that a later
 // look at the chain finds.
 //
@@ -15,7 +15,7 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 // Either that node is the end of the chain that the client is about to find, and the append happens
 // there once at most; or it has a successor, and the old request fails. The WRITE has no bytes: it
 // leaves the memory unchanged, even if the entry belongs to another client by now.
-func (c *appender) fence(n node, deadline clock.Time) error {
+func (c *appender) unsteer(n node, deadline clock.Time) error {
 	if err := c.owns(n, deadline); err != nil {
 		return err // the entry may hold another node now
 	}

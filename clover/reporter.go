@@ -1,0 +1,208 @@
+package clover
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Reporter reports the appends of all clients of a process to the metadata server, as the background
+// threads of the published client do. While a request is in flight, the reports of the clients wait;
+// the next request has them all. The Reporter has a connection of its own, which it makes for the
+// first report, and a thread that runs while there are reports. Any thread may call the methods.
+//
+// A client hands over one part at a time, so that its reports keep their order, and confirms no epoch
+// before the metadata server has its reports of earlier ones: a report names locations. What was
+// not reported when the process dies is lost, and the metadata server finds those nodes itself.
+type Reporter struct {
+	cfg Config
+	rt  verbs.Runtime
+	// gate wakes the thread, ended wakes Close.
+	gate, ended verbs.Gate
+
+	mu sync.Mutex // guards the fields below, and the outcomes of parts; not held during a verb
+	// parts wait to be sent. They are no more than the clients, each of which has one part at a time.
+	parts           []*part
+	running, closed bool
+
+	// The fields below are the thread's. Threads follow one another.
+	fab     *remotemem.Fabric
+	meta    int
+	request rpc.Request
+	op      remotemem.Op
+	bytes   []byte
+	seq     uint32
+	heard   bool
+}
+
+// part is what one client has handed to the Reporter.
+type part struct {
+	rpc.Part
+	gate verbs.Gate // of the client; it is opened when the part is over
+	// over: the metadata server has answered, or, if lost, it may have the part or not.
+	over, lost bool
+}
+
+const (
+	// reportTimeout bounds an attempt to send a request, connection included. It is longer than the
+	// timeout of a call, because no operation waits for it. reportPause follows an attempt that has
+	// failed.
+	reportTimeout = 1500 * time.Millisecond
+	reportPause   = time.Millisecond
+	// reportLinger is how long the thread waits for further reports before it ends.
+	reportLinger = 5 * time.Millisecond
+)
+
+// NewReporter makes a reporter for clients whose Config.Meta and Config.Params are those of cfg. Its
+// connection belongs to cfg.Context.
+func NewReporter(cfg Config) *Reporter {
+	rt := cfg.Context.Runtime()
+	return &Reporter{cfg: cfg, rt: rt, gate: rt.NewGate(), ended: rt.NewGate()}
+}
+
+// Close ends the connection. The clients must have been closed.
+func (r *Reporter) Close() error {
+	for r.end() {
+		r.gate.Open()
+		_ = r.ended.Wait(clock.Never) // every thread opens it; an earlier one may have
+	}
+	if r.fab == nil {
+		return nil
+	}
+	return r.fab.Close()
+}
+
+// end lets the thread end, and reports whether it is still running.
+func (r *Reporter) end() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	return r.running
+}
+
+// add takes a part.
+func (r *Reporter) add(p *part) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		p.over, p.lost = true, true
+		return
+	}
+	r.parts = append(r.parts, p)
+	if r.running {
+		r.gate.Open()
+		return
+	}
+	r.running = true
+	r.rt.Go("reporter", r.run)
+}
+
+// outcome says whether a part is over, and whether it was lost.
+func (r *Reporter) outcome(p *part) (over, lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.over, p.lost
+}
+
+// run is the thread.
+func (r *Reporter) run() {
+	for waited := false; ; {
+		list, more := r.next(waited)
+		switch {
+		case !more:
+			return
+		case list == nil:
+			waited = r.gate.Wait(r.rt.Now().Add(reportLinger)) != nil
+		default:
+			waited = false
+			r.done(list, r.send(list))
+		}
+	}
+}
+
+// next returns the oldest parts, as many as fit into a request. more is false when the thread is to
+// end: the Reporter is closed, or the thread has waited for nothing.
+func (r *Reporter) next(waited bool) (list []*part, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.parts) == 0 && (waited || r.closed) {
+		r.running = false
+		r.ended.Open()
+		return nil, false
+	}
+	n := 0
+	for left := rpc.MaxParts; n < len(r.parts) && r.parts[n].Len() <= left; n++ {
+		left -= r.parts[n].Len()
+	}
+	list = append(list, r.parts[:n]...)
+	r.parts = r.parts[:copy(r.parts, r.parts[n:])]
+	return list, true
+}
+
+// done ends parts.
+func (r *Reporter) done(list []*part, sent bool) {
+	r.mu.Lock()
+	for _, p := range list {
+		p.over, p.lost = true, !sent
+	}
+	r.mu.Unlock()
+	for _, p := range list {
+		p.gate.Open()
+	}
+	if !sent {
+		r.rt.Sleep(reportPause)
+	}
+}
+
+// send sends a request with the parts, and reports whether the metadata server has answered. If it
+// has not, it may still receive the request, late.
+func (r *Reporter) send(list []*part) bool {
+	deadline := r.rt.Now().Add(reportTimeout)
+	if r.connect(deadline) != nil {
+		return false
+	}
+	r.seq++
+	r.heard = false
+	mr := r.fab.MR()
+	q := &r.request
+	*q = rpc.Request{Seq: r.seq << 1, Op: rpc.OpReports, Parts: q.Parts[:0], BufAddr: mr.Addr() + rpc.MaxRequest, BufRKey: mr.RKey()}
+	for _, p := range list {
+		q.Parts = append(q.Parts, p.Part)
+	}
+	r.bytes = q.AppendTo(r.bytes[:0])
+	if mr.WriteAt(r.bytes, 0) != nil {
+		return false
+	}
+	r.fab.Send(&r.op, r.meta, 0, len(r.bytes))
+	if r.fab.Start(&r.op) != nil {
+		return false
+	}
+	// the request's buffer is reused, so its acknowledgement must be there, too
+	err := r.fab.Until(deadline, func() bool { return r.heard && r.op.Done || !r.fab.Connected(r.meta) })
+	if err != nil || !r.heard || !r.op.Done {
+		_ = r.fab.Break(r.meta) // the next attempt makes another connection
+		return false
+	}
+	return true
+}
+
+// connect connects to the metadata server, unless there is a connection.
+func (r *Reporter) connect(deadline clock.Time) (err error) {
+	if r.fab == nil {
+		fab, err := remotemem.New(remotemem.Config{Context: r.cfg.Context, Buffer: rpc.MaxRequest + rpc.MaxAnswer, Access: verbs.RemoteWrite})
+		if err != nil {
+			return err
+		}
+		fab.OnNotify(func(imm uint32) { r.heard = r.heard || imm == r.seq<<1 })
+		if r.meta, err = r.cfg.addMeta(fab, 1); err != nil {
+			return errors.Join(err, fab.Close())
+		}
+		r.fab = fab
+	}
+	return r.fab.Open(r.meta, deadline)
+}
