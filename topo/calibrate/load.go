@@ -14,7 +14,7 @@ import (
 
 // Load is a stream of operations by threads of one client host towards one server.
 type Load struct {
-	// Op is the operation, Bytes its size.
+	// Op is the operation. Bytes is its size.
 	Op    verbs.WROpcode
 	Bytes int
 	// Pairs is the number of queue pairs, each used by its own thread; Depth is the number of

@@ -54,12 +54,10 @@ type choicesBody struct {
 	quick   bool
 }
 
-// Flags defines the flags of the parameters.
 func (b *choicesBody) Flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.threads, "threads", b.threads, "number of clients")
 }
 
-// Check reports what is wrong with the parameters.
 func (b *choicesBody) Check(at Place) error {
 	if b.threads < 1 || b.threads > maxClients {
 		return fmt.Errorf("--threads %d: want 1 to %d", b.threads, maxClients)
@@ -90,7 +88,6 @@ func choiceColumns() []choiceColumn {
 	}
 }
 
-// Run measures all rows.
 func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 	columns := choiceColumns()
 	list := []Column{{Key: "model", Title: "Mops WITH"}}

@@ -20,7 +20,7 @@ const (
 type Experiment struct {
 	// Name says what the experiment measures.
 	Name string
-	// Short is one line for a list, Long a description for a help text.
+	// Short is one line for a list. Long is a description for a help text.
 	Short, Long string
 	// Figure says which figure of which paper it reproduces.
 	Figure string
@@ -81,23 +81,6 @@ func (e *Experiment) Takes(on string) string {
 	return e.Rack
 }
 
-// RunWith runs an experiment on a platform, with flags by name. The report has the rows measured
-// before a failure, too.
-func RunWith(ctx context.Context, e *Experiment, p Platform, at Place, flags map[string]string) (*Report, error) {
-	body, fs := e.New(), pflag.NewFlagSet(e.Name, pflag.ContinueOnError)
-	body.Flags(fs)
-	for name, value := range flags {
-		if err := fs.Set(name, value); err != nil {
-			return nil, err
-		}
-	}
-	r := e.Report(p)
-	if err := body.Check(at); err != nil {
-		return r, err
-	}
-	return r, body.Run(ctx, p, r)
-}
-
 // Report returns an empty report of the experiment on a platform.
 func (e *Experiment) Report(p Platform) *Report {
 	return &Report{Experiment: e.Name, Figure: e.Figure, On: p.On(), Platform: p.Describe(), Rows: []Row{}}
@@ -108,7 +91,7 @@ func oneOf(flag, value string, list ...string) error {
 	if slices.Contains(list, value) {
 		return nil
 	}
-	return fmt.Errorf("--%s %.40q: take %s", flag, value, strings.Join(list, ", "))
+	return fmt.Errorf("--%s %.40q: use %s", flag, value, strings.Join(list, ", "))
 }
 
 // clientsFlag defines --clients.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/papers"
 	"github.com/rdmalab/rdmalab/topo/plot"
 )
@@ -306,14 +307,29 @@ func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{store: &res}, err
 }
 
+func storeLabel(store string, clients int, w kv.Workload, zipf float64) string {
+	return fmt.Sprintf("%s, %d clients, %g%% writes, Zipf %g", store, clients, 100*w.Update, zipf)
+}
+
 func (l Sherman) label() string {
-	return fmt.Sprintf("Sherman, %d clients, %g%% writes, Zipf %g", l.Clients, 100*l.Workload.Update, l.Zipf)
+	return storeLabel("Sherman", l.Clients, l.Workload, l.Zipf)
 }
 
 func (l Sherman) effort() float64 { return float64(l.Clients) }
 
 func (l Sherman) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Sherman(ctx, l)
+	return outcome{store: &res}, err
+}
+
+func (l Fusee) label() string {
+	return storeLabel("FUSEE", l.Clients, l.Workload, l.Zipf)
+}
+
+func (l Fusee) effort() float64 { return float64(l.Clients) }
+
+func (l Fusee) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Fusee(ctx, l)
 	return outcome{store: &res}, err
 }
 

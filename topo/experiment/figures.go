@@ -23,7 +23,7 @@ var swordboxFigures = Experiment{
 		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all. A load\n" +
 		"that several figures need is measured once; as many loads are measured at a time as there are processors. The\n" +
 		"authors' numbers are from their public repository (package topo/papers).",
-	Sim: "20 min with two processors, with --quick 3 min", Cost: "connectx5-dpdk",
+	Sim: "6 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{} },
 }
 
@@ -33,12 +33,10 @@ type figuresBody struct {
 	list []figure
 }
 
-// Flags defines the flags of the parameters.
 func (b *figuresBody) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&b.keys, "figures", nil, "figures to measure, separated by commas (default: all)")
 }
 
-// Check reports what is wrong with the parameters.
 func (b *figuresBody) Check(at Place) error {
 	all := swordbox(at.Quick)
 	b.list = b.list[:0]

@@ -21,6 +21,8 @@ type Platform interface {
 	// Clover and Sherman run clients of these stores.
 	Clover(ctx context.Context, l Clover) (StoreResult, error)
 	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
+	// Fusee runs clients of FUSEE. It returns errors.ErrUnsupported if the platform has no such load.
+	Fusee(ctx context.Context, l Fusee) (StoreResult, error)
 	// NIC runs one-sided operations and returns how many complete in a second. It returns
 	// errors.ErrUnsupported if the platform has no such load.
 	NIC(ctx context.Context, l NIC) (float64, error)
@@ -83,8 +85,8 @@ type Words struct {
 	Clients int
 	// Locks: the clients take and release locks; otherwise they do CAS on one word.
 	Locks bool
-	// Words is the number of locks, 0: 1, and Zipf the skew with which clients choose among them. Only
-	// the simulator has several.
+	// Words is the number of locks, 0: 1. Zipf is the skew with which clients choose among them.
+	// Only the simulator has several.
 	Words int
 	Zipf  float64
 	// Device puts the words into the memory of the server's NIC.
@@ -95,16 +97,16 @@ type Words struct {
 	Switch Switch
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
-	// Iters is the number of CAS on a rack, Span how long locks are taken on a rack. The simulator
-	// has fixed times.
+	// Iters is the number of CAS on a rack. Span is how long locks are taken on a rack. The
+	// simulator has fixed times.
 	Iters int
 	Span  time.Duration
 }
 
 // WordsResult is the outcome of Words.
 type WordsResult struct {
-	// CAS is the rate of CAS that were answered, Succeeded the rate of CAS that changed the word or
-	// took the lock, both per second.
+	// CAS is the rate of CAS that were answered. Succeeded is the rate of CAS that changed the word
+	// or took the lock, both per second.
 	CAS, Succeeded float64
 	// Replaced is the share of CAS that arrived at the server's NIC as other operations.
 	Replaced float64
@@ -124,7 +126,9 @@ type Clover struct {
 	Zipf   float64
 	// Share is how many clients of a host share a queue pair to the memory server; 0 or 1: each has
 	// its own.
-	Share  int
+	Share int
+	// Merge: the clients of a host report their appends together.
+	Merge  bool
 	Switch Switch
 	// Servers is the number of memory servers; 0: 1. A rack ignores it.
 	Servers int
@@ -135,8 +139,8 @@ type Clover struct {
 	Pool int
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
-	// Warm is how long clients work before operations are counted, Run how long they are counted; 0:
-	// the platform's default.
+	// Warm is how long clients work before operations are counted. Run is how long they are
+	// counted; 0: the platform's default.
 	Warm, Run time.Duration
 }
 
@@ -190,13 +194,22 @@ type Sherman struct {
 	Run time.Duration
 }
 
+// Fusee is a load of clients of FUSEE, with two replicas of objects and one of the index. All keys are
+// loaded before, and clients remember their slots. Zipf is the skew.
+type Fusee struct {
+	Clients  int
+	Workload kv.Workload
+	Keys     uint64
+	Zipf     float64
+}
+
 // StoreResult is the outcome of a store's workload.
 type StoreResult struct {
 	kv.Result
 	// BytesPerOp is how many bytes the switch received for each counted operation.
 	BytesPerOp float64
-	// MetaCalls is how many requests a second clients sent to the metadata server, MetaHeaders how
-	// many headers of nodes the server read a second; 0: they were not counted.
+	// MetaCalls is how many requests a second clients sent to the metadata server. MetaHeaders is
+	// how many headers of nodes the server read a second; 0: they were not counted.
 	MetaCalls, MetaHeaders float64
 	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil: they were
 	// not read.
@@ -206,7 +219,7 @@ type StoreResult struct {
 // TreeStats has sums over the compute nodes of a tree.
 type TreeStats struct {
 	// Acquires counts the locks that were taken. HandOvers counts those that another client of the
-	// node handed over, CAS the attempts for the others.
+	// same node handed over. CAS counts the attempts to take locks by CAS.
 	Acquires, HandOvers, CAS uint64
 	// WaitP99 is the 99th percentile of the time that clients waited for locks; on a rack, the largest
 	// of all hosts.

@@ -17,7 +17,7 @@ var steeringGain = Experiment{
 		"READs (column STEERING). They are loads of the SwordBox paper on 1,024 keys of the store Clover; nodes have 128\n" +
 		"bytes. --rows chooses among them:" + "\n\n" + steeringList() + "\n" +
 		"Row 8 has few free nodes, runs only in the simulator, and is not measured with published steering, which damages\n" +
-		"chains when nodes are used again (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
+		"chains when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
 		"  Mops                    operations, in millions per second\n" +
 		"  GAIN ×                  Mops divided by Mops without steering\n" +
 		"  FIRST TRY %             share of the writes that succeed at their first attempt\n" +
@@ -77,7 +77,7 @@ func steeringRows() []steeringRow {
 	few.steered.readP99, few.steered.writeP99 = 8, 17
 	half.steered.readP99, half.steered.writeP99 = 300, 189
 	all.steered.writeP99 = 252
-	short := steeringRow{name: "100% writes, 240 clients, nodes used again at once", load: load(240, 100, 0.99, 0), sim: true}
+	short := steeringRow{name: "100% writes, 240 clients, nodes reused at once", load: load(240, 100, 0.99, 0), sim: true}
 	short.load.Pool = smallPool
 	return []steeringRow{
 		first, none, few, half, all,
@@ -99,13 +99,11 @@ func steeringList() string {
 // machine's processors.
 const rackClients = 16
 
-// Flags defines the flags of the parameters.
 func (b *steeringBody) Flags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&b.rows, "rows", nil, "rows to measure, separated by commas (default: all)")
 	fs.IntVar(&b.clients, "clients", 0, "clients of each row (default as the row says; on a rack 16)")
 }
 
-// Check reports what is wrong with the parameters.
 func (b *steeringBody) Check(at Place) error {
 	all := steeringRows()
 	if len(b.rows) == 0 {

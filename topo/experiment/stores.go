@@ -20,6 +20,12 @@ const (
 	steerBoth  = "both"
 )
 
+// Values of the flag that says whether clients report their appends themselves or together.
+const (
+	ofClient  = "client"
+	ofProcess = "process"
+)
+
 // quickWarm and quickRun are times of a measurement with --quick: in the simulator, and on a rack.
 const (
 	quickWarm     = 500 * time.Microsecond
@@ -141,18 +147,20 @@ type contentionBody struct {
 	clients []int
 	steer   string
 	share   int
-	quick   bool
+	// reporter is ofClient or ofProcess.
+	reporter string
+	quick    bool
 }
 
-// Flags defines the flags of the parameters.
 func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	fs.Float64SliceVar(&b.writes, "writes", b.writes, "percentages of writes, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 8,64,240; on a rack 8,32)")
 	fs.StringVar(&b.steer, "steer", b.steer, "what the switch steers in the added rows: none, write, read or both")
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
+	fs.StringVar(&b.reporter, "reporter", ofClient, "how appends are reported to the metadata server: client (each client itself) or process "+
+		"(the clients of a host report together)")
 }
 
-// Check reports what is wrong with the parameters.
 func (b *contentionBody) Check(at Place) error {
 	if b.clients == nil {
 		if b.clients = []int{8, 64, 240}; at.On == OnRack {
@@ -174,10 +182,12 @@ func (b *contentionBody) Check(at Place) error {
 		return fmt.Errorf("--share-qp %d: want 0 to %d clients on a queue pair", b.share, clover.MaxGroup)
 	}
 	b.quick = at.Quick
+	if err := oneOf("reporter", b.reporter, ofClient, ofProcess); err != nil {
+		return err
+	}
 	return oneOf("steer", b.steer, steerNone, steerWrite, steerRead, steerBoth)
 }
 
-// Run measures all rows.
 func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(append([]Column{
 		{Key: "writes", Title: "WRITES %", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "steer", Title: "STEER"},
@@ -191,7 +201,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 		for _, clients := range b.clients {
 			var plain *cloverFigures
 			for _, steer := range kinds {
-				l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Switch: steering(steer, "", 0)}
+				l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Merge: b.reporter == ofProcess, Switch: steering(steer, "", 0)}
 				if b.quick {
 					l.hasten(pl.On())
 				}

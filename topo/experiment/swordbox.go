@@ -15,7 +15,8 @@ const (
 
 // steeringKind is a kind of steering for which figures have a series.
 type steeringKind struct {
-	// name is the name of our series, their that of the authors, data its key in their data.
+	// name is the name of our series. their is the authors' name of it. data is its key in their
+	// data.
 	name, their, data string
 	box               Switch
 }
@@ -97,7 +98,7 @@ func swordbox(quick bool) []figure {
 	return []figure{
 		pairsFigure(quick), orderFigure(), independentFigure(), oneWordFigure(), inFlightFigure(quick),
 		firstTriesFigure(quick), chipFigure(), middleboxFigure(quick),
-		throughputFigure(quick), fuseeFigure(), shermanFigure(quick), metadataFigure(quick), bytesFigure(quick), latencyFigure(quick),
+		throughputFigure(quick), fuseeFigure(quick), shermanFigure(quick), metadataFigure(quick), bytesFigure(quick), latencyFigure(quick),
 		hotKeysFigure(quick), sizeFigure(quick), skewFigure(quick),
 	}
 }

@@ -83,13 +83,11 @@ type treePlace struct{ locks, misses string }
 
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
 
-// Flags defines the flags of the parameters.
 func (b *treeBody) Flags(fs *pflag.FlagSet) {
 	fs.Float64SliceVar(&b.zipfs, "zipf", b.zipfs, "values of Zipf's exponent, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 64,176; on a rack 16)")
 }
 
-// Check reports what is wrong with the parameters.
 func (b *treeBody) Check(at Place) error {
 	if b.alone = []bool{true, false}; at.On == OnRack {
 		b.alone = []bool{false}
@@ -114,7 +112,6 @@ func (b *treeBody) Check(at Place) error {
 	return checkClients(b.clients, maxClients)
 }
 
-// Run measures all rows.
 func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(
 		Column{Key: "nodes", Title: "COMPUTE NODES", Repeats: true}, Column{Key: "zipf", Title: "ZIPF", Repeats: true},

@@ -46,7 +46,6 @@ const (
 	usualSpan  = time.Second
 )
 
-// Flags defines the flags of the parameters.
 func (b *wordBody) Flags(fs *pflag.FlagSet) {
 	clientsFlag(fs, &b.clients)
 	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+b.keys("")+" (default: all that the platform has"+b.exceptions()+")")
@@ -91,7 +90,6 @@ func (b *wordBody) keys(on string) string {
 	return out[min(1, len(out)):]
 }
 
-// Check reports what is wrong with the parameters.
 func (b *wordBody) Check(at Place) error {
 	most := maxClients
 	if at.On == OnRack {
@@ -177,7 +175,6 @@ func (p *wordPoint) paper() float64 {
 	return 0
 }
 
-// Run measures all series.
 func (b *wordBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(b.columns()...)
 	points := b.points()

@@ -14,7 +14,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,9 +28,9 @@ const suffix = ".csv"
 type Figure struct {
 	// Name is the path of the data file without its suffix, such as swordbox/fig11.
 	Name string
-	// Title says what was measured, Source where the numbers are from.
+	// Title says what was measured. Source says where the numbers are from.
 	Title, Source string
-	// X says what varies from column to column, Unit the unit of the numbers.
+	// X says what varies from column to column. Unit says the unit of the numbers.
 	X, Unit string
 	// Notes are remarks about some of the numbers.
 	Notes []string
@@ -45,19 +44,6 @@ type Row struct {
 	Panel, Series string
 	// Values has a number for each column; NaN: the authors give none.
 	Values []float64
-}
-
-// Names lists the data files of a paper.
-func Names(paper string) (names []string) {
-	entries, err := files.ReadDir(paper)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		names = append(names, path.Join(paper, strings.TrimSuffix(e.Name(), suffix)))
-	}
-	slices.Sort(names)
-	return names
 }
 
 // Load reads a data file by name.
@@ -138,7 +124,7 @@ func (f *Figure) head(text []byte) ([]byte, error) {
 		case "note":
 			f.Notes = append(f.Notes, value)
 		default:
-			return nil, fmt.Errorf("%s: the key %.20q is unknown; take source, x, unit or note", f.Name, key)
+			return nil, fmt.Errorf("%s: the key %.20q is unknown; use source, x, unit or note", f.Name, key)
 		}
 	}
 	if f.Title == "" || f.Source == "" || f.X == "" || f.Unit == "" {

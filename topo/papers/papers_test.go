@@ -2,6 +2,8 @@ package papers
 
 import (
 	"math"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -75,4 +77,17 @@ func TestMistakes(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("# t\n# source: s\n# x: n\n# unit: u\npanel,series,1\na,b,2\n"))
 	f.Fuzz(func(_ *testing.T, text []byte) { _, _ = Parse("fuzz", text) })
+}
+
+// Names lists the data files of a paper.
+func Names(paper string) (names []string) {
+	entries, err := files.ReadDir(paper)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		names = append(names, path.Join(paper, strings.TrimSuffix(e.Name(), suffix)))
+	}
+	slices.Sort(names)
+	return names
 }

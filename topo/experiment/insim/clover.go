@@ -87,10 +87,8 @@ hosts:
 
 // cloverRun is one load in progress.
 type cloverRun struct {
+	workload
 	load  experiment.Clover
-	rack  *simrack.Rack
-	cfg   kv.RunConfig
-	total kv.Result
 	first *clover.Client // the client that has read all keys
 	// caches has the location cache of each machine. The clients of a machine share it.
 	caches map[string]*clover.Cache
@@ -179,19 +177,24 @@ func (r *cloverRun) region() int {
 	return s.RegionLen()
 }
 
+// serveMemory starts the memory service of server i and returns the server's address.
+func serveMemory(rack *simrack.Rack, i int, cfg memservice.Config) netip.Addr {
+	h := rack.Host(fmt.Sprintf("ms%d", i))
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := memservice.New(ctx, h.Manager(ctx), cfg)
+		if err == nil {
+			err = s.Serve()
+		}
+		rack.Stop(err)
+	})
+	return h.Addr()
+}
+
 func (r *cloverRun) serve() {
 	md := r.rack.Host("md0")
 	var servers []netip.Addr
 	for i := range r.load.Servers {
-		ms := r.rack.Host(fmt.Sprintf("ms%d", i))
-		servers = append(servers, ms.Addr())
-		ms.Go("memory", true, func(ctx verbs.Context) {
-			s, err := memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: r.region()})
-			if err == nil {
-				err = s.Serve()
-			}
-			r.rack.Stop(err)
-		})
+		servers = append(servers, serveMemory(r.rack, i, memservice.Config{Region: r.region()}))
 	}
 	md.Go("meta", true, func(ctx verbs.Context) {
 		s, err := meta.New(meta.Config{
@@ -205,43 +208,52 @@ func (r *cloverRun) serve() {
 	})
 }
 
-// start starts the clients. Each is an application; clients that share queue pairs are threads of
-// one application.
+// start starts the clients. Each is an application; clients that share queue pairs or report
+// together are threads of one application.
 func (r *cloverRun) start() {
-	for i := range r.load.Clients {
-		if r.load.Share > 1 {
-			break
-		}
-		h := r.rack.Host(fmt.Sprintf("cn%d", i%machines))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) {
-			r.rack.Stop(r.client(ctx.Runtime(), i, func() (*clover.Client, error) { return clover.Open(r.config(h, ctx), loadLimit) }))
+	per := r.load.Share
+	if per < 2 && r.load.Merge {
+		per = (r.load.Clients + machines - 1) / machines
+	}
+	if per < 2 {
+		r.clients(machines, func(h *simrack.Host, ctx verbs.Context, id int) error {
+			return r.client(ctx.Runtime(), id, func() (*clover.Client, error) { return clover.Open(r.config(h, ctx), loadLimit) })
 		})
+		return
 	}
 	for m := range machines {
-		for first := m; r.load.Share > 1 && first < r.load.Clients; first += machines * r.load.Share {
+		for first := m; first < r.load.Clients; first += machines * per {
 			h := r.rack.Host(fmt.Sprintf("cn%d", m))
-			h.Go(fmt.Sprintf("group%d", first), false, func(ctx verbs.Context) { r.rack.Stop(r.group(h, ctx, first)) })
+			h.Go(fmt.Sprintf("group%d", first), false, func(ctx verbs.Context) { r.rack.Stop(r.group(h, ctx, first, per)) })
 		}
 	}
 }
 
-// group runs those clients of a machine that share a queue pair; first is the number of the first
-// of them.
-func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first int) error {
-	g, err := clover.NewGroup(r.config(h, ctx), r.load.Share)
-	if err != nil {
-		return err
+// group runs up to per clients of a machine that are one application; first is the number of the
+// first of them.
+func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first, per int) (err error) {
+	cfg := r.config(h, ctx)
+	if r.load.Merge {
+		cfg.Reporter = clover.NewReporter(cfg)
+		defer func() { err = errors.Join(err, cfg.Reporter.Close()) }()
+	}
+	open := func() (*clover.Client, error) { return clover.Open(cfg, loadLimit) }
+	if r.load.Share > 1 {
+		var g *clover.Group
+		if g, err = clover.NewGroup(cfg, per); err != nil {
+			return err
+		}
+		open = func() (*clover.Client, error) { return g.Open(loadLimit) }
+		defer func() { err = errors.Join(err, g.Close()) }()
 	}
 	rt := ctx.Runtime()
-	for k := range r.load.Share {
+	for k := range per {
 		if id := first + k*machines; id < r.load.Clients {
-			rt.Go(fmt.Sprintf("client%d", id), func() {
-				r.rack.Stop(r.client(rt, id, func() (*clover.Client, error) { return g.Open(loadLimit) }))
-			})
+			rt.Go(fmt.Sprintf("client%d", id), func() { r.rack.Stop(r.client(rt, id, open)) })
 		}
 	}
 	rt.Wait()
-	return g.Close()
+	return nil
 }
 
 func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
@@ -281,10 +293,8 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 	if err != nil {
 		return err
 	}
-	cfg := r.cfg
-	cfg.Client = id
-	load := cfg
-	load.Patience = time.Second // all clients connect at once
+	load := r.cfg
+	load.Client, load.Patience = id, time.Second // all clients connect at once
 	if err := kv.Load(c, rt, load); err != nil {
 		return err
 	}
@@ -301,15 +311,11 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 		r.first = c
 	}
 	if rt.Now() >= readLimit {
-		return fmt.Errorf("client %d has read all keys at %v, after %v", id, rt.Now(), readLimit)
+		return fmt.Errorf("client %d was done with reading all keys at %v, later than the limit %v", id, rt.Now(), readLimit)
 	}
 	rt.Sleep(readLimit.Sub(rt.Now()))
 	if id != 0 {
 		c.Learn(r.first)
 	}
-	res, err := kv.Run(&program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, cfg, nil)
-	if err == nil {
-		r.total.Merge(res)
-	}
-	return errors.Join(err, c.Close())
+	return errors.Join(r.work(&program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, id), c.Close())
 }

@@ -24,9 +24,9 @@ type orderRun struct {
 	load  experiment.Order
 	rack  *simrack.Rack
 	frame wire.Frame
-	// placed is the number of each request in the order of arrival at the switch, last the number of
-	// the request that reached the server before. counts has the number of requests by distance; see
-	// experiment.Platform.
+	// placed is the number of each request in the order of arrival at the switch. last is the
+	// number of the request that reached the server before. counts has the number of requests by
+	// distance; see experiment.Platform.
 	placed map[uint64]int
 	last   int
 	counts map[int]int

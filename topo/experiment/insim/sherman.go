@@ -35,17 +35,14 @@ const (
 
 // treeRun is one load in progress.
 type treeRun struct {
+	workload
 	load    experiment.Sherman
-	rack    *simrack.Rack
 	servers []netip.Addr
 	nodes   []*sherman.Node
-	cfg     kv.RunConfig
-	total   kv.Result
 	count   int // number of memory servers
 	value   int // bytes of a value
 	region  int // bytes of each server's memory; 0: treeRegion
 	ready   bool
-	bytes   uint64
 }
 
 // rackFile returns the rack file: memory servers, and eight compute hosts.
@@ -78,18 +75,12 @@ func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.Sto
 		Workload: l.Workload, Keys: l.Keys, Value: r.value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: treeWarmUp, Duration: l.Run,
 		Patience: time.Second, Verify: true,
 	}
-	for i := range l.Clients {
-		h := r.rack.Host(fmt.Sprintf("cn%d", i%treeHosts))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, i)) })
+	r.clients(treeHosts, r.client)
+	out, err := r.measure(ctx, treeWarm)
+	if err == nil {
+		out.Tree = r.stats()
 	}
-	r.rack.At(treeWarm.Add(treeWarmUp), func() { r.bytes = switchBytes(r.rack) })
-	r.rack.At(treeWarm.Add(treeWarmUp+l.Run), func() { r.bytes = switchBytes(r.rack) - r.bytes })
-	if err := run(ctx, r.rack); err != nil {
-		return experiment.StoreResult{}, err
-	}
-	out := storeResult(r.total, l.Run, r.bytes)
-	out.Tree = r.stats()
-	return out, nil
+	return out, err
 }
 
 // stats sums up the counters of the compute nodes.
@@ -120,17 +111,7 @@ func (r *treeRun) build(opt simrack.Options) error {
 		return err
 	}
 	for i := range r.count {
-		h := r.rack.Host(fmt.Sprintf("ms%d", i))
-		r.servers = append(r.servers, h.Addr())
-		h.Go("memory", true, func(ctx verbs.Context) {
-			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{
-				Region: cmp.Or(r.region, treeRegion), Locks: treeTable,
-			})
-			if err == nil {
-				err = s.Serve()
-			}
-			r.rack.Stop(err)
-		})
+		r.servers = append(r.servers, serveMemory(r.rack, i, memservice.Config{Region: cmp.Or(r.region, treeRegion), Locks: treeTable}))
 	}
 	nodes := treeHosts
 	if r.load.Alone {
@@ -194,15 +175,5 @@ func (r *treeRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 			return err
 		}
 	}
-	if rt.Now() >= treeWarm {
-		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), treeWarm)
-	}
-	rt.Sleep(treeWarm.Sub(rt.Now()))
-	cfg := r.cfg
-	cfg.Client = id
-	res, err := kv.Run(c, rt, cfg, nil)
-	if err == nil {
-		r.total.Merge(res)
-	}
-	return errors.Join(err, c.Close())
+	return errors.Join(r.workFrom(treeWarm, c, rt, id), c.Close())
 }

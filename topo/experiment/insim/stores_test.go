@@ -98,7 +98,7 @@ func TestSteeringGainRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	place := experiment.Place{On: experiment.OnSim, Quick: true}
-	r, err := experiment.RunWith(t.Context(), &e, &Sim{Cost: model(t, e.Cost)}, place, map[string]string{"rows": "1,8", "clients": "16"})
+	r, err := runWith(t.Context(), &e, &Sim{Cost: model(t, e.Cost)}, place, map[string]string{"rows": "1,8", "clients": "16"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/costs"
@@ -30,7 +32,7 @@ func ran(t *testing.T, name string, flags map[string]string) *experiment.Report 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := experiment.RunWith(context.Background(), &e, &Sim{Cost: model(t, e.Cost)}, experiment.Place{On: experiment.OnSim}, flags)
+	r, err := runWith(context.Background(), &e, &Sim{Cost: model(t, e.Cost)}, experiment.Place{On: experiment.OnSim}, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,4 +150,21 @@ func TestCancelledWithinASecond(t *testing.T) {
 			t.Errorf("%s: %v, %v after the end", name, err, took)
 		}
 	}
+}
+
+// runWith runs an experiment on a platform, with flags by name. The report has the rows measured
+// before a failure, too.
+func runWith(ctx context.Context, e *experiment.Experiment, p experiment.Platform, at experiment.Place, flags map[string]string) (*experiment.Report, error) {
+	body, fs := e.New(), pflag.NewFlagSet(e.Name, pflag.ContinueOnError)
+	body.Flags(fs)
+	for name, value := range flags {
+		if err := fs.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	r := e.Report(p)
+	if err := body.Check(at); err != nil {
+		return r, err
+	}
+	return r, body.Run(ctx, p, r)
 }

@@ -1,0 +1,62 @@
+package insim
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// workload is what the loads of all stores have in common: a rack, the workload of its clients, and
+// the operations that the clients have counted.
+type workload struct {
+	rack  *simrack.Rack
+	cfg   kv.RunConfig
+	total kv.Result
+}
+
+// clients starts one application for each client, on the hosts cn0 to cn(hosts-1) in turn.
+func (w *workload) clients(hosts int, f func(h *simrack.Host, ctx verbs.Context, id int) error) {
+	for i := range w.cfg.Clients {
+		h := w.rack.Host(fmt.Sprintf("cn%d", i%hosts))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { w.rack.Stop(f(h, ctx, i)) })
+	}
+}
+
+// measure runs the rack. All clients begin to work at warm, and the switch's bytes are those of the
+// time in which they count operations.
+func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.StoreResult, error) {
+	var bytes uint64
+	count := func() { bytes = switchBytes(w.rack) - bytes }
+	from := warm.Add(w.cfg.Warmup)
+	w.rack.At(from, count)
+	w.rack.At(from.Add(w.cfg.Duration), count)
+	if err := run(ctx, w.rack); err != nil {
+		return experiment.StoreResult{}, err
+	}
+	return storeResult(w.total, w.cfg.Duration, bytes), nil
+}
+
+// workFrom is work from warm on. It returns an error if the client is not ready by then.
+func (w *workload) workFrom(warm clock.Time, s kv.Store, rt verbs.Runtime, id int) error {
+	if rt.Now() >= warm {
+		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), warm)
+	}
+	rt.Sleep(warm.Sub(rt.Now()))
+	return w.work(s, rt, id)
+}
+
+// work executes the workload as client id, and adds up its operations.
+func (w *workload) work(s kv.Store, rt verbs.Runtime, id int) error {
+	cfg := w.cfg
+	cfg.Client = id
+	res, err := kv.Run(s, rt, cfg, nil)
+	if err == nil {
+		w.total.Merge(res)
+	}
+	return err
+}
