@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -68,14 +67,12 @@ func (r *storeRun) run() error {
 	if err := e.build(storeRack+r.plan.box, r.plan.rack); err != nil {
 		return err
 	}
-	for _, h := range e.rack.Hosts() {
-		h.SetFaults(slices.DeleteFunc(slices.Clone(r.plan.rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
-	}
+	e.setFaults(r.plan.rules)
 	r.serveMemory("ms0")
 	r.serveMemory("ms1")
 	r.serveMeta()
-	if r.plan.shared {
-		r.startGroups()
+	if r.plan.shared || r.plan.merged {
+		r.startProcesses()
 	} else {
 		for i := range r.plan.clients {
 			r.start(i)
@@ -88,16 +85,7 @@ func (r *storeRun) run() error {
 }
 
 func (r *storeRun) serveMemory(name string) {
-	h := r.env.rack.Host(name)
-	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: r.plan.region})
-		if err == nil {
-			err = s.Serve()
-		}
-		if err != nil && !errors.Is(err, verbs.ErrClosed) {
-			r.env.fail("memory service of %s: %w", name, err)
-		}
-	})
+	r.env.serveMemory(name, memservice.Config{Region: r.plan.region}, nil)
 }
 
 // serveMeta starts the metadata server, again and again until the memory servers can be reached.
@@ -135,7 +123,7 @@ const storeSlack = 100 * time.Millisecond
 
 // start runs a client on one of the compute hosts.
 func (r *storeRun) start(id int) {
-	h := r.env.rack.Host(fmt.Sprintf("cn%d", id%storeHosts))
+	h := r.env.rack.Host(fmt.Sprintf("cn%d", id%computeHosts))
 	d := newDraw(r.env.draw.Uint64())
 	r.env.client(h.Spec.Name, fmt.Sprintf("store-%d", id), func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
@@ -269,11 +257,7 @@ func (r *storeRun) cause(p *storeFaultAt) {
 		}
 	case storeSwitchCrash:
 		rack.CrashSwitch()
-		end = func() {
-			if err := rack.RestartSwitch(); err != nil {
-				rack.Stop(err)
-			}
-		}
+		end = r.env.restartSwitch
 	case storeLinkCut:
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }

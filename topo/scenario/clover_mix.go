@@ -1,14 +1,11 @@
 package scenario
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
 // storeMixes are variations of a plan that drawStore does not draw.
@@ -25,6 +22,7 @@ var storeMixes = planMixes[*storePlan]{
 	{"cache", 0.4, func(p *storePlan, _ *draw) { p.caches = true }, nil},
 	{"spread", 0.4, func(p *storePlan, _ *draw) { p.spread = true }, nil},
 	{"crowd", 0.15, (*storePlan).mixCrowd, []string{"wear", "keys"}},
+	{"merge", 0.4, func(p *storePlan, _ *draw) { p.merged = true }, nil},
 }
 
 // blend applies the mixes that list names, or draws them if it is "". without are mixes that the
@@ -47,7 +45,7 @@ func (p *storePlan) mixSizes(d *draw) {
 }
 
 // mixWear makes the pool so small and the run so long that the versions of nodes are used up: new
-// epochs begin, and a node is used again with the same handle and version.
+// epochs begin, and a node is reused with the same handle and version.
 func (p *storePlan) mixWear(d *draw) {
 	p.sizes, p.shares, p.slots = []int{one(d, 16, 40, 104)}, [layout.Classes]int{1}, 8
 	p.keys, p.clients, p.region = d.between(1, 3), d.between(2, 4), 2<<10
@@ -77,20 +75,12 @@ func (p *storePlan) mixFormat(d *draw) {
 	p.format = one(d, layout.Keyed, layout.Published)
 	p.sizes = []int{p.format.Capacity(layout.Class(one(d, 0, 1)).Size())}
 	p.region = 512 << 10
-	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
+	p.untear()
 	p.links += "untorn "
 }
 
 // mixLate delays packets by up to 15 ms, until the requesters have given up their connections.
-func (p *storePlan) mixLate(d *draw) {
-	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
-	for _, h := range storeHostNames() {
-		for _, k := range []fault.Kind{fault.Reorder, fault.Duplicate} {
-			p.rules = append(p.rules, fault.Rule{Link: h, Kind: k, Probability: 0.02, Delay: d.span(time.Millisecond, 15*time.Millisecond)})
-		}
-	}
-	p.params.RetryCount = uint8(d.between(1, 3))
-}
+func (p *storePlan) mixLate(d *draw) { p.belated(d, storeHostNames()) }
 
 // mixFaults plans two or three faults, which may overlap or hit the same machine.
 func (p *storePlan) mixFaults(d *draw) {
@@ -154,8 +144,8 @@ func (p *storePlan) mixCrowd(d *draw) {
 	}
 }
 
-// faulty ensures that the plan has a fault. It returns false if the faults are those of a steered
-// append, with which others are not combined.
+// faulty ensures that the plan has a fault. It returns false if the run already has faults of a
+// steered append, which are not combined with others.
 func (p *storePlan) faulty(d *draw) bool {
 	if p.rack.Wrap != nil {
 		return false
@@ -193,9 +183,5 @@ func (p *storePlan) paced(d *draw) {
 
 // storeHostNames lists the hosts of storeRack.
 func storeHostNames() []string {
-	names := []string{"md0", "ms0", "ms1"}
-	for i := range storeHosts {
-		names = append(names, fmt.Sprintf("cn%d", i))
-	}
-	return names
+	return append([]string{"md0"}, passiveHosts(2)...)
 }

@@ -7,23 +7,16 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// The rack of store histories.
-const (
-	storeHosts = 4
-	storeRack  = `
+// storeRack is the rack of store histories.
+const storeRack = `
 name: sim
 hosts:
   - {name: md0, role: metadata}
   - {name: "ms[0-1]", role: memory}
   - {name: "cn[0-3]", role: compute}
 `
-)
 
 // storePlan is what a seed decides for a run of the store.
 type storePlan struct {
@@ -38,11 +31,8 @@ type storePlan struct {
 	// memory.
 	shares [layout.Classes]int
 	format layout.Format
-	links  string
-	rules  []fault.Rule
-	rack   simrack.Options
-	params rdmacm.Params
-	lease  time.Duration
+	wirePlan
+	lease time.Duration
 	// box is the switch section of the rack file; "": the switch only forwards. steer is what the
 	// switch steers.
 	box, steer string
@@ -70,6 +60,8 @@ type storeWork struct {
 	lazy bool
 	// caches: the clients of a host share a location cache.
 	caches bool
+	// merged: the clients of a host report their appends together.
+	merged bool
 	// spread: clients append nodes of any memory server, so chains lead from one server to the other
 	// and back.
 	spread bool
@@ -127,16 +119,7 @@ func drawStore(e *env) *storePlan {
 	// are reused early or late.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
-	p.links, p.rules = drawLinks(d, storeHostNames())
-	for _, h := range []string{"ms0", "ms1"} {
-		if d.chance(0.5) {
-			p.rules = append(p.rules, fault.Rule{Link: h, Kind: fault.Tear, Probability: 0.05 + d.Float64()*0.5, Delay: d.span(0, 20*time.Microsecond)})
-			p.links += "tear:" + h + " "
-		}
-	}
-	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
-	e.v6 = d.chance(0.2)
-	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
+	p.drawWire(e, storeHostNames(), memoryServers(2), 0.5)
 	p.drawFault(d)
 	return p
 }
@@ -197,12 +180,12 @@ func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 	p.down = d.span(time.Millisecond, 120*time.Millisecond)
 	switch p.what {
 	case storeHang:
-		if p.victim = fmt.Sprintf("cn%d", d.IntN(storeHosts)); d.chance(0.2) {
+		if p.victim = fmt.Sprintf("cn%d", d.IntN(computeHosts)); d.chance(0.2) {
 			p.victim = one(d, "md0", "ms0", "ms1")
 		}
 		p.down = d.span(lease/2, 4*lease)
 	case storeClientCrash:
-		p.victim = fmt.Sprintf("cn%d", d.IntN(storeHosts))
+		p.victim = fmt.Sprintf("cn%d", d.IntN(computeHosts))
 	case storeMemoryCrash:
 		p.victim = fmt.Sprintf("ms%d", d.IntN(2))
 	case storeMetaCrash:

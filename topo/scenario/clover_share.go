@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // runCloverShared is runClover for clients that share queue pairs.
@@ -20,30 +22,31 @@ func runCloverShared(e *env, mixes string) error {
 // several.
 func (p *storePlan) share(d *draw) {
 	p.shared = true
-	p.clients = d.between(storeHosts+1, 3*storeHosts)
+	p.clients = d.between(computeHosts+1, 3*computeHosts)
 	p.rounds = d.between(10, 20) // the time to find an order grows with the number of concurrent clients
 	p.after = min(p.after, p.clients*p.rounds/2)
 }
 
-// startGroups runs the clients of each host as threads of one application.
-func (r *storeRun) startGroups() {
-	for i := range storeHosts {
+// startProcesses runs the clients of each host as threads of one application, which share what the
+// plan says.
+func (r *storeRun) startProcesses() {
+	for i := range min(computeHosts, r.plan.clients) {
 		h := r.env.rack.Host(fmt.Sprintf("cn%d", i))
 		var ids []int
 		var draws []*draw
-		for id := i; id < r.plan.clients; id += storeHosts {
+		for id := i; id < r.plan.clients; id += computeHosts {
 			ids, draws = append(ids, id), append(draws, newDraw(r.env.draw.Uint64()))
 		}
 		r.env.client(h.Spec.Name, fmt.Sprintf("group-%d", i), func(ctx verbs.Context) error {
-			rt := ctx.Runtime()
-			g, err := clover.NewGroup(r.config(h, ctx, draws[0]), len(ids))
-			if err != nil {
+			p := &process{run: r, host: h, ctx: ctx}
+			if err := p.start(draws[0], len(ids)); err != nil {
 				return err
 			}
+			rt := ctx.Runtime()
 			errs := make([]error, len(ids))
 			for k, id := range ids {
 				rt.Go(fmt.Sprintf("store-%d", id), func() {
-					c, err := g.Open(rt.Now().Add(20 * storePatience))
+					c, err := p.open(draws[k], rt.Now().Add(20*storePatience))
 					if err == nil {
 						err = r.work(c, id, draws[k], rt)
 					}
@@ -51,7 +54,52 @@ func (r *storeRun) startGroups() {
 				})
 			}
 			rt.Wait()
-			return errors.Join(append(errs, g.Close())...)
+			return errors.Join(append(errs, p.close())...)
 		})
 	}
+}
+
+// process is what the clients of a host share.
+type process struct {
+	run      *storeRun
+	host     *simrack.Host
+	ctx      verbs.Context
+	group    *clover.Group    // nil: each client has its own queue pairs
+	reporter *clover.Reporter // nil: each client reports its appends itself
+}
+
+// start prepares the process for clients of the given number.
+func (p *process) start(d *draw, clients int) (err error) {
+	if p.run.plan.merged {
+		p.reporter = clover.NewReporter(clover.Config{
+			Context: p.ctx, Manager: p.host.Manager(p.ctx), Meta: p.run.env.addrOf("md0"), Params: p.run.plan.params,
+		})
+	}
+	if p.run.plan.shared {
+		cfg := p.run.config(p.host, p.ctx, d)
+		cfg.Reporter = p.reporter
+		p.group, err = clover.NewGroup(cfg, clients)
+	}
+	return err
+}
+
+// open opens a client.
+func (p *process) open(d *draw, deadline clock.Time) (*clover.Client, error) {
+	if p.group != nil {
+		return p.group.Open(deadline)
+	}
+	cfg := p.run.config(p.host, p.ctx, d)
+	cfg.Reporter = p.reporter
+	return clover.Open(cfg, deadline)
+}
+
+// close ends what the clients shared.
+func (p *process) close() (err error) {
+	if p.reporter != nil {
+		err = p.reporter.Close()
+	}
+	if p.group != nil {
+		err = errors.Join(err, p.group.Close())
+	}
+	return err
 }

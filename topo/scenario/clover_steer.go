@@ -12,7 +12,7 @@ import (
 )
 
 // runCloverSteered is runClover with a switch that steers. steer says what it steers; "": the seed
-// decides. mixes are those of the run, and change, if not nil, changes the plan.
+// decides. mixes names the mixes of the run (see --mix). change, if not nil, changes the plan.
 func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw
@@ -56,7 +56,7 @@ type appendLoss struct {
 	at                  map[int]bool
 	n                   int
 	answer, client, box bool
-	// later is the time from the loss to the switch's crash, down the time until the switch is
+	// later is the time from the loss to the switch's crash. down is the time until the switch is
 	// restarted.
 	later, down time.Duration
 	injected    bool
@@ -136,11 +136,7 @@ func (l *appendLoss) inject(g *wire.Frame) {
 	}
 	if l.box {
 		rack.At(now.Add(l.later), rack.CrashSwitch)
-		rack.At(now.Add(l.later+l.down), func() {
-			if err := rack.RestartSwitch(); err != nil {
-				rack.Stop(err)
-			}
-		})
+		rack.At(now.Add(l.later+l.down), l.env.restartSwitch)
 	}
 }
 

@@ -41,20 +41,7 @@ func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	if c.mr, err = pd.RegMR(nil, contendBytes, all); err != nil {
 		return err
 	}
-	for range c.clients {
-		cq, err := ctx.CreateCQ(1)
-		if err != nil {
-			return err
-		}
-		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
-		if err != nil {
-			return err
-		}
-		if err := accept(ctx, l, qp, c.params, remoteOf(c.mr)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return acceptAll(ctx, l, c.clients, pd, c.params, c.mr)
 }
 
 // client adds and increments by CAS, with depth additions in flight.
@@ -109,12 +96,11 @@ func (c *contention) add(end *ends, mem remote, depth int) error {
 	return nil
 }
 
-// swap increments the word by CAS until that has succeeded often enough.
+// swap increments the word by CAS until c.rounds of its CASes have succeeded.
 func (c *contention) swap(end *ends, mem remote) error {
 	// maxTries bounds the loop: each CAS that fails means that another client's has succeeded.
 	maxTries := c.rounds * (c.clients + 1) * 2
 	guess := uint64(0)
-	var wc [1]verbs.WC
 	for done, tries := 0, 0; done < c.rounds; tries++ {
 		if tries == maxTries {
 			return fmt.Errorf("CAS loop: %d of %d after %d tries", done, c.rounds, tries)
@@ -127,11 +113,12 @@ func (c *contention) swap(end *ends, mem remote) error {
 		if err != nil {
 			return err
 		}
-		if _, err := end.await(wc[:], mixPatience); err != nil {
+		wc, err := end.one()
+		if err != nil {
 			return err
 		}
-		if wc[0].Status != verbs.Success {
-			return &perf.CompletionError{Op: "CMP_SWAP", Msg: uint64(tries), Status: wc[0].Status}
+		if wc.Status != verbs.Success {
+			return &perf.CompletionError{Op: "CMP_SWAP", Msg: uint64(tries), Status: wc.Status}
 		}
 		old := binary.NativeEndian.Uint64(end.buf)
 		if old == guess {

@@ -102,12 +102,12 @@ func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
 		if err := end.qp.PostSend(wr); err != nil {
 			return err
 		}
-		var wc [1]verbs.WC
-		if _, err := end.await(wc[:], mixPatience); err != nil {
+		wc, err := end.one()
+		if err != nil {
 			return err
 		}
-		if wc[0].Status != verbs.Success {
-			return fmt.Errorf("%v: %v", wr.Op, wc[0].Status)
+		if wc.Status != verbs.Success {
+			return fmt.Errorf("%v: %v", wr.Op, wc.Status)
 		}
 		prior := binary.NativeEndian.Uint64(end.buf)
 		switch {

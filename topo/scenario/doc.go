@@ -29,6 +29,21 @@
 //
 // All lists the rest.
 //
+// The files, by prefix:
+//
+//	scenario, variants, sweep        Scenario, All, Find, one run; its flags; many seeds
+//	draw, faults                     random choices from the seed; random faults of links
+//	endpoint, outbox, record, watch  what clients and servers of scenarios share
+//	transport, mix, fixed, contend   transport; its operations; soak, crash, partition; counting
+//	uc, ud, srq, rnr                 the scenarios of these names
+//	locks, crowd, hostile            locks on words behind the switch; the scenarios of these names
+//	planned                          planned: setups, schedules, the adversary, the search
+//	holes                            holes, by what they damage (safety, liveness, wire, steer, client)
+//	clover, sherman, fusee           each store: _plan or _mix draws a run, others do it and judge
+//	trial, stores                    stores that define their own scenarios (store.Trial)
+//	mixes                            variations of a plan (--mix)
+//	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
+//
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
 // every READ, every original value and every received message; contend lets clients count together
 // so that an atomic done twice or not at all leaves a gap; check compares what NICs counted with

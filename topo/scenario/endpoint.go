@@ -28,20 +28,25 @@ type ends struct {
 
 // newEnds makes the objects of one side: a region of n bytes, and queues of depth entries.
 func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error) {
+	init := verbs.QPInit{MaxSendWR: depth + 2, MaxRecvWR: depth + 1, MaxSGE: maxPieces, MaxInline: maxInline}
+	return newEndsOf(ctx, init, n, 2*depth+3, access)
+}
+
+// newEndsOf is newEnds for any kind of queue pair. It fills in the completion queues of init.
+func newEndsOf(ctx verbs.Context, init verbs.QPInit, n, completions int, access verbs.Access) (*ends, error) {
 	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
 	var err error
 	if e.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
 	}
-	if e.cq, err = ctx.CreateCQ(2*depth + 3); err != nil {
+	if e.cq, err = ctx.CreateCQ(completions); err != nil {
 		return nil, err
 	}
 	if e.mr, err = e.pd.RegMR(e.buf, n, access); err != nil {
 		return nil, err
 	}
-	e.qp, err = e.pd.CreateQP(verbs.QPInit{
-		SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: depth + 2, MaxRecvWR: depth + 1, MaxSGE: maxPieces, MaxInline: maxInline,
-	})
+	init.SendCQ, init.RecvCQ = e.cq, e.cq
+	e.qp, err = e.pd.CreateQP(init)
 	return e, err
 }
 
@@ -62,6 +67,13 @@ func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
 			return 0, fmt.Errorf("no completion for %v: %w", patience, err)
 		}
 	}
+}
+
+// one awaits a single completion.
+func (e *ends) one() (verbs.WC, error) {
+	var wc [1]verbs.WC
+	_, err := e.await(wc[:], mixPatience)
+	return wc[0], err
 }
 
 // remote describes a region of the peer.
@@ -102,6 +114,25 @@ func (e *env) addrOf(host string) netip.Addr {
 		return h.Spec.IPv6
 	}
 	return h.Spec.IPv4
+}
+
+// acceptAll accepts a number of connections, with queue pairs of a domain, and sends the dialers a
+// region. The server takes no further part in what they do.
+func acceptAll(ctx verbs.Context, l rdmacm.Listener, n int, pd verbs.PD, p rdmacm.Params, region verbs.MR) error {
+	for range n {
+		cq, err := ctx.CreateCQ(1)
+		if err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+		if err != nil {
+			return err
+		}
+		if err := accept(ctx, l, qp, p, remoteOf(region)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // accept accepts one connection and sends the dialer the regions.

@@ -119,20 +119,7 @@ func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
 	if err != nil {
 		return err
 	}
-	for range conns {
-		cq, err := ctx.CreateCQ(1)
-		if err != nil {
-			return err
-		}
-		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
-		if err != nil {
-			return err
-		}
-		if err := accept(ctx, l, qp, rdmacm.Params{}, remoteOf(mr)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return acceptAll(ctx, l, conns, pd, rdmacm.Params{}, mr)
 }
 
 // startWriter starts a writer, which ends at the virtual time end.
@@ -155,7 +142,6 @@ func (e *env) startWriter(w *writer, end clock.Time) {
 const writeGap = 100 * time.Microsecond
 
 func (w *writer) run(ends *ends, mem remote, end clock.Time) error {
-	var wc [1]verbs.WC
 	for ends.rt.Now() < end {
 		w.posted = ends.rt.Now()
 		err := ends.qp.PostSend(verbs.SendWR{
@@ -165,11 +151,12 @@ func (w *writer) run(ends *ends, mem remote, end clock.Time) error {
 		if err != nil {
 			return err
 		}
-		if _, err := ends.await(wc[:], mixPatience); err != nil {
+		wc, err := ends.one()
+		if err != nil {
 			return err
 		}
 		now := ends.rt.Now()
-		if w.status = wc[0].Status; w.status != verbs.Success {
+		if w.status = wc.Status; w.status != verbs.Success {
 			w.failed = now
 			return nil
 		}

@@ -19,7 +19,8 @@ const deathLane = 0xdead << 32
 // tableDeath is a client that dies: the applications of its host end, or the NIC with them.
 type tableDeath struct {
 	client int
-	// when and after: the client dies when its host has sent so many requests of a kind, late later.
+	// The client dies when its host has sent the after-th request of kind when, and the time late
+	// has passed since.
 	when  treeMoment
 	after int
 	late  time.Duration
@@ -56,9 +57,9 @@ func (p *tablePlan) drawDeaths(d *draw) {
 // hostOf is the host of a client.
 func (p *tablePlan) hostOf(id int) string {
 	if id < len(p.deaths) {
-		return fmt.Sprintf("cn%d", tableHosts+id)
+		return fmt.Sprintf("cn%d", computeHosts+id)
 	}
-	return fmt.Sprintf("cn%d", id%tableHosts)
+	return fmt.Sprintf("cn%d", id%computeHosts)
 }
 
 // arm has clients die as planned.
@@ -100,7 +101,7 @@ func (r *tableRun) bury() {
 			rt.Sleep(time.Millisecond)
 		}
 		end := rt.Now().Add(buryPatience)
-		c, err := fusee.Open(r.config(h, ctx), end)
+		c, err := fusee.Open(r.plan.config(r.config(h, ctx)), end)
 		if err != nil {
 			return err
 		}

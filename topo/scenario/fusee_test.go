@@ -76,7 +76,7 @@ func TestPlantedTableBugsAreCaught(t *testing.T) {
 	} {
 		caught := false
 		for seed := uint64(1); seed <= 40 && !caught; seed++ {
-			s := Scenario{Name: "fusee", run: func(e *env) error { return (&tableRun{env: e, plan: drawTable(e), plant: plant}).run() }}
+			s := Scenario{Name: "fusee", run: func(e *env) error { return runTableWith(e, plant) }}
 			caught = s.Run(seed, Options{}).Err != nil
 		}
 		if !caught {

@@ -22,7 +22,7 @@ func closedHoles() []hole {
 		{number: 11, same: true, title: "a WRITE in place of an atomic asks for its ACK", script: holeAckReq},
 		{number: 13, same: true, title: "a retransmission is what it was the first time", script: holeDecidedOnce},
 		{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
-		{number: 24, same: true, title: "a queue pair number is used again", script: holeSameNumber},
+		{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},
 		{number: 45, same: true, title: "the bytes of an operand", script: holeByteOrder},
 	}
 }
@@ -100,14 +100,14 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// roaming is a switch to which client 1's NIC seems to change its UDP source port after some
-// packets.
+// roaming stands in front of the switch and changes the UDP source port of client 1's packets after
+// the first settledPackets, as a NIC may do in the middle of a connection.
 type roaming struct {
 	sim.Node
 	seen uint16
 }
 
-// settledPackets is how many packets have the first source port.
+// settledPackets is how many packets of client 1 keep their source port.
 const settledPackets = 5
 
 // Frame changes the source port of client 1's packets.

@@ -37,7 +37,7 @@ func holes() []hole {
 
 func safetyHoles() []hole {
 	return []hole{
-		{number: 14, title: "the answer is lost after its map entry was used again", script: holeLateRetry},
+		{number: 14, title: "the answer is lost after its map entry was reused", script: holeLateRetry},
 		{number: 15, title: "a failing CAS writes the old value over a release", script: holeFailingCAS},
 		{number: 16, title: "a release by WRITE is not seen", script: holeRelease},
 		{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: holeNode},

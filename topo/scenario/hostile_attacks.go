@@ -53,42 +53,55 @@ func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
 
 func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
 
+func isAnswer(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }
+
+// copies sends n copies of a packet from the attacker's port; how changes copy k.
+func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
+	out := make([][]byte, n)
+	for k := range out {
+		out[k] = change(b, func(f *wire.Frame) { how(f, k) })
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
+
+// forge is copies of an addition that was seen, with the attacker's addresses.
+func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
+	seen := some(a.seen, 1, isAdd)
+	if len(seen) == 0 {
+		a.harm("no packet to forge")
+		return
+	}
+	h := a.rack.Host(attackerHost)
+	a.copies(seen[0], n, func(f *wire.Frame, k int) {
+		f.Eth.Src, f.IPv4.Src = h.Spec.MAC, h.Addr().As4()
+		how(f, k)
+	})
+}
+
 // spoof sends requests with client 1's addresses from the attacker's port: additions with the next
 // PSNs, and WRITEs to the word.
 func (a *hostile) spoof() {
-	var out [][]byte
-	for i, b := range some(a.seen, 1, isAdd) {
-		for k := range 20 {
-			out = append(out, change(b, func(f *wire.Frame) {
-				f.BTH.PSN = f.BTH.PSN.Add(i + k)
-				f.AtomicETH.SwapOrAdd = 1 << 40
-			}))
-		}
+	for _, b := range some(a.seen, 1, isAdd) {
+		a.copies(b, 20, func(f *wire.Frame, k int) {
+			f.BTH.PSN = f.BTH.PSN.Add(k)
+			f.AtomicETH.SwapOrAdd = 1 << 40
+		})
 	}
-	a.send(a.attacker, a.clients[7], out...)
 }
 
 // forgePSN sends requests on the attacker's connection with PSNs that are all different and ahead
 // of the expected PSN. The switch refuses each as a PSN gap.
 func (a *hostile) forgePSN() {
-	own := some(a.seen, 1, isAdd)
 	attr, err := a.clients[7].end.qp.Query()
-	if err != nil || len(own) == 0 {
+	if err != nil {
 		a.harm("no connection to forge: %v", err)
 		return
 	}
-	h := a.rack.Host(attackerHost)
-	var out [][]byte
-	for k := range 60 {
-		out = append(out, change(own[0], func(f *wire.Frame) {
-			f.Eth.Src = h.Spec.MAC
-			f.IPv4.Src = h.Addr().As4()
-			f.BTH.DestQP = attr.RTR.DestQPN
-			f.BTH.PSN = attr.SendPSN.Add(1 + k*k*977)
-			f.AtomicETH.SwapOrAdd = 1 << 41
-		}))
-	}
-	a.send(a.attacker, a.clients[7], out...)
+	a.forge(60, func(f *wire.Frame, k int) {
+		f.BTH.DestQP = attr.RTR.DestQPN
+		f.BTH.PSN = attr.SendPSN.Add(1 + k*k*977)
+		f.AtomicETH.SwapOrAdd = 1 << 41
+	})
 }
 
 // foreignKey sends requests with R_Keys of other clients on the attacker's connections, each of
@@ -120,16 +133,12 @@ func (a *hostile) replay() {
 
 // forgeAnswers sends client 1 answers that did not come from the server.
 func (a *hostile) forgeAnswers() {
-	var out [][]byte
-	for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
-		for k := range 20 {
-			out = append(out, change(b, func(f *wire.Frame) {
-				f.BTH.PSN = f.BTH.PSN.Add(k)
-				f.AtomicAck = 1 << 43
-			}))
-		}
+	for _, b := range some(a.answers, 1, isAnswer) {
+		a.copies(b, 20, func(f *wire.Frame, k int) {
+			f.BTH.PSN = f.BTH.PSN.Add(k)
+			f.AtomicAck = 1 << 43
+		})
 	}
-	a.send(a.attacker, a.clients[7], out...)
 }
 
 // forgeToSwitch sends acknowledgements for requests on the switch's connections that the server has
@@ -138,7 +147,7 @@ func (a *hostile) forgeToSwitch() {
 	var out [][]byte
 	sw := a.env.rack.Spec.Switch
 	for _, s := range a.machine().Shared {
-		for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
+		for _, b := range some(a.answers, 1, isAnswer) {
 			for k := range 40 {
 				out = append(out, change(b, func(f *wire.Frame) {
 					f.Eth.Dst = sw.MAC
@@ -162,42 +171,16 @@ const floodPackets = 12000
 // flood sends requests to so many queue pairs that do not exist that the switch cannot track all
 // flows.
 func (a *hostile) flood() {
-	h := a.rack.Host(attackerHost)
-	own := some(a.seen, 1, isAdd)
-	if len(own) == 0 {
-		a.harm("no packet to flood with")
-		return
-	}
 	a.attacker.batch = 8
-	var out [][]byte
-	for k := range floodPackets {
-		out = append(out, change(own[0], func(f *wire.Frame) {
-			f.Eth.Src = h.Spec.MAC
-			f.IPv4.Src = h.Addr().As4()
-			f.BTH.DestQP = wire.QPN(0x100000 + k)
-		}))
-	}
-	a.send(a.attacker, a.clients[7], out...)
+	a.forge(floodPackets, func(f *wire.Frame, k int) { f.BTH.DestQP = wire.QPN(0x100000 + k) })
 }
 
 // writeFirst sends the first packets of WRITEs of a gigabyte, from the beginning of the memory, to
 // queue pairs that do not exist.
 func (a *hostile) writeFirst() {
-	h := a.rack.Host(attackerHost)
-	own := some(a.seen, 1, isAdd)
-	if len(own) == 0 {
-		a.harm("no packet to make it of")
-		return
-	}
-	var out [][]byte
-	for k := range 50 {
-		out = append(out, change(own[0], func(f *wire.Frame) {
-			f.Eth.Src = h.Spec.MAC
-			f.IPv4.Src = h.Addr().As4()
-			f.BTH.Opcode, f.BTH.DestQP = wire.RCWriteFirst, wire.QPN(0x900000+k)
-			f.RETH = wire.RETH{VA: f.AtomicETH.VA - lockAt, RKey: f.AtomicETH.RKey, Length: 1 << 30}
-			f.Payload = make([]byte, 1024)
-		}))
-	}
-	a.send(a.attacker, a.clients[7], out...)
+	a.forge(50, func(f *wire.Frame, k int) {
+		f.BTH.Opcode, f.BTH.DestQP = wire.RCWriteFirst, wire.QPN(0x900000+k)
+		f.RETH = wire.RETH{VA: f.AtomicETH.VA - lockAt, RKey: f.AtomicETH.RKey, Length: 1 << 30}
+		f.Payload = make([]byte, 1024)
+	})
 }

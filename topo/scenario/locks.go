@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
@@ -129,9 +128,7 @@ func (r *lockRun) build() error {
 	for i := range r.servers {
 		r.servers[i].host = r.env.rack.Host(fmt.Sprintf("ms%d", i))
 	}
-	for _, h := range r.env.rack.Hosts() {
-		h.SetFaults(slices.DeleteFunc(slices.Clone(r.plan.rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
-	}
+	r.env.setFaults(r.plan.rules)
 	return nil
 }
 
@@ -258,9 +255,7 @@ func (r *lockRun) inject() {
 		r.switchDown = true
 		end = func() {
 			r.switchDown = false
-			if err := rack.RestartSwitch(); err != nil {
-				rack.Stop(err)
-			}
+			r.env.restartSwitch()
 		}
 	case linkCut:
 		h.SetLink(false)

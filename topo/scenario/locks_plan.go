@@ -168,7 +168,7 @@ func (p *lockPlan) drawFault(d *draw) {
 	// Short faults end before the retry limit, long ones after it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// The same numbers are used again only if first PSNs are random, and connections are not made by
+	// The same numbers are reused only if first PSNs are random, and connections are not made by
 	// datagrams, whose communication IDs would distinguish the incarnations.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {

@@ -15,8 +15,8 @@ import (
 type swaps struct {
 	t *testing.T
 	e *env
-	// loads counts how often the program was loaded, bound how often it could not be unloaded, former
-	// how many flows of its earlier incarnations it found.
+	// loads counts how often the program was loaded. bound counts how often it could not be
+	// unloaded. former counts how many flows of its earlier incarnations it found.
 	loads, bound, former int
 }
 

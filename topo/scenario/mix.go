@@ -167,6 +167,7 @@ var wcOps = map[verbs.WROpcode]verbs.WCOpcode{
 	verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend, verbs.OpSendInv: verbs.WCSend,
 	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpRead: verbs.WCRead,
 	verbs.OpCmpSwap: verbs.WCCmpSwap, verbs.OpFetchAdd: verbs.WCFetchAdd, verbs.OpAtomicWrite: verbs.WCAtomicWrite,
+	verbs.OpFlush: verbs.WCFlush,
 }
 
 // done handles a completion: all operations up to this one are complete.
@@ -238,15 +239,15 @@ func (m *mix) single(wr verbs.SendWR, want verbs.Status) error {
 
 // expect returns an error unless the next completion has this ID and one of these statuses.
 func (m *mix) expect(id uint64, want ...verbs.Status) error {
-	var wc [1]verbs.WC
-	if _, err := m.end.await(wc[:], mixPatience); err != nil {
+	wc, err := m.end.one()
+	if err != nil {
 		return err
 	}
-	if wc[0].Status == verbs.RetryExcErr && !slices.Contains(want, wc[0].Status) {
-		return &perf.CompletionError{Op: "work request", Msg: id, Status: wc[0].Status}
+	if wc.Status == verbs.RetryExcErr && !slices.Contains(want, wc.Status) {
+		return &perf.CompletionError{Op: "work request", Msg: id, Status: wc.Status}
 	}
-	if !slices.Contains(want, wc[0].Status) || wc[0].ID != id {
-		return fmt.Errorf("completion of %d is %v, want %d: %v", wc[0].ID, wc[0].Status, id, want)
+	if !slices.Contains(want, wc.Status) || wc.ID != id {
+		return fmt.Errorf("completion of %d is %v, want %d: %v", wc.ID, wc.Status, id, want)
 	}
 	return nil
 }

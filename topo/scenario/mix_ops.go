@@ -18,7 +18,11 @@ func (m *mix) next(k int) verbs.SendWR {
 	case 2, 3:
 		m.read(k, op, &wr)
 	case 4, 5:
-		m.atomic(k, op, &wr)
+		if d.IntN(8) == 0 {
+			m.flush(op, &wr)
+		} else {
+			m.atomic(k, op, &wr)
+		}
 	default:
 		m.send(k, op, &wr)
 	}
@@ -43,7 +47,7 @@ func (m *mix) next(k int) verbs.SendWR {
 func (m *mix) pieces(k int, op *mixOp) []verbs.SGE {
 	base := k % m.depth * m.slotLen()
 	switch {
-	case op.op == verbs.OpAtomicWrite:
+	case op.op == verbs.OpAtomicWrite, op.op == verbs.OpFlush:
 		return nil
 	case isAtomic(op.op):
 		return []verbs.SGE{m.end.mr.SGE(base, 8)}
@@ -100,6 +104,14 @@ func (m *mix) read(k int, op *mixOp, wr *verbs.SendWR) {
 	m.aim(wr, op)
 	op.expect = append([]byte(nil), m.shadow[op.off:op.off+op.n]...)
 	clear(m.slot(k))
+}
+
+// flush flushes a range, or the whole region.
+func (m *mix) flush(op *mixOp, wr *verbs.SendWR) {
+	m.place(op, m.draw.size(m.mtu, m.maxLen))
+	op.op, wr.Op = verbs.OpFlush, verbs.OpFlush
+	m.aim(wr, op)
+	wr.Flush = verbs.Flush{Length: uint32(op.n), Region: m.draw.IntN(2) == 0, Global: true}
 }
 
 func (m *mix) atomic(k int, op *mixOp, wr *verbs.SendWR) {

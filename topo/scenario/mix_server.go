@@ -17,7 +17,7 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	if err != nil {
 		return err
 	}
-	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	const all = verbs.LocalWrite | verbs.RemoteRights
 	mem, err := end.pd.RegMR(nil, m.region, all)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (list planMixes[P]) check(value string) error {
 	for _, name := range names {
 		i := slices.IndexFunc(list, func(m planMix[P]) bool { return m.name == name })
 		if i < 0 {
-			return fmt.Errorf("--mix %.40q: take %s", name, list.names())
+			return fmt.Errorf("--mix %.40q: use %s", name, list.names())
 		}
 		for _, other := range names {
 			if slices.Contains(list[i].not, other) {

@@ -25,6 +25,7 @@ func TestEveryMixIsInThePlan(t *testing.T) {
 		"late":   func(p *storePlan) bool { return late(p.rules) && p.params.RetryCount > 0 },
 		"lazy":   func(p *storePlan) bool { return p.lazy },
 		"cache":  func(p *storePlan) bool { return p.caches },
+		"merge":  func(p *storePlan) bool { return p.merged },
 		"spread": func(p *storePlan) bool { return p.spread },
 		"crowd":  func(p *storePlan) bool { return p.keys <= 2 && p.clients >= 6 },
 		"faults": func(p *storePlan) bool { return len(p.then) > 0 && p.pace > 0 },

@@ -9,24 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// newEndsOf is newEnds for any kind of queue pair. It fills in the completion queues of init.
-func newEndsOf(ctx verbs.Context, init verbs.QPInit, n int) (*ends, error) {
-	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
-	var err error
-	if e.pd, err = ctx.AllocPD(); err != nil {
-		return nil, err
-	}
-	if e.cq, err = ctx.CreateCQ(2 * max(init.MaxSendWR, 1)); err != nil {
-		return nil, err
-	}
-	if e.mr, err = e.pd.RegMR(e.buf, n, verbs.LocalWrite); err != nil {
-		return nil, err
-	}
-	init.SendCQ, init.RecvCQ = e.cq, e.cq
-	e.qp, err = e.pd.CreateQP(init)
-	return e, err
-}
-
 // outbox sends messages and checks that each completes once, in order and with success.
 type outbox struct {
 	*ends

@@ -271,8 +271,8 @@ type smallClient struct {
 	host *simrack.Host
 	end  *ends
 	mem  remote
-	// far is what the acknowledged WRITEs have left in the memory that only this client uses, farLast
-	// the last value that was posted for each slot.
+	// far is what the acknowledged WRITEs have left in the memory that only this client uses.
+	// farLast is the last value that was posted for each slot.
 	far, farLast map[int]uint64
 	failed       error
 	wcs          [64]verbs.WC

@@ -262,7 +262,8 @@ func TestLongWrite(t *testing.T) {
 	}
 }
 
-// Without any act, the judge finds what a broken NIC of the memory server does.
+// The memory server's NIC executes requests wrongly. The judge finds that in a schedule without any
+// lost or late packet.
 func TestJudgeOfSchedules(t *testing.T) {
 	for _, c := range []struct {
 		setup, want string

@@ -57,7 +57,7 @@ type witness struct {
 	any   bool
 	// row is the PSN with which the rounds of the present series begin.
 	row    wire.PSN
-	own    bool // the packet is a READ or atomic, which has its own answer
+	own    bool // the packet has its own answer
 	rounds int
 	// Counts of this series: packets of the connection that links lost or corrupted, first packets of
 	// rounds that arrived at the server, and packets that the server sent. answered: an answer
@@ -79,7 +79,7 @@ func (w *witness) see(ev *sim.Event) {
 	intact := ev.Kind == sim.Delivered && wire.CheckICRC(ev.Frame)
 	switch {
 	case forward && first && ev.Link() == w.host:
-		w.ask(bth.PSN, info.Flags&(wire.OpRead|wire.OpAtomic) != 0)
+		w.ask(bth.PSN, info.Flags&wire.OpAnswered != 0)
 	case forward && intact && ev.Link() == server && bth.PSN == w.row:
 		w.arrived++
 	case !forward && first && ev.Link() == server && (!w.own || bth.PSN == w.row):

@@ -49,8 +49,8 @@ type Report struct {
 	// Damage describes what a run under published rules did to its clients, and the holes that may
 	// cause it. It is not a failure.
 	Damage string `json:"damage,omitempty"`
-	// Events is the number of events of the network, Virtual the virtual time, and Took the time on
-	// this machine.
+	// Events is the number of events of the network. Virtual is the virtual time. Took is the time
+	// on this machine.
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtualNs"`
 	Took    time.Duration `json:"tookNs"`
@@ -252,7 +252,8 @@ func (e *env) note(format string, args ...any) {
 	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
 }
 
-// settleTime is the virtual time after the end of the last client in which late frames arrive.
+// settleTime is how long the rack runs on, in virtual time, after the last client has returned:
+// late frames arrive meanwhile.
 const settleTime = 100 * time.Millisecond
 
 // run runs the rack until all clients have returned and late frames have arrived.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -125,16 +123,14 @@ func (r *treeRun) run() error {
 	}
 	e.report.Plan = p.String()
 	r.arm()
-	if err := e.build(treeRack(p.servers)+p.box, p.rack); err != nil {
+	if err := e.build(passiveRack(p.servers, computeHosts)+p.box, p.rack); err != nil {
 		return err
 	}
-	for _, h := range e.rack.Hosts() {
-		h.SetFaults(slices.DeleteFunc(slices.Clone(p.rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
-	}
+	e.setFaults(p.rules)
 	for i := range p.servers {
 		r.serve(fmt.Sprintf("ms%d", i))
 	}
-	for range treeHosts {
+	for range computeHosts {
 		n, err := sherman.NewNode(r.nodeConfig())
 		if err != nil {
 			return err
@@ -172,21 +168,11 @@ func (r *treeRun) serve(name string) {
 	if r.memory[name] == nil {
 		r.memory[name] = make([]byte, r.plan.region)
 	}
-	h := r.env.rack.Host(name)
-	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{
-			Buffer: r.memory[name], Locks: 8 * r.plan.locks,
-		})
-		if err == nil {
-			if r.plan.box != "" {
-				r.rules(name, s.Locks())
-			}
-			err = s.Serve()
-		}
-		if err != nil && !errors.Is(err, verbs.ErrClosed) {
-			r.env.fail("memory service of %s: %w", name, err)
-		}
-	})
+	var begun func(*memservice.Server)
+	if r.plan.box != "" {
+		begun = func(s *memservice.Server) { r.rules(name, s.Locks()) }
+	}
+	r.env.serveMemory(name, memservice.Config{Buffer: r.memory[name], Locks: 8 * r.plan.locks}, begun)
 }
 
 // config is the configuration of a client on a host.
@@ -209,7 +195,7 @@ func (r *treeRun) format() {
 
 // start runs a client on one of the compute hosts.
 func (r *treeRun) start(id int) {
-	host := id % treeHosts
+	host := id % computeHosts
 	h := r.env.rack.Host(fmt.Sprintf("cn%d", host))
 	d := newDraw(r.env.draw.Uint64())
 	r.env.client(h.Spec.Name, fmt.Sprintf("tree-%d", id), func(ctx verbs.Context) error {

@@ -30,7 +30,7 @@ func (t *treeTrigger) see(ev *sim.Event) {
 		return
 	}
 	link := ev.Link()
-	if link[0] != 'c' || t.host != "" && link != t.host || t.frame.BTH.DestQP <= 1 || !t.is(t.frame.BTH.Opcode) {
+	if link[0] != 'c' || t.host != "" && link != t.host || t.frame.BTH.DestQP <= 1 || !t.matches(t.frame.BTH.Opcode) {
 		return
 	}
 	if t.left--; t.left == 0 {
@@ -58,7 +58,7 @@ func (r *treeRun) loseOne() {
 // Frame passes a frame on; the chosen one it drops, and begins the fault.
 func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	t := f.run.trigger
-	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.is(t.frame.BTH.Opcode) {
+	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.matches(t.frame.BTH.Opcode) {
 		if t.left--; t.left == 0 {
 			f.run.env.rack.At(now, func() { f.run.inject(0) })
 			return
@@ -67,8 +67,8 @@ func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packe
 	f.Node.Frame(now, port, in, out)
 }
 
-// is reports whether an opcode belongs to the trigger's moment.
-func (t *treeTrigger) is(op wire.Opcode) bool {
+// matches reports whether an opcode belongs to the trigger's moment.
+func (t *treeTrigger) matches(op wire.Opcode) bool {
 	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
 	switch t.when {
 	case atLock:
@@ -143,11 +143,7 @@ func (r *treeRun) inject(i int) {
 		}
 	case treeSwitchCrash:
 		rack.CrashSwitch()
-		end = func() {
-			if err := rack.RestartSwitch(); err != nil {
-				rack.Stop(err)
-			}
-		}
+		end = r.env.restartSwitch
 	case treeSwitchHang:
 		rack.HangSwitch()
 		end = rack.ResumeSwitch
@@ -163,13 +159,7 @@ func (r *treeRun) inject(i int) {
 		rack.At(next, func() { r.inject(i + 1) })
 		over = max(over, next)
 	}
-	// This application keeps the run going until the faults have ended, also if all clients have
-	// ended.
-	rack.Host("cn3").Go("survivor", false, func(ctx verbs.Context) {
-		for ctx.Runtime().Now() <= over {
-			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
-		}
-	})
+	r.env.goOnUntil(over, "cn3")
 }
 
 // rules makes the switch replace the atomics on a server's lock words. The rule selects them by the

@@ -152,7 +152,7 @@ func (r *treeRun) noteNodes() {
 		sum.Reused += s.Reused
 		sum.Restarts += s.Restarts
 	}
-	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again; %d merged, %d used again, %d searches begun again",
+	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again; %d merged, %d reused, %d searches begun again",
 		sum.Acquires, sum.HandOvers, sum.CAS, sum.Recovered, sum.Fenced, sum.Splits, sum.Roots, sum.Healed, sum.Moves, sum.Torn,
 		sum.Merged, sum.Reused, sum.Restarts)
 }

@@ -18,7 +18,7 @@ var treeMixes = planMixes[*treePlan]{
 	{"wear", 0, (*treePlan).mixWear, []string{"sizes", "keys", "format"}},
 	{"keys", 0.2, (*treePlan).mixKeys, []string{"wear"}},
 	{"format", 0, (*treePlan).publishedCalm, []string{"wear", "sizes", "late", "faults", "hangs", "after", "locks"}},
-	{"late", 0, (*treePlan).belated, []string{"format"}},
+	{"late", 0, (*treePlan).mixLate, []string{"format"}},
 	{"faults", 0.2, (*treePlan).mixFaults, []string{"format"}},
 	{"hangs", 0.2, (*treePlan).mixHangs, []string{"format", "locks"}},
 	{"after", 0.2, (*treePlan).mixAfter, []string{"format"}},
@@ -98,7 +98,7 @@ func (p *treePlan) mixHangs(d *draw) {
 	case treeServerHang:
 		s.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))
 	case treeClientHang, treeHostHang:
-		s.victim = fmt.Sprintf("cn%d", d.IntN(min(treeHosts, p.clients)))
+		s.victim = fmt.Sprintf("cn%d", d.IntN(min(computeHosts, p.clients)))
 	default:
 	}
 	p.paced(d)
@@ -124,7 +124,7 @@ func (p *treePlan) mixLocks(d *draw) {
 	p.hasFault(d)
 	p.loses, p.locks, p.skew = true, one(d, 1, 4, p.locks), max(p.skew, 0.3)
 	p.faults[0] = treeFaultAt{
-		what: one(d, treeClientHang, treeHostHang), victim: fmt.Sprintf("cn%d", d.IntN(min(treeHosts, p.clients))),
+		what: one(d, treeClientHang, treeHostHang), victim: fmt.Sprintf("cn%d", d.IntN(min(computeHosts, p.clients))),
 		when: one(d, atLock, atWrite, atWrite, atSplit), after: d.between(1, p.rounds/2), down: p.lease + d.span(p.lease/2, 4*p.lease),
 	}
 	if p.faults[0].when == atSplit {

@@ -2,24 +2,11 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
-
-// treeHosts is the number of compute hosts in the rack of tree histories.
-const treeHosts = 4
-
-// treeRack returns the rack file.
-func treeRack(servers int) string {
-	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", servers-1, treeHosts-1)
-}
 
 // treePlan is what a seed decides for a run of the tree.
 type treePlan struct {
@@ -35,7 +22,7 @@ type treePlan struct {
 	// loses: the request with which the first fault begins is lost, and the victim's NIC sends it
 	// again later.
 	loses bool
-	// small: there are hardly more pages than the keys need, so that pages are used again.
+	// small: there are hardly more pages than the keys need, so that pages are reused.
 	small bool
 	// lostSearch keeps the published search, which does not find a key while its record is written.
 	lostSearch bool
@@ -43,10 +30,7 @@ type treePlan struct {
 	handOver   int
 	lease      time.Duration
 	backOff    time.Duration
-	links      string
-	rules      []fault.Rule
-	rack       simrack.Options
-	params     rdmacm.Params
+	wirePlan
 	// box is the switch section of the rack file; "": the switch only forwards.
 	box string
 }
@@ -130,23 +114,19 @@ func drawTree(e *env) *treePlan {
 	if wear {
 		p.wear(d)
 	}
-	p.drawLinks(d)
-	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
-	e.v6 = d.chance(0.2)
-	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
+	p.drawWire(e, passiveHosts(p.servers), memoryServers(p.servers), 0.6)
 	if published && !wear {
 		p.publishedCalm(d)
 		return p
 	}
 	if d.chance(0.15) {
-		p.belated(d)
+		p.mixLate(d)
 	}
 	p.drawFaults(d)
 	return p
 }
 
-// wear makes the memory small, and clients delete many keys, so that pages are merged and used
-// again.
+// wear makes the memory small, and clients delete many keys, so that pages are merged and reused.
 func (p *treePlan) wear(d *draw) {
 	p.small, p.keys, p.rounds, p.skew = true, one(d, 40, 60, 120), d.between(60, 120), 0
 	// Three records with the longest values fill a page.
@@ -154,49 +134,15 @@ func (p *treePlan) wear(d *draw) {
 	p.servers, p.region = one(d, 1, 1, 2), 16<<10+4096 // the first pages begin at 16 KiB
 }
 
-// belated delays packets by milliseconds, until the requesters have given up their connections.
-func (p *treePlan) belated(d *draw) {
-	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
-	for _, h := range treeHostNames(p.servers) {
-		for _, k := range []fault.Kind{fault.Reorder, fault.Duplicate} {
-			p.rules = append(p.rules, fault.Rule{Link: h, Kind: k, Probability: 0.02, Delay: d.span(time.Millisecond, 15*time.Millisecond)})
-		}
-	}
-	p.params.RetryCount = uint8(d.between(1, 3))
-}
+// mixLate delays packets by up to 15 ms, until the requesters have given up their connections.
+func (p *treePlan) mixLate(d *draw) { p.belated(d, passiveHosts(p.servers)) }
 
 // publishedCalm chooses the published layout, within its limits: copies are not torn, and no client
 // dies or is taken for dead.
 func (p *treePlan) publishedCalm(d *draw) {
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: one(d, 16, 40)}
-	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
+	p.untear()
 	p.lease = treePatience
-}
-
-// drawLinks draws the faults of links, and whether copies to memory are torn.
-func (p *treePlan) drawLinks(d *draw) {
-	hosts := treeHostNames(p.servers)
-	p.links, p.rules = drawLinks(d, hosts)
-	for _, h := range hosts[:p.servers] {
-		if d.chance(0.6) {
-			p.tear(h, 0.05+d.Float64()*0.5, d.span(0, 20*time.Microsecond))
-		}
-	}
-}
-
-func (p *treePlan) tear(host string, probability float64, pause time.Duration) {
-	p.rules = append(p.rules, fault.Rule{Link: host, Kind: fault.Tear, Probability: probability, Delay: pause})
-	p.links += "tear:" + host + " "
-}
-
-func treeHostNames(servers int) (out []string) {
-	for i := range servers {
-		out = append(out, fmt.Sprintf("ms%d", i))
-	}
-	for i := range treeHosts {
-		out = append(out, fmt.Sprintf("cn%d", i))
-	}
-	return out
 }
 
 // drawFaults draws up to three faults. A later fault comes soon after the one before, or after
@@ -223,7 +169,7 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 		s.after = d.between(1, 4)
 	}
 	s.down = d.span(time.Millisecond, 120*time.Millisecond)
-	s.victim = fmt.Sprintf("cn%d", d.IntN(min(treeHosts, p.clients)))
+	s.victim = fmt.Sprintf("cn%d", d.IntN(min(computeHosts, p.clients)))
 	switch s.what {
 	case treeNICCrash, treeMemoryCrash, treeServerHang:
 		s.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))
@@ -250,7 +196,7 @@ func (p *treePlan) published(d *draw) {
 	p.keys, p.skew, p.mix = one(d, 2, 8, 24), one(d, 0.5, 0.8), [4]float64{0.5, 0.9, 0.94, 0.97}
 	p.clients, p.rounds = d.between(4, 10), d.between(30, 60)
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: 40}
-	for _, h := range treeHostNames(p.servers)[:p.servers] {
+	for _, h := range memoryServers(p.servers) {
 		p.tear(h, 0.2+d.Float64()*0.5, d.span(time.Microsecond, 20*time.Microsecond))
 	}
 }

@@ -88,7 +88,7 @@ func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
 // client sends all messages of its connection.
 func (p *srqPair) client(ctx verbs.Context) error {
 	slot := max(p.run.maxLen, 1)
-	end, err := newEndsOf(ctx, verbs.QPInit{MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot)
+	end, err := newEndsOf(ctx, verbs.QPInit{MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot, 2*p.depth, verbs.LocalWrite)
 	if err != nil {
 		return err
 	}

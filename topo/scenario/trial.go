@@ -30,6 +30,9 @@ type trialRun struct {
 	full    int // operations that found no room
 	refused int // operations that found their key lost
 	retries int
+	at      func(client int) (host string)
+	prompt  bool                    // all clients begin at once
+	ended   func(client int)        // called when a client has ended; nil: not
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
 
@@ -46,29 +49,15 @@ const (
 const calmSeeds = 0x63616c6d
 
 func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store) kv.Store) error {
-	r := &trialRun{env: e, plan: drawTrial(e, own), history: kv.NewHistory(), plant: plant}
-	p := r.plan
+	p := drawTrial(e, own)
 	calm := newDraw(e.seed ^ calmSeeds).chance(0.1)
 	if calm {
 		p.links, p.rules, p.faults = "calm ", nil, nil
 	}
 	e.report.Plan = p.String()
-	rack := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", p.servers-1, trialHosts-1)
-	if err := e.build(rack, p.rack); err != nil {
+	r := newTrialRun(e, p, plant)
+	if err := r.begin(computeHosts); err != nil {
 		return err
-	}
-	setFaults(e, p.rules)
-	for i := range p.servers {
-		r.memory = append(r.memory, make([]byte, p.Memory))
-		r.serve(i)
-	}
-	e.client("cn0", "format", func(ctx verbs.Context) error {
-		err := p.Format(r.config(e.rack.Host("cn0"), ctx), ctx.Runtime().Now().Add(20*trialPatience))
-		r.ready = err == nil
-		return err
-	})
-	for i := range p.clients {
-		r.start(i)
 	}
 	if err := e.run(); err != nil {
 		return err
@@ -83,18 +72,38 @@ func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store
 	return p.Judge(r.memory, r.unknown == 0 && !r.died)
 }
 
+func newTrialRun(e *env, p *trialPlan, plant func(kv.Store) kv.Store) *trialRun {
+	return &trialRun{
+		env: e, plan: p, history: kv.NewHistory(), plant: plant,
+		at: func(client int) string { return fmt.Sprintf("cn%d", client%computeHosts) },
+	}
+}
+
+// begin makes the rack with the given number of compute hosts, and starts servers and clients.
+func (r *trialRun) begin(hosts int) error {
+	e, p := r.env, r.plan
+	if err := e.build(passiveRack(p.servers, hosts), p.rack); err != nil {
+		return err
+	}
+	e.setFaults(p.rules)
+	for i := range p.servers {
+		r.memory = append(r.memory, make([]byte, p.Memory))
+		r.serve(i)
+	}
+	e.client("cn0", "format", func(ctx verbs.Context) error {
+		err := p.Format(r.config(e.rack.Host("cn0"), ctx), ctx.Runtime().Now().Add(20*trialPatience))
+		r.ready = err == nil
+		return err
+	})
+	for i := range p.clients {
+		r.start(i)
+	}
+	return nil
+}
+
 // serve starts the memory service of a server. The memory survives the service.
 func (r *trialRun) serve(i int) {
-	h := r.env.rack.Host(fmt.Sprintf("ms%d", i))
-	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: r.memory[i], Locks: r.plan.Locks})
-		if err == nil {
-			err = s.Serve()
-		}
-		if err != nil && !errors.Is(err, verbs.ErrClosed) {
-			r.env.fail("memory service of %s: %w", h.Spec.Name, err)
-		}
-	})
+	r.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: r.memory[i], Locks: r.plan.Locks}, nil)
 }
 
 // config is the configuration of a client on a host.
@@ -108,14 +117,17 @@ func (r *trialRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 
 // start runs a client on one of the compute hosts.
 func (r *trialRun) start(id int) {
-	h := r.env.rack.Host(fmt.Sprintf("cn%d", id%trialHosts))
+	h := r.env.rack.Host(r.at(id))
 	d := newDraw(r.env.draw.Uint64())
 	r.env.client(h.Spec.Name, fmt.Sprintf("client-%d", id), func(ctx verbs.Context) error {
+		if r.ended != nil {
+			defer r.ended(id)
+		}
 		rt := ctx.Runtime()
 		for !r.ready {
 			rt.Sleep(50 * time.Microsecond)
 		}
-		if d.chance(0.3) {
+		if !r.prompt && d.chance(0.3) {
 			rt.Sleep(d.span(0, 3*time.Millisecond)) // maybe after the deaths of others
 		}
 		c, err := r.plan.Open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
@@ -209,7 +221,7 @@ func (r *trialRun) inject(x trialFault) {
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }
 	case trialNICCrash, trialMemoryLost:
-		i := slices.Index(trialServers(r.plan.servers), x.victim)
+		i := slices.Index(memoryServers(r.plan.servers), x.victim)
 		h.Crash()
 		if x.what == trialMemoryLost {
 			r.lost = true
@@ -224,12 +236,7 @@ func (r *trialRun) inject(x trialFault) {
 	}
 	over := rack.Now().Add(x.down)
 	rack.At(over, end)
-	// This application keeps the run going until the fault has ended.
-	rack.Host(survivor).Go("survivor", false, func(ctx verbs.Context) {
-		for ctx.Runtime().Now() <= over {
-			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
-		}
-	})
+	r.env.goOnUntil(over, survivor)
 }
 
 // afterLoss is a client of a store that may have lost memory. An operation that reports the loss

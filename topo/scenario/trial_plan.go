@@ -3,30 +3,22 @@ package scenario
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // trialPlan is what a seed decides for a trial.
 type trialPlan struct {
 	store.Trial
+	wirePlan
 	servers, clients, rounds, keys int
 	skew                           float64
 	// mix has the upper bounds of get, put and insert for a random number from 0 to 1; above are
 	// deletes.
 	mix    [3]float64
-	links  string
-	rules  []fault.Rule
 	faults []trialFault
-	rack   simrack.Options
-	params rdmacm.Params
 }
 
 // trialFault is a fault of a host. It begins late after the after-th operation has begun, and lasts
@@ -48,37 +40,28 @@ const (
 	trialMemoryLost = "memory lost"
 )
 
-// trialHosts is the number of compute hosts in the rack. The last one, survivor, never fails.
-const (
-	trialHosts = 4
-	survivor   = "cn3"
-)
+// survivor is the compute host that never fails.
+const survivor = "cn3"
 
-func trialServers(n int) (out []string) {
-	for i := range n {
-		out = append(out, fmt.Sprintf("ms%d", i))
-	}
-	return out
+// drawWork draws how many servers, clients, operations and keys there are.
+func (p *trialPlan) drawWork(d *draw) {
+	p.servers, p.clients, p.rounds = d.between(1, 3), d.between(2, 10), d.between(10, 50)
+	p.keys, p.skew = one(d, 1, 2, 4, 8, 14), one(d, 0.0, 0.3, 0.7)
+}
+
+// drawMix draws the shares of the operations.
+func (p *trialPlan) drawMix(d *draw) {
+	p.mix = one(d, [3]float64{0.4, 0.7, 0.9}, [3]float64{0.2, 0.3, 0.65}, [3]float64{0.1, 0.9, 0.95}, [3]float64{0.3, 0.4, 0.7})
 }
 
 func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 	d := e.draw
-	p := &trialPlan{
-		servers: d.between(1, 3), clients: d.between(2, 10), rounds: d.between(10, 50), keys: one(d, 1, 2, 4, 8, 14), skew: one(d, 0.0, 0.3, 0.7),
-		mix: one(d, [3]float64{0.4, 0.7, 0.9}, [3]float64{0.2, 0.3, 0.65}, [3]float64{0.1, 0.9, 0.95}, [3]float64{0.3, 0.4, 0.7}),
-	}
+	p := new(trialPlan)
+	p.drawWork(d)
+	p.drawMix(d)
 	p.Trial = own(newDraw(d.Uint64()).Rand, p.servers)
-	servers := trialServers(p.servers)
-	p.links, p.rules = drawLinks(d, append(slices.Clone(servers), "cn0", "cn1", "cn2", survivor))
-	for _, h := range servers {
-		if d.chance(0.6) {
-			p.rules = append(p.rules, fault.Rule{Link: h, Kind: fault.Tear, Probability: 0.05 + d.Float64()*0.5, Delay: d.span(0, 20*time.Microsecond)})
-			p.links += "tear:" + h + " "
-		}
-	}
-	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
-	e.v6 = d.chance(0.2)
-	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
+	servers := memoryServers(p.servers)
+	p.drawWire(e, passiveHosts(p.servers), servers, 0.6)
 	if d.chance(0.3) {
 		p.belated(d, servers)
 	}
@@ -86,17 +69,6 @@ func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 		p.fail(d, servers)
 	}
 	return p
-}
-
-// belated delays packets by milliseconds, until the requesters have given up their connections.
-func (p *trialPlan) belated(d *draw, servers []string) {
-	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
-	for _, h := range servers {
-		for _, k := range []fault.Kind{fault.Reorder, fault.Duplicate} {
-			p.rules = append(p.rules, fault.Rule{Link: h, Kind: k, Probability: 0.02, Delay: d.span(time.Millisecond, 15*time.Millisecond)})
-		}
-	}
-	p.params.RetryCount = uint8(d.between(1, 3))
 }
 
 // fail draws faults of one to three different hosts.
@@ -124,13 +96,6 @@ func (p *trialPlan) longest() (out time.Duration) {
 		out += x.down
 	}
 	return out
-}
-
-// setFaults gives each link its faults.
-func setFaults(e *env, rules []fault.Rule) {
-	for _, h := range e.rack.Hosts() {
-		h.SetFaults(slices.DeleteFunc(slices.Clone(rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
-	}
 }
 
 // String prints the plan on one line.

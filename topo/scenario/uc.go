@@ -109,7 +109,7 @@ func (e *env) disturb(m faultMix) {
 func (p *ucPair) client(ctx verbs.Context) error {
 	r := p.run
 	slot := max(r.maxLen, 1)
-	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UC, MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot)
+	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UC, MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot, 2*p.depth, verbs.LocalWrite)
 	if err != nil {
 		return err
 	}

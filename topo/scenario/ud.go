@@ -140,7 +140,7 @@ func (r *udRun) gidTo(ctx verbs.Context) int {
 // client sends all datagrams of one sender.
 func (s *udSender) client(ctx verbs.Context) error {
 	r := s.run
-	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UD, MaxSendWR: s.depth, MaxInline: maxInline}, s.depth*maxDatagram)
+	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UD, MaxSendWR: s.depth, MaxInline: maxInline}, s.depth*maxDatagram, 2*s.depth, verbs.LocalWrite)
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,9 @@ type Params struct {
 	Torn bool
 	// Locks says where sherman's lock words are served: nic, which is the default, or switch.
 	Locks string
-	// Setup restricts planned to one of the small setups. Depth bounds the acts of a schedule,
-	// Schedules the schedules that are tried; 0: the defaults. Plan is a single schedule that is run
-	// instead.
+	// Setup restricts planned to one of the small setups. Depth bounds the acts of a schedule.
+	// Schedules bounds the schedules that are tried; 0: the defaults. Plan is a single schedule
+	// that is run instead.
 	Setup, Plan      string
 	Depth, Schedules int
 }
@@ -141,7 +141,7 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 		case f.set && !slices.Contains(family.takes, f.name):
 			return s, fmt.Errorf("--%s is not for scenario %s", f.name, s.Name)
 		case f.value != "" && list != nil && !slices.Contains(list, f.value):
-			return s, fmt.Errorf("--%s %.40q: take %s", f.name, f.value, strings.Join(list, ", "))
+			return s, fmt.Errorf("--%s %.40q: use %s", f.name, f.value, strings.Join(list, ", "))
 		}
 	}
 	run, err := family.run(p)
@@ -159,7 +159,7 @@ func cloverVariant(p Params) (func(*env) error, error) {
 		return nil, err
 	}
 	if p.Threads < 0 || p.Threads > meta.MaxThreads {
-		return nil, fmt.Errorf("--threads %d: take 0 to %d", p.Threads, meta.MaxThreads)
+		return nil, fmt.Errorf("--threads %d: use 0 to %d", p.Threads, meta.MaxThreads)
 	}
 	if p.Steer == "" {
 		return func(e *env) error {

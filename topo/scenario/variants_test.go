@@ -44,7 +44,7 @@ func TestParamsAreRefused(t *testing.T) {
 		want string
 	}{
 		{"rnr", Params{Steer: "both"}, "--steer is not for scenario rnr"},
-		{"clover", Params{Steer: "left"}, "take write, read, both, any"},
+		{"clover", Params{Steer: "left"}, "use write, read, both, any"},
 		{"clover", Params{Torn: true}, "--torn"},
 		{"locks", Params{Program: "track", Mode: "published"}, "--mode and --move are for swordbox"},
 		{"locks", Params{Move: true, Mode: "published"}, "--move"},

@@ -101,7 +101,7 @@ type ID struct{ word, index int }
 type Log struct {
 	words []word
 	clock int64
-	// Ops counts the operations, Pending those that have no answer yet.
+	// Ops counts the operations. Pending counts those that have no answer yet.
 	Ops, Pending int
 }
 

@@ -1,0 +1,125 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// computeHosts is the number of compute hosts on which the clients of a store run.
+const computeHosts = 4
+
+// passiveRack is the rack file of a store that needs memory servers only.
+func passiveRack(servers, hosts int) string {
+	return fmt.Sprintf("name: sim\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", servers-1, hosts-1)
+}
+
+// memoryServers are the names of a rack's memory servers, passiveHosts those and the compute hosts.
+func memoryServers(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("ms%d", i))
+	}
+	return out
+}
+
+func passiveHosts(servers int) []string {
+	out := memoryServers(servers)
+	for i := range computeHosts {
+		out = append(out, fmt.Sprintf("cn%d", i))
+	}
+	return out
+}
+
+// wirePlan is what a seed decides about links and connections for the history of a store.
+type wirePlan struct {
+	links  string // the faults of the links in words
+	rules  []fault.Rule
+	rack   simrack.Options
+	params rdmacm.Params
+}
+
+// drawWire draws the faults of the hosts' links; copies to the memory of each of the servers are torn
+// with the probability torn.
+func (p *wirePlan) drawWire(e *env, hosts, servers []string, torn float64) {
+	d := e.draw
+	p.links, p.rules = drawLinks(d, hosts)
+	for _, h := range servers {
+		if d.chance(torn) {
+			p.tear(h, 0.05+d.Float64()*0.5, d.span(0, 20*time.Microsecond))
+		}
+	}
+	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
+	e.v6 = d.chance(0.2)
+	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
+}
+
+// tear makes a reader see parts of copies to a host's memory.
+func (p *wirePlan) tear(host string, probability float64, pause time.Duration) {
+	p.rules = append(p.rules, fault.Rule{Link: host, Kind: fault.Tear, Probability: probability, Delay: pause})
+	p.links += "tear:" + host + " "
+}
+
+// untear ends that.
+func (p *wirePlan) untear() {
+	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
+}
+
+// belated delays packets by milliseconds, until the requesters have given up their connections.
+func (p *wirePlan) belated(d *draw, hosts []string) {
+	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
+	for _, h := range hosts {
+		for _, k := range []fault.Kind{fault.Reorder, fault.Duplicate} {
+			p.rules = append(p.rules, fault.Rule{Link: h, Kind: k, Probability: 0.02, Delay: d.span(time.Millisecond, 15*time.Millisecond)})
+		}
+	}
+	p.params.RetryCount = uint8(d.between(1, 3))
+}
+
+// setFaults gives each link its faults.
+func (e *env) setFaults(rules []fault.Rule) {
+	for _, h := range e.rack.Hosts() {
+		h.SetFaults(slices.DeleteFunc(slices.Clone(rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
+	}
+}
+
+// serveMemory starts the memory service of a host. begun, if not nil, is called before it serves.
+func (e *env) serveMemory(host string, cfg memservice.Config, begun func(*memservice.Server)) {
+	h := e.rack.Host(host)
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := memservice.New(ctx, h.Manager(ctx), cfg)
+		if err == nil {
+			if begun != nil {
+				begun(s)
+			}
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			e.fail("memory service of %s: %w", host, err)
+		}
+	})
+}
+
+// restartSwitch restarts the switch after a crash.
+func (e *env) restartSwitch() {
+	if err := e.rack.RestartSwitch(); err != nil {
+		e.rack.Stop(err)
+	}
+}
+
+// goOnUntil keeps the run going until a fault is over, also if all clients have ended: by an
+// application of a host that does not fail.
+func (e *env) goOnUntil(over clock.Time, host string) {
+	e.rack.Host(host).Go("survivor", false, func(ctx verbs.Context) {
+		for ctx.Runtime().Now() <= over {
+			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
+		}
+	})
+}
