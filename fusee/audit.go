@@ -15,14 +15,14 @@ const maxDefects = 20
 
 // Report is what Audit has found.
 type Report struct {
-	// Keys is how many keys have a value, Slots how many slots the index has.
+	// Keys is how many keys have a value. Slots is how many slots the index has.
 	Keys  int `json:"keys"`
 	Slots int `json:"slots"`
 	// Unfinished is how many slots a client has begun to change and not finished: replicas of the slot
 	// differ, or its key was inserted and is not marked as valid. Clients that are at work leave such
 	// slots for some round trips, clients that have died until they are recovered.
 	Unfinished int `json:"unfinished"`
-	// Taken is how many blocks of each server belong to clients, Blocks how many blocks a server
+	// Taken is how many blocks of each server belong to clients. Blocks is how many blocks a server
 	// has.
 	Taken  []int `json:"taken"`
 	Blocks int   `json:"blocks"`

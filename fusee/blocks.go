@@ -157,7 +157,7 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 		if err := s.once(deadline); err != nil { // the bitmap is as before, or this is subtracted later
 			s.drop()
 			b.hints, b.swept = true, s.doubts-1
-			return timeout(err)
+			return kv.TimedOut(err)
 		}
 		if b.hints {
 			sweep = true
@@ -200,8 +200,8 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	return err
 }
 
-// ask gets a block for objects of so many units from a server. If an earlier request's outcome is
-// unknown, it gets the block of that request first.
+// ask gets a block from a server, for objects with the given number of units. If an earlier
+// request's outcome is unknown, it gets the block of that request first.
 func (s *space) ask(server, units int, deadline clock.Time) error {
 	shape, r := &s.super.Shape, &s.asked[server]
 	for {
@@ -218,24 +218,24 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			return err
 		case errors.Is(err, memservice.ErrFenced):
 			s.fenced = true
-			return timeout(errFenced)
+			return kv.TimedOut(errFenced)
 		case err != nil:
-			return timeout(err)
+			return kv.TimedOut(err)
 		}
 		r.open = false
 		id := blockID{server, n}
 		if s.blocks[id] != nil || n >= shape.Blocks {
 			return fmt.Errorf("memory server %d has given block %d of %d, which is not free", server, n, shape.Blocks)
 		}
-		s.own(newBlock(id, word, 0, s.doubts, shape))
+		s.addBlock(newBlock(id, word, 0, s.doubts, shape))
 		if r.units == units {
 			return nil
 		}
 	}
 }
 
-// own adds a block to those of the client.
-func (s *space) own(b *block) {
+// addBlock adds a block to those of the client.
+func (s *space) addBlock(b *block) {
 	s.blocks[b.blockID] = b
 	c := s.class(b.units)
 	c.blocks = append(c.blocks, b)
@@ -257,7 +257,7 @@ func (s *space) raise(b *block, deadline clock.Time) error {
 		return err
 	case !ok:
 		s.fenced = true
-		return timeout(errFenced)
+		return kv.TimedOut(errFenced)
 	}
 	b.word, b.maybe = word, 0
 	return nil
@@ -308,8 +308,9 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 	return false, nil
 }
 
-// adoptOne takes over a block, unless another client is faster. The block is left again if it has no
-// room for objects of so many units. Until its word has their length, there is none of them.
+// adoptOne takes over a block, unless another client is faster. The client gives the block back if
+// it has no room for objects with the given number of units. Until its word names their length, the
+// block has no such object.
 func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {
@@ -344,7 +345,7 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 		}
 		return err
 	}
-	s.own(b)
+	s.addBlock(b)
 	return nil
 }
 
@@ -355,8 +356,9 @@ func (s *space) adopted(h heir, word layout.BlockUse) *block {
 	return b
 }
 
-// settleLimbo leaves the blocks again that the client has tried to take over, as they were: it has used
-// none of their objects. After that this client or another one can take them over.
+// settleLimbo gives back the blocks that the client has tried to take over. They are as they were,
+// because it has used none of their objects. After that this client or another one can take them
+// over.
 func (s *space) settleLimbo(deadline clock.Time) error {
 	for len(s.limbo) > 0 {
 		h := s.limbo[0]
@@ -375,7 +377,7 @@ func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, e
 	if err := s.do(deadline); err != nil {
 		return false, err
 	}
-	found, err := s.word(at)
+	found, err := s.fab.Word(at)
 	return err == nil && (found == uint64(h.use) || found == uint64(to)), err
 }
 

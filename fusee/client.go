@@ -110,14 +110,14 @@ func (c *Client) register(deadline clock.Time) error {
 		word := c.add(0, layout.ClientWord, 1)
 		err := c.once(deadline)
 		if err == nil {
-			last, err := c.word(word)
+			last, err := c.fab.Word(word)
 			if c.id = uint32(last) + 1; err != nil || last >= 1<<32-1 {
 				return errors.Join(err, kv.ErrFull)
 			}
 			break
 		}
 		c.drop()
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 		if err := c.reach(0, deadline); err != nil {
@@ -190,7 +190,7 @@ func (c *Client) Last() kv.Cost { return c.cost }
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
 // Leaked counts objects of operations of this client whose outcome is unknown, and frees that were
-// perhaps not executed. The former are used again when their outcome is known, the latter when
+// perhaps not executed. The former are reused when their outcome is known, the latter when
 // their owners have found them.
 func (c *Client) Leaked() uint64 { return uint64(len(c.unsure)) + c.lost }
 

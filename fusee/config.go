@@ -71,9 +71,9 @@ func (c *Config) validate() error {
 
 // FormatConfig describes a store to be made.
 type FormatConfig struct {
-	// Replicas is how many servers have a copy of each object, IndexReplicas how many have the
-	// index; 0: 2 for objects and 1 for the index, as in the paper's measurements, but at most as
-	// many as there are servers.
+	// Replicas is how many servers have a copy of each object. IndexReplicas is how many have the
+	// index. 0 for both: 2 for objects and 1 for the index, as in the paper's measurements, but at
+	// most as many as there are servers.
 	Replicas, IndexReplicas int
 	// Depth is the depth of the directory: there are 2^Depth subtables. Groups is the number of groups
 	// of three buckets of a subtable; 0: as many as fit into an eighth of a server's memory.

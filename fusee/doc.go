@@ -41,7 +41,7 @@
 // finds what it has read, or fails. Each use of an object has a greater version than all uses of that
 // memory before. Before an object gets a version the word of its block has it, so a later owner begins
 // behind it even if the object itself is torn. A block whose version is layout.MaxVersion is spent: its
-// objects are not used again until the store is formatted.
+// objects are not reused until the store is formatted.
 //
 // A client that waits for another one for Config.Lease takes it for dead, if a READ that it has begun
 // after the lease shows that the other one has not gone on; Client.Recover is told of a dead one. The

@@ -94,7 +94,7 @@ func (m *maker) retire() (last uint32, memory uint64, err error) {
 				last, memory = max(last, n), min(memory, uint64(m.links[i].mem.Len))
 				break
 			}
-			if err := m.again(err, m.deadline); err != nil {
+			if err := m.prepareRetry(err, m.deadline); err != nil {
 				return 0, 0, err
 			}
 		}

@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// With hundreds of keys, the store has the same content as a map, and objects are used again.
+// With hundreds of keys, the store has the same content as a map, and objects are reused.
 func TestAgainstAMap(t *testing.T) {
 	for _, s := range stores {
 		t.Run(name(s.servers, s.FormatConfig), func(t *testing.T) {

@@ -181,7 +181,7 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
 	if err != nil || !won {
 		c.unsure = append(c.unsure, f.object)
-		return timeout(err)
+		return kv.TimedOut(err)
 	}
 	c.giveBack(f)
 	return unchanged(why)
@@ -191,7 +191,7 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
 	if err := c.showAll(f.Ref, max(deadline, c.rt.Now()).Add(settleTimeout)); err != nil {
 		c.unsure = append(c.unsure, f.object)
-		return timeout(err)
+		return kv.TimedOut(err)
 	}
 	c.cache.put(key, h, own.at, own.slot)
 	return nil

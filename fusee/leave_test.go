@@ -128,7 +128,8 @@ func TestNoObjectOfALeftBlockIsLost(t *testing.T) {
 	}
 }
 
-// killer ends the applications of a host when it has sent so many requests.
+// killer ends the applications of a host when the host has sent a number of requests: left counts
+// down to it.
 type killer struct {
 	g     *rig
 	host  string

@@ -1,7 +1,6 @@
 package fusee
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -91,7 +90,7 @@ func (m *memory) reach(i int, deadline clock.Time) error {
 		if err == nil {
 			return nil
 		}
-		if err := m.again(err, deadline); err != nil {
+		if err := m.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -178,7 +177,7 @@ func (m *memory) do(deadline clock.Time) error {
 		}
 		m.batch = slices.DeleteFunc(m.batch, func(o *remotemem.Op) bool { return o.Done && o.Status == verbs.Success })
 		m.repeated = true
-		if err := m.again(err, deadline); err != nil {
+		if err := m.prepareRetry(err, deadline); err != nil {
 			m.drop()
 			return err
 		}
@@ -198,24 +197,17 @@ func (m *memory) once(deadline clock.Time) error {
 // drop forgets the batch.
 func (m *memory) drop() { m.batch, m.n = m.batch[:0], 0 }
 
-// again decides whether an attempt that has failed with err is repeated. It returns nil, after a
-// pause, if it is.
-func (m *memory) again(err error, deadline clock.Time) error {
+// prepareRetry decides whether an attempt that has failed with err is repeated. It returns nil,
+// after a pause, if it is.
+func (m *memory) prepareRetry(err error, deadline clock.Time) error {
 	switch {
 	case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 		return err
 	case errors.Is(err, errFenced), m.rt.Now() >= deadline:
-		return timeout(err)
+		return kv.TimedOut(err)
 	}
 	m.rt.Sleep(pause)
 	return nil
-}
-
-func timeout(err error) error {
-	if err == nil || errors.Is(err, kv.ErrTimeout) {
-		return errors.Join(kv.ErrTimeout, err)
-	}
-	return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
 }
 
 // bytes copies n bytes of the buffer to dst[:0].
@@ -226,14 +218,6 @@ func (m *memory) bytes(dst []byte, at, n int) ([]byte, error) {
 
 // put copies bytes into the buffer.
 func (m *memory) put(b []byte, at int) error { return m.fab.MR().WriteAt(b, at) }
-
-// word returns the word of the buffer that an atomic has filled. It is in the byte order of the
-// host.
-func (m *memory) word(at int) (uint64, error) {
-	var b [8]byte
-	err := m.fab.MR().ReadAt(b[:], at)
-	return binary.NativeEndian.Uint64(b[:]), err
-}
 
 // close ends the connections, and asks the servers to free their queue pairs.
 func (m *memory) close() error {

@@ -49,7 +49,7 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 		if right && early {
 			same, err := c.parse(known.slot, 0)
 			if err == nil && !same {
-				err = errChanged // another client replaced the object after the slot was read, and its memory is used again
+				err = errChanged // another client replaced the object after the slot was read, and its memory is reused
 			}
 			return same, err
 		}

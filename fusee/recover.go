@@ -32,7 +32,7 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 			if err == nil {
 				break
 			}
-			if err := c.again(err, deadline); err != nil {
+			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
 		}
@@ -295,7 +295,7 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 		return err
 	}
 	if owner == c.id {
-		return fmt.Errorf("client %d is this one", owner)
+		return fmt.Errorf("recover client %d: that is this client; only another one can be recovered", owner)
 	}
 	return c.recover(owner, deadline)
 }

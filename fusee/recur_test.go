@@ -154,7 +154,7 @@ func TestATornObjectHasNoEarlierVersion(t *testing.T) {
 	}
 }
 
-// A block whose objects have had the last version is not used again: a slot would have a value
+// A block whose objects have had the last version is not reused: a slot would have a value
 // twice. Clients go on in other blocks, and find no memory when all blocks are spent.
 func TestNoVersionFollowsTheLastOne(t *testing.T) {
 	g := newRig(t, 1, simrack.Options{})

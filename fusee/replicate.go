@@ -100,7 +100,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 	left := w.Left()
 	w.Down()
-	if why = timeout(why); left {
+	if why = kv.TimedOut(why); left {
 		return why
 	}
 	return errors.Join(why, kv.ErrNoEffect)
@@ -115,7 +115,7 @@ func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time
 		return snapshot.None, err
 	}
 	for _, at := range c.words {
-		v, err := c.word(at)
+		v, err := c.fab.Word(at)
 		if err != nil {
 			return snapshot.None, err
 		}
@@ -149,7 +149,7 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 	if err := c.do(deadline); err != nil {
 		return snapshot.None, err
 	}
-	v, err := c.word(word)
+	v, err := c.fab.Word(word)
 	if err != nil {
 		return snapshot.None, err
 	}

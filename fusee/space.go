@@ -36,7 +36,7 @@ type space struct {
 	nextLook clock.Time
 	// limbo are blocks that the client has tried to take over, with an unknown outcome.
 	limbo []limbo
-	// frees are objects to be freed, flight the frees that were sent.
+	// frees are objects to be freed. flight are the frees that were sent.
 	frees  []layout.Ref
 	flight []*remotemem.Op
 	store  [freeBatch]remotemem.Op
@@ -112,7 +112,7 @@ func (s *space) unitsFor(n int) int {
 	return min(units, s.largest())
 }
 
-// class is that of the objects of so many units.
+// class returns the class of objects with the given number of units.
 func (s *space) class(units int) *class {
 	c := s.classes[units]
 	if c == nil {
@@ -122,7 +122,7 @@ func (s *space) class(units int) *class {
 	return c
 }
 
-// take returns an object of so many units for a key.
+// take returns an object with the given number of units for a key.
 func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) (fresh, error) {
 	c := s.class(units)
 	if len(c.queue) < 2 {

@@ -99,7 +99,7 @@ func TestAnObjectThatIsReadLateIsAnotherOne(t *testing.T) {
 		watch = true
 		got, err := c.Get(key, nil, soon(rt))
 		if !lost || !done {
-			t.Errorf("the READ was lost: %v; the memory was used again: %v", lost, done)
+			t.Errorf("the READ was lost: %v; the memory was reused: %v", lost, done)
 		}
 		if err != nil || string(got) != string(kv.MakeValue(key, 1, 100)) && string(got) != string(kv.MakeValue(key, 2, 100)) {
 			return fmt.Errorf("GET of key %d: %x, %w", key, got, err)

@@ -2,7 +2,6 @@ package sherman
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
@@ -107,7 +106,7 @@ func (c *memory) introduce(deadline clock.Time) error {
 		if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errOther) {
 			return err
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -116,24 +115,17 @@ func (c *memory) introduce(deadline clock.Time) error {
 // errServers: the tree was formatted on another list of servers.
 var errServers = errors.New("the tree was formatted on another list of memory servers")
 
-// again decides whether an attempt that has failed with err is repeated. It returns nil, after a
-// pause, if it is.
-func (c *memory) again(err error, deadline clock.Time) error {
+// prepareRetry decides whether an attempt that has failed with err is repeated. It returns nil,
+// after a pause, if it is.
+func (c *memory) prepareRetry(err error, deadline clock.Time) error {
 	switch {
 	case errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrFull), errors.Is(err, ErrBroken), errors.Is(err, verbs.ErrClosed):
 		return err
 	case c.rt.Now() >= deadline:
-		return timeout(err)
+		return kv.TimedOut(err)
 	}
 	c.rt.Sleep(pause)
 	return nil
-}
-
-func timeout(err error) error {
-	if err == nil || errors.Is(err, kv.ErrTimeout) {
-		return errors.Join(kv.ErrTimeout, err)
-	}
-	return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
 }
 
 // ErrBroken means that a page is not the expected one. The tree is damaged, or was formatted again.

@@ -23,8 +23,8 @@
 //     there. A client reserves one when a page must be split, the clients of a node share what it has
 //     taken, and a node takes little more than it uses: the tree is full when the bytes of its
 //     servers are in use, however many clients there are.
-//   - Deleted slots are used again. A hardened page without keys leaves the tree in steps that a
-//     later writer can finish (layout.Stage), and its memory is used again, by any client. Its next
+//   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
+//     later writer can finish (layout.Stage), and its memory is reused, by any client. Its next
 //     incarnation has another address: a reader that follows a pointer to the former incarnation
 //     begins again at the root. Pages that have few keys are not merged, and the height of the tree
 //     never decreases. Pages of published trees are never merged.

@@ -61,7 +61,7 @@ func (m *maker) retried(deadline clock.Time, f func() error) error {
 			return err
 		}
 		if m.fab.Runtime().Now() >= deadline {
-			return timeout(err)
+			return kv.TimedOut(err)
 		}
 		m.fab.Runtime().Sleep(pause)
 	}

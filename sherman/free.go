@@ -9,7 +9,7 @@ import (
 
 // Each memory server has a list of pages that were merged: FreeWord names the first one, and the
 // header of each names the next. A client that takes the first page, or adds one, changes the word
-// by a compare-and-swap. If the compare-and-swap is not answered, the page is never used again.
+// by a compare-and-swap. If the compare-and-swap is not answered, the page is never reused.
 
 // readHead reads the word of a server's list.
 func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
@@ -83,7 +83,7 @@ func (c *changer) pop(i int, deadline clock.Time) error {
 		if err == nil {
 			continue
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 		if err == nil {
 			continue
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 
 // leave gives the unused pages of a client that closes to its node. The last client of the node
 // also returns the node's pages to the memory servers (Hardened only). Pages that it cannot return
-// before the deadline are never used again.
+// before the deadline are never reused.
 func (c *changer) leave(deadline clock.Time) {
 	n := c.node
 	n.keepPages(c.spare...)
@@ -138,7 +138,7 @@ func (c *changer) leave(deadline clock.Time) {
 			return
 		}
 		if err := c.push(f, deadline); err != nil && !errors.Is(err, ErrBroken) {
-			return // the memory of the page is not used again
+			return // the memory of the page is not reused
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (c *Client) Unused(server, most int, deadline clock.Time) (int, error) {
 		if err == nil {
 			return n, nil
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return 0, err
 		}
 	}

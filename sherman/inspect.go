@@ -40,7 +40,7 @@ func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline
 		if err == nil {
 			return c.fab.MR().ReadAt(b, c.at.in)
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
 				return min(w, c.links[server].len), nil
 			}
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return 0, err
 		}
 	}

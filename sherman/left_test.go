@@ -15,7 +15,7 @@ import (
 // A client has split a page and is about to put the separator into the parent. Before it gets the
 // parent's lock, another client deletes all keys of the new page and of its neighbours, and takes
 // these pages out of the tree. The separator must not be added, because it would name a page that
-// may be used again as another page.
+// may be reused as another page.
 func TestNoSeparatorNamesAPageThatLeft(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}})

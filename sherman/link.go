@@ -19,8 +19,8 @@ import (
 type link struct {
 	peer int
 	mem  memservice.Memory
-	// asked is the owner number for the connection that is being made, owner that of the
-	// established connection.
+	// asked is the owner number for the connection that is being made. owner is the owner number of
+	// the established connection.
 	asked, owner uint32
 	// known: the client has checked that the memory of this connection belongs to the tree.
 	known bool
@@ -132,7 +132,7 @@ func (c *memory) know(i int, deadline clock.Time) error {
 }
 
 // errOther: the memory belongs to a Clover store, which only an explicit request may overwrite.
-var errOther = errors.New("the memory holds a Clover store, which a tree would overwrite: `rdmalab sherman start --fresh` makes one all the same")
+var errOther = errors.New("the memory holds a Clover store; `rdmalab sherman start --fresh` overwrites it")
 
 func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 

@@ -120,7 +120,7 @@ func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 		// A queue that the client has left may have opened the gate. Then the loop checks the place
 		// in this queue again.
 		if err := c.gate.Wait(deadline); err != nil && t.GiveUp() {
-			return lock.Held{}, timeout(fmt.Errorf("other clients of this node hold the lock: %w", err))
+			return lock.Held{}, kv.TimedOut(fmt.Errorf("other clients of this node hold the lock: %w", err))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 			h.tag, h.boot, h.since = tag, left.Boot, left.Since
 			return true, nil
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return false, err
 		}
 	}
@@ -183,7 +183,7 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 	for {
 		err := c.reach(h.key.Server, deadline)
 		if err != nil {
-			if err := c.again(err, deadline); err != nil {
+			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
 			continue
@@ -195,7 +195,7 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 		asked := c.rt.Now()
 		old, err := c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
 		if err != nil { // the next attempt finds the outcome of this one
-			if err := c.again(err, deadline); err != nil {
+			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
 			continue
@@ -207,7 +207,7 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 		c.cost.Retries++
 		if c.rt.Now() >= deadline {
 			h.tag = 0 // the word certainly has the tag of another owner
-			return timeout(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
+			return kv.TimedOut(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
 		seen := c.node.sighted(h.key, layout.Tag(old), asked, c.rt.Now())
 		if seen > c.node.cfg.Lease {
@@ -253,7 +253,7 @@ func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, 
 		old, err = c.swap(c.lockTarget(h.key), uint64(from), uint64(h.tag), deadline)
 	}
 	if err != nil {
-		return false, c.again(err, deadline)
+		return false, c.prepareRetry(err, deadline)
 	}
 	if layout.Tag(old) != from {
 		return false, nil

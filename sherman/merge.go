@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // Merging takes empty pages out of the tree, in the steps that layout.Stage describes. Each step
@@ -59,7 +60,7 @@ func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error
 		return left.Sibling, nil
 	}
 	if c.rt.Now() >= deadline {
-		return 0, timeout(errClosed)
+		return 0, kv.TimedOut(errClosed)
 	}
 	return 0, nil
 }
@@ -176,10 +177,10 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 		return nil
 	})
 	if err != nil || !ok {
-		return err // if the outcome is unknown, the memory of the page is not used again
+		return err // if the outcome is unknown, the memory of the page is not reused
 	}
 	c.node.count(func(s *NodeStats) { s.Merged++ })
-	_ = c.push(f, deadline) // if it fails, the memory is not used again; the page has left the tree
+	_ = c.push(f, deadline) // if it fails, the memory is not reused; the page has left the tree
 	return nil
 }
 

@@ -146,7 +146,7 @@ func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 			err = c.fab.MR().ReadAt(buf, c.at.in)
 		}
 		if err != nil {
-			if err := c.again(err, deadline); err != nil {
+			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
 			continue
@@ -164,7 +164,7 @@ func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock
 	if errors.Is(err, layout.ErrTorn) {
 		c.node.count(func(s *NodeStats) { s.Torn++ })
 		if c.rt.Now() >= deadline {
-			return false, timeout(err)
+			return false, kv.TimedOut(err)
 		}
 		return false, nil
 	}

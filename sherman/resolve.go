@@ -6,6 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // resolve finds the outcome of a commit whose connection failed. The client connects again, and the
@@ -19,11 +20,11 @@ func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released
 	for {
 		if errors.Is(err, errOwner) {
 			h.ticket.Leave(lock.Held{})
-			return timeout(errTaken)
+			return kv.TimedOut(errTaken)
 		}
-		if err := c.again(err, late); err != nil {
+		if err := c.prepareRetry(err, late); err != nil {
 			h.ticket.Leave(h.leaves(c.links[h.key.Server].mem.Conn))
-			return timeout(err)
+			return kv.TimedOut(err)
 		}
 		var done bool
 		if done, err = c.repeat(h, a, ranges, &released, late); err == nil && done {

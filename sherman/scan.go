@@ -4,6 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // scanBuffers hold the leaves that a scan reads at a time.
@@ -60,8 +61,8 @@ func (c *Client) batch(n int) int {
 	return min(1+n/max(1, c.super.Shape.Slots(0)/2), maxParallel)
 }
 
-// scanLeaves reads several leaves at once and uses them in their order. It reads a leaf again that
-// was torn, or that does not cover the next key.
+// scanLeaves reads several leaves at once and uses them in their order. A leaf that was torn, or
+// that does not cover the next key, is read again.
 func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	leaves := c.scans.leaves
 	read := c.readAll(leaves, deadline)
@@ -117,7 +118,7 @@ func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
 		for i := range p.Slots() {
 			if _, state := p.Slot(i); state == layout.Torn {
 				if c.rt.Now() >= deadline {
-					return timeout(layout.ErrTorn)
+					return kv.TimedOut(layout.ErrTorn)
 				}
 				a, err := c.descend(s.next, 0, false, deadline)
 				if err == nil {

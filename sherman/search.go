@@ -54,7 +54,7 @@ func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
 	c.node.cache.drop(key)
 	c.node.count(func(s *NodeStats) { s.Restarts++ })
 	if c.rt.Now() >= deadline {
-		return timeout(err)
+		return kv.TimedOut(err)
 	}
 	if c.restarts > someRestarts {
 		c.rt.Sleep(pause)
@@ -99,7 +99,7 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		}
 		c.node.count(func(s *NodeStats) { s.Torn++ })
 		if c.rt.Now() >= deadline {
-			err = timeout(torn)
+			err = kv.TimedOut(torn)
 		}
 	}
 	return dst, err
@@ -267,7 +267,7 @@ func (c *walker) Root(deadline clock.Time) (layout.Addr, error) {
 				return layout.Addr(w), nil
 			}
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return 0, err
 		}
 	}

@@ -146,7 +146,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 			}
 		}
 		if err != nil {
-			if err := c.again(err, deadline); err != nil {
+			if err := c.prepareRetry(err, deadline); err != nil {
 				return err
 			}
 			continue

@@ -41,7 +41,7 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child 
 		if errors.Is(err, errOwner) { // no page names the new page
 			c.spare = append(c.spare, to)
 		}
-		return err // otherwise, if no page names the new page, its memory is not used again
+		return err // otherwise, if no page names the new page, its memory is not reused
 	}
 	c.node.count(func(s *NodeStats) { s.Splits++ })
 	if level == 2 {
@@ -66,7 +66,7 @@ func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error
 				return nil
 			}
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -112,41 +112,19 @@ func (c *changer) repair(deadline clock.Time) {
 
 // adopt adds a separator to the page of its level that covers its key.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
-	var a layout.Addr // 0: to be found
-	for {
-		var next layout.Addr
-		var err error
-		if a == 0 {
-			a, err = c.descend(s.key, s.level, true, deadline)
-		}
-		if err == nil {
-			next, err = c.putChild(a, s, deadline)
-		}
-		switch {
-		case err == nil && next == 0:
-			return nil
-		case err == nil:
-			a = next
-		case errors.Is(err, errOwner):
-		case errors.Is(err, errRoom):
-			err = c.reserve(deadline)
-		case errors.Is(err, errClosed):
-			a, err = c.beyond(a, deadline)
-		case errors.Is(err, errNoLevel):
-			a = 0
-			if err = c.newRoot(s, deadline); err == nil {
-				return nil
+	return c.onPage(
+		func() (layout.Addr, error) { return c.descend(s.key, s.level, true, deadline) },
+		func(a layout.Addr) (layout.Addr, error) { return c.putChild(a, s, deadline) },
+		func(err error) (done bool, _ error) {
+			if !errors.Is(err, errNoLevel) {
+				return false, c.restart(err, s.key, deadline)
 			}
-			if errors.Is(err, errRoot) {
-				err = nil
+			if err = c.newRoot(s, deadline); errors.Is(err, errRoot) {
+				return false, nil
 			}
-		default:
-			a, err = 0, c.restart(err, s.key, deadline)
-		}
-		if err != nil && !errors.Is(err, errOwner) {
-			return err
-		}
-	}
+			return err == nil, err
+		}, deadline,
+	)
 }
 
 // putChild adds a separator to the page at a, or returns the page to try next.
@@ -261,7 +239,7 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 			c.node.count(func(s *NodeStats) { s.Roots++ })
 			return nil
 		}
-		if err := c.again(err, deadline); err != nil {
+		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}

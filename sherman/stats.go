@@ -10,25 +10,28 @@ import (
 
 // NodeStats has the counters of a node's clients.
 type NodeStats struct {
-	// Acquires counts locks taken. HandOvers counts those of them that came from another client of
-	// the node without a request to the memory server, CAS the attempts for the others.
+	// Acquires counts the locks that were taken. HandOvers counts those that came from another
+	// client of the same node, without a request to the memory server. CAS counts the attempts to
+	// take the other locks by CAS.
 	Acquires, HandOvers, CAS uint64
-	// Recovered counts locks taken over from an owner whose lease had ended, Fenced how often this
-	// node was fenced.
+	// Recovered counts locks taken over from an owner whose lease had ended. Fenced counts how
+	// often this node was fenced.
 	Recovered, Fenced uint64
 	// Doubts counts operations whose connection failed while they held a lock, so that they had to
 	// find out whether their WRITEs were executed.
 	Doubts uint64
-	// Splits counts split pages, Roots new roots, Healed separators that were missing and added,
-	// Moves steps of searches to a sibling.
+	// Splits counts split pages. Roots counts new roots. Healed counts separators that were missing
+	// and added. Moves counts steps of searches to a sibling.
 	Splits, Roots, Healed, Moves uint64
-	// Merged counts empty pages taken out of the tree, Reused pages that were used again, Restarts
-	// searches that met a page which had left the tree, and began again at the root.
+	// Merged counts empty pages taken out of the tree. Reused counts pages that were reused.
+	// Restarts counts searches that met a page which had left the tree, and began again at the
+	// root.
 	Merged, Reused, Restarts uint64
 	// Torn counts pages read again because they were written while they were being read.
 	Torn uint64
-	// CacheHits counts operations that found their leaf in the index cache, CacheMisses those that
-	// began at the root. CachePages and CacheBytes are the present contents of the index cache.
+	// CacheHits counts operations that found their leaf in the index cache. CacheMisses counts
+	// those that began at the root. CachePages and CacheBytes are the present contents of the index
+	// cache.
 	CacheHits, CacheMisses uint64
 	CachePages, CacheBytes int
 	// Wait is a histogram of the times, in nanoseconds, for which clients waited for locks,
@@ -63,8 +66,8 @@ func (n *Node) Stats() NodeStats {
 // Cost is the cost of one operation.
 type Cost struct {
 	kv.Cost
-	// CAS counts the attempts to take locks, HandOvers the locks that came from another client of
-	// the node.
+	// CAS counts the attempts to take locks. HandOvers counts the locks that came from another
+	// client of the node.
 	CAS, HandOvers int
 	// Wait is the time spent waiting for locks.
 	Wait time.Duration

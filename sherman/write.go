@@ -50,7 +50,7 @@ func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(upsert, key, value, deadline)
 }
 
-// Delete removes a key. Its slot is used again; a page without keys leaves the tree.
+// Delete removes a key. Its slot is reused; a page without keys leaves the tree.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.modify(remove, key, nil, deadline)
 }
@@ -101,31 +101,49 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 	if err := c.check(v, value); err != nil {
 		return err
 	}
+	err := c.onPage(
+		func() (layout.Addr, error) { return c.locate(key, 0, deadline) },
+		func(a layout.Addr) (layout.Addr, error) { return c.change(v, a, key, value, deadline) },
+		func(err error) (bool, error) { return false, c.restart(err, key, deadline) }, deadline,
+	)
+	if err == nil {
+		c.repair(deadline)
+	}
+	return err
+}
+
+// onPage changes the page of a level that covers a key. find finds the page. change changes it, or
+// returns the page to try next. onPage repeats them as long as other clients prevent the change.
+// other is called with an error of another kind; the search then begins again unless other returns
+// an error, or done.
+func (c *changer) onPage(
+	find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
+) error {
 	var a layout.Addr // 0: to be found
 	for {
 		var next layout.Addr
 		var err error
 		if a == 0 {
-			a, err = c.locate(key, 0, deadline)
+			a, err = find()
 		}
 		if err == nil {
-			next, err = c.change(v, a, key, value, deadline)
+			next, err = change(a)
 		}
+		done := false
 		switch {
-		case err == nil && next == 0:
-			c.repair(deadline)
-			return nil
 		case err == nil:
-			a = next
+			a, done = next, next == 0
 		case errors.Is(err, errOwner):
+			continue
 		case errors.Is(err, errRoom):
 			err = c.reserve(deadline)
 		case errors.Is(err, errClosed):
 			a, err = c.beyond(a, deadline)
 		default:
-			a, err = 0, c.restart(err, key, deadline)
+			a = 0
+			done, err = other(err)
 		}
-		if err != nil && !errors.Is(err, errOwner) {
+		if done || err != nil && !errors.Is(err, errOwner) {
 			return err
 		}
 	}

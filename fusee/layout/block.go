@@ -44,7 +44,8 @@ func (u BlockUse) For(units int) BlockUse {
 	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
 }
 
-// Ahead is the word for the block once its client may give its objects so many further versions.
+// Ahead returns the word of the block with which its client may give its objects that number of
+// versions more.
 func (u BlockUse) Ahead(versions uint32) BlockUse {
 	version := min(u.Version()+versions, MaxVersion)
 	return u&^(MaxVersion<<useVersion) | BlockUse(version)<<useVersion

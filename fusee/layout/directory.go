@@ -42,16 +42,6 @@ func (e *Entry) Parse(w uint64) error {
 	return nil
 }
 
-// Split returns the entries after a split of the subtable, and the bit of the prefix that decides
-// between them: keys without it remain, keys with it are in the fresh subtable. ok is false if
-// Depth is MaxDepth.
-func (e Entry) Split(fresh int) (low, high Entry, bit uint32, ok bool) {
-	if e.Depth >= MaxDepth {
-		return e, e, 0, false
-	}
-	return Entry{Depth: e.Depth + 1, Subtable: e.Subtable}, Entry{Depth: e.Depth + 1, Subtable: fresh}, 1 << e.Depth, true
-}
-
 // Directory is a copy of the directory in local memory.
 type Directory struct {
 	// Depth is the global depth. Entries has an entry for each prefix of Depth bits.

@@ -453,3 +453,21 @@ func TestUseOfABlock(t *testing.T) {
 		}
 	}
 }
+
+// Split returns the entries after a split of the subtable, and the bit of the prefix that decides
+// between them: keys without it remain, keys with it are in the fresh subtable. ok is false if
+// Depth is MaxDepth.
+func (e Entry) Split(fresh int) (low, high Entry, bit uint32, ok bool) {
+	if e.Depth >= MaxDepth {
+		return e, e, 0, false
+	}
+	return Entry{Depth: e.Depth + 1, Subtable: e.Subtable}, Entry{Depth: e.Depth + 1, Subtable: fresh}, 1 << e.Depth, true
+}
+
+// Finish is Commit for an operation that has lost.
+func (o *Object) Finish(f Format, b []byte) ([]byte, Range) {
+	if f == Published {
+		return append(b, byte(OpFinished)|usedBit), o.inEntry(atPublishedOp, 1)
+	}
+	return o.Commit(f, finishedOld, b)
+}

@@ -30,7 +30,7 @@ const (
 // Errors of objects.
 var (
 	// ErrObject: the bytes are no object.
-	ErrObject = errors.New("no object")
+	ErrObject = errors.New("the bytes are no object of the store")
 	// ErrTorn: the object was written while it was read, or the WRITE of the object was not
 	// complete.
 	ErrTorn = errors.New("an object that is not whole")
@@ -92,7 +92,7 @@ type Object struct {
 	// Version grows with each use of the object's memory (Hardened only).
 	Version uint32
 	Op      Op
-	// Outcome is the outcome of the operation that has made the object, Old the value that the
+	// Outcome is the outcome of the operation that has made the object. Old is the value that the
 	// operation has replaced in the slot.
 	Outcome Outcome
 	Old     Slot
@@ -255,14 +255,6 @@ func (o *Object) Commit(f Format, old Slot, b []byte) ([]byte, Range) {
 	b = binary.LittleEndian.AppendUint64(b, uint64(old))
 	b = binary.LittleEndian.AppendUint32(b, outcomeSum(old, o.sum))
 	return b, o.inEntry(atOld, 12)
-}
-
-// Finish is Commit for an operation that has lost.
-func (o *Object) Finish(f Format, b []byte) ([]byte, Range) {
-	if f == Published {
-		return append(b, byte(OpFinished)|usedBit), o.inEntry(atPublishedOp, 1)
-	}
-	return o.Commit(f, finishedOld, b)
 }
 
 func (o *Object) inEntry(at, n int) Range { return Range{objectHeader + keyLen + len(o.Value) + at, n} }

@@ -5,16 +5,16 @@ import "fmt"
 // Shape is the arrangement of the memory of all servers.
 type Shape struct {
 	Format Format
-	// Servers is the number of memory servers. Replicas is how many of them have a copy of an object,
-	// IndexReplicas how many have the index.
+	// Servers is the number of memory servers. Replicas is how many of them have a copy of an
+	// object. IndexReplicas is how many have the index.
 	Servers, Replicas, IndexReplicas int
 	// Depth is the depth of the directory after the memory was formatted. Subtables is the number
 	// of subtables for which there is room.
 	Depth, Subtables int
 	// Groups is the number of groups of three buckets of a subtable.
 	Groups int
-	// Blocks is the number of blocks of an area, BlockUnits the length of a block in units, a multiple
-	// of 64.
+	// Blocks is the number of blocks of an area. BlockUnits is the length of a block in units, a
+	// multiple of 64.
 	Blocks, BlockUnits int
 }
 
@@ -119,7 +119,7 @@ func (s *Shape) AreaLen() uint64 { return uint64(s.Blocks) * uint64(s.BlockUnits
 func (s *Shape) Len() uint64 { return s.AreaAt(s.Replicas) }
 
 // Replica returns where replica j of an object is: the server, and the offset in the region of that
-// server. server and place are those of the first replica.
+// server. server and place say where the first replica is.
 func (s *Shape) Replica(server int, place uint64, j int) (at int, off uint64) {
 	return (server + j) % s.Servers, s.AreaAt(j) + place*Unit
 }

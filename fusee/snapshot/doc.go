@@ -8,8 +8,9 @@
 //	Rule 2  more than half of the backups have one value: its writer wins
 //	Rule 3  otherwise, if the primary still has the old value: the smallest value wins
 //
-// The order of the values is that of the primary. A loser waits until the primary has changed: it
-// is in the order immediately before the winner that has replaced the value which it has read.
+// The values have the order in which the primary has had them. A loser waits until the primary has
+// changed: it is in the order immediately before the winner that has replaced the value which it
+// has read.
 //
 // No two writers may ever have the same new value. Otherwise two of them find it in the backups and
 // both win; the test of this package shows it. The published DELETE, which writes 0, breaks that.

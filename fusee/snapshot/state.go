@@ -1,10 +1,5 @@
 package snapshot
 
-import (
-	"fmt"
-	"strings"
-)
-
 // State is the state of a Writer.
 type State uint8
 
@@ -143,12 +138,3 @@ var diagram = func() (t [states][events]cell) {
 	}
 	return t
 }()
-
-// Table prints the state diagram, one edge a line.
-func Table() string {
-	var b strings.Builder
-	for _, e := range edges {
-		fmt.Fprintf(&b, "%-10v  %-10v  %-10v  %v\n", e.from, e.on, e.to, e.does)
-	}
-	return b.String()
-}

@@ -132,7 +132,7 @@ func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	return p, nil // take has put the error into unparsed
 }
 
-// allocated reports whether an address is that of an allocated page.
+// allocated reports whether a page at this address has been allocated.
 func (c *checker) allocated(a layout.Addr) bool {
 	return c.Super.Inside(a) && a.Offset()+uint64(c.Super.Shape.Page) <= c.Ends[a.Server()]
 }

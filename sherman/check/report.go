@@ -29,28 +29,29 @@ func mix(x uint64) uint64 {
 type Report struct {
 	// Levels are the numbers of pages, leaves first.
 	Levels []int `json:"levels"`
-	// Content is the digest of the keys in the leaves, Room how many records the leaves can hold.
+	// Content is the digest of the keys in the leaves. Room is how many records the leaves can
+	// hold.
 	Content Content `json:"content"`
 	Room    uint64  `json:"room"`
 	// HalfSplits counts pages that have no separator in the level above yet; searches reach them
 	// through their left neighbour.
 	HalfSplits int `json:"halfSplits"`
-	// Closed counts empty pages that are leaving the tree, Free pages that have left it and can be
-	// used again.
+	// Closed counts empty pages that are leaving the tree. Free counts pages that have left it and
+	// can be reused.
 	Closed int `json:"closed"`
 	Free   int `json:"free"`
 	// Unreachable counts written pages that no page names, Unused allocated pages that were never
 	// written.
 	Unreachable int `json:"unreachable"`
 	Unused      int `json:"unused"`
-	// Locked counts lock words that were not free, Dead those of them whose owners are dead.
+	// Locked counts lock words that were not free. Dead counts those of them whose owners are dead.
 	Locked int `json:"locked"`
 	Dead   int `json:"dead"`
 	// Bytes and Reads count all READs; Again counts those of pages that were torn or did not fit.
 	Bytes uint64 `json:"bytes"`
 	Reads int    `json:"reads"`
 	Again int    `json:"again"`
-	// Problems describes the first problems; Wrong counts all of them.
+	// Problems describes the first problems. Wrong counts all of them.
 	Problems []Problem `json:"problems,omitempty"`
 	Wrong    int       `json:"wrong"`
 }

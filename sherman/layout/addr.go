@@ -23,7 +23,7 @@ func (k Kind) String() string {
 }
 
 // Addr names a byte of a memory server's region, or an incarnation of the page that begins there:
-// if the memory of a page is used again, the new page is another incarnation, and pointers to the
+// if the memory of a page is reused, the new page is another incarnation, and pointers to the
 // former one do not name it. Zero, the superblock of server 0, means no address.
 //
 //	bits  0 to  5  number of the server
@@ -52,7 +52,7 @@ func (a Addr) Server() int { return int(a & (1<<serverBits - 1)) }
 // Offset is the offset in the region of the server, in bytes.
 func (a Addr) Offset() uint64 { return uint64(a) >> 16 & (1<<offsetBits - 1) }
 
-// Incarnation counts how often the memory of the page was used again.
+// Incarnation counts how often the memory of the page was reused.
 func (a Addr) Incarnation() int {
 	return int(a>>serverBits&(1<<lowLife-1)) | int(a>>(16+offsetBits))<<lowLife
 }

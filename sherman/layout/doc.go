@@ -5,7 +5,7 @@
 // A page covers the keys from Lowest up to Highest, which itself belongs to Sibling, the page to
 // the right on the same level. Pages of level 0 are leaves. Records of higher levels name children;
 // Leftmost is the child for keys below the first record. A page never changes its level, its Lowest
-// and its Highest only decrease, and a page that has left the tree (see Stage) is used again only
+// and its Highest only decrease, and a page that has left the tree (see Stage) is reused only
 // under another address: so a pointer that was once right leads to the key, perhaps through
 // siblings, or to a page that is not the one that it names.
 //

@@ -42,7 +42,7 @@ type Superblock struct {
 	Shape Shape
 	// Generation is unique to a tree, never 0.
 	Generation uint64
-	// Server is the number of the server, Servers how many there are.
+	// Server is the number of the server. Servers is the number of servers.
 	Server, Servers int
 	// Locks is the number of lock words of each server. HostLocks: they are in host memory at
 	// LocksAt, not on the NIC.

@@ -161,8 +161,8 @@ func (t *tree) open(cfg passive.Config, deadline clock.Time) (*sherman.Client, e
 	return t.node.Open(config(cfg), deadline)
 }
 
-// like reports whether the two are the same tree, used in the same way.
-func (t *tree) like(o *tree) bool {
+// sameAs reports whether the two are the same tree, used in the same way.
+func (t *tree) sameAs(o *tree) bool {
 	return t.generation == o.generation && slices.Equal(t.cfg.Servers, o.cfg.Servers) && t.cfg.Lease == o.cfg.Lease && t.cfg.Cache == o.cfg.Cache &&
 		t.cfg.HandOver == o.cfg.HandOver && t.cfg.BackOff == o.cfg.BackOff && kinds[t.cfg.Layout] == kinds[o.cfg.Layout]
 }
@@ -218,7 +218,7 @@ func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time)
 		return out, err
 	}
 	out = infoOf(c.Super())
-	if t.generation = out.Generation; known && t.like(old) {
+	if t.generation = out.Generation; known && t.sameAs(old) {
 		*t = *old
 	}
 	return out, c.Close()

@@ -13,9 +13,9 @@ import (
 type Stat struct {
 	Tree Info `json:"tree"`
 	// Root is the address of the root page. Used is how many bytes of each memory server were
-	// allocated to pages, Size how many can be, Free how many of Used belong to pages that have
-	// left the tree and can be used again (stat looks at most at maxFree of them). Lease is in
-	// milliseconds.
+	// allocated to pages. Size is how many bytes can be allocated. Free is how many of Used belong
+	// to pages that have left the tree and can be reused (stat looks at most at maxFree of
+	// them). Lease is in milliseconds.
 	Root  string   `json:"root"`
 	Used  []uint64 `json:"used"`
 	Size  []uint64 `json:"size"`
@@ -29,22 +29,22 @@ type Stat struct {
 
 // Lock is a lock that is held.
 type Lock struct {
-	// Server is the memory server's name, Index the number of the word there.
+	// Server is the memory server's name. Index is the number of the word there.
 	Server string `json:"server"`
 	Index  int    `json:"index"`
 	// Owner and Acquisition are the tag in the lock word: the compute node that holds the lock, and
 	// the number of the acquisition.
 	Owner       uint32 `json:"owner"`
 	Acquisition uint32 `json:"acquisition"`
-	// Peer is the address from which the owner last connected to the memory server, Host the rack's
-	// name for that address. QPs is how many connections of the owner have not failed.
+	// Peer is the address from which the owner last connected to the memory server. Host is the
+	// rack's name for that address. QPs is how many connections of the owner have not failed.
 	Host   string `json:"host"`
 	Peer   string `json:"peer"`
 	QPs    int    `json:"queuePairs"`
 	Fenced bool   `json:"fenced"`
 	Alive  bool   `json:"alive"`
-	// SeenMs is for how long this node has seen the tag in the word, LeftMs the rest of the lease
-	// after which this node suspects the owner. Both are in milliseconds.
+	// SeenMs is for how long this node has seen the tag in the word. LeftMs is the rest of the
+	// lease after which this node suspects the owner. Both are in milliseconds.
 	SeenMs float64 `json:"seenMs"`
 	LeftMs float64 `json:"leaseLeftMs"`
 }
@@ -73,7 +73,7 @@ type NodeStat struct {
 	WaitMax     float64   `json:"waitMaxUsec"`
 }
 
-// MergeStat counts pages that were merged and used again, and searches that met such a page.
+// MergeStat counts pages that were merged and reused, and searches that met such a page.
 type MergeStat struct {
 	Merged   uint64 `json:"merged"`
 	Reused   uint64 `json:"reused"`

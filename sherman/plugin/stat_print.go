@@ -67,7 +67,7 @@ func (st *Stat) Write(out io.Writer) error {
 	_, _ = fmt.Fprintf(w, "locks\t%d got\t%d handed over, %d CAS; waits p50 %.1f us, p99 %.1f us, longest %.1f us\n", n.Acquires, n.HandOvers, n.CAS, n.WaitP50, n.WaitP99, n.WaitMax)
 	_, _ = fmt.Fprintf(w, "trouble\t%d taken from the dead\tfenced %d times, %d operations in doubt\n", n.Recovered, n.Fenced, n.Doubts)
 	_, _ = fmt.Fprintf(w, "pages\t%d split\t%d new roots, %d separators put in for others, %d steps to a sibling, %d read again\n", n.Splits, n.Roots, n.Healed, n.Moves, n.Torn)
-	_, _ = fmt.Fprintf(w, "merges\t%d pages merged\t%d used again, %d searches begun again\n", n.Merges.Merged, n.Merges.Reused, n.Merges.Restarts)
+	_, _ = fmt.Fprintf(w, "merges\t%d pages merged\t%d reused, %d searches begun again\n", n.Merges.Merged, n.Merges.Reused, n.Merges.Restarts)
 	_, _ = fmt.Fprintf(w, "cache\t%d pages\t%d bytes, %d hits, %d misses\n", n.CachePages, n.CacheBytes, n.CacheHits, n.CacheMisses)
 	if err := w.Flush(); err != nil {
 		return err
