@@ -30,8 +30,9 @@ type Locks struct {
 	// which may have ended without releasing it; 0: never.
 	TakeOver time.Duration
 
-	// Attempts counts the CAS for a lock that were answered in the window, Acquired those that took
-	// it. TakenOver counts locks taken from an owner whose word did not change, at any time.
+	// Attempts counts the CAS for a lock that were answered in the window. Acquired counts those
+	// that took it. TakenOver counts locks taken from an owner whose word did not change, at any
+	// time.
 	Attempts, Acquired, TakenOver uint64
 	// Freed counts the releases by CAS of locks in Acquired.
 	Freed uint64

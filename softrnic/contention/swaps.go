@@ -21,8 +21,8 @@ type Swaps struct {
 	// More is called before each CAS except a client's first; false ends the client.
 	More func(now clock.Time) bool
 
-	// Posted counts all posted CAS, Done those that were answered in the window, Won those of Done
-	// that changed the word.
+	// Posted counts all posted CAS. Done counts those that were answered in the window. Won counts
+	// those of Done that changed the word.
 	Posted, Done, Won int
 	// Waited is the sum of the times from post to completion, in the window.
 	Waited time.Duration

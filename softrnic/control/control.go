@@ -28,7 +28,7 @@ var (
 	// ErrNotRunning means that no process serves the socket.
 	ErrNotRunning = errors.New("not running")
 	// ErrPrivilege means that the caller has no permission to use the socket.
-	ErrPrivilege = errors.New("needs root: run it with sudo")
+	ErrPrivilege = errors.New("needs root: run the command with sudo")
 	// ErrSilent means that the process that serves the socket has not answered by the deadline.
 	ErrSilent = errors.New("does not answer")
 )

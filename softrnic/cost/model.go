@@ -50,7 +50,8 @@ type Client struct {
 
 // Metadata is the program of a store's metadata server.
 type Metadata struct {
-	// Call is the time of a thread for a request of a client, Threads the number of threads; 0: 1.
+	// Call is the time of a thread for a request of a client. Threads is the number of threads, 0:
+	// 1.
 	Call    time.Duration
 	Threads int
 }

@@ -54,7 +54,7 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 	switch {
 	case o.Is(wire.OpAtomic):
 		return &n.Atomic
-	case o.Is(wire.OpRead):
+	case o.Is(wire.OpRead | wire.OpFlush):
 		return &n.Read
 	case o.Is(wire.OpWrite):
 		return &n.Write

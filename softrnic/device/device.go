@@ -60,7 +60,7 @@ type Device struct {
 	close func() error
 }
 
-// waits has the blocked applications.
+// waits has the blocked threads of applications.
 type waits struct {
 	seen    uint64 // the engine's Activity when the conditions of the waiters were last checked
 	waiting []*waiter

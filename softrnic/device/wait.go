@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// waiter is a blocked application.
+// waiter is a blocked thread of an application.
 type waiter struct {
 	cond   verbsengine.Condition
 	result chan error // capacity 1

@@ -130,7 +130,7 @@ func TestExactEvents(t *testing.T) {
 			{w(2), false},
 			{w(1), true},
 		}},
-		{"offset of a queue pair used again", Match{PSNOffset: ptr(1)}, 0, []event{
+		{"offset of a queue pair reused", Match{PSNOffset: ptr(1)}, 0, []event{
 			{w(100), false},
 			{w(101), true},
 			{w(0x900000), false},

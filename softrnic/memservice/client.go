@@ -55,11 +55,11 @@ type Memory struct {
 // errNoMemory is the error if a host shares no memory.
 var errNoMemory = errors.New("the host shares no memory; give it some in the rack file (memory: 64MiB)")
 
-// Dial connects qp, which must be in RESET, to the memory service of the host with the address to,
+// Dial connects qp, which must be in RESET, to the memory service of the host with address addr,
 // and returns the region that all its clients share. The region exists as long as the host's NIC.
 // The connection has no owner.
-func Dial(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, deadline clock.Time) (Region, error) {
-	m, err := DialShared(d, qp, to, p, deadline)
+func Dial(d rdmacm.Dialer, qp verbs.QP, addr netip.Addr, p rdmacm.Params, deadline clock.Time) (Region, error) {
+	m, err := DialShared(d, qp, addr, p, deadline)
 	return m.Region, err
 }
 
@@ -105,9 +105,10 @@ func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, de
 	return m, nil
 }
 
-// Join states that requests of the claim's owner travel on a connection, too: Fence of any of the
-// owners of a connection ends it. Replaces of the claim is ended first, and Former leaves the
-// connection. It returns ErrFenced if the owner was fenced. It fails if the connection has ended.
+// Join adds the claim's owner to the owners of connection conn, which carries requests of several
+// owners. A fence of any of them ends the connection. Before that, the service ends connection
+// c.Replaces and removes c.Former from the owners of conn. Join returns ErrFenced if the owner was
+// fenced, and another error if the connection has ended.
 func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
 	r := request{kind: kindJoin, owner: c.Owner, former: c.Former, shared: conn}
 	if c.Replaces != conn {

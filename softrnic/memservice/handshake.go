@@ -7,7 +7,7 @@ import (
 )
 
 // maxHandshakes is the largest number of threads that wait for clients to report that they are
-// ready. If so many wait, Serve itself waits for the next client.
+// ready. If maxHandshakes threads wait, Serve itself waits for the next client.
 const maxHandshakes = 64
 
 // handshakes counts the connections whose clients have not yet reported that they are ready. A

@@ -76,7 +76,7 @@ type request struct {
 	// anything else; 0: none.
 	conn  uint64
 	owner uint32
-	// shared is the connection that an owner joins, former the owner that leaves it; 0: none.
+	// shared is the connection that an owner joins. former is the owner that leaves it; 0: none.
 	shared uint64
 	former uint32
 	// bytes is the size of a region for this connection alone; 0: the shared region.

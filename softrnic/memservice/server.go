@@ -20,7 +20,7 @@ const (
 )
 
 // RemoteAccess has the access rights of clients to regions of the service.
-const RemoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+const RemoteAccess = verbs.LocalWrite | verbs.RemoteRights
 
 // Config describes a service. The zero value shares no region and no locks.
 type Config struct {
@@ -215,7 +215,7 @@ func (s *Server) answer(r request) (answer, error) {
 			return answer{}, err
 		}
 	case kindWho:
-		a.holder = s.who(r.owner)
+		a.holder = s.holderOf(r.owner)
 	case kindRetire:
 		a.owner = s.owners.retire(r.owner)
 		s.endIf(func(c *Conn) bool { return len(c.owners) > 0 })
@@ -225,8 +225,8 @@ func (s *Server) answer(r request) (answer, error) {
 	return a, nil
 }
 
-// who returns what the service knows of an owner.
-func (s *Server) who(id uint32) Holder {
+// holderOf returns what the service knows of an owner.
+func (s *Server) holderOf(id uint32) Holder {
 	h := Holder{Peer: s.owners.known[id].peer, Fenced: s.owners.fenced(id)}
 	for _, c := range s.conns {
 		if !c.of(id) {

@@ -32,9 +32,9 @@ type table struct {
 // begins at offset off. It fails with ErrFull if there is no such word, and with ErrFenced if the
 // owner was fenced. After another error the outcome is unknown.
 //
-// number is that of the request among those of the owner to this service, from 1. A request with
-// the number of the last one that has got a word is taken for the same one, and gets the same word:
-// so a request whose outcome is unknown can be repeated. One with a smaller number is refused.
+// number counts the requests of the owner to this service, from 1. A request with the number of the
+// last one that has got a word is taken for the same one, and gets the same word: so a request
+// whose outcome is unknown can be repeated. One with a smaller number is refused.
 func Take(
 	ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner, number uint32, off uint64, words int, value uint64, deadline clock.Time,
 ) (int, error) {

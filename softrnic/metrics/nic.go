@@ -40,6 +40,7 @@ type NIC struct {
 	RxWriteRequests  uint64 `name:"rx_write_requests" help:"WRITE messages executed"`
 	RxReadRequests   uint64 `name:"rx_read_requests" help:"READ requests executed, duplicates not counted"`
 	RxAtomicRequests uint64 `name:"rx_atomic_requests" help:"atomics executed, duplicates not counted"`
+	RxFlushRequests  uint64 `name:"rx_flush_requests" help:"FLUSHes executed, duplicates not counted"`
 	DuplicateRequest uint64 `name:"duplicate_request" help:"requests with a PSN already executed"`
 	OutOfSequence    uint64 `name:"out_of_seq_request" help:"requests with a PSN beyond the expected one"`
 	SendSeqNak       uint64 `name:"send_seq_nak" help:"NAKs for a PSN sequence error sent"`
@@ -49,7 +50,7 @@ type NIC struct {
 	RespInvalidErr   uint64 `name:"resp_invalid_request" help:"requests refused as invalid (opcode sequence, length, alignment)"`
 	RespOpErr        uint64 `name:"resp_op_errors" help:"requests refused for a local operational error"`
 	AckCoalesced     uint64 `name:"ack_coalesced" help:"requests acknowledged by a later ACK"`
-	ReplayedAtomics  uint64 `name:"replayed_atomics" help:"duplicate atomics answered from the stored result"`
+	ReplayedAtomics  uint64 `name:"replayed_atomics" help:"duplicate atomics and FLUSHes answered from the stored result"`
 	DroppedMsgs      uint64 `name:"dropped_messages" help:"messages of unreliable connections dropped whole, for a lost packet or a refusal"`
 	ReplayedReads    uint64 `name:"replayed_reads" help:"duplicate READs executed again"`
 

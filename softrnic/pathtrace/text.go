@@ -29,7 +29,7 @@ func (b *Breakdown) WriteText(w io.Writer) error {
 		_, _ = fmt.Fprintf(t, "  a send call of %s\t%s\t%s\t\n", s.Name, micros(s.Median), micros(s.P99))
 	}
 	if b.Missed > 0 {
-		_, _ = fmt.Fprintf(t, "  later operations were not recorded: %d events had no room; take fewer --iters\t\t\t\n", b.Missed)
+		_, _ = fmt.Fprintf(t, "  later operations were not recorded: %d events had no room; use fewer --iters\t\t\t\n", b.Missed)
 	}
 	return t.Flush()
 }

@@ -47,7 +47,7 @@ func (e *CompletionError) Error() string {
 type DataError struct {
 	Op  string
 	Msg uint64
-	// Offset is that of the first wrong byte; -1 for an atomic.
+	// Offset is the offset of the first wrong byte; -1 for an atomic.
 	Offset    int
 	Got, Want uint64
 }

@@ -33,8 +33,8 @@ type laneClient struct {
 // server's receives.
 type credits struct {
 	total int
-	// taken is the number of messages that the server reports as received, writtenOff the number of
-	// those that count as lost.
+	// taken is the number of messages that the server reports as received. writtenOff is the number
+	// of those that count as lost.
 	taken, writtenOff int
 	// progressAt is when taken has last changed; 0: unknown.
 	progressAt clock.Time

@@ -12,9 +12,9 @@ import (
 
 // LockResult is the result of a run of locks.
 type LockResult struct {
-	// Attempts counts the CAS that were answered, Acquired those that took the lock. TakenOver
-	// counts locks taken from an owner whose word did not change for half of the run, such as a
-	// client that was killed. Freed counts releases by CAS.
+	// Attempts counts the CAS that were answered. Acquired counts those that took the lock.
+	// TakenOver counts locks taken from an owner whose word did not change for half of the run,
+	// such as a client that was killed. Freed counts releases by CAS.
 	Attempts  uint64 `json:"attempts"`
 	Acquired  uint64 `json:"acquired"`
 	TakenOver uint64 `json:"takenOver,omitempty"`

@@ -17,7 +17,7 @@ type request struct {
 	mode mode
 	// verify makes the server compare each message with the pattern of seed.
 	verify bool
-	// size is the size of a message in bytes, recvs the number of receives for each queue pair.
+	// size is the size of a message in bytes. recvs is the number of receives for each queue pair.
 	size, recvs int
 	seed        uint64
 	// lanes are the queue pairs that carry the messages; the zero value: the connection itself.

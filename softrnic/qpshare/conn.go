@@ -15,8 +15,8 @@ type conn struct {
 	place   place
 	real    verbs.QP // nil while the connection is being made
 	private []byte
-	// refs is the number of attached queue pairs of members, pending the number of work requests in
-	// flight.
+	// refs is the number of attached queue pairs of members. pending is the number of work requests
+	// in flight.
 	refs, pending int
 	// dead: the connection has failed, and no further queue pair may attach. gone: it was
 	// destroyed.

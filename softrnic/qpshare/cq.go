@@ -2,6 +2,7 @@ package qpshare
 
 import (
 	"errors"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -43,6 +44,9 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 func (c *cq) Resize(int) error {
 	return &verbs.OpError{Op: "resize CQ", Err: verbs.ErrNotSupported, Detail: "the queue of a member grows as needed"}
 }
+
+// Moderate fails.
+func (c *cq) Moderate(int, time.Duration) error { return c.Arm(false) }
 
 // step ends the turn of the leader; the caller holds mu.
 func (h *Hub) step(err error) {

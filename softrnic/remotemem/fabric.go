@@ -1,6 +1,7 @@
 package remotemem
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -78,6 +79,14 @@ func New(cfg Config) (_ *Fabric, err error) {
 		return nil, errors.Join(err, f.cq.Destroy(), f.pd.Dealloc())
 	}
 	return f, nil
+}
+
+// Word returns the word of the buffer that an atomic has filled, which is in the byte order of the
+// host.
+func (f *Fabric) Word(at int) (uint64, error) {
+	var b [8]byte
+	err := f.mr.ReadAt(b[:], at)
+	return binary.NativeEndian.Uint64(b[:]), err
 }
 
 // MR returns the registered buffer.

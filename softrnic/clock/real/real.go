@@ -49,12 +49,3 @@ func (c *Clock) Until(t clock.Time) time.Duration {
 	}
 	return max(0, t.Sub(c.Now()))
 }
-
-// Wall returns t as a time of package time, for deadlines of sockets; the zero time for
-// clock.Never.
-func (c *Clock) Wall(t clock.Time) time.Time {
-	if t == clock.Never {
-		return time.Time{}
-	}
-	return c.start.Add(time.Duration(t))
-}

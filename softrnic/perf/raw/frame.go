@@ -13,7 +13,7 @@ import (
 // Host is the host that runs or serves a test.
 type Host struct {
 	Name string
-	// Ifname is the network interface of its NIC, MAC the address of the interface.
+	// Ifname is the network interface of its NIC. MAC is the address of the interface.
 	Ifname string
 	MAC    wire.MAC
 	// Spin is how long a thread polls before it sleeps.

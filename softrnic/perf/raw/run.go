@@ -34,10 +34,10 @@ const (
 // Resolve returns the MAC address of a neighbour; false if it is unknown.
 type Resolve func(netip.Addr) (wire.MAC, bool)
 
-// Run runs the test perf.RawBW or perf.RawLat with the host with the address to. With an error, the
-// Result has the measurements from before the error.
+// Run runs the test perf.RawBW or perf.RawLat with the host that has address addr. With an error,
+// the Result has the measurements from before the error.
 func (h *Host) Run(
-	ctx context.Context, to netip.Addr, resolve Resolve, cfg perf.Config, tell func(perf.Progress),
+	ctx context.Context, addr netip.Addr, resolve Resolve, cfg perf.Config, tell func(perf.Progress),
 ) (perf.Result, error) {
 	cfg.Size, cfg.Depth = max(cfg.Size, 8), min(cmp.Or(cfg.Depth, defaultDepth), perf.MaxDepth)
 	iters := defaultBW
@@ -50,12 +50,12 @@ func (h *Host) Run(
 		return res, fmt.Errorf("raw test: size %d, iters %d, depth %d: want at most %d, %d, %d",
 			cfg.Size, cfg.Iters, cfg.Depth, perf.MaxSize, maxIters, perf.MaxDepth)
 	}
-	dst, ok := resolve(to)
+	dst, ok := resolve(addr)
 	if !ok {
-		return res, fmt.Errorf("no neighbour has the address %v", to)
+		return res, fmt.Errorf("no neighbour has the address %v", addr)
 	}
 	session := rand.Uint64()
-	c, err := dial(ctx, to, session)
+	c, err := dial(ctx, addr, session)
 	if err != nil {
 		return res, fmt.Errorf("raw test with %s: %w", cfg.To, err)
 	}
