@@ -27,7 +27,7 @@ type Config struct {
 // fields as keys.
 type arguments struct {
 	types.CommonArgs
-	// HOST is the guest's name, MAC its address.
+	// HOST is the guest's name. MAC is its address.
 	HOST, MAC types.UnmarshallableString
 	// K8S_POD_NAME is the name that podman and Kubernetes give the container or pod.
 	K8S_POD_NAME types.UnmarshallableString //nolint:revive // as above

@@ -24,5 +24,5 @@ var (
 	// ErrNoEngine: no engine answers.
 	ErrNoEngine = errors.New("no container engine answers")
 	// ErrNotFound: the engine has no such container, network or image.
-	ErrNotFound = errors.New("not there")
+	ErrNotFound = errors.New("no such container, network or image")
 )

@@ -129,7 +129,7 @@ func (e *Engine) explain(err error) error {
 	var call *url.Error
 	switch {
 	case errors.As(err, &op) && op.Op == "dial" && errors.Is(op.Err, os.ErrPermission):
-		return fmt.Errorf("%w: %s may be used by root only: run it with sudo", ErrNoEngine, e.socket)
+		return fmt.Errorf("%w: %s may be used by root only: run the command with sudo", ErrNoEngine, e.socket)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%w at %s (%w): start docker, as `rdmalab doctor` says, or name the engine's socket in DOCKER_HOST", ErrNoEngine, e.socket, op.Err)
 	case errors.As(err, &call):

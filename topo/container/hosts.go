@@ -181,7 +181,7 @@ func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string
 }
 
 // errNone: no container is labelled as this part of the host.
-var errNone = fmt.Errorf("no container has the labels: %w", ErrNotFound)
+var errNone = fmt.Errorf("no container has the labels of the host: %w", ErrNotFound)
 
 // Container inspects the container that is a part of a host.
 func (h *Hosts) Container(ctx context.Context, host, part string) (Container, error) {

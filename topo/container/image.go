@@ -34,7 +34,8 @@ const maxBinary = 512 << 20
 // Image is an image that contains only one static program. It is made without an engine, and the
 // same program gives the same bytes.
 type Image struct {
-	// ID is the hash of the image's configuration, Program that of the program, both in hexadecimal.
+	// ID is the hash of the image's configuration. Program is the hash of the program; both are in
+	// hexadecimal.
 	ID, Program string
 	// archive is what `docker load` reads.
 	archive []byte

@@ -28,7 +28,7 @@ func ParsePlug(s string) (Plug, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("plug %.40q is unknown; take one of %v", s, Plugs())
+	return "", fmt.Errorf("plug %.40q is unknown; use one of %v", s, Plugs())
 }
 
 // InitCommand and HoldCommand are the hidden commands of the program that run in containers.

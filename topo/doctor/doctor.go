@@ -22,7 +22,7 @@ const (
 type Finding struct {
 	Check string `json:"check"`
 	State State  `json:"state"`
-	// Found describes what the probe found, Means the consequence for rdmalab.
+	// Found describes what the probe found. Means describes the consequence for rdmalab.
 	Found string `json:"found"`
 	Means string `json:"means"`
 	// Fix is the command that fixes the problem, or a hint if no command does; "" if there is no

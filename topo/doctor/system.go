@@ -24,7 +24,8 @@ const commandWait = 10 * time.Second
 
 // System gives probes access to a machine. Every field must be set.
 type System struct {
-	// Arch is the architecture by Go's name, CPUs the number of processors that the program may use.
+	// Arch is the architecture by Go's name. CPUs is the number of processors that the program may
+	// use.
 	Arch string
 	CPUs int
 	Euid int

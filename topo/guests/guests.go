@@ -23,8 +23,9 @@ const suffix = ".json"
 // Guest is a host that joined the rack while it was up. Its role is spec.Guest.
 type Guest struct {
 	spec.Host
-	// Network is the name of the CNI network, Container the ID that the runtime gave the container,
-	// Ifname the interface in it. Container and Ifname together identify an attachment.
+	// Network is the name of the CNI network. Container is the ID that the runtime gave the
+	// container. Ifname is the interface in it. Container and Ifname together identify an
+	// attachment.
 	Network   string `json:"network"`
 	Container string `json:"container"`
 	Ifname    string `json:"ifname"`

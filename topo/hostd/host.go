@@ -33,7 +33,7 @@ const linkPoll = 100 * time.Millisecond
 
 // Config says which host of which rack the daemon serves.
 type Config struct {
-	// Dir is the rack's state folder (spec.Paths.Dir), Name the host in its description.
+	// Dir is the rack's state folder (spec.Paths.Dir). Name is the host in its description.
 	Dir, Name string
 	// Log is the daemon's logger; nil: standard error.
 	Log *slog.Logger

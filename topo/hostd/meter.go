@@ -11,7 +11,7 @@ import (
 type ClientsStatus struct {
 	// Count is the number of clients.
 	Count int `json:"count"`
-	// Rate is how many operations succeeded in the last full second, P99 the 99th percentile of
+	// Rate is how many operations succeeded in the last full second. P99 is the 99th percentile of
 	// their times.
 	Rate uint64  `json:"rate"`
 	P99  float64 `json:"p99Usec"`
@@ -27,7 +27,8 @@ const (
 type meter struct {
 	mu    sync.Mutex // guards the fields below
 	count int        // clients
-	// second is the Unix time of the second that hist counts, last the result of the second before.
+	// second is the Unix time of the second that hist counts. last is the result of the second
+	// before.
 	second int64
 	hist   *hdrhistogram.Histogram
 	last   ClientsStatus

@@ -60,7 +60,7 @@ func TestStoresSpareEachOther(t *testing.T) {
 	call("", sherman.Store.Path(store.PathStop), nil)
 	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64, Fresh: true})
 	call("", clover.Store.Path(store.PathStop), nil)
-	call("`rdmalab sherman start --fresh` makes one all the same", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers, Format: true})
+	call("`rdmalab sherman start --fresh` overwrites it", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers, Format: true})
 	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64}) // it is there still
 	call("", clover.Store.Path(store.PathStop), nil)
 	call("", sherman.Store.Path(store.PathStart), store.Finding{Servers: servers, Fresh: true})

@@ -22,7 +22,7 @@ type RunRequest struct {
 	// Store is the name of the store; "": the default store.
 	Store string `json:"store,omitempty"`
 	store.ClientOptions
-	// First is the number of this host's first client, Count the number of its clients.
+	// First is the number of this host's first client. Count is the number of its clients.
 	// Config.Client is not used.
 	First  int          `json:"first"`
 	Count  int          `json:"count"`

@@ -37,7 +37,7 @@ var (
 	// ErrState: a node is in the wrong state for the request; see StateError.
 	ErrState = errors.New("wrong state")
 	// ErrPrivilege: the caller is not root, or is root without the necessary capabilities.
-	ErrPrivilege = errors.New("needs root: run it with sudo; in a container it needs CAP_SYS_ADMIN and CAP_NET_ADMIN")
+	ErrPrivilege = errors.New("needs root: run the command with sudo; in a container it needs CAP_SYS_ADMIN and CAP_NET_ADMIN")
 )
 
 // rackError names the rack in front of err.

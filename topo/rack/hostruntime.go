@@ -26,9 +26,9 @@ type hostRuntime interface {
 	// restore makes the link of a host that is about to start usable again, unless starting the
 	// host does that.
 	restore(h *spec.Host) error
-	// view returns how a program enters a host, as flags of namespaces: join are those of the host's
-	// process 1 that the program joins, own are new ones that it makes. Own includes a mount namespace
-	// if the program makes the host's mounts there.
+	// view returns how a program enters a host, as flags of namespaces: join are the namespaces of
+	// the host's process 1 that the program joins, own are new ones that it makes. Own includes a
+	// mount namespace if the program makes the host's mounts there.
 	view() (join int, own uintptr)
 	// linkSet is called after a host's link was cut or restored at the switch.
 	linkSet(host string, up bool) error

@@ -65,7 +65,7 @@ func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
-// waitAnswer is waitReady for a daemon whose processes belong to another node of the keeper: kept.
+// waitAnswer is waitReady for a daemon whose processes the keeper knows under another name: kept.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()

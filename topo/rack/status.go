@@ -44,8 +44,8 @@ type NodeStatus struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // of spec.Role, or "switch"
 	State State  `json:"state"`
-	// PID is the process ID of the daemon on this machine, InitPID that of the node's process 1; 0:
-	// there is none.
+	// PID is the process ID of the daemon on this machine. InitPID is the process ID of the node's
+	// process 1. 0: there is none.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
 	// Meant: the node was crashed by a command, not by itself.

@@ -45,7 +45,7 @@ func Doers() map[Action]Doer {
 // same kind on the node, or a command that ends the fault, cancels it.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
-		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, MaxAfter)
+		return fmt.Errorf("duration %v is out of bounds; use one above 0 and at most %v", d, MaxAfter)
 	}
 	if err := r.checkNode(node); err != nil {
 		return err

@@ -61,7 +61,7 @@ func admitted(r *Rack, host string) error {
 	case !errors.Is(err, unix.EACCES):
 		return nil // the host may have crashed; the program gets that error itself
 	case r.Spec.Group == "":
-		return fmt.Errorf("only root may use the NIC of %s: run it with sudo, or write `group: NAME` into the rack file, and bring the rack up again", host)
+		return fmt.Errorf("only root may use the NIC of %s: run the program with sudo, or write `group: NAME` into the rack file, and bring the rack up again", host)
 	}
 	who := strconv.Itoa(os.Geteuid())
 	if u, err := user.Current(); err == nil {

@@ -1,6 +1,6 @@
 // Package spec is the inert description of a rack: it reads a rack file, checks it, and resolves it
 // to names and addresses that are the same on every machine. It creates nothing; topo/rack and
-// topo/sim realise a Rack.
+// topo/simrack realise a Rack.
 //
 // A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are
 // errors with file, line and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us,
@@ -89,4 +89,10 @@
 // MAC address is 02:72, two bytes made from the seed, and a number: 1 for the switch, 2 and so on
 // for the hosts. Hosts know all of these without asking; the program swordbox answers for the
 // switch's.
+//
+// The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file and
+// the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go and cost.go read a section
+// each. node.go is the decoder with its errors (errors.go), units.go and names.go read scalars.
+// resolve.go checks the whole and gives out addresses. guest.go adds a host to a rack that is up.
+// paths.go names the files of a running rack.
 package spec

@@ -20,10 +20,10 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	}
 	k := switchIndex + 1 + len(r.Hosts) + n
 	if size := hostBits(r.Subnet); size < 31 && k+1 >= 1<<size {
-		return Host{}, fmt.Errorf("subnet %v has no address left for guest %s; take a shorter prefix in the rack file", r.Subnet, name)
+		return Host{}, fmt.Errorf("subnet %v has no address left for guest %s; use a shorter prefix in the rack file", r.Subnet, name)
 	}
 	if size := hostBits(r.Subnet6); size < 31 && k >= 1<<size {
-		return Host{}, fmt.Errorf("subnet6 %v has no address left for guest %s; take a shorter prefix in the rack file", r.Subnet6, name)
+		return Host{}, fmt.Errorf("subnet6 %v has no address left for guest %s; use a shorter prefix in the rack file", r.Subnet6, name)
 	}
 	return Host{
 		Name: name, Role: Guest, Port: port, IPv4: nth(r.Subnet, k), IPv6: nth(r.Subnet6, k), MAC: macOf(r.Seed, k),

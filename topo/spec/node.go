@@ -202,7 +202,7 @@ func integer(low, high int64) func(s string) (int64, error) {
 			return 0, fmt.Errorf("%q is no whole number", s)
 		}
 		if n < low || n > high {
-			return 0, fmt.Errorf("%d is out of bounds; take a number from %d to %d", n, low, high)
+			return 0, fmt.Errorf("%d is out of bounds; use a number from %d to %d", n, low, high)
 		}
 		return n, nil
 	}
@@ -220,7 +220,7 @@ func number(low, high int) func(s string) (int, error) {
 func parseSeed(s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no seed; take a whole number from 0 to %d", s, uint64(math.MaxUint64))
+		return 0, fmt.Errorf("%q is no seed; use a whole number from 0 to %d", s, uint64(math.MaxUint64))
 	}
 	return n, nil
 }
@@ -235,7 +235,7 @@ func parseBool(s string) (bool, error) {
 func parseSpin(s string) (time.Duration, error) {
 	d, err := ParseDuration(s)
 	if err == nil && d > maxSpin {
-		return 0, fmt.Errorf("%s is too long; take at most %v", s, maxSpin)
+		return 0, fmt.Errorf("%s is too long; use at most %v", s, maxSpin)
 	}
 	return d, err
 }
@@ -244,7 +244,7 @@ func parseSpin(s string) (time.Duration, error) {
 func word[T ~string](words ...T) func(s string) (T, error) {
 	return func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {
-			return "", fmt.Errorf("%.40q is unknown; take one of %v", s, words)
+			return "", fmt.Errorf("%.40q is unknown; use one of %v", s, words)
 		}
 		return T(s), nil
 	}

@@ -238,7 +238,7 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 		return p, fmt.Errorf("%.60q is no network; write it like %s", s, example)
 	}
 	if a := p.Addr(); a.IsMulticast() || a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() {
-		return p, fmt.Errorf("%s is not for hosts; take a private network like %s", s, example)
+		return p, fmt.Errorf("%s is not for hosts; use a private network like %s", s, example)
 	}
 	if p.Masked() != p {
 		return p, fmt.Errorf("%s has host bits set; use %s", s, p.Masked())
@@ -321,7 +321,7 @@ func parseCable(s string) (string, error) {
 func parseGroup(s string) (string, error) {
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
 		if n == 0 || n >= math.MaxUint32 {
-			return "", fmt.Errorf("%.40q is no number of a group; take one from 1 to %d, or a name", s, uint32(math.MaxUint32)-1)
+			return "", fmt.Errorf("%.40q is no number of a group; use one from 1 to %d, or a name", s, uint32(math.MaxUint32)-1)
 		}
 		return strconv.FormatUint(n, 10), nil
 	}
@@ -355,7 +355,7 @@ func parseMemory(s string) (int64, error) {
 	case err != nil:
 		return 0, err
 	case n > maxMemory:
-		return 0, fmt.Errorf("%s is too much; take at most %s", s, FormatSize(maxMemory))
+		return 0, fmt.Errorf("%s is too much; use at most %s", s, FormatSize(maxMemory))
 	case n%pageSize != 0:
 		return 0, fmt.Errorf("%s is no multiple of %s", s, FormatSize(pageSize))
 	}

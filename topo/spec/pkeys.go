@@ -26,9 +26,9 @@ func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 		case len(table) == maxPKeys:
 			d.errorf(n, "more than %d P_Keys; remove some", maxPKeys)
 		case partition == 0:
-			d.errorf(n, "pkeys: %#x names no partition; take 1 to 0x7fff, plus 0x8000 for a full member", k)
+			d.errorf(n, "pkeys: %#x names no partition; use 1 to 0x7fff, plus 0x8000 for a full member", k)
 		case slices.ContainsFunc(table, func(other uint16) bool { return int(other)&^fullMember == partition }):
-			d.errorf(n, "pkeys: partition %#x is in the list already; take one of %#x and %#x", partition, partition, partition|fullMember)
+			d.errorf(n, "pkeys: partition %#x is in the list already; use one of %#x and %#x", partition, partition, partition|fullMember)
 		default:
 			table = append(table, uint16(k))
 		}

@@ -72,8 +72,8 @@ type Rack struct {
 	// Group is the name or number of the group of this machine whose users may run programs on the
 	// NICs of the hosts, besides root; "": only root may.
 	Group string `json:"group,omitempty"`
-	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of
-	// each is the switch's.
+	// Subnet holds the IPv4 addresses of the hosts. Subnet6 holds those of IPv6. The first address
+	// of each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`
 	Subnet6 netip.Prefix `json:"subnet6"`
 	Switch  Switch       `json:"switch"`

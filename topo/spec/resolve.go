@@ -72,11 +72,11 @@ func (d *decoder) addresses(f *file, r *Rack) {
 	last := switchIndex + len(r.Hosts)
 	// The subnet must have room for one more address: that with all ones is for broadcast in IPv4.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
-		d.errorf(orNode(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; take a shorter prefix", r.Subnet, len(r.Hosts))
+		d.errorf(orNode(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, len(r.Hosts))
 		return
 	}
 	if size := hostBits(r.Subnet6); size < 31 && last >= 1<<size {
-		d.errorf(orNode(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; take a shorter prefix", r.Subnet6, len(r.Hosts))
+		d.errorf(orNode(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet6, len(r.Hosts))
 		return
 	}
 	r.Switch.IPv4, r.Switch.IPv6 = nth(r.Subnet, switchIndex), nth(r.Subnet6, switchIndex)

@@ -16,7 +16,7 @@ import (
 const (
 	// ProgramForward forwards packets unchanged.
 	ProgramForward = "forward"
-	// ProgramSwordBox serialises requests to memory servers by rules.
+	// ProgramSwordBox works on requests to memory servers as its rules say.
 	ProgramSwordBox = "swordbox"
 )
 

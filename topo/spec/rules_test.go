@@ -47,7 +47,7 @@ func TestRules(t *testing.T) {
 func TestMistakesInRules(t *testing.T) {
 	for _, c := range []struct{ rule, want string }{
 		{"{server: ms9, action: move}", `10:16: server: server "ms9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
-		{"{server: ms0, action: fly}", `10:29: action: action "fly" is unknown; take one of [track move atomics`},
+		{"{server: ms0, action: fly}", `10:29: action: action "fly" is unknown; use one of [track move atomics`},
 		{"{server: ms0}", `10:7: the key "action" is missing; write action=atomics`},
 		{"{action: move}", `10:7: the key "server" is missing`},
 		{"{server: ms0, action: move, speed: 9}", `10:35: unknown key "speed" in a rule; known keys: id, server, action, mode`},
@@ -65,7 +65,7 @@ func TestMistakesInRules(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		small + "switch: {program: sword}\n":                                    `7:19: program: "sword" is unknown; take one of [forward swordbox]`,
+		small + "switch: {program: sword}\n":                                    `7:19: program: "sword" is unknown; use one of [forward swordbox]`,
 		small + "switch: {rules: [{server: ms0, action: move}]}\n":              `7:18: rules are for program swordbox`,
 		"connect: tcp\n" + withRules("{server: ms0, action: move}"):             `11:7: the hosts of a rack with connect: tcp have no connection manager`,
 		"connect: tcp\n" + withRules("{server: ms0, action: move, service: x}"): `11:44: the hosts of a rack with connect: tcp`,

@@ -23,7 +23,7 @@ type Sample struct {
 	// State is the state of the worst node.
 	State   string
 	Program string
-	// Uptime is that of the switch's daemon, 0 if the switch does not answer.
+	// Uptime is how long the switch's daemon has run, 0 if the switch does not answer.
 	Uptime time.Duration
 	// Nodes are the hosts in the order of the rack file, then the switch.
 	Nodes  []Node
@@ -49,7 +49,7 @@ type Node struct {
 	// Faults are the IDs of the fault rules that are active on the link.
 	Faults []string
 	// Clients is how many clients of stores run on the host; Ops is how many operations they did in
-	// the last full second, P99 the 99th percentile of their times in microseconds.
+	// the last full second. P99 is the 99th percentile of their times in microseconds.
 	Clients  int
 	Ops, P99 uint64
 	// Columns are further counters of the stores on the host.

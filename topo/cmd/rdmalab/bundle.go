@@ -36,11 +36,7 @@ func bundleCmd() *cobra.Command {
 			"  rdmalab bundle out/bundles/lost-write\n" +
 			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			dir := filepath.Join("out", "bundles", bundleName(r, "bundle"))
 			if len(args) == 1 {
 				dir = args[0]
@@ -49,9 +45,9 @@ func bundleCmd() *cobra.Command {
 			if err := bundle.Write(cmd.Context(), r, dir, why); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", filepath.Join(dir, bundle.ReadMe))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", filepath.Join(dir, bundle.ReadMe))
 			return err
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&why.What, "what", "", "what has failed, for README.txt")

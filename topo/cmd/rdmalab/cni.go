@@ -85,7 +85,7 @@ func cniInstallCmd() *cobra.Command {
 // mayNotWrite adds advice to an error that says that a folder may not be written.
 func mayNotWrite(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w; run it with sudo, or choose folders of your own with --bin and --conf", err)
+		return fmt.Errorf("%w; run this command with sudo, or choose folders of your own with --bin and --conf", err)
 	}
 	return err
 }
@@ -132,11 +132,7 @@ func cniGuestsCmd() *cobra.Command {
 			"the switch to the guest. `rdmalab status` has the same list.",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			s, err := r.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -145,7 +141,7 @@ func cniGuestsCmd() *cobra.Command {
 				return printJSON(cmd, append([]rack.GuestStatus{}, s.Guests...))
 			}
 			return printGuests(cmd.OutOrStdout(), s.Guests)
-		},
+		}),
 	}
 	outputFlag(cmd)
 	return cmd

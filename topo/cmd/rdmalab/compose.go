@@ -47,7 +47,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	case err != nil:
 		return nil, asUse(err)
 	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
-		return nil, badUse("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
+		return nil, badUse("runtime %q is unknown; use %s or %s", f.runtime, runtimeProcess, runtimeDocker)
 	case f.runtime == runtimeProcess && f.compose == "":
 		if cmd.Flags().Changed("plug") { // --plug, even with its default value, means that hosts are containers
 			return nil, badUse("--plug is for containers: add --runtime %s", runtimeDocker)

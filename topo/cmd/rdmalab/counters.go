@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func countersCmd() *cobra.Command {
 			}
 			c, err := countersOver(cmd.Context(), client, diff)
 			if err != nil {
-				return whose(err, args[0])
+				return withNode(err, args[0])
 			}
 			if wantJSON(cmd) {
 				return printJSON(cmd, counterMap(c))
@@ -147,12 +148,12 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 
 // switchCounters shows the counters of the switch's ports.
 func switchCounters(cmd *cobra.Command, all bool) error {
-	return listing(cmd, "/counters", func(cmd *cobra.Command, c switchd.Counters) error { return printPorts(cmd, &c, all) })
+	return listing(cmd, "/counters", func(out io.Writer, _ namer, c switchd.Counters) error { return printPorts(out, &c, all) })
 }
 
 // printPorts prints the counters of the ports, then those of the switch.
-func printPorts(cmd *cobra.Command, c *switchd.Counters, all bool) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports errors
 	for _, p := range c.Ports {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n",
@@ -161,10 +162,7 @@ func printPorts(cmd *cobra.Command, c *switchd.Counters, all bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
-		return err
-	}
-	w = tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w) // columns of their own
 	for _, s := range metrics.Samples(&c.Switch) {
 		if s.Value > 0 || all {
 			fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, s.Help)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -14,16 +15,12 @@ import (
 // in place of addresses.
 func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
-func printFlows(cmd *cobra.Command, flows []pipeline.Flow) error {
-	names, err := newNamer(cmd)
-	if err != nil {
-		return err
-	}
+func printFlows(out io.Writer, names namer, flows []pipeline.Flow) error {
 	if len(flows) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no RoCEv2 packet has passed the switch")
+		_, err := fmt.Fprintln(out, "no RoCEv2 packet has passed the switch")
 		return err
 	}
-	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN") // Flush reports errors
 	for _, f := range flows {
 		fmt.Fprintf(t, "%s\t%s\t%#x\t%d\t%d\t%v ago\n", names.name(f.Src), names.name(f.Dst), uint32(f.QPN), f.Packets, f.Bytes, f.Idle.Round(time.Millisecond))

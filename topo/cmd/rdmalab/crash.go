@@ -75,7 +75,7 @@ func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error)
 		return err
 	}
 	if cmd.Flags().Changed("for") && (d <= 0 || d > rack.MaxAfter) {
-		return badUse("--for %v: take a time above 0 and at most %v, like 10s", d, rack.MaxAfter)
+		return badUse("--for %v: use a time above 0 and at most %v, like 10s", d, rack.MaxAfter)
 	}
 	r, err := openRack(cmd)
 	if err != nil {

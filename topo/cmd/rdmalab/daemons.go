@@ -106,7 +106,7 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 func ask(ctx context.Context, client *control.Client, node, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
-	return whose(client.Call(ctx, method, path, in, out), node)
+	return withNode(client.Call(ctx, method, path, in, out), node)
 }
 
 // daemonWait bounds how long a daemon may take to answer.

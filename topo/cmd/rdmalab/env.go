@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
 func envCmd() *cobra.Command {
@@ -14,17 +16,13 @@ func envCmd() *cobra.Command {
 		Short: "Print the variables by which a program finds a host's NIC",
 		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a\n" +
 			"host. They name the socket of the host's NIC, and what an unmodified program over libibverbs loads. With them a\n" +
-			"program uses the NIC from outside the host, for example from a shell of this machine. It has the network of this\n" +
-			"machine then; the network of the host it has only under `rdmalab exec`. A user who is not root must be in the\n" +
+			"program uses the NIC from outside the host, for example from a shell of this machine. Such a program uses the\n" +
+			"network of this machine; only `rdmalab exec` gives it that of the host. A user who is not root must be in the\n" +
 			"group that the rack file names.",
 		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			if _, _, ok := r.Spec.Host(args[0]); !ok {
 				return badUse("the rack has no host %q; it has %v", args[0], r.Spec.HostNames())
 			}
@@ -37,7 +35,7 @@ func envCmd() *cobra.Command {
 				fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", name, quote(value))
 			}
 			return nil
-		},
+		}),
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -21,11 +22,7 @@ func execCmd() *cobra.Command {
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: completeNodes,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			program := args[1:]
 			if program[0] == "--" { // flag parsing ends at the host and leaves "--" in the arguments
 				program = program[1:]
@@ -43,7 +40,7 @@ func execCmd() *cobra.Command {
 				return exitCode(code)
 			}
 			return nil
-		},
+		}),
 	}
 	// Flags behind the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)

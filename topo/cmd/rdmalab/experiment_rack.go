@@ -147,7 +147,7 @@ func (p *rackPlatform) executed() (uint64, error) {
 	}
 	counters, err := countersOver(p.cmd.Context(), client, 0)
 	if err != nil {
-		return 0, whose(err, p.to)
+		return 0, withNode(err, p.to)
 	}
 	return counterMap(counters).Counters["rx_atomic_requests"], nil
 }
@@ -163,6 +163,9 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 		return out, err
 	}
 	f := &runFlags{store: clover.Store.Name, clients: l.Clients, share: l.Share, quiet: true, config: rackConfig(workload, l.Clients)}
+	if l.Merge {
+		f.reporter = store.OfProcess
+	}
 	c := &f.config
 	c.Zipf = l.Zipf
 	if l.Keys > 0 {
@@ -323,6 +326,11 @@ func (p *rackPlatform) stopTree() error {
 // Order is not supported, because a rack cannot trace.
 func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, error) {
 	return nil, errors.ErrUnsupported
+}
+
+// Fusee is not supported: run ycsb measures FUSEE on a rack.
+func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.StoreResult, err error) {
+	return out, errors.ErrUnsupported
 }
 
 // NIC is not supported; perf measures the NICs of a rack.

@@ -39,17 +39,13 @@ func resumeCmd() *cobra.Command {
 		Example:           "  rdmalab resume ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			if err := r.Resume(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), args[0], "goes on")
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), args[0], "goes on")
 			return err
-		},
+		}),
 	}
 }
 
@@ -68,11 +64,7 @@ func restartCmd() *cobra.Command {
 		Example:           "  rdmalab restart ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			action := rack.ActionRestart
 			switch {
 			case nic:
@@ -86,9 +78,9 @@ func restartCmd() *cobra.Command {
 			if err := doers()[action](cmd.Context(), r, args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), args[0], "is up")
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), args[0], "is up")
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&nic, "nic", false, "start only the NIC again")
 	cmd.Flags().BoolVar(&app, "app", false, "start only the services of the host's daemon again")

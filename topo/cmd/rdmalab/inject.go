@@ -201,8 +201,8 @@ const tearPrefix = "tear-"
 
 func tearID(host string) string { return tearPrefix + host }
 
-// whose adds the name of the node to an error if its daemon did not answer.
-func whose(err error, node string) error {
+// withNode adds the name of the node to an error if its daemon did not answer.
+func withNode(err error, node string) error {
 	var answered *control.Error
 	switch {
 	case err == nil || errors.As(err, &answered) || errors.Is(err, control.ErrPrivilege) || errors.Is(err, errInterrupted):

@@ -22,13 +22,13 @@ func injectNICCmd() *cobra.Command {
 		Use:   "nic HOST FAULT [--qpn N]",
 		Short: "Make a host's NIC fail as hardware does",
 		Long: "inject nic makes a NIC fail with the events and completions that failing hardware reports, so that you can watch\n" +
-			"how programs react. It prints how many queue pairs were hit.\n\n" +
+			"how programs react. It prints how many queue pairs were chosen.\n\n" +
 			"  qp-error    queue pairs go to the error state: event QP fatal error, their work requests are flushed\n" +
 			"  cq-overrun  the completion queues of queue pairs overrun: event CQ error, and every queue pair that uses them fails\n" +
 			"  unplug      the device is gone: event device fatal error; as `rdmalab crash HOST --nic`\n\n" +
-			"With --qpn one queue pair fails (qp-error, cq-overrun), otherwise all that are in use. `rdmalab status -o json`\n" +
-			"lists the queue pairs of each host. `rdmalab restart HOST --nic` ends unplug; programs make failed queue pairs\n" +
-			"and queues again themselves.",
+			"With --qpn the fault hits that queue pair (qp-error) or its completion queues (cq-overrun), otherwise those of all\n" +
+			"queue pairs in use. `rdmalab status -o json` lists the queue pairs of each host. `rdmalab restart HOST --nic` ends\n" +
+			"unplug; programs make failed queue pairs and queues again themselves.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",
@@ -63,7 +63,7 @@ func injectNICCmd() *cobra.Command {
 func parseQPN(s string) (wire.QPN, error) {
 	n, err := strconv.ParseUint(s, 0, 24)
 	if err != nil || n < 2 {
-		return 0, badUse("--qpn %q: take a number from 2 to 0xffffff", s)
+		return 0, badUse("--qpn %q: use a number from 2 to 0xffffff", s)
 	}
 	return wire.QPN(n), nil
 }

@@ -23,7 +23,7 @@ func linkCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, up := args[0], args[1] == "up"
 			if !up && args[1] != "down" {
-				return badUse("link state %q is unknown; take up or down", args[1])
+				return badUse("link state %q is unknown; use up or down", args[1])
 			}
 			if up && cmd.Flags().Changed("for") {
 				return badUse("--for goes with down only")

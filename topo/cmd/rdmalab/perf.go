@@ -158,7 +158,7 @@ func (f *perfFlags) check() error {
 func refuseZeros(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		if err == nil && (f.Value.String() == "0" || f.Value.String() == "0s") {
-			err = fmt.Errorf("--%s %s: take more, or leave it out for the default", f.Name, f.Value)
+			err = fmt.Errorf("--%s %s: use a larger value, or leave the flag out for the default", f.Name, f.Value)
 		}
 	})
 	return err

@@ -98,7 +98,7 @@ func (t *tracing) stop() error {
 	var errs []error
 	for i := range t.nodes {
 		if n := &t.nodes[i]; n.client != nil {
-			errs = append(errs, whose(n.client.Call(ctx, http.MethodDelete, "/trace", nil, &n.trace), n.name))
+			errs = append(errs, withNode(n.client.Call(ctx, http.MethodDelete, "/trace", nil, &n.trace), n.name))
 		}
 	}
 	return errors.Join(errs...)

@@ -369,6 +369,7 @@ func TestEveryRackKeyIsDescribed(t *testing.T) {
 		"switch": "switch: {zzz: 1}\nhosts: [{name: a, role: memory}]\n",
 		"rules":  "switch: {rules: [{zzz: 1}]}\nhosts: [{name: a, role: memory}]\n",
 		"hosts":  "hosts: [{zzz: 1}]\n",
+		"quota":  "hosts: [{name: a, role: memory, quota: {zzz: 1}}]\n",
 		"faults": "faults: [{zzz: 1}]\nhosts: [{name: a, role: memory}]\n",
 		"match":  "faults: [{link: a, kind: loss, match: {zzz: 1}}]\nhosts: [{name: a, role: memory}]\n",
 	} {

@@ -245,7 +245,7 @@ func (f *format) Type() string { return "string" }
 // Set sets the word if it is an accepted one.
 func (f *format) Set(word string) error {
 	if !slices.Contains(f.words, word) {
-		return badUse("output format %q is unknown; take %s", word, f.choices())
+		return badUse("output format %q is unknown; use %s", word, f.choices())
 	}
 	f.word = word
 	return nil

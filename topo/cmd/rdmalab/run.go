@@ -24,7 +24,8 @@ import (
 // runFlags are the flags of run as typed.
 type runFlags struct {
 	store, workload, value string
-	steer, cache           string
+	steer                  string
+	cache, reporter        string
 	clients, share         int
 	csv, noLoad, quiet     bool
 	config                 kv.RunConfig
@@ -42,9 +43,9 @@ func runCmd() *cobra.Command {
 		Long: "run loads keys, lets clients on all compute hosts work on them, and prints operations per second, the share of\n" +
 			"operations that succeeded at their first attempt, attempts that lost against another client (races), round\n" +
 			"trips, bytes and packets per operation as counted by the switch, and percentiles of latency in microseconds. It\n" +
-			"fails if an operation failed or a value was wrong. --workload takes one of these workloads of YCSB, or a number,\n" +
+			"fails if an operation failed or a value was wrong. --workload takes a workload of YCSB (a to f), w, or a number,\n" +
 			"which is a percentage of updates:" + "\n\n" +
-			strings.Join(loads, "\n") + "\n\nIf the store does not run, run starts it. With --steer the switch gets the program " +
+			strings.Join(loads, "\n") + "\n\nA store that is not running is started. With --steer the switch gets the program " +
 			"and the rules that steering\n" +
 			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
@@ -73,6 +74,8 @@ func runCmd() *cobra.Command {
 		"server (default: each client has its own)")
 	fs.StringVar(&f.cache, "cache", "", "who has a location cache of "+sharing()+": process (the clients of a host share "+
 		"one) or client (each has its own) (default process)")
+	fs.StringVar(&f.reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
+		"itself) or process (the clients of a host report together) (default client)")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
@@ -90,7 +93,8 @@ func runCmd() *cobra.Command {
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	complete(cmd, "store", store.Names(nil)...)
 	complete(cmd, "steer", steerChoices...)
-	complete(cmd, "cache", store.CacheProcess, store.CacheClient)
+	complete(cmd, "cache", store.OfProcess, store.OfClient)
+	complete(cmd, "reporter", store.OfProcess, store.OfClient)
 	var names []string
 	for _, w := range kv.Workloads() {
 		names = append(names, w.Name+"\t"+w.Doc)
@@ -135,23 +139,27 @@ func (f *runFlags) check() (err error) {
 		return err
 	}
 	if c.Workload.Scan > 0 && !desc.Scans {
-		return fmt.Errorf("workload %s scans, and %s has no order of keys; take --store %s", c.Workload.Name, desc.Name,
+		return fmt.Errorf("workload %s scans, and %s has no order of keys; use --store %s", c.Workload.Name, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Scans }), " or "))
 	}
 	if f.clients < 1 {
 		return fmt.Errorf("--clients %d: want at least 1", f.clients)
 	}
 	if f.share > 1 && !desc.Shares {
-		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; take --store %s", f.share, desc.Name,
+		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.share, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
 	}
-	switch {
-	case f.cache == "":
-	case !desc.Shares:
-		return fmt.Errorf("--cache %.20q: %s's clients cache what they read by themselves; take --store %s", f.cache, desc.Name,
-			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
-	case f.cache != store.CacheProcess && f.cache != store.CacheClient:
-		return fmt.Errorf("--cache %.20q: want %s or %s", f.cache, store.CacheProcess, store.CacheClient)
+	for _, own := range []struct{ flag, value string }{
+		{"cache", f.cache}, {"reporter", f.reporter},
+	} {
+		switch {
+		case own.value == "":
+		case !desc.Shares:
+			return fmt.Errorf("--%s %.20q: store %s has no %s that can be chosen; use --store %s", own.flag, own.value, desc.Name, own.flag,
+				strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
+		case own.value != store.OfProcess && own.value != store.OfClient:
+			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, store.OfProcess, store.OfClient)
+		}
 	}
 	n, err := spec.ParseSize(f.value)
 	if err != nil {
@@ -256,7 +264,7 @@ func (s *storeRun) start(rack *spec.Rack) error {
 	if s.client, err = call.Options(); err != nil {
 		return err
 	}
-	s.client.Share, s.client.Cache = s.flags.share, s.flags.cache
+	s.client.Share, s.client.Cache, s.client.Reporter = s.flags.share, s.flags.cache, s.flags.reporter
 	s.loaded, err = desc.Commands.Prepare(call, store.Workload{Clients: s.flags.clients, Load: !s.flags.noLoad, Config: s.flags.config})
 	return err
 }

@@ -54,7 +54,7 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 		return undo, nil
 	}
 	if !slices.Contains(steerChoices, what) {
-		return undo, badUse("--steer %.20q: take %s", what, strings.Join(steerChoices, ", "))
+		return undo, badUse("--steer %.20q: use %s", what, strings.Join(steerChoices, ", "))
 	}
 	now, was, err := runningProgram(cmd)
 	if err != nil {

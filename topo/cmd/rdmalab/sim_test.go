@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -178,5 +179,32 @@ func TestSimIsInterrupted(t *testing.T) {
 			t.Errorf("%v was not interrupted", args)
 		}
 		cancel()
+	}
+}
+
+// make runs every scenario, also that of a store added last.
+func TestMakeRunsEveryScenario(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:SWEPT|FEWER) := (.*)$`).FindAllSubmatch(text, -1) {
+		for _, s := range strings.Fields(string(m[1])) {
+			name, _, _ := strings.Cut(s, ":")
+			run[name] = true
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t@\$\(SIM\) ([a-z]+)`).FindAllSubmatch(text, -1) {
+		run[string(m[1])] = true
+	}
+	for _, s := range scenario.All() {
+		if !run[s.Name] {
+			t.Errorf("make scenarios does not run %s: add it to SWEPT or FEWER in the Makefile", s.Name)
+		}
+		delete(run, s.Name)
+	}
+	for name := range run {
+		t.Errorf("the Makefile runs %s, which is no scenario", name)
 	}
 }

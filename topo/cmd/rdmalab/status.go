@@ -33,11 +33,7 @@ func statusCmd() *cobra.Command {
 		Example: "  rdmalab status\n" +
 			"  rdmalab status -o json | jq -r '.hosts[] | select(.state != \"up\") | .name'",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			s, err := r.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -46,7 +42,7 @@ func statusCmd() *cobra.Command {
 				return printJSON(cmd, s)
 			}
 			return printStatus(cmd.OutOrStdout(), s)
-		},
+		}),
 	}
 	outputFlag(cmd)
 	return cmd
@@ -62,6 +58,17 @@ func openRack(cmd *cobra.Command) (*rack.Rack, error) {
 		return nil, err
 	}
 	return rack.Open(name)
+}
+
+// onRack makes the RunE of a command that works on a rack, which must be up.
+func onRack(f func(cmd *cobra.Command, args []string, r *rack.Rack) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		r, err := openRack(cmd)
+		if err != nil {
+			return err
+		}
+		return f(cmd, args, r)
+	}
 }
 
 // printStatus prints a rack as a table.

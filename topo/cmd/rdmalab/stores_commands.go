@@ -101,8 +101,8 @@ func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) 
 	return err
 }
 
-// storeCall prepares a command of a store whose client runs on host from; "": on the first compute
-// host.
+// storeCall prepares a command of a store. The command's client runs on the host from; "": on the
+// first compute host.
 func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

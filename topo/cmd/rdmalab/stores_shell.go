@@ -93,7 +93,7 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 	for {
 		line, err := read()
 		if err != nil {
-			if err := errors.Join(done(), unless(err, io.EOF)); err != nil {
+			if err := errors.Join(done(), exceptFor(err, io.EOF)); err != nil {
 				return err
 			}
 			if failed {
@@ -122,8 +122,8 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 	}
 }
 
-// unless returns err, or nil if err is the expected error.
-func unless(err, expected error) error {
+// exceptFor returns err, or nil if err is the expected error.
+func exceptFor(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
 	}

@@ -54,9 +54,9 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 	for args, want := range map[string]string{
 		"tiny get":                                    "too few arguments",
 		"tiny get seven":                              "want a number",
-		"run ycsb --store tiny --share-qp 2":          "take --store clover",
-		"run ycsb --store tiny --cache client":        "take --store clover",
-		"run ycsb --store clover --workload e":        "take --store sherman or tiny",
+		"run ycsb --store tiny --share-qp 2":          "use --store clover",
+		"run ycsb --store tiny --cache client":        "use --store clover",
+		"run ycsb --store clover --workload e":        "use --store sherman or tiny",
 		"run ycsb --store tine":                       "there are clover, fusee, sherman, template and tiny",
 		"tiny start --rack " + missingRack:            "is not up",
 		"run ycsb --store tiny --rack " + missingRack: "is not up",

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 
@@ -53,7 +54,7 @@ func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 }
 
 // listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
-func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Command, v T) error) error {
+func listing[T any](cmd *cobra.Command, path string, show func(out io.Writer, names namer, v T) error) error {
 	var raw json.RawMessage
 	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
 		return err
@@ -63,9 +64,13 @@ func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Comman
 	}
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return whose(err, spec.SwitchName)
+		return withNode(err, spec.SwitchName)
 	}
-	return show(cmd, v)
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	return show(cmd.OutOrStdout(), names, v)
 }
 
 // namer converts addresses into the names of hosts.

@@ -31,9 +31,7 @@ func switchBudgetCmd() *cobra.Command {
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/budget", func(cmd *cobra.Command, b chipcost.Budget) error {
-				return printBudget(cmd.OutOrStdout(), &b)
-			})
+			return listing(cmd, "/budget", func(out io.Writer, _ namer, b chipcost.Budget) error { return printBudget(out, &b) })
 		},
 	}
 	outputFlag(cmd)

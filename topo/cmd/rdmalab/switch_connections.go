@@ -51,12 +51,8 @@ func switchConnectionsCmd() *cobra.Command {
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/connections", func(cmd *cobra.Command, r swordbox.Report) error {
-				names, err := newNamer(cmd)
-				if err != nil {
-					return err
-				}
-				return printConnections(cmd.OutOrStdout(), names, &r, all)
+			return listing(cmd, "/connections", func(out io.Writer, names namer, r swordbox.Report) error {
+				return printConnections(out, names, &r, all)
 			})
 		},
 	}

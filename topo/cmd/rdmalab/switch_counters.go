@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -21,8 +22,8 @@ func switchCountersCmd() *cobra.Command {
 			"  rdmalab switch counters --all",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/program/counters", func(cmd *cobra.Command, groups []swordbox.Group) error {
-				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			return listing(cmd, "/program/counters", func(out io.Writer, _ namer, groups []swordbox.Group) error {
+				w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 				for _, g := range groups {
 					for _, c := range g.Counters {
 						if c.Value > 0 || all {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,8 +64,8 @@ func loadProgram(cmd *cobra.Command, name string) error {
 	return askBox(cmd, http.MethodPut, "/program", in, nil)
 }
 
-func printProgram(cmd *cobra.Command, p switchd.ProgramInfo) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+func printProgram(out io.Writer, _ namer, p switchd.ProgramInfo) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "program\t%s\n", p.Name) // Flush reports errors
 	fmt.Fprintf(w, "does\t%s\n", p.Doc)
 	fmt.Fprintf(w, "others\t%s\n", strings.Join(p.Programs, ", "))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -39,16 +40,12 @@ func switchRulesCmd() *cobra.Command {
 	return cmd
 }
 
-func printRules(cmd *cobra.Command, list []rules.Rule) error {
+func printRules(out io.Writer, names namer, list []rules.Rule) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no rules; add one: rdmalab switch rules add server=ms0 action=atomics")
+		_, err := fmt.Fprintln(out, "no rules; add one: rdmalab switch rules add server=ms0 action=atomics")
 		return err
 	}
-	names, err := newNamer(cmd)
-	if err != nil {
-		return err
-	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE") // Flush reports errors
 	for i := range list {
 		r := &list[i]
@@ -133,7 +130,11 @@ func loadRulesCmd() *cobra.Command {
 			if err := askBox(cmd, http.MethodPut, "/rules", in, &list); err != nil {
 				return err
 			}
-			return printRules(cmd, list)
+			names, err := newNamer(cmd)
+			if err != nil {
+				return err
+			}
+			return printRules(cmd.OutOrStdout(), names, list)
 		},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"text/tabwriter"
@@ -79,8 +80,8 @@ func shownTables() []string {
 	return names
 }
 
-func printTables(cmd *cobra.Command, list []handler.Table) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+func printTables(out io.Writer, _ namer, list []handler.Table) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports errors
 	for _, t := range list {
 		can := "-"
@@ -128,12 +129,8 @@ func showTable(cmd *cobra.Command, name string) error {
 
 // switchConnections lists all flows.
 func switchConnections(cmd *cobra.Command) error {
-	return listing(cmd, "/connections", func(cmd *cobra.Command, r swordbox.Report) error {
-		names, err := newNamer(cmd)
-		if err != nil {
-			return err
-		}
-		return printConnections(cmd.OutOrStdout(), names, &r, true)
+	return listing(cmd, "/connections", func(out io.Writer, names namer, r swordbox.Report) error {
+		return printConnections(out, names, &r, true)
 	})
 }
 
@@ -158,11 +155,7 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 	return w.Flush()
 }
 
-func printGroups(cmd *cobra.Command, s pipeline.Snooping) error {
-	names, err := newNamer(cmd)
-	if err != nil {
-		return err
-	}
+func printGroups(out io.Writer, names namer, s pipeline.Snooping) error {
 	hosts := func(ports []int) string {
 		var list []string
 		for _, p := range ports {
@@ -173,7 +166,7 @@ func printGroups(cmd *cobra.Command, s pipeline.Snooping) error {
 		}
 		return strings.Join(list, " ")
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "snooping is %v; routers: %s\n", s.State, hosts(s.Routers)) // Flush reports errors
 	if len(s.Groups) > 0 {
 		fmt.Fprintln(w, "GROUP\tMEMBERS\tUNTIL")
@@ -192,12 +185,8 @@ func (n *namer) port(i int) string {
 	return fmt.Sprint(i)
 }
 
-func printMACs(cmd *cobra.Command, list []pipeline.MAC) error {
-	names, err := newNamer(cmd)
-	if err != nil {
-		return err
-	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+func printMACs(out io.Writer, names namer, list []pipeline.MAC) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports errors
 	for _, m := range list {
 		fmt.Fprintf(w, "%s\t%v\t%v ago\n", names.port(m.Port), m.MAC, m.Idle.Round(time.Millisecond))

@@ -107,7 +107,7 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	stream, err := client.Stream(ctx, http.MethodGet, "/capture?"+query.Encode(), nil)
 	if err != nil {
 		cancel()
-		return nil, whose(err, spec.SwitchName)
+		return nil, withNode(err, spec.SwitchName)
 	}
 	context.AfterFunc(cmd.Context(), func() {
 		time.AfterFunc(endPatience, cancel)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/top"
 	"github.com/rdmalab/rdmalab/topo/top/live"
 )
@@ -29,11 +30,7 @@ func topCmd() *cobra.Command {
 			"  rdmalab top --once\n" +
 			"  NO_COLOR=1 rdmalab top --rack swordbox",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			style := terminalStyle()
 			if once {
 				return topOnce(cmd, r.Spec.Name, style)
@@ -50,7 +47,7 @@ func topCmd() *cobra.Command {
 				cfg.RackFlag = []string{"--rack", cfg.Rack}
 			}
 			return live.Run(cmd.Context(), cfg)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "print one screen without colours, after a second, and end")
 	return cmd

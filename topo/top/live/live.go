@@ -82,8 +82,8 @@ type doer struct {
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// running has the commands by ID, last the time of the last sample, and panicked the panic of a
-	// command that has ended the view. mu guards them.
+	// running has the commands by ID. last is the time of the last sample. panicked is the panic of
+	// a command that has ended the view. mu guards them.
 	running  map[int]context.CancelFunc
 	last     time.Time
 	panicked error

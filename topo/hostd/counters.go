@@ -1,0 +1,19 @@
+package hostd
+
+import "github.com/rdmalab/rdmalab/softrnic/metrics"
+
+// PortCounters are the counters of the port, with names.
+type PortCounters struct {
+	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP 4791 that the port took"`
+	RxBytes   uint64 `name:"port_rx_bytes" help:"bytes of these"`
+	TxPackets uint64 `name:"port_tx_packets" help:"frames that the port sent"`
+	TxBytes   uint64 `name:"port_tx_bytes" help:"bytes of these"`
+	RxDropped uint64 `name:"port_rx_dropped" help:"frames that found the receive ring full"`
+	TxDropped uint64 `name:"port_tx_dropped" help:"frames that the link refused"`
+}
+
+// Counters returns the counters of the NIC and of its port.
+func (h *Host) Counters() Counters {
+	nic, port := h.dev.Counters(), PortCounters(h.port.Stats())
+	return Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}
+}
