@@ -50,9 +50,7 @@ var _ = Describe("after kill -9", func() {
 		Entry("after 300 ms", 300*time.Millisecond),
 	)
 
-	It("namespaces, cgroups and mounts of other programs stay", func() {
-		// A namespace, a cgroup and a mount that belong to another program but look like those of a
-		// rack.
+	It("namespaces and mounts of other programs stay", func() {
 		dir := GinkgoT().TempDir()
 		Expect(syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")).To(Succeed())
 		DeferCleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })

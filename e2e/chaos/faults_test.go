@@ -100,8 +100,17 @@ var _ = Describe("a host", func() {
 	It("that hangs delays no other host, and does not execute later what was asked of it meanwhile", func() {
 		rack := fixture.Up(four)
 		rack.OK("hang", "ms0")
-		for _, args := range [][]string{{"counters", "ms0"}, {"crash", "ms0", "--nic"}, {"perf", "verify", "--from", "ms0", "--to", "ms1"}} {
-			res := rack.Run(args...)
+		ended := make(chan fixture.Result)
+		asked := [][]string{{"counters", "ms0"}, {"crash", "ms0", "--nic"}, {"perf", "verify", "--from", "ms0", "--to", "ms1"}}
+		for _, args := range asked {
+			go func() {
+				defer GinkgoRecover()
+				ended <- rack.Run(args...)
+			}()
+		}
+		for range asked {
+			var res fixture.Result
+			Eventually(ended, time.Minute).Should(Receive(&res))
 			Expect(res).To(fixture.HaveExited(1))
 			Expect(res.Stderr).To(ContainSubstring("ms0 does not answer"))
 		}

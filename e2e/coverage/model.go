@@ -131,7 +131,7 @@ func requestRules() []never {
 		{fates: []string{"reserved"}, rows: not(reserved), why: whyKnown},
 		{fates: minus(connFates, "ahead", "behind", "reserved", "state", "lost", "duplicated", "delayed", "corrupt", "wrong peer", "P_Key"), rows: reserved, why: whyReserved},
 		{fates: []string{"not enabled"}, rows: not(namesMemory), why: whyRight},
-		{fates: []string{"too many"}, rows: lacks(wire.OpRead | wire.OpAtomic), why: whyDepth},
+		{fates: []string{"too many"}, rows: lacks(wire.OpAnswered), why: whyDepth},
 		{fates: []string{"not ready"}, rows: not(needsReceive), why: whyReceive},
 		{fates: []string{"too long", "local"}, rows: lacks(wire.OpSend), why: whyNoSend},
 		{fates: []string{"length"}, rows: hasOperands, why: whyCodec},

@@ -81,7 +81,7 @@ func udRequests() section {
 var operations = map[string][]verbs.WROpcode{
 	"RC": {
 		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-		verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite,
+		verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR, verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush,
 	},
 	"UC": {verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR},
 	"UD": {verbs.OpSend, verbs.OpSendImm},
@@ -123,7 +123,7 @@ func posts(of string) section {
 // was retransmitted.
 func ends(of string) section {
 	local := oneOf(verbs.OpLocalInv.String(), verbs.OpBindMW.String(), verbs.OpRegMR.String())
-	answered := oneOf(verbs.OpRead.String(), verbs.OpCmpSwap.String(), verbs.OpFetchAdd.String(), verbs.OpMaskedCmpSwap.String(), verbs.OpMaskedFetchAdd.String(), verbs.OpAtomicWrite.String())
+	answered := oneOf(verbs.OpRead.String(), verbs.OpCmpSwap.String(), verbs.OpFetchAdd.String(), verbs.OpMaskedCmpSwap.String(), verbs.OpMaskedFetchAdd.String(), verbs.OpAtomicWrite.String(), verbs.OpFlush.String())
 	receives := oneOf(verbs.OpSend.String(), verbs.OpSendImm.String(), verbs.OpSendInv.String(), verbs.OpWriteImm.String())
 	statuses := []verbs.Status{verbs.Success, verbs.LocProtErr, verbs.MWBindErr, verbs.WRFlushErr}
 	retries := []string{"timeout", "NAK", "implied NAK", "RNR"}
@@ -149,7 +149,7 @@ func ends(of string) section {
 			{states: []string{"RTS", "SQD"}, fates: []string{flush}, why: "nothing is flushed before the state is left"},
 			{fates: minus(fates, success, verbs.MWBindErr.String(), flush), rows: local, why: "it sends nothing and uses no data"},
 			{fates: []string{verbs.MWBindErr.String()}, rows: not(local), why: "it manages no memory"},
-			{fates: []string{verbs.LocProtErr.String()}, rows: oneOf(verbs.OpAtomicWrite.String()), why: "it uses no memory of its own"},
+			{fates: []string{verbs.LocProtErr.String()}, rows: oneOf(verbs.OpAtomicWrite.String(), verbs.OpFlush.String()), why: "it uses no memory of its own"},
 			{fates: []string{verbs.LocQPOpErr.String(), "implied NAK"}, rows: not(answered), why: "it has no answer of its own"},
 			{states: []string{"SQD"}, rows: local, why: "it is started and done in one step, and SQD starts nothing"},
 		},

@@ -90,8 +90,8 @@ type gardener struct {
 	in  *bufio.Reader
 	out *json.Encoder
 	tag layout.Tag
-	// fresh is set when a new page was written to which no page links, linked when a page links to
-	// it.
+	// fresh is set when a new page was written to which no page links. linked is set when a page
+	// links to it.
 	fresh, linked bool
 }
 

@@ -33,11 +33,11 @@ type lockPlan struct {
 	// ID is the locker's number, from 1. It is the upper half of the locker's tags.
 	ID     int        `json:"id"`
 	Server netip.Addr `json:"server"`
-	// Rounds is the least number of rounds, For the least duration; with For there are pauses.
+	// Rounds is the least number of rounds. For is the least duration; with For there are pauses.
 	Rounds int           `json:"rounds"`
 	For    time.Duration `json:"for"`
 	Seed   uint64        `json:"seed"`
-	// Die is the place at which the locker kills itself, DieIn the first round in which it may.
+	// Die is the place at which the locker kills itself. DieIn is the first round in which it may.
 	Die   step `json:"die"`
 	DieIn int  `json:"dieIn"`
 	// Bury are lockers that have died: this locker only releases their locks.
@@ -68,7 +68,7 @@ type record struct {
 	Value  uint64       `json:"v,omitempty"`
 	Cmp    uint64       `json:"m,omitempty"`
 	Answer uint64       `json:"a,omitempty"`
-	// Bad is a violation, Failed the number of failures of the queue pair, Done the number of
+	// Bad is a violation. Failed is the number of failures of the queue pair. Done is the number of
 	// completed rounds.
 	Bad     string        `json:"bad,omitempty"`
 	Failed  int           `json:"failed,omitempty"`

@@ -91,7 +91,7 @@ var _ = Describe("the operator of the switch", func() {
 		for text, reason := range map[string]string{
 			"server=ms7 action=move":              "no host of this rack; hosts: [cn0 cn1 ms0 ms1]",
 			"server=ms0 action=move":              "rule locks before it takes all of its requests",
-			"server=ms1 action=fly":               "take one of [track move atomics",
+			"server=ms1 action=fly":               "use one of [track move atomics",
 			"server=ms1 action=atomics range=1-9": "cuts a word in two",
 		} {
 			res := rack.Run(append([]string{"switch", "rules", "add"}, strings.Fields(text)...)...)
@@ -176,7 +176,7 @@ var _ = Describe("the operator of the switch", func() {
 			default:
 				return moved(rack), nil
 			}
-		}, settling+fixture.Patience, "50ms").Should(BeNumerically(">", 0))
+		}, settling+fixture.Patience, "500ms").Should(BeNumerically(">", 0))
 		Expect(rack.OK("switch", "trace", "ms0", "--dir", "down", "--count", "1")).To(ContainSubstring("→WRITE"))
 
 		By("refusing to give up what it has done to a connection")

@@ -152,8 +152,8 @@ func (p *party) busy() {
 	Eventually(packets, fixture.Patience, "20ms").Should(BeNumerically(">", before+200))
 }
 
-// run runs n lockers of so many rounds, two on each host, during a fault. The locks of a locker
-// that dies are released as soon as it has ended.
+// run runs n lockers, two on each host, during a fault. Each does the given number of rounds. The
+// locks of a locker that dies are released as soon as it has ended.
 func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile func()) {
 	GinkgoHelper()
 	p.runs++
