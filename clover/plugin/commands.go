@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"text/tabwriter"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -152,13 +155,18 @@ const crowd = 64
 
 // prepare starts the store for a workload. It lengthens the lease with the number of clients: on a
 // machine with many clients each one runs rarely, and a client whose lease has ended must ask the
-// metadata server for all keys again.
+// metadata server for all keys again. A store that runs keeps its lease.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	cfg := Config{}
 	if w.Clients > crowd {
 		cfg.Lease = meta.DefaultLease * time.Duration(w.Clients) / crowd
 	}
-	return false, start(c, cfg)
+	err = start(c, cfg)
+	var answer *control.Error
+	if cfg.Lease != 0 && errors.As(err, &answer) && answer.Status == http.StatusConflict {
+		err = start(c, Config{})
+	}
+	return false, err
 }
 
 // stats has the metadata server's counters.

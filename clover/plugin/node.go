@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,7 +135,8 @@ func (n *node) end() error {
 // it does not.
 func (s *server) differs(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
-		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads
+		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads ||
+		cfg.Lease != 0 && cfg.Lease != cmp.Or(s.cfg.Lease, meta.DefaultLease)
 	if !differs {
 		return nil
 	}

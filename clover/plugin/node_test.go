@@ -3,6 +3,8 @@ package plugin
 import (
 	"testing"
 	"time"
+
+	"github.com/rdmalab/rdmalab/clover/meta"
 )
 
 // However short the lease is, a dead client's nodes are not given out before the client's NIC has
@@ -16,5 +18,26 @@ func TestGraceOutlivesRequests(t *testing.T) {
 	}
 	if got := graceOf(0); got != 0 {
 		t.Errorf("usual lease: grace %v", got)
+	}
+}
+
+// A store that runs is not started again with other settings: the caller is told.
+func TestRunningStoreDiffers(t *testing.T) {
+	running := &server{cfg: Config{Keys: 1000, Threads: 2}}
+	for cfg, differs := range map[*Config]bool{
+		{}:                                       false,
+		{Keys: 1000, Threads: 2}:                 false,
+		{Format: "hardened"}:                     false,
+		{Lease: meta.DefaultLease}:               false,
+		{Lease: meta.DefaultLease + time.Second}: true,
+		{Keys: 2000}:                             true,
+		{Threads: 1}:                             true,
+		{Region: 1 << 20}:                        true,
+		{Format: "published"}:                    true,
+		{Fresh: true}:                            true,
+	} {
+		if err := running.differs(*cfg, "md0"); (err != nil) != differs {
+			t.Errorf("%+v: %v", *cfg, err)
+		}
 	}
 }
