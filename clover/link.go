@@ -54,7 +54,8 @@ type attempt struct {
 	epoch uint32
 }
 
-// tryLink repeats until a compare-and-swap succeeds or the network fails. tried and uncertain
+// tryLink tries to append node n to the chain of the key until a compare-and-swap succeeds, the
+// network fails, or the deadline passes. tried and uncertain
 // describe a compare-and-swap whose outcome is unknown because the network failed.
 func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
 	k, err := c.locate(key, deadline)

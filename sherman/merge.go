@@ -19,8 +19,8 @@ var errClosed = errors.New("the page is being merged")
 // maxMerges bounds how many closed pages in a row one call of finish takes out of the tree.
 const maxMerges = 16
 
-// finish takes the closed page at a out of the tree, from whatever step it has reached. It also
-// returns nil if another client does that.
+// finish completes the merge of the closed page at address a, whatever step the merge has reached:
+// then the page is out of the tree. It also returns nil if another client completes the merge.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	wrote := c.wrote // WRITEs of a merge are not effects of the operation
 	defer func() { c.wrote = wrote }()

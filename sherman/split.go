@@ -153,9 +153,10 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	if _, _, there, _ := p.Find(s.key); there || s.key == p.Lowest {
 		return 0, c.release(h, deadline)
 	}
-	// A merge removes the pointers to a page after it was closed, under the locks of the pages that
-	// have them: while this client holds the lock, a live page gets no pointer that a later merge
-	// would miss.
+	// A page that has been closed gets no new pointer. A merge first closes a page, then removes the
+	// pointers to it, each under the lock of the page that has the pointer. This client holds the
+	// lock of page a: if the child is live now, a later merge of it waits for that lock, and finds
+	// the new pointer.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}

@@ -89,12 +89,12 @@ type Finding struct {
 	Fresh  bool `json:"fresh,omitempty"`
 }
 
-// For is the Finding of one of the hosts that StartHosts starts: only the first one makes a store.
+// For is the Finding of one of the hosts that StartHosts starts: only the first host makes a store.
 func (f Finding) For(servers []string, first bool) Finding {
 	return Finding{Servers: servers, Format: f.Format && first, Fresh: f.Fresh && first}
 }
 
-// Keep has the host know a store on these servers.
+// Keep makes the host remember k, a store on these servers.
 func (p *Passive[Known, C]) Keep(k *Known, servers []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -116,7 +116,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := request{Finding: store.Finding{Format: true}}
 	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", DefaultValue))
-	fs.IntVar(&in.Shape.Slots, "slots", 0, "keys for which each server has a slot (default: one for two objects)")
+	fs.IntVar(&in.Shape.Slots, "slots", 0, "slots of the table on each server, one for each key (default: half as many as objects fit into its memory)")
 	return func(c *store.Call) (store.Result, error) {
 		out, err := start(c, in)
 		if err != nil {

@@ -14,7 +14,7 @@ type Field struct {
 	Key string
 	// Example is a value. Doc is one line for tables.
 	Example, Doc string
-	// Set reads a value from text, Get prints it. Get returns "" for the default, which is not
+	// Set reads a value from text, Get formats it. Get returns "" for the default, which is not
 	// printed.
 	Set func(r *Rule, text string) error
 	Get func(r *Rule) string

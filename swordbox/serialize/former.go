@@ -36,8 +36,9 @@ type formers struct {
 	began clock.Time
 }
 
-// formersOf returns the requests for which a sequencer that begins now must wait: those on shared
-// connections to the server that have had no answer for formerAge.
+// formersOf returns the requests that must end before a sequencer that begins now sends its first
+// one, because the server may execute them late. Of each shared connection whose oldest request has
+// waited for its answer for formerAge it is the newest one: when that has ended, so have all others.
 func (s *server) formersOf(now clock.Time) (out []former) {
 	for _, k := range s.links {
 		if k.isLate(now) {

@@ -19,8 +19,8 @@ type replies struct {
 	msn    uint32
 	hasMSN bool
 	window window
-	// late, if isLate, is the PSN of an ACK that answers duplicates of WRITEs without a record. It
-	// waits for READs that are executed again.
+	// late, if isLate, is the PSN of an ACK for duplicates of WRITEs whose records have left the
+	// window. The switch sends it after the responses of READs that the server executes again.
 	late   wire.PSN
 	isLate bool
 	// redoAt is when the answers that wait for a READ that is executed again are sent without its

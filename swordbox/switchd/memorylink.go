@@ -139,7 +139,8 @@ const (
 	// hostsWait bounds how long the switch waits until the hosts whose links have a carrier have
 	// attached their memory links. A host tries to do so at least every 20 ms.
 	hostsWait = 500 * time.Millisecond
-	// hostsPoll is the interval at which the switch checks whether they are attached.
+	// hostsPoll is the interval at which the switch checks whether the
+	// hosts' memory links are attached.
 	hostsPoll = time.Millisecond
 )
 

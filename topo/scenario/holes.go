@@ -71,7 +71,7 @@ switch:
 `
 	// holeSettled is when the connections of the clients and of the switch have been established.
 	holeSettled = clock.Time(50 * time.Millisecond)
-	// holePatience is longer than any retry limit.
+	// holePatience is longer than all retries of a request take.
 	holePatience = 2 * time.Second
 )
 

@@ -171,7 +171,8 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// send transmits the repair that is in flight on a connection.
+// send transmits the current repair of a connection of the switch, for the first time or again. A
+// repair is an append that was lost together with its client.
 func (m *Machine) send(c *pipeline.Ctx, l *link) {
 	l.sent = c.Now
 	l.tries++

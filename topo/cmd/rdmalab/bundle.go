@@ -30,7 +30,7 @@ func bundleCmd() *cobra.Command {
 			"in the folder, which lists what was collected and what could not be. DIR is by default a new folder in\n" +
 			"out/bundles.\n\n" +
 			"The packets are there only if the rack was brought up with " + switchd.EnvKeep + "=4MiB in the environment; the\n" +
-			"switch then keeps the last 4 MiB of packets, which takes as much time as a capture. With " + bundlesEnv + "=FOLDER\n" +
+			"switch then keeps the last 4 MiB of packets, which slows it down as much as a capture. With " + bundlesEnv + "=FOLDER\n" +
 			"in the environment, a `rdmalab run` that fails writes a bundle into that folder.",
 		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
 			"  rdmalab bundle out/bundles/lost-write\n" +

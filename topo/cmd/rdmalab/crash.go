@@ -20,7 +20,7 @@ func crashCmd() *cobra.Command {
 			"  crash HOST        every process on the host dies and its link loses its carrier, as without power; registered memory\n" +
 			"                    and connections are lost\n" +
 			"  crash HOST --app  programs on the host die, and the services and running tests (jobs) of its daemon; the NIC goes on\n" +
-			"                    and serves the connections to registered memory; no new connection can be made\n" +
+			"                    and serves the connections to registered memory, which stays; nothing listens for new connections\n" +
 			"  crash HOST --nic  the NIC forgets its connections and memory regions and answers nothing; programs and the kernel's\n" +
 			"                    network go on\n" +
 			"  crash switch      the switch's process dies; no frame is forwarded\n\n" +

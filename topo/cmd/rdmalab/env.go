@@ -15,10 +15,10 @@ func envCmd() *cobra.Command {
 		Use:   "env HOST",
 		Short: "Print the variables by which a program finds a host's NIC",
 		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a\n" +
-			"host. They name the socket of the host's NIC, and what an unmodified program over libibverbs loads. With them a\n" +
-			"program uses the NIC from outside the host, for example from a shell of this machine. Such a program uses the\n" +
-			"network of this machine; only `rdmalab exec` gives it that of the host. A user who is not root must be in the\n" +
-			"group that the rack file names.",
+			"host. They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load.\n" +
+			"With them a program uses the NIC from outside the host, for example from a shell of this machine. Such a program\n" +
+			"uses the network of this machine; only `rdmalab exec` gives it that of the host. A user who is not root must be\n" +
+			"in the group that the rack file names.",
 		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
