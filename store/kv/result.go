@@ -29,6 +29,9 @@ type Result struct {
 	// NotFound counts reads of keys that did not exist, Failed operations with another error, Wrong
 	// values that no client wrote.
 	NotFound, Failed, Wrong uint64
+	// Existed counts inserts that found their key: of keys that were loaded before, or by an attempt
+	// whose outcome was unknown.
+	Existed uint64
 	// FirstError explains the first failure.
 	FirstError string
 	hist       [kinds]*hdrhistogram.Histogram
@@ -69,6 +72,7 @@ func (r *Result) Merge(o *Result) {
 	r.NotFound += o.NotFound
 	r.Failed += o.Failed
 	r.Wrong += o.Wrong
+	r.Existed += o.Existed
 	if r.FirstError == "" {
 		r.FirstError = o.FirstError
 	}
@@ -138,6 +142,7 @@ type Summary struct {
 	NotFound   uint64    `json:"notFound"`
 	Failed     uint64    `json:"failed"`
 	Wrong      uint64    `json:"wrong"`
+	Existed    uint64    `json:"existed,omitempty"`
 	FirstError string    `json:"firstError,omitempty"`
 	Latencies  []Latency `json:"latencies"`
 }
@@ -146,7 +151,7 @@ type Summary struct {
 func (r *Result) Summary() Summary {
 	s := Summary{
 		Clients: r.Clients, Seconds: r.Span.Seconds(), Ops: r.Total(), Throughput: r.Throughput(), FirstTry: r.FirstTryShare(),
-		Retries: r.Retries, RPCs: r.RPCs, NotFound: r.NotFound, Failed: r.Failed, Wrong: r.Wrong, FirstError: r.FirstError,
+		Retries: r.Retries, RPCs: r.RPCs, NotFound: r.NotFound, Failed: r.Failed, Wrong: r.Wrong, Existed: r.Existed, FirstError: r.FirstError,
 	}
 	if s.Ops > 0 {
 		s.RTTsPerOp = float64(r.RTTs) / float64(s.Ops)

@@ -4,23 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sort"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Load inserts this client's part of the keys: every Clients-th of them. A key that exists already
-// stays as it is.
-func Load(s Store, rt verbs.Runtime, cfg RunConfig) error {
+// Load inserts this client's part of the keys: every Clients-th of them, one after the other. A key
+// that exists already stays as it is, and Result.Existed counts it. The result has the inserts and
+// their latencies; it is complete up to the error, if there is one.
+func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
 	cfg = cfg.withDefaults()
+	res, began := &Result{Clients: 1}, rt.Now()
 	for key := uint64(cfg.Client); key < cfg.Keys; key += uint64(cfg.Clients) {
-		err := s.Insert(key, MakeValue(key, key, cfg.Value), rt.Now().Add(cfg.Patience))
-		if err != nil && !errors.Is(err, ErrExists) {
-			return fmt.Errorf("load of key %d: %w", key, err)
+		start := rt.Now()
+		err := s.Insert(key, MakeValue(key, key, cfg.Value), start.Add(cfg.Patience))
+		switch {
+		case errors.Is(err, ErrExists):
+			res.Existed++
+		case err != nil:
+			return res, fmt.Errorf("load of key %d: %w", key, err)
+		default:
+			res.note(KindInsert, rt.Now().Sub(start), s.Last())
 		}
+		res.Span = rt.Now().Sub(began)
 	}
-	return nil
+	return res, nil
 }
 
 // Run runs the workload of one client. If stop is not nil, Run calls it between operations, and
@@ -42,7 +52,7 @@ type runner struct {
 	zipf   *Zipf
 	buf    []byte
 	seq    uint64
-	fresh  uint64 // keys inserted by this client
+	fresh  uint64 // how many keys behind the loaded ones are this client's and exist
 	result *Result
 }
 
@@ -63,6 +73,9 @@ func newRunner(s Store, rt verbs.Runtime, cfg RunConfig) *runner {
 const scrambleSeed = 0x5eed
 
 func (c *runner) run(stop func() bool) *Result {
+	if c.cfg.Workload.Insert > 0 {
+		c.fresh = c.inserted()
+	}
 	begin := c.rt.Now()
 	counted := begin.Add(c.cfg.Warmup)
 	end := clock.Never
@@ -73,7 +86,7 @@ func (c *runner) run(stop func() bool) *Result {
 	if c.cfg.Rate > 0 {
 		due = begin.Add(time.Duration(c.rand.Float64() * float64(c.period())))
 	}
-	var first, last clock.Time
+	first, last := clock.Never, clock.Time(0)
 	for (c.cfg.Ops == 0 || c.result.Total() < c.cfg.Ops) && (stop == nil || !stop()) {
 		start := c.rt.Now()
 		if c.cfg.Rate > 0 {
@@ -87,13 +100,13 @@ func (c *runner) run(stop func() bool) *Result {
 			break
 		}
 		if c.once(start, start >= counted) {
-			if first == 0 {
-				first = start
-			}
+			first = clock.Min(first, start)
 			last = c.rt.Now()
 		}
 	}
-	c.result.Span = max(0, last.Sub(first))
+	if first < clock.Never {
+		c.result.Span = last.Sub(first)
+	}
 	return c.result
 }
 
@@ -108,6 +121,8 @@ func (c *runner) once(start clock.Time, counted bool) bool {
 		c.result.NotFound++
 	case errors.Is(err, ErrValue):
 		c.result.Wrong++
+	case kind == KindInsert && errors.Is(err, ErrExists):
+		c.result.Existed++
 	case err != nil:
 		c.result.Failed++
 	}
@@ -135,9 +150,11 @@ func (c *runner) do(kind Kind, deadline clock.Time) (Cost, error) {
 		err := c.store.Put(key, c.value(key), deadline)
 		return c.store.Last(), err
 	case KindInsert:
-		c.fresh++
-		key := c.cfg.Keys + (c.fresh-1)*uint64(c.cfg.Clients) + uint64(c.cfg.Client)
+		key := c.own(c.fresh)
 		err := c.store.Insert(key, c.value(key), deadline)
+		if err == nil || errors.Is(err, ErrExists) {
+			c.fresh++ // otherwise the next insert tries this key again
+		}
 		return c.store.Last(), err
 	case KindScan:
 		return c.scan(deadline)
@@ -154,6 +171,25 @@ func (c *runner) do(kind Kind, deadline clock.Time) (Cost, error) {
 		err := c.read(c.key(), deadline)
 		return c.store.Last(), err
 	}
+}
+
+// own is the n-th key behind the loaded ones that this client inserts.
+func (c *runner) own(n uint64) uint64 {
+	return c.cfg.Keys + n*uint64(c.cfg.Clients) + uint64(c.cfg.Client)
+}
+
+// inserted is how many of the client's own keys exist because an earlier run has inserted them. It
+// looks for the first one that does not, in steps that double, and then between the last two.
+func (c *runner) inserted() uint64 {
+	exists := func(n uint64) bool {
+		_, err := c.store.Get(c.own(n), c.buf, c.rt.Now().Add(c.cfg.Patience))
+		return err == nil || errors.Is(err, ErrLost)
+	}
+	n, step := uint64(0), uint64(1) // all keys below n exist
+	for exists(n + step - 1) {
+		n, step = n+step, 2*step
+	}
+	return n + uint64(sort.Search(int(step-1), func(i int) bool { return !exists(n + uint64(i)) }))
 }
 
 func (c *runner) read(key uint64, deadline clock.Time) error {
@@ -184,7 +220,7 @@ func (c *runner) key() uint64 {
 		return k
 	}
 	if k < c.fresh {
-		return c.cfg.Keys + (c.fresh-1-k)*uint64(c.cfg.Clients) + uint64(c.cfg.Client)
+		return c.own(c.fresh - 1 - k)
 	}
 	return (c.cfg.Keys + c.fresh - 1 - k) % c.cfg.Keys
 }

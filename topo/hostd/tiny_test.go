@@ -167,6 +167,9 @@ func TestAThirdStore(t *testing.T) {
 		if err != nil || !run.Load && (res == nil || res.Total() != 40 || res.Wrong+res.Failed+res.NotFound > 0) {
 			t.Errorf("run: %+v, %v", res, err)
 		}
+		if run.Load && (res == nil || res.Total()+res.Existed != 10) {
+			t.Errorf("load: %+v", res)
+		}
 	}
 	st := status(t, cn).Stores
 	if len(st) != 1 || st[0].Store != "tiny" || len(st[0].Values) != 1 || st[0].Values[0] == 0 {

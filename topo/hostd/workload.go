@@ -27,7 +27,7 @@ type RunRequest struct {
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
-	// Load makes the clients only insert their parts of the keys.
+	// Load makes the clients only insert their parts of the keys; the result has the inserts.
 	Load bool `json:"load,omitempty"`
 }
 
@@ -122,7 +122,7 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 	}
 	var res *kv.Result
 	if s.in.Load {
-		err = kv.Load(untilEnded{c, s.ctx}, rt, cfg)
+		res, err = kv.Load(untilEnded{c, s.ctx}, rt, cfg)
 	} else {
 		res, err = kv.Run(c, rt, cfg, func() bool { s.done.Add(1); return s.ctx.Err() != nil })
 	}

@@ -27,7 +27,8 @@ type runFlags struct {
 	steer                  string
 	cache, reporter        string
 	clients, share         int
-	csv, noLoad, quiet     bool
+	csv, quiet             bool
+	noLoad, loadOnly       bool
 	config                 kv.RunConfig
 }
 
@@ -49,6 +50,7 @@ func runCmd() *cobra.Command {
 			"and the rules that steering\n" +
 			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
+			"  rdmalab run ycsb --load-only --keys 20000 --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
 			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
 			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
@@ -89,6 +91,7 @@ func runCmd() *cobra.Command {
 	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
+	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys, and report on that instead of running the workload")
 	fs.BoolVar(&f.csv, "csv", false, "print one line of comma-separated values, for plots")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	complete(cmd, "store", store.Names(nil)...)
@@ -141,6 +144,9 @@ func (f *runFlags) check() (err error) {
 	if c.Workload.Scan > 0 && !desc.Scans {
 		return fmt.Errorf("workload %s scans, and %s has no order of keys; use --store %s", c.Workload.Name, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Scans }), " or "))
+	}
+	if f.noLoad && f.loadOnly {
+		return errors.New("--no-load and --load-only leave nothing to do: use one of them")
 	}
 	if f.clients < 1 {
 		return fmt.Errorf("--clients %d: want at least 1", f.clients)
@@ -195,22 +201,28 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if !f.noLoad && !run.loaded {
-		if _, err := run.all(cmd.Context(), true); err != nil {
+	if !f.noLoad && !f.loadOnly && !run.loaded {
+		res, err := run.all(cmd.Context(), true)
+		if err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
+		_, _ = fmt.Fprintf(told, "%d keys inserted in %.2f s; %d existed\n", res.Total(), res.Span.Seconds(), res.Existed)
 	}
 	before, err := run.traffic(cmd.Context())
 	if err != nil {
 		return err
 	}
-	res, runErr := run.all(cmd.Context(), false)
+	res, runErr := run.all(cmd.Context(), f.loadOnly)
 	after, err := run.traffic(cmd.Context())
 	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
 		return err
 	}
 	rep := f.report(res)
-	if issued := float64(run.issued); issued > 0 {
+	issued := float64(run.issued)
+	if f.loadOnly {
+		issued = float64(res.Total() + res.Existed)
+	}
+	if issued > 0 {
 		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
 		rep.PacketsPerOp = float64(after.packets-before.packets) / issued
 	}
@@ -265,7 +277,7 @@ func (s *storeRun) start(rack *spec.Rack) error {
 		return err
 	}
 	s.client.Share, s.client.Cache, s.client.Reporter = s.flags.share, s.flags.cache, s.flags.reporter
-	s.loaded, err = desc.Commands.Prepare(call, store.Workload{Clients: s.flags.clients, Load: !s.flags.noLoad, Config: s.flags.config})
+	s.loaded, err = desc.Commands.Prepare(call, store.Workload{Clients: s.flags.clients, Load: !s.flags.noLoad && !s.flags.loadOnly, Config: s.flags.config})
 	return err
 }
 

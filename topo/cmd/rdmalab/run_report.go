@@ -26,10 +26,16 @@ type runReport struct {
 	PacketsPerOp float64 `json:"packetsPerOp"`
 }
 
+// loadName is the name of the workload that only loads the keys.
+const loadName = "load"
+
 // report makes the report of the clients' results.
 func (f *runFlags) report(res *kv.Result) *runReport {
-	c := &f.config
-	return &runReport{Store: f.store, Steer: f.steer, Workload: c.Workload.Name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Summary: res.Summary()}
+	c, name := &f.config, f.config.Workload.Name
+	if f.loadOnly {
+		name = loadName
+	}
+	return &runReport{Store: f.store, Steer: f.steer, Workload: name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Summary: res.Summary()}
 }
 
 func (r *runReport) write(cmd *cobra.Command, asCSV bool) error {
@@ -49,10 +55,17 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 	if r.Steer != "" {
 		steer = ", steer " + r.Steer
 	}
-	_, _ = fmt.Fprintf(out, "%s, workload %s: %d clients, %d keys, %d bytes, Zipf %g%s\n", r.Store, r.Workload, r.Clients, r.Keys, r.Value, r.Zipf, steer)
+	what, zipf := "workload "+r.Workload, fmt.Sprintf(", Zipf %g", r.Zipf)
+	if r.Workload == loadName {
+		what, zipf = loadName, ""
+	}
+	_, _ = fmt.Fprintf(out, "%s, %s: %d clients, %d keys, %d bytes%s%s\n", r.Store, what, r.Clients, r.Keys, r.Value, zipf, steer)
 	_, _ = fmt.Fprintf(out, "%.0f operations a second (%d in %.2f s)\n", r.Throughput, r.Ops, r.Seconds)
 	_, _ = fmt.Fprintf(out, "first try %.1f%%, %d races lost, %.2f round trips, %.0f bytes and %.2f packets an operation\n",
 		100*r.FirstTry, r.Retries, r.RTTsPerOp, r.BytesPerOp, r.PacketsPerOp)
+	if r.Existed > 0 {
+		_, _ = fmt.Fprintf(out, "%d inserts found that their key existed\n", r.Existed)
+	}
 	if r.Failed+r.Wrong+r.NotFound > 0 {
 		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found; first: %s\n", r.Failed, r.Wrong, r.NotFound, r.FirstError)
 	}
@@ -77,11 +90,14 @@ func (r *runReport) writeCSV(cmd *cobra.Command) error {
 	for _, l := range r.Latencies {
 		p[l.Kind] = l
 	}
-	_ = w.Write([]string{"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us"})
+	_ = w.Write([]string{
+		"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us",
+		"insert_p50_us", "insert_p99_us",
+	})
 	_ = w.Write([]string{
 		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),
 		num(r.FirstTry), strconv.FormatUint(r.Retries, 10), num(r.RTTsPerOp), num(r.BytesPerOp), num(p["read"].P50), num(p["read"].P99),
-		num(p["update"].P50), num(p["update"].P99),
+		num(p["update"].P50), num(p["update"].P99), num(p["insert"].P50), num(p["insert"].P99),
 	})
 	w.Flush()
 	return w.Error()

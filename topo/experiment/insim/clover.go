@@ -295,7 +295,7 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 	}
 	load := r.cfg
 	load.Client, load.Patience = id, time.Second // all clients connect at once
-	if err := kv.Load(c, rt, load); err != nil {
+	if _, err := kv.Load(c, rt, load); err != nil {
 		return err
 	}
 	if rt.Now() >= loadLimit {
