@@ -59,8 +59,8 @@ func commands() store.Commands {
 			Short: "Start the metadata server, and with it the store",
 			Long: "start starts the metadata server, which finds the store that is in the memory of the memory servers, or makes\n" +
 				"one there if there is none. The store uses the memory that the rack file gives the memory servers. If the\n" +
-				"metadata server runs already, it goes on as it is; start with another --format, --keys, --region or --threads,\n" +
-				"or with --fresh, then fails: let the clients end and use `rdmalab clover stop` first.",
+				"metadata server runs already, it goes on as it is. Then --fresh, or another --format, --keys, --region, --threads\n" +
+				"or --lease, is an error: let the clients end and use `rdmalab clover stop` first.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB",
 			New:     newStart,

@@ -34,11 +34,12 @@ const (
 	MaxVersion = 1<<20 - 1
 )
 
-// Slot is the word of the index that names an object. It is the number that a CAS compares; remote
-// memory holds it in little-endian byte order. SNAPSHOT's last rule compares slots as these numbers.
+// Slot is the word of the index that names an object: the number that a CAS compares. Remote memory
+// holds it in little-endian byte order. Where the replicas of a slot differ, the last rule of SNAPSHOT
+// (package snapshot) compares their Slots as numbers. Its bytes in remote memory:
 //
-//	hardened   0 fingerprint 1 | 1 length 1 | 2 version, 20 bits, server, 4 bits, and place, 24 bits
-//	published  0 fingerprint 1 | 1 length 1 | 2 server 1 | 3 address in units 5, big-endian
+//	hardened   0: fingerprint | 1: length | 2-7: version (20 bits), server (4), place (24)
+//	published  0: fingerprint | 1: length | 2: server | 3-7: address in units, big-endian
 type Slot uint64
 
 // Ref is the content of a slot.

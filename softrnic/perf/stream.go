@@ -88,7 +88,7 @@ func (s *session) post(j *stream, posted, complete int) (int, error) {
 
 func inlinable(op verbs.WROpcode) bool { return op == verbs.OpSend || op == verbs.OpWrite }
 
-// reap polls once and returns the new number of complete messages.
+// reap polls once. complete is how many messages were complete before; it returns how many are now.
 func (s *session) reap(j *stream, complete int) (int, error) {
 	n, err := s.cq.Poll(s.wcs[:])
 	if err != nil {

@@ -17,8 +17,8 @@ type pending struct {
 	join     *join
 }
 
-// tell queues an event of an identifier. An identifier that the program does not know yet has no
-// events.
+// tell queues an event of an identifier. While the program does not know the identifier (uid 0), the
+// event is dropped.
 func (m *Manager) tell(x *id, kind uint32, status int32, param any) {
 	if x.uid == 0 {
 		return

@@ -20,7 +20,7 @@ import (
 var Store = store.Store{
 	Name: "template", Title: "the template", Join: 20 * time.Second, Note: "which is made to be copied",
 	Scenarios: []store.Scenario{{
-		Name: "template", Doc: "histories of the template under random faults and crashes: linearizable",
+		Name: "template", Doc: "clients of the template store (a hash table to copy) under random faults and crashes; checks that histories are linearizable",
 		Trial: trial,
 	}},
 }

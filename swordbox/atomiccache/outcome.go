@@ -75,8 +75,8 @@ func (w *Word) Reset(now clock.Time) {
 	w.follow(now, evReset)
 }
 
-// Idle reports whether no operation is in flight and no waiting operation must be asked about
-// again.
+// Idle reports whether no operation on the word is in flight, and the word is not Busy: in that state
+// the caller holds requests for which it must ask the word again.
 func (w *Word) Idle() bool {
 	return w.Pending == 0 && w.client.pending() == 0 && w.State != Busy
 }

@@ -122,8 +122,8 @@ func (a *Action) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Option is a key that only the rules of one action have. Its value is kept as text in
-// Rule.Options; check says what is wrong with a value.
+// Option returns the Field of a key that only the rules of one action have. Its value is kept as text
+// in Rule.Options; check returns an error if a value is wrong.
 func Option(key, example, doc string, check func(value string) error) Field {
 	return Field{
 		Key: key, Example: example, Doc: doc,

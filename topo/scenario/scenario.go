@@ -111,7 +111,7 @@ func All() []Scenario {
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
 		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
 			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix)", run: runTree},
-		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links, clients that die; checks that " +
+		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +
 			"histories are linearizable, the replicas of the index are alike and no block is left behind", run: runTable},
 	}, lockScenarios(), storeScenarios())
 }

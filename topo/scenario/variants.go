@@ -206,8 +206,8 @@ func locksVariant(p Params) (func(*env) error, error) {
 	return runLocks(recordedHardened), nil
 }
 
-// treeVariant returns the run of sherman with some mixes, with torn copies, or with locks in the
-// switch.
+// treeVariant returns the function that runs sherman: in the published layout, with torn copies alone,
+// or with the mixes of p and locks in the NIC or in the switch.
 func treeVariant(p Params) (func(*env) error, error) {
 	torn := p.Torn || p.Mode == modePublished
 	if err := treeMixes.check(p.Mix); err != nil {

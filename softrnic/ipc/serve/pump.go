@@ -89,8 +89,9 @@ func (s *pump) run(stop <-chan struct{}) {
 	}
 }
 
-// spin polls, at least once, until nothing has happened for the spin time. While other threads need
-// the CPU it stops at the first step that finds nothing.
+// spin polls, at least once, until for the spin time it has found no work and no application has
+// polled. While other threads need the CPU it stops at the first step without work, even if an
+// application polls.
 func (s *pump) spin() {
 	patient := s.pace.Begin()
 	start := s.shell.Now()

@@ -53,8 +53,8 @@ func movable(p *pipeline.Parsed, span int) bool {
 	return op == wire.RCWriteOnly || op == wire.RCReadRequest && span == 1 || isAtomic(op)
 }
 
-// isAtomic reports whether an operation is an atomic that the cache sees; a masked one is none
-// (hole 39).
+// isAtomic reports whether an operation is CMP_SWAP or FETCH_ADD. The published program does not
+// recognise masked atomics (hole 39).
 func isAtomic(op wire.Opcode) bool { return op == wire.RCCmpSwap || op == wire.RCFetchAdd }
 
 func target(p *pipeline.Parsed) uint64 {

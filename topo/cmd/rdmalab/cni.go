@@ -20,11 +20,11 @@ func cniCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cni",
 		Short: "Attach containers of podman, nerdctl or Kubernetes to the rack (CNI plugin)",
-		Long: "When a container runtime calls this program, it is a CNI plugin: it makes a container on a network of type\n" +
-			cni.Program + " a guest of a rack that is up. The guest gets an interface with the name that the runtime chooses,\n" +
-			"an address of the rack and a port of the switch. `rdmalab capture` and `rdmalab inject` take the name of a guest\n" +
-			"as that of a host. `rdmalab cni install` puts the plugin and a network where runtimes look for them; see\n" +
-			"compose/k8s for Kubernetes with Multus.",
+		Long: "Container runtimes call this program as a CNI plugin. A container that the runtime attaches to a network of type\n" +
+			cni.Program + " becomes a guest of the rack, which must be up. The guest gets an interface with the name that the\n" +
+			"runtime chooses, an address of the rack and a port of the switch. `rdmalab capture` and `rdmalab inject` accept\n" +
+			"its name, GUEST in `rdmalab cni guests`, in place of a host's. `rdmalab cni install` puts the plugin and a\n" +
+			"network where runtimes look for them; see compose/k8s for Kubernetes with Multus.",
 		Example: "  rdmalab cni install\n" +
 			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
 			"  rdmalab cni guests",
@@ -127,9 +127,9 @@ func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests",
 		Short: "List the containers that are attached to the rack as guests",
-		Long: "guests lists the containers that have joined the rack through the CNI plugin. NETWORK, CONTAINER and INTERFACE\n" +
-			"are the names of the container runtime, LINK is the carrier of the guest's link, and PORT is the interface of\n" +
-			"the switch to the guest. `rdmalab status` has the same list.",
+		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that other\n" +
+			"commands accept, NETWORK, CONTAINER and INTERFACE are those of the container runtime. LINK is the carrier\n" +
+			"of the guest's link, and PORT is the interface of the switch to the guest. `rdmalab status` has the same list.",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {

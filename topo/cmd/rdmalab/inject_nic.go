@@ -28,7 +28,7 @@ func injectNICCmd() *cobra.Command {
 			"  unplug      the device is gone: event device fatal error; as `rdmalab crash HOST --nic`\n\n" +
 			"With --qpn the fault hits that queue pair (qp-error) or its completion queues (cq-overrun), otherwise those of all\n" +
 			"queue pairs in use. `rdmalab status -o json` lists the queue pairs of each host. `rdmalab restart HOST --nic` ends\n" +
-			"unplug; programs make failed queue pairs and queues again themselves.",
+			"unplug; programs must make new queue pairs and completion queues in place of failed ones.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",

@@ -84,17 +84,17 @@ func simCmd() *cobra.Command {
 // vary adds the flags that choose a variant of a scenario.
 func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
-	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both or any (default: it only forwards)")
+	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both, or any, which the seed chooses (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
 	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default: its only thread does everything)")
 	fs.StringVar(&p.Mix, "mix", "", "variations that a run adds, joined by commas, or none (default: drawn from the "+
 		"seed; docs/guide/clover.md and sherman.md explain them); "+scenario.MixNames())
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")
-	fs.StringVar(&p.Change, "change", "", "locks: an operator changes the switch at random, "+strings.Join(scenario.Choices["change"], " or "))
+	fs.StringVar(&p.Change, "change", "", "locks: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
 	fs.StringVar(&p.Mode, "mode", "", "locks, sherman: published or hardened (default hardened); published runs report what breaks")
-	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault, as with --mode published")
+	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault; with --mode published they always are")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only (default all)")
 	fs.IntVar(&p.Depth, "depth", 0, "planned: how many packets a schedule loses, delays or doubles, and rules it changes, at most (default 2)")
