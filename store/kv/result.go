@@ -26,16 +26,21 @@ type Result struct {
 	FirstTry, Retries uint64
 	// RTTs counts round trips on the data path. RPCs counts those to the metadata server.
 	RTTs, RPCs uint64
-	// NotFound counts reads of keys that did not exist, Failed operations with another error, Wrong
-	// values that no client wrote.
+	// NotFound counts operations on keys that did not exist. If the workload deletes keys, they are in
+	// Ops; otherwise they are not. Failed counts operations with another error, Wrong values that no
+	// client wrote.
 	NotFound, Failed, Wrong uint64
 	// Existed counts inserts that found their key: of keys that were loaded before, or by an attempt
 	// whose outcome was unknown.
 	Existed uint64
 	// FirstError explains the first failure.
 	FirstError string
-	hist       [kinds]*hdrhistogram.Histogram
+	hist       [kinds + 1]*hdrhistogram.Histogram
 }
+
+// queue is the place in Result.hist of the time between the instant at which an operation of an open
+// loop was due and its beginning.
+const queue = kinds
 
 // note counts one operation.
 func (r *Result) note(k Kind, took time.Duration, c Cost) {
@@ -46,6 +51,11 @@ func (r *Result) note(k Kind, took time.Duration, c Cost) {
 	r.Retries += uint64(c.Retries)
 	r.RTTs += uint64(c.RTTs)
 	r.RPCs += uint64(c.RPCs)
+	r.record(k, took)
+}
+
+// record adds a duration to a histogram.
+func (r *Result) record(k Kind, took time.Duration) {
 	if r.hist[k] == nil {
 		r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
 	}
@@ -56,14 +66,17 @@ func (r *Result) note(k Kind, took time.Duration, c Cost) {
 func (r *Result) Merge(o *Result) {
 	r.Clients += o.Clients
 	r.Span = max(r.Span, o.Span)
-	for k := range r.Ops {
-		r.Ops[k] += o.Ops[k]
-		if o.hist[k] != nil {
-			if r.hist[k] == nil {
-				r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
-			}
-			r.hist[k].Merge(o.hist[k])
+	for k, n := range o.Ops {
+		r.Ops[k] += n
+	}
+	for k, h := range o.hist {
+		if h == nil {
+			continue
 		}
+		if r.hist[k] == nil {
+			r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
+		}
+		r.hist[k].Merge(h)
 	}
 	r.FirstTry += o.FirstTry
 	r.Retries += o.Retries
@@ -95,9 +108,9 @@ func (r *Result) Throughput() float64 {
 	return float64(r.Total()) / r.Span.Seconds()
 }
 
-// Writes are operations that append.
+// Writes are operations that change a key.
 func (r *Result) Writes() uint64 {
-	return r.Ops[KindUpdate] + r.Ops[KindInsert] + r.Ops[KindReadModify]
+	return r.Ops[KindUpdate] + r.Ops[KindInsert] + r.Ops[KindReadModify] + r.Ops[KindDelete]
 }
 
 // FirstTryShare is the share of writes that succeeded at the first attempt; 1 if there were no
@@ -156,24 +169,30 @@ func (r *Result) Summary() Summary {
 	if s.Ops > 0 {
 		s.RTTsPerOp = float64(r.RTTs) / float64(s.Ops)
 	}
-	for k := range kinds {
-		if r.Ops[k] == 0 {
+	for k, h := range r.hist {
+		if h == nil {
 			continue
 		}
-		at := func(p float64) float64 { return float64(r.Percentile(k, p)) / 1e3 }
+		name, at := queueName, func(p float64) float64 { return float64(h.ValueAtPercentile(p)) / 1e3 }
+		if k := Kind(k); k != queue {
+			name = k.String()
+		}
 		s.Latencies = append(s.Latencies, Latency{
-			Kind: k.String(), Ops: r.Ops[k], P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(100),
+			Kind: name, Ops: uint64(h.TotalCount()), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(100),
 		})
 	}
 	return s
 }
+
+// queueName is the name of the queue's row in a Summary.
+const queueName = "queue"
 
 // MarshalJSON writes the result with its histograms.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	type plain Result
 	w := struct {
 		*plain
-		Hist [kinds]*hdrhistogram.Snapshot
+		Hist [kinds + 1]*hdrhistogram.Snapshot
 	}{plain: (*plain)(r)}
 	for k, h := range r.hist {
 		if h != nil {
@@ -188,7 +207,7 @@ func (r *Result) UnmarshalJSON(b []byte) error {
 	type plain Result
 	w := struct {
 		*plain
-		Hist [kinds]*hdrhistogram.Snapshot
+		Hist [kinds + 1]*hdrhistogram.Snapshot
 	}{plain: (*plain)(r)}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err

@@ -19,7 +19,7 @@ func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
 	res, began := &Result{Clients: 1}, rt.Now()
 	for key := uint64(cfg.Client); key < cfg.Keys; key += uint64(cfg.Clients) {
 		start := rt.Now()
-		err := s.Insert(key, MakeValue(key, key, cfg.Value), start.Add(cfg.Patience))
+		err := s.Insert(key, MakeValue(key, key, cfg.size(rt.Rand())), start.Add(cfg.Patience))
 		switch {
 		case errors.Is(err, ErrExists):
 			res.Existed++
@@ -45,13 +45,18 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 
 // runner is the state of one client in Run.
 type runner struct {
-	cfg    RunConfig
-	store  Store
-	rt     verbs.Runtime
-	rand   *rand.Rand
-	zipf   *Zipf
-	buf    []byte
-	seq    uint64
+	cfg   RunConfig
+	store Store
+	rt    verbs.Runtime
+	rand  *rand.Rand
+	keys  *chooser
+	buf   []byte
+	seq   uint64
+	begin clock.Time
+	ops   uint64 // operations that were begun
+	// misses: keys may be absent, because clients delete them. An operation that finds none is counted
+	// with the others.
+	misses bool
 	fresh  uint64 // how many keys behind the loaded ones are this client's and exist
 	result *Result
 }
@@ -59,24 +64,19 @@ type runner struct {
 func newRunner(s Store, rt verbs.Runtime, cfg RunConfig) *runner {
 	r := rt.Rand()
 	c := &runner{
-		cfg: cfg, store: s, rt: rt, rand: rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), zipf: NewZipf(cfg.Keys, cfg.Zipf),
+		cfg: cfg, store: s, rt: rt, rand: rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), misses: cfg.Workload.Delete > 0,
 		buf: make([]byte, 0, cfg.Value), result: &Result{Clients: 1},
 	}
-	if cfg.Scramble {
-		c.zipf.Scramble(scrambleSeed)
-	}
+	c.keys = newChooser(&c.cfg)
 	return c
 }
-
-// scrambleSeed is the same for all clients of all runs: which keys are popular does not matter, but
-// they must be the same ones.
-const scrambleSeed = 0x5eed
 
 func (c *runner) run(stop func() bool) *Result {
 	if c.cfg.Workload.Insert > 0 {
 		c.fresh = c.inserted()
 	}
 	begin := c.rt.Now()
+	c.begin = begin
 	counted := begin.Add(c.cfg.Warmup)
 	end := clock.Never
 	if c.cfg.Duration > 0 {
@@ -114,9 +114,13 @@ func (c *runner) period() time.Duration { return time.Duration(float64(time.Seco
 
 // once makes one operation and reports whether it was counted.
 func (c *runner) once(start clock.Time, counted bool) bool {
-	kind := c.cfg.Workload.pick(c.rand.Float64())
-	cost, err := c.do(kind, c.rt.Now().Add(c.cfg.Patience))
+	kind, began := c.cfg.Workload.pick(c.rand.Float64()), c.rt.Now()
+	cost, err := c.do(kind, began.Add(c.cfg.Patience))
+	c.ops++
 	switch {
+	case c.misses && errors.Is(err, ErrNotFound):
+		c.result.NotFound++
+		err = nil
 	case errors.Is(err, ErrNotFound):
 		c.result.NotFound++
 	case errors.Is(err, ErrValue):
@@ -140,6 +144,9 @@ func (c *runner) once(start clock.Time, counted bool) bool {
 		return false
 	}
 	c.result.note(kind, took, cost)
+	if c.cfg.Rate > 0 {
+		c.result.record(queue, began.Sub(start))
+	}
 	return true
 }
 
@@ -147,7 +154,9 @@ func (c *runner) do(kind Kind, deadline clock.Time) (Cost, error) {
 	switch kind {
 	case KindUpdate:
 		key := c.key()
-		err := c.store.Put(key, c.value(key), deadline)
+		return c.set(key, c.value(key), deadline)
+	case KindDelete:
+		err := c.store.Delete(c.key(), deadline)
 		return c.store.Last(), err
 	case KindInsert:
 		key := c.own(c.fresh)
@@ -160,13 +169,15 @@ func (c *runner) do(kind Kind, deadline clock.Time) (Cost, error) {
 		return c.scan(deadline)
 	case KindReadModify:
 		key := c.key()
-		if err := c.read(key, deadline); err != nil {
-			return c.store.Last(), err
-		}
+		err := c.read(key, deadline)
 		cost := c.store.Last()
-		err := c.store.Put(key, c.value(key), deadline)
-		w := c.store.Last()
-		return Cost{RTTs: cost.RTTs + w.RTTs, RPCs: cost.RPCs + w.RPCs, Retries: w.Retries}, err
+		if err != nil && !(c.misses && errors.Is(err, ErrNotFound)) {
+			return cost, err
+		}
+		cost.Retries = 0 // those of a read are no races lost
+		w, err := c.set(key, c.value(key), deadline)
+		cost.add(w)
+		return cost, err
 	default:
 		err := c.read(c.key(), deadline)
 		return c.store.Last(), err
@@ -213,13 +224,13 @@ func (c *runner) scan(deadline clock.Time) (Cost, error) {
 	return s.Last(), err
 }
 
-// key draws a key. With Latest, the newest keys of this client are the most popular.
+// key draws a key. With ShapeLatest, the newest keys of this client are the most popular.
 func (c *runner) key() uint64 {
-	k := c.zipf.Next(c.rand)
-	if !c.cfg.Workload.Latest {
+	k := c.keys.draw(c.rand, c.rt.Now().Sub(c.begin), c.ops)
+	switch {
+	case c.keys.shape != ShapeLatest:
 		return k
-	}
-	if k < c.fresh {
+	case k < c.fresh:
 		return c.own(c.fresh - 1 - k)
 	}
 	return (c.cfg.Keys + c.fresh - 1 - k) % c.cfg.Keys
@@ -227,5 +238,5 @@ func (c *runner) key() uint64 {
 
 func (c *runner) value(key uint64) []byte {
 	c.seq++
-	return MakeValue(key, uint64(c.cfg.Client+1)<<40|c.seq, c.cfg.Value)
+	return MakeValue(key, uint64(c.cfg.Client+1)<<40|c.seq, c.cfg.size(c.rand))
 }

@@ -9,8 +9,8 @@ import (
 
 // Workload is a mix of operations, with the shares of each; they add up to 1.
 type Workload struct {
-	Name                                   string
-	Read, Update, Insert, Scan, ReadModify float64
+	Name                                           string
+	Read, Update, Insert, Scan, ReadModify, Delete float64
 	// Latest prefers keys that were inserted last (YCSB D).
 	Latest bool
 	Doc    string
@@ -57,17 +57,18 @@ const (
 	KindInsert
 	KindScan
 	KindReadModify
+	KindDelete
 	kinds
 )
 
-var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write"}
+var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write", "delete"}
 
 // String is the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
 // pick chooses the kind of the next operation; x is a random number from 0 to 1.
 func (w *Workload) pick(x float64) Kind {
-	for i, share := range []float64{w.Read, w.Update, w.Insert, w.Scan, w.ReadModify} {
+	for i, share := range []float64{w.Read, w.Update, w.Insert, w.Scan, w.ReadModify, w.Delete} {
 		if x < share {
 			return Kind(i)
 		}
@@ -81,11 +82,15 @@ type RunConfig struct {
 	Workload Workload
 	// Keys is how many keys there are at the beginning.
 	Keys uint64
-	// Value is the size of a value in bytes; at least MinValue.
+	// Value is the size of a value in bytes; at least MinValue. If Sizes is not nil, values have these
+	// sizes, but at least MinValue, and Value is the largest.
 	Value int
+	Sizes *Sizes
 	// Zipf is the skew of popularity, 0 to 1.5; Scramble spreads popular keys.
 	Zipf     float64
 	Scramble bool
+	// Popularity says which keys are used, if not simply by Zipf.
+	Popularity Popularity
 	// Clients is the number of all clients. Client is the number of this one.
 	Clients, Client int
 	// Warmup is the time before operations are counted. Duration is the time in which they are
@@ -115,6 +120,10 @@ const (
 )
 
 func (c RunConfig) withDefaults() RunConfig {
+	if c.Sizes != nil {
+		own := *c.Sizes // because it has the state of this client's draws
+		c.Sizes, c.Value = &own, own.Max
+	}
 	c.Value = max(c.Value, MinValue)
 	if c.Patience == 0 {
 		c.Patience = defaultPatience
@@ -139,5 +148,10 @@ func (c *RunConfig) Validate() error {
 	case c.Rate < 0 || c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
 		return fmt.Errorf("workload: a time or rate is negative")
 	}
-	return nil
+	if c.Sizes != nil {
+		if err := c.Sizes.check(); err != nil {
+			return fmt.Errorf("workload: %w", err)
+		}
+	}
+	return c.Popularity.check()
 }

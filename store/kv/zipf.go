@@ -35,7 +35,11 @@ func (z *Zipf) Scramble(seed uint64) { z.scramble, z.shared = true, seed }
 
 // Next draws a key.
 func (z *Zipf) Next(r *rand.Rand) uint64 {
-	k := z.rank(r)
+	return z.spread(z.rank(r))
+}
+
+// spread is the key of a rank.
+func (z *Zipf) spread(k uint64) uint64 {
 	if z.scramble {
 		k = mix(k^z.shared) % z.ranks
 	}

@@ -55,7 +55,7 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 		text.WriteString("\n" + strings.TrimSpace(c.Long) + "\n")
 	}
 	part("Examples:", c.Example)
-	part("Flags:", c.NonInheritedFlags().FlagUsages())
+	part("Flags:", flagUsages(c.NonInheritedFlags()))
 	fmt.Fprintf(page, "```text\n%s\n```\n\n", strings.TrimSpace(text.String()))
 	if c.Name() == "completion" {
 		return // the commands for all shells have the same help

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,13 +24,16 @@ import (
 
 // runFlags are the flags of run as typed.
 type runFlags struct {
-	store, workload, value string
-	steer                  string
-	cache, reporter        string
-	clients, share         int
-	csv, quiet             bool
-	noLoad, loadOnly       bool
-	config                 kv.RunConfig
+	store, value     string
+	workload, mix    string
+	popular, move    string
+	steer            string
+	cache, reporter  string
+	clients, share   int
+	csv, quiet       bool
+	noLoad, loadOnly bool
+	sayZipf          bool // --zipf was typed
+	config           kv.RunConfig
 }
 
 func runCmd() *cobra.Command {
@@ -45,7 +49,7 @@ func runCmd() *cobra.Command {
 			"operations that succeeded at their first attempt, attempts that lost against another client (races), round\n" +
 			"trips, bytes and packets per operation as counted by the switch, and percentiles of latency in microseconds. It\n" +
 			"fails if an operation failed or a value was wrong. --workload takes a workload of YCSB (a to f), w, or a number,\n" +
-			"which is a percentage of updates:" + "\n\n" +
+			"which is a percentage of updates; --mix takes the percentages of one's own:" + "\n\n" +
 			strings.Join(loads, "\n") + "\n\nA store that is not running is started. With --steer the switch gets the program " +
 			"and the rules that steering\n" +
 			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.",
@@ -64,12 +68,18 @@ func runCmd() *cobra.Command {
 			if s, err := store.Find(f.store); err == nil && s.Value > 0 && !cmd.Flags().Changed("value-size") {
 				f.value = strconv.Itoa(s.Value)
 			}
+			f.sayZipf = cmd.Flags().Changed("zipf")
+			if f.mix != "" && cmd.Flags().Changed("workload") {
+				return badUse("--mix and --workload both say what the operations are: use one of them")
+			}
 			return runWorkload(cmd, &f)
 		},
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
 	fs.StringVar(&f.workload, "workload", "a", "workload a to f or w, or a percentage of updates")
+	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
+		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
 	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
 	fs.IntVar(&f.share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
@@ -79,10 +89,16 @@ func runCmd() *cobra.Command {
 	fs.StringVar(&f.reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
 		"itself) or process (the clients of a host report together) (default client)")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
-	fs.StringVar(&f.value, "value-size", "100", "bytes of a value")
+	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (all alike), zipf:THETA:MIN-MAX (smaller ones are more "+
+		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (all alike) to 1.5")
 	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
+	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
+		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+
+		"workload d)")
+	fs.StringVar(&f.move, "move", "", "other keys become the popular ones after this time, like 5s, or this number of operations "+
+		"(default: they stay)")
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
 	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default: --duration decides)")
@@ -103,7 +119,12 @@ func runCmd() *cobra.Command {
 		names = append(names, w.Name+"\t"+w.Doc)
 	}
 	complete(cmd, "workload", names...)
+	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
+	groupFlags(cmd, "what runs", "store", "clients", "share-qp", "cache", "reporter", "steer")
+	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size")
+	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
+	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
 	return cmd
 }
 
@@ -138,7 +159,7 @@ func (f *runFlags) check() (err error) {
 	if err != nil {
 		return fmt.Errorf("--store: %w", err)
 	}
-	if c.Workload, err = kv.FindWorkload(f.workload); err != nil {
+	if err := f.checkKeys(); err != nil {
 		return err
 	}
 	if c.Workload.Scan > 0 && !desc.Scans {
@@ -167,12 +188,42 @@ func (f *runFlags) check() (err error) {
 			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, store.OfProcess, store.OfClient)
 		}
 	}
-	n, err := spec.ParseSize(f.value)
-	if err != nil {
+	if c.Sizes, err = kv.ParseSizes(f.value, func(text string) (int, error) {
+		n, err := spec.ParseSize(text)
+		return int(min(n, math.MaxInt32)), err
+	}); err != nil {
 		return fmt.Errorf("--value-size: %w", err)
 	}
-	c.Value, c.Clients = int(n), f.clients
+	c.Value, c.Clients = c.Sizes.Max, f.clients
 	return c.Validate()
+}
+
+// checkKeys parses the flags that say what the operations are and which keys they use.
+func (f *runFlags) checkKeys() (err error) {
+	c := &f.config
+	if f.mix != "" {
+		c.Workload, err = kv.ParseMix(f.mix)
+	} else {
+		c.Workload, err = kv.FindWorkload(f.workload)
+	}
+	if err != nil {
+		return err
+	}
+	c.Popularity = kv.Popularity{}
+	if f.popular != "" {
+		if c.Popularity, err = kv.ParsePopularity(f.popular); err != nil {
+			return fmt.Errorf("--distribution: %w", err)
+		}
+	}
+	if shape := c.Popularity.Shape; f.sayZipf && (shape == kv.ShapeUniform || shape == kv.ShapeHotspot) {
+		return fmt.Errorf("--zipf is the exponent of --distribution zipf or latest; leave it out with %s", shape)
+	}
+	if f.move != "" {
+		if err := c.Popularity.ParseMove(f.move); err != nil {
+			return fmt.Errorf("--move: %w", err)
+		}
+	}
+	return nil
 }
 
 func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {

@@ -13,12 +13,17 @@ import (
 
 // runReport is the JSON that run prints.
 type runReport struct {
-	Store    string  `json:"store"`
-	Steer    string  `json:"steer,omitempty"`
-	Workload string  `json:"workload"`
-	Keys     uint64  `json:"keys"`
-	Value    int     `json:"value"`
-	Zipf     float64 `json:"zipf"`
+	Store    string `json:"store"`
+	Steer    string `json:"steer,omitempty"`
+	Workload string `json:"workload"`
+	Keys     uint64 `json:"keys"`
+	// Value is the largest size of a value; Sizes and Distribution describe sizes and popularity in
+	// words. Rate is that of each client of an open loop.
+	Value        int     `json:"value"`
+	Sizes        string  `json:"sizes"`
+	Distribution string  `json:"distribution"`
+	Zipf         float64 `json:"zipf"`
+	Rate         float64 `json:"rate,omitempty"`
 	kv.Summary
 	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch forwarded, divided by
 	// the number of operations.
@@ -35,7 +40,10 @@ func (f *runFlags) report(res *kv.Result) *runReport {
 	if f.loadOnly {
 		name = loadName
 	}
-	return &runReport{Store: f.store, Steer: f.steer, Workload: name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Summary: res.Summary()}
+	return &runReport{
+		Store: f.store, Steer: f.steer, Workload: name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Sizes: c.Sizes.String(),
+		Distribution: c.Popular(), Rate: c.Rate, Summary: res.Summary(),
+	}
 }
 
 func (r *runReport) write(cmd *cobra.Command, asCSV bool) error {
@@ -55,11 +63,11 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 	if r.Steer != "" {
 		steer = ", steer " + r.Steer
 	}
-	what, zipf := "workload "+r.Workload, fmt.Sprintf(", Zipf %g", r.Zipf)
+	what, popular := "workload "+r.Workload, ", "+r.Distribution
 	if r.Workload == loadName {
-		what, zipf = loadName, ""
+		what, popular = loadName, ""
 	}
-	_, _ = fmt.Fprintf(out, "%s, %s: %d clients, %d keys, %d bytes%s%s\n", r.Store, what, r.Clients, r.Keys, r.Value, zipf, steer)
+	_, _ = fmt.Fprintf(out, "%s, %s: %d clients, %d keys, %s%s%s\n", r.Store, what, r.Clients, r.Keys, r.Sizes, popular, steer)
 	_, _ = fmt.Fprintf(out, "%.0f operations a second (%d in %.2f s)\n", r.Throughput, r.Ops, r.Seconds)
 	_, _ = fmt.Fprintf(out, "first try %.1f%%, %d races lost, %.2f round trips, %.0f bytes and %.2f packets an operation\n",
 		100*r.FirstTry, r.Retries, r.RTTsPerOp, r.BytesPerOp, r.PacketsPerOp)
@@ -67,7 +75,11 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 		_, _ = fmt.Fprintf(out, "%d inserts found that their key existed\n", r.Existed)
 	}
 	if r.Failed+r.Wrong+r.NotFound > 0 {
-		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found; first: %s\n", r.Failed, r.Wrong, r.NotFound, r.FirstError)
+		first := ""
+		if r.FirstError != "" {
+			first = "; first: " + r.FirstError
+		}
+		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found%s\n", r.Failed, r.Wrong, r.NotFound, first)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(w, "usec\tops\tp50\tp90\tp99\tp99.9\tmax\t")
@@ -97,7 +109,7 @@ func (r *runReport) writeCSV(cmd *cobra.Command) error {
 	_ = w.Write([]string{
 		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),
 		num(r.FirstTry), strconv.FormatUint(r.Retries, 10), num(r.RTTsPerOp), num(r.BytesPerOp), num(p["read"].P50), num(p["read"].P99),
-		num(p["update"].P50), num(p["update"].P99), num(p["insert"].P50), num(p["insert"].P99),
+		num(p["update"].P50), num(p["update"].P99), num(p["insert"].P50), num(p["insert"].P99), r.Distribution, r.Sizes,
 	})
 	w.Flush()
 	return w.Error()

@@ -1,0 +1,190 @@
+package kv
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Shapes of popularity.
+const (
+	ShapeZipf    = "zipf"    // by RunConfig.Zipf; the smallest keys are the most popular ones
+	ShapeUniform = "uniform" // all keys alike
+	ShapeLatest  = "latest"  // by RunConfig.Zipf; the keys that were inserted last are the most popular ones
+	ShapeHotspot = "hotspot" // a part of the keys gets a part of the operations
+)
+
+// Popularity says which keys the operations of a workload use. Its zero value is ShapeZipf, or
+// ShapeLatest for a Workload with Latest.
+type Popularity struct {
+	Shape string `json:"shape,omitempty"`
+	// HotKeys is the part of the keys that is hot, HotOps the part of the operations that use these
+	// keys; from 0 to 1. Only ShapeHotspot uses them.
+	HotKeys float64 `json:"hotKeys,omitempty"`
+	HotOps  float64 `json:"hotOps,omitempty"`
+	// MoveTime, MoveOps: after this time, or after this number of operations of all clients, other
+	// keys become the popular ones; 0: they stay. Each client counts its own time and operations, and
+	// all clients move to the same keys.
+	MoveTime time.Duration `json:"moveTimeNs,omitempty"`
+	MoveOps  uint64        `json:"moveOps,omitempty"`
+}
+
+// ParsePopularity reads zipf, uniform, latest, or hotspot:KEYS:OPERATIONS, whose parts are
+// fractions, or percentages with %.
+func ParsePopularity(text string) (p Popularity, err error) {
+	const want = "want zipf, uniform, latest, or hotspot:KEYS:OPERATIONS like hotspot:20%:80%"
+	parts := strings.Split(text, ":")
+	p.Shape = parts[0]
+	switch {
+	case len(parts) == 3 && p.Shape == ShapeHotspot:
+		if p.HotKeys, err = fraction(parts[1]); err == nil {
+			p.HotOps, err = fraction(parts[2])
+		}
+		if err == nil && p.HotKeys == 0 {
+			err = fmt.Errorf("no key is hot with %.20q of the keys", parts[1])
+		}
+	case len(parts) == 1 && (p.Shape == ShapeZipf || p.Shape == ShapeUniform || p.Shape == ShapeLatest):
+	default:
+		err = fmt.Errorf("unknown distribution %.40q", text)
+	}
+	if err != nil {
+		return Popularity{}, fmt.Errorf("%w; %s", err, want)
+	}
+	return p, nil
+}
+
+// fraction reads a number from 0 to 1, or a percentage.
+func fraction(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	x, err := strconv.ParseFloat(number, 64)
+	if percent {
+		x /= 100
+	}
+	if err != nil || !(x >= 0 && x <= 1) {
+		return 0, fmt.Errorf("%.20q is no part: it is a number from 0 to 1, or a percentage like 20%%", text)
+	}
+	return x, nil
+}
+
+// ParseMove sets when the popular keys move: after a time like 5s, or after a number of operations.
+func (p *Popularity) ParseMove(text string) error {
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
+		p.MoveOps = n
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%.40q: want a time like 5s, or a number of operations like 10000", text)
+	}
+	p.MoveTime = d
+	return nil
+}
+
+// check reports what is wrong with the popularity.
+func (p *Popularity) check() error {
+	switch {
+	case p.Shape == ShapeLatest && (p.MoveTime > 0 || p.MoveOps > 0):
+		return fmt.Errorf("workload: with distribution latest the popular keys move by themselves, with each insert; use zipf or hotspot")
+	case p.Shape == ShapeUniform && (p.MoveTime > 0 || p.MoveOps > 0):
+		return fmt.Errorf("workload: with distribution uniform no keys are popular that could move; use zipf or hotspot")
+	case p.Shape == ShapeHotspot && !(p.HotKeys > 0 && p.HotKeys <= 1 && p.HotOps >= 0 && p.HotOps <= 1):
+		return fmt.Errorf("workload: %g of the keys and %g of the operations are hot; want parts from 0 to 1", p.HotKeys, p.HotOps)
+	case p.MoveTime < 0:
+		return fmt.Errorf("workload: a time is negative")
+	}
+	switch p.Shape {
+	case "", ShapeZipf, ShapeUniform, ShapeLatest, ShapeHotspot:
+		return nil
+	}
+	return fmt.Errorf("workload: unknown distribution %.40q", p.Shape)
+}
+
+// shape is the shape that a workload has with p.
+func (p *Popularity) shape(w *Workload) string {
+	switch {
+	case p.Shape != "":
+		return p.Shape
+	case w.Latest:
+		return ShapeLatest
+	}
+	return ShapeZipf
+}
+
+// Popular describes in words which keys are popular.
+func (c *RunConfig) Popular() (text string) {
+	switch shape := c.Popularity.shape(&c.Workload); shape {
+	case ShapeHotspot:
+		text = fmt.Sprintf("hotspot %g%%:%g%%", 100*c.Popularity.HotKeys, 100*c.Popularity.HotOps)
+	case ShapeLatest:
+		text = fmt.Sprintf("latest, Zipf %g", c.Zipf)
+	case ShapeUniform:
+		text = ShapeUniform
+	default:
+		text = fmt.Sprintf("Zipf %g", c.Zipf)
+	}
+	if c.Popularity.MoveTime > 0 {
+		text += fmt.Sprintf(", moves every %v", c.Popularity.MoveTime)
+	}
+	if c.Popularity.MoveOps > 0 {
+		text += fmt.Sprintf(", moves every %d operations", c.Popularity.MoveOps)
+	}
+	return text
+}
+
+// chooser draws the loaded keys of one client.
+type chooser struct {
+	cfg   *RunConfig
+	shape string
+	zipf  *Zipf
+	hot   uint64 // hot keys of a hotspot
+}
+
+func newChooser(cfg *RunConfig) *chooser {
+	c := &chooser{cfg: cfg, shape: cfg.Popularity.shape(&cfg.Workload)}
+	theta := cfg.Zipf
+	if c.shape == ShapeUniform {
+		theta = 0
+	}
+	c.zipf = NewZipf(cfg.Keys, theta)
+	if cfg.Scramble {
+		c.zipf.Scramble(scrambleSeed)
+	}
+	c.hot = min(cfg.Keys, max(1, uint64(math.Ceil(cfg.Popularity.HotKeys*float64(cfg.Keys)))))
+	return c
+}
+
+// scrambleSeed is the same for all clients of all runs: which keys are popular does not matter, but
+// they must be the same ones.
+const scrambleSeed = 0x5eed
+
+// draw draws a key, or for ShapeLatest its rank. since is the time since the client began, ops the
+// number of operations that it has begun.
+func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
+	k := uint64(0)
+	switch {
+	case c.shape != ShapeHotspot:
+		k = c.zipf.Next(r)
+	case r.Float64() < c.cfg.Popularity.HotOps || c.hot == c.cfg.Keys:
+		k = c.zipf.spread(r.Uint64N(c.hot))
+	default:
+		k = c.zipf.spread(c.hot + r.Uint64N(c.cfg.Keys-c.hot))
+	}
+	if n := c.moves(since, ops); n > 0 {
+		k = (k + mix(n)%c.cfg.Keys) % c.cfg.Keys
+	}
+	return k
+}
+
+// moves is how often the popular keys have moved.
+func (c *chooser) moves(since time.Duration, ops uint64) (n uint64) {
+	if t := c.cfg.Popularity.MoveTime; t > 0 {
+		n += uint64(since / t)
+	}
+	if every := c.cfg.Popularity.MoveOps; every > 0 {
+		n += ops * uint64(c.cfg.Clients) / every
+	}
+	return n
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagGroup is the key of the annotation that names the heading of a flag in the help.
+const flagGroup = "group"
+
+// groupFlags puts flags of a command under a heading in its help. Headings come in the order of
+// their calls, and flags without one come last.
+func groupFlags(cmd *cobra.Command, title string, names ...string) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	for _, name := range names {
+		f := fs.Lookup(name) // a name without a flag is a mistake that every test of the help finds
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[flagGroup] = []string{title}
+	}
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages", "Flags:\n{{.LocalFlags | flagUsages", 1))
+}
+
+// flagUsages describes flags, under their headings.
+func flagUsages(fs *pflag.FlagSet) string {
+	var titles []string
+	groups := map[string]*pflag.FlagSet{}
+	fs.VisitAll(func(f *pflag.Flag) {
+		title := ""
+		if g := f.Annotations[flagGroup]; len(g) > 0 {
+			title = g[0]
+		}
+		if groups[title] == nil {
+			groups[title] = pflag.NewFlagSet("", pflag.ContinueOnError)
+			groups[title].SortFlags = fs.SortFlags
+			titles = append(titles, title)
+		}
+		groups[title].AddFlag(f)
+	})
+	if len(titles) < 2 {
+		return fs.FlagUsages()
+	}
+	var out strings.Builder
+	for _, t := range titles {
+		if t != "" {
+			out.WriteString("  " + t + ":\n" + groups[t].FlagUsages())
+		}
+	}
+	if rest := groups[""]; rest != nil {
+		out.WriteString("  other:\n" + rest.FlagUsages())
+	}
+	return out.String()
+}
