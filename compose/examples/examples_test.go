@@ -21,7 +21,7 @@ import (
 // The client of the README is a Go module of its own, as a user's program is.
 func TestClientBuilds(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "client")
-	for _, args := range [][]string{{"vet", "./..."}, {"build", "-o", out, "."}, {"build", "-o", out + "-hello", "./hello"}, {"mod", "tidy", "-diff"}} {
+	for _, args := range [][]string{{"vet", "./..."}, {"build", "-o", out, "."}, {"build", "-o", out + "-hello", "./hello"}, {"build", "-o", out + "-greet", "./greet"}, {"mod", "tidy", "-diff"}} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = "goclient"
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build does
@@ -29,8 +29,8 @@ func TestClientBuilds(t *testing.T) {
 			t.Fatalf("go %v: %v\n%s", args, err, b)
 		}
 	}
-	for _, program := range []string{out, out + "-hello"} {
-		b, err := exec.Command(program, "10.77.0.3").CombinedOutput()
+	for program, arg := range map[string]string{out: "10.77.0.3", out + "-hello": "10.77.0.3", out + "-greet": "clover"} {
+		b, err := exec.Command(program, arg).CombinedOutput()
 		if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
 			t.Errorf("outside of a rack: %v, %s", err, b)
 		}

@@ -13,8 +13,8 @@ func env(s kv.Store) Env {
 	return Env{A: s, B: s, Now: func() clock.Time { now++; return now }, Largest: 4096, Exact: true}
 }
 
-func TestReference(t *testing.T) {
-	if err := Check(env(newReference(4096))); err != nil {
+func TestMapConforms(t *testing.T) {
+	if err := Check(env(kv.NewMap(4096))); err != nil {
 		t.Error(err)
 	}
 }
@@ -57,7 +57,7 @@ func TestTheSuiteSeesBugs(t *testing.T) {
 			return nil
 		}},
 	} {
-		s.Store = newReference(4096)
+		s.Store = kv.NewMap(4096)
 		if err := Check(env(s)); err == nil {
 			t.Errorf("%s: not seen", name)
 		}

@@ -141,6 +141,8 @@ var table = map[string]row{
 	"store/passive":         {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"store/template":        {level: 5, beside: []string{"store", "store/kv", "store/passive"}, touches: noClock},
 	"store/kv":              {level: 5, touches: noClock},
+	"store/client":          {level: 5, beside: []string{"store", "store/bytekeys", "store/kv"}},
+	"store/bytekeys":        {level: 5, beside: []string{"store/kv"}, touches: noClock},
 	"clover":                {level: 5, beside: []string{"softrnic/remotemem", "softrnic/qpshare", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"clover/plugin":         {level: 5, beside: []string{"clover", "clover/meta", "store", "store/kv"}},
 	"fusee/plugin":          {level: 5, beside: []string{"fusee", "store", "store/kv", "store/passive"}},
@@ -158,12 +160,13 @@ var table = map[string]row{
 	"topo/bundle":           {level: 5},
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
-	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf"}, touches: simulation},
+	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
 	"softrnic/ipc/example":            {level: 6},
 	"compose/examples/goclient":       {level: 6},
 	"compose/examples/goclient/hello": {level: 6},
+	"compose/examples/goclient/greet": {level: 6},
 	"topo/cmd/rdmalab":                {level: 6},
 	"e2e/mutate":                      {level: 7},
 	"e2e/benchrack":                   {level: 7},

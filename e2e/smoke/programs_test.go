@@ -77,6 +77,30 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
 	})
 
+	It("uses any store that is up on the rack, and says how to start one that is not", func() {
+		greet := filepath.Join(GinkgoT().TempDir(), "greet")
+		cmd := exec.Command("go", "build", "-o", greet, "./greet")
+		cmd.Dir = "../../compose/examples/goclient"
+		out, err := cmd.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+		rack := fixture.Up("name: stores\nhosts: [{name: md0, role: metadata}, {name: \"ms[0-1]\", role: memory, memory: 16MiB}, {name: \"cn[0-1]\", role: compute}]")
+		for _, store := range []string{"template", "fusee", "sherman", "clover"} {
+			no := rack.Run("exec", "cn0", "--", greet, store)
+			Expect(no).To(fixture.HaveExited(1))
+			Expect(no.Stderr).To(ContainSubstring("`rdmalab %s start`", store))
+			start := []string{store, "start"}
+			if store == "sherman" {
+				start = append(start, "--value", "40") // its values have one length, 8 bytes by default
+			}
+			rack.OK(start...)
+			for _, host := range []string{"cn0", "cn1", "cn0"} {
+				Expect(rack.OK("exec", host, "--", greet, store)).To(Equal(store + " has \"hello, rack\"\n"))
+			}
+			rack.OK(store, "stop")
+		}
+		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
+	})
+
 	It("leaves nothing on the NIC when it is killed during its WRITEs", func() {
 		before := objectsOf(rack, "cn0").Objects
 		ended := make(chan fixture.Result, 1)

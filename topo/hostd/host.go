@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -293,16 +294,11 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 
 // address resolves the name of a host, or an address in text form, to an address.
 func (h *Host) address(to string) (netip.Addr, error) {
-	if p, _, ok := h.rack.Host(to); ok {
-		if p.IPv4.IsValid() {
-			return p.IPv4, nil
-		}
-		return p.IPv6, nil
+	a, err := h.rack.Address(to)
+	if err != nil {
+		err = control.Errorf(http.StatusNotFound, "%v", err)
 	}
-	if a, err := netip.ParseAddr(to); err == nil {
-		return a, nil
-	}
-	return netip.Addr{}, control.Errorf(404, "no host %q in this rack; it has %v", to, h.rack.HostNames())
+	return a, err
 }
 
 // watchLink reports changes of the carrier to the NIC.

@@ -187,6 +187,21 @@ func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	return r.Switch.MAC, a.IsValid() && (a == r.Switch.IPv4 || a == r.Switch.IPv6)
 }
 
+// Address resolves the name of a host, or an address in text form. A host has its IPv4 address, if
+// the rack has those.
+func (r *Rack) Address(name string) (netip.Addr, error) {
+	if h, _, ok := r.Host(name); ok {
+		if h.IPv4.IsValid() {
+			return h.IPv4, nil
+		}
+		return h.IPv6, nil
+	}
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a, nil
+	}
+	return netip.Addr{}, fmt.Errorf("no host %q in this rack; it has %v", name, r.HostNames())
+}
+
 // Encode returns the rack as JSON, which Decode reads. The JSON is stored at Paths.Spec.
 func (r *Rack) Encode() ([]byte, error) {
 	b, err := json.MarshalIndent(r, "", "  ")

@@ -1,0 +1,29 @@
+// Command greet leaves a greeting in a store of the rack, and reads it back.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	_ "github.com/rdmalab/rdmalab/store/all" // the stores that there are
+	"github.com/rdmalab/rdmalab/store/client"
+)
+
+func main() {
+	ctx := context.Background()
+	s, err := client.Open(ctx, os.Args[1], client.Options{}) // by the NIC of the host that this runs on
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Upsert(ctx, []byte("greeting"), []byte("hello, rack")); err != nil {
+		log.Fatal(err)
+	}
+	value, err := s.Get(ctx, []byte("greeting"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s has %q\n", os.Args[1], value)
+}

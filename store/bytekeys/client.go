@@ -1,0 +1,218 @@
+package bytekeys
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Client is a client of a store with byte strings as keys. It is used by one thread at a time, as
+// the kv.Store below it. Deadlines and errors are those of kv.Store.
+type Client struct {
+	s     kv.Store
+	hash  func([]byte) uint64
+	entry []byte // that is written
+	got   []byte // that was read
+	cost  kv.Cost
+}
+
+// upserter and bounded are what some stores can do, too.
+type (
+	upserter interface {
+		Upsert(key uint64, value []byte, deadline clock.Time) error
+	}
+	bounded interface{ MaxValue() int }
+)
+
+// New makes a Client over s, which it closes. hash is Hash for all clients of a store; tests that
+// need keys with the same hash use another one.
+func New(s kv.Store, hash func(key []byte) uint64) *Client { return &Client{s: s, hash: hash} }
+
+// Get appends the value of key to dst[:0] and returns the slice.
+func (c *Client) Get(key, dst []byte, deadline clock.Time) ([]byte, error) {
+	c.cost = kv.Cost{}
+	hash := c.hash(key)
+	for i := range maxPlaces {
+		number := claimOf(hash, i)
+		holder, value, err := c.read(number+1, filled, deadline)
+		if err == nil && string(holder) == string(key) {
+			return append(dst[:0], value...), nil
+		}
+		if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost) {
+			absent := err // if the place is the key's
+			holder, _, err = c.read(number, claimed, deadline)
+			if err == nil && string(holder) == string(key) {
+				return dst[:0], absent
+			}
+		}
+		if err != nil { // kv.ErrNotFound, too: the key has claimed no place
+			return dst[:0], err
+		}
+	}
+	return dst[:0], kv.ErrNotFound
+}
+
+// Put replaces the value of a key.
+func (c *Client) Put(key, value []byte, deadline clock.Time) error {
+	number, err := c.begin(key, value, false, deadline)
+	if err != nil {
+		return err
+	}
+	return c.put(number, deadline)
+}
+
+// Insert adds a key with its value.
+func (c *Client) Insert(key, value []byte, deadline clock.Time) error {
+	number, err := c.begin(key, value, true, deadline)
+	if err != nil {
+		return err
+	}
+	return c.insert(number, deadline)
+}
+
+// Upsert gives a key a value whether it has one or not. A store that has no UPSERT tries PUT and
+// INSERT in turn.
+func (c *Client) Upsert(key, value []byte, deadline clock.Time) error {
+	number, err := c.begin(key, value, true, deadline)
+	if err != nil {
+		return err
+	}
+	if u, ok := c.s.(upserter); ok {
+		err := u.Upsert(number, c.entry, deadline)
+		return c.count(err)
+	}
+	retries, err := kv.PutOrInsert(
+		func() error { return c.put(number, deadline) },
+		func() error { return c.insert(number, deadline) },
+	)
+	c.cost.Retries += retries
+	return err
+}
+
+// Delete removes a key.
+func (c *Client) Delete(key []byte, deadline clock.Time) error {
+	c.cost = kv.Cost{}
+	number, err := c.place(key, false, deadline)
+	if err != nil {
+		return noEffect(err)
+	}
+	err = c.s.Delete(number, deadline)
+	return c.count(err)
+}
+
+// Last returns the cost of the last operation.
+func (c *Client) Last() kv.Cost { return c.cost }
+
+// Close closes the store's client.
+func (c *Client) Close() error { return c.s.Close() }
+
+// MaxEntry is how many bytes a key, its value and the header of the entry may have together; 0: the
+// client below does not know.
+func (c *Client) MaxEntry() int {
+	if b, ok := c.s.(bounded); ok {
+		return b.MaxValue()
+	}
+	return 0
+}
+
+// begin starts a write: it checks the lengths, finds the number of the key's data, and makes the
+// entry.
+func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (number uint64, err error) {
+	c.cost = kv.Cost{}
+	n, most := entryLen(len(key), len(value)), c.MaxEntry()
+	if most > 0 && n > most {
+		return 0, errors.Join(fmt.Errorf("%w: a key of %d bytes and a value of %d make an entry of %d; the store's limit is %d",
+			kv.ErrTooLarge, len(key), len(value), n, most), kv.ErrNoEffect)
+	}
+	if number, err = c.place(key, claim, deadline); err != nil {
+		return 0, noEffect(err)
+	}
+	c.entry = appendEntry(c.entry[:0], filled, key, value)
+	return number, nil
+}
+
+// place finds the place of a key and returns the number of its data. claim: the key takes a place if
+// it has none; otherwise the error is kv.ErrNotFound.
+func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64, err error) {
+	hash := c.hash(key)
+	for i := range maxPlaces {
+		number := claimOf(hash, i)
+		holder, _, err := c.read(number, claimed, deadline)
+		if claim && (errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost)) {
+			mine, err := c.take(number, key, errors.Is(err, kv.ErrLost), deadline)
+			if mine || err != nil {
+				return number + 1, err
+			}
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if string(holder) == string(key) {
+			return number + 1, nil
+		}
+	}
+	if claim {
+		return 0, fmt.Errorf("%w: %d keys have the same hash", kv.ErrFull, maxPlaces)
+	}
+	return 0, kv.ErrNotFound
+}
+
+// take claims a place that was not claimed when it was read, and reports whether it is the key's. If
+// the claim was lost, and the data was not, the place stays that of the data's key.
+func (c *Client) take(number uint64, key []byte, lost bool, deadline clock.Time) (mine bool, err error) {
+	holder := key
+	if lost {
+		switch owner, _, err := c.read(number+1, filled, deadline); {
+		case err == nil:
+			holder = append([]byte(nil), owner...)
+		case !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrLost):
+			return false, err
+		}
+	}
+	c.entry = appendEntry(c.entry[:0], claimed, holder, nil)
+	err = c.insert(number, deadline)
+	if errors.Is(err, kv.ErrExists) {
+		holder, _, err = c.read(number, claimed, deadline)
+	}
+	return err == nil && string(holder) == string(key), err
+}
+
+// read reads an entry of a kind. The slices are valid until the next read.
+func (c *Client) read(number uint64, kind byte, deadline clock.Time) (key, value []byte, err error) {
+	c.got, err = c.s.Get(number, c.got, deadline)
+	if err = c.count(err); err != nil {
+		return nil, nil, err
+	}
+	return parse(c.got, kind)
+}
+
+// put and insert write the entry.
+func (c *Client) put(number uint64, deadline clock.Time) error {
+	err := c.s.Put(number, c.entry, deadline)
+	return c.count(err)
+}
+
+func (c *Client) insert(number uint64, deadline clock.Time) error {
+	err := c.s.Insert(number, c.entry, deadline)
+	return c.count(err)
+}
+
+// count adds the cost of the store's last operation, and returns its error.
+func (c *Client) count(err error) error {
+	last := c.s.Last()
+	c.cost.RTTs += last.RTTs
+	c.cost.RPCs += last.RPCs
+	c.cost.Retries += last.Retries
+	return err
+}
+
+// noEffect marks an error before the write of the data: a claim alone changes nothing of its key.
+func noEffect(err error) error {
+	if errors.Is(err, kv.ErrNotFound) {
+		return err
+	}
+	return errors.Join(err, kv.ErrNoEffect)
+}

@@ -1,0 +1,40 @@
+package bytekeys
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Numbered is a Client whose keys are called by numbers again: the checks of stores know numbers.
+type Numbered struct {
+	*Client
+	// Name is the key that a number stands for.
+	Name func(number uint64) []byte
+}
+
+var _ kv.Store = Numbered{}
+
+// Get implements kv.Store.
+func (n Numbered) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	return n.Client.Get(n.Name(key), dst, deadline)
+}
+
+// Put implements kv.Store.
+func (n Numbered) Put(key uint64, value []byte, deadline clock.Time) error {
+	return n.Client.Put(n.Name(key), value, deadline)
+}
+
+// Insert implements kv.Store.
+func (n Numbered) Insert(key uint64, value []byte, deadline clock.Time) error {
+	return n.Client.Insert(n.Name(key), value, deadline)
+}
+
+// Upsert implements store.Upserter.
+func (n Numbered) Upsert(key uint64, value []byte, deadline clock.Time) error {
+	return n.Client.Upsert(n.Name(key), value, deadline)
+}
+
+// Delete implements kv.Store.
+func (n Numbered) Delete(key uint64, deadline clock.Time) error {
+	return n.Client.Delete(n.Name(key), deadline)
+}

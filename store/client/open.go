@@ -1,0 +1,205 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Options say how a program uses a store. The zero value is for a program that `rdmalab exec` has
+// started.
+type Options struct {
+	// Clients and Patience are those of Config.
+	Clients  int
+	Patience time.Duration
+	// NIC is the NIC of the program's host.
+	NIC ipc.Config
+	// Memory are the addresses of the memory servers in the order of the rack file, Server that of the
+	// host of the store's server, if it has one. They are needed where the rack's description cannot
+	// be read: in a container.
+	Memory []string
+	Server string
+	// Client are the options of clients (`rdmalab run ycsb` has flags for them); its Server is not used.
+	Client store.ClientOptions
+	// Start are fields of the store's start request that say how a host uses the store, such as
+	// Sherman's cache. They are not used for a store with a server.
+	Start map[string]any
+}
+
+// Open opens a store that is up on the rack of this program's host. The caller must Close the pool.
+func Open(ctx context.Context, name string, o Options) (*Pool, error) {
+	desc, err := store.Find(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w; the program must import the store, or store/all", err)
+	}
+	nic, err := ipc.Open(o.NIC)
+	if err != nil {
+		return nil, err
+	}
+	p, err := open(ctx, desc, nic, &o)
+	if err != nil {
+		return nil, errors.Join(err, nic.Close())
+	}
+	return p, nil
+}
+
+// open makes the pool, and opens its first client.
+func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) (*Pool, error) {
+	h := &host{nic: nic}
+	if len(o.Memory) == 0 {
+		var err error
+		if h.rack, err = readRack(o.NIC.Socket); err != nil {
+			return nil, err
+		}
+	}
+	node := desc.Node(h)
+	var err error
+	if desc.Server == nil {
+		err = h.start(ctx, desc, node, o)
+	} else if o.Client.Server = o.Server; o.Server == "" {
+		if h.rack == nil {
+			return nil, fmt.Errorf("options name no server, and %s has one: Options.Server is its address", desc.Title)
+		}
+		o.Client.Server, err = desc.Server(h.rack)
+	}
+	if err != nil {
+		return nil, err
+	}
+	clients, err := node.Clients(o.Client)
+	if err != nil {
+		return nil, err
+	}
+	list := clients(nic)
+	p, err := New(Config{
+		Open: list.Open, Now: nic.Runtime().Now, Clients: o.Clients, Patience: o.Patience, Join: desc.JoinPatience(),
+		Stale: func(err error) bool {
+			// a store without a server is lost as a whole: another may have been made
+			return desc.Broken != nil && errors.Is(err, desc.Broken) || desc.Server == nil && errors.Is(err, kv.ErrLost)
+		},
+		Close: func() error { return errors.Join(list.Close(), nic.Close()) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err = p.MaxValue(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w; %s", err, desc.HowToStart()), p.Close())
+	}
+	return p, nil
+}
+
+// readRack reads the description of the rack that the socket of a NIC belongs to; "": that of the
+// environment.
+func readRack(socket string) (*spec.Rack, error) {
+	if socket == "" {
+		socket = os.Getenv(ipc.EnvSocket)
+	}
+	p := spec.Paths{Dir: filepath.Dir(filepath.Dir(socket))}
+	b, err := os.ReadFile(p.Spec())
+	if err != nil {
+		return nil, fmt.Errorf("where is the store? the rack's description cannot be read, and Options.Memory is empty: %w", err)
+	}
+	return spec.Decode(b)
+}
+
+// host is the program as the host of a store's Node.
+type host struct {
+	nic  *ipc.Context
+	rack *spec.Rack // nil: not known
+}
+
+var _ store.Host = (*host)(nil)
+
+// start has the node find a store without server, by the request that the daemons get.
+func (h *host) start(ctx context.Context, desc *store.Store, node store.Node, o *Options) error {
+	var mux control.Mux
+	node.Routes(&mux)
+	fields := map[string]any{"servers": o.Memory}
+	if h.rack != nil {
+		fields["servers"] = (&store.Call{Rack: h.rack}).Memory()
+	}
+	maps.Copy(fields, o.Start)
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, desc.Path(store.PathStart), bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	var a answer
+	if mux.ServeHTTP(&a, r); a.status >= http.StatusBadRequest {
+		var why control.Error
+		_ = json.Unmarshal(a.body.Bytes(), &why) // otherwise the message is empty
+		return fmt.Errorf("%s: %s; %s", desc.Name, why.Message, desc.HowToStart())
+	}
+	return nil
+}
+
+// answer is an http.ResponseWriter in memory.
+type answer struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header {
+	if a.header == nil {
+		a.header = make(http.Header)
+	}
+	return a.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+// Name implements store.Host.
+func (h *host) Name() string { return "this program" }
+
+// Address implements store.Host.
+func (h *host) Address(name string) (netip.Addr, error) {
+	if h.rack == nil {
+		return netip.ParseAddr(name)
+	}
+	return h.rack.Address(name)
+}
+
+// NameOf implements store.Host.
+func (h *host) NameOf(addr string) string { return addr }
+
+// Manager implements store.Host.
+func (h *host) Manager() rdmacm.Manager { return h.nic.Manager() }
+
+// Context implements store.Host: all clients of the program share its NIC.
+func (h *host) Context() verbs.Context { return h.nic }
+
+// Log implements store.Host.
+func (h *host) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// Service implements store.Host.
+func (h *host) Service(f func() error) error { return f() }
+
+// Do implements store.Host.
+func (h *host) Do(r *http.Request, _ string, f func(ctx context.Context, v verbs.Context) error) error {
+	return f(r.Context(), h.nic)
+}

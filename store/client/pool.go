@@ -1,0 +1,222 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/bytekeys"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Config describes a Pool that New makes.
+type Config struct {
+	// Open opens a client of the store. It may be called by several goroutines at a time.
+	Open func(deadline clock.Time) (kv.Store, error)
+	// Now is the clock of the clients' deadlines; nil: a clock of the pool's own.
+	Now func() clock.Time
+	// Clients is the most operations that are in progress at a time, each by a client of its own; 0:
+	// DefaultClients. A client is opened when it is first needed.
+	Clients int
+	// Patience limits an operation whose context has no deadline; 0: store.Patience. Join limits the
+	// opening of a client in the same way.
+	Patience, Join time.Duration
+	// Stale reports whether an error means that the client cannot be used any more; nil: never. A
+	// client that is closed is always replaced.
+	Stale func(error) bool
+	// Close is called when all clients are closed; nil: nothing.
+	Close func() error
+}
+
+// Bounds of a Pool.
+const (
+	DefaultClients = 4
+	mostClients    = 1024
+	// maxPending is how many operations of Start may be in progress or wait for a client.
+	maxPending = 4096
+)
+
+// Pool uses a store by several clients. All goroutines of a program may call its methods.
+type Pool struct {
+	Keys[[]byte]
+
+	cfg     Config
+	tickets chan struct{} // one for each operation in progress
+	pending chan struct{} // one for each operation of Start
+	ended   chan struct{} // closed by Close
+
+	mu     sync.Mutex // guards idle and closed
+	idle   []*member  // the last one was used last
+	closed bool
+}
+
+// member is a client of a pool. At most one operation uses it at a time.
+type member struct {
+	s     kv.Store // nil: not open
+	bytes *bytekeys.Client
+}
+
+// New makes a pool. It opens no client yet.
+func New(cfg Config) (*Pool, error) {
+	if cfg.Clients == 0 {
+		cfg.Clients = DefaultClients
+	}
+	if cfg.Clients < 1 || cfg.Clients > mostClients {
+		return nil, fmt.Errorf("a pool of %d clients: want 1 to %d", cfg.Clients, mostClients)
+	}
+	if cfg.Now == nil {
+		cfg.Now = real.New().Now
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = store.Patience
+	}
+	cfg.Join = max(cfg.Join, cfg.Patience)
+	p := &Pool{cfg: cfg, tickets: make(chan struct{}, cfg.Clients), pending: make(chan struct{}, maxPending), ended: make(chan struct{})}
+	for range cfg.Clients {
+		p.idle = append(p.idle, new(member))
+	}
+	p.Keys = Keys[[]byte]{p: p, of: func(m *member) operations[[]byte] { return m.bytes }, clone: cloneBytes}
+	return p, nil
+}
+
+func cloneBytes(b []byte) []byte { return append([]byte(nil), b...) }
+
+// Close waits for the operations in progress, and closes all clients. It may be called again.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.ended)
+	p.mu.Unlock()
+	for range p.cfg.Clients {
+		p.tickets <- struct{}{}
+	}
+	var errs []error
+	for _, m := range p.idle {
+		errs = append(errs, m.close())
+	}
+	if p.cfg.Close != nil {
+		errs = append(errs, p.cfg.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// MaxValue is the length of the store's longest value in bytes; 0: its clients do not know it.
+func (p *Pool) MaxValue(ctx context.Context) (n int, err error) {
+	_, err = p.do(ctx, func(m *member, _ clock.Time) error {
+		n = m.bytes.MaxEntry()
+		return nil
+	})
+	return n, err
+}
+
+// take waits for a client that no operation uses.
+func (p *Pool) take(ctx context.Context) (*member, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, over(ctx)
+	}
+	select {
+	case <-p.ended:
+		return nil, kv.ErrClosed
+	default:
+	}
+	select {
+	case p.tickets <- struct{}{}:
+	case <-ctx.Done():
+		return nil, over(ctx)
+	case <-p.ended:
+		return nil, kv.ErrClosed
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.idle) - 1
+	m := p.idle[last]
+	p.idle = p.idle[:last]
+	return m, nil
+}
+
+// give returns a client. It closes the client if the error of its operation says that it is of no
+// use any more.
+func (p *Pool) give(m *member, err error) {
+	if errors.Is(err, kv.ErrClosed) || errors.Is(err, verbs.ErrClosed) || p.cfg.Stale != nil && p.cfg.Stale(err) {
+		_ = m.close() // its connections are gone
+	}
+	p.mu.Lock()
+	p.idle = append(p.idle, m)
+	p.mu.Unlock()
+	<-p.tickets
+}
+
+// over is the error of an operation whose context has ended.
+func over(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", kv.ErrTimeout, context.Cause(ctx))
+}
+
+// do runs f with a client, and returns f's error. f must not use memory of the caller that may change
+// after do has returned: when the context ends first, do returns and f goes on. late says that this
+// has happened.
+func (p *Pool) do(ctx context.Context, f func(m *member, deadline clock.Time) error) (late bool, err error) {
+	m, err := p.take(ctx)
+	if err != nil {
+		return false, errors.Join(err, kv.ErrNoEffect)
+	}
+	if ctx.Done() == nil {
+		err := p.run(ctx, m, f)
+		p.give(m, err)
+		return false, err
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := p.run(ctx, m, f)
+		done <- err
+		p.give(m, err)
+	}()
+	select {
+	case err := <-done:
+		return false, err
+	case <-ctx.Done():
+		return true, over(ctx)
+	}
+}
+
+// run opens the client if necessary, and runs f.
+func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline clock.Time) error) error {
+	if m.s == nil {
+		s, err := p.cfg.Open(p.deadline(ctx, p.cfg.Join))
+		if err != nil {
+			return errors.Join(err, kv.ErrNoEffect)
+		}
+		m.s, m.bytes = s, bytekeys.New(s, bytekeys.Hash)
+	}
+	err := f(m, p.deadline(ctx, p.cfg.Patience))
+	if errors.Is(err, kv.ErrTimeout) && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// deadline is the deadline of a context on the clock of the clients, at most patience from now.
+func (p *Pool) deadline(ctx context.Context, patience time.Duration) clock.Time {
+	if at, ok := ctx.Deadline(); ok {
+		patience = time.Until(at)
+	}
+	return p.cfg.Now().Add(patience)
+}
+
+func (m *member) close() error {
+	if m.s == nil {
+		return nil
+	}
+	err := m.s.Close()
+	m.s, m.bytes = nil, nil
+	return err
+}
