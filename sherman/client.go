@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -65,7 +66,10 @@ func (c *memory) lay(page int) {
 func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	c := new(Client)
 	c.node, c.cfg, c.rt, c.links = n, cfg, cfg.Context.Runtime(), make([]link, len(n.cfg.Servers))
-	c.rand, c.gate = c.rt.Rand(), c.rt.NewGate()
+	c.rand, c.gate, c.locks = c.rt.Rand(), c.rt.NewGate(), n.locks
+	if n.cfg.Unqueued {
+		c.locks = lock.New(0)
+	}
 	c.lay(layout.MaxPage)
 	c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: c.at.len})
 	if err != nil {

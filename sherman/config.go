@@ -40,6 +40,12 @@ type NodeConfig struct {
 	// LostSearch keeps the search of the published code, which does not find a key while its record
 	// is being written (issue 27 of that code). It is for trees of kind Published.
 	LostSearch bool
+	// Unqueued: clients of the node do not queue for locks and hand none over. Each of them requests the
+	// word from the memory server, as in FG+ (see Steps).
+	Unqueued bool
+	// Uncombined: a client posts the WRITE that releases a lock when its WRITEs to the page have been
+	// acknowledged, which takes one more round trip, as in FG+.
+	Uncombined bool
 }
 
 const (

@@ -17,6 +17,7 @@
 //
 //   - Pages are layout.Hardened by default: everything that a reader can see changes by WRITEs
 //     within one line. layout.Published is the published page.
+//   - The steps from FG+, the baseline of the paper, to Sherman are settings of this tree (Steps).
 //   - A search that finds a record which is being written reads again (NodeConfig.LostSearch keeps
 //     the published answer: not found).
 //   - Fresh pages come from a FETCH_ADD on a word of the server, not from a message to a thread
@@ -41,7 +42,7 @@
 //     operations that had not written yet return kv.ErrNoEffect with it.
 //
 // Limits: a value fits into one line with its key (54 bytes). A published tree is not safe against
-// clients that die. A memory server that loses its memory loses its pages: operations that need
+// clients that die, and a checksummed one is so only if a page fits into one packet. A memory server that loses its memory loses its pages: operations that need
 // them end with kv.ErrLost, and with kv.ErrNoEffect, because the key may be in a page on another
 // server that other clients can still reach.
 package sherman

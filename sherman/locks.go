@@ -19,7 +19,9 @@ import (
 // outcome of WRITEs whose completions failed.
 type locker struct {
 	memory
-	gate verbs.Gate // opened when this client is the first of its node in the queue of a lock
+	// locks has the queues for the locks: those of the node, or of this client alone (NodeConfig.Unqueued).
+	locks *lock.Table
+	gate  verbs.Gate // opened when this client is the first of its node in the queue of a lock
 	// wrote reports that the operation has posted WRITEs to a page that other clients can reach:
 	// the server may or may not have executed them.
 	wrote bool
@@ -77,7 +79,7 @@ func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	}
 	began := c.rt.Now()
 	h := &held{key: c.lockOf(a)}
-	h.ticket = c.node.locks.Enter(h.key, c.gate.Open)
+	h.ticket = c.locks.Enter(h.key, c.gate.Open)
 	left, err := c.queue(h.ticket, deadline)
 	if err != nil {
 		return nil, err
@@ -277,8 +279,8 @@ func (c *locker) release(h *held, deadline clock.Time) error {
 }
 
 // commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell;
-// or, when the WRITEs have been acknowledged, hands the lock over to the next client of the node.
-// Afterwards the client does not hold the lock. errOwner means that nothing was written; after any
+// or, when the WRITEs have been acknowledged, hands the lock over to the next client of the node
+// (NodeConfig.Uncombined: or releases it). Afterwards the client does not hold the lock. errOwner means that nothing was written; after any
 // other error the outcome is unknown.
 func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
@@ -293,7 +295,9 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
 		return nil
 	}
-	if pass = pass && len(ranges) > 0; !pass {
+	// first: the WRITEs must be acknowledged before the client gives up the lock
+	first := len(ranges) > 0 && (pass || c.node.cfg.Uncombined)
+	if !first {
 		c.unlock(h, len(ranges))
 	}
 	if !c.valid(h.key, h.tag, h.boot) {
@@ -301,13 +305,13 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		return errOwner
 	}
 	c.wrote = c.wrote || len(ranges) > 0
-	err := c.chain(deadline, c.chainOf(len(ranges), !pass))
+	err := c.chain(deadline, c.chainOf(len(ranges), !first))
 	switch {
 	case err != nil:
-		return c.resolve(h, a, ranges, !pass, err, deadline)
+		return c.resolve(h, a, ranges, !first, err, deadline)
 	case pass && h.ticket.Pass(h.leaves(0)):
 		return nil
-	case pass: // the client to which the lock was to be handed over has left the queue
+	case first: // as Uncombined asks, or the client that waited for the lock has left the queue
 		// The WRITEs have been acknowledged, so the operation is done and must not be repeated,
 		// even if the release fails.
 		return ignoreRelease(c.commit(h, 0, nil, deadline))

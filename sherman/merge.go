@@ -113,7 +113,7 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 		}
 		return nil
 	})
-	if err != nil || c.super.Shape.Kind == layout.Published {
+	if err != nil || c.super.Shape.Kind != layout.Hardened {
 		return err
 	}
 	return c.under(w.from, deadline, func(p *layout.Page) error {

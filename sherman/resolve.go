@@ -62,11 +62,11 @@ func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released 
 	return true, c.chain(deadline, c.chainOf(len(ranges), true))
 }
 
-// settle releases the lock words that may still have this node's tag and for which no client of the
-// node waits.
+// settle releases the lock words that may still have a tag of this client's queues and for which no
+// client waits in them.
 func (c *locker) settle(deadline clock.Time) {
-	for _, k := range c.node.locks.Doubts() {
-		h := &held{key: k, ticket: c.node.locks.Enter(k, c.gate.Open)}
+	for _, k := range c.locks.Doubts() {
+		h := &held{key: k, ticket: c.locks.Enter(k, c.gate.Open)}
 		left, err := c.queue(h.ticket, deadline)
 		if err != nil {
 			continue

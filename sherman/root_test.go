@@ -81,3 +81,42 @@ func TestRootWithoutAnswer(t *testing.T) {
 	})
 	g.run()
 }
+
+// Clients that race to make a root leave no page that a check would take for lost.
+func TestRaceForTheRootLeavesNoPage(t *testing.T) {
+	for _, step := range []string{"fg+", "hierarchical", "sherman"} {
+		st, err := sherman.FindStep(step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(8) {
+			g := newRig(t, simrack.Options{Seed: seed + 1}, region)
+			g.format(sherman.FormatConfig{Shape: layout.Shape{Kind: st.Kind, Page: 256}, HostLocks: st.HostLocks, Chunk: 4096})
+			const clients = 6
+			done := 0
+			for i := range uint64(clients) {
+				cn := fmt.Sprintf("cn%d", i%4)
+				g.client(cn, g.node(st.Node(sherman.NodeConfig{})), func(c *sherman.Client, rt verbs.Runtime) error {
+					for k := range uint64(4) { // together as many keys as two leaves have
+						if err := c.Upsert(clients*k+i, value(k, 0), soon(rt)); err != nil {
+							return err
+						}
+					}
+					if done++; done < clients {
+						return nil
+					}
+					cfg, err := audit.Config(c, soon(rt))
+					if err != nil {
+						return err
+					}
+					r, err := check.Check(cfg)
+					if err == nil {
+						err = r.Err()
+					}
+					return err
+				})
+			}
+			g.run()
+		}
+	}
+}

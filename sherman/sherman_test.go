@@ -27,6 +27,8 @@ var shapes = []layout.Shape{
 	{Kind: layout.Published},
 	{Kind: layout.Published, Page: 256},
 	{Kind: layout.Published, Page: 512, Value: 24},
+	{Kind: layout.Checksummed},
+	{Kind: layout.Checksummed, Page: 256, Value: 24},
 }
 
 // With one client, every shape and thousands of keys, the tree has the same content as a map, in
@@ -125,7 +127,7 @@ func scanAll(c *sherman.Client, rt verbs.Runtime, want map[uint64]uint64) error 
 
 // The conformance tests that every store passes.
 func TestConformance(t *testing.T) {
-	for _, kind := range []layout.Kind{layout.Hardened, layout.Published} {
+	for _, kind := range []layout.Kind{layout.Hardened, layout.Published, layout.Checksummed} {
 		t.Run(kind.String(), func(t *testing.T) {
 			g := newRig(t, simrack.Options{}, region)
 			g.format(sherman.FormatConfig{Shape: layout.Shape{Kind: kind, Value: 54, Page: 512}})

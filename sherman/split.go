@@ -177,10 +177,10 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	return 0, nil
 }
 
-// isLive reports whether the child of a separator is a page of the tree. Published pages always
-// are.
+// isLive reports whether the child of a separator is a page of the tree. Only hardened pages
+// leave it.
 func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
-	if c.super.Shape.Kind == layout.Published {
+	if c.super.Shape.Kind != layout.Hardened {
 		return true, nil
 	}
 	if err := c.readPage(s.child, &c.sib, c.sibBuf, deadline); err != nil {
@@ -232,6 +232,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 		if err == nil && !won {
 			if !doubt { // if the outcome is unknown, it may be the root, or an inner page of the tree by now
 				c.spare = append(c.spare, to)
+				clear(c.sibBuf[:layout.Line]) // so that nothing takes the page for one of the tree
+				_ = c.writeFresh(at, c.sibBuf[:layout.Line], deadline)
 			}
 			return errRoot
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-var kinds = []layout.Kind{layout.Hardened, layout.Published}
+var kinds = []layout.Kind{layout.Hardened, layout.Published, layout.Checksummed}
 
 // A tree of any size has no problems, and Visit gets its records in order.
 func TestWholeTrees(t *testing.T) {

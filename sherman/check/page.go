@@ -105,7 +105,7 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 		return 0
 	}
 	rest := p.children[1:]
-	if c.Super.Shape.Kind == layout.Published && !slices.IsSortedFunc(rest, byKey) {
+	if c.Super.Shape.Kind != layout.Hardened && !slices.IsSortedFunc(rest, byKey) {
 		bad(Unsorted, "its records are not sorted by key")
 	}
 	slices.SortStableFunc(rest, byKey)

@@ -12,14 +12,18 @@ type Kind uint8
 const (
 	Hardened Kind = iota
 	Published
+	Checksummed
 )
 
 // String returns the older name of the kind, which the recorded plans of scenarios contain.
 func (k Kind) String() string {
-	if k == Published {
+	switch k {
+	case Hardened:
+		return "sound"
+	case Published:
 		return "faithful"
 	}
-	return "sound"
+	return "checksummed"
 }
 
 // Addr names a byte of a memory server's region, or an incarnation of the page that begins there:

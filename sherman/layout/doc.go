@@ -9,7 +9,7 @@
 // under another address: so a pointer that was once right leads to the key, perhaps through
 // siblings, or to a page that is not the one that it names.
 //
-// There are two kinds of page:
+// There are three kinds of page:
 //
 //   - Hardened, the default. Everything that one operation changes in a page that others can reach
 //     lies in one line of 64 bytes, which memory (softrnic/mem.LineSize) and NICs read and write as
@@ -24,4 +24,7 @@
 //   - Published, as in the paper (SIGMOD 2022): versions of 8 bits at both ends of a page and of 4
 //     bits at both ends of a record. Neither protects against torn copies in all cases (see the
 //     tests), nor against a writer that dies.
+//   - Checksummed, as in FG+, the baseline of that paper: records are sorted and have no versions,
+//     every change writes the whole page, and a checksum of the page detects torn copies. A writer
+//     that dies leaves the old page or the new one only if the page fits into one packet.
 package layout

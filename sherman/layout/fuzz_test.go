@@ -4,7 +4,7 @@ import "testing"
 
 // FuzzPage: whatever the bytes of a page are, no method panics, and changes stay inside the page.
 func FuzzPage(f *testing.F) {
-	for _, s := range []Shape{{}, {Page: 256, Value: 54}, {Kind: Published}, {Kind: Published, Page: 256, Value: 20}} {
+	for _, s := range []Shape{{}, {Page: 256, Value: 54}, {Kind: Published}, {Kind: Published, Page: 256, Value: 20}, {Kind: Checksummed}, {Kind: Checksummed, Page: 256, Value: 20}} {
 		s = s.WithDefaults()
 		var p, sib Page
 		p.Init(s, make([]byte, s.Page), Header{Highest: MaxKey})

@@ -24,10 +24,11 @@ type Header struct {
 	// Self and Generation are the page's address and the tree's number (Hardened only).
 	Self       Addr
 	Generation uint64
-	// Epoch counts the page's splits (Hardened); it is the version of the whole page in Published.
+	// Epoch counts the page's splits (Hardened); it is the version of the whole page in the other
+	// kinds.
 	Epoch uint16
-	// Last is the index of the last record of an internal page, -1 if there is none (Published
-	// only).
+	// Last is the index of the last record of a page whose records are sorted, -1 if there is none
+	// (not Hardened).
 	Last int
 }
 
@@ -81,7 +82,7 @@ func (p *Page) Parse(s Shape, b []byte) error {
 	if len(b) != s.Page {
 		return ErrPage
 	}
-	if s.Kind == Published {
+	if s.Kind != Hardened {
 		return p.parsePublished()
 	}
 	return p.parseHardened()
@@ -97,7 +98,7 @@ func (p *Page) Init(s Shape, b []byte, h Header) {
 
 // putHeader writes the header into the page and returns the piece that it has changed.
 func (p *Page) putHeader() Range {
-	if p.Shape.Kind == Published {
+	if p.Shape.Kind != Hardened {
 		return p.putPublished()
 	}
 	return p.putHardened()
@@ -108,7 +109,7 @@ func (p *Page) Slots() int { return p.Shape.Slots(p.Level) }
 
 // Slot reads slot i.
 func (p *Page) Slot(i int) (Record, State) {
-	if p.Shape.Kind == Published {
+	if p.Shape.Kind != Hardened {
 		return p.publishedSlot(i)
 	}
 	return p.hardenedSlot(i)
@@ -160,7 +161,7 @@ func (p *Page) Count() int {
 
 // FreeSlot returns a slot for another record; -1 if the page is full.
 func (p *Page) FreeSlot() int {
-	if p.Shape.Kind == Published && p.Level > 0 {
+	if p.Shape.sorted(p.Level) {
 		if p.Last+1 < p.Slots() {
 			return p.Last + 1
 		}
@@ -176,27 +177,35 @@ func (p *Page) FreeSlot() int {
 
 // Put writes a record of a leaf into a slot. The value must fit.
 func (p *Page) Put(slot int, key uint64, value []byte) Range {
-	if p.Shape.Kind == Published {
+	switch {
+	case p.Shape.Kind == Hardened:
+		return p.putHardenedRecord(slot, key, value)
+	case !p.Shape.sorted(p.Level):
 		return p.putPublishedRecord(slot, key, value)
+	case slot > p.Last:
+		return insertSorted(p, key, value)
 	}
-	return p.putHardenedRecord(slot, key, value)
+	return replaceSorted(p, slot, key, value)
 }
 
 // Remove empties a slot of a leaf.
 func (p *Page) Remove(slot int) Range {
-	if p.Shape.Kind == Published {
-		r, _ := p.publishedSlot(slot)
-		return p.putPublishedRecord(slot, r.Key, nil)
+	switch {
+	case p.Shape.Kind == Hardened:
+		return p.removeHardened(slot)
+	case p.Shape.sorted(p.Level):
+		return removeSorted(p, slot)
 	}
-	return p.removeHardened(slot)
+	r, _ := p.publishedSlot(slot)
+	return p.putPublishedRecord(slot, r.Key, nil)
 }
 
 // PutChild adds a child to an internal page that is not full; key is the lowest key of the child.
 func (p *Page) PutChild(key uint64, child Addr) Range {
-	if p.Shape.Kind == Published {
-		return p.insertPublished(key, child)
-	}
 	var b [addrLen]byte
+	if p.Shape.Kind != Hardened {
+		return insertSorted(p, key, AppendAddr(b[:0], child))
+	}
 	return p.putHardenedRecord(p.FreeSlot(), key, AppendAddr(b[:0], child))
 }
 
@@ -237,7 +246,7 @@ func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []R
 		}
 	}
 	p.Highest, p.Sibling = sep, to.At
-	if p.Shape.Kind == Published {
+	if p.Shape.Kind != Hardened {
 		p.dropPublished(order[mid:])
 		return sep, order, append(ranges, p.rewritten())
 	}

@@ -2,14 +2,15 @@ package layout
 
 import "encoding/binary"
 
-// A published page, little-endian: 8 bytes unused, front version 1, leftmost child 8, sibling 8,
-// level 1, index of the last record 2, lowest key 8, highest key 8, records from 44 on, and after
+// A published page, little-endian: 8 bytes unused (Checksummed: 4 of them are the checksum of what
+// follows them, as in an option of the authors' code), front version 1, leftmost child 8, sibling
+// 8, level 1, index of the last record 2, lowest key 8, highest key 8, records from 44 on, and after
 // the last possible record the rear version 1. A leaf's record is front version 1, key 8, value,
-// rear version 1, with 4 significant bits in each version; an internal record is key 8, child 8.
+// rear version 1, with 4 significant bits in each version; a record of an internal or checksummed
+// page is key 8, child or value.
 const (
-	publishedHeader   = 44
-	publishedInternal = 16
-	recordVersion     = 15
+	publishedHeader = 44
+	recordVersion   = 15
 )
 
 func (p *Page) rear() int {
@@ -31,6 +32,9 @@ func (p *Page) parsePublished() error {
 	if b[8] == 0 {
 		return ErrPage // the page was never written
 	}
+	if p.Shape.Kind == Checksummed && le.Uint32(b) != sum(p.Bytes) {
+		return ErrTorn
+	}
 	return nil
 }
 
@@ -44,6 +48,9 @@ func (p *Page) putPublished() Range {
 	le.PutUint64(b[28:], p.Lowest)
 	le.PutUint64(b[36:], p.Highest)
 	b[8], b[p.rear()] = byte(p.Epoch), byte(p.Epoch)
+	if p.Shape.Kind == Checksummed {
+		le.PutUint32(b, sum(p.Bytes))
+	}
 	return p.whole()
 }
 
@@ -56,7 +63,7 @@ func (p *Page) rewritten() Range {
 func (p *Page) publishedSlot(i int) (Record, State) {
 	at, n := p.Shape.slotAt(p.Level, i), p.Shape.RecordLen(p.Level)
 	b := p.Bytes[at : at+n]
-	if p.Level > 0 {
+	if p.Shape.sorted(p.Level) {
 		if i > p.Last {
 			return Record{}, Free
 		}
@@ -91,25 +98,9 @@ func (p *Page) putPublishedRecord(i int, key uint64, value []byte) Range {
 	return Range{at, n}
 }
 
-// insertPublished inserts a record at its place, and shifts the records after it.
-func (p *Page) insertPublished(key uint64, child Addr) Range {
-	i := p.Last + 1
-	for ; i > 0; i-- {
-		if before, _ := p.publishedSlot(i - 1); before.Key < key {
-			break
-		}
-	}
-	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
-	copy(p.Bytes[at+publishedInternal:], p.Bytes[at:end])
-	binary.LittleEndian.PutUint64(p.Bytes[at:], key)
-	binary.LittleEndian.PutUint64(p.Bytes[at+8:], uint64(child))
-	p.Last++
-	return p.rewritten()
-}
-
 // dropPublished removes the upper half of the records.
 func (p *Page) dropPublished(slots []uint16) {
-	if p.Level > 0 {
+	if p.Shape.sorted(p.Level) {
 		p.Last -= len(slots)
 		return
 	}

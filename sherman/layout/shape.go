@@ -57,11 +57,11 @@ func (s Shape) WithDefaults() Shape {
 // bounds: see WithDefaults.
 func (s Shape) Validate() error {
 	limit := MaxHardenedValue
-	if s.Kind == Published {
+	if s.Kind != Hardened {
 		limit = MaxPublishedValue
 	}
 	switch {
-	case s.Kind > Published:
+	case s.Kind > Checksummed:
 		return fmt.Errorf("%w: unknown kind %d", ErrShape, s.Kind)
 	case s.Page < MinPage || s.Page > MaxPage || s.Page&(s.Page-1) != 0:
 		return fmt.Errorf("%w: pages of %d bytes; want a power of two from %d to %d", ErrShape, s.Page, MinPage, MaxPage)
@@ -91,16 +91,22 @@ const addrLen = 8
 // RecordLen is the length of a record of a level in bytes. It is also the length of the WRITE that
 // changes one record (Hardened, and leaves of Published).
 func (s Shape) RecordLen(level int) int {
-	if s.Kind == Published && level > 0 {
-		return publishedInternal
+	if s.sorted(level) {
+		return 8 + s.ValueLen(level)
 	}
 	// both kinds need 2 bytes more: a mark, or 2 versions
 	return s.ValueLen(level) + hardenedOverhead
 }
 
+// sorted reports whether the pages of a level have their records sorted and without versions. A
+// change then writes the whole page.
+func (s Shape) sorted(level int) bool {
+	return s.Kind == Checksummed || s.Kind == Published && level > 0
+}
+
 // Slots is how many records a page of a level holds.
 func (s Shape) Slots(level int) int {
-	if s.Kind == Published {
+	if s.Kind != Hardened {
 		return (s.Page - publishedHeader - 1) / s.RecordLen(level)
 	}
 	return (s.Page/Line - 1) * s.perLine(level)
@@ -110,7 +116,7 @@ func (s Shape) perLine(level int) int { return Line / s.RecordLen(level) }
 
 // slotAt is the offset of a record.
 func (s Shape) slotAt(level, i int) int {
-	if s.Kind == Published {
+	if s.Kind != Hardened {
 		return publishedHeader + i*s.RecordLen(level)
 	}
 	n := s.perLine(level)

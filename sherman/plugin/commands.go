@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -48,10 +49,11 @@ func commands() store.Commands {
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
 				"compute host is a compute node of the tree: `rdmalab sherman get` and workloads work on it. --layout, --page,\n" +
 				"--value, --locks and --host-locks are used only when a tree is made; the other settings are those of the compute\n" +
-				"hosts, from now on.",
+				"hosts, from now on. --step does both: it chooses layout and place of the locks of a new tree, and how the\n" +
+				"compute hosts take locks and release them.",
 			Example: "  rdmalab sherman start\n" +
 				"  rdmalab sherman start --fresh --value 54 --lease 2s",
-			New: newStart, Choices: map[string][]string{"layout": {"hardened", "published"}},
+			New: newStart, Choices: map[string][]string{"layout": layouts, "step": sherman.StepNames()},
 		},
 		Stop: store.Command{
 			Short: "Let the compute hosts forget the tree; it stays in memory",
@@ -107,7 +109,9 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
-	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, or published (as in the paper) (default hardened)")
+	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, published (as in the paper), or checksummed (as in FG+) (default hardened)")
+	fs.StringVar(&cfg.Step, "step", "", "design between the paper's baseline and Sherman: "+strings.Join(sherman.StepNames(), ", ")+
+		"; each adds one technique (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
 	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768)")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
@@ -79,6 +80,9 @@ type Config struct {
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
 	BackOff  time.Duration `json:"backOffNs,omitempty"`
+	// Step names one of sherman.Steps; "": Sherman. It decides how the host uses the tree. For a new
+	// tree, a step other than Sherman also decides Layout and HostLocks.
+	Step string `json:"step,omitempty"`
 }
 
 // Info describes a tree that exists.
@@ -102,26 +106,42 @@ func infoOf(s layout.Superblock) Info {
 	}
 }
 
-// kinds of pages by name. The last two are the old names, which are still accepted.
+// kinds of pages by name, also by the two older names that are still accepted.
 var kinds = map[string]layout.Kind{
 	"": layout.Hardened, "hardened": layout.Hardened, "published": layout.Published, "sound": layout.Hardened, "faithful": layout.Published,
+	"checksummed": layout.Checksummed,
 }
 
 func kindOf(name string) (layout.Kind, error) {
 	k, ok := kinds[name]
 	if !ok {
-		return k, fmt.Errorf("layout %q: want hardened or published", name)
+		return k, fmt.Errorf("layout %q: want %s", name, strings.Join(layouts, ", "))
 	}
 	return k, nil
 }
 
+// settle applies the step, and returns the kind of pages of a new tree.
+func (c *Config) settle() (layout.Kind, error) {
+	step, err := sherman.FindStep(c.Step)
+	if err != nil {
+		return 0, err
+	}
+	if step.Kind != layout.Hardened {
+		if c.Layout != "" && kinds[c.Layout] != step.Kind {
+			return 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, kindName(step.Kind))
+		}
+		c.Layout, c.HostLocks = kindName(step.Kind), c.HostLocks || step.HostLocks
+	}
+	return kindOf(c.Layout)
+}
+
 // kindName is the name of a kind of pages.
 func kindName(k layout.Kind) string {
-	if k == layout.Published {
-		return "published"
-	}
-	return "hardened"
+	return layouts[k]
 }
+
+// layouts are the names of the kinds of pages, in the order of the kinds.
+var layouts = []string{"hardened", "published", "checksummed"}
 
 // joinPatience bounds the time to connect to memory servers and to make a tree there; it allows for
 // a busy machine.
@@ -141,10 +161,14 @@ type tree struct {
 
 // newTree makes the state of a compute node of a tree.
 func newTree(in Config, servers []netip.Addr) (tree, error) {
-	node, err := sherman.NewNode(sherman.NodeConfig{
-		Servers: servers, CacheBytes: in.Cache, HandOver: in.HandOver, Lease: in.Lease, BackOff: in.BackOff,
-		LostSearch: kinds[in.Layout] == layout.Published,
-	})
+	var node *sherman.Node
+	step, err := sherman.FindStep(in.Step)
+	if err == nil {
+		node, err = sherman.NewNode(step.Node(sherman.NodeConfig{
+			Servers: servers, CacheBytes: in.Cache, HandOver: in.HandOver, Lease: in.Lease, BackOff: in.BackOff,
+			LostSearch: kinds[in.Layout] == layout.Published,
+		}))
+	}
 	if err != nil {
 		err = control.Errorf(http.StatusBadRequest, "%v", err)
 	}
@@ -164,13 +188,14 @@ func (t *tree) open(cfg passive.Config, deadline clock.Time) (*sherman.Client, e
 // sameAs reports whether the two are the same tree, used in the same way.
 func (t *tree) sameAs(o *tree) bool {
 	return t.generation == o.generation && slices.Equal(t.cfg.Servers, o.cfg.Servers) && t.cfg.Lease == o.cfg.Lease && t.cfg.Cache == o.cfg.Cache &&
-		t.cfg.HandOver == o.cfg.HandOver && t.cfg.BackOff == o.cfg.BackOff && kinds[t.cfg.Layout] == kinds[o.cfg.Layout]
+		t.cfg.HandOver == o.cfg.HandOver && t.cfg.BackOff == o.cfg.BackOff && kinds[t.cfg.Layout] == kinds[o.cfg.Layout] &&
+		t.cfg.Step == o.cfg.Step
 }
 
 // start makes the host a compute node of a tree, and makes the tree if the configuration says so. A
 // host that is a compute node of the same tree keeps its state.
 func (n *node) start(r *http.Request, in Config) (out Info, err error) {
-	kind, err := kindOf(in.Layout)
+	kind, err := in.settle()
 	if err != nil {
 		return out, control.Errorf(http.StatusBadRequest, "%v", err)
 	}

@@ -93,6 +93,20 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
+// stepRun returns a run of a design between FG+ and Sherman: with random faults, or with torn copies
+// alone.
+func stepRun(e *env, step sherman.Step, torn bool) *treeRun {
+	if torn {
+		r := tornRun(e, step.Kind)
+		r.plan.step = step
+		return r
+	}
+	p := drawTree(e)
+	p.blend(e, "")
+	p.design(e.draw, step)
+	return &treeRun{env: e, plan: p}
+}
+
 // damage describes the damage that torn copies have done.
 func (r *treeRun) damage(err error) string {
 	var structure *brokenTree
@@ -149,9 +163,9 @@ func (r *treeRun) run() error {
 
 func (r *treeRun) nodeConfig() sherman.NodeConfig {
 	p := r.plan
-	return sherman.NodeConfig{
+	return p.step.Node(sherman.NodeConfig{
 		Servers: r.addrs(), CacheBytes: p.cache, HandOver: p.handOver, Lease: p.lease, BackOff: p.backOff, LostSearch: p.lostSearch,
-	}
+	})
 }
 
 func (r *treeRun) addrs() []netip.Addr {
@@ -187,6 +201,7 @@ func (r *treeRun) format() {
 		rt := ctx.Runtime()
 		_, err := sherman.Format(r.config(h, ctx), r.addrs(), sherman.FormatConfig{
 			Shape: r.plan.shape, Locks: r.plan.locks, Chunk: layout.MinChunk, Generation: r.env.seed<<8 | 1,
+			HostLocks: r.plan.step.HostLocks,
 		}, rt.Now().Add(20*treePatience))
 		r.ready = err == nil
 		return err
@@ -240,9 +255,9 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	}
 	deadline := began.Add(treePatience)
 	value := func() []byte { return s.Value(key, d.between(kv.MinValue, p.shape.Value)) }
-	if p.shape.Kind == layout.Published {
-		// In the published layout a page does not store the length of a value, so all values have the
-		// full size.
+	if p.shape.Kind != layout.Hardened {
+		// Only a hardened page stores the length of a value; in the others all values have the full
+		// size.
 		value = func() []byte { return s.Value(key, p.shape.Value) }
 	}
 	var err error

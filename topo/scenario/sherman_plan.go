@@ -5,7 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // treePlan is what a seed decides for a run of the tree.
@@ -26,10 +28,12 @@ type treePlan struct {
 	small bool
 	// lostSearch keeps the published search, which does not find a key while its record is written.
 	lostSearch bool
-	cache      int
-	handOver   int
-	lease      time.Duration
-	backOff    time.Duration
+	// step is the design of the tree; its zero value is Sherman.
+	step     sherman.Step
+	cache    int
+	handOver int
+	lease    time.Duration
+	backOff  time.Duration
 	wirePlan
 	// box is the switch section of the rack file; "": the switch only forwards.
 	box string
@@ -182,6 +186,23 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 	return s
 }
 
+// design makes a plan for a step between FG+ and Sherman. A checksummed page is not safe against a
+// writer that dies if it needs several packets, nor against a NIC that dies within a copy; it never
+// leaves the tree, so memory is not small.
+func (p *treePlan) design(d *draw, step sherman.Step) {
+	if p.step = step; step.Kind != layout.Checksummed {
+		return
+	}
+	if p.shape.Kind == layout.Published {
+		p.hardened(d)
+	}
+	p.shape = layout.Shape{Kind: step.Kind, Page: min(p.shape.WithDefaults().Page, 1024), Value: min(p.shape.Value, 40)}
+	p.params.PathMTU = verbs.MTU1024
+	if p.small {
+		p.small, p.region, p.keys, p.rounds = false, 1<<20, 48, 50
+	}
+}
+
 // inSwitch makes the switch replace the atomics on the lock words. The rules are set when the
 // R_Keys of the lock tables are known.
 func (p *treePlan) inSwitch() {
@@ -205,6 +226,9 @@ func (p *treePlan) published(d *draw) {
 func (p *treePlan) String() string {
 	s := fmt.Sprintf("%d servers, %d clients, %d keys, %d rounds, %v, %d lock words, lease %v; links %s", p.servers, p.clients, p.keys, p.rounds,
 		p.shape.WithDefaults(), p.locks, p.lease, strings.TrimSpace(p.links))
+	if p.step.Name != "" {
+		s += "; step " + p.step.Name
+	}
 	if p.box != "" {
 		s += "; locks in the switch"
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -159,4 +160,23 @@ func (b *buggyTree) Scan(from uint64, n int, f func(uint64, []byte) bool, deadli
 		}
 		return f(key, v)
 	}, deadline)
+}
+
+// Histories of every design between FG+ and Sherman are linearizable, and their trees intact, with
+// random faults and with torn copies alone.
+func TestStepsFromFGPlus(t *testing.T) {
+	t.Parallel()
+	for _, step := range sherman.StepNames() {
+		for _, torn := range []bool{false, true} {
+			s, err := mustFind(t, "sherman").Vary(Params{Step: step, Torn: torn})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seed := range uint64(6) {
+				if r := s.Run(90+seed, Options{}); r.Err != nil {
+					t.Errorf("%s, seed %d: %.300v", s.Name, 90+seed, r.Err)
+				}
+			}
+		}
+	}
 }

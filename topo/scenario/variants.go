@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
@@ -41,6 +42,8 @@ type Params struct {
 	Torn bool
 	// Locks says where sherman's lock words are served: nic, which is the default, or switch.
 	Locks string
+	// Step is one of the designs between FG+ and Sherman for the scenario sherman (sherman.Steps).
+	Step string
 	// Setup restricts planned to one of the small setups. Depth bounds the acts of a schedule.
 	// Schedules bounds the schedules that are tried; 0: the defaults. Plan is a single schedule
 	// that is run instead.
@@ -62,7 +65,7 @@ const (
 var Choices = map[string][]string{
 	"steer": {"write", "read", "both", steerAny}, "program": {modeForward, modeTrack, programSwordBox},
 	"mode": {modePublished, modeHardened}, "locks": {locksNIC, locksSwitch},
-	"change": {changeRules, changeModes},
+	"change": {changeRules, changeModes}, "step": sherman.StepNames(),
 }
 
 // formerValues are old names of values, which are still accepted.
@@ -100,6 +103,7 @@ func (p *Params) fields() []param {
 		{"change", p.Change, p.Change != ""},
 		{"torn", "", p.Torn},
 		{"locks", p.Locks, p.Locks != ""},
+		{"step", p.Step, p.Step != ""},
 		{"setup", p.Setup, p.Setup != ""},
 		{"depth", number(p.Depth), p.Depth != 0},
 		{"schedules", number(p.Schedules), p.Schedules != 0},
@@ -124,7 +128,7 @@ var families = map[string]struct {
 	"clover":  {[]string{"steer", "share-qp", "threads", "mix"}, cloverVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
-	"sherman": {[]string{"mode", "torn", "locks", "mix"}, treeVariant},
+	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
 }
 
 // Vary returns a variant of the scenario.
@@ -207,13 +211,20 @@ func locksVariant(p Params) (func(*env) error, error) {
 }
 
 // treeVariant returns the function that runs sherman: in the published layout, with torn copies alone,
-// or with the mixes of p and locks in the NIC or in the switch.
+// as a step between FG+ and Sherman, or with the mixes of p and locks in the NIC or in the switch.
 func treeVariant(p Params) (func(*env) error, error) {
 	torn := p.Torn || p.Mode == modePublished
 	if err := treeMixes.check(p.Mix); err != nil {
 		return nil, err
 	}
+	step, err := sherman.FindStep(p.Step)
 	switch {
+	case err != nil:
+		return nil, err
+	case p.Step != "" && (p.Mode != "" || p.Mix != "" || p.Locks != ""):
+		return nil, errors.New("--step: not with --mode, --mix or --locks")
+	case p.Step != "":
+		return func(e *env) error { return stepRun(e, step, p.Torn).run() }, nil
 	case torn && p.Mix != "":
 		return nil, errors.New("--mix: not with torn copies alone")
 	case torn && p.Locks == locksSwitch:

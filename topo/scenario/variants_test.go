@@ -50,6 +50,8 @@ func TestParamsAreRefused(t *testing.T) {
 		{"locks", Params{Move: true, Mode: "published"}, "--move"},
 		{"locks", Params{Mode: "moon"}, "--mode"},
 		{"sherman", Params{Torn: true, Locks: "switch"}, "--locks switch"},
+		{"sherman", Params{Step: "fg"}, "use fg+, combine"},
+		{"sherman", Params{Step: "fg+", Mode: "published"}, "--step: not with"},
 		{"clover-steer", Params{ShareQP: true}, "--share-qp"},
 	} {
 		if _, err := mustFind(t, c.of).Vary(c.p); err == nil || !strings.Contains(err.Error(), c.want) {

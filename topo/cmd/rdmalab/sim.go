@@ -95,6 +95,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
 	fs.StringVar(&p.Mode, "mode", "", "locks, sherman: published or hardened (default hardened); published runs report what breaks")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault; with --mode published they always are")
+	fs.StringVar(&p.Step, "step", "", "sherman: design between the paper's baseline and Sherman: "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search this setup only (default all)")
 	fs.IntVar(&p.Depth, "depth", 0, "planned: how many packets a schedule loses, delays or doubles, and rules it changes, at most (default 2)")

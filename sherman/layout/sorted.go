@@ -1,0 +1,40 @@
+package layout
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// sum is the checksum of a checksummed page with the given bytes.
+func sum(b []byte) uint32 { return crc32.Checksum(b[4:], castagnoli) }
+
+// insertSorted inserts a record at its place, and shifts the records after it.
+func insertSorted(p *Page, key uint64, value []byte) Range {
+	i := p.Last + 1
+	for ; i > 0; i-- {
+		if before, _ := p.publishedSlot(i - 1); before.Key < key {
+			break
+		}
+	}
+	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
+	copy(p.Bytes[at+p.Shape.RecordLen(p.Level):], p.Bytes[at:end])
+	p.Last++
+	return replaceSorted(p, i, key, value)
+}
+
+// replaceSorted writes a record into a slot that is used; its key must fit into the order.
+func replaceSorted(p *Page, i int, key uint64, value []byte) Range {
+	at := p.Shape.slotAt(p.Level, i)
+	b := p.Bytes[at : at+p.Shape.RecordLen(p.Level)]
+	binary.LittleEndian.PutUint64(b, key)
+	clear(b[8+copy(b[8:], value):])
+	return p.rewritten()
+}
+
+// removeSorted removes the record in a slot, and shifts the records after it.
+func removeSorted(p *Page, i int) Range {
+	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
+	copy(p.Bytes[at:], p.Bytes[at+p.Shape.RecordLen(p.Level):end])
+	p.Last--
+	return p.rewritten()
+}

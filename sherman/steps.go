@@ -1,0 +1,59 @@
+package sherman
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+)
+
+// Step is one of the designs between FG+, the baseline of Sherman's paper, and Sherman itself. Each
+// step adds one technique to the one before. FG+ is a tree whose writers lock a page in host memory
+// by CAS and write it as a whole; it has Sherman's index cache and locks pages one at a time.
+type Step struct {
+	// Name selects the step; Adds says what it adds to the one before.
+	Name, Adds string
+	// Uncombined and Unqueued are those of NodeConfig, HostLocks that of FormatConfig. Kind is the kind of
+	// pages of a new tree.
+	Uncombined, HostLocks, Unqueued bool
+	Kind                            layout.Kind
+}
+
+// Steps lists the steps from FG+ to Sherman, in the order of the paper.
+func Steps() []Step {
+	return []Step{
+		{"fg+", "locks in host memory, no queues, whole pages with a checksum", true, true, true, layout.Checksummed},
+		{"combine", "the WRITE of the page and the release of its lock share a doorbell", false, true, true, layout.Checksummed},
+		{"on-chip", "lock words in device memory of the NICs", false, false, true, layout.Checksummed},
+		{"hierarchical", "clients of a compute node queue for locks and hand them over", false, false, false, layout.Checksummed},
+		{"sherman", "a write changes one record: two levels of versions, or hardened lines", false, false, false, layout.Hardened},
+	}
+}
+
+// FindStep returns a step by name; "" is Sherman.
+func FindStep(name string) (Step, error) {
+	all := Steps()
+	if name == "" {
+		return all[len(all)-1], nil
+	}
+	i := slices.IndexFunc(all, func(s Step) bool { return s.Name == name })
+	if i < 0 {
+		return Step{}, fmt.Errorf("step %.40q: want one of %s", name, strings.Join(StepNames(), ", "))
+	}
+	return all[i], nil
+}
+
+// StepNames lists the names of the steps.
+func StepNames() (names []string) {
+	for _, s := range Steps() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Node returns cfg with the settings of the step.
+func (s Step) Node(cfg NodeConfig) NodeConfig {
+	cfg.Uncombined, cfg.Unqueued = s.Uncombined, s.Unqueued
+	return cfg
+}
