@@ -182,8 +182,8 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	if done, err := s.adopt(c, units, suits, deadline); done || err != nil {
 		return err
 	}
-	for range s.cfg.Servers {
-		server := s.turn % len(s.cfg.Servers)
+	for range s.cfg.Servers { // clients with successive numbers begin with different servers
+		server := (s.turn + int(s.id) - 1) % len(s.cfg.Servers)
 		s.turn++
 		if err := s.ask(server, units, deadline); !errors.Is(err, memservice.ErrFull) {
 			return err

@@ -15,6 +15,9 @@ const (
 	ShapeUniform = "uniform" // all keys alike
 	ShapeLatest  = "latest"  // by RunConfig.Zipf; the keys that were inserted last are the most popular ones
 	ShapeHotspot = "hotspot" // a part of the keys gets a part of the operations
+	// ShapeOwn: a client uses its part of the loaded keys (see Load), one after the other, and no
+	// client uses a key of another one. Programs choose it; ParsePopularity does not know it.
+	ShapeOwn = "own"
 )
 
 // Popularity says which keys the operations of a workload use. Its zero value is ShapeZipf, or
@@ -96,7 +99,7 @@ func (p *Popularity) check() error {
 		return fmt.Errorf("workload: a time is negative")
 	}
 	switch p.Shape {
-	case "", ShapeZipf, ShapeUniform, ShapeLatest, ShapeHotspot:
+	case "", ShapeZipf, ShapeUniform, ShapeLatest, ShapeHotspot, ShapeOwn:
 		return nil
 	}
 	return fmt.Errorf("workload: unknown distribution %.40q", p.Shape)

@@ -266,3 +266,29 @@ func FuzzParameters(f *testing.F) {
 		}
 	})
 }
+
+// With ShapeOwn, a client uses its part of the loaded keys alone, one after the other: it deletes
+// each of them once, and then finds none.
+func TestOwnKeys(t *testing.T) {
+	rt := newVirtual()
+	s := newTable(rt, 10)
+	s.fail = func(_ Kind, key uint64) error {
+		if key%2 != 1 || key >= 10 {
+			t.Errorf("key %d belongs to another client", key)
+		}
+		return nil
+	}
+	cfg := RunConfig{
+		Workload: Workload{Read: 0.5, Update: 0.5}, Popularity: Popularity{Shape: ShapeOwn}, Keys: 10, Clients: 2, Client: 1, Ops: 100,
+	}
+	if res, err := Run(s, rt, cfg, nil); err != nil || res.Total() != 100 || res.NotFound != 0 {
+		t.Errorf("%+v %v", res, err)
+	}
+	cfg.Workload, cfg.Ops = Workload{Delete: 1}, 5
+	if res, err := Run(s, rt, cfg, nil); err != nil || res.Ops[KindDelete] != 5 || res.NotFound != 0 || len(s.data) != 5 {
+		t.Errorf("%+v %v, %d keys are left", res, err, len(s.data))
+	}
+	if res, err := Run(s, rt, cfg, nil); err != nil || res.NotFound != 5 {
+		t.Errorf("%+v %v", res, err)
+	}
+}

@@ -226,6 +226,10 @@ func (c *runner) scan(deadline clock.Time) (Cost, error) {
 
 // key draws a key. With ShapeLatest, the newest keys of this client are the most popular.
 func (c *runner) key() uint64 {
+	if c.keys.shape == ShapeOwn {
+		clients, client := uint64(c.cfg.Clients), uint64(c.cfg.Client)
+		return client + c.ops%max(1, (c.cfg.Keys+clients-1-client)/clients)*clients
+	}
 	k := c.keys.draw(c.rand, c.rt.Now().Sub(c.begin), c.ops)
 	switch {
 	case c.keys.shape != ShapeLatest:

@@ -21,7 +21,7 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("the file of %s calls itself %s", name, m.Name)
 		}
 	}
-	if _, err := Builtin("connectx9"); err == nil || !strings.Contains(err.Error(), "there are connectx5, connectx5-dpdk") {
+	if _, err := Builtin("connectx9"); err == nil || !strings.Contains(err.Error(), "there are connectx3, connectx5, connectx5-dpdk") {
 		t.Errorf("an unknown name: %v", err)
 	}
 	var list spec.Errors
@@ -54,7 +54,7 @@ func TestDPDKDiffersInItsSwitch(t *testing.T) {
 // assumption.
 func TestEveryFigureHasASource(t *testing.T) {
 	figure := regexp.MustCompile(`^\s+[a-z]+: +[0-9]`)
-	source := regexp.MustCompile(`# \[(S|D|R|M|E|A)\]`)
+	source := regexp.MustCompile(`# \[(S|D|R|M|E|F|H|A)\]`)
 	for _, name := range Names() {
 		text, err := Text(name)
 		if err != nil {

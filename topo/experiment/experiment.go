@@ -56,7 +56,7 @@ type Place struct {
 
 // All lists the experiments in the order of a help text.
 func All() []Experiment {
-	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, treeOperations, treeLocks}
+	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, fuseeFigures, treeOperations, treeLocks}
 }
 
 // Find returns an experiment by name.

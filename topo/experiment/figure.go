@@ -288,6 +288,9 @@ func (l Clover) label() string {
 	if l.Value > 0 {
 		out += fmt.Sprintf(", values of %d bytes", l.Value)
 	}
+	if l.Servers > 1 {
+		out += fmt.Sprintf(", %d servers", l.Servers)
+	}
 	return out
 }
 
@@ -323,10 +326,23 @@ func (l Sherman) measure(ctx context.Context, p Platform) (outcome, error) {
 }
 
 func (l Fusee) label() string {
-	return storeLabel("FUSEE", l.Clients, l.Workload, l.Zipf)
+	out := fmt.Sprintf("FUSEE, %d clients, workload %s, Zipf %g", l.Clients, l.Workload.Name, l.Zipf)
+	if l.Value > 0 {
+		out += fmt.Sprintf(", values of %d bytes, %d servers, replicas %d and %d", l.Value, l.Servers, l.Replicas, l.IndexReplicas)
+	}
+	switch {
+	case l.NoCache:
+		out += ", no cache"
+	case l.Threshold > 0:
+		out += fmt.Sprintf(", threshold %.2g", l.Threshold)
+	}
+	if l.Guests > 0 {
+		out += fmt.Sprintf(", %d guests", l.Guests)
+	}
+	return out
 }
 
-func (l Fusee) effort() float64 { return float64(l.Clients) }
+func (l Fusee) effort() float64 { return float64(l.Clients + l.Guests) }
 
 func (l Fusee) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Fusee(ctx, l)

@@ -190,7 +190,7 @@ func TestSwordboxFigures(t *testing.T) {
 		t.Errorf("%d loads, %d with --quick", n, m)
 	}
 	for _, bad := range []string{"0", "eleven"} {
-		b := new(figuresBody)
+		b := &figuresBody{all: swordbox}
 		fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 		b.Flags(fs)
 		if err := fs.Set("figures", bad); err != nil {
@@ -199,5 +199,44 @@ func TestSwordboxFigures(t *testing.T) {
 		if err := b.Check(Place{On: OnSim}); err == nil || !strings.Contains(err.Error(), "--figures") {
 			t.Errorf("%s: %v", bad, err)
 		}
+	}
+}
+
+// Every figure of FUSEE's paper from 10 to 21 is there, each number of the authors that is shown
+// stands in a data file, and only the figures that the list names are without a load. --quick has
+// fewer loads.
+func TestFuseeFigures(t *testing.T) {
+	all := fusee(false)
+	for n := 10; n <= 21; n++ {
+		if !slices.ContainsFunc(all, func(f figure) bool { return f.key == fmt.Sprint(n) }) {
+			t.Errorf("there is no figure %d", n)
+		}
+	}
+	for i := range all {
+		f := &all[i]
+		theirs, measured := 0, 0
+		for k := range f.cells {
+			c := &f.cells[k]
+			if !math.IsNaN(c.theirs) {
+				theirs++
+			}
+			if c.load != nil {
+				measured++
+			}
+		}
+		if f.title == "" || f.unit == "" || f.x == "" || (theirs == 0) != (f.key == "links") || (measured == 0) != (f.key == "20") ||
+			theirs > 0 && measured > 0 && len(f.why) == 0 {
+			t.Errorf("figure %s lacks something: %d numbers of the authors, %d loads", f.key, theirs, measured)
+		}
+	}
+	if n, m := len(loads(all)), len(loads(fusee(true))); m == 0 || m > n*2/3 {
+		t.Errorf("%d loads, %d with --quick", n, m)
+	}
+	labels := make(map[string]bool)
+	for _, l := range loads(all) {
+		if labels[l.label()] {
+			t.Errorf("%s is measured twice", l.label())
+		}
+		labels[l.label()] = true
 	}
 }

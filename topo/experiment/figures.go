@@ -19,18 +19,21 @@ var swordboxFigures = Experiment{
 	Long: "swordbox-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
 		"with the authors' numbers in parentheses. Below each table it compares each series with theirs: OURS/THEIRS at\n" +
 		"the first and the last point and in the mean, the difference of shape (SHAPE ±%), gains, crossings, and the\n" +
-		"reasons of differences. --figures chooses among:" + "\n\n" + figureList() + "\n" +
+		"reasons of differences. --figures chooses among:" + "\n\n" + figureList(swordbox) + "\n" +
 		"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all. A load\n" +
 		"that several figures need is measured once; as many loads are measured at a time as there are processors. The\n" +
 		"authors' numbers are from their public repository (package topo/papers).",
 	Sim: "6 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
-	New: func() Body { return &figuresBody{} },
+	New: func() Body { return &figuresBody{all: swordbox} },
 }
 
-// figuresBody is the experiment with its parameters.
+// figuresBody is an experiment that measures the figures of a paper, with its parameters.
 type figuresBody struct {
-	keys []string
-	list []figure
+	// all lists the figures. choices are the model's choices that the report names.
+	all     func(quick bool) []figure
+	choices []string
+	keys    []string
+	list    []figure
 }
 
 func (b *figuresBody) Flags(fs *pflag.FlagSet) {
@@ -38,7 +41,7 @@ func (b *figuresBody) Flags(fs *pflag.FlagSet) {
 }
 
 func (b *figuresBody) Check(at Place) error {
-	all := swordbox(at.Quick)
+	all := b.all(at.Quick)
 	b.list = b.list[:0]
 	for _, key := range b.keys {
 		if !slices.ContainsFunc(all, func(f figure) bool { return f.key == key }) {
@@ -61,9 +64,9 @@ func figureKeys(list []figure) (keys []string) {
 }
 
 // figureList lists the figures for a help text.
-func figureList() string {
+func figureList(all func(quick bool) []figure) string {
 	out := ""
-	for _, f := range swordbox(false) {
+	for _, f := range all(false) {
 		out += fmt.Sprintf("  %-10s %s\n", f.key, f.title)
 	}
 	return out
@@ -72,6 +75,9 @@ func figureList() string {
 // Run measures the loads of the figures. If it fails, the figures have the numbers that were
 // measured before.
 func (b *figuresBody) Run(ctx context.Context, p Platform, r *Report) error {
+	for _, c := range b.choices {
+		r.Platform += "\n  choice: " + c
+	}
 	done, err := measureAll(ctx, p, r.Watch, loads(b.list))
 	for i := range b.list {
 		r.Parts = append(r.Parts, b.list[i].report(p, done))

@@ -194,13 +194,32 @@ type Sherman struct {
 	Run time.Duration
 }
 
-// Fusee is a load of clients of FUSEE, with two replicas of objects and one of the index. All keys are
-// loaded before, and clients remember their slots. Zipf is the skew.
+// Fusee is a load of clients of FUSEE. All keys are loaded before, and clients remember their slots.
 type Fusee struct {
 	Clients  int
 	Workload kv.Workload
 	Keys     uint64
-	Zipf     float64
+	// Own: each client uses keys of its own, one after the other. Zipf is the skew otherwise.
+	Own  bool
+	Zipf float64
+	// Value is the length of values in bytes; 0: an object is one unit.
+	Value int
+	// Machines is the number of compute hosts, 0: 7. Servers is that of memory servers, 0: 2.
+	Machines, Servers int
+	// Replicas and IndexReplicas are as in fusee.FormatConfig; 0: 2 of objects, 1 of the index.
+	Replicas, IndexReplicas int
+	// NoCache: clients remember nothing. Threshold is fusee.Config.Threshold; 0: 0.1.
+	NoCache   bool
+	Threshold float64
+	// Switch is the state of the switch: it forwards, or ReplaceAtomics works on the index.
+	Switch Switch
+	// Guests is how many more clients join during the run; they leave before it ends. Run is then
+	// divided into Steps of equal length: the guests join at the beginning of step Join, and leave at
+	// the end of step Leave.
+	Guests, Steps, Join, Leave int
+	// Warm is how long clients work before operations are counted, and Run how long they are counted;
+	// 0: the platform's default.
+	Warm, Run time.Duration
 }
 
 // StoreResult is the outcome of a store's workload.
@@ -214,6 +233,10 @@ type StoreResult struct {
 	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil: they were
 	// not read.
 	Tree *TreeStats
+	// Links has the bytes a second that each memory server sent, by number; nil: they were not counted.
+	Links []float64
+	// Steps has the operations a second in each step of the run; nil: the load has no steps.
+	Steps []float64
 }
 
 // TreeStats has sums over the compute nodes of a tree.

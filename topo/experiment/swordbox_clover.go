@@ -232,7 +232,8 @@ func fuseeFigure(quick bool) figure {
 		key: "11-fusee", title: "FUSEE's throughput by threads", x: data.X, unit: "Mops", logY: true,
 		why: []string{"a GET takes 50 us at the authors' 8 threads and 5.3 us at 64, so their few threads wait for something other than the network; " +
 			"a GET of ours is one round trip at any number", "the authors do not say how many servers and replicas they used; here it is 2 servers, " +
-			"2 replicas of objects and 1 of the index, as in the paper of FUSEE"},
+			"2 replicas of objects and 1 of the index, as in the paper of FUSEE", "at 256 clients the link of server 0 is full, " +
+			"which has the whole index here"},
 	}
 	for _, r := range data.Rows {
 		percent := number(r.Panel)

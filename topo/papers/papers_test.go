@@ -10,8 +10,8 @@ import (
 
 // Every data file can be parsed and has a source, and all its lines have the same number of fields.
 func TestEveryFile(t *testing.T) {
-	names := Names("swordbox")
-	if len(names) < 16 {
+	names := append(Names("swordbox"), Names("fusee")...)
+	if len(names) < 28 {
 		t.Errorf("%d files: %v", len(names), names)
 	}
 	for _, name := range names {

@@ -1,6 +1,7 @@
 package insim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,88 +23,172 @@ const (
 	indexHosts   = 7
 	indexServers = 2
 	indexRegion  = 64 << 20
-	// indexValue is the largest value of an object of two units, 128 bytes.
-	indexValue = 2*layout.Unit - layout.Overhead
-	// indexReady is when all keys are loaded, indexWarm when all clients remember their slots.
+	// indexValue is the largest value of an object of one unit, which is what the published system
+	// takes for a key with a value of 128 bytes.
+	indexValue = layout.Unit - layout.Overhead
+	// indexOpen is when the table was made, indexReady when all keys are loaded, indexWarm when all
+	// clients remember their slots.
+	indexOpen    = clock.Time(time.Second)
 	indexReady   = clock.Time(2 * time.Second)
 	indexWarm    = clock.Time(6 * time.Second)
 	indexWarmUp  = 200 * time.Microsecond
 	indexRunTime = time.Millisecond
+	// indexCache is how many places a client's cache has for each key, so that few keys share a place.
+	indexCache = 8
 )
 
 // indexRun is a load of FUSEE in progress.
 type indexRun struct {
 	workload
+	load    experiment.Fusee
 	servers []netip.Addr
-	ready   bool
+	// first is the client that has read all keys; nil: not yet.
+	first *fusee.Client
+	// steps counts the operations in each step of the run.
+	steps []uint64
 }
 
-// Fusee runs clients of FUSEE, with two replicas of objects and one of the index on two memory
-// servers. The switch keeps up with every load.
+// indexLoad fills in the defaults of a load.
+func indexLoad(l experiment.Fusee) experiment.Fusee {
+	l.Machines, l.Servers = cmp.Or(l.Machines, indexHosts), cmp.Or(l.Servers, indexServers)
+	l.Value = cmp.Or(l.Value, indexValue)
+	l.Warm, l.Run, l.Steps = cmp.Or(l.Warm, indexWarmUp), cmp.Or(l.Run, indexRunTime), max(l.Steps, 1)
+	l.Switch.LineRate = true
+	return l
+}
+
+// indexRack returns the rack file of a load.
+func indexRack(l *experiment.Fusee) string {
+	return fmt.Sprintf("name: index\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n",
+		l.Servers-1, l.Machines-1)
+}
+
+// Fusee runs clients of FUSEE. The switch keeps up with every load.
 func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreResult, error) {
-	s, err := spec.Parse(fmt.Appendf(nil, "name: index\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n",
-		indexServers-1, indexHosts-1))
+	l = indexLoad(l)
+	s, err := spec.Parse([]byte(indexRack(&l)))
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
-	r := new(indexRun)
-	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: p.Cost.AtLineRate(), Cancelled: cancelled(ctx)})
+	r := &indexRun{load: l, steps: make([]uint64, l.Steps)}
+	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: p.model(&l.Switch), Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
-	for i := range indexServers {
+	for i := range l.Servers {
 		r.servers = append(r.servers, serveMemory(r.rack, i, memservice.Config{Region: indexRegion}))
 	}
 	r.cfg = kv.RunConfig{
-		Workload: l.Workload, Keys: l.Keys, Value: indexValue, Zipf: l.Zipf, Scramble: true, Clients: l.Clients,
-		Warmup: indexWarmUp, Duration: indexRunTime, Patience: time.Second, Verify: true,
+		Workload: l.Workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients,
+		Warmup: l.Warm, Duration: l.Run, Patience: time.Second, Verify: true, Observe: r.observe,
 	}
-	loader := r.rack.Host("cn0")
-	loader.Go("load", false, func(ctx verbs.Context) { r.rack.Stop(r.fill(loader, ctx)) })
-	r.clients(indexHosts, r.client)
-	return r.measure(ctx, indexWarm)
-}
-
-func (r *indexRun) open(h *simrack.Host, ctx verbs.Context, deadline clock.Time) (*fusee.Client, error) {
-	return fusee.Open(fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: r.servers}, deadline)
-}
-
-// fill makes the table and loads the keys.
-func (r *indexRun) fill(h *simrack.Host, ctx verbs.Context) error {
-	cfg := fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: r.servers}
-	if _, err := fusee.Format(cfg, fusee.FormatConfig{Generation: 1}, indexReady); err != nil {
-		return err
+	if l.Own {
+		r.cfg.Popularity.Shape = kv.ShapeOwn
 	}
-	c, err := r.open(h, ctx, indexReady)
-	if err != nil {
-		return err
+	maker := r.rack.Host("cn0")
+	maker.Go("format", false, func(ctx verbs.Context) { r.rack.Stop(r.format(maker, ctx)) })
+	r.clients(l.Machines, r.client)
+	for i := range l.Guests {
+		h := r.rack.Host(fmt.Sprintf("cn%d", (l.Clients+i)%l.Machines))
+		h.Go(fmt.Sprintf("guest%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.guest(h, ctx, i)) })
 	}
-	for key := range r.cfg.Keys {
-		if err := c.Insert(key, kv.MakeValue(key, key, indexValue)[:indexValue], indexReady); err != nil {
-			return errors.Join(err, c.Close())
+	sent := make([]uint64, l.Servers)
+	count := func() {
+		for i := range sent {
+			sent[i] = r.rack.Switch().Port(i).RxBytes - sent[i]
 		}
 	}
-	r.ready = true
-	return c.Close()
+	r.rack.At(indexWarm.Add(l.Warm), count)
+	r.rack.At(indexWarm.Add(l.Warm+l.Run), count)
+	out, err := r.measure(ctx, indexWarm)
+	for _, n := range sent {
+		out.Links = append(out.Links, float64(n)/l.Run.Seconds())
+	}
+	for _, n := range r.steps {
+		out.Steps = append(out.Steps, float64(n)/(l.Run/time.Duration(l.Steps)).Seconds())
+	}
+	return out, err
 }
 
-// client reads all keys, so that it remembers their slots, waits until all clients have done so, and
-// executes the workload.
+// observe counts an operation that has ended in its step.
+func (r *indexRun) observe(time.Duration) {
+	since := r.rack.Now().Sub(indexWarm.Add(r.load.Warm))
+	if since >= 0 && since < r.load.Run {
+		r.steps[since*time.Duration(r.load.Steps)/r.load.Run]++
+	}
+}
+
+func (r *indexRun) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
+	c := fusee.Config{
+		Context: ctx, Manager: h.Manager(ctx), Servers: r.servers, Threshold: r.load.Threshold, Cache: indexCache * int(r.load.Keys),
+	}
+	if r.load.NoCache {
+		c.Cache = -1
+	}
+	return c
+}
+
+// format makes the table.
+func (r *indexRun) format(h *simrack.Host, ctx verbs.Context) error {
+	_, err := fusee.Format(r.config(h, ctx), fusee.FormatConfig{
+		Generation: 1, Replicas: r.load.Replicas, IndexReplicas: r.load.IndexReplicas,
+	}, indexOpen)
+	return err
+}
+
+// client loads its part of the keys, learns the slots of all keys from the client that has read
+// them, waits until all clients have done so, and executes the workload.
 func (r *indexRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	rt := ctx.Runtime()
-	rt.Sleep(indexReady.Sub(rt.Now()))
-	if !r.ready {
-		return fmt.Errorf("the keys were not loaded at %v", rt.Now())
-	}
-	c, err := r.open(h, ctx, indexWarm)
+	rt.Sleep(indexOpen.Sub(rt.Now()))
+	c, err := fusee.Open(r.config(h, ctx), indexReady)
 	if err != nil {
 		return err
 	}
-	for i := range r.cfg.Keys {
-		if _, err := c.Get((i+uint64(id))%r.cfg.Keys, nil, indexWarm); err != nil {
-			return errors.Join(err, c.Close())
-		}
+	load := r.cfg
+	load.Client = id
+	if _, err := kv.Load(c, rt, load); err != nil {
+		return errors.Join(err, c.Close())
 	}
-	return errors.Join(r.workFrom(indexWarm, c, rt, id), c.Close())
+	if rt.Now() >= indexReady {
+		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), indexReady)
+	}
+	rt.Sleep(indexReady.Sub(rt.Now()))
+	if id == 0 {
+		for key := range r.cfg.Keys {
+			if _, err := c.Get(key, nil, indexWarm); err != nil {
+				return errors.Join(err, c.Close())
+			}
+		}
+		r.first = c
+	}
+	if rt.Now() >= indexWarm {
+		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), indexWarm)
+	}
+	rt.Sleep(indexWarm.Sub(rt.Now()))
+	if id != 0 {
+		c.Learn(r.first)
+	}
+	return errors.Join(r.work(c, rt, id), c.Close())
+}
+
+// guest joins in the middle of the run: it connects, remembers nothing, and leaves later.
+func (r *indexRun) guest(h *simrack.Host, ctx verbs.Context, i int) error {
+	rt, step := ctx.Runtime(), r.load.Run/time.Duration(r.load.Steps)
+	begin := indexWarm.Add(r.load.Warm)
+	rt.Sleep(begin.Add(time.Duration(r.load.Join) * step).Sub(rt.Now()))
+	c, err := fusee.Open(r.config(h, ctx), clock.Never)
+	if err != nil {
+		return err
+	}
+	leave := begin.Add(time.Duration(r.load.Leave+1) * step)
+	cfg := r.cfg
+	cfg.Client, cfg.Clients = r.load.Clients+i, r.load.Clients+r.load.Guests
+	cfg.Warmup, cfg.Duration = 0, max(1, leave.Sub(rt.Now()))
+	res, err := kv.Run(c, rt, cfg, nil)
+	if err == nil {
+		r.total.Merge(res)
+	}
+	return errors.Join(err, c.Close())
 }

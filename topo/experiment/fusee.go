@@ -1,0 +1,444 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// fuseeFigures measures the figures of the FUSEE paper.
+var fuseeFigures = Experiment{
+	Name:   "fusee-figures",
+	Short:  "the figures of the FUSEE paper, each number beside the authors'",
+	Figure: "FUSEE: figures 10 to 21",
+	Long: "fusee-figures measures the loads of the paper's figures in the simulator and prints a table for each figure,\n" +
+		"with the authors' numbers in parentheses, and below it the comparison that swordbox-figures has. Cells with a\n" +
+		"number in parentheses alone are not measured. --figures chooses among:" + "\n\n" + figureList(fusee) + "\n" +
+		"The authors' numbers are read from the drawings of their plots (package topo/papers). Choices of the model:" + "\n\n" +
+		"  " + strings.Join(fuseeChoices, "\n  ") + "\n",
+	Sim: "15 min with two processors, with --quick 3 min", Cost: "connectx3",
+	New: func() Body { return &figuresBody{all: fusee, choices: fuseeChoices} },
+}
+
+// fuseeChoices says what the paper leaves open, or what is less here to take less time.
+var fuseeChoices = []string{
+	"5,000 keys; the paper has 100,000, so the most popular one gets 8.3 % of the operations, here 10.9 %",
+	"a client remembers the slots of all keys; the paper's clients learn them in seconds",
+	"a client has one operation in flight; the paper's runs coroutines, and does not say how many",
+	"the programs of FUSEE's clients take no time besides posts and polls; those of Clover take what SwordBox' authors measured",
+	"Clover has 12 threads of metadata server, as SwordBox' authors; the paper gives it 8 cores",
+}
+
+// The authors' setting: 128 clients on 16 machines, 2 memory servers, keys with values of 1,024 bytes.
+const (
+	fuseeKeys     = 5000
+	fuseeZipf     = 0.99
+	fuseeClients  = 128
+	fuseeMachines = 16
+	fuseePair     = 1024
+	keyBytes      = 8
+)
+
+// Reasons of differences that several figures have.
+const (
+	whyIndex = "with one replica of the index all buckets are on server 0, and the authors spread them over both servers: at 128 clients the " +
+		"link of server 0 is full while that of server 1 has room (figure links)"
+	whyFewClients = "with few clients ours takes what its round trips take; the authors' 16 clients do 1.27 Mops in their figure 13 and 3.09 in " +
+		"their figure 21, for the same load: something that is not the network halves the former"
+)
+
+// fuseeLoad is a load in the authors' setting.
+func fuseeLoad(clients int, w kv.Workload, quick bool) Fusee {
+	l := Fusee{
+		Clients: clients, Workload: w, Keys: fuseeKeys, Zipf: fuseeZipf, Value: fuseePair - keyBytes, Machines: fuseeMachines,
+		Servers: 2, Replicas: 2, IndexReplicas: 1,
+	}
+	if quick {
+		l.Warm, l.Run = 100*time.Microsecond, 300*time.Microsecond
+	}
+	return l
+}
+
+// ycsb returns a workload of YCSB by its letter.
+func ycsb(letter string) kv.Workload {
+	w, err := kv.FindWorkload(letter)
+	if err != nil {
+		panic("experiment: " + err.Error())
+	}
+	return w
+}
+
+// single is a workload of one operation of the microbenchmark.
+func single(operation string) (w kv.Workload, kind kv.Kind) {
+	w = kv.Workload{Name: operation}
+	switch operation {
+	case "SEARCH":
+		w.Read, kind = 1, kv.KindRead
+	case "UPDATE":
+		w.Update, kind = 1, kv.KindUpdate
+	case "INSERT":
+		w.Insert, kind = 1, kv.KindInsert
+	case "DELETE":
+		w.Delete, kind = 1, kv.KindDelete
+	}
+	return w, kind
+}
+
+// fuseeSingle is a load of one operation of the microbenchmark, on keys of each client alone.
+func fuseeSingle(clients int, w kv.Workload, quick bool) Fusee {
+	l := fuseeLoad(clients, w, quick)
+	l.Own, l.Zipf = true, 0
+	return l
+}
+
+// operations are those of the microbenchmark.
+var operations = []string{"INSERT", "UPDATE", "SEARCH", "DELETE"}
+
+// cloverBeside is the load of Clover that a figure of FUSEE has beside its own.
+func cloverBeside(clients int, updates float64, quick bool) Clover {
+	l := Clover{
+		Clients: clients, Writes: updates, Keys: fuseeKeys, Zipf: fuseeZipf, Value: fuseePair - nodeOverhead, Servers: 2, Pool: 1 << 16,
+		Switch: Switch{LineRate: true},
+	}
+	l.pace(quick)
+	return l
+}
+
+// Names of series. The data files have them in lower case.
+const (
+	seriesFusee  = "FUSEE"
+	seriesClover = "Clover"
+	seriesPDPM   = "pDPM-Direct"
+)
+
+// fuseeData are the names of series in the data files.
+var fuseeData = map[string]string{seriesFusee: "fusee", seriesClover: "clover", seriesPDPM: "pdpm"}
+
+// fusee lists the figures of the FUSEE paper.
+func fusee(quick bool) []figure {
+	return []figure{
+		fuseeLatency(quick), fuseeMicro(quick), fuseeSizes(quick), fuseeScale(quick), fuseeServers(quick), fuseeMix(quick), fuseeThreshold(quick),
+		fuseeAllocation(quick), fuseeReplicas(quick), fuseeMedian(quick), fuseeCrash(), fuseeElastic(), fuseeLinks(quick),
+	}
+}
+
+// latencyAt returns the function that reads a percentile of a kind of operation in microseconds.
+func latencyAt(kind kv.Kind, percentile float64) func(*outcome) float64 {
+	return func(o *outcome) float64 {
+		return float64(o.store.Percentile(kind, percentile)) / float64(time.Microsecond)
+	}
+}
+
+// fuseeLatency is Figure 10, a distribution: a column is a percentile.
+func fuseeLatency(quick bool) figure {
+	data := papers.MustLoad("fusee/fig10")
+	f := figure{
+		key: "10", title: "latency of one client by percentile", x: data.X, unit: data.Unit,
+		why: []string{"the NIC of the model is a ConnectX-5 but for its rates, and the program takes no time", "the INSERT of ours has one round trip more: it marks its object as valid"},
+	}
+	for _, op := range operations {
+		w, kind := single(op)
+		for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
+			for _, p := range data.Columns {
+				c := figureCell{panel: op, series: series, their: series, x: p, theirs: at(data, op, fuseeData[series], p, 1)}
+				switch {
+				case series == seriesFusee:
+					c.load, c.value = fuseeSingle(1, w, quick), latencyAt(kind, number(p))
+				case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
+					c.load, c.value = cloverBeside(1, 100*w.Update, quick), latencyAt(kind, number(p))
+				case math.IsNaN(c.theirs):
+					continue
+				}
+				f.cells = append(f.cells, c)
+			}
+		}
+	}
+	return f
+}
+
+// fuseeMicro is Figure 11.
+func fuseeMicro(quick bool) figure {
+	data := papers.MustLoad("fusee/fig11")
+	f := figure{
+		key: "11", title: "throughput of the microbenchmark, 128 clients", x: data.X, unit: data.Unit, base: seriesClover,
+		why: []string{whyIndex, "an INSERT of ours marks its object as valid, one round trip and two WRITEs more"},
+	}
+	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
+		for _, op := range data.Columns {
+			w, kind := single(op)
+			c := figureCell{series: series, their: series, x: op, theirs: at(data, "", fuseeData[series], op, 1), value: mops}
+			switch {
+			case series == seriesFusee:
+				c.load = fuseeSingle(fuseeClients, w, quick || kind == kv.KindDelete) // the keys last for half a millisecond
+			case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
+				l := cloverBeside(fuseeClients, 100*w.Update, quick)
+				l.Zipf = 0
+				c.load = l
+			case math.IsNaN(c.theirs):
+				continue
+			}
+			f.cells = append(f.cells, c)
+		}
+	}
+	return f
+}
+
+// fuseeSizes is Figure 12.
+func fuseeSizes(quick bool) figure {
+	data := papers.MustLoad("fusee/fig12")
+	f := figure{key: "12", title: "throughput by the size of a key with its value, 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
+	for _, panel := range []string{"A", "C"} {
+		for _, size := range data.Columns {
+			l := fuseeLoad(fuseeClients, ycsb(panel), quick)
+			l.Value = int(number(size)) - keyBytes
+			f.cells = append(f.cells, figureCell{
+				panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: size, theirs: at(data, panel, "fusee", size, 1), load: l, value: mops,
+			})
+		}
+	}
+	return f
+}
+
+// fuseeBeside appends the cells of a column for FUSEE, Clover and pDPM-Direct. Clover does not have
+// INSERTs here, and pDPM-Direct is not here.
+func fuseeBeside(f *figure, data *papers.Figure, panel, key, x string, own Fusee, others *Clover) {
+	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
+		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: at(data, key, fuseeData[series], x, 1), value: mops}
+		switch {
+		case series == seriesFusee:
+			c.load = own
+		case series == seriesClover && others != nil:
+			c.load = *others
+		}
+		f.cells = append(f.cells, c)
+	}
+}
+
+// fuseeScale is Figure 13.
+func fuseeScale(quick bool) figure {
+	data := papers.MustLoad("fusee/fig13")
+	f := figure{
+		key: "13", title: "throughput of YCSB by clients, 2 memory servers", x: data.X, unit: data.Unit, base: seriesClover,
+		why: []string{whyFewClients, whyIndex},
+	}
+	for _, panel := range []string{"A", "B", "C", "D"} {
+		w := ycsb(panel)
+		for _, clients := range fuseeColumns(quick) {
+			n := int(number(clients))
+			var beside *Clover
+			if w.Insert == 0 {
+				l := cloverBeside(n, 100*w.Update, quick)
+				beside = &l
+			}
+			fuseeBeside(&f, data, "YCSB-"+panel, panel, clients, fuseeLoad(n, w, quick), beside)
+		}
+	}
+	return f
+}
+
+// fuseeLinks has what the memory servers send in the runs for Figure 13. The authors give no such
+// numbers.
+func fuseeLinks(quick bool) figure {
+	f := figure{key: "links", title: "what the 2 memory servers send, without overhead of the link", x: "clients", unit: "Gbit/s"}
+	for _, panel := range []string{"A", "C"} {
+		for server := range 2 {
+			for _, clients := range fuseeColumns(quick) {
+				f.cells = append(f.cells, figureCell{
+					panel: "YCSB-" + panel, series: fmt.Sprintf("server %d", server), x: clients, theirs: math.NaN(),
+					load:  fuseeLoad(int(number(clients)), ycsb(panel), quick),
+					value: func(o *outcome) float64 { return o.store.Links[server] * 8 / 1e9 },
+				})
+			}
+		}
+	}
+	return f
+}
+
+// fuseeColumns are the numbers of clients that are measured for Figure 13.
+func fuseeColumns(quick bool) []string {
+	if quick {
+		return []string{"8", "64", "128"}
+	}
+	return []string{"8", "16", "32", "64", "96", "128"}
+}
+
+// fuseeServers is Figure 14.
+func fuseeServers(quick bool) figure {
+	data := papers.MustLoad("fusee/fig14")
+	f := figure{
+		key: "14", title: "throughput of YCSB by memory servers, 128 clients", x: data.X, unit: data.Unit, base: seriesClover,
+		why: []string{whyIndex, "from 3 servers on the authors' compute hosts are the limit"},
+	}
+	for _, panel := range []string{"A", "C"} {
+		w := ycsb(panel)
+		for _, servers := range few(data.Columns, quick) {
+			own, other := fuseeLoad(fuseeClients, w, quick), cloverBeside(fuseeClients, 100*w.Update, quick)
+			own.Servers, other.Servers = int(number(servers)), int(number(servers))
+			fuseeBeside(&f, data, "YCSB-"+panel, panel, servers, own, &other)
+		}
+	}
+	return f
+}
+
+// fuseeMix is Figure 15.
+func fuseeMix(quick bool) figure {
+	data := papers.MustLoad("fusee/fig15")
+	f := figure{
+		key: "15", title: "throughput by the share of SEARCH in a mix with UPDATE, 128 clients", x: data.X, unit: data.Unit, base: seriesClover,
+		why: []string{whyIndex},
+	}
+	columns := []string{"0", "20", "40", "50", "60", "80", "100"}
+	if quick {
+		columns = []string{"0", "50", "100"}
+	}
+	for _, share := range columns {
+		percent := 100 - number(share)
+		w := updates(percent)
+		switch share {
+		case "50":
+			w = ycsb("a") // one load with that of other figures
+		case "100":
+			w = ycsb("c")
+		}
+		other := cloverBeside(fuseeClients, percent, quick)
+		fuseeBeside(&f, data, "", "", share, fuseeLoad(fuseeClients, w, quick), &other)
+	}
+	return f
+}
+
+// fuseeThreshold is Figure 16, and the same without a cache.
+func fuseeThreshold(quick bool) figure {
+	data := papers.MustLoad("fusee/fig16")
+	f := figure{
+		key: "16", title: "throughput of YCSB-A by the threshold of the cache, 128 clients", x: data.X, unit: data.Unit, format: "%.4g",
+		why: []string{whyIndex, "a GET of ours that finds another slot reads the new object in the next round trip, whether it has read the old one or not"},
+	}
+	columns := []string{"0.0", "0.1", "0.3", "0.5", "0.7", "0.9", "1.0"}
+	if quick {
+		columns = []string{"0.0", "0.1", "1.0"}
+	}
+	for _, x := range columns {
+		l := fuseeLoad(fuseeClients, ycsb("A"), quick)
+		switch l.Threshold = number(x); x {
+		case "0.0":
+			l.Threshold = noThreshold
+		case "0.1":
+			l.Threshold = 0 // the default, one load with that of other figures
+		}
+		f.cells = append(f.cells, figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1), load: l, value: mops})
+		l.NoCache, l.Threshold = true, 0
+		f.cells = append(f.cells, figureCell{series: "FUSEE without cache", their: "none", x: x, theirs: math.NaN(), load: l, value: mops})
+	}
+	return f
+}
+
+// noThreshold is a threshold that one use of a wrong slot exceeds.
+const noThreshold = 1e-9
+
+// fuseeAllocation is Figure 17. Memory servers that allocate each object are not here.
+func fuseeAllocation(quick bool) figure {
+	data := papers.MustLoad("fusee/fig17")
+	f := figure{key: "17", title: "throughput by what allocates objects, 128 clients", x: data.X, unit: data.Unit, why: []string{whyIndex}}
+	for _, x := range data.Columns {
+		f.cells = append(f.cells,
+			figureCell{series: "two-level", their: "two-level", x: x, theirs: at(data, "", "two-level", x, 1), load: fuseeLoad(fuseeClients, ycsb(x), quick), value: mops},
+			figureCell{series: "server alone", their: "server alone", x: x, theirs: at(data, "", "server alone", x, 1)})
+	}
+	return f
+}
+
+// fuseeFactors are the replication factors that are measured.
+func fuseeFactors(quick bool) []string {
+	if quick {
+		return []string{"1", "3"}
+	}
+	return []string{"1", "2", "3"}
+}
+
+// fuseeReplicas is Figure 18.
+func fuseeReplicas(quick bool) figure {
+	data := papers.MustLoad("fusee/fig18")
+	f := figure{
+		key: "18", title: "throughput of YCSB by the replication factor, 128 clients, 5 memory servers", x: "replicas of objects and index", unit: data.Unit,
+		why: []string{"reads go to the primaries of slots, which are on server 0 here, and on all servers of the authors"},
+	}
+	for _, panel := range []string{"A", "B", "C", "D"} {
+		for _, x := range fuseeFactors(quick) {
+			l := fuseeLoad(fuseeClients, ycsb(panel), quick)
+			l.Servers, l.Replicas, l.IndexReplicas = 5, int(number(x)), int(number(x))
+			f.cells = append(f.cells, figureCell{
+				panel: "YCSB-" + panel, series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", panel, x, 1), load: l, value: mops,
+			})
+		}
+	}
+	return f
+}
+
+// fuseeMedian is Figure 19. The authors' FUSEE-CR, which swaps replicas in turn, is not here.
+func fuseeMedian(quick bool) figure {
+	data := papers.MustLoad("fusee/fig19")
+	f := figure{
+		key: "19", title: "median latency of one client by the replication factor, 5 memory servers", x: "replicas of objects and index", unit: data.Unit,
+		why: []string{"round trips are the paper's (docs/papers/fusee.md), and theirs take 4 to 5 us each, ours 2 to 3"},
+	}
+	for _, op := range operations {
+		w, kind := single(op)
+		for _, s := range []struct{ name, data string }{{seriesFusee, "fusee"}, {"without cache", "nc"}, {"one replica after the other", "cr"}} {
+			for _, x := range fuseeFactors(quick) {
+				l := fuseeSingle(1, w, quick)
+				l.Servers, l.Replicas, l.IndexReplicas, l.NoCache = 5, int(number(x)), int(number(x)), s.data == "nc"
+				c := figureCell{panel: op, series: s.name, their: s.name, x: x, theirs: at(data, op, s.data, x, 1), value: latencyAt(kind, 50)}
+				if s.data != "cr" {
+					c.load = l
+				}
+				f.cells = append(f.cells, c)
+			}
+		}
+	}
+	return f
+}
+
+// fuseeCrash is Figure 20, which needs a master.
+func fuseeCrash() figure {
+	data := papers.MustLoad("fusee/fig20")
+	f := figure{key: "20", title: "throughput of YCSB-C while one of two memory servers crashes; not measured: there is no master", x: data.X, unit: data.Unit}
+	for _, x := range data.Columns {
+		f.cells = append(f.cells, figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1)})
+	}
+	return f
+}
+
+// Figure 21: of 30 steps, the guests join at the beginning of the 11th and leave after the 20th.
+const (
+	elasticSteps = 30
+	elasticJoin  = 10
+	elasticLeave = 19
+	elasticStep  = 100 * time.Microsecond
+)
+
+// fuseeElastic is Figure 21. A step of the authors is half a second.
+func fuseeElastic() figure {
+	data := papers.MustLoad("fusee/fig21")
+	f := figure{
+		key: "21", title: fmt.Sprintf("throughput of YCSB-C while 16 clients join 16 others and leave; steps of %v here, of half a second there", elasticStep),
+		x: "step", unit: data.Unit,
+		why: []string{"a GET takes the authors 5.2 us; the throughput doubles for both", "new clients remember no slots: their first GET of a key takes two round trips"},
+	}
+	l := fuseeLoad(16, ycsb("C"), false)
+	l.Guests, l.Steps, l.Join, l.Leave, l.Run = 16, elasticSteps, elasticJoin, elasticLeave, elasticSteps*elasticStep
+	for i, x := range data.Columns {
+		if i%2 == 1 && !slices.Contains([]int{9, 11, 19, 21}, i) {
+			continue // each second step is enough where nothing changes
+		}
+		f.cells = append(f.cells, figureCell{
+			series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1), load: l,
+			value: func(o *outcome) float64 { return o.store.Steps[i] / 1e6 },
+		})
+	}
+	return f
+}
