@@ -33,7 +33,7 @@ func testConnect(t *testing.T, kind string) {
 		wantErr(t, "third answer", r.Accept(qb, rdmacm.Params{}, nil, clock.Never), verbs.ErrState)
 		return nil
 	})
-	got, err := a.cm.Dial(qa, ips[1], "memory", rdmacm.Params{RetryCount: rdmacm.NoRetry, Timeout: 12}, []byte("hello"), a.in(patience))
+	got, err := a.cm.Dial(qa, ips[1], "memory", rdmacm.Params{RetryCount: rdmacm.NoRetry, Timeout: 20}, []byte("hello"), a.in(patience))
 	must(t, err)
 	must(t, <-done)
 	if string(got) != "welcome" {
@@ -49,9 +49,9 @@ func testConnect(t *testing.T, kind string) {
 	}
 	own := verbs.ToRTS{Timeout: 15, RetryCount: 7, RNRRetry: 7} // attributes of the side that leaves them to its peer
 	if kind == "CM" {
-		own.Timeout, own.RetryCount = 12, 0 // attributes that its peer asked for
+		own.Timeout, own.RetryCount = 20, 0 // attributes that its peer asked for
 	}
-	if x.RTS.RetryCount != 0 || x.RTS.RNRRetry != 7 || x.RTS.Timeout != 12 ||
+	if x.RTS.RetryCount != 0 || x.RTS.RNRRetry != 7 || x.RTS.Timeout != 20 ||
 		y.RTS.RetryCount != own.RetryCount || y.RTS.RNRRetry != own.RNRRetry || y.RTS.Timeout != own.Timeout {
 		t.Errorf("parameters: %+v / %+v", x.RTS, y.RTS)
 	}

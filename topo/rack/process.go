@@ -19,8 +19,9 @@ import (
 
 // Bounds of starting a node.
 const (
-	// readyWait bounds how long a daemon may take until it answers.
-	readyWait = 10 * time.Second
+	// readyWait bounds how long a daemon may take until it answers. On two cores with a load of 28 a
+	// daemon that began with others took more than 10 s; one that dies is noticed at once.
+	readyWait = 30 * time.Second
 	// readyPoll is the interval at which a starting daemon is asked for its status.
 	readyPoll = 3 * time.Millisecond
 	// answerWait bounds one answer of a daemon.
