@@ -90,8 +90,9 @@ func (c *changer) pop(i int, deadline clock.Time) error {
 	return errNone
 }
 
-// push adds a page to the list of its server. It may write the page's header, because the client
-// owns the page: it has made it Unused, or has never used it.
+// push adds a page to the list of its server. It first writes the page's header, which is safe
+// because the page belongs to this client alone: the client has made the page Unused, or has never
+// used it.
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {

@@ -55,7 +55,7 @@ func commands() store.Commands {
 			Short: "Show the table: its keys, and the blocks that clients have taken",
 			Long: "stat reads the whole table and shows the keys, the slots of the index, and for each memory server the blocks\n" +
 				"that clients have taken. A slot with a change that is not finished belongs to a client that is at work or has\n" +
-				"died. Lines that begin with wrong name defects of the table.",
+				"died. A line that begins with the word wrong describes a defect of the table.",
 			Example: "  rdmalab fusee stat\n" +
 				"  rdmalab fusee stat -o json",
 			From: true, Output: true, New: newStat,

@@ -48,7 +48,7 @@ func (w *Writer) Swaps(dst []Swap) []Swap {
 	return dst
 }
 
-// Begin returns the first action. The owner calls it before all other methods.
+// Begin returns the first action. It is called once, before any result is reported.
 func (w *Writer) Begin() Action {
 	if w.n == 0 {
 		return w.on(evAlone)

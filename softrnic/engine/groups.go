@@ -25,9 +25,9 @@ const (
 	repeatAfter = time.Second
 	// maxReports is the largest number of reports in one Tick; the others are due at once.
 	maxReports = 64
-	// leastResponse is the least time within which a query is answered, and the least interval
-	// between general queries that are not ignored, whatever the queries allow. It keeps a flood of
-	// queries cheap.
+	// leastResponse is the lower bound of a query's response time: a query that gives a shorter one
+	// is treated as if it gave this one. Reports are sent at random times within the response time,
+	// and further general queries are ignored until it is over, so a flood of queries is cheap.
 	leastResponse = 100 * time.Millisecond
 )
 

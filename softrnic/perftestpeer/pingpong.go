@@ -80,8 +80,8 @@ func checkMTU(n int) error {
 	return fmt.Errorf("mtu %d: want 256, 512, 1024, 2048 or 4096", n)
 }
 
-// Run makes the exchange over conn and runs the ping-pong. The caller sets a deadline of conn for
-// the exchange, and closes it.
+// Run executes the exchange over conn, then the ping-pong. The caller sets conn's deadline for the
+// exchange, and closes conn afterwards.
 func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	var r Result
 	if err := p.Validate(); err != nil {

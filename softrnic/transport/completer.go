@@ -16,7 +16,7 @@ type completer struct {
 	req *requester
 }
 
-// handle takes an acknowledgement or a response. A packet whose PSN is not in flight is a ghost
+// handle takes a response: an ACK, a NAK, or the data of a READ or an atomic. A packet whose PSN is not in flight is a ghost
 // (IBTA 9.7.6.1/ghost), and is dropped.
 func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode

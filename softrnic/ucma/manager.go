@@ -26,7 +26,7 @@ type Config struct {
 	Tell func(channel uint32)
 	// Channels and Listeners are the largest numbers that the program may have. 0: 1024, 64.
 	Channels, Listeners int
-	// Quota limits its other objects; nil: only their numbers limit them.
+	// Quota limits its other objects; nil: no quota, only the range of their handles limits them.
 	Quota Quota
 }
 

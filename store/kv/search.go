@@ -67,8 +67,8 @@ type failures struct {
 	more map[uint64]struct{}
 }
 
-// mostCompared bounds the sets that one visit of a state compares, so that the bound on states is
-// one on time, too.
+// mostCompared is the largest number of sets with which one visit of a state compares its own. It
+// bounds the time of a visit; the limit of visited states then limits the time of the search.
 const mostCompared = 64
 
 // has reports whether the search has failed in this state with the set left or with a part of it.

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Grace computes, for one flow, the clean time: every request that the switch forwarded before it
-// has been answered. A word may leave Pass only when the clean times of all flows to its server are
+// Grace computes the clean time of one flow: all requests that the switch forwarded earlier than the
+// clean time have been answered. A word may leave Pass only when the clean times of all flows to its server are
 // later than the creation of the word, because operations that were in flight at its creation are
 // not counted. The zero value is ready to use.
 type Grace struct {

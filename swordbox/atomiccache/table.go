@@ -21,8 +21,8 @@ type Config struct {
 	Patience time.Duration
 	// HoldOff is how long a word stays in Pass after Patience has expired; 0: 50 ms.
 	HoldOff time.Duration
-	// Fresh is how long after a response of the server for a word the switch may answer a CAS
-	// locally. It bounds how late clients notice that the server has crashed. 0: 100 µs.
+	// Fresh is how long after the server's last response to an operation on a word the switch may
+	// answer a CAS that fails on that word by itself. It bounds how late clients notice that the server has crashed. 0: 100 µs.
 	Fresh time.Duration
 }
 

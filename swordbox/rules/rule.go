@@ -124,8 +124,8 @@ type Rule struct {
 	// steer. Keys with the same remainder modulo Registers share a register (hole 46). 0:
 	// DefaultRegisters.
 	Registers int `json:"registers,omitempty"`
-	// Options are the values of keys that only the rule's action has (Definition.Keys), as they
-	// were written.
+	// Options are the settings that only rules of this action have (Definition.Keys): by their name
+	// in the rule's text, the value as it was written.
 	Options map[string]string `json:"options,omitempty"`
 }
 

@@ -36,8 +36,8 @@ func captureCmd() *cobra.Command {
 			"is interrupted. It writes pcapng with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a\n" +
 			"comment on every packet that a fault or the switch touched, with the name of the rule. At the end it prints the\n" +
 			"number of packets.\n\n" +
-			"The rack never waits for capture: packets that it is too slow to record are missing, and it says how many; the\n" +
-			"number is also in the interface statistics of the file.\n\n" +
+			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
+			"interface statistics of the file have the number, too.\n\n" +
 			"Each packet is recorded by itself. A tcpdump in a host or in the switch sees frames of several packets, unless\n" +
 			"the rack file has gso: off for the host, and sees no RoCEv2 packets with cable: memory.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
