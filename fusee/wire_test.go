@@ -2,58 +2,15 @@ package fusee_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/fusee"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
-
-// capture records the RoCEv2 packets of connections on the link of cn0, in order.
-type capture struct {
-	list  []packet
-	frame wire.Frame
-}
-
-type packet struct {
-	up   bool
-	what string
-}
-
-func (c *capture) see(ev *sim.Event) {
-	if ev.Kind != sim.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
-		return
-	}
-	what := strings.TrimPrefix(c.frame.BTH.Opcode.String(), "RC_")
-	for _, part := range []string{"_ONLY", "_REQUEST", "_RESPONSE", "_ACK"} {
-		what = strings.TrimSuffix(what, part)
-	}
-	c.list = append(c.list, packet{ev.Dir() == fault.Up, what})
-}
-
-// phases describes packets: the requests of each round trip, which ends with its last response.
-func phases(list []packet) string {
-	var out []string
-	var now []string
-	for i, p := range list {
-		if !p.up {
-			continue
-		}
-		now = append(now, p.what)
-		if i+1 < len(list) && list[i+1].up {
-			continue
-		}
-		slices.Sort(now)
-		out, now = append(out, strings.Join(now, "+")), nil
-	}
-	return strings.Join(out, ", ")
-}
 
 // The round trips and requests of each operation, counted on the wire: those of the paper, and one
 // more for an INSERT, which marks its object (see the package comment).
@@ -91,17 +48,17 @@ func TestRoundTripsInACapture(t *testing.T) {
 			buckets + "+" + write2 + "+WRITE, CMP_SWAP+CMP_SWAP, " + write2 + "+WRITE, CMP_SWAP",
 		},
 	} {
-		seen := &capture{}
-		g := newRig(t, 3, simrack.Options{Trace: seen.see})
+		seen := &kvtest.Capture{}
+		g := newRig(t, 3, simrack.Options{Trace: seen.See})
 		f := fusee.FormatConfig{Replicas: c.objects, IndexReplicas: c.index}
 		g.format(f)
 		stage := 0
 		step := func(text, want string, client *fusee.Client, do func() error) error {
-			before := len(seen.list)
+			seen.Phases()
 			if err := do(); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
-			got := phases(seen.list[before:])
+			got := seen.Phases()
 			if got != want {
 				t.Errorf("%s: %s: on the wire: %s; want %s", name(3, f), text, got, want)
 			}

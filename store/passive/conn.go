@@ -1,6 +1,7 @@
 package passive
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -43,8 +44,19 @@ type Conn struct {
 	first []byte // what check compares
 	check func(server int, first []byte) error
 	op    remotemem.Op
+	then  remotemem.Op // the READ of SwapRead
+	held  held
 	rtts  int
 }
+
+// held is what Hold has said.
+type held struct {
+	server   int
+	at, word uint64
+}
+
+// ErrPassed says that the word of Hold has another value on a new connection.
+var ErrPassed = errors.New("another client has the word")
 
 // Open makes a Conn for operations of up to buffer bytes. It connects to a server with the first
 // operation there. The caller closes it.
@@ -92,6 +104,15 @@ func (c *Conn) Become(owner uint32) error {
 	return errors.Join(errs...)
 }
 
+// Owner is the number that Become has set.
+func (c *Conn) Owner() uint32 { return c.owner }
+
+// Hold has a new connection to a server used only if a word there has this value; otherwise an
+// operation ends with ErrPassed, which Hold of 0 ends. A client that has a lock so sends nothing
+// again that it decided on before another client took the lock: a memory service that restarts
+// forgets that it has fenced the client, but not the word.
+func (c *Conn) Hold(server int, at, word uint64) { c.held = held{server, at, word} }
+
 // reach connects to a server if necessary.
 func (c *Conn) reach(server int, deadline clock.Time) error {
 	if c.fab.Connected(server) {
@@ -100,13 +121,15 @@ func (c *Conn) reach(server int, deadline clock.Time) error {
 	if err := c.fab.Open(server, deadline); err != nil || c.check == nil {
 		return err
 	}
-	c.fab.Read(&c.op, c.target(server, 0), 0, len(c.first))
-	err := c.fab.Do(deadline, &c.op)
-	if err == nil {
-		err = c.fab.MR().ReadAt(c.first, 0)
-	}
+	err := c.fill(server, 0, c.first, deadline)
 	if err == nil {
 		err = c.check(server, c.first)
+	}
+	if h := &c.held; err == nil && h.word != 0 && h.server == server {
+		var b [8]byte
+		if err = c.fill(server, h.at, b[:], deadline); err == nil && binary.LittleEndian.Uint64(b[:]) != h.word {
+			err = ErrPassed
+		}
 	}
 	if err != nil {
 		return errors.Join(err, c.fab.Break(server))
@@ -114,15 +137,25 @@ func (c *Conn) reach(server int, deadline clock.Time) error {
 	return nil
 }
 
+// fill reads a server's memory on the present connection.
+func (c *Conn) fill(server int, at uint64, b []byte, deadline clock.Time) error {
+	c.fab.Read(&c.op, c.target(server, at), 0, len(b))
+	if err := c.fab.Do(deadline, &c.op); err != nil {
+		return err
+	}
+	return c.fab.MR().ReadAt(b, 0)
+}
+
 func (c *Conn) target(server int, at uint64) remotemem.Target {
 	m := &c.mems[server]
 	return remotemem.Target{Peer: server, Addr: m.Addr + at, RKey: m.RKey}
 }
 
-// do carries out the operation that prepare makes, and repeats it on a new connection while it
-// fails. sent is how often it was sent. The error is kv.ErrTimeout, or kv.ErrLost if the owner was
-// fenced.
-func (c *Conn) do(server int, deadline clock.Time, prepare func() error) (sent int, err error) {
+// do carries out the operation that prepare makes, and those in more behind it, and repeats them on a
+// new connection while one fails. sent is how often they were sent. The error is kv.ErrTimeout,
+// kv.ErrLost if the owner was fenced, or ErrPassed.
+func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ...*remotemem.Op) (sent int, err error) {
+	ops := append([]*remotemem.Op{&c.op}, more...)
 	for {
 		if err = c.reach(server, deadline); err == nil {
 			if err := prepare(); err != nil {
@@ -130,14 +163,14 @@ func (c *Conn) do(server int, deadline clock.Time, prepare func() error) (sent i
 			}
 			c.rtts++
 			sent++
-			if err = c.fab.Do(deadline, &c.op); err == nil {
+			if err = c.fab.Do(deadline, ops...); err == nil {
 				return sent, nil
 			}
 		}
 		switch {
 		case errors.Is(err, memservice.ErrFenced):
 			return sent, errors.Join(kv.ErrLost, err)
-		case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+		case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed), errors.Is(err, ErrPassed):
 			return sent, err
 		case c.rt.Now() >= deadline:
 			return sent, fmt.Errorf("%w: %w", kv.ErrTimeout, err)
@@ -172,6 +205,50 @@ func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error
 // never will be.
 func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (found uint64, sent int, err error) {
 	sent, err = c.do(server, deadline, func() error {
+		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)
+		return nil
+	})
+	if err == nil {
+		found, err = c.fab.Word(0)
+	}
+	return found, sent, err
+}
+
+// SwapRead is Swap, and a READ behind it in the same round trip, which fills b: if the CAS was made,
+// with what the memory had from then on.
+func (c *Conn) SwapRead(
+	server int, at, old, young, from uint64, b []byte, deadline clock.Time,
+) (found uint64, sent int, err error) {
+	sent, err = c.do(server, deadline, func() error {
+		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)
+		c.fab.Read(&c.then, c.target(server, from), 8, len(b))
+		return nil
+	}, &c.then)
+	if err == nil {
+		found, err = c.fab.Word(0)
+	}
+	if err == nil {
+		err = c.fab.MR().ReadAt(b, 8)
+	}
+	return found, sent, err
+}
+
+// TakeOver is Swap for a word that says that an owner has a lock. That owner is fenced at the server
+// before each CAS, on whose connection the server cannot have restarted since and forgotten that.
+func (c *Conn) TakeOver(
+	server int, at, old, young uint64, owner uint32, deadline clock.Time,
+) (found uint64, sent int, err error) {
+	sent, err = c.do(server, deadline, func() error {
+		for {
+			err := memservice.Fence(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[server], owner, deadline)
+			if err == nil {
+				break
+			}
+			if c.rt.Now() >= deadline {
+				return kv.TimedOut(err)
+			}
+			c.rt.Sleep(pause)
+		}
 		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)
 		return nil
 	})

@@ -2,8 +2,6 @@ package template
 
 import (
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -19,56 +17,29 @@ const (
 	maxValue     = bufferLen - headLen
 )
 
-// Format makes an empty table, whatever the memory of the servers has. Of the shape, Value and
-// Slots are used; 0: DefaultValue, and a slot for two objects. First it removes the superblocks of
-// a former table, then it ends the connections of its clients: none of their requests arrives
-// later, and no client gets the number of one of them. No two calls may make a table in the same
-// memory at once: the later one would clear what clients of the other have written.
-func Format(cfg passive.Config, s Shape, deadline clock.Time) (_ Shape, err error) {
+// form is where a table's clients find what they all need.
+var form = passive.Form{Buffer: bufferLen, Len: superLen, Clients: atClients}
+
+// Format makes an empty table, whatever the memory of the servers has; see passive.Form.Format. Of
+// the shape, Value and Slots are used; 0: DefaultValue, and a slot for two objects.
+func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 	if s.Value < 0 || s.Value > maxValue || s.Slots < 0 || s.Slots > maxObjects {
 		return s, fmt.Errorf("a table with %d slots and values of %d bytes: want at most %d and %d", s.Slots, s.Value, maxObjects, maxValue)
 	}
-	c, err := passive.Open(cfg, bufferLen)
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	last, memory := uint32(0), maxObjects<<15
-	for i := range c.Servers() {
-		if err := c.Write(i, 0, make([]byte, superLen), deadline); err != nil {
-			return s, err
+	err := form.Format(cfg, func(c *passive.Conn, memory int) ([]byte, uint64, error) {
+		s.Value, s.Servers, s.Objects = cmp.Or(s.Value, DefaultValue), c.Servers(), 0
+		for s.Generation = 0; s.Generation == 0; {
+			s.Generation = c.Runtime().Rand().Uint64()
 		}
-		n, err := c.Retire(i, deadline)
-		if err != nil {
-			return s, err
+		memory = min(memory, maxObjects<<15)
+		room := memory - int(Shape{Value: s.Value}.size())
+		s.Slots = cmp.Or(s.Slots, min(maxObjects, max(0, room)/(slotLen+2*s.objectLen())))
+		if s.Objects = min(maxObjects, (room-s.Slots*slotLen)/s.objectLen()); s.Slots < 1 || s.Objects < 1 {
+			return nil, 0, fmt.Errorf("%w: %d bytes of a memory server have no room for %d slots and an object of %d bytes", kv.ErrFull, memory, s.Slots, s.objectLen())
 		}
-		last, memory = max(last, n), min(memory, c.Len(i))
-	}
-	s.Value, s.Servers, s.Objects = cmp.Or(s.Value, DefaultValue), c.Servers(), 0
-	for s.Generation = 0; s.Generation == 0; {
-		s.Generation = c.Runtime().Rand().Uint64()
-	}
-	room := memory - int(Shape{Value: s.Value}.size())
-	s.Slots = cmp.Or(s.Slots, min(maxObjects, max(0, room)/(slotLen+2*s.objectLen())))
-	if s.Objects = min(maxObjects, (room-s.Slots*slotLen)/s.objectLen()); s.Slots < 1 || s.Objects < 1 {
-		return s, fmt.Errorf("%w: %d bytes of a memory server have no room for %d slots and an object of %d bytes", kv.ErrFull, memory, s.Slots, s.objectLen())
-	}
-	zeros := make([]byte, bufferLen)
-	for i := range c.Servers() {
-		for at, end := uint64(superLen), s.objectAt(1); at < end; at += bufferLen {
-			if err := c.Write(i, at, zeros[:min(bufferLen, end-at)], deadline); err != nil {
-				return s, err
-			}
-		}
-	}
-	b := s.encode()
-	binary.LittleEndian.PutUint64(b[atClients:], uint64(last))
-	for i := range c.Servers() { // last: without superblocks no client opens the table
-		if err := c.Write(i, 0, b, deadline); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+		return s.encode(), s.objectAt(1), nil
+	}, deadline)
+	return s, err
 }
 
 // Client is one client of a table. It is used by one thread at a time.
@@ -84,52 +55,25 @@ type Client struct {
 
 var _ kv.Store = (*Client)(nil)
 
-// Open connects to a table: first to read its superblocks and to take a number, then as the owner
-// with this number, by which Format can end the connections.
-func Open(cfg passive.Config, deadline clock.Time) (_ *Client, err error) {
+// Open connects to a table; see passive.Form.Join.
+func Open(cfg passive.Config, deadline clock.Time) (*Client, error) {
 	c := &Client{spare: make([]uint32, len(cfg.Servers))}
-	if c.conn, err = passive.Open(cfg, bufferLen); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.conn.Close())
-		}
-	}()
-	var b [superLen]byte
-	for i := range c.conn.Servers() {
-		if err := c.conn.Read(i, 0, b[:], deadline); err != nil {
-			return nil, err
-		}
+	var err error
+	c.conn, err = form.Join(cfg, func(conn *passive.Conn, server int, first []byte) error {
 		var s Shape
-		if err := s.parse(b[:], c.conn.Len(i)); err != nil {
-			return nil, fmt.Errorf("memory server %d: %w", i, err)
+		if err := s.parse(first, conn.Len(server)); err != nil {
+			return err
 		}
-		if i == 0 {
+		if c.shape == (Shape{}) {
 			c.shape = s
 		}
-		if s != c.shape || s.Servers != c.conn.Servers() {
-			return nil, fmt.Errorf("memory server %d: %w", i, errServers)
-		}
-	}
-	number, err := c.conn.Count(0, atClients, deadline)
-	if err == nil && number >= 1<<32-1 {
-		err = kv.ErrFull
-	}
-	if err = errors.Join(err, c.conn.Become(uint32(number)+1)); err != nil {
-		return nil, err
-	}
-	c.conn.Expect(superLen, func(server int, first []byte) error {
-		var s Shape
-		if s.parse(first, c.conn.Len(server)) != nil || s != c.shape {
-			return fmt.Errorf("%w: memory server %d has another table, or none", kv.ErrLost, server)
+		if s != c.shape || s.Servers != conn.Servers() {
+			return errServers
 		}
 		return nil
-	})
-	for i := range c.conn.Servers() {
-		if err := c.conn.Read(i, 0, b[:], deadline); err != nil {
-			return nil, err
-		}
+	}, deadline)
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
 }

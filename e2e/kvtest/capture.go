@@ -1,0 +1,55 @@
+package kvtest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// Capture records the RoCEv2 packets of connections on the link of the host cn0, in order. Its See
+// is simrack.Options.Trace.
+type Capture struct {
+	list  []packet
+	frame wire.Frame
+}
+
+type packet struct {
+	up   bool
+	what string
+}
+
+// See records a packet.
+func (c *Capture) See(ev *sim.Event) {
+	if ev.Kind != sim.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
+		return
+	}
+	what := strings.TrimPrefix(c.frame.BTH.Opcode.String(), "RC_")
+	for _, part := range []string{"_ONLY", "_REQUEST", "_RESPONSE", "_ACK"} {
+		what = strings.TrimSuffix(what, part)
+	}
+	c.list = append(c.list, packet{ev.Dir() == fault.Up, what})
+}
+
+// Phases describes the packets since its last call: the requests of each round trip, which ends with
+// its last response.
+func (c *Capture) Phases() string {
+	list := c.list
+	c.list = nil
+	var out []string
+	var now []string
+	for i, p := range list {
+		if !p.up {
+			continue
+		}
+		now = append(now, p.what)
+		if i+1 < len(list) && list[i+1].up {
+			continue
+		}
+		slices.Sort(now)
+		out, now = append(out, strings.Join(now, "+")), nil
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,32 @@
+package pdpm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// judge checks the memory of the servers when no request is in flight: the copy in place of an entry
+// whose lock is free is whole, and no other change is in its redo copy; under a lock one of the
+// copies is whole.
+func judge(memory [][]byte, _ bool) error {
+	for i, m := range memory {
+		var s Shape
+		if err := s.parse(m, len(m)); err != nil {
+			return fmt.Errorf("memory server %d: %w", i, err)
+		}
+		for n := range uint64(s.Entries) {
+			key := binary.LittleEndian.Uint64(m[s.keyAt(n):]) - 1
+			b := m[s.entryAt(n):]
+			place, redo := b[lockLen:lockLen+s.copyLen()], b[lockLen+s.copyLen():lockLen+2*s.copyLen()]
+			_, whole := valueOf(place, key)
+			_, ready := valueOf(redo, key)
+			switch held := lockOf(b) != 0; {
+			case !whole && (!held || !ready):
+				return fmt.Errorf("memory server %d: key %d: the copy in place is torn (locked: %v, redo copy whole: %v)", i, key, held, ready)
+			case !held && ready && tagOf(place) != tagOf(redo):
+				return fmt.Errorf("memory server %d: key %d: a change was left in the redo copy", i, key)
+			}
+		}
+	}
+	return nil
+}

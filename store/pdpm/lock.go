@@ -1,0 +1,144 @@
+package pdpm
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+)
+
+// errDamaged: neither copy of an entry is whole, which no client can have done.
+var errDamaged = errors.New("the memory is damaged: neither copy of a value is whole")
+
+// watch is what a client has seen of a lock word that keeps it waiting.
+type watch struct {
+	tag   tag
+	since clock.Time
+	tries int
+}
+
+// stuck notes what the lock word is now, and reports whether it has had this tag for a lease.
+func (w *watch) stuck(t tag, now clock.Time, lease time.Duration) bool {
+	if t != w.tag {
+		w.tag, w.since = t, now
+	}
+	return t != 0 && now.Sub(w.since) > lease
+}
+
+// maxPause bounds the pauses between two attempts.
+const maxPause = 64 * time.Microsecond
+
+// pause waits before the next attempt: not at all at first, then for a random time that grows.
+func (w *watch) pause(rt interface{ Sleep(d time.Duration) }, random func(n int64) int64) {
+	if w.tries++; w.tries > 2 {
+		rt.Sleep(time.Duration(random(int64(min(maxPause, time.Microsecond<<min(w.tries, 10))))))
+	}
+}
+
+// lock takes the lock of an entry and fills head with the head of its copy in place, which is whole
+// then. The error is one without effect.
+func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (tag, error) {
+	c.locks++
+	own := makeTag(c.conn.Owner(), c.locks)
+	rt := c.conn.Runtime()
+	for w := (watch{}); ; c.cost.Retries++ {
+		got, sent, err := c.conn.SwapRead(e.server, e.at, 0, uint64(own), e.at+lockLen, head, deadline)
+		found := tag(got)
+		switch {
+		case err != nil:
+			c.stray = c.stray || sent > 0
+			return 0, err
+		case found == 0 || found == own:
+			c.conn.Hold(e.server, e.at, uint64(own))
+			return own, nil
+		case w.stuck(found, rt.Now(), c.shape.Lease):
+			took, err := c.takeOver(e, key, found, own, deadline)
+			if err != nil {
+				return 0, err
+			}
+			if took {
+				copy(head, c.buf[lockLen:])
+				return own, nil
+			}
+		case rt.Now() >= deadline:
+			return 0, kv.ErrTimeout
+		}
+		w.pause(rt, rt.Rand().Int64N)
+	}
+}
+
+// takeOver takes the lock from a holder that has not changed the word for a lease, and restores the
+// entry. took is false if the word has changed meanwhile. Then buf has the entry.
+func (c *Client) takeOver(e entry, key uint64, from, own tag, deadline clock.Time) (took bool, err error) {
+	got, sent, err := c.conn.TakeOver(e.server, e.at, uint64(from), uint64(own), from.owner(), deadline)
+	if err != nil {
+		c.stray = c.stray || sent > 0
+		return false, err
+	}
+	if found := tag(got); found != from && found != own {
+		return false, nil
+	}
+	c.conn.Hold(e.server, e.at, uint64(own))
+	if err := c.restore(e, key, deadline); err != nil {
+		c.leave()
+		return false, err
+	}
+	return true, nil
+}
+
+// restore completes the change of a former holder of the lock if its redo copy is whole. Otherwise
+// that holder has not touched the copy in place.
+func (c *Client) restore(e entry, key uint64, deadline clock.Time) error {
+	n := c.shape.copyLen()
+	if err := c.read(e, lockLen+2*n, deadline); err != nil {
+		return err
+	}
+	place, redo := c.buf[lockLen:lockLen+n], c.buf[lockLen+n:]
+	_, whole := valueOf(place, key)
+	_, ready := valueOf(redo, key)
+	switch {
+	case !whole && !ready:
+		return errDamaged
+	case !ready || whole && tagOf(place) == tagOf(redo):
+		return nil
+	}
+	copy(place, redo)
+	return c.conn.Write(e.server, e.at+lockLen, place, deadline)
+}
+
+// read fills buf with the first n bytes of an entry.
+func (c *Client) read(e entry, n int, deadline clock.Time) error {
+	if cap(c.buf) < n {
+		c.buf = make([]byte, n)
+	}
+	c.buf = c.buf[:n]
+	return c.conn.Read(e.server, e.at, c.buf, deadline)
+}
+
+// unlock releases a lock. What was done under it is done, whatever becomes of this.
+func (c *Client) unlock(e entry, deadline clock.Time) {
+	var free [lockLen]byte
+	if err := c.conn.Write(e.server, e.at, free[:], deadline); err != nil && !errors.Is(err, passive.ErrPassed) {
+		c.stray = true
+	}
+	c.conn.Hold(0, 0, 0)
+}
+
+// leave gives a lock up without releasing it: another client will take it over.
+func (c *Client) leave() {
+	c.conn.Hold(0, 0, 0)
+	c.stray = true
+}
+
+// refused reports whether an error says that another client has taken the lock over, or has fenced
+// this client: it needs another number.
+func refused(err error) bool {
+	return errors.Is(err, memservice.ErrFenced) || errors.Is(err, passive.ErrPassed)
+}
+
+// lockOf is the lock word of an entry that was read.
+func lockOf(b []byte) tag { return tag(binary.LittleEndian.Uint64(b)) }
