@@ -336,6 +336,12 @@ func (l Fusee) label() string {
 	case l.Threshold > 0:
 		out += fmt.Sprintf(", threshold %.2g", l.Threshold)
 	}
+	if l.Switch.Action != "" {
+		out += ", atomics replaced, misses: " + cmp.Or(l.Switch.Misses, "server")
+	}
+	if l.Own {
+		out += ", own keys"
+	}
 	if l.Guests > 0 {
 		out += fmt.Sprintf(", %d guests", l.Guests)
 	}

@@ -124,6 +124,7 @@ func fusee(quick bool) []figure {
 	return []figure{
 		fuseeLatency(quick), fuseeMicro(quick), fuseeSizes(quick), fuseeScale(quick), fuseeServers(quick), fuseeMix(quick), fuseeThreshold(quick),
 		fuseeAllocation(quick), fuseeReplicas(quick), fuseeMedian(quick), fuseeCrash(), fuseeElastic(), fuseeLinks(quick),
+		fuseeSwitch(quick),
 	}
 }
 
@@ -265,6 +266,44 @@ func fuseeColumns(quick bool) []string {
 		return []string{"8", "64", "128"}
 	}
 	return []string{"8", "16", "32", "64", "96", "128"}
+}
+
+// fuseeSwitch is a switch that orders the CASes of slots, beyond the paper: it knows the words of
+// the index, replaces their CASes by WRITEs, and answers losers, or holds them back. With keys of each
+// client alone no CAS loses, so Rule 1 always decides.
+func fuseeSwitch(quick bool) figure {
+	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that orders the CASes of slots", x: "clients", unit: "see panel"}
+	columns := []string{"1", "4", "16", "64"}
+	if quick {
+		columns = []string{"1", "16"}
+	}
+	for _, panel := range []struct {
+		name  string
+		value func(*outcome) float64
+	}{
+		{"Mops", mops},
+		{"round trips of an UPDATE", func(o *outcome) float64 { return o.store.Summary().RTTsPerOp }},
+		{"median of an UPDATE, us", latencyAt(kv.KindUpdate, 50)},
+		{"99th percentile, us", latencyAt(kv.KindUpdate, 99)},
+	} {
+		for _, s := range []struct {
+			name string
+			box  Switch
+			own  bool
+		}{
+			{"forwards", Switch{}, false},
+			{"replaces, server answers losers", Switch{Action: ReplaceAtomics}, false},
+			{"replaces, switch answers losers", Switch{Action: ReplaceAtomics, Misses: "switch"}, false},
+			{"forwards, no two clients with one key", Switch{}, true},
+		} {
+			for _, clients := range columns {
+				l := fuseeLoad(int(number(clients)), ycsb("W"), quick)
+				l.Keys, l.Servers, l.Replicas, l.IndexReplicas, l.Switch, l.Own = 100, 3, 3, 3, s.box, s.own
+				f.cells = append(f.cells, figureCell{panel: panel.name, series: s.name, x: clients, theirs: math.NaN(), load: l, value: panel.value})
+			}
+		}
+	}
+	return f
 }
 
 // fuseeServers is Figure 14.

@@ -53,14 +53,24 @@ func indexLoad(l experiment.Fusee) experiment.Fusee {
 	l.Machines, l.Servers = cmp.Or(l.Machines, indexHosts), cmp.Or(l.Servers, indexServers)
 	l.Value = cmp.Or(l.Value, indexValue)
 	l.Warm, l.Run, l.Steps = cmp.Or(l.Warm, indexWarmUp), cmp.Or(l.Run, indexRunTime), max(l.Steps, 1)
-	l.Switch.LineRate = true
+	l.IndexReplicas, l.Switch.LineRate = cmp.Or(l.IndexReplicas, 1), true
 	return l
 }
 
-// indexRack returns the rack file of a load.
+// indexRack returns the rack file of a load. A switch that replaces atomics does so on all servers
+// with a replica of the index.
 func indexRack(l *experiment.Fusee) string {
-	return fmt.Sprintf("name: index\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n",
+	out := fmt.Sprintf("name: index\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n",
 		l.Servers-1, l.Machines-1)
+	how := mode(&l.Switch)
+	if how == "" {
+		return out
+	}
+	out += "switch:\n  program: swordbox\n  rules:\n"
+	for i := range l.IndexReplicas {
+		out += fmt.Sprintf("    - {server: ms%d, action: atomics, mode: %s, misses: %s}\n", i, how, cmp.Or(l.Switch.Misses, "server"))
+	}
+	return out
 }
 
 // Fusee runs clients of FUSEE. The switch keeps up with every load.
@@ -71,7 +81,7 @@ func (p *Sim) Fusee(ctx context.Context, l experiment.Fusee) (experiment.StoreRe
 		return experiment.StoreResult{}, err
 	}
 	r := &indexRun{load: l, steps: make([]uint64, l.Steps)}
-	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: p.model(&l.Switch), Cancelled: cancelled(ctx)})
+	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != "", Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
