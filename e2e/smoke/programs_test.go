@@ -88,7 +88,7 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 			no := rack.Run("exec", "cn0", "--", greet, store)
 			Expect(no).To(fixture.HaveExited(1))
 			Expect(no.Stderr).To(ContainSubstring("`rdmalab %s start`", store))
-			start := []string{store, "start"}
+			start := []string{store, "start", "--fresh"} // the memory has the former store
 			if store == "sherman" {
 				start = append(start, "--value", "40") // its values have one length, 8 bytes by default
 			}

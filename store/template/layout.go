@@ -15,7 +15,8 @@ const (
 	headLen   = 24 // of an object, before its value
 )
 
-const magic = 0x3130_4c50_4d54_5244 // "DRTMPL01"
+// magic is how a store knows its own memory: a copy with another name has another one.
+var magic = uint64(crc32.ChecksumIEEE([]byte("template")))<<32 | 1
 
 // errAbsent: the memory was never formatted, or was lost. errForeign: it holds other data.
 // errServers: the table was made on another list of servers.
@@ -61,7 +62,7 @@ func (s *Shape) parse(b []byte, size int) error {
 	switch {
 	case u(0) == 0:
 		return errAbsent
-	case u(0) != magic || s.Value < 0 || s.Value > maxValue || s.Slots < 1 || s.Slots > maxObjects || s.Objects < 1 || s.Objects > maxObjects || s.size() > uint64(size):
+	case uint64(u(0)) != magic || s.Value < 0 || s.Value > maxValue || s.Slots < 1 || s.Slots > maxObjects || s.Objects < 1 || s.Objects > maxObjects || s.size() > uint64(size):
 		return errForeign
 	}
 	return nil

@@ -1,0 +1,35 @@
+package main
+
+// bytekeysBugs are bugs of byte-string keys, which keys with the same hash show.
+var bytekeysBugs = []planted{
+	{
+		"bytekeys: a place that another client has claimed meanwhile is taken", "store/bytekeys/client.go",
+		"holder, _, err = c.read(number, claimed, deadline)\n\t}\n\treturn err == nil",
+		"err = nil\n\t}\n\treturn err == nil",
+		"sim bytekeys",
+	},
+	{
+		"bytekeys: data without a look at its key", "store/bytekeys/client.go",
+		"if err == nil && string(holder) == string(key) {\n\t\t\treturn append(",
+		"if err == nil {\n\t\t\treturn append(",
+		"sim bytekeys",
+	},
+	{
+		"bytekeys: a place without data ends the search", "store/bytekeys/client.go",
+		"if err == nil && string(holder) == string(key) {\n\t\t\t\treturn dst[:0], absent",
+		"if err == nil {\n\t\t\t\treturn dst[:0], absent",
+		"sim bytekeys",
+	},
+	{
+		"bytekeys: the data says whose a place is, in place of the claim", "store/bytekeys/client.go",
+		"holder, _, err := c.read(number, claimed, deadline)\n\t\tif claim",
+		"holder, _, err := c.read(number+1, filled, deadline)\n\t\tif claim",
+		"sim bytekeys",
+	},
+	{
+		"bytekeys: a lost claim goes to another key than its data", "store/bytekeys/client.go",
+		"holder = append([]byte(nil), owner...)",
+		"_, holder = owner, key",
+		"store/bytekeys TestLostClaims",
+	},
+}
