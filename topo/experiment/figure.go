@@ -315,7 +315,11 @@ func storeLabel(store string, clients int, w kv.Workload, zipf float64) string {
 }
 
 func (l Sherman) label() string {
-	return storeLabel("Sherman", l.Clients, l.Workload, l.Zipf)
+	name := "Sherman"
+	if l.Step != "" {
+		name = l.Step + ", " + l.Workload.Name
+	}
+	return storeLabel(name, l.Clients, l.Workload, l.Zipf)
 }
 
 func (l Sherman) effort() float64 { return float64(l.Clients) }

@@ -188,6 +188,10 @@ type Sherman struct {
 	// server. Only the simulator supports Alone.
 	HandOver int
 	Alone    bool
+	// Step names one of sherman.Steps; "": Sherman. Its locks are in host memory also if Locks does not
+	// say so. Servers is the number of memory servers in the simulator; 0: 1.
+	Step    string
+	Servers int
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
 	// Run is how long operations are counted; 0: the platform's default.

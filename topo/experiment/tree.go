@@ -186,14 +186,11 @@ func treeCells(l *Sherman, res *StoreResult, gain float64) []Cell {
 	if l.Alone {
 		nodes = "clients"
 	}
-	wait, cas, handed := None(), None(), None()
+	wait := None()
 	if n := res.Tree; n != nil && n.Acquires > 0 {
 		wait = us(n.WaitP99)
-		handed = Num(100 * float64(n.HandOvers) / float64(n.Acquires))
-		if asked := n.Acquires - n.HandOvers; asked > 0 {
-			cas = Num(float64(n.CAS) / float64(asked))
-		}
 	}
+	cas, handed := locksTaken(res.Tree)
 	return []Cell{
 		Label(nodes), Label(strconv.FormatFloat(l.Zipf, 'g', -1, 64)), Num(float64(l.Clients)), Label(l.place()), Num(res.Throughput() / 1e6), Num(gain),
 		us(res.Percentile(kv.KindUpdate, 50)), us(res.Percentile(kv.KindUpdate, 99)), wait, cas, handed, Num(res.Summary().RTTsPerOp),

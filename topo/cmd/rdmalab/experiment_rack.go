@@ -256,7 +256,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 		return out, err
 	}
 	defer func() { err = errors.Join(err, p.stopTree()) }()
-	cfg := sherman.Config{Finding: store.Finding{Format: true, Fresh: true}, Value: kv.MinValue, HostLocks: l.Locks == experiment.LocksHost, HandOver: l.HandOver}
+	cfg := sherman.Config{Finding: store.Finding{Format: true, Fresh: true}, Value: kv.MinValue, HostLocks: l.Locks == experiment.LocksHost, HandOver: l.HandOver, Step: l.Step}
 	call, err := storeCall(p.cmd, &sherman.Store, "")
 	if err != nil {
 		return out, err

@@ -37,6 +37,7 @@ const (
 type treeRun struct {
 	workload
 	load    experiment.Sherman
+	step    sherman.Step
 	servers []netip.Addr
 	nodes   []*sherman.Node
 	count   int // number of memory servers
@@ -65,8 +66,12 @@ func (r *treeRun) rackFile() string {
 // Sherman runs clients of the tree. The switch keeps up with every load.
 func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.StoreResult, error) {
 	l.Keys, l.Run, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), seed(l.Seed)
-	r := &treeRun{load: l, count: 1, value: kv.MinValue}
-	err := r.build(simrack.Options{Cost: p.Cost.AtLineRate(), Cancelled: cancelled(ctx)})
+	step, err := sherman.FindStep(l.Step)
+	if err != nil {
+		return experiment.StoreResult{}, err
+	}
+	r := &treeRun{load: l, step: step, count: cmp.Or(l.Servers, 1), value: kv.MinValue}
+	err = r.build(simrack.Options{Cost: p.Cost.AtLineRate(), Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
@@ -118,7 +123,7 @@ func (r *treeRun) build(opt simrack.Options) error {
 		nodes = r.load.Clients
 	}
 	for range nodes {
-		n, err := sherman.NewNode(sherman.NodeConfig{Servers: r.servers, HandOver: r.load.HandOver, Lease: treeLease})
+		n, err := sherman.NewNode(r.step.Node(sherman.NodeConfig{Servers: r.servers, HandOver: r.load.HandOver, Lease: treeLease}))
 		if err != nil {
 			return err
 		}
@@ -133,7 +138,8 @@ func (r *treeRun) build(opt simrack.Options) error {
 func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	cfg := sherman.Config{Context: ctx, Manager: h.Manager(ctx)}
 	_, err := sherman.Format(cfg, r.servers, sherman.FormatConfig{
-		Shape: layout.Shape{Value: r.value}, HostLocks: r.load.Locks == experiment.LocksHost, Chunk: 32 << 10, Generation: 1,
+		Shape: layout.Shape{Kind: r.step.Kind, Value: r.value}, HostLocks: r.step.HostLocks || r.load.Locks == experiment.LocksHost,
+		Chunk: 32 << 10, Generation: 1,
 	}, treeReady)
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
@@ -175,5 +177,38 @@ func TestOperationsOnTheWire(t *testing.T) {
 	}
 	if len(list) != len(want) {
 		t.Errorf("%d operations were measured, want %d", len(list), len(want))
+	}
+}
+
+// A write of FG+ takes four round trips, that of the other steps three; all but Sherman's write the
+// whole page. Under skewed writes Sherman is faster than FG+.
+func TestStepsToSherman(t *testing.T) {
+	l := experiment.Sherman{Clients: 1, Keys: 2000, Workload: kv.Workload{Update: 1}}
+	measure := func(step string) experiment.StoreResult {
+		l.Step = step
+		r, err := (&Sim{Cost: model(t, "connectx5")}).Sherman(t.Context(), l)
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		if r.Failed+r.Wrong+r.NotFound > 0 || r.Total() == 0 {
+			t.Errorf("%s: %d of %d operations failed", step, r.Failed+r.Wrong+r.NotFound, r.Total())
+		}
+		return r
+	}
+	for _, step := range sherman.Steps() {
+		r := measure(step.Name)
+		want := 3.0
+		if step.Uncombined {
+			want = 4
+		}
+		whole := r.BytesPerOp > 2*1024
+		if rtts := r.Summary().RTTsPerOp; rtts != want || whole != (step.Kind == layout.Checksummed) {
+			t.Errorf("%s: %g round trips and %.0f bytes a write, want %g", step.Name, rtts, r.BytesPerOp, want)
+		}
+	}
+	l.Clients, l.Zipf = 64, 1.2
+	base, full := measure("fg+"), measure("sherman")
+	if base, full := base.Throughput(), full.Throughput(); full < 2*base {
+		t.Errorf("Sherman yields %.3g, FG+ %.3g operations a second", full, base)
 	}
 }

@@ -1,0 +1,191 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// shermanFigures measures the comparison of Sherman's paper: FG+, and each technique added to it.
+var shermanFigures = Experiment{
+	Name:   "sherman-figures",
+	Short:  "Sherman against FG+, one technique after the other, beside the paper's claims",
+	Figure: "Sherman §5: throughput and latency from FG+ to Sherman, by workload and skew",
+	Long: "Clients run the mixes of Sherman's paper on FG+, the paper's baseline, and on each design between FG+ and\n" +
+		"Sherman (`rdmalab sherman start --step`). Each step adds one technique to the one before:" + "\n\n" + stepList() + "\n" +
+		"The paper's claims are in parentheses. Choices of the model: 176 clients on 8 compute nodes and 8 memory servers,\n" +
+		"as in the paper; 100,000 keys and not a billion, so the hottest key gets a larger share of a skewed load; values\n" +
+		"of 16 bytes; a write is an update of a key that exists; a range has 1 to 100 keys; index caches are warm; FG+\n" +
+		"releases a lock by a WRITE, its pages have the same length as Sherman's, and it survives its clients, too.\n\n" +
+		"  Mops, GAIN ×         operations, in millions per second, and divided by those of FG+\n" +
+		"  p50, p99 us, p99 ÷   latency of updates (without updates: of ranges), and FG+'s p99 divided by it\n" +
+		"  CAS/LOCK             CAS for each lock that was not handed over\n" +
+		"  HANDED OVER %        share of the locks that a client got from a client of the same compute node\n" +
+		"  RTT/OP, BYTES/OP     round trips, and bytes on the wire, per operation\n" +
+		"  FAILED               operations that failed, had a wrong value or found no key\n\n" +
+		"On a rack, the clients are on its compute hosts. The experiment makes an empty tree for each step and overwrites\n" +
+		"the memory of other stores: stop them first.",
+	Sim: "15 min with two processors, with --quick 3 min", Rack: "3 min", Cost: "connectx5",
+	New: func() Body {
+		return &stepsBody{zipfs: []float64{0, 0.99}, mixes: []string{"write-only", "write-intensive", "read-intensive", "range"}}
+	},
+}
+
+func stepList() string {
+	out := ""
+	for _, s := range sherman.Steps() {
+		out += fmt.Sprintf("  %-13s %s\n", s.Name, s.Adds)
+	}
+	return out
+}
+
+// paperMixes are the mixes of operations of Sherman's paper; its inserts are updates here.
+var paperMixes = []kv.Workload{
+	{Name: "write-only", Update: 1},
+	{Name: "write-intensive", Read: 0.5, Update: 0.5},
+	{Name: "read-intensive", Read: 0.95, Update: 0.05},
+	{Name: "range", Scan: 1},
+	{Name: "range-write", Scan: 0.5, Update: 0.5},
+}
+
+// What Sherman's paper claims of Sherman against FG+ under skewed, write-intensive load: the factor
+// of throughput, and that of the 99th percentile of latency ("one order of magnitude", abstract).
+const (
+	claimedGain = 23
+	claimedTail = "~10"
+)
+
+// Sizes of a measurement.
+const (
+	stepKeys    = 100_000
+	stepClients = 176
+	stepServers = 8
+	stepRun     = 2 * time.Millisecond
+)
+
+// stepsBody is the experiment with its parameters.
+type stepsBody struct {
+	zipfs   []float64
+	mixes   []string
+	clients int
+	loads   []Sherman
+}
+
+func (b *stepsBody) Flags(fs *pflag.FlagSet) {
+	fs.Float64SliceVar(&b.zipfs, "zipf", b.zipfs, "values of Zipf's exponent, separated by commas; 0: uniform")
+	fs.StringSliceVar(&b.mixes, "mixes", b.mixes, "mixes to measure, separated by commas: write-only, write-intensive, read-intensive, range, range-write")
+	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("number of clients (default %d; on a rack %d)", stepClients, rackClients))
+}
+
+func (b *stepsBody) Check(at Place) error {
+	if b.clients == 0 {
+		if b.clients = stepClients; at.On == OnRack {
+			b.clients = rackClients
+		}
+	}
+	if err := checkClients([]int{b.clients}, maxClients); err != nil {
+		return err
+	}
+	b.loads = b.loads[:0]
+	for _, name := range b.mixes {
+		w, err := mixOf(name)
+		if err != nil {
+			return err
+		}
+		for _, z := range b.zipfs {
+			if !(z >= 0 && z <= 2) { // also true for NaN
+				return fmt.Errorf("--zipf %g: want 0 to 2", z)
+			}
+			for _, s := range sherman.StepNames() {
+				l := Sherman{Clients: b.clients, Workload: w, Keys: stepKeys, Zipf: z, Step: s, Servers: stepServers}
+				if at.On == OnSim {
+					l.Run = stepRun
+				}
+				if at.Quick {
+					l.hasten(at.On)
+				}
+				b.loads = append(b.loads, l)
+			}
+		}
+	}
+	return nil
+}
+
+func mixOf(name string) (kv.Workload, error) {
+	list := ""
+	for _, w := range paperMixes {
+		if w.Name == name {
+			return w, nil
+		}
+		list += " " + w.Name
+	}
+	return kv.Workload{}, fmt.Errorf("--mixes %.40q: there are%s", name, list)
+}
+
+// Run measures the loads. If it fails, the report has the rows that were measured before.
+func (b *stepsBody) Run(ctx context.Context, p Platform, r *Report) error {
+	r.Columns(
+		Column{Key: "mix", Title: "MIX", Repeats: true}, Column{Key: "zipf", Title: "ZIPF", Repeats: true}, Column{Key: "step", Title: "STEP"},
+		Column{Key: "mops", Title: "Mops", Format: "%.4g"}, Column{Key: "gain", Title: "GAIN ×", Format: "%.2f"},
+		Column{Key: "p50us", Title: "p50 us", Format: "%.1f"}, Column{Key: "p99us", Title: "p99 us", Format: "%.1f"},
+		Column{Key: "p99less", Title: "p99 ÷", Format: "%.1f"}, Column{Key: "casPerLock", Title: "CAS/LOCK", Format: "%.1f"},
+		Column{Key: "handedOver", Title: "HANDED OVER %", Format: "%.0f"}, Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"},
+		Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"}, Column{Key: "failed", Title: "FAILED"},
+	)
+	var list []load
+	for _, l := range b.loads {
+		list = append(list, l)
+	}
+	longestFirst(list)
+	done, err := measureAll(ctx, p, r.Watch, list)
+	var base *StoreResult
+	for _, l := range b.loads {
+		if l.Step == b.loads[0].Step {
+			base = done[l].store
+		}
+		if res := done[l].store; res != nil {
+			r.Add(stepCells(&l, res, base)...)
+		}
+	}
+	return err
+}
+
+// stepCells returns the cells of one row; base is the result of FG+, nil if it was not measured.
+func stepCells(l *Sherman, res, base *StoreResult) []Cell {
+	kind := kv.KindUpdate
+	if l.Workload.Update == 0 {
+		kind = kv.KindScan
+	}
+	us := func(q float64) Cell { return unlessZero(float64(res.Percentile(kind, q)) / 1e3) }
+	gain, less := None(), None()
+	if base != nil {
+		gain = Num(ratio(res.Throughput(), base.Throughput()))
+		less = unlessZero(ratio(float64(base.Percentile(kind, 99)), float64(res.Percentile(kind, 99))))
+	}
+	if l.Step == "sherman" && l.Workload.Name == "write-intensive" && l.Zipf == 0.99 {
+		gain.Paper, less.Claim = claimedGain, claimedTail
+	}
+	cas, handed := locksTaken(res.Tree)
+	return []Cell{
+		Label(l.Workload.Name), Label(strconv.FormatFloat(l.Zipf, 'g', -1, 64)), Label(l.Step), Num(res.Throughput() / 1e6), gain,
+		us(50), us(99), less, cas, handed, Num(res.Summary().RTTsPerOp), Num(res.BytesPerOp), Num(float64(res.Failed + res.Wrong + res.NotFound)),
+	}
+}
+
+// locksTaken returns the cells of CAS for each lock that was not handed over, and of the share of
+// locks that were.
+func locksTaken(n *TreeStats) (cas, handed Cell) {
+	if n == nil || n.Acquires == 0 {
+		return None(), None()
+	}
+	if asked := n.Acquires - n.HandOvers; asked > 0 {
+		cas = Num(float64(n.CAS) / float64(asked))
+	}
+	return cas, Num(100 * float64(n.HandOvers) / float64(n.Acquires))
+}
