@@ -7,7 +7,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // maxDefects bounds the defects that Audit describes.
@@ -22,6 +21,8 @@ type Report struct {
 	// differ, or its key was inserted and is not marked as valid. Clients that are at work leave such
 	// slots for some round trips, clients that have died until they are recovered.
 	Unfinished int `json:"unfinished"`
+	// Members are the servers that belong to the store: the others were lost.
+	Members []int `json:"members"`
 	// Taken is how many blocks of each server belong to clients. Blocks is how many blocks a server
 	// has.
 	Taken  []int `json:"taken"`
@@ -47,15 +48,47 @@ type auditor struct {
 	// where has the slot of each key that was found.
 	where  map[uint64]uint64
 	object layout.Object
+	view   layout.View
+	// index are the servers with replicas of the index.
+	index []int
 }
 
 // Audit reads a whole store, and reports whether it is right: every slot of the index names an
 // object that is whole in all its replicas and belongs to that bucket, no key has two slots, and
 // the replicas of the index are alike. Every object that a slot names is in a block that a client
 // owns, or has left with objects of that length, and has no greater version than the block. An
-// error is one of read. Clients should not change the store meanwhile.
+// error is one of read. Clients should not change the store meanwhile. Servers that are not members
+// any more (layout.View) are not read, but for their views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
-	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64)}
+	var view layout.View
+	for i := range super.Shape.Servers {
+		b, err := read(i, layout.ViewWord, 8)
+		if err != nil {
+			return Report{}, err
+		}
+		if v := layout.View(binary.LittleEndian.Uint64(b)); v.Epoch() > view.Epoch() {
+			view = v
+		}
+	}
+	return audit(super, view, read)
+}
+
+// audit is Audit of a store with a known view.
+func audit(super layout.Superblock, view layout.View, read Reader) (Report, error) {
+	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64), view: view}
+	a.out.Members = []int{}
+	for i := range super.Shape.Servers {
+		if !view.Has(i) {
+			continue
+		}
+		a.out.Members = append(a.out.Members, i)
+		if i < super.Shape.IndexReplicas {
+			a.index = append(a.index, i)
+		}
+	}
+	if len(a.index) == 0 {
+		return a.out, errGone
+	}
 	a.out.Blocks, a.out.Owners = super.Shape.Blocks, make(map[uint32]int)
 	for i := range super.Shape.Servers {
 		if err := a.blocks(i); err != nil {
@@ -94,6 +127,10 @@ func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
 
 // blocks counts the blocks of a server that belong to clients.
 func (a *auditor) blocks(server int) error {
+	if !a.view.Has(server) {
+		a.uses, a.out.Taken = append(a.uses, nil), append(a.out.Taken, 0)
+		return nil
+	}
 	table, err := a.all(server, a.Shape.BlockTable(0), 8*a.Shape.Blocks)
 	if err != nil {
 		return err
@@ -119,10 +156,10 @@ func (a *auditor) blocks(server int) error {
 // subtable checks the slots of a subtable.
 func (a *auditor) subtable(n int) error {
 	s := &a.Shape
-	replicas := make([][]byte, s.IndexReplicas)
-	for i := range replicas {
+	replicas := make([][]byte, len(a.index))
+	for i, server := range a.index {
 		var err error
-		if replicas[i], err = a.all(i, s.SubtableAt(n), int(s.SubtableLen())); err != nil {
+		if replicas[i], err = a.all(server, s.SubtableAt(n), int(s.SubtableLen())); err != nil {
 			return err
 		}
 	}
@@ -166,13 +203,18 @@ func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error 
 		a.defect("slot %#x at %d names no object", uint64(slot), off)
 		return nil
 	}
-	if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || ref.Version > u.Version() || s.IndexOf(ref.Place, ref.Units) < 0 {
+	if !a.view.Has(ref.Server) {
+		// the block table is lost, and no client uses the block
+	} else if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || ref.Version > u.Version() || s.IndexOf(ref.Place, ref.Units) < 0 {
 		a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, which has the use %#x", off, ref.Units, ref.Version,
 			s.BlockOf(ref.Place), ref.Server, uint64(u))
 	}
 	pending := false
 	for j := range s.Replicas {
 		server, at := s.Replica(ref.Server, ref.Place, j)
+		if !a.view.Has(server) {
+			continue
+		}
 		b, err := a.all(server, at, ref.Units*layout.Unit)
 		if err != nil {
 			return err
@@ -204,10 +246,20 @@ func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error 
 
 // Audit reads the store, and reports whether it is right.
 func (c *Client) Audit(deadline clock.Time) (Report, error) {
-	if c.ended {
-		return Report{}, kv.ErrClosed
+	if err := c.begin(deadline); err != nil {
+		return Report{}, err
 	}
-	return Audit(c.super, func(server int, off uint64, n int) ([]byte, error) {
+	var out Report
+	err := c.following(deadline, func() (err error) {
+		out, err = audit(c.super, c.view, c.reader(deadline))
+		return err
+	})
+	return out, err
+}
+
+// reader reads by this client.
+func (c *Client) reader(deadline clock.Time) Reader {
+	return func(server int, off uint64, n int) ([]byte, error) {
 		c.read(server, off, atIn, n)
 		if err := c.do(deadline); err != nil {
 			return nil, err
@@ -215,5 +267,5 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 		var err error
 		c.scratch, err = c.bytes(c.scratch, atIn, n)
 		return c.scratch, err
-	})
+	}
 }

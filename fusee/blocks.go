@@ -134,7 +134,7 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 	n := shape.BitmapLen()
 	server, off := shape.Replica(b.server, uint64(b.block)*uint64(shape.BlockUnits), 0)
 	s.read(server, off, atIn, n)
-	s.read(0, layout.DoubtWord, atLog, 8)
+	s.read(s.root(), layout.DoubtWord, atLog, 8)
 	if err := s.do(deadline); err != nil {
 		return err
 	}
@@ -184,7 +184,9 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	}
 	for range s.cfg.Servers { // clients with successive numbers begin with different servers
 		server := (s.turn + int(s.id) - 1) % len(s.cfg.Servers)
-		s.turn++
+		if s.turn++; !s.has(server) {
+			continue
+		}
 		if err := s.ask(server, units, deadline); !errors.Is(err, memservice.ErrFull) {
 			return err
 		}
@@ -221,6 +223,11 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			return kv.TimedOut(errFenced)
 		case err != nil:
 			return kv.TimedOut(err)
+		}
+		if s.managed { // a server that has lost its memory would give out the same blocks again
+			if _, err := s.slotAt(server, layout.ViewWord, deadline); err != nil {
+				return err
+			}
 		}
 		r.open = false
 		id := blockID{server, n}
@@ -292,6 +299,9 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 	defer func(rtts int) { s.cost.RTTs = rtts }(s.cost.RTTs)
 	for n := range s.cfg.Servers {
 		server := (s.turn + n) % len(s.cfg.Servers)
+		if !s.has(server) {
+			continue
+		}
 		err := s.table(server, deadline, func(h heir) (bool, error) {
 			settles := slices.ContainsFunc(s.limbo, func(l limbo) bool { return l.blockID == h.blockID })
 			if !h.use.Left() || h.use.Spent() || !suits(h.use) || settles { // settleLimbo must not take it for a failed one later

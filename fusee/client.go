@@ -26,88 +26,37 @@ type Client struct {
 var _ kv.Store = (*Client)(nil)
 
 // Open makes a client: it connects to all memory servers and takes a client number.
-func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
-	if err := cfg.validate(); err != nil {
+func Open(cfg Config, deadline clock.Time) (*Client, error) {
+	c := &Client{}
+	if err := c.start(cfg, deadline); err != nil {
 		return nil, err
 	}
-	c := &Client{}
+	return c, nil
+}
+
+// start connects a client. After an error the client must not be used.
+func (c *Client) start(cfg Config, deadline clock.Time) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
 	cfg = cfg.withDefaults()
 	c.cfg = cfg
 	c.clear()
 	c.cache = cache{places: make([]remembered, max(0, cfg.Cache)), threshold: cfg.Threshold}
 	if err := c.open(cfg, deadline); err != nil {
-		return nil, err
-	}
-	if err := c.introduce(deadline); err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	return c, nil
-}
-
-// errServers: the store was formatted on another list of servers.
-var errServers = errors.New("the store was formatted on another list of memory servers")
-
-// errFormatted: another store was made while a client connected.
-var errFormatted = errors.New("another store is being made, or was made a moment ago")
-
-// introduce reads the superblocks, takes the client's number, and connects again as its owner.
-func (c *Client) introduce(deadline clock.Time) error {
-	for i := range c.links {
-		s, err := c.superblock(i, deadline)
-		if err != nil {
-			return fmt.Errorf("memory server %d: %w", i, err)
-		}
-		if i == 0 && c.super.Generation == 0 {
-			c.super = s
-		}
-		want := c.super
-		want.Server = i
-		if s != want || s.Shape.Servers != len(c.links) || s.Shape.Len() > uint64(c.links[i].mem.Len) {
-			return fmt.Errorf("memory server %d: %w", i, errServers)
-		}
-	}
-	if c.super.Shape.Format != layout.Hardened {
-		return fmt.Errorf("a store of format %v: this client knows %v ones", c.super.Shape.Format, layout.Hardened)
-	}
-	if err := c.register(deadline); err != nil {
 		return err
 	}
-	// Format removes the superblocks before it ends the connections of owners: so a superblock that
-	// is read on a connection of this owner belongs to the store for which the connection was made.
-	for i := range c.links {
-		s, err := c.superblock(i, deadline)
-		want := c.super
-		want.Server = i
-		if errors.Is(err, layout.ErrSuperblock) || err == nil && s != want {
-			err = errFormatted
-		}
-		if err != nil {
-			return fmt.Errorf("memory server %d: %w", i, err)
-		}
+	if err := c.introduce(deadline); err != nil {
+		return errors.Join(err, c.close())
 	}
-	return c.loadDirectory(deadline)
-}
-
-// superblock reads the superblock of a server.
-func (c *Client) superblock(i int, deadline clock.Time) (s layout.Superblock, err error) {
-	if err := c.reach(i, deadline); err != nil {
-		return s, err
-	}
-	c.read(i, 0, atLog, layout.SuperblockLen)
-	if err := c.do(deadline); err != nil {
-		return s, err
-	}
-	if c.scratch, err = c.bytes(c.scratch, atLog, layout.SuperblockLen); err != nil {
-		return s, err
-	}
-	return s, s.Parse(c.scratch)
+	return nil
 }
 
 // register takes a client number by a FETCH_ADD. If a FETCH_ADD fails, its number may have been
 // taken, and is not used.
 func (c *Client) register(deadline clock.Time) error {
 	for {
-		word := c.add(0, layout.ClientWord, 1)
+		word := c.add(c.root(), layout.ClientWord, 1)
 		err := c.once(deadline)
 		if err == nil {
 			last, err := c.fab.Word(word)
@@ -120,16 +69,11 @@ func (c *Client) register(deadline clock.Time) error {
 		if err := c.prepareRetry(err, deadline); err != nil {
 			return err
 		}
-		if err := c.reach(0, deadline); err != nil {
+		if err := c.reach(c.root(), deadline); err != nil {
 			return err
 		}
 	}
-	for i := range c.links { // connect again, as the owner with the new number
-		if err := c.fab.Break(i); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.breakAll() // connect again, as the owner with the new number
 }
 
 // begin starts an operation.
@@ -149,6 +93,12 @@ func (c *Client) begin(deadline clock.Time) error {
 			return unchanged(err)
 		}
 	}
+	if c.newer != c.view {
+		if err := c.follow(deadline); err != nil {
+			return unchanged(err)
+		}
+		c.nextSettle = 0
+	}
 	if len(c.heirs)+len(c.unsure)+len(c.limbo) > 0 && c.rt.Now() >= c.nextSettle {
 		c.nextSettle = c.rt.Now().Add(c.cfg.Lease)
 		if err := errors.Join(c.settleHeirs(deadline), c.settleUnsure(deadline), c.settleLimbo(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
@@ -164,10 +114,8 @@ func (c *Client) rejoin(deadline clock.Time) error {
 	was := c.super
 	c.id, c.heirs = 0, nil
 	c.clear()
-	for i := range c.links {
-		if err := c.fab.Break(i); err != nil {
-			return err
-		}
+	if err := c.breakAll(); err != nil {
+		return err
 	}
 	c.fenced = false
 	err := c.introduce(deadline)

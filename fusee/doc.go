@@ -57,7 +57,22 @@
 // A client that was only slow finds that its number has ended: its operation ends with kv.ErrTimeout,
 // and the next one takes another number.
 //
-// What it does not survive yet: there is no master. A client that dies while no other waits for it
-// keeps its blocks until a program calls Recover or RecoverAll. A memory server that restarts ends the store
-// (kv.ErrLost). The index does not grow: an INSERT whose buckets are full ends with kv.ErrFull.
+// # Memory servers that crash
+//
+// A Master changes the members of the store (layout.View) when a memory server has crashed: one that has
+// not answered for its lease, or whose memory is another incarnation. The servers that remain get a view
+// that is being prepared, and end all connections but those of the master; a client reads the view on each
+// new connection before it sends anything else. The master waits until no client uses the old view (see
+// viewLease), makes the replicas of the index alike (see repair), and settles the view. An operation that
+// was in flight finds out what has become of it (see changer.resolve), and goes on or is repeated. The
+// blocks of a server that was lost are not used any more; their objects are read in other replicas.
+//
+// Once a store has a master, an INSERT with several replicas of objects takes one round trip more: its
+// object becomes valid in the first replica last, so that no client sees what could be lost with it.
+//
+// What it does not survive yet: a server that was lost does not become a member again. A client that dies
+// while no other waits for it keeps its blocks until a program calls Recover or RecoverAll. Without a
+// master, a memory server that restarts ends the store (kv.ErrLost), and so does the loss of the last
+// replica of the index, or of any object. The index does not grow: an INSERT whose buckets are full ends
+// with kv.ErrFull.
 package fusee

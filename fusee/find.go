@@ -46,8 +46,8 @@ var errDirectory = errors.New("the index is damaged or not the one that this cli
 // loadDirectory reads the directory.
 func (f *finder) loadDirectory(deadline clock.Time) error {
 	shape := &f.super.Shape
-	f.read(0, layout.DepthWord, atIn, 8)
-	f.read(0, shape.EntryAt(0), atIn+8, 8*shape.Subtables)
+	f.read(f.root(), layout.DepthWord, atIn, 8)
+	f.read(f.root(), shape.EntryAt(0), atIn+8, 8*shape.Subtables)
 	if err := f.do(deadline); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (f *finder) readBuckets(h layout.Hash, set int) {
 	one, two := shape.Format.Buckets(h, shape.Mains())
 	for i, main := range []int{one, two} {
 		f.buckets[i].main, f.buckets[i].off = main, shape.CombinedAt(subtable, main)
-		f.read(0, f.buckets[i].off, bucketsAt(set, i), layout.CombinedLen)
+		f.read(f.root(), f.buckets[i].off, bucketsAt(set, i), layout.CombinedLen)
 	}
 }
 
@@ -168,7 +168,7 @@ func (f *finder) readObject(s layout.Slot, part int) bool {
 	if !shape.Holds(r) {
 		return false
 	}
-	server, off := shape.Replica(r.Server, r.Place, 0)
+	server, off := f.replica(r.Server, r.Place)
 	f.read(server, off, atIn+part*maxOut, r.Units*layout.Unit)
 	return true
 }

@@ -58,6 +58,12 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 	if err := m.bytesAt(0, layout.ClientWord, binary.LittleEndian.AppendUint64(nil, uint64(last))); err != nil {
 		return s, err
 	}
+	view := binary.LittleEndian.AppendUint64(nil, uint64(layout.FirstView(len(cfg.Servers))))
+	for i := range cfg.Servers {
+		if err := m.bytesAt(i, layout.ViewWord, view); err != nil {
+			return s, err
+		}
+	}
 	for i := range cfg.Servers { // the superblocks last: without them no client opens the store
 		var b [layout.SuperblockLen]byte
 		s.Server = i

@@ -21,6 +21,10 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	for {
 		err := c.insert(key, h, value, deadline)
 		switch {
+		case errors.Is(err, errView):
+			if err := c.follow(deadline); err != nil {
+				return unchanged(err)
+			}
 		case errors.Is(err, errPending):
 			c.rt.Sleep(poll)
 			if err := c.outwait(deadline); err != nil {
@@ -95,7 +99,18 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 		return errChanged
 	}
 	own := entry{at: into.at, slot: slot}
-	if err := c.alone(key, h, own, asked, deadline); err != nil {
+	for err = c.alone(key, h, own, asked, deadline); errors.Is(err, errView); err = c.alone(key, h, own, asked, deadline) {
+		asked = c.rt.Now()
+		switch err := c.remains(own, h, 1, max(deadline, asked).Add(settleTimeout)); {
+		case errors.Is(err, errChanged): // the master has withdrawn the object
+			c.unsure = append(c.unsure, f.object)
+			return err
+		case err != nil:
+			c.unsure = append(c.unsure, f.object)
+			return ended(err)
+		}
+	}
+	if err != nil {
 		return c.withdraw(own, f, err, deadline)
 	}
 	return c.show(key, h, own, f, deadline)
@@ -181,7 +196,7 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
 	if err != nil || !won {
 		c.unsure = append(c.unsure, f.object)
-		return kv.TimedOut(err)
+		return ended(err)
 	}
 	c.giveBack(f)
 	return unchanged(why)
@@ -189,9 +204,16 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 
 // show marks the object of an INSERT as valid.
 func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
-	if err := c.showAll(f.Ref, max(deadline, c.rt.Now()).Add(settleTimeout)); err != nil {
+	late := max(deadline, c.rt.Now()).Add(settleTimeout)
+	err := c.showAll(f.Ref, late)
+	for errors.Is(err, errView) {
+		if err = c.remains(own, h, 0, late); err == nil {
+			err = c.showAll(f.Ref, late)
+		}
+	}
+	if err != nil {
 		c.unsure = append(c.unsure, f.object)
-		return kv.TimedOut(err)
+		return ended(err) // also if the slot has changed: another client may have seen the object before
 	}
 	c.cache.put(key, h, own.at, own.slot)
 	return nil

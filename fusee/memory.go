@@ -2,7 +2,6 @@ package fusee
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -33,6 +32,7 @@ type memory struct {
 	cost     kv.Cost
 	// fenced: the client was taken for dead, and its number has ended.
 	fenced bool
+	members
 }
 
 // errFenced: another client has taken this one for dead.
@@ -60,7 +60,9 @@ const (
 	logLen    = 64
 	// atFrees: the values that the FETCH_ADDs of frees in flight find.
 	atFrees = atLog + logLen
-	atOut   = atFrees + 8*freeBatch
+	// atViews: the views of the servers.
+	atViews = atFrees + 8*freeBatch
+	atOut   = atViews + 8*layout.MaxServers
 	maxOut  = layout.MaxUnits * layout.Unit
 	// atIn: the objects that were read.
 	atIn      = atOut + maxOut
@@ -90,6 +92,9 @@ func (m *memory) reach(i int, deadline clock.Time) error {
 		if err == nil {
 			return nil
 		}
+		if errors.Is(err, errReborn) {
+			return err
+		}
 		if err := m.prepareRetry(err, deadline); err != nil {
 			return err
 		}
@@ -110,15 +115,11 @@ func (m *memory) dial(i int) remotemem.Connect {
 		case err != nil:
 			return err
 		case l.boot != 0 && l.boot != got.Boot:
-			return m.errLost(i)
+			return errReborn
 		}
 		l.mem, l.boot = got, got.Boot
 		return nil
 	}
-}
-
-func (m *memory) errLost(i int) error {
-	return fmt.Errorf("%w: memory server %d", kv.ErrLost, i)
 }
 
 // target returns the remote address of an offset in the region of server i.
@@ -177,7 +178,14 @@ func (m *memory) do(deadline clock.Time) error {
 		}
 		m.batch = slices.DeleteFunc(m.batch, func(o *remotemem.Op) bool { return o.Done && o.Status == verbs.Success })
 		m.repeated = true
-		if err := m.prepareRetry(err, deadline); err != nil {
+		why := err
+		if err = m.prepareRetry(why, deadline); err == nil {
+			err = m.glance(deadline)
+		}
+		if err == nil && errors.Is(why, errReborn) && !m.managed {
+			err = kv.ErrLost
+		}
+		if err != nil {
 			m.drop()
 			return err
 		}
@@ -187,7 +195,13 @@ func (m *memory) do(deadline clock.Time) error {
 // once executes the batch and repeats nothing. After an error the batch is unchanged.
 func (m *memory) once(deadline clock.Time) error {
 	m.cost.RTTs++
-	err := m.fab.Do(deadline, m.batch...)
+	err := m.attach(deadline)
+	if err == nil {
+		err = m.fab.Do(deadline, m.batch...)
+	}
+	if err == nil {
+		err = m.confirm(deadline)
+	}
 	if err == nil {
 		m.drop()
 	}
@@ -201,7 +215,7 @@ func (m *memory) drop() { m.batch, m.n = m.batch[:0], 0 }
 // after a pause, if it is.
 func (m *memory) prepareRetry(err error, deadline clock.Time) error {
 	switch {
-	case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+	case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed), errors.Is(err, errView):
 		return err
 	case errors.Is(err, errFenced), m.rt.Now() >= deadline:
 		return kv.TimedOut(err)

@@ -16,6 +16,12 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	h := layout.HashOf(key)
 	for {
 		found, err := c.get(key, h, deadline)
+		if errors.Is(err, errView) {
+			if err := c.follow(deadline); err != nil {
+				return dst[:0], err
+			}
+			err = errChanged
+		}
 		switch {
 		case errors.Is(err, errChanged):
 			if err := c.retry(deadline); err != nil {
@@ -103,6 +109,12 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 	h := layout.HashOf(key)
 	for {
 		done, err := c.update(key, h, value, op, deadline)
+		if errors.Is(err, errView) {
+			if err := c.follow(deadline); err != nil {
+				return unchanged(err)
+			}
+			err = errChanged
+		}
 		if err != nil && !errors.Is(err, errChanged) {
 			return err
 		}
@@ -134,6 +146,12 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	won, err := c.replace(change{at: e.at, old: e.slot, new: slot, log: &o, ref: f.Ref}, deadline)
 	if err != nil {
 		c.forsake(f, err)
+		if errors.Is(err, errReplaced) {
+			c.lose() // of the object that this change has replaced, perhaps
+			if op == layout.OpUpdate {
+				return true, nil // if another change of the slot has won, this one is in the order before it
+			}
+		}
 		return false, err
 	}
 	if !won || op == layout.OpDelete {

@@ -1,7 +1,6 @@
 package fusee
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,8 +25,8 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	if owner == 0 || owner == c.id {
 		return c.settleUnsure(deadline)
 	}
-	for _, to := range c.cfg.Servers {
-		for {
+	for i, to := range c.cfg.Servers {
+		for c.has(i) {
 			err := memservice.Fence(c.cfg.Context, c.cfg.Manager, to, owner, deadline)
 			if err == nil {
 				break
@@ -39,6 +38,9 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	}
 	c.lose() // frees that it has collected
 	for server := range c.cfg.Servers {
+		if !c.has(server) {
+			continue
+		}
 		err := c.table(server, deadline, func(h heir) (bool, error) {
 			if h.use.Client() != owner {
 				return true, nil
@@ -94,6 +96,7 @@ func (c *changer) settleBlock(h heir, deadline clock.Time) (layout.BlockUse, err
 
 // settleUnsure settles the objects of this client whose operations have an unknown outcome.
 func (c *changer) settleUnsure(deadline clock.Time) error {
+	c.unsure = slices.DeleteFunc(c.unsure, func(o object) bool { return !c.has(o.server) })
 	for _, o := range slices.Clone(c.unsure[:min(maxUnsure, len(c.unsure))]) {
 		version := o.versions[o.i]
 		if err := c.settleObject(o, deadline); err != nil {
@@ -128,7 +131,7 @@ type vote struct {
 // client has seen it.
 func (c *changer) settleObject(o object, deadline clock.Time) error {
 	shape := &c.super.Shape
-	server, off := shape.Replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units), 0)
+	server, off := c.replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units))
 	c.read(server, off, atIn, o.units*layout.Unit)
 	if err := c.do(deadline); err != nil {
 		return err
@@ -184,15 +187,15 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 // value.
 func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
-	for n := range shape.IndexReplicas {
-		c.readCombined(n, h, atIn+2*n*layout.CombinedLen)
+	for n, server := range c.index {
+		c.readCombined(server, h, atIn+2*n*layout.CombinedLen)
 	}
 	if err := c.do(deadline); err != nil {
 		return primary, nil, err
 	}
 	place := o.ref(shape, 0).Place
 	first := map[uint64]layout.Slot{}
-	for n := range shape.IndexReplicas {
+	for n := range c.index {
 		err := c.eachSlot(h, atIn+2*n*layout.CombinedLen, func(at uint64, slot layout.Slot) {
 			if n == 0 {
 				first[at] = slot
@@ -219,19 +222,19 @@ func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary v
 // primary has one value, the backups have that or the values of its writers. It reports whether the
 // rules have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
-	before, err := c.slotAt(0, v.at, deadline)
+	before, err := c.slotAt(c.root(), v.at, deadline)
 	if err != nil {
 		return false, err
 	}
 	there := false
-	for n := 1; n < c.super.Shape.IndexReplicas; n++ {
-		slot, err := c.slotAt(n, v.at, deadline)
+	for _, server := range c.index[1:] {
+		slot, err := c.slotAt(server, v.at, deadline)
 		if err != nil {
 			return false, err
 		}
 		there = there || slot == v.slot
 	}
-	after, err := c.slotAt(0, v.at, deadline)
+	after, err := c.slotAt(c.root(), v.at, deadline)
 	if err != nil || !there || after != before || after == v.slot {
 		return false, err
 	}
@@ -243,25 +246,25 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	return err == nil && !won, err
 }
 
-// slotAt reads a slot of one replica of the index.
-func (c *changer) slotAt(server int, at uint64, deadline clock.Time) (layout.Slot, error) {
-	c.read(server, at, atLog, 8)
-	if err := c.do(deadline); err != nil {
-		return 0, err
-	}
-	b, err := c.bytes(nil, atLog, 8)
-	if err != nil {
-		return 0, err
-	}
-	return layout.Slot(binary.LittleEndian.Uint64(b)), nil
-}
-
 // showAll marks all replicas of an object as valid.
 func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
 	if err := c.put([]byte{byte(layout.Valid)}, atLog); err != nil {
 		return err
 	}
-	c.writeReplicas(r, 0, atLog, 1)
+	shape := &c.super.Shape
+	first, _ := c.replica(r.Server, r.Place)
+	for j := range shape.Replicas {
+		if server, off := shape.Replica(r.Server, r.Place, j); c.has(server) && server != first {
+			c.write(server, off, atLog, 1)
+		}
+	}
+	if c.managed && len(c.batch) > 0 { // what a client sees must be in the other replicas, in case the first one is lost
+		if err := c.do(deadline); err != nil {
+			return err
+		}
+	}
+	_, off := c.replica(r.Server, r.Place)
+	c.write(first, off, atLog, 1)
 	return c.do(deadline)
 }
 
@@ -269,7 +272,7 @@ func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
 func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	r := c.super.Shape.Format.Ref(slot)
 	id := blockID{r.Server, c.super.Shape.BlockOf(r.Place)}
-	if slot == 0 || id.server >= len(c.cfg.Servers) || id.block >= c.super.Shape.Blocks {
+	if slot == 0 || id.server >= len(c.cfg.Servers) || !c.has(id.server) || id.block >= c.super.Shape.Blocks {
 		return nil
 	}
 	word, err := c.slotAt(id.server, c.useAt(id), deadline)
@@ -297,7 +300,7 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	if owner == c.id {
 		return fmt.Errorf("recover client %d: that is this client; only another one can be recovered", owner)
 	}
-	return c.recover(owner, deadline)
+	return c.following(deadline, func() error { return c.recover(owner, deadline) })
 }
 
 // RecoverAll recovers all other clients that own blocks, and returns their numbers: for a program which
@@ -307,7 +310,7 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 		return nil, err
 	}
 	for server := range c.cfg.Servers {
-		err := c.table(server, deadline, func(h heir) (bool, error) {
+		err := c.tableOf(server, deadline, func(h heir) (bool, error) {
 			if owner := h.use.Client(); owner != 0 && owner != c.id && !slices.Contains(owners, owner) {
 				owners = append(owners, owner)
 			}
@@ -318,11 +321,21 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 		}
 	}
 	for _, owner := range owners {
-		if err := c.recover(owner, deadline); err != nil {
+		if err := c.following(deadline, func() error { return c.recover(owner, deadline) }); err != nil {
 			return owners, fmt.Errorf("recover client %d: %w", owner, err)
 		}
 	}
 	return owners, nil
+}
+
+// tableOf is table for a server that may not be a member any more.
+func (c *Client) tableOf(server int, deadline clock.Time, f func(heir) (bool, error)) error {
+	return c.following(deadline, func() error {
+		if !c.has(server) {
+			return nil
+		}
+		return c.table(server, deadline, f)
+	})
 }
 
 // Number is the number of the client, the owner of its connections and blocks. It changes when

@@ -3,6 +3,7 @@ package fusee
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -19,6 +20,13 @@ type changer struct {
 	seen  []uint64
 	// heirs are blocks of dead clients that this one settles.
 	heirs []heir
+}
+
+// follow is space.follow, and forgets the blocks of dead clients on servers that are no member any more.
+func (c *changer) follow(deadline clock.Time) error {
+	err := c.space.follow(deadline)
+	c.heirs = slices.DeleteFunc(c.heirs, func(h heir) bool { return !c.has(h.server) })
+	return err
 }
 
 // change is one change of a slot.
@@ -51,7 +59,7 @@ var errForeign = errors.New("another client has changed the slot meanwhile")
 func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
-	w := snapshot.New(uint64(ch.old), uint64(ch.new), c.super.Shape.IndexReplicas-1)
+	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
 	polls, lease := 0, clock.Time(0) // the lease begins when this client knows the winner
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
@@ -83,6 +91,9 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
 			}
 		}
+		if errors.Is(err, errView) && ch.log != nil {
+			return c.resolve(ch, late)
+		}
 		if err != nil {
 			return false, c.givenUp(&w, err)
 		}
@@ -109,7 +120,7 @@ func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
 	c.swaps, c.words, c.seen = w.Swaps(c.swaps[:0]), c.words[:0], c.seen[:0]
 	for _, s := range c.swaps {
-		c.words = append(c.words, c.swap(1+s.Backup, at, s.Compare, w.Value()))
+		c.words = append(c.words, c.swap(c.index[1+s.Backup], at, s.Compare, w.Value()))
 	}
 	if err := c.do(deadline); err != nil {
 		return snapshot.None, err
@@ -142,7 +153,7 @@ func (c *changer) logOutcome(w *snapshot.Writer, ch change, deadline clock.Time)
 }
 
 func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
-	word := c.swap(0, ch.at, w.Old(), w.Value())
+	word := c.swap(c.root(), ch.at, w.Old(), w.Value())
 	if ch.again != nil {
 		ch.again()
 	}
@@ -153,7 +164,7 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 	if err != nil {
 		return snapshot.None, err
 	}
-	if c.repeated && c.super.Shape.IndexReplicas == 1 && v != w.Old() && v != w.Value() {
+	if c.repeated && len(c.index) == 1 && v != w.Old() && v != w.Value() {
 		return snapshot.None, kv.ErrTimeout // this change has lost, or has won and was replaced already
 	}
 	return w.Primary(v), nil
@@ -163,7 +174,7 @@ func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time
 	if c.rt.Now() >= deadline {
 		return snapshot.None, kv.ErrTimeout
 	}
-	c.read(0, at, atLog, 8)
+	c.read(c.root(), at, atLog, 8)
 	if err := c.do(deadline); err != nil {
 		return snapshot.None, err
 	}
@@ -178,7 +189,8 @@ func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time
 func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
 	shape := &c.super.Shape
 	for j := range shape.Replicas {
-		server, off := shape.Replica(r.Server, r.Place, j)
-		c.write(server, off+uint64(part), from, n)
+		if server, off := shape.Replica(r.Server, r.Place, j); c.has(server) {
+			c.write(server, off+uint64(part), from, n)
+		}
 	}
 }

@@ -22,8 +22,10 @@ const (
 // of other blocks.
 type space struct {
 	memory
-	super   layout.Superblock
-	dir     layout.Directory
+	super layout.Superblock
+	dir   layout.Directory
+	// index are the servers with replicas of the index: the primary, then the backups.
+	index   []int
 	classes map[int]*class
 	blocks  map[blockID]*block
 	// turn chooses the server of the next block.
@@ -151,7 +153,9 @@ func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) 
 func (s *space) ready(o object) {
 	s.unsure = slices.DeleteFunc(s.unsure, func(other object) bool { return other == o })
 	if o.used[o.i] {
-		o.used[o.i] = false
+		if o.used[o.i] = false; !s.has(o.server) {
+			return
+		}
 		if c := s.class(o.units); o.free(o.i) {
 			c.queue = append(c.queue, o)
 		}
@@ -173,7 +177,7 @@ func (s *space) forsake(f fresh, err error) {
 // free frees the object that a slot has named, and that this client has replaced.
 func (s *space) free(r layout.Ref) {
 	shape := &s.super.Shape
-	if !shape.Holds(r) {
+	if !shape.Holds(r) || !s.has(r.Server) {
 		return
 	}
 	if b := s.blocks[blockID{r.Server, shape.BlockOf(r.Place)}]; b != nil {
@@ -208,7 +212,7 @@ func (s *space) flush() {
 	s.settle()
 	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool {
 		i := len(s.flight)
-		if i == freeBatch || !s.fab.Connected(r.Server) {
+		if i == freeBatch || s.newer != s.view || !s.fab.Connected(r.Server) {
 			return false
 		}
 		at, off := s.super.Shape.Replica(r.Server, 0, 0)
@@ -238,7 +242,7 @@ func (s *space) confess(deadline clock.Time) error {
 	if !s.owed {
 		return nil
 	}
-	s.add(0, layout.DoubtWord, 1)
+	s.add(s.root(), layout.DoubtWord, 1)
 	err := s.do(deadline)
 	s.owed = err != nil
 	return err

@@ -43,7 +43,7 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	}
 	for some := range slices.Chunk(list, maxOps) {
 		for n, i := range some {
-			server, off := shape.Replica(b.server, shape.PlaceOf(b.block, i, b.units), 0)
+			server, off := s.replica(b.server, shape.PlaceOf(b.block, i, b.units))
 			s.read(server, off, atIn+header*n, header)
 		}
 		if err := s.do(deadline); err != nil {
@@ -69,7 +69,7 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, slot layout.Slot)) error {
 	for some := range slices.Chunk(list, maxOps/2) {
 		for n, i := range some {
-			s.readCombined(0, layout.HashOf(b.keys[i]), atIn+2*n*layout.CombinedLen)
+			s.readCombined(s.root(), layout.HashOf(b.keys[i]), atIn+2*n*layout.CombinedLen)
 		}
 		if err := s.do(deadline); err != nil {
 			return err
@@ -118,4 +118,17 @@ func (s *space) eachSlot(h layout.Hash, from int, f func(at uint64, slot layout.
 		}
 	}
 	return nil
+}
+
+// slotAt reads a slot of one replica of the index, or another word of a server.
+func (s *space) slotAt(server int, at uint64, deadline clock.Time) (layout.Slot, error) {
+	s.read(server, at, atLog, 8)
+	if err := s.do(deadline); err != nil {
+		return 0, err
+	}
+	b, err := s.bytes(nil, atLog, 8)
+	if err != nil {
+		return 0, err
+	}
+	return layout.Slot(binary.LittleEndian.Uint64(b)), nil
 }

@@ -15,6 +15,30 @@ var fuseeBugs = []planted{
 		"sim fusee",
 	},
 	{
+		"fusee: a master does not end the connections of clients", "fusee/master.go",
+		"n, err := memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, to, c.id, limit)",
+		"_, _, n, err := to, memservice.DisconnectOthers, c.id, error(nil)",
+		"sim fusee",
+	},
+	{
+		"fusee: a master leaves replicas of the index different", "fusee/master.go",
+		"if err := r.all(); err != nil {",
+		"if err := r.words8(layout.DepthWord, 8, false); err != nil {",
+		"sim fusee",
+	},
+	{
+		"fusee: a new primary gives out numbers that clients have", "fusee/introduce.go",
+		"if err != nil || uint64(found) >= uint64(last) {",
+		"if err != nil || last > 0 {",
+		"sim fusee",
+	},
+	{
+		"fusee: an INSERT on a server that was lost remains pending", "fusee/repair.go",
+		"if layout.Mark(marks[8*i]) != layout.Pending {",
+		"if layout.Mark(marks[8*i]) > layout.Invalid {",
+		"sim fusee",
+	},
+	{
 		"fusee: a block that is left counts as empty", "fusee/blocks.go",
 		"if room == len(b.used) {",
 		"if room > 0 {",

@@ -121,11 +121,14 @@ func TestParts(t *testing.T) {
 		}{
 			{"superblock", 0, SuperblockLen},
 			{"depth", DepthWord, DepthWord + 8},
+			{"view", ViewWord, ViewWord + 8},
+			{"master", MasterWord, MasterWord + 8},
 			{"directory", s.EntryAt(0), s.EntryAt(uint32(s.Subtables))},
 			{"subtables", s.SubtableAt(0), s.SubtableAt(s.Subtables-1) + s.SubtableLen()},
 			{"block tables", s.BlockTable(0), s.BlockTable(s.Replicas)},
 			{"area 0", s.AreaAt(0), s.AreaAt(0) + s.AreaLen()},
 			{"area 1", s.AreaAt(1), s.AreaAt(1) + s.AreaLen()},
+			{"leases", s.LeaseAt(0), s.LeaseAt(Leases-1) + 8},
 		}
 		for i := range parts[1:] {
 			if parts[i].to > parts[i+1].from {

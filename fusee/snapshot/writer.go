@@ -122,11 +122,20 @@ func (w *Writer) primary(found uint64, r rules) Action {
 // Winner is the value that wins by the rules, as far as a writer knows that has swapped all
 // backups.
 func (w *Writer) Winner() uint64 {
-	list := w.has[:w.n]
-	if v, ok := majority(list); ok || w.n == 0 {
+	if w.n == 0 {
+		return 0
+	}
+	return Decide(w.has[:w.n])
+}
+
+// Decide is the value that wins by the rules among those of the backups. A master repairs with it a word
+// whose primary was lost: what was ever in the primary is in all backups, until one of them has the
+// value of a later writer. The list is not empty.
+func Decide(backups []uint64) uint64 {
+	if v, ok := majority(backups); ok {
 		return v
 	}
-	return slices.Min(list)
+	return slices.Min(backups)
 }
 
 // Left reports whether a backup may have the new value, or the primary: whether its owner must not

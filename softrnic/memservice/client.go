@@ -166,6 +166,17 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 	return nil
 }
 
+// DisconnectOthers is Disconnect for all connections but those of an owner, also for those without an
+// owner. It returns the largest owner that has ever connected. So what all others decide later depends
+// on what they read on connections that they make after it.
+func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
+	a, err := ask(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline)
+	if err != nil {
+		return 0, fmt.Errorf("disconnect all owners but %d at the memory of %v: %w", owner, to, err)
+	}
+	return a.owner, nil
+}
+
 // FenceTo is Fence for all owners up to upTo. It does not affect larger numbers, and costs the
 // service no memory: a store that numbers its clients in order calls it from time to time.
 func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) error {

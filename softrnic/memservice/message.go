@@ -25,6 +25,7 @@ const (
 	kindJoin
 	kindDisconnect
 	kindTake
+	kindDisconnectOthers
 )
 
 // String returns the name of the kind, for errors.
@@ -50,6 +51,8 @@ func (k kind) String() string {
 		return "disconnect"
 	case kindTake:
 		return "take"
+	case kindDisconnectOthers:
+		return "disconnect others"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -149,7 +152,7 @@ func parseRequest(b []byte) (request, error) {
 		want = joinLen
 	case kindTake:
 		want = takeLen
-	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire:
+	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire, kindDisconnectOthers:
 	default:
 		return request{}, fmt.Errorf("request to a memory service: unknown %v", k)
 	}
@@ -181,7 +184,7 @@ func parseRequest(b []byte) (request, error) {
 	default:
 		r.owner = binary.BigEndian.Uint32(b)
 	}
-	if r.owner == 0 && (k == kindTake || k == kindFence || k == kindDisconnect || k == kindWho || k == kindJoin) {
+	if r.owner == 0 && (k == kindTake || k == kindFence || k == kindDisconnect || k == kindWho || k == kindJoin || k == kindDisconnectOthers) {
 		return request{}, errors.New("owner 0 stands for no owner: want 1 or more")
 	}
 	return r, nil
@@ -206,7 +209,7 @@ type answer struct {
 	kind   kind
 	memory Memory  // of connect
 	holder Holder  // of who
-	owner  uint32  // of retire: the largest retired owner
+	owner  uint32  // of retire: the largest retired owner; of disconnect others: the largest that has connected
 	index  uint32  // of take
 	code   refusal // of refused
 }
@@ -235,7 +238,7 @@ func (a *answer) encode() []byte {
 			addr = peer.As16()
 		}
 		b = append(b, addr[:]...)
-	case kindRetire:
+	case kindRetire, kindDisconnectOthers:
 		b = binary.BigEndian.AppendUint32(b, a.owner)
 	case kindTake:
 		b = binary.BigEndian.AppendUint32(b, a.index)
@@ -252,7 +255,7 @@ func parseAnswer(b []byte) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("answer of a memory service: %w", err)
 	}
-	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1, kindTake: 4}
+	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1, kindTake: 4, kindDisconnectOthers: 4}
 	want, known := lengths[k]
 	if !known {
 		return answer{}, fmt.Errorf("answer of a memory service: unknown %v", k)
@@ -279,7 +282,7 @@ func parseAnswer(b []byte) (answer, error) {
 		if peer := netip.AddrFrom16([16]byte(b[5:])); !peer.IsUnspecified() {
 			a.holder.Peer = peer.Unmap().String()
 		}
-	case kindRetire:
+	case kindRetire, kindDisconnectOthers:
 		a.owner = binary.BigEndian.Uint32(b)
 	case kindTake:
 		a.index = binary.BigEndian.Uint32(b)

@@ -106,7 +106,7 @@ func TestMalformedMessages(t *testing.T) {
 	for text, want := range map[string]string{
 		"":         "at least 2",
 		"\x00\x01": "version 0",
-		"\x01\x0b": "unknown kind 11",
+		"\x01\x0c": "unknown kind 12",
 		"\x01\x01" + strings.Repeat("\xff", connectedLen):        "a region of",
 		"\x01\x04\x00\xff\xff\xff\xff" + strings.Repeat("x", 16): "connections",
 	} {

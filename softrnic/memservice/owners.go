@@ -70,14 +70,20 @@ func (o *owners) fenceTo(id uint32) {
 	maps.DeleteFunc(o.known, func(known uint32, _ owner) bool { return known <= o.retired })
 }
 
-// retire fences all owners up to id and all that have ever connected, removes their entries and
-// returns the largest one.
-func (o *owners) retire(id uint32) uint32 {
+// last returns the largest owner that has ever connected, or was retired.
+func (o *owners) last() uint32 {
+	id := o.retired
 	for known, was := range o.known {
 		if was.peer != "" {
 			id = max(id, known)
 		}
 	}
-	o.fenceTo(id)
+	return id
+}
+
+// retire fences all owners up to id and all that have ever connected, removes their entries and
+// returns the largest one.
+func (o *owners) retire(id uint32) uint32 {
+	o.fenceTo(max(id, o.last()))
 	return o.retired
 }

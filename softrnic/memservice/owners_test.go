@@ -107,6 +107,35 @@ func testRetire(t *testing.T, opt simrack.Options) {
 	})
 }
 
+// DisconnectOthers ends all connections but those of one owner, also those without an owner, and refuses
+// no later one.
+func TestDisconnectOthers(t *testing.T) {
+	bothWays(t, func(t *testing.T, opt simrack.Options) {
+		r := newRigBy(t, memservice.Config{Region: 4096, Locks: 1024}, opt)
+		r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+			rt := ctx.Runtime()
+			soon := func() clock.Time { return rt.Now().Add(time.Second) }
+			open := func(owner uint32) *connection {
+				c, err := r.dialOwned(ctx, m, memservice.Claim{Owner: owner})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			own, other, free := open(7), open(8), open(0)
+			if last, err := memservice.DisconnectOthers(ctx, m, r.srv.Addr(), 7, soon()); err != nil || last != 8 {
+				t.Errorf("the last owner is %d, want 8: %v", last, err)
+			}
+			if !own.works(soon()) || other.works(soon()) || free.works(soon()) {
+				t.Error("the owner's connection does not work, or another one does")
+			}
+			if again := open(8); !again.works(soon()) {
+				t.Error("another owner cannot connect again")
+			}
+		})
+	})
+}
+
 // After a fence no connection of the owner works, old or new; those of others do.
 func TestFence(t *testing.T) { bothWays(t, testFence) }
 

@@ -219,6 +219,9 @@ func (s *Server) answer(r request) (answer, error) {
 	case kindRetire:
 		a.owner = s.owners.retire(r.owner)
 		s.endIf(func(c *Conn) bool { return len(c.owners) > 0 })
+	case kindDisconnectOthers:
+		a.owner = s.owners.last()
+		s.endIf(func(c *Conn) bool { return !c.of(r.owner) })
 	default:
 		s.endID(r.conn)
 	}

@@ -23,6 +23,7 @@ type tableRun struct {
 	plan  *tablePlan
 	super layout.Superblock
 	gone  map[int]bool // clients that have ended or died
+	made  bool         // the store was formatted
 }
 
 // tablePlan is what a seed draws.
@@ -32,6 +33,10 @@ type tablePlan struct {
 	cache  int
 	lease  time.Duration
 	deaths []tableDeath
+	// masters is how many masters there are: one that rules, and the others in reserve. rule is the lease of
+	// the memory servers.
+	masters int
+	rule    time.Duration
 }
 
 func drawTable(e *env) *tablePlan {
@@ -51,6 +56,7 @@ func drawTable(e *env) *tablePlan {
 		p.belated(d, hosts)
 	}
 	p.drawDeaths(newDraw(e.seed ^ deathLane))
+	p.drawMasters(newDraw(e.seed ^ masterLane))
 	return p
 }
 
@@ -61,6 +67,9 @@ func (p *tablePlan) String() string {
 		p.servers, f.Replicas, f.IndexReplicas, p.clients, p.keys, p.rounds, p.Largest, f.Depth, f.Groups, p.cache, strings.TrimSpace(p.links))
 	for _, x := range p.deaths {
 		text += "; " + x.String()
+	}
+	for _, x := range p.faults {
+		text += fmt.Sprintf("; %s %s after %d operations and %v, restarts after %v", x.victim, x.what, x.after, x.late, x.down)
 	}
 	return text
 }
@@ -74,6 +83,9 @@ func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 	r.at, r.prompt, r.ended = p.hostOf, true, func(client int) { r.gone[client] = true }
 	p.Format = func(cfg passive.Config, deadline clock.Time) (err error) {
 		r.super, err = fusee.Format(p.config(cfg), p.format, deadline)
+		r.made = err == nil
+		for wait := cfg.Context.Runtime(); r.made && p.masters > 0 && !r.ready; wait.Sleep(time.Millisecond) { // clients begin later
+		}
 		return err
 	}
 	p.Open = func(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
@@ -81,10 +93,11 @@ func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 	}
 	e.report.Plan = p.String()
 	r.arm()
-	if err := r.begin(computeHosts + maxDeaths); err != nil {
+	if err := r.begin(computeHosts + maxDeaths + maxMasters); err != nil {
 		return err
 	}
 	r.bury()
+	r.reign()
 	if err := e.run(); err != nil {
 		return err
 	}

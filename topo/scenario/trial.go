@@ -220,14 +220,14 @@ func (r *trialRun) inject(x trialFault) {
 	case trialLinkCut:
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }
-	case trialNICCrash, trialMemoryLost:
+	case trialNICCrash, trialMemoryLost, trialServerDies:
 		i := slices.Index(memoryServers(r.plan.servers), x.victim)
 		h.Crash()
 		if x.what == trialMemoryLost {
 			r.lost = true
 		}
 		end = func() {
-			if x.what == trialMemoryLost {
+			if x.what != trialNICCrash {
 				clear(r.memory[i])
 			}
 			h.Restart()

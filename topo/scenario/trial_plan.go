@@ -38,6 +38,8 @@ const (
 	trialLinkCut    = "link cut"
 	trialNICCrash   = "NIC crashes"
 	trialMemoryLost = "memory lost"
+	// trialServerDies: as trialMemoryLost, but the store has further replicas.
+	trialServerDies = "memory server dies"
 )
 
 // survivor is the compute host that never fails.

@@ -1,0 +1,204 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// errServers: the store was formatted on another list of servers.
+var errServers = errors.New("the store was formatted on another list of memory servers")
+
+// errFormatted: another store was made while a client connected.
+var errFormatted = errors.New("another store is being made, or was made a moment ago")
+
+// introduce reads the superblocks and the view, takes the client's number, and connects again as its
+// owner.
+func (c *Client) introduce(deadline clock.Time) error {
+	for {
+		err := c.meet(deadline)
+		if err == nil {
+			err = c.enter(deadline)
+		}
+		if err == nil {
+			c.use(c.newer)
+			err = c.loadDirectory(deadline)
+		}
+		if err == nil {
+			return nil
+		}
+		c.view = 0
+		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || errors.Is(err, errReborn) && !errors.Is(err, kv.ErrLost)
+		if !retry || c.rt.Now() >= deadline {
+			return err
+		}
+		if err := c.breakAll(); err != nil {
+			return err
+		}
+		c.rt.Sleep(glancePause)
+	}
+}
+
+// errAbsent: a member of the store does not answer, or has lost its memory.
+var errAbsent = errors.New("a member of the store is absent")
+
+// meet reads the superblocks and views of all servers that answer. All members must be among them.
+func (c *Client) meet(deadline clock.Time) error {
+	c.view, c.newer, c.until, c.missing = 0, 0, 0, 0
+	errs, supers := make([]error, len(c.links)), make([]layout.Superblock, len(c.links))
+	for i := range c.links {
+		limit := deadline
+		if len(c.links) > 1 {
+			limit = min(deadline, c.rt.Now().Add(meetPatience))
+		}
+		var v layout.View
+		if supers[i], v, errs[i] = c.superblock(i, limit); errs[i] == nil && (v.Epoch() > c.newer.Epoch() || v.Epoch() == c.newer.Epoch() && v.State() > c.newer.State()) {
+			c.newer = v
+		}
+	}
+	c.managed = c.managed || c.newer.Mastered()
+	if c.newer.State() == layout.Gone {
+		return c.see(c.newer)
+	}
+	known := c.super.Generation != 0
+	for i, s := range supers {
+		if c.newer != 0 && !c.newer.Has(i) {
+			continue
+		}
+		if errs[i] != nil && c.exempt { // the master is there for that
+			c.missing |= 1 << i
+			continue
+		}
+		switch empty := errors.Is(errs[i], errReborn) || errors.Is(errs[i], layout.ErrSuperblock); {
+		case errs[i] == nil:
+		case !empty || c.managed || c.newer == 0 && slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, kv.ErrTimeout) }):
+			errs[i] = errors.Join(errAbsent, kv.TimedOut(errs[i]))
+		case errors.Is(errs[i], errReborn):
+			errs[i] = fmt.Errorf("%w: %w", kv.ErrLost, errs[i])
+		}
+		if errs[i] != nil {
+			return fmt.Errorf("memory server %d: %w", i, errs[i])
+		}
+		if !known {
+			c.super, known = s, true
+			c.super.Server = 0
+		}
+		want := c.super
+		want.Server = i
+		if s != want || s.Shape.Servers != len(c.links) || s.Shape.Len() > uint64(c.links[i].mem.Len) {
+			return fmt.Errorf("memory server %d: %w", i, errServers)
+		}
+	}
+	if c.super.Shape.Format != layout.Hardened {
+		return fmt.Errorf("a store of format %v: this client knows %v ones", c.super.Shape.Format, layout.Hardened)
+	}
+	if c.newer.State() != layout.Settled && !c.exempt {
+		return errView
+	}
+	return nil
+}
+
+// enter takes a number, and connects again as its owner.
+func (c *Client) enter(deadline clock.Time) error {
+	c.use(c.newer)
+	if c.missing != 0 {
+		if err := c.passOver(deadline); err != nil {
+			return err
+		}
+	}
+	c.view = 0 // the connections until now have no owner
+	if err := c.register(deadline); err != nil {
+		return err
+	}
+	c.view = c.newer
+	// Format removes the superblocks before it ends the connections of owners: so a superblock that
+	// is read on a connection of this owner belongs to the store for which the connection was made. A
+	// master that changes the members ends these connections, too: a view that is the same on them all
+	// was that of the server which has given out the number.
+	for i := range c.links {
+		if !c.view.Has(i) || c.missing>>i&1 == 1 {
+			continue
+		}
+		s, v, err := c.superblock(i, deadline)
+		want := c.super
+		want.Server = i
+		switch {
+		case errors.Is(err, layout.ErrSuperblock) || err == nil && s != want:
+			err = errFormatted
+		case err == nil && v != c.view && !c.exempt:
+			err = errView
+		}
+		if err != nil {
+			return fmt.Errorf("memory server %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// passOver has a master go on with the members that answer. The first one with the index gives out numbers.
+func (c *Client) passOver(deadline clock.Time) error {
+	c.index = slices.DeleteFunc(c.index, func(i int) bool { return c.missing>>i&1 == 1 })
+	if len(c.index) == 0 {
+		return fmt.Errorf("%w: no memory server with the index answers", kv.ErrLost)
+	}
+	last := uint32(0)
+	for i, to := range c.cfg.Servers {
+		if !c.newer.Has(i) || c.missing>>i&1 == 1 {
+			continue
+		}
+		n, err := memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, to, 1<<32-1, deadline)
+		if err != nil {
+			return kv.TimedOut(err)
+		}
+		last = max(last, n)
+	}
+	return c.numberFrom(last, deadline)
+}
+
+// numberFrom makes the server with the primary give out numbers of clients above the last one that has
+// connected to a server. A client that has got another number from the primary before, and has connected
+// to none, finds another view then, and takes a number again.
+func (c *Client) numberFrom(last uint32, deadline clock.Time) error {
+	for {
+		found, err := c.slotAt(c.root(), layout.ClientWord, deadline)
+		if err != nil || uint64(found) >= uint64(last) {
+			return err
+		}
+		c.swap(c.root(), layout.ClientWord, uint64(found), uint64(last))
+		if err := c.do(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// superblock reads the superblock and the view of a server.
+func (c *Client) superblock(i int, deadline clock.Time) (s layout.Superblock, v layout.View, err error) {
+	const n = layout.ViewWord + 8
+	if err := c.reach(i, deadline); err != nil {
+		return s, v, err
+	}
+	c.read(i, 0, atIn, n)
+	if err := c.do(deadline); err != nil {
+		return s, v, err
+	}
+	if c.scratch, err = c.bytes(c.scratch, atIn, n); err != nil {
+		return s, v, err
+	}
+	return s, layout.View(binary.LittleEndian.Uint64(c.scratch[layout.ViewWord:])), s.Parse(c.scratch)
+}
+
+// breakAll ends all connections.
+func (c *Client) breakAll() error {
+	for i := range c.links {
+		if err := c.fab.Break(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package layout
+
+// View says which memory servers are members of the store, as one word that each member has. A
+// master changes it, in two steps: first the word is that of a change that is being prepared, on all
+// servers that remain; then, when the replicas there are alike, the change is settled.
+//
+//	bits 0 to 15 members | bits 16 to 19  state | bit 20 mastered | bits 32 to 63 epoch
+//
+// The epoch grows with each change. The word of a server that has lost its memory is 0.
+type View uint64
+
+// ViewState is the state of a change of the members.
+type ViewState uint8
+
+// States of a view.
+const (
+	NoView    ViewState = iota // the memory is not formatted, or was lost
+	Preparing                  // a master repairs the replicas: clients wait
+	Settled                    // clients use the members
+	Gone                       // too many servers were lost: the store has ended
+)
+
+const (
+	viewState    = 16
+	viewMastered = 1 << 20
+	viewEpoch    = 32
+)
+
+// Offsets of the words of membership, on each server.
+const (
+	// ViewWord has the View.
+	ViewWord = SuperblockLen + 48
+	// MasterWord has the Beat of the master.
+	MasterWord = SuperblockLen + 56
+)
+
+// FirstView is the view of a store that was formatted a moment ago.
+func FirstView(servers int) View { return View(1<<servers-1).in(Settled) | 1<<viewEpoch }
+
+func (v View) in(s ViewState) View { return v&^(15<<viewState) | View(s)<<viewState }
+
+// Has reports whether a server is a member.
+func (v View) Has(server int) bool { return v>>server&1 == 1 && server < MaxServers }
+
+// Epoch is the number of the change that has made the view.
+func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
+
+// State is the state of the change.
+func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
+
+// Mastered reports whether a master has ever changed the view: then a server that is lost is
+// replaced, and clients wait for it.
+func (v View) Mastered() bool { return v&viewMastered != 0 }
+
+// Next is the view that a master prepares in place of v: those of v for which keep returns
+// true.
+func (v View) Next(keep func(server int) bool) View {
+	next := View(v.Epoch()+1)<<viewEpoch | viewMastered
+	for i := range MaxServers {
+		if v.Has(i) && keep(i) {
+			next |= 1 << i
+		}
+	}
+	return next.in(Preparing)
+}
+
+// As is the view in another state.
+func (v View) As(s ViewState) View { return v.in(s) }
+
+// First returns the first of n servers, counted from server from, that is a member; -1: none is.
+// Servers follow one another in a ring of the size all.
+func (v View) First(from, n, all int) int {
+	for j := range n {
+		if i := (from + j) % all; v.Has(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Survives reports whether the members have a replica of the index, and one of each object.
+func (s *Shape) Survives(v View) bool {
+	if v.First(0, s.IndexReplicas, s.Servers) < 0 {
+		return false
+	}
+	for i := range s.Servers {
+		if v.First(i, s.Replicas, s.Servers) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Beat is a word that shows that the client or the master with a number is alive: it counts up.
+type Beat uint64
+
+// BeatOf makes the word.
+func BeatOf(number, count uint32) Beat { return Beat(number)<<32 | Beat(count) }
+
+// Number is whose word it is; 0: no client's yet.
+func (b Beat) Number() uint32 { return uint32(b >> 32) }

@@ -1,0 +1,146 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/fusee/snapshot"
+)
+
+// repair makes the replicas of the index alike on the members of a view. No client is at work: their
+// connections have ended.
+//
+// If the primary remains, its value of a slot counts: no change that it does not show has been
+// acknowledged. If the primary was lost, the backups decide, by the rules of SNAPSHOT: a value that was
+// ever in the primary is in all backups, until one of them has the value of a later writer; so whatever
+// the rules choose, nothing that was acknowledged is undone. A client that has waited for the outcome
+// finds it in the slot (see changer.resolve).
+//
+// An object whose first server was lost and that is pending is withdrawn, because no client can be
+// found by its block any more. No other client has seen it: it is marked as valid in the first replica
+// last.
+type repair struct {
+	*changer
+	// same: the primary is where it was.
+	same bool
+	// patience is how long a server may take to answer.
+	patience time.Duration
+	// orphans are slots whose objects are to be checked.
+	orphans []entry
+	words   [][]byte
+	list    []uint64
+}
+
+// repairPiece is how many bytes of each replica are read at a time.
+const repairPiece = 16 << 10
+
+func (r *repair) all() error {
+	shape := &r.super.Shape
+	if err := r.words8(layout.DepthWord, 8, false); err != nil {
+		return err
+	}
+	if err := r.words8(shape.EntryAt(0), 8*shape.Subtables, false); err != nil {
+		return err
+	}
+	for n := range shape.Subtables {
+		if err := r.words8(shape.SubtableAt(n), int(shape.SubtableLen()), true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// words8 makes n bytes alike, word by word. slots says that they are buckets.
+func (r *repair) words8(off uint64, n int, slots bool) error {
+	for n > 0 {
+		some := min(n, repairPiece)
+		if err := r.piece(off, some, slots); err != nil {
+			return err
+		}
+		off, n = off+uint64(some), n-some
+	}
+	return nil
+}
+
+func (r *repair) piece(off uint64, n int, slots bool) error {
+	for i, server := range r.index {
+		r.read(server, off, atIn+i*repairPiece, n)
+	}
+	if err := r.do(r.rt.Now().Add(r.patience)); err != nil {
+		return err
+	}
+	r.words = r.words[:0]
+	for i := range r.index {
+		b, err := r.bytes(nil, atIn+i*repairPiece, n)
+		if err != nil {
+			return err
+		}
+		r.words = append(r.words, b)
+	}
+	r.orphans = r.orphans[:0]
+	for at := 0; at < n; at += 8 {
+		r.list = r.list[:0]
+		for _, b := range r.words {
+			r.list = append(r.list, binary.LittleEndian.Uint64(b[at:]))
+		}
+		value := chosen(r.list, r.same)
+		if slices.ContainsFunc(r.list, func(v uint64) bool { return v != value }) {
+			if err := r.set(off+uint64(at), value); err != nil {
+				return err
+			}
+		}
+		if ref := r.super.Shape.Format.Ref(layout.Slot(value)); slots && at%layout.BucketLen != 0 && r.super.Shape.Holds(ref) && !r.view.Has(ref.Server) {
+			r.orphans = append(r.orphans, entry{at: off + uint64(at), slot: layout.Slot(value)})
+		}
+	}
+	return r.withdraw()
+}
+
+// chosen is the value that a word gets whose replicas may differ. same says that the first value is that
+// of the primary; otherwise all are those of backups.
+func chosen(values []uint64, same bool) uint64 {
+	if same {
+		return values[0]
+	}
+	return snapshot.Decide(values)
+}
+
+// set writes a word to all replicas of the index.
+func (r *repair) set(off, value uint64) error {
+	if err := r.put(binary.LittleEndian.AppendUint64(nil, value), atLog); err != nil {
+		return err
+	}
+	for _, server := range r.index {
+		r.write(server, off, atLog, 8)
+	}
+	return r.do(r.rt.Now().Add(r.patience))
+}
+
+// withdraw empties the slots of orphans that are pending.
+func (r *repair) withdraw() error {
+	for some := range slices.Chunk(r.orphans, maxOps/2) {
+		for i, e := range some {
+			ref := r.super.Shape.Format.Ref(e.slot)
+			server, off := r.replica(ref.Server, ref.Place)
+			r.read(server, off, atOut+8*i, 8)
+		}
+		if err := r.do(r.rt.Now().Add(r.patience)); err != nil {
+			return err
+		}
+		marks, err := r.bytes(nil, atOut, 8*len(some))
+		if err != nil {
+			return err
+		}
+		for i, e := range some {
+			if layout.Mark(marks[8*i]) != layout.Pending {
+				continue
+			}
+			if err := r.set(e.at, uint64(r.super.Shape.Format.Emptied(r.super.Shape.Format.Ref(e.slot)))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

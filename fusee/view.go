@@ -1,0 +1,358 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+const (
+	// viewLease is how long a client uses its view without reading the words of all members again. A
+	// master waits for so long until it changes anything that a client could read.
+	viewLease = 10 * time.Millisecond
+	// joinPatience bounds one attempt to connect to a member, which may have crashed.
+	joinPatience = 200 * time.Millisecond
+	// glancePause is how long a client waits for a change of the members after an operation has failed.
+	glancePause = 2 * time.Millisecond
+	// meetPatience bounds one attempt to read the superblock of a server, which may have crashed.
+	meetPatience = 400 * time.Millisecond
+)
+
+// errView: a master changes the members of the store, or has changed them. What was in flight has an
+// unknown outcome until the client follows (see space.follow).
+var errView = fmt.Errorf("%w: the members of the store have changed", kv.ErrTimeout)
+
+// errGone: no member has a replica of something.
+var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed", kv.ErrLost)
+
+// errReborn: a server has another incarnation of its memory, which is not a member.
+var errReborn = errors.New("the memory server has lost its memory")
+
+// members is what a client knows of the servers that belong to the store.
+//
+// A client reads the view on each new connection, before it sends anything else there. The master ends
+// all connections when it prepares a change; so no request of a client that does not know of the change
+// is executed by a server that remains. What a client reads from a server that does not remain, and that
+// the master cannot reach, counts only during the client's lease.
+type members struct {
+	// view is what the operations of this client use; 0: it is not known yet. newer is another one that
+	// the client has read since.
+	view, newer layout.View
+	// until is the end of the lease.
+	until clock.Time
+	// exempt: this client is the master, who changes the view.
+	exempt bool
+	// missing are members that have not answered a master when it has begun, as bits.
+	missing uint32
+	// managed: a master has taken charge of the store, in some view.
+	managed bool
+	viewOps [layout.MaxServers]remotemem.Op
+	list    []*remotemem.Op
+}
+
+// has reports whether operations use a server.
+func (m *memory) has(server int) bool { return m.view == 0 || m.view.Has(server) }
+
+// attach connects to the servers of the batch, and reads the view on new connections.
+func (m *memory) attach(deadline clock.Time) error {
+	switch {
+	case m.view == 0 || m.exempt:
+		return nil
+	case m.newer != m.view:
+		return errView
+	}
+	for _, o := range m.batch {
+		if err := m.join(o.Peer, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join connects to a server, unless it is connected, and reads the view there.
+func (m *memory) join(i int, deadline clock.Time) error {
+	if m.fab.Connected(i) {
+		return nil
+	}
+	limit := deadline
+	if m.managed {
+		limit = min(deadline, m.rt.Now().Add(joinPatience))
+	}
+	if err := m.fab.Open(i, limit); err != nil {
+		return err
+	}
+	v, err := m.viewOf(i, limit)
+	if err == nil {
+		err = m.see(v)
+	}
+	if err != nil {
+		return errors.Join(err, m.fab.Break(i))
+	}
+	return nil
+}
+
+// viewOf reads the view of one server.
+func (m *memory) viewOf(i int, deadline clock.Time) (layout.View, error) {
+	o := &m.viewOps[i]
+	m.fab.Read(o, m.target(i, layout.ViewWord), atViews+8*i, 8)
+	if err := m.fab.Do(deadline, o); err != nil {
+		return 0, err
+	}
+	return m.viewAt(i)
+}
+
+// viewAt is the view that was read from a server.
+func (m *memory) viewAt(i int) (layout.View, error) {
+	var b [8]byte
+	err := m.fab.MR().ReadAt(b[:], atViews+8*i)
+	return layout.View(binary.LittleEndian.Uint64(b[:])), err
+}
+
+// see compares a view that the client has read with its own.
+func (m *memory) see(v layout.View) error {
+	m.managed = m.managed || v.Mastered()
+	switch {
+	case v == m.view:
+		return nil
+	case v.State() == layout.Gone:
+		return errGone
+	case v.Epoch() > m.view.Epoch():
+		m.newer = v
+		return errView
+	}
+	return errors.New("the server has not been told of the members yet")
+}
+
+// confirm extends the lease of the view, if it is over.
+func (m *memory) confirm(deadline clock.Time) error {
+	if m.view == 0 || m.exempt || !m.managed || m.rt.Now() < m.until {
+		return nil
+	}
+	asked := m.rt.Now()
+	m.list = m.list[:0]
+	for i := range m.links {
+		if m.view.Has(i) {
+			if err := m.join(i, deadline); err != nil {
+				return err
+			}
+			m.fab.Read(&m.viewOps[i], m.target(i, layout.ViewWord), atViews+8*i, 8)
+			m.list = append(m.list, &m.viewOps[i])
+		}
+	}
+	if err := m.fab.Do(deadline, m.list...); err != nil {
+		return err
+	}
+	for _, o := range m.list {
+		v, err := m.viewAt(o.Peer)
+		if err == nil {
+			err = m.see(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m.until = asked.Add(viewLease)
+	return nil
+}
+
+// glance reads the views of all members that answer, after an operation has failed: one of them may
+// have crashed.
+func (m *memory) glance(deadline clock.Time) error {
+	if m.view == 0 || m.exempt {
+		return nil
+	}
+	for i := range m.links {
+		if !m.view.Has(i) {
+			continue
+		}
+		limit := min(deadline, m.rt.Now().Add(joinPatience))
+		err := m.join(i, limit)
+		if err == nil && m.managed { // the server may have ended the connection
+			var v layout.View
+			if v, err = m.viewOf(i, limit); err == nil {
+				err = m.see(v)
+			}
+		}
+		if errors.Is(err, errView) || errors.Is(err, kv.ErrLost) {
+			return err
+		}
+	}
+	if m.managed {
+		m.rt.Sleep(glancePause)
+	}
+	return nil
+}
+
+// settled waits until a change of the members has ended, and returns the view then.
+func (m *memory) settled(deadline clock.Time) (layout.View, error) {
+	for {
+		latest := m.newer
+		for i := range m.links {
+			if !m.newer.Has(i) {
+				continue
+			}
+			limit := min(deadline, m.rt.Now().Add(joinPatience))
+			err := m.fab.Open(i, limit)
+			if errors.Is(err, errFenced) {
+				return 0, kv.TimedOut(err)
+			}
+			if err != nil {
+				continue
+			}
+			v, err := m.viewOf(i, limit)
+			if err == nil && (v.Epoch() > latest.Epoch() || v.Epoch() == latest.Epoch() && v.State() > latest.State()) {
+				latest = v
+			}
+		}
+		m.newer = latest
+		switch {
+		case latest.State() == layout.Gone:
+			return 0, m.see(latest)
+		case latest.State() == layout.Settled:
+			return latest, nil
+		case m.rt.Now() >= deadline:
+			return 0, kv.TimedOut(errView)
+		}
+		m.rt.Sleep(pause)
+	}
+}
+
+// follow goes on with the members of a new view. Blocks of servers that are no member any more are lost to
+// this client: their objects remain readable in other replicas, until they are replaced.
+func (s *space) follow(deadline clock.Time) error {
+	asked := s.rt.Now()
+	v, err := s.settled(deadline)
+	if err != nil {
+		return err
+	}
+	for i := range s.links { // connections from before the end of the change show nothing of it
+		if !v.Has(i) {
+			if err := s.fab.Break(i); err != nil {
+				return err
+			}
+		}
+	}
+	s.use(v)
+	s.until = asked
+	return nil
+}
+
+// following repeats f, which has changed nothing, while the members change.
+func (c *changer) following(deadline clock.Time, f func() error) error {
+	for {
+		err := f()
+		if !errors.Is(err, errView) {
+			return err
+		}
+		if err := c.follow(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// use makes a view the one that operations use.
+func (s *space) use(v layout.View) {
+	s.view, s.newer, s.managed = v, v, s.managed || v.Mastered()
+	s.index = s.index[:0]
+	for i := range s.super.Shape.IndexReplicas {
+		if v.Has(i) {
+			s.index = append(s.index, i)
+		}
+	}
+	gone := func(o object) bool { return !v.Has(o.server) }
+	for id, b := range s.blocks {
+		if !v.Has(id.server) {
+			delete(s.blocks, id)
+		}
+		b.hints, b.swept = true, ^uint64(0) // frees may have been lost
+	}
+	for _, c := range s.classes {
+		c.blocks = slices.DeleteFunc(c.blocks, func(b *block) bool { return !v.Has(b.server) })
+		c.queue = slices.DeleteFunc(c.queue, gone)
+	}
+	s.unsure = slices.DeleteFunc(s.unsure, gone)
+	s.limbo = slices.DeleteFunc(s.limbo, func(l limbo) bool { return !v.Has(l.server) })
+	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool { return !v.Has(r.Server) })
+}
+
+// root is the server with the primary of the index.
+func (s *space) root() int { return s.index[0] }
+
+// replica returns where the first replica of an object is that a member has.
+func (s *space) replica(server int, place uint64) (at int, off uint64) {
+	shape := &s.super.Shape
+	for j := range shape.Replicas {
+		if at, off = shape.Replica(server, place, j); s.has(at) {
+			return at, off
+		}
+	}
+	return at, off
+}
+
+// resolve finds out, after the members have changed, what has become of a change that was in flight. All
+// replicas of the slot are alike now, and what this client had sent is not executed any more.
+func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) {
+	for {
+		if err := c.follow(deadline); err != nil {
+			return false, ended(err)
+		}
+		slot, err := c.slotAt(c.root(), ch.at, deadline)
+		if err == nil && slot == ch.new && ch.again != nil {
+			ch.again()
+			err = c.do(deadline)
+		}
+		switch {
+		case errors.Is(err, errView):
+			continue
+		case err != nil:
+			return false, ended(err)
+		case slot == ch.new:
+			return true, nil
+		case slot == ch.old, ch.log.Op == layout.OpInsert: // no other client replaces an object that is pending
+			return false, errors.Join(errChanged, kv.ErrNoEffect)
+		}
+		return false, errReplaced
+	}
+}
+
+// ended is the error of an operation that is not repeated, although the members have changed: its outcome
+// is unknown.
+func ended(err error) error {
+	if errors.Is(err, errView) || errors.Is(err, errChanged) {
+		return kv.ErrTimeout
+	}
+	return kv.TimedOut(err)
+}
+
+// remains goes on after the members have changed while an object of an INSERT was in its slot: it reads the
+// buckets again, and returns errChanged if the slot does not name the object any more.
+func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time) error {
+	for {
+		if err := c.follow(deadline); err != nil {
+			return ended(err)
+		}
+		slot, err := c.slotAt(c.root(), own.at, deadline)
+		if err == nil {
+			c.readBuckets(h, set)
+			err = c.do(deadline)
+		}
+		switch {
+		case errors.Is(err, errView):
+			continue
+		case err == nil && slot != own.slot:
+			return errChanged
+		}
+		return err
+	}
+}
+
+// errReplaced: the slot has changed while the members have: by this change, and then by another one, or
+// by another one alone.
+var errReplaced = fmt.Errorf("%w: whether the change took place is not known", kv.ErrTimeout)
