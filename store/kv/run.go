@@ -76,7 +76,6 @@ func (c *runner) run(stop func() bool) *Result {
 		c.fresh = c.inserted()
 	}
 	begin := c.rt.Now()
-	c.begin = begin
 	counted := begin.Add(c.cfg.Warmup)
 	end := clock.Never
 	if c.cfg.Duration > 0 {
@@ -86,7 +85,7 @@ func (c *runner) run(stop func() bool) *Result {
 	if c.cfg.Rate > 0 {
 		due = begin.Add(time.Duration(c.rand.Float64() * float64(c.period())))
 	}
-	first, last := clock.Never, clock.Time(0)
+	span := newSpan()
 	for (c.cfg.Ops == 0 || c.result.Total() < c.cfg.Ops) && (stop == nil || !stop()) {
 		start := c.rt.Now()
 		if c.cfg.Rate > 0 {
@@ -99,23 +98,52 @@ func (c *runner) run(stop func() bool) *Result {
 		if start >= end {
 			break
 		}
-		if c.once(start, start >= counted) {
-			first = clock.Min(first, start)
-			last = c.rt.Now()
+		if c.once(c.next(c.rt.Now().Sub(begin)), start, start >= counted) {
+			span.grow(start, c.rt.Now())
 		}
 	}
-	if first < clock.Never {
-		c.result.Span = last.Sub(first)
-	}
+	c.result.Span = span.length()
 	return c.result
+}
+
+// span is the time from the beginning of the first counted operation to the end of the last.
+type span struct{ first, last clock.Time }
+
+func newSpan() span { return span{first: clock.Never} }
+
+func (s *span) grow(start, end clock.Time) { s.first, s.last = min(s.first, start), max(s.last, end) }
+
+func (s *span) length() time.Duration {
+	if s.first == clock.Never {
+		return 0
+	}
+	return s.last.Sub(s.first)
 }
 
 func (c *runner) period() time.Duration { return time.Duration(float64(time.Second) / c.cfg.Rate) }
 
-// once makes one operation and reports whether it was counted.
-func (c *runner) once(start clock.Time, counted bool) bool {
-	kind, began := c.cfg.Workload.pick(c.rand.Float64()), c.rt.Now()
-	cost, err := c.do(kind, began.Add(c.cfg.Patience))
+// next draws the next operation; since is the time since the client began.
+func (c *runner) next(since time.Duration) Op {
+	op := Op{Kind: c.cfg.Workload.pick(c.rand.Float64())}
+	if op.Kind == KindInsert {
+		op.Key = c.own(c.fresh)
+	} else {
+		op.Key = c.key(since)
+	}
+	switch op.Kind {
+	case KindUpdate, KindInsert, KindReadModify:
+		op.Size = c.cfg.size(c.rand)
+	case KindScan:
+		op.Size = 1 + c.rand.IntN(c.cfg.ScanLen)
+	default: // no value is written
+	}
+	return op
+}
+
+// once executes one operation, which was due at start, and reports whether it was counted.
+func (c *runner) once(op Op, start clock.Time, counted bool) bool {
+	kind, began := op.Kind, c.rt.Now()
+	cost, err := c.do(op, began.Add(c.cfg.Patience))
 	c.ops++
 	switch {
 	case c.misses && errors.Is(err, ErrNotFound):
@@ -126,7 +154,9 @@ func (c *runner) once(start clock.Time, counted bool) bool {
 	case errors.Is(err, ErrValue):
 		c.result.Wrong++
 	case kind == KindInsert && errors.Is(err, ErrExists):
-		c.result.Existed++
+		if c.result.Existed++; c.misses {
+			err = nil // as regular as an operation that finds no key
+		}
 	case err != nil:
 		c.result.Failed++
 	}
@@ -144,42 +174,39 @@ func (c *runner) once(start clock.Time, counted bool) bool {
 		return false
 	}
 	c.result.note(kind, took, cost)
-	if c.cfg.Rate > 0 {
+	if c.cfg.Rate > 0 || c.cfg.Pace > 0 {
 		c.result.record(queue, began.Sub(start))
 	}
 	return true
 }
 
-func (c *runner) do(kind Kind, deadline clock.Time) (Cost, error) {
-	switch kind {
+func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
+	switch op.Kind {
 	case KindUpdate:
-		key := c.key()
-		return c.set(key, c.value(key), deadline)
+		return c.set(op.Key, c.value(op), deadline)
 	case KindDelete:
-		err := c.store.Delete(c.key(), deadline)
+		err := c.store.Delete(op.Key, deadline)
 		return c.store.Last(), err
 	case KindInsert:
-		key := c.own(c.fresh)
-		err := c.store.Insert(key, c.value(key), deadline)
+		err := c.store.Insert(op.Key, c.value(op), deadline)
 		if err == nil || errors.Is(err, ErrExists) {
 			c.fresh++ // otherwise the next insert tries this key again
 		}
 		return c.store.Last(), err
 	case KindScan:
-		return c.scan(deadline)
+		return c.scan(op, deadline)
 	case KindReadModify:
-		key := c.key()
-		err := c.read(key, deadline)
+		err := c.read(op.Key, deadline)
 		cost := c.store.Last()
 		if err != nil && !(c.misses && errors.Is(err, ErrNotFound)) {
 			return cost, err
 		}
 		cost.Retries = 0 // those of a read are no races lost
-		w, err := c.set(key, c.value(key), deadline)
+		w, err := c.set(op.Key, c.value(op), deadline)
 		cost.add(w)
 		return cost, err
 	default:
-		err := c.read(c.key(), deadline)
+		err := c.read(op.Key, deadline)
 		return c.store.Last(), err
 	}
 }
@@ -215,22 +242,22 @@ func (c *runner) read(key uint64, deadline clock.Time) error {
 	return err
 }
 
-func (c *runner) scan(deadline clock.Time) (Cost, error) {
+func (c *runner) scan(op Op, deadline clock.Time) (Cost, error) {
 	s, ok := c.store.(Scanner)
 	if !ok {
-		return Cost{}, errors.New("the store cannot scan: choose another workload than e")
+		return Cost{}, errors.New("the store cannot scan: choose a workload without scans")
 	}
-	err := s.Scan(c.key(), 1+c.rand.IntN(c.cfg.ScanLen), func(uint64, []byte) bool { return true }, deadline)
+	err := s.Scan(op.Key, op.Size, func(uint64, []byte) bool { return true }, deadline)
 	return s.Last(), err
 }
 
 // key draws a key. With ShapeLatest, the newest keys of this client are the most popular.
-func (c *runner) key() uint64 {
+func (c *runner) key(since time.Duration) uint64 {
 	if c.keys.shape == ShapeOwn {
 		clients, client := uint64(c.cfg.Clients), uint64(c.cfg.Client)
 		return client + c.ops%max(1, (c.cfg.Keys+clients-1-client)/clients)*clients
 	}
-	k := c.keys.draw(c.rand, c.rt.Now().Sub(c.begin), c.ops)
+	k := c.keys.draw(c.rand, since, c.ops)
 	switch {
 	case c.keys.shape != ShapeLatest:
 		return k
@@ -240,7 +267,7 @@ func (c *runner) key() uint64 {
 	return (c.cfg.Keys + c.fresh - 1 - k) % c.cfg.Keys
 }
 
-func (c *runner) value(key uint64) []byte {
+func (c *runner) value(op Op) []byte {
 	c.seq++
-	return MakeValue(key, uint64(c.cfg.Client+1)<<40|c.seq, c.cfg.size(c.rand))
+	return MakeValue(op.Key, uint64(c.cfg.Client+1)<<40|c.seq, op.Size)
 }

@@ -102,6 +102,9 @@ type RunConfig struct {
 	// ended (open loop); latencies count from when an operation was due. 0: the next one starts
 	// when the last has ended (closed loop).
 	Rate float64
+	// Pace is how many times faster than recorded a trace is replayed; 0: each operation begins when
+	// the client's last has ended. Only Replay uses it.
+	Pace float64
 	// Patience is the deadline of one operation; 0: 5 s.
 	Patience time.Duration
 	// Verify checks every value that is read.
@@ -145,7 +148,7 @@ func (c *RunConfig) Validate() error {
 		return fmt.Errorf("workload: client %d of %d", c.Client, c.Clients)
 	case c.Duration <= 0 && c.Ops == 0:
 		return fmt.Errorf("workload: neither a duration nor a number of operations")
-	case c.Rate < 0 || c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
+	case c.Rate < 0 || c.Pace < 0 || c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
 		return fmt.Errorf("workload: a time or rate is negative")
 	}
 	if c.Sizes != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/trace"
 )
 
 // RunRequest asks a host to run clients of a store.
@@ -29,6 +30,8 @@ type RunRequest struct {
 	Config kv.RunConfig `json:"config"`
 	// Load makes the clients only insert their parts of the keys; the result has the inserts.
 	Load bool `json:"load,omitempty"`
+	// Trace, if not empty, is the packed trace that the clients replay instead of a workload.
+	Trace []byte `json:"trace,omitempty"`
 }
 
 // RunEvent is one line of the answer.
@@ -60,19 +63,40 @@ func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) 
 		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d; fewer clients, or more compute hosts in the rack file", in.Count,
 			s.h.self.Name, maxStoreClients)
 	}
+	ops, err := opsOf(in.Trace)
+	if err != nil {
+		return control.Errorf(http.StatusBadRequest, "%v", err)
+	}
 	return s.app.do(r, "run "+in.Config.Workload.Name, func(ctx context.Context, v verbs.Context) error {
 		s.meter.clients(in.Count)
 		defer s.meter.clients(-in.Count)
 		list := clients(v)
-		run := &storeRun{desc: desc, in: in, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter}
+		run := &storeRun{desc: desc, in: in, ops: ops, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter}
 		return errors.Join(run.all(send), list.Close())
 	})
+}
+
+// opsOf unpacks the operations of a trace by client; nil if there is none.
+func opsOf(packed []byte) (map[int][]kv.Op, error) {
+	if len(packed) == 0 {
+		return nil, nil
+	}
+	list, err := trace.Unpack(packed)
+	if err != nil {
+		return nil, err
+	}
+	ops := make(map[int][]kv.Op)
+	for _, op := range list {
+		ops[op.Client] = append(ops[op.Client], op)
+	}
+	return ops, nil
 }
 
 // storeRun holds the clients of one run on this host.
 type storeRun struct {
 	desc    *store.Store
 	in      RunRequest
+	ops     map[int][]kv.Op // the operations of a trace by client; nil: there is none
 	rt      verbs.Runtime
 	clients store.Clients
 	ctx     context.Context
@@ -121,10 +145,14 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 		return
 	}
 	var res *kv.Result
-	if s.in.Load {
+	stop := func() bool { s.done.Add(1); return s.ctx.Err() != nil }
+	switch {
+	case s.in.Load:
 		res, err = kv.Load(untilEnded{c, s.ctx}, rt, cfg)
-	} else {
-		res, err = kv.Run(c, rt, cfg, func() bool { s.done.Add(1); return s.ctx.Err() != nil })
+	case s.ops != nil:
+		res, err = kv.Replay(c, rt, cfg, s.ops[id], stop)
+	default:
+		res, err = kv.Run(c, rt, cfg, stop)
 	}
 	if err = errors.Join(err, c.Close()); err != nil {
 		s.fail(fmt.Errorf("client %d: %w", id, err))

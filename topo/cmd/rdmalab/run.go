@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
@@ -32,12 +33,17 @@ type runFlags struct {
 	clients, share   int
 	csv, quiet       bool
 	noLoad, loadOnly bool
-	sayZipf          bool // --zipf was typed
+	trace            string
+	limit            int
+	ops              []kv.Op                // the operations of a trace; nil: there is none
+	typed            func(flag string) bool // reports whether a flag was typed
 	config           kv.RunConfig
 }
 
-func runCmd() *cobra.Command {
-	var f runFlags
+func runCmd() *cobra.Command { return runCmdOf(new(runFlags)) }
+
+// runCmdOf makes the command run, which writes what is typed to f.
+func runCmdOf(f *runFlags) *cobra.Command {
 	var loads []string
 	for _, w := range kv.Workloads() {
 		loads = append(loads, fmt.Sprintf("  %-3s %s", w.Name, w.Doc))
@@ -58,7 +64,9 @@ func runCmd() *cobra.Command {
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
 			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
 			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
-			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv",
+			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv\n" +
+			"  rdmalab run ycsb --mix get=70,put=20,insert=5,delete=5 --distribution hotspot:20%:80% --move 5s --value-size 64-4KiB\n" +
+			"  rdmalab run ycsb --trace store/trace/small.csv --pace 1",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,18 +76,12 @@ func runCmd() *cobra.Command {
 			if s, err := store.Find(f.store); err == nil && s.Value > 0 && !cmd.Flags().Changed("value-size") {
 				f.value = strconv.Itoa(s.Value)
 			}
-			f.sayZipf = cmd.Flags().Changed("zipf")
-			if f.mix != "" && cmd.Flags().Changed("workload") {
-				return badUse("--mix and --workload both say what the operations are: use one of them")
-			}
-			return runWorkload(cmd, &f)
+			f.typed = cmd.Flags().Changed
+			return runWorkload(cmd, f)
 		},
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
-	fs.StringVar(&f.workload, "workload", "a", "workload a to f or w, or a percentage of updates")
-	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
-		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
 	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
 	fs.IntVar(&f.share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
@@ -88,17 +90,12 @@ func runCmd() *cobra.Command {
 		"one) or client (each has its own) (default process)")
 	fs.StringVar(&f.reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
 		"itself) or process (the clients of a host report together) (default client)")
-	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
-	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (all alike), zipf:THETA:MIN-MAX (smaller ones are more "+
-		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
+	f.keyFlags(fs)
+	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file, in place of a workload; keys are loaded only if --keys is given")
+	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its times say, 1: at its times (default: each operation "+
+		"begins when the client's last has ended)")
+	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
-	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (all alike) to 1.5")
-	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
-	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
-		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+
-		"workload d)")
-	fs.StringVar(&f.move, "move", "", "other keys become the popular ones after this time, like 5s, or this number of operations "+
-		"(default: they stay)")
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
 	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default: --duration decides)")
@@ -121,11 +118,30 @@ func runCmd() *cobra.Command {
 	complete(cmd, "workload", names...)
 	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
+	cmd.AddCommand(convertCmd(), generateCmd())
 	groupFlags(cmd, "what runs", "store", "clients", "share-qp", "cache", "reporter", "steer")
-	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size")
+	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
 	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
 	return cmd
+}
+
+// keyFlags adds the flags that say what the operations are, and which keys and sizes they have.
+func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
+	c := &f.config
+	fs.StringVar(&f.workload, "workload", "a", "workload a to f or w, or a percentage of updates")
+	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
+		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
+	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
+	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (all alike), zipf:THETA:MIN-MAX (smaller ones are more "+
+		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
+	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (all alike) to 1.5")
+	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
+	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
+		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+
+		"workload d)")
+	fs.StringVar(&f.move, "move", "", "other keys become the popular ones after this time, like 5s, or this number of operations "+
+		"(default: they stay)")
 }
 
 // storeNotes lists the stores that have notes, with their notes.
@@ -159,9 +175,15 @@ func (f *runFlags) check() (err error) {
 	if err != nil {
 		return fmt.Errorf("--store: %w", err)
 	}
-	if err := f.checkKeys(); err != nil {
+	if f.trace != "" {
+		err = f.readTrace(f.typed)
+	} else if f.limit, err = 0, f.checkKeys(); err == nil {
+		err = f.checkSizes()
+	}
+	if err != nil {
 		return err
 	}
+	c.Value, c.Clients = c.Sizes.Max, f.clients
 	if c.Workload.Scan > 0 && !desc.Scans {
 		return fmt.Errorf("workload %s scans, and %s has no order of keys; use --store %s", c.Workload.Name, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Scans }), " or "))
@@ -188,22 +210,29 @@ func (f *runFlags) check() (err error) {
 			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, store.OfProcess, store.OfClient)
 		}
 	}
-	if c.Sizes, err = kv.ParseSizes(f.value, func(text string) (int, error) {
+	return c.Validate()
+}
+
+// checkSizes parses the sizes of values.
+func (f *runFlags) checkSizes() (err error) {
+	if f.config.Sizes, err = kv.ParseSizes(f.value, func(text string) (int, error) {
 		n, err := spec.ParseSize(text)
 		return int(min(n, math.MaxInt32)), err
 	}); err != nil {
 		return fmt.Errorf("--value-size: %w", err)
 	}
-	c.Value, c.Clients = c.Sizes.Max, f.clients
-	return c.Validate()
+	return nil
 }
 
 // checkKeys parses the flags that say what the operations are and which keys they use.
 func (f *runFlags) checkKeys() (err error) {
 	c := &f.config
-	if f.mix != "" {
+	switch {
+	case f.mix != "" && f.typed("workload"):
+		return errors.New("--mix and --workload both say what the operations are: use one of them")
+	case f.mix != "":
 		c.Workload, err = kv.ParseMix(f.mix)
-	} else {
+	default:
 		c.Workload, err = kv.FindWorkload(f.workload)
 	}
 	if err != nil {
@@ -215,7 +244,7 @@ func (f *runFlags) checkKeys() (err error) {
 			return fmt.Errorf("--distribution: %w", err)
 		}
 	}
-	if shape := c.Popularity.Shape; f.sayZipf && (shape == kv.ShapeUniform || shape == kv.ShapeHotspot) {
+	if shape := c.Popularity.Shape; (shape == kv.ShapeUniform || shape == kv.ShapeHotspot) && f.typed("zipf") {
 		return fmt.Errorf("--zipf is the exponent of --distribution zipf or latest; leave it out with %s", shape)
 	}
 	if f.move != "" {
@@ -339,17 +368,12 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	var wg sync.WaitGroup
 	done := make([]uint64, len(s.hosts))
 	told := time.Now()
-	first := 0
-	for i, host := range s.hosts {
-		count := s.flags.clients / len(s.hosts)
-		if i < s.flags.clients%len(s.hosts) {
-			count++
-		}
-		if count == 0 {
-			continue
-		}
-		in := hostd.RunRequest{Store: s.flags.store, ClientOptions: s.client, First: first, Count: count, Config: s.flags.config, Load: load}
-		first += count
+	requests, err := s.requests(load)
+	if err != nil {
+		return total, err
+	}
+	for i, in := range requests {
+		host := s.hosts[i]
 		wg.Go(func() {
 			ierr := control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
 				mu.Lock()
@@ -377,6 +401,30 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 		s.issued += n
 	}
 	return total, err
+}
+
+// requests makes the requests to the hosts, whose shares of the clients differ by at most one. Hosts
+// without a client get none.
+func (s *storeRun) requests(load bool) (list []hostd.RunRequest, err error) {
+	first := 0
+	for i, host := range s.hosts {
+		count := s.flags.clients / len(s.hosts)
+		if i < s.flags.clients%len(s.hosts) {
+			count++
+		}
+		if count == 0 {
+			break
+		}
+		in := hostd.RunRequest{Store: s.flags.store, ClientOptions: s.client, First: first, Count: count, Config: s.flags.config, Load: load}
+		if !load {
+			if in.Trace, err = s.flags.part(host, first, count); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, in)
+		first += count
+	}
+	return list, nil
 }
 
 // tell prints the progress, at most once a second.

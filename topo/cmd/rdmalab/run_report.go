@@ -40,9 +40,16 @@ func (f *runFlags) report(res *kv.Result) *runReport {
 	if f.loadOnly {
 		name = loadName
 	}
+	popular := c.Popular()
+	if f.ops != nil {
+		popular = fmt.Sprintf("%d operations", len(f.ops))
+		if c.Pace > 0 {
+			popular += fmt.Sprintf(" at %g times their pace", c.Pace)
+		}
+	}
 	return &runReport{
 		Store: f.store, Steer: f.steer, Workload: name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Sizes: c.Sizes.String(),
-		Distribution: c.Popular(), Rate: c.Rate, Summary: res.Summary(),
+		Distribution: popular, Rate: c.Rate, Summary: res.Summary(),
 	}
 }
 

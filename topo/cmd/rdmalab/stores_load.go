@@ -13,7 +13,7 @@ import (
 // loadCmd makes the command load for a store that does not bring one: clients on all compute hosts
 // insert keys.
 func loadCmd(s *store.Store) *cobra.Command {
-	f := runFlags{store: s.Name, workload: "c"}
+	f := runFlags{store: s.Name, workload: "c", typed: func(string) bool { return false }}
 	d := &s.Commands.Load
 	cmd := &cobra.Command{
 		Use: "load", Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs,

@@ -1,0 +1,84 @@
+package kv
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Op is one operation of a workload or trace.
+type Op struct {
+	// At is when the operation is due in its trace, Client the client that executes it.
+	At     time.Duration
+	Client int
+	Kind   Kind
+	Key    uint64
+	// Size is the length of the value that is written, in bytes, or for KindScan the number of keys.
+	Size int
+}
+
+// Replay executes the operations of one client of a trace, one after the other, as Run executes those
+// of a workload. With Pace they are due at their times. A key may be absent: what finds none is an
+// operation like the others, as is an insert that finds its key, and an update inserts the key.
+func Replay(s Store, rt verbs.Runtime, cfg RunConfig, ops []Op, stop func() bool) (*Result, error) {
+	cfg.Keys, cfg.Ops = max(1, cfg.Keys), uint64(len(ops))+1 // no limit of its own
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := newRunner(s, rt, cfg.withDefaults())
+	c.misses = true
+	return c.replay(ops, stop), nil
+}
+
+func (c *runner) replay(ops []Op, stop func() bool) *Result {
+	begin := c.rt.Now()
+	span := newSpan()
+	for _, op := range ops {
+		if stop != nil && stop() {
+			break
+		}
+		start := c.rt.Now()
+		if c.cfg.Pace > 0 {
+			due := begin.Add(time.Duration(float64(op.At) / c.cfg.Pace))
+			if due > start {
+				c.rt.Sleep(due.Sub(start))
+			}
+			start = due
+		}
+		if c.once(op, start, start >= begin.Add(c.cfg.Warmup)) {
+			span.grow(start, c.rt.Now())
+		}
+	}
+	c.result.Span = span.length()
+	return c.result
+}
+
+// Generate makes n operations that clients of a workload would execute, at the rate of
+// RunConfig.Rate for each client. The seed decides all of them.
+func Generate(cfg RunConfig, n int, seed uint64) []Op {
+	cfg = cfg.withDefaults()
+	period := time.Duration(float64(time.Second) / cmp.Or(cfg.Rate, 1000))
+	ops := make([]Op, 0, n)
+	for client := range cfg.Clients {
+		own := cfg
+		own.Client = client
+		c := &runner{cfg: own, rand: rand.New(rand.NewPCG(seed, uint64(client)))}
+		c.keys = newChooser(&c.cfg)
+		at := time.Duration(c.rand.Float64() * float64(period))
+		for range (n - client + cfg.Clients - 1) / cfg.Clients {
+			op := c.next(at)
+			op.At, op.Client = at, client
+			if op.Kind == KindInsert {
+				c.fresh++
+			}
+			c.ops++
+			ops = append(ops, op)
+			at += period
+		}
+	}
+	slices.SortStableFunc(ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
+	return ops
+}

@@ -1,0 +1,203 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Formats are the formats that Convert reads.
+var Formats = []string{"twitter", "cachelib"}
+
+// Converted is a trace in the format of this package.
+type Converted struct {
+	Ops []kv.Op
+	// Keys and Clients is how many there are; they have the numbers from 0 on, in the order of their
+	// first operations.
+	Keys, Clients int
+	// Skipped counts lines whose operation is none of a store's.
+	Skipped int
+}
+
+// Convert reads a trace in another format. With limit > 0 it makes at most so many operations.
+//
+// twitter: the cache traces of Twitter (OSDI 2020; github.com/twitter/cache-trace), seven columns
+// without a header: time in seconds, key, its length, length of the value, client, operation, time to
+// live. The operations of a second are spread over it.
+//
+// cachelib: the key-value traces that CacheBench replays (github.com/facebook/CacheLib). A header
+// names the columns, of which key, op and size must be there. op_count is how often the operation is
+// repeated. Without op_time all times are 0. These traces have no clients: the key decides on one of
+// cachelibClients, so that the operations on a key stay in their order.
+func Convert(r io.Reader, format string, limit int) (*Converted, error) {
+	c := &converter{limit: limit, keys: map[string]int{}, clients: map[string]int{}}
+	var err error
+	switch format {
+	case "twitter":
+		err = lines(r, func(text string, _ int) error { return c.twitter(text) })
+		spread(c.out.Ops)
+	case "cachelib":
+		err = lines(r, c.cachelib)
+		for i := range c.out.Ops {
+			c.out.Clients = max(c.out.Clients, c.out.Ops[i].Client+1)
+		}
+	default:
+		return nil, fmt.Errorf("unknown format %.20q: want %s", format, strings.Join(Formats, " or "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.out.Keys, c.out.Clients = len(c.keys), max(c.out.Clients, len(c.clients))
+	return &c.out, nil
+}
+
+// cachelibClients is the number of clients of a trace that has none.
+const cachelibClients = 64
+
+// converter is a conversion in progress.
+type converter struct {
+	limit         int
+	keys, clients map[string]int // their numbers
+	columns       map[string]int // of cachelib's header
+	start         int64          // the first time in seconds
+	out           Converted
+}
+
+// number gives names the numbers from 0 on.
+func number(of map[string]int, name string) int {
+	n, ok := of[name]
+	if !ok {
+		n = len(of)
+		of[name] = n
+	}
+	return n
+}
+
+// at is the time of an operation since the first one.
+func (c *converter) at(column, text string) (time.Duration, error) {
+	sec, err := natural(column, text, math.MaxInt64/int64(time.Second))
+	if len(c.out.Ops) == 0 {
+		c.start = sec
+	}
+	return time.Duration(max(0, sec-c.start)) * time.Second, err
+}
+
+// twitterOps are the operations of Twitter's traces.
+var twitterOps = map[string]kv.Kind{
+	"get": kv.KindRead, "gets": kv.KindRead, "add": kv.KindInsert, "delete": kv.KindDelete, "set": kv.KindUpdate, "replace": kv.KindUpdate,
+	"cas": kv.KindUpdate, "append": kv.KindUpdate, "prepend": kv.KindUpdate, "incr": kv.KindUpdate, "decr": kv.KindUpdate,
+}
+
+func (c *converter) twitter(text string) error {
+	f := strings.Split(text, ",")
+	if len(f) < 7 {
+		return fmt.Errorf("%d columns: want time, key, key size, value size, client, operation, TTL", len(f))
+	}
+	tail := f[len(f)-5:] // a key may have commas
+	key := strings.Join(f[1:len(f)-5], ",")
+	at, err := c.at("time", f[0])
+	if err != nil {
+		return err
+	}
+	size, err := natural("value size", tail[1], maxSize)
+	if err != nil {
+		return err
+	}
+	kind, ok := twitterOps[tail[3]]
+	if !ok {
+		c.out.Skipped++
+		return nil
+	}
+	return c.add(kv.Op{At: at, Client: number(c.clients, tail[2]), Kind: kind, Key: uint64(number(c.keys, key)), Size: int(size)}, 1)
+}
+
+// cachelibOps are the operations of CacheLib's traces.
+var cachelibOps = map[string]kv.Kind{
+	"GET": kv.KindRead, "GET_LEASE": kv.KindRead, "SET": kv.KindUpdate, "SET_LEASE": kv.KindUpdate, "DELETE": kv.KindDelete,
+}
+
+func (c *converter) cachelib(text string, line int) (err error) {
+	f := strings.Split(text, ",")
+	if line == 1 {
+		c.columns = map[string]int{}
+		for i, name := range f {
+			c.columns[strings.TrimSpace(name)] = i
+		}
+		for _, name := range []string{"key", "op", "size"} {
+			if _, ok := c.columns[name]; !ok {
+				return fmt.Errorf("%.60q is no header of a CacheLib trace: it has no column %s", text, name)
+			}
+		}
+		return nil
+	}
+	if len(f) < len(c.columns) {
+		return fmt.Errorf("%d columns, and the header has %d", len(f), len(c.columns))
+	}
+	column := func(name, otherwise string) string {
+		if i, ok := c.columns[name]; ok {
+			return f[i]
+		}
+		return otherwise
+	}
+	kind, ok := cachelibOps[column("op", "")]
+	if !ok {
+		c.out.Skipped++
+		return nil
+	}
+	count, err := natural("op_count", column("op_count", "1"), MaxOps)
+	if err != nil {
+		return err
+	}
+	size, err := natural("size", column("size", ""), maxSize)
+	if err != nil {
+		return err
+	}
+	at, err := c.at("op_time", column("op_time", "0"))
+	if err != nil {
+		return err
+	}
+	key := number(c.keys, column("key", ""))
+	return c.add(kv.Op{At: at, Client: key % cachelibClients, Kind: kind, Key: uint64(key), Size: int(size)}, count)
+}
+
+// add adds an operation count times.
+func (c *converter) add(op kv.Op, count int64) (err error) {
+	if op.Kind == kv.KindRead || op.Kind == kv.KindDelete {
+		op.Size = 0
+	}
+	for ; count > 0 && err == nil; count-- {
+		c.out.Ops, err = add(c.out.Ops, op, c.limit)
+	}
+	return err
+}
+
+// spread spreads the operations of each second evenly over it.
+func spread(ops []kv.Op) {
+	slices.SortStableFunc(ops, func(a, b kv.Op) int { return int(min(1, max(-1, a.At-b.At))) })
+	for from := 0; from < len(ops); {
+		to := from
+		for to < len(ops) && ops[to].At == ops[from].At {
+			to++
+		}
+		second := ops[from].At
+		for i := from; i < to; i++ {
+			ops[i].At = second + time.Second*time.Duration(i-from)/time.Duration(to-from)
+		}
+		from = to
+	}
+}
+
+// Describe says in words what a conversion has made.
+func (c *Converted) Describe() string {
+	text := strconv.Itoa(len(c.Ops)) + " operations of " + strconv.Itoa(c.Clients) + " clients on " + strconv.Itoa(c.Keys) + " keys"
+	if c.Skipped > 0 {
+		text += fmt.Sprintf("; %d lines with other operations were left out", c.Skipped)
+	}
+	return text
+}

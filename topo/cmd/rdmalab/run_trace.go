@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/trace"
+)
+
+// notWithTrace are flags of run that a trace replaces.
+var notWithTrace = []string{
+	"workload", "mix", "distribution", "zipf", "scramble", "move", "value-size", "rate", "duration", "ops", "no-load", "load-only",
+}
+
+// readTrace reads the trace of --trace, and sets what it decides. changed reports whether a flag was
+// typed.
+func (f *runFlags) readTrace(changed func(flag string) bool) error {
+	for _, name := range notWithTrace {
+		if changed(name) {
+			return fmt.Errorf("--trace and --%s contradict each other: the trace says which operations there are", name)
+		}
+	}
+	file, err := os.Open(f.trace)
+	if err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	if f.ops, err = trace.Read(file, f.limit); err != nil {
+		return fmt.Errorf("--trace %s: %w", f.trace, err)
+	}
+	if len(f.ops) == 0 {
+		return fmt.Errorf("--trace %s: it has no operations", f.trace)
+	}
+	c := &f.config
+	c.Workload = kv.Workload{Name: "trace " + filepath.Base(f.trace), Read: 1}
+	c.Sizes = nil
+	keys := map[uint64]bool{}
+	for i := range f.ops {
+		op := &f.ops[i]
+		op.Client %= max(1, f.clients)
+		keys[op.Key] = true
+		switch op.Kind {
+		case kv.KindScan:
+			c.Workload.Scan = 1 // the store must be able to
+		case kv.KindUpdate, kv.KindInsert, kv.KindReadModify:
+			if c.Sizes == nil {
+				c.Sizes = &kv.Sizes{Min: op.Size, Max: op.Size}
+			}
+			c.Sizes.Min, c.Sizes.Max = min(c.Sizes.Min, op.Size), max(c.Sizes.Max, op.Size)
+		default:
+		}
+	}
+	if c.Sizes == nil {
+		c.Sizes = &kv.Sizes{Min: kv.MinValue, Max: kv.MinValue}
+	}
+	if f.noLoad = !changed("keys"); f.noLoad {
+		c.Keys = uint64(len(keys))
+	}
+	if !changed("warmup") {
+		c.Warmup = 0
+	}
+	return nil
+}
+
+// maxTrace bounds a packed trace, which must fit into a request to a daemon.
+const maxTrace = 700 << 10
+
+// part packs the operations of the clients from first on.
+func (f *runFlags) part(host string, first, count int) ([]byte, error) {
+	if f.ops == nil {
+		return nil, nil
+	}
+	var own []kv.Op
+	for _, op := range f.ops {
+		if op.Client >= first && op.Client < first+count {
+			own = append(own, op)
+		}
+	}
+	packed, err := trace.Pack(own)
+	if err == nil && len(packed) > maxTrace {
+		err = fmt.Errorf("the trace's %d operations for host %s have %d bytes, compressed; at most %d can be sent: --limit %d replays its beginning",
+			len(own), host, len(packed), maxTrace, len(f.ops)/(len(packed)/maxTrace+1))
+	}
+	return packed, err
+}
+
+func convertCmd() *cobra.Command {
+	var from string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "convert FILE --from FORMAT",
+		Short: "Convert a public cache trace to the format of run --trace",
+		Long: "convert reads a trace in another format and prints it in the format of `rdmalab run ycsb --trace`. FILE - is standard\n" +
+			"input, so that a compressed file needs no copy. Formats:\n\n" +
+			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
+			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
+			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. Twitter's times are whole\n" +
+			"seconds: the operations of a second are spread over it. CacheLib's traces have no clients: 64 clients share the\n" +
+			"keys; those without times have the time 0 throughout, so that --pace has no effect.",
+		Example: "  zstd -dc cluster52.sort.zst | head -100000 | rdmalab run convert - --from twitter > cluster52.csv\n" +
+			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return asUse(err)
+				}
+				defer func() { _ = file.Close() }() // it was only read
+				in = file
+			}
+			c, err := trace.Convert(bufio.NewReader(in), from, limit)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), c.Describe())
+			return trace.Write(cmd.OutOrStdout(), c.Ops)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the format: "+strings.Join(trace.Formats, " or "))
+	cmd.Flags().IntVar(&limit, "limit", 0, "make at most this many operations (default: all)")
+	_ = cmd.MarkFlagRequired("from") // the flag exists
+	complete(cmd, "from", trace.Formats...)
+	return cmd
+}
+
+func generateCmd() *cobra.Command {
+	f := runFlags{store: store.Default().Name}
+	var n int
+	var seed uint64
+	cmd := &cobra.Command{
+		Use:   "generate",
+		Short: "Print a synthetic trace for run --trace",
+		Long: "generate prints the operations that clients of a workload would execute, without a rack. The same flags and the same\n" +
+			"seed give the same trace. store/trace/small.csv was made by the second example.",
+		Example: "  rdmalab run generate --workload a --operations 10000 > a.csv\n" +
+			"  rdmalab run generate --mix get=70,put=20,insert=5,delete=5 --keys 100 --clients 8 --rate 100 --value-size zipf:0.8:16-200",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.typed = cmd.Flags().Changed
+			if err := f.checkKeys(); err != nil {
+				return asUse(err)
+			}
+			if err := f.checkSizes(); err != nil {
+				return asUse(err)
+			}
+			f.config.Clients, f.config.Ops = f.clients, 1
+			if err := f.config.Validate(); err != nil {
+				return asUse(err)
+			}
+			if n < 1 || n > trace.MaxOps || f.config.Rate <= 0 {
+				return badUse("--operations %d, --rate %g: want 1 to %d operations and a rate above 0", n, f.config.Rate, trace.MaxOps)
+			}
+			return trace.Write(cmd.OutOrStdout(), kv.Generate(f.config, n, seed))
+		},
+	}
+	fs := cmd.Flags()
+	f.keyFlags(fs)
+	fs.IntVar(&f.clients, "clients", 16, "how many clients")
+	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations of each client per second")
+	fs.IntVar(&n, "operations", 1000, "operations of all clients")
+	fs.Uint64Var(&seed, "seed", 1, "seed of the operations")
+	return cmd
+}
