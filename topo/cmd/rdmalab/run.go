@@ -40,7 +40,11 @@ type runFlags struct {
 	config           kv.RunConfig
 }
 
-func runCmd() *cobra.Command { return runCmdOf(new(runFlags)) }
+func runCmd() *cobra.Command {
+	cmd := runCmdOf(new(runFlags))
+	cmd.AddCommand(sweepCmd(), compareCmd(), plotCmd(), convertCmd(), generateCmd())
+	return cmd
+}
 
 // runCmdOf makes the command run, which writes what is typed to f.
 func runCmdOf(f *runFlags) *cobra.Command {
@@ -73,10 +77,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			if args[0] != "ycsb" {
 				return badUse("unknown workload family %q: there is ycsb", args[0])
 			}
-			if s, err := store.Find(f.store); err == nil && s.Value > 0 && !cmd.Flags().Changed("value-size") {
-				f.value = strconv.Itoa(s.Value)
-			}
-			f.typed = cmd.Flags().Changed
+			f.set(cmd.Flags())
 			return runWorkload(cmd, f)
 		},
 	}
@@ -118,12 +119,19 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	complete(cmd, "workload", names...)
 	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
-	cmd.AddCommand(convertCmd(), generateCmd())
 	groupFlags(cmd, "what runs", "store", "clients", "share-qp", "cache", "reporter", "steer")
 	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
 	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
 	return cmd
+}
+
+// set notes which flags were typed, and takes the store's own default of the value size.
+func (f *runFlags) set(fs *pflag.FlagSet) {
+	f.typed = fs.Changed
+	if s, err := store.Find(f.store); err == nil && s.Value > 0 && !fs.Changed("value-size") {
+		f.value = strconv.Itoa(s.Value)
+	}
 }
 
 // keyFlags adds the flags that say what the operations are, and which keys and sizes they have.
@@ -255,18 +263,31 @@ func (f *runFlags) checkKeys() (err error) {
 	return nil
 }
 
-func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
+func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err := f.check(); err != nil {
 		return asUse(err)
 	}
-	rack, _, err := rackOf(cmd)
-	if err != nil {
+	rep, err := f.measure(cmd)
+	if rep == nil {
 		return err
 	}
+	written := rep.write(cmd, f.csv)
+	if err == nil {
+		err = written // otherwise the earlier error is the more precise one
+	}
+	return err
+}
+
+// measure runs the workload. The report of clients that have worked is returned with an error, too.
+func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
 	if desc, err := store.Find(f.store); err != nil {
-		return err
+		return nil, err
 	} else if _, err := desc.Places(rack); err != nil { // checked before the switch is changed
-		return err
+		return nil, err
 	}
 	told := cmd.ErrOrStderr()
 	if f.quiet {
@@ -274,30 +295,30 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	}
 	undo, err := steerSwitch(cmd, rack, f.steer, told)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = withUndo(cmd, err, undo()) }()
 	run, err := newStoreRun(cmd, rack, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !f.noLoad && !f.loadOnly && !run.loaded {
 		res, err := run.all(cmd.Context(), true)
 		if err != nil {
-			return fmt.Errorf("load: %w", err)
+			return nil, fmt.Errorf("load: %w", err)
 		}
 		_, _ = fmt.Fprintf(told, "%d keys inserted in %.2f s; %d existed\n", res.Total(), res.Span.Seconds(), res.Existed)
 	}
 	before, err := run.traffic(cmd.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	res, runErr := run.all(cmd.Context(), f.loadOnly)
 	after, err := run.traffic(cmd.Context())
 	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
-		return err
+		return nil, err
 	}
-	rep := f.report(res)
+	rep = f.report(res)
 	issued := float64(run.issued)
 	if f.loadOnly {
 		issued = float64(res.Total() + res.Existed)
@@ -306,11 +327,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
 		rep.PacketsPerOp = float64(after.packets-before.packets) / issued
 	}
-	written := rep.write(cmd, f.csv)
-	if err == nil {
-		err = written // otherwise the earlier error is the more precise one
-	}
-	return err
+	return rep, err
 }
 
 // storeRun is a run of clients of a store on several hosts.

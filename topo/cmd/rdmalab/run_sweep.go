@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/store"
+)
+
+// sweep is a sweep as typed.
+type sweep struct {
+	out    string
+	over   []string
+	rounds int
+	resume bool
+}
+
+// ownFlags are flags of a run that make no difference to what is measured.
+var ownFlags = []string{"csv", "output", "quiet", "help"}
+
+func sweepCmd() *cobra.Command {
+	var s sweep
+	cmd := &cobra.Command{
+		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
+		Short: "Run a workload with all combinations of some flags' values",
+		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that --over gives, and appends each result to FILE as\n" +
+			"soon as it has it: a line of JSON with all flags, the build and the report. Values that have commas are separated by\n" +
+			"semicolons. All combinations are run --rounds times, in turn, so that a slow minute of the machine hits all of them.\n\n" +
+			"An interrupted sweep keeps what it has; --resume goes on with what FILE lacks. A run that fails is noted with its\n" +
+			"error, and the sweep goes on. Between runs on different stores the former one is stopped and the next one is made\n" +
+			"afresh. `rdmalab run compare` and `rdmalab run plot` read FILE.",
+		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
+			"  rdmalab run sweep --over steer=none,both --over 'mix=get=50,put=50;get=95,put=5' -w steer.jsonl --resume",
+		Args: cobra.NoArgs,
+	}
+	var base runFlags
+	run := runCmdOf(&base).Flags()
+	run.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(ownFlags, f.Name) {
+			cmd.Flags().AddFlag(f)
+		}
+	})
+	fs := cmd.Flags()
+	fs.StringArrayVar(&s.over, "over", nil, "a flag of run and its values, like clients=1,4,16; can be repeated")
+	fs.StringVarP(&s.out, "write", "w", "", "file for the results")
+	fs.IntVar(&s.rounds, "rounds", 1, "how often each combination is run")
+	fs.BoolVar(&s.resume, "resume", false, "go on with what the file lacks")
+	_ = errors.Join(cmd.MarkFlagRequired("over"), cmd.MarkFlagRequired("write")) // the flags exist
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var typed []string
+		fs.Visit(func(f *pflag.Flag) {
+			if run.Lookup(f.Name) != nil {
+				typed = append(typed, "--"+f.Name+"="+f.Value.String())
+			}
+		})
+		return s.run(cmd, typed)
+	}
+	return cmd
+}
+
+// combinations are the arguments of all runs. The first --over varies most slowly.
+func combinations(over []string) (list [][]string, err error) {
+	list = [][]string{nil}
+	for _, text := range over {
+		name, values, ok := strings.Cut(text, "=")
+		name = strings.TrimPrefix(name, "--")
+		if !ok || name == "" || values == "" {
+			return nil, fmt.Errorf("--over %.40q: want a flag and values, like clients=1,4,16", text)
+		}
+		separator := ","
+		if strings.Contains(values, ";") {
+			separator = ";"
+		}
+		var next [][]string
+		for _, args := range list {
+			for v := range strings.SplitSeq(values, separator) {
+				next = append(next, append(slices.Clone(args), "--"+name+"="+strings.TrimSpace(v)))
+			}
+		}
+		list = next
+	}
+	return list, nil
+}
+
+// runOf parses the arguments of one run.
+func runOf(args []string) (f *runFlags, values map[string]string, err error) {
+	f = new(runFlags)
+	cmd := runCmdOf(f)
+	if err := cmd.Flags().Parse(args); err != nil {
+		return nil, nil, err
+	}
+	f.set(cmd.Flags())
+	if err := f.check(); err != nil {
+		return nil, nil, err
+	}
+	values = map[string]string{}
+	cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+		if !slices.Contains(ownFlags, fl.Name) {
+			values[fl.Name] = fl.Value.String()
+		}
+	})
+	values["value-size"] = f.value
+	return f, values, nil
+}
+
+func (s *sweep) run(cmd *cobra.Command, typed []string) error {
+	list, err := combinations(s.over)
+	if err != nil {
+		return asUse(err)
+	}
+	if s.rounds < 1 {
+		return badUse("--rounds %d: want at least 1", s.rounds)
+	}
+	var stores []string
+	for _, args := range list { // a mistake is reported before the first run
+		f, _, err := runOf(append(slices.Clone(typed), args...))
+		if err != nil {
+			return badUse("%s: %w", strings.Join(args, " "), err)
+		}
+		if !slices.Contains(stores, f.store) {
+			stores = append(stores, f.store)
+		}
+	}
+	have, err := s.open()
+	if err != nil {
+		return asUse(err)
+	}
+	failed, n := 0, 0
+	for round := 1; round <= s.rounds; round++ {
+		for _, args := range list {
+			n++
+			f, values, err := runOf(append(slices.Clone(typed), args...))
+			if err != nil {
+				return err
+			}
+			rec := record{Round: round, Flags: values}
+			if have[rec.key()] {
+				continue
+			}
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d of %d: %s\n", n, s.rounds*len(list), strings.Join(args, " "))
+			f.quiet = true
+			rec.At, rec.Build = time.Now().UTC(), readVersion()
+			if err = changeStore(cmd, stores, f.store); err == nil {
+				rec.Report, err = f.measure(cmd)
+			}
+			if ended := cmd.Context().Err(); ended != nil {
+				return fmt.Errorf("the sweep was interrupted: %d of %d runs are in %s, and --resume goes on", n-1, s.rounds*len(list), s.out)
+			}
+			if err == nil && rec.Report.Failed+rec.Report.Wrong > 0 {
+				err = fmt.Errorf("%d failed, %d wrong values: %s", rec.Report.Failed, rec.Report.Wrong, rec.Report.FirstError)
+			}
+			if err != nil {
+				failed++
+				rec.Error = err.Error()
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d: %v\n", n, err)
+			}
+			if err := s.append(&rec); err != nil {
+				return err
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d runs failed; %s has their errors, and --resume tries them again", failed, n, s.out)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs are in %s\n", n, s.out)
+	return err
+}
+
+// changeStore stops the store of the sweep that is up and is not the next one, and makes the next one
+// afresh then: it has the memory of the former one.
+func changeStore(cmd *cobra.Command, stores []string, next string) error {
+	changed := false
+	for _, name := range stores {
+		desc, err := store.Find(name)
+		if err != nil {
+			return err
+		}
+		call, err := storeCall(cmd, desc, "")
+		if err != nil {
+			return err
+		}
+		if name == next {
+			continue
+		}
+		hosts, err := desc.Places(call.Rack)
+		status := statusOf(cmd)
+		for _, h := range hosts {
+			if hasStore(status(h), name) {
+				changed = true
+				err = errors.Join(err, call.Post(h, desc.Path(store.PathStop), nil, nil))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return startFresh(cmd, next)
+}
+
+// startFresh starts a store whatever the memory holds.
+func startFresh(cmd *cobra.Command, name string) error {
+	desc, err := store.Find(name)
+	if err != nil {
+		return err
+	}
+	call, err := storeCall(cmd, desc, "")
+	if err != nil {
+		return err
+	}
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	start := desc.Commands.Start.New(fs)
+	if fs.Lookup("fresh") != nil {
+		if err := fs.Parse([]string{"--fresh"}); err != nil {
+			return err
+		}
+	}
+	_, err = start(call)
+	return err
+}
+
+// open prepares the file, and returns which runs it has. The end of a line that was being written when
+// an earlier sweep was killed is taken away.
+func (s *sweep) open() (have map[string]bool, err error) {
+	data, err := os.ReadFile(s.out)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, os.WriteFile(s.out, nil, 0o644)
+	case err != nil:
+		return nil, err
+	case len(data) > 0 && !s.resume:
+		return nil, fmt.Errorf("%s has results already: --resume goes on with what it lacks; or choose another file", s.out)
+	}
+	whole := data[:strings.LastIndexByte(string(data), '\n')+1]
+	list, err := parseRecords(s.out, whole)
+	if err != nil {
+		return nil, err
+	}
+	have = map[string]bool{}
+	for i := range list {
+		if list[i].Error == "" {
+			have[list[i].key()] = true
+		}
+	}
+	return have, os.Truncate(s.out, int64(len(whole)))
+}
+
+// append writes a line.
+func (s *sweep) append(rec *record) error {
+	line, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(s.out, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(line, '\n'))
+	return errors.Join(err, file.Close())
+}
