@@ -157,7 +157,7 @@ var table = map[string]row{
 	"topo/hostd":            {level: 5, beside: []string{"store", "store/kv", "store/trace", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw"}},
 	"topo/calibrate":        {level: 5, touches: simulation},
 	"topo/experiment":       {level: 5, beside: []string{"clover", "sherman", "store/kv"}, touches: simulation},
-	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store/kv", "topo/calibrate", "topo/experiment"}, touches: simulation},
+	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store/kv", "store/passive", "store/pdpm", "topo/calibrate", "topo/experiment"}, touches: simulation},
 	"topo/doctor":           {level: 5},
 	"topo/bundle":           {level: 5},
 	"topo/top":              {level: 5},

@@ -52,6 +52,9 @@ func (s Shape) entryAt(i uint64) uint64 {
 // size is the length of a server's part.
 func (s Shape) size() uint64 { return s.entryAt(uint64(s.Entries)) }
 
+// Need is how much memory each server must lend for a table of this shape, in bytes.
+func (s Shape) Need() int { return int(s.size()) + line + keyLen + s.entryLen() }
+
 func (s Shape) encode() []byte {
 	b := make([]byte, superLen)
 	for i, v := range []uint64{magic, s.Generation, uint64(s.Servers)<<32 | uint64(s.Value), uint64(s.Entries), uint64(s.Lease)} {

@@ -23,6 +23,9 @@ type Platform interface {
 	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
 	// Fusee runs clients of FUSEE. It returns errors.ErrUnsupported if the platform has no such load.
 	Fusee(ctx context.Context, l Fusee) (StoreResult, error)
+	// Direct runs clients of pDPM-Direct. It returns errors.ErrUnsupported if the platform has no such
+	// load.
+	Direct(ctx context.Context, l Direct) (StoreResult, error)
 	// NIC runs one-sided operations and returns how many complete in a second. It returns
 	// errors.ErrUnsupported if the platform has no such load.
 	NIC(ctx context.Context, l NIC) (float64, error)
@@ -196,6 +199,19 @@ type Sherman struct {
 	Seed uint64
 	// Run is how long operations are counted; 0: the platform's default.
 	Run time.Duration
+}
+
+// Direct is a load of clients of pDPM-Direct. All keys are loaded before, and clients know where they
+// are. Value is the length of values in bytes, Servers the number of memory servers, Zipf the skew.
+// Warm and Run are as in Clover.
+type Direct struct {
+	Clients   int
+	Workload  kv.Workload
+	Keys      uint64
+	Value     int
+	Zipf      float64
+	Servers   int
+	Warm, Run time.Duration
 }
 
 // Fusee is a load of clients of FUSEE. All keys are loaded before, and clients remember their slots.

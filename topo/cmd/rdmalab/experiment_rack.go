@@ -328,6 +328,11 @@ func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, 
 	return nil, errors.ErrUnsupported
 }
 
+// Direct is not supported: run ycsb measures pDPM-Direct on a rack.
+func (*rackPlatform) Direct(context.Context, experiment.Direct) (out experiment.StoreResult, err error) {
+	return out, errors.ErrUnsupported
+}
+
 // Fusee is not supported: run ycsb measures FUSEE on a rack.
 func (*rackPlatform) Fusee(context.Context, experiment.Fusee) (out experiment.StoreResult, err error) {
 	return out, errors.ErrUnsupported

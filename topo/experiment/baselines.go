@@ -1,0 +1,147 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// cloverBaselines compares Clover with a baseline of its paper.
+var cloverBaselines = Experiment{
+	Name:   "clover-baselines",
+	Short:  "Clover beside pDPM-Direct under YCSB A, B and C: throughput, latency, round trips",
+	Figure: "Clover's comparison of its designs under YCSB (ATC 2020), without replication and without pDPM-Central",
+	Long: "Clients run the workloads A (50% updates), B (5%) and C (reads only) of YCSB on the stores Clover and\n" +
+		"pDPM-Direct, with the same keys, values, hosts and switch. Clients know the places of all keys, as in the paper:\n" +
+		"Clover's from a location cache of each host, those of pDPM-Direct from having read each key.\n\n" +
+		"  Mops                operations, in millions per second\n" +
+		"  READ, UPDATE us     latency, median and 99th percentile\n" +
+		"  RTT/OP              round trips per operation; in parentheses those of the authors' designs without contention:\n" +
+		"                      GET and PUT take 1 and 2 with Clover, and 1 and 4 with pDPM-Direct\n" +
+		"  FIRST TRY %         share of the updates that lose no race: for the newest node, or for the lock\n" +
+		"  BYTES/OP            bytes on the wire per operation\n" +
+		"  FAILED              operations that failed, had a wrong value or found no key\n\n" +
+		"The paper has 100,000 keys, values of 1,000 bytes, Zipf 0.99. The switch keeps up with every load.",
+	Sim: "5 min", Cost: "connectx5",
+	New: func() Body {
+		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, keys: 1024, value: 1000, zipf: 0.99}
+	},
+}
+
+type baselinesBody struct {
+	workloads        []string
+	clients, servers []int
+	keys             uint64
+	value            int
+	zipf             float64
+	quick            bool
+}
+
+func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&b.workloads, "workloads", b.workloads, "workloads of YCSB, separated by commas: a, b, c")
+	clientsFlag(fs, &b.clients)
+	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, separated by commas")
+	fs.Uint64Var(&b.keys, "keys", b.keys, "keys that are loaded before")
+	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value")
+	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent")
+}
+
+// Bounds of the parameters.
+const (
+	baselineServers = 8
+	baselineKeys    = 20000
+	baselineValue   = 4000
+)
+
+func (b *baselinesBody) Check(at Place) error {
+	if b.quick = at.Quick; at.Quick {
+		b.clients, b.servers = b.clients[:min(1, len(b.clients))], b.servers[:min(1, len(b.servers))]
+	}
+	for _, w := range b.workloads {
+		if err := oneOf("workloads", w, "a", "b", "c"); err != nil {
+			return err
+		}
+	}
+	if len(b.servers) == 0 || slices.Min(b.servers) < 1 || slices.Max(b.servers) > baselineServers {
+		return fmt.Errorf("--servers %v: want numbers of 1 to %d", b.servers, baselineServers)
+	}
+	switch {
+	case b.keys < 1 || b.keys > baselineKeys:
+		return fmt.Errorf("--keys %d: want 1 to %d", b.keys, baselineKeys)
+	case b.value < kv.MinValue || b.value > baselineValue:
+		return fmt.Errorf("--value-size %d: want %d to %d", b.value, kv.MinValue, baselineValue)
+	case !(b.zipf >= 0 && b.zipf <= 2): // also true for NaN
+		return fmt.Errorf("--zipf %g: want 0 to 2", b.zipf)
+	}
+	return checkClients(b.clients, maxClients)
+}
+
+// baselinePool is how many nodes each memory server has for Clover: enough for the updates of a run.
+const baselinePool = 1 << 16
+
+func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
+	r.Columns(
+		Column{Key: "workload", Title: "YCSB", Repeats: true}, Column{Key: "servers", Title: "SERVERS", Repeats: true},
+		Column{Key: "clients", Title: "CLIENTS", Repeats: true}, Column{Key: "store", Title: "STORE"}, Column{Key: "mops", Title: "Mops", Format: "%.3g"},
+		Column{Key: "readP50us", Title: "READ p50 us", Format: "%.1f"}, Column{Key: "readP99us", Title: "p99", Format: "%.1f"},
+		Column{Key: "updateP50us", Title: "UPDATE p50 us", Format: "%.1f"}, Column{Key: "updateP99us", Title: "p99", Format: "%.1f"},
+		Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"}, Column{Key: "firstTry", Title: "FIRST TRY %", Format: "%.1f"},
+		Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"}, Column{Key: "failed", Title: "FAILED"},
+	)
+	n, all := 0, 2*len(b.workloads)*len(b.servers)*len(b.clients)
+	for _, name := range b.workloads {
+		w, err := kv.FindWorkload(name)
+		if err != nil {
+			return err
+		}
+		for _, servers := range b.servers {
+			for _, clients := range b.clients {
+				for _, store := range []string{"Clover", "pDPM-Direct"} {
+					n++
+					r.begin(n, all, "%s, workload %s, %d servers, %d clients", store, name, servers, clients)
+					res, put, err := b.measure(ctx, pl, store, w, servers, clients)
+					if err != nil {
+						return fmt.Errorf("%s, workload %s, %d servers, %d clients: %w", store, name, servers, clients, err)
+					}
+					r.end("%.3g Mops", res.Throughput()/1e6)
+					us := func(k kv.Kind, p float64) Cell { return unlessZero(float64(res.Percentile(k, p)) / 1e3) }
+					first := None()
+					if res.Writes() > 0 {
+						first = Num(100 * res.FirstTryShare())
+					}
+					r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store), Num(res.Throughput()/1e6),
+						us(kv.KindRead, 50), us(kv.KindRead, 99), us(kv.KindUpdate, 50), us(kv.KindUpdate, 99),
+						Beside(res.Summary().RTTsPerOp, w.Read+w.Update*put), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// measure runs a store. put is how many round trips its PUT takes in the paper.
+func (b *baselinesBody) measure(
+	ctx context.Context, pl Platform, store string, w kv.Workload, servers, clients int,
+) (res StoreResult, put float64, err error) {
+	if store == "Clover" {
+		l := Clover{
+			Clients: clients, Writes: 100 * w.Update, Keys: b.keys, Value: b.value, Zipf: b.zipf, Servers: servers, Pool: baselinePool,
+			Switch: Switch{LineRate: true},
+		}
+		if b.quick {
+			l.hasten(pl.On())
+		}
+		res, err = pl.Clover(ctx, l)
+		return res, 2, err
+	}
+	l := Direct{Clients: clients, Workload: w, Keys: b.keys, Value: b.value, Zipf: b.zipf, Servers: servers, Warm: 2 * quickRun, Run: 5 * quickRun}
+	if b.quick {
+		l.Warm, l.Run = quickWarm, quickRun
+	}
+	res, err = pl.Direct(ctx, l)
+	return res, 4, err
+}

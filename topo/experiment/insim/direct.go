@@ -1,0 +1,101 @@
+package insim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+	"github.com/rdmalab/rdmalab/store/pdpm"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// directRun is a load of pDPM-Direct in progress.
+type directRun struct {
+	workload
+	model   *cost.Model
+	shape   pdpm.Shape
+	servers []netip.Addr
+	ready   bool // the keys are loaded
+}
+
+// Direct runs clients of pDPM-Direct, whose programs take the time that those of Clover take. The
+// switch keeps up with every load.
+func (p *Sim) Direct(ctx context.Context, l experiment.Direct) (experiment.StoreResult, error) {
+	s, err := spec.Parse(fmt.Appendf(nil, rackFile, l.Servers-1, machines-1))
+	if err != nil {
+		return experiment.StoreResult{}, err
+	}
+	r := &directRun{model: p.model(&experiment.Switch{LineRate: true}), shape: pdpm.Shape{Value: l.Value, Entries: int(4 * l.Keys)}}
+	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: r.model, Cancelled: cancelled(ctx)})
+	if err != nil {
+		return experiment.StoreResult{}, err
+	}
+	defer r.rack.Close()
+	for i := range l.Servers {
+		r.servers = append(r.servers, serveMemory(r.rack, i, memservice.Config{Region: r.shape.Need()}))
+	}
+	r.cfg = kv.RunConfig{
+		Workload: l.Workload, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf, Clients: l.Clients, Warmup: cmp.Or(l.Warm, indexWarmUp),
+		Duration: cmp.Or(l.Run, indexRunTime), Patience: time.Second, Verify: true,
+	}
+	loader := r.rack.Host("cn0")
+	loader.Go("load", false, func(ctx verbs.Context) { r.rack.Stop(r.fill(loader, ctx)) })
+	r.clients(machines, r.client)
+	return r.measure(ctx, indexWarm)
+}
+
+func (r *directRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
+	return passive.Config{Context: ctx, Manager: h.Manager(ctx), Servers: r.servers}
+}
+
+// fill makes the table and loads the keys.
+func (r *directRun) fill(h *simrack.Host, ctx verbs.Context) error {
+	if _, err := pdpm.Format(r.config(h, ctx), r.shape, indexReady); err != nil {
+		return err
+	}
+	c, err := pdpm.Open(r.config(h, ctx), indexReady)
+	if err != nil {
+		return err
+	}
+	for key := range r.cfg.Keys {
+		if err := c.Insert(key, kv.MakeValue(key, key, r.cfg.Value)[:r.cfg.Value], indexReady); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+	r.ready = true
+	return c.Close()
+}
+
+// client reads all keys, so that it knows their places, waits until all clients have done so, and
+// executes the workload.
+func (r *directRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
+	rt := ctx.Runtime()
+	rt.Sleep(indexReady.Sub(rt.Now()))
+	if !r.ready {
+		return fmt.Errorf("the keys were not loaded at %v", rt.Now())
+	}
+	c, err := pdpm.Open(r.config(h, ctx), indexWarm)
+	if err != nil {
+		return err
+	}
+	for i := range r.cfg.Keys {
+		if _, err := c.Get((i+uint64(id))%r.cfg.Keys, nil, indexWarm); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+	if rt.Now() >= indexWarm {
+		return errors.Join(fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), indexWarm), c.Close())
+	}
+	rt.Sleep(indexWarm.Sub(rt.Now()))
+	return errors.Join(r.work(&program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, id), c.Close())
+}
