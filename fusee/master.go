@@ -27,8 +27,8 @@ type Master struct {
 	heard []clock.Time
 	// lost are the servers that have another incarnation of their memory.
 	lost []bool
-	// Changes counts the changes of the members.
-	Changes int
+	// Changed, if set, is called after each change of the members.
+	Changed func(was, now layout.View)
 }
 
 // OpenMaster makes the master of a store. It changes the view once, so that clients know that there is a
@@ -122,11 +122,14 @@ func (m *Master) probe() {
 
 // change makes a view of the members that answer, repairs the store there, and settles the view.
 func (m *Master) change(deadline clock.Time) error {
+	was := m.c.view
 	for {
 		err := m.attempt(deadline)
 		switch {
 		case err == nil:
-			m.Changes++
+			if m.Changed != nil {
+				m.Changed(was, m.c.view)
+			}
 			return nil
 		case m.c.fenced, errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err

@@ -68,6 +68,19 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		check(rack)
 	})
 
+	It("goes on when a memory server crashes, if there is a master", func() {
+		Expect(rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2", "--master", "cn1")).To(HaveSuffix("cn1 runs the master\n"))
+		rack.OK("fusee", "insert", "7", "hello")
+		rack.OK("crash", "ms0")
+		DeferCleanup(func() { rack.OK("fusee", "stop") })
+		Expect(rack.OK("fusee", "get", "7")).To(Equal("hello\n"))
+		rack.OK("fusee", "put", "7", "world")
+		rack.OK("fusee", "insert", "8", "more")
+		rack.OK("restart", "ms0") // its memory is empty: it is no member any more
+		Expect(rack.OK("fusee", "get", "7", "--from", "cn2")).To(Equal("world\n"))
+		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
+	})
+
 	It("gives linearizable answers while links fail and copies are torn", func() {
 		rack.OK("fusee", "start", "--fresh", "--replicas", "3", "--index-replicas", "3")
 		for _, link := range []string{"cn0", "ms0", "ms1"} {

@@ -1,8 +1,11 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -83,6 +86,10 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
+	var master string
+	var lease time.Duration
+	fs.StringVar(&master, "master", "", "a compute host whose daemon runs the master, which replaces memory servers that crash (default: none)")
+	fs.DurationVar(&lease, "lease", 0, "how long a memory server may be silent until the master takes it for crashed (default 500ms)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
@@ -93,9 +100,21 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+
 		"this share of its uses was wrong (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
+		if master == "" && lease != 0 {
+			return nil, errors.New("--lease is the lease of a master: name its host with --master")
+		}
+		if hosts, err := c.Store.Places(c.Rack); err != nil || master != "" && !slices.Contains(hosts, master) {
+			return nil, errors.Join(err, fmt.Errorf("a master runs on a compute host, not on %q: use one of %s", master, strings.Join(hosts, ", ")))
+		}
 		info, err := Start(c, cfg)
 		if err != nil {
 			return nil, err
+		}
+		if master != "" {
+			if err := c.Post(master, Store.Path(PathMaster), MasterConfig{Servers: c.Memory(), Lease: lease}, nil); err != nil {
+				return nil, err
+			}
+			info.Master = master
 		}
 		return &info, nil
 	}
@@ -110,6 +129,9 @@ func (i *Info) Write(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%s a table on %d memory servers: %d slots, %d replicas of the index and %d of objects, "+
 		"%d blocks of %d bytes on each server\n",
 		what, i.Servers, i.Slots, i.IndexReplicas, i.Replicas, i.Blocks, i.Block)
+	if err == nil && i.Master != "" {
+		_, err = fmt.Fprintf(out, "%s runs the master\n", i.Master)
+	}
 	return err
 }
 

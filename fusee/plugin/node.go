@@ -20,26 +20,29 @@ import (
 // Control requests of the table, as last parts of a path. There is no server but the memory
 // services.
 const (
-	PathStat  = "stat"  // POST: Stat
-	PathCheck = "check" // POST CheckRequest: Checked
+	PathStat   = "stat"   // POST: Stat
+	PathCheck  = "check"  // POST CheckRequest: Checked
+	PathMaster = "master" // POST MasterConfig
 )
 
 // node is the store's part of a host. A host knows how its clients use the table.
 type node struct {
 	store.Passive[Use, *fusee.Client]
+	master master
 }
 
 func newNode(h store.Host) store.Node {
-	return &node{store.Passive[Use, *fusee.Client]{Host: h, Store: &Store, What: "table", Dial: (*Use).open}}
+	return &node{Passive: store.Passive[Use, *fusee.Client]{Host: h, Store: &Store, What: "table", Dial: (*Use).open}}
 }
 
 // Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
-	n.Stops(m)
+	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, struct{}) (struct{}, error) { return struct{}{}, n.Crash() })
 	post := func(request string) string { return "POST " + Store.Path(request) }
 	control.Handle(m, post(store.PathStart), n.start)
 	control.Handle(m, post(PathStat), func(r *http.Request, _ struct{}) (Stat, error) { return n.stat(r) })
 	control.Handle(m, post(PathCheck), n.check)
+	control.Handle(m, post(PathMaster), func(_ *http.Request, in MasterConfig) (struct{}, error) { return struct{}{}, n.rule(in) })
 }
 
 // Config describes a table and how a host uses it. It is the body of store.PathStart.
@@ -83,6 +86,8 @@ type Info struct {
 	Block         int    `json:"block"`
 	// Made: this request has made the table.
 	Made bool `json:"made,omitempty"`
+	// Master is the host that runs the master; "": start was not told of one.
+	Master string `json:"master,omitempty"`
 }
 
 func infoOf(s layout.Superblock) Info {
