@@ -206,7 +206,7 @@ func fuseeSizes(quick bool) figure {
 }
 
 // fuseeBeside appends the cells of a column for FUSEE, Clover and pDPM-Direct. Clover does not have
-// INSERTs here, and pDPM-Direct is not here.
+// INSERTs here, and no platform has a load of pDPM-Direct.
 func fuseeBeside(f *figure, data *papers.Figure, panel, key, x string, own Fusee, others *Clover) {
 	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
 		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: at(data, key, fuseeData[series], x, 1), value: mops}
@@ -445,10 +445,10 @@ func fuseeMedian(quick bool) figure {
 	return f
 }
 
-// fuseeCrash is Figure 20, which needs a master.
+// fuseeCrash is Figure 20. No platform has a load in which a memory server crashes.
 func fuseeCrash() figure {
 	data := papers.MustLoad("fusee/fig20")
-	f := figure{key: "20", title: "throughput of YCSB-C while one of two memory servers crashes; not measured: there is no master", x: data.X, unit: data.Unit}
+	f := figure{key: "20", title: "throughput of YCSB-C while one of two memory servers crashes; not measured", x: data.X, unit: data.Unit}
 	for _, x := range data.Columns {
 		f.cells = append(f.cells, figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1)})
 	}
