@@ -61,8 +61,8 @@ func Errorf(status int, format string, args ...any) error {
 // Mux routes patterns like "METHOD /path", as http.ServeMux does.
 type Mux struct{ http.ServeMux }
 
-// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the JSON
-// body, in which unknown fields are an error; an empty body leaves the zero value. The result is sent as JSON.
+// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the JSON body, in
+// which unknown fields are an error; an empty body leaves the zero value. The result is sent as JSON.
 func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) (Out, error)) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
