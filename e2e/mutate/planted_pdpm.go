@@ -30,7 +30,7 @@ var pdpmBugs = []planted{
 		"pdpm: a takeover writes a redo copy in place that is torn", "store/pdpm/lock.go",
 		"case !ready || whole && tagOf(place) == tagOf(redo):",
 		"case whole && tagOf(place) == tagOf(redo):",
-		"sim pdpm-direct",
+		"store/pdpm TestDeadHolder",
 	},
 	{
 		"pdpm: the copy in place is written first", "store/pdpm/direct.go",

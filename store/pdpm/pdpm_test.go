@@ -111,12 +111,14 @@ func TestDeadHolder(t *testing.T) {
 		text     string
 		requests int  // of the PUT, that are sent
 		torn     bool // the copy in place is not whole
+		redo     bool // the redo copy is not whole
 		want     []byte
 	}{
-		{"with the lock alone", 1, false, former},
-		{"with the redo copy", 2, false, young},
-		{"with both copies", 3, false, young},
-		{"while it writes in place", 3, true, young},
+		{"with the lock alone", 1, false, false, former},
+		{"while it writes the redo copy", 2, false, true, former},
+		{"with the redo copy", 2, false, false, young},
+		{"with both copies", 3, false, false, young},
+		{"while it writes in place", 3, true, false, young},
 	} {
 		var g *rig
 		armed, n := false, 0
@@ -151,7 +153,7 @@ func TestDeadHolder(t *testing.T) {
 		if err := g.Settle(time.Millisecond); err != nil { // the last request arrives
 			t.Fatal(err)
 		}
-		if c.torn {
+		if c.torn || c.redo { // the first copy of the new value
 			i := bytes.Index(g.memory, young)
 			g.memory[i+20] ^= 1
 		}
