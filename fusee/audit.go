@@ -17,6 +17,9 @@ type Report struct {
 	// Keys is how many keys have a value. Slots is how many slots the index has.
 	Keys  int `json:"keys"`
 	Slots int `json:"slots"`
+	// Subtables is how many subtables the index has. Splitting is how many of them are being split.
+	Subtables int `json:"subtables"`
+	Splitting int `json:"splitting"`
 	// Unfinished is how many slots a client has begun to change and not finished: replicas of the slot
 	// differ, or its key was inserted and is not marked as valid. Clients that are at work leave such
 	// slots for some round trips, clients that have died until they are recovered.
@@ -43,6 +46,7 @@ type auditor struct {
 	layout.Superblock
 	read Reader
 	out  Report
+	dir  layout.Directory
 	// uses are the block tables.
 	uses [][]layout.BlockUse
 	// where has the slot of each key that was found.
@@ -95,7 +99,21 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 			return a.out, err
 		}
 	}
-	for n := range 1 << super.Shape.Depth {
+	words, err := a.all(a.index[0], super.Shape.EntryAt(0), 8*super.Shape.Subtables)
+	if err != nil {
+		return a.out, err
+	}
+	if err := a.dir.Read(&super.Shape, words); err != nil {
+		a.defect("%v", err)
+		return a.out, nil
+	}
+	for n := range super.Shape.Subtables {
+		if !a.dir.Uses(&super.Shape, n) {
+			continue
+		}
+		if a.out.Subtables++; a.dir.At(n).Splitting {
+			a.out.Splitting++
+		}
 		if err := a.subtable(n); err != nil {
 			return a.out, err
 		}
@@ -163,6 +181,7 @@ func (a *auditor) subtable(n int) error {
 			return err
 		}
 	}
+	v := sight{subtable: n, entry: a.dir.At(n)}
 	for main := range s.Mains() {
 		from := s.CombinedAt(n, main)
 		at := int(from - s.SubtableAt(n))
@@ -170,6 +189,11 @@ func (a *auditor) subtable(n int) error {
 		if err := b.Parse(main, replicas[0][at:at+layout.CombinedLen]); err != nil {
 			a.defect("subtable %d, bucket %d: %v", n, main, err)
 			continue
+		}
+		for _, h := range b.Heads {
+			if _, ok := v.state(h); !ok {
+				a.defect("subtable %d, bucket %d: depth %d and prefix %#x, want depth %d", n, main, h.Depth, h.Prefix, v.entry.Depth)
+			}
 		}
 		for i, slot := range b.Slots {
 			if main%2 == 1 && i/layout.BucketSlots != b.Main {
@@ -184,7 +208,7 @@ func (a *auditor) subtable(n int) error {
 					break
 				}
 			}
-			if err := a.slot(n, main/2, off, slot); err != nil {
+			if err := a.slot(n, main/2, b.Heads[i/layout.BucketSlots], off, slot); err != nil {
 				return err
 			}
 		}
@@ -193,8 +217,11 @@ func (a *auditor) subtable(n int) error {
 }
 
 // slot checks one slot of a group of buckets.
-func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error {
+func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot layout.Slot) error {
 	s := &a.Shape
+	if s.Format.Leaving(slot) && head.Moving && a.dir.At(subtable).Splitting {
+		return a.moved(subtable, off)
+	}
 	if s.Format.Empty(slot) {
 		return nil
 	}
@@ -232,7 +259,7 @@ func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error 
 	if was, twice := a.where[key]; twice && !pending {
 		a.defect("key %d has the slots at %d and %d", key, was, off)
 	}
-	if one/2 != group && two/2 != group || h.Fingerprint() != ref.Fingerprint {
+	if !head.Had(h) && !pending || one/2 != group && two/2 != group || h.Fingerprint() != ref.Fingerprint {
 		a.defect("key %d is in subtable %d, group %d, which is not its own", key, subtable, group)
 	}
 	if pending {
@@ -242,6 +269,17 @@ func (a *auditor) slot(subtable, group int, off uint64, slot layout.Slot) error 
 	a.where[key] = off
 	a.out.Keys++
 	return nil
+}
+
+// moved counts a key that was taken from a subtable, and is not in the twin yet.
+func (a *auditor) moved(subtable int, off uint64) error {
+	s := &a.Shape
+	twin, _ := s.Twin(subtable, a.dir.At(subtable).Depth)
+	b, err := a.read(a.index[0], off+s.SubtableAt(twin)-s.SubtableAt(subtable), 8)
+	if err == nil && binary.LittleEndian.Uint64(b) == 0 {
+		a.out.Unfinished++
+	}
+	return err
 }
 
 // Audit reads the store, and reports whether it is right.

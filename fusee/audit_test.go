@@ -69,7 +69,8 @@ func TestAudit(t *testing.T) {
 			put(0, at, uint64(layout.Hardened.Slot(ref)))
 			put(1, at, word(0, at))
 		}},
-		{"a bucket of another subtable", "no bucket", func() { put(0, at&^63, 1) }},
+		{"a bucket of another subtable", "depth 1 and prefix 0x0, want depth 0", func() { put(0, at&^63, 1) }},
+		{"no bucket", "no bucket", func() { put(0, at&^63, 1<<20) }},
 	} {
 		before := [][]byte{append([]byte(nil), g.memory[0]...), append([]byte(nil), g.memory[1]...)}
 		c.do()

@@ -12,9 +12,9 @@ import (
 // Client is one client thread: a connection to each memory server. See the package comment. It
 // consists of layers. Each embeds the layer below it, and calls nothing of the layers above: memory
 // (operations on the servers), space (objects and blocks), finder (the index), changer (changes of
-// slots), and the operations of kv.Store themselves.
+// slots), grower (splits of subtables), and the operations of kv.Store themselves.
 type Client struct {
-	changer
+	grower
 	out   []byte
 	ended bool
 	// rival is another INSERT of the key that this client inserts.

@@ -75,9 +75,12 @@ type FormatConfig struct {
 	// index. 0 for both: 2 for objects and 1 for the index, as in the paper's measurements, but at
 	// most as many as there are servers.
 	Replicas, IndexReplicas int
-	// Depth is the depth of the directory: there are 2^Depth subtables. Groups is the number of groups
+	// Depth is the depth of all subtables at first: there are 2^Depth of them. Groups is the number of groups
 	// of three buckets of a subtable; 0: as many as fit into an eighth of a server's memory.
 	Depth, Groups int
+	// Grow is how often each subtable can be split: the index has room for 2^(Depth+Grow) subtables.
+	// 0: it does not grow.
+	Grow int
 	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less, so that a
 	// server has a thousand blocks.
 	Block int
@@ -98,7 +101,7 @@ const (
 func (f *FormatConfig) shape(servers int, memory uint64) (layout.Shape, error) {
 	s := layout.Shape{
 		Servers: servers, Replicas: cmp.Or(f.Replicas, min(2, servers)), IndexReplicas: cmp.Or(f.IndexReplicas, 1),
-		Depth: f.Depth, Subtables: 1 << min(max(f.Depth, 0), layout.MaxDepth),
+		Depth: f.Depth, Subtables: 1 << min(max(f.Depth+f.Grow, 0), layout.MaxDepth),
 		Groups: f.Groups, Blocks: 1, BlockUnits: f.Block / layout.Unit,
 	}
 	if s.Groups == 0 {

@@ -70,9 +70,53 @@
 // Once a store has a master, an INSERT with several replicas of objects takes one round trip more: its
 // object becomes valid in the first replica last, so that no client sees what could be lost with it.
 //
-// What it does not survive yet: a server that was lost does not become a member again. A client that dies
+// # The index grows
+//
+// The directory has a word for each subtable: its local depth d, and whether it is being split. A split
+// moves the keys whose prefixes have bit d to the twin, the subtable whose number has this bit as well,
+// at the same places. All slots of the twin are 0 before, which no slot is again once it was used. Any
+// number of clients may work on a split, and none of them is its owner: each word that they change goes
+// by CAS from a value that never comes back to one that is the same for all of them, so a client that
+// dies or is late leaves nothing behind that others could not go on with. An INSERT that leaves few
+// empty slots in the buckets of its key begins a split; all clients that insert keys into that subtable
+// work on it, some round trips in each of their operations that change keys.
+//
+//	directory      depth d               -> d, being split  -> d + 1
+//	bucket header  open: d               -> moving: d + 1   -> settled: d + 1
+//	slot of a key  names its object      -> leaving         -> empty
+//	slot of twin   0                                     -> names the object
+//
+// The backups change before the primary. The steps for a group of buckets:
+//
+//	flip    the headers become moving, and behind that the slots are read. An INSERT of a key that moves
+//	        reads the headers again behind its CAS, and withdraws its object if its bucket is not open.
+//	        So the keys that were read are all that have to be moved.
+//	inspect the objects say which keys move. The slots are read once more later: if a slot is unchanged,
+//	        its object was not reused meanwhile. A pending object is waited for: its client shows it, and
+//	        then it is moved, or withdraws it.
+//	vacate  a slot becomes leaving, by the rules of SNAPSHOT like any change: an UPDATE or DELETE wins
+//	        against it or loses to it. The value still says which object it has named.
+//	plant   the twin's slot becomes that of the object, by CAS from 0.
+//	clean   the leaving slot becomes empty: a later split of the subtable has another twin.
+//	settle  the headers become settled. When all groups are, the directory says so.
+//
+// While a subtable is being split a client reads the buckets of both subtables in one round trip, those
+// of the twin behind the others. A slot of the twin that is not 0 counts, and the same place of the
+// subtable does not; a leaving slot whose twin is 0 is read again, and after two tries the client plants
+// it itself. A client whose copy of the directory is old finds other headers than it expects, and reads
+// the words of the subtables in which the key can be. A PUT that loses takes effect immediately before
+// the winner, but not if the winner is a move: then it is repeated. The client reads the header of the
+// bucket once more, which shows moving before a move begins. Sweeps read as clients do, and
+// count a leaving slot as one that names its object. A recovery reads all subtables in which the key has
+// ever been: a client that was hung may insert a key long after a split, pending, and die.
+//
+// An INSERT whose buckets are full works on the split until its own buckets are settled. If there is no
+// room for a further subtable it ends with kv.ErrFull.
+//
+// # What it does not survive yet
+//
+// A server that was lost does not become a member again. A client that dies
 // while no other waits for it keeps its blocks until a program calls Recover or RecoverAll. Without a
 // master, a memory server that restarts ends the store (kv.ErrLost), and so does the loss of the last
-// replica of the index, or of any object. The index does not grow: an INSERT whose buckets are full ends
-// with kv.ErrFull.
+// replica of the index, or of any object.
 package fusee

@@ -1,7 +1,6 @@
 package fusee
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,22 +13,18 @@ import (
 type finder struct {
 	space
 	cache cache
-	// buckets are the two combined buckets of the key, as they were read last.
-	buckets [2]bucket
+	// sight is what was read last of the key. stale: its subtable was split meanwhile. leaving are its
+	// slots that are being moved.
+	sight   sight
+	stale   bool
+	leaving []entry
+	// vacant is how many slots are empty in the buckets of the key, as vacancy has counted them.
+	vacant  int
 	found   []entry
 	scratch []byte
-	matches []int
-	empty   [layout.CombinedSlots]int
 	// stuck are the slots that the client avoids, the oldest first.
 	stuck  []avoided
 	object layout.Object
-}
-
-// bucket is a combined bucket and its offset.
-type bucket struct {
-	layout.Combined
-	off  uint64
-	main int
 }
 
 // entry is a slot and its value.
@@ -46,62 +41,61 @@ var errDirectory = errors.New("the index is damaged or not the one that this cli
 // loadDirectory reads the directory.
 func (f *finder) loadDirectory(deadline clock.Time) error {
 	shape := &f.super.Shape
-	f.read(f.root(), layout.DepthWord, atIn, 8)
-	f.read(f.root(), shape.EntryAt(0), atIn+8, 8*shape.Subtables)
-	if err := f.do(deadline); err != nil {
-		return err
-	}
-	b, err := f.bytes(nil, atIn, 8+8*shape.Subtables)
-	if err != nil {
-		return err
-	}
-	var words []uint64
-	depth := binary.LittleEndian.Uint64(b)
-	for at := 8; at < len(b) && uint64(len(words)) < 1<<min(depth, layout.MaxDepth); at += 8 {
-		words = append(words, binary.LittleEndian.Uint64(b[at:]))
-	}
-	if err := f.dir.Parse(depth, words); err != nil {
-		return fmt.Errorf("fusee: %w", err)
-	}
-	for _, e := range f.dir.Entries {
-		if e.Subtable >= shape.Subtables {
-			return fmt.Errorf("fusee: %w", layout.ErrDirectory)
+	n := 8 * shape.Subtables
+	words := make([]byte, 0, n)
+	for len(words) < n {
+		some := min(maxIn*maxOut, n-len(words))
+		f.read(f.root(), shape.EntryAt(len(words)/8), atIn, some)
+		if err := f.do(deadline); err != nil {
+			return err
 		}
+		b, err := f.bytes(nil, atIn, some)
+		if err != nil {
+			return err
+		}
+		words = append(words, b...)
+	}
+	if err := f.dir.Read(shape, words); err != nil {
+		return fmt.Errorf("fusee: %w", err)
 	}
 	return nil
 }
 
-// readBuckets adds READs of the two combined buckets of a hash to the batch. set chooses one of two
-// parts of the buffer.
+// readBuckets adds READs of the buckets of a hash to the batch. set chooses one of two parts of the
+// buffer.
 func (f *finder) readBuckets(h layout.Hash, set int) {
-	shape := &f.super.Shape
-	subtable := f.dir.Of(h).Subtable
-	one, two := shape.Format.Buckets(h, shape.Mains())
-	for i, main := range []int{one, two} {
-		f.buckets[i].main, f.buckets[i].off = main, shape.CombinedAt(subtable, main)
-		f.read(f.root(), f.buckets[i].off, bucketsAt(set, i), layout.CombinedLen)
-	}
+	f.aim(&f.sight, h)
+	f.readSight(&f.sight, bucketsAt(set))
 }
 
-func bucketsAt(set, i int) int { return atBuckets + (2*set+i)*layout.CombinedLen }
+func bucketsAt(set int) int { return atBuckets + set*sightLen }
 
 // look parses the buckets that readBuckets has read, and lists the slots that may name the key. The
-// list is valid until the next call.
-func (f *finder) look(h layout.Hash, set int) ([]entry, error) {
-	f.found = f.found[:0]
-	for i := range f.buckets {
-		b := &f.buckets[i]
-		var err error
-		if f.scratch, err = f.bytes(f.scratch, bucketsAt(set, i), layout.CombinedLen); err != nil {
-			return nil, err
+// list is valid until the next call. The error errChanged means that the index changes its form there:
+// the caller must catch up and read again.
+func (f *finder) look(set int) ([]entry, error) {
+	f.found, f.leaving = f.found[:0], f.leaving[:0]
+	err := f.parseSight(&f.sight, bucketsAt(set))
+	if errors.Is(err, errStale) {
+		f.stale = true
+		return nil, errChanged
+	}
+	if err != nil {
+		return nil, err
+	}
+	format, fingerprint := f.super.Shape.Format, f.sight.hash.Fingerprint()
+	for i := range f.sight.old {
+		for n := range layout.CombinedSlots {
+			switch e, k := f.sight.cell(format, i, n); {
+			case k == leaving:
+				f.leaving = append(f.leaving, e)
+			case k == taken && byte(e.slot) == fingerprint:
+				f.list(e)
+			}
 		}
-		if err := b.Parse(b.main, f.scratch); err != nil || !b.Has(h) {
-			return nil, errors.Join(errDirectory, err)
-		}
-		f.matches = b.Find(f.super.Shape.Format, h, f.matches[:0])
-		for _, n := range f.matches {
-			f.list(entry{at: layout.SlotAt(b.off, n), slot: b.Slots[n]})
-		}
+	}
+	if len(f.leaving) > 0 {
+		return nil, errChanged
 	}
 	return f.found, nil
 }
@@ -143,18 +137,30 @@ func (f *finder) avoids(at uint64) bool {
 // the client avoids only if there is no other one.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
-	for i := range f.buckets {
-		b := &f.buckets[i]
-		empty := b.Free(f.super.Shape.Format, f.empty[:0])
-		for _, n := range empty {
-			one := entry{at: layout.SlotAt(b.off, n), slot: b.Slots[n]}
-			used := layout.CombinedSlots - len(empty)
-			if f.avoids(one.at) {
-				used += layout.CombinedSlots
+	f.vacant = 0
+	for i := range f.sight.old {
+		var first, free entry
+		room := 0
+		for n := range layout.CombinedSlots {
+			one, k := f.sight.cell(f.super.Shape.Format, i, f.sight.old[i].Order(n))
+			if k != vacant {
+				continue
 			}
-			if used < least {
-				e, ok, least = one, true, used
+			if room++; first.at == 0 {
+				first = one
 			}
+			if free.at == 0 && !f.avoids(one.at) {
+				free = one
+			}
+		}
+		f.vacant += room
+		used := layout.CombinedSlots - room
+		if free.at == 0 {
+			free = first
+			used += layout.CombinedSlots
+		}
+		if room > 0 && used < least {
+			e, ok, least = free, true, used
 		}
 	}
 	return e, ok

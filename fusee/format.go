@@ -140,23 +140,20 @@ func (m *maker) clear(i int, size uint64) error {
 	return nil
 }
 
-// index writes the directory, and the headers of all buckets.
+// index writes the directory, and the headers of all buckets, also of subtables that are not in use
+// yet: a split finds them ready.
 func (m *maker) index(i int, s *layout.Shape) error {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(s.Depth))
-	if err := m.bytesAt(i, layout.DepthWord, b); err != nil {
-		return err
-	}
-	b = b[:0]
-	for n := range 1 << s.Depth {
-		b = binary.LittleEndian.AppendUint64(b, layout.Entry{Depth: s.Depth, Subtable: n}.Word())
+	var b []byte
+	for n := range s.Subtables {
+		b = binary.LittleEndian.AppendUint64(b, s.Begin(n).Word())
 	}
 	if err := m.bytesAt(i, s.EntryAt(0), b); err != nil {
 		return err
 	}
-	for n := range 1 << s.Depth {
+	for n := range s.Subtables {
 		b = make([]byte, s.SubtableLen())
 		for at := 0; at < len(b); at += layout.BucketLen {
-			layout.Header{Depth: s.Depth, Prefix: uint32(n)}.Put(b[at:])
+			layout.Header{Depth: s.Begin(n).Depth, Prefix: uint32(n)}.Put(b[at:])
 		}
 		if err := m.bytesAt(i, s.SubtableAt(n), b); err != nil {
 			return err

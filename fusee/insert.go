@@ -16,6 +16,9 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
+	if err := c.advance(sliceRTTs, deadline); err != nil {
+		return unchanged(err)
+	}
 	h := layout.HashOf(key)
 	c.rival = rival{}
 	for {
@@ -30,6 +33,10 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 			if err := c.outwait(deadline); err != nil {
 				return unchanged(err)
 			}
+		case errors.Is(err, errCrowded):
+			if err := c.makeRoom(deadline); err != nil {
+				return unchanged(err)
+			}
 		case !errors.Is(err, errChanged):
 			return err
 		}
@@ -37,6 +44,41 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 			return err
 		}
 	}
+}
+
+// errCrowded: the buckets of a key have no empty slot.
+var errCrowded = errors.New("the buckets of the key are full")
+
+// makeRoom splits the subtable of the key whose buckets are full, or works on its split until its
+// buckets are settled, or until all are.
+func (c *grower) makeRoom(deadline clock.Time) error {
+	v := &c.sight
+	if !v.entry.Splitting {
+		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
+			return err
+		}
+	}
+	all := v.settled()
+	if !all {
+		c.split = nil // a client that inserts a key there goes on with that split
+	}
+	c.joins(v)
+	return c.complete(all, deadline)
+}
+
+// foresee begins a split if the buckets of the key that was inserted are almost full, or joins one.
+func (c *grower) foresee(deadline clock.Time) error {
+	v := &c.sight
+	if c.split != nil {
+		return nil
+	}
+	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !c.managed && !v.entry.Splitting && c.vacant < splitRoom {
+		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
+			return err
+		}
+	}
+	c.joins(v)
+	return nil
 }
 
 // errPending: another client is inserting the same key, and has not finished.
@@ -122,7 +164,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 	if err := c.do(deadline); err != nil {
 		return entry{}, err
 	}
-	list, err := c.look(h, 0)
+	list, err := c.look(0)
 	if err != nil {
 		return entry{}, err
 	}
@@ -138,7 +180,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		c.rival.see(list[0].slot, asked, c.rt.Now())
 		return entry{}, errPending
 	case !free:
-		return entry{}, kv.ErrFull
+		return entry{}, errCrowded
 	}
 	return into, nil
 }
@@ -148,7 +190,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 // it there, and later than asked. It returns nil if no other client has a slot any more.
 func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
-		list, err := c.look(h, set)
+		list, err := c.look(set)
 		if err == nil {
 			for i, e := range list {
 				if e.at == own.at {
@@ -162,6 +204,8 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		case errors.Is(err, errChanged):
 		case err != nil:
 			return err
+		case !c.sight.takes(own.at):
+			return errChanged // a split has begun: the slot may have come too late to be moved
 		case len(list) == 0:
 			return nil
 		case list[0].mark == layout.Valid:
@@ -169,7 +213,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		default:
 			c.rival.see(list[0].slot, asked, c.rt.Now())
 			for _, e := range list {
-				if e.at < own.at {
+				if c.before(e.at, own.at) {
 					return errPending
 				}
 			}
@@ -187,6 +231,14 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 			return err
 		}
 	}
+}
+
+// before compares the places of slots of one key. It does not depend on whether a split has moved
+// them.
+func (c *grower) before(one, other uint64) bool {
+	_, a := c.super.Shape.Within(one)
+	_, b := c.super.Shape.Within(other)
+	return a < b
 }
 
 // withdraw empties the slot of a pending object of this client again, because of the error why. No
@@ -216,5 +268,6 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 		return ended(err) // also if the slot has changed: another client may have seen the object before
 	}
 	c.cache.put(key, h, own.at, own.slot)
+	_ = c.foresee(deadline) // the INSERT has succeeded, whatever becomes of the split
 	return nil
 }

@@ -52,11 +52,10 @@ const (
 	maxOps = 64
 	// atWords: a word for each operation of a batch.
 	atWords = 0
-	// atBuckets: the two combined buckets, twice: as they were before and after the CAS of the
-	// primary.
+	// atBuckets: the buckets of a key, twice: as they were before and after the CAS of the primary.
 	atBuckets = atWords + 8*maxOps
 	bucketsIn = 2
-	atLog     = atBuckets + bucketsIn*2*layout.CombinedLen
+	atLog     = atBuckets + bucketsIn*sightLen
 	logLen    = 64
 	// atFrees: the values that the FETCH_ADDs of frees in flight find.
 	atFrees = atLog + logLen

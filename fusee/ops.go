@@ -45,7 +45,7 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 	if err := c.do(deadline); err != nil {
 		return false, err
 	}
-	list, err := c.look(h, 0)
+	list, err := c.look(0)
 	if err != nil {
 		return false, err
 	}
@@ -84,7 +84,7 @@ func (c *Client) retry(deadline clock.Time) error {
 	if c.rt.Now() >= deadline {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
-	return nil
+	return unchanged(c.catchUp(c.cost.Retries, deadline))
 }
 
 // Put implements kv.Store. If another change of the slot wins, this PUT takes effect immediately
@@ -105,6 +105,9 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 	}
 	if err := c.begin(deadline); err != nil {
 		return err
+	}
+	if err := c.advance(sliceRTTs, deadline); err != nil {
+		return unchanged(err)
 	}
 	h := layout.HashOf(key)
 	for {
@@ -164,7 +167,35 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 			c.cache.put(key, h, e.at, slot)
 		}
 	}
-	return won || op == layout.OpUpdate, nil
+	if !won && op == layout.OpUpdate {
+		won, err = c.overtaken(e, deadline)
+	}
+	return won, err
+}
+
+// overtaken reports whether a PUT that has lost takes effect immediately before the winner, because
+// that has replaced the same value by another one of the key. A split that has moved the value has
+// not replaced it.
+func (c *grower) overtaken(e entry, deadline clock.Time) (bool, error) {
+	shape := &c.super.Shape
+	subtable, _ := shape.Within(e.at)
+	v := &c.sight
+	last := v.entry.Depth
+	if subtable != v.subtable {
+		last++
+	}
+	if _, ok := shape.Twin(subtable, last); !ok {
+		return true, nil // the subtable cannot be split
+	}
+	// Keys are moved only from a bucket that shows it in its header. What the CASes have found may be
+	// of later changes, and does not say what has replaced the value.
+	b := e.at / layout.BucketLen * layout.BucketLen
+	word, err := c.slotAt(c.root(), b, deadline)
+	if err != nil {
+		return false, err
+	}
+	was, stays := v.head(e.at)
+	return stays && uint64(word) == was.Word(), nil
 }
 
 // unchanged marks the error of an operation that has changed nothing.
@@ -199,7 +230,7 @@ func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry
 	if err := c.do(deadline); err != nil {
 		return entry{}, err
 	}
-	list, err := c.look(h, 0)
+	list, err := c.look(0)
 	if err != nil {
 		return entry{}, err
 	}

@@ -182,21 +182,17 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 	}
 }
 
-// votes reads the slots of a hash: primary is the slot whose primary names an object, and votes are
-// values of backups that name it, or are what its DELETE leaves, where the primary has another
-// value.
+// votes reads the slots of a hash, in all subtables in which they can be: primary is the slot whose
+// primary names an object, and votes are values of backups that name it, or are what its DELETE or
+// its move leaves, where the primary has another value.
 func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
-	for n, server := range c.index {
-		c.readCombined(server, h, atIn+2*n*layout.CombinedLen)
-	}
-	if err := c.do(deadline); err != nil {
-		return primary, nil, err
-	}
+	c.homes = shape.Homes(h, c.homes[:0])
 	place := o.ref(shape, 0).Place
 	first := map[uint64]layout.Slot{}
-	for n := range c.index {
-		err := c.eachSlot(h, atIn+2*n*layout.CombinedLen, func(at uint64, slot layout.Slot) {
+	var moves []vote
+	for n, server := range append([]int{c.root()}, c.backups()...) {
+		err := c.eachSlot(server, h, deadline, func(at uint64, slot layout.Slot) {
 			if n == 0 {
 				first[at] = slot
 			}
@@ -207,6 +203,8 @@ func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary v
 			switch {
 			case n == 0 && r.Units > 0:
 				primary = vote{at, slot}
+			case n == 0 && shape.Format.Leaving(slot):
+				moves = append(moves, vote{at, slot})
 			case n > 0 && first[at] != slot:
 				votes = append(votes, vote{at, slot})
 			}
@@ -215,7 +213,53 @@ func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary v
 			return primary, nil, err
 		}
 	}
+	for _, m := range moves { // plant what is not in the twin yet
+		subtable, _ := shape.Within(m.at)
+		i := slices.Index(c.homes, subtable)
+		if i+1 == len(c.homes) {
+			continue
+		}
+		shift := shape.SubtableAt(c.homes[i+1]) - shape.SubtableAt(subtable)
+		if first[m.at+shift] != 0 {
+			continue
+		}
+		if err := c.plant([]move{{entry: entry{at: m.at, slot: m.slot}, fingerprint: h.Fingerprint()}}, shift, deadline); err != nil {
+			return primary, nil, err
+		}
+		return c.votes(o, h, deadline)
+	}
 	return primary, votes, nil
+}
+
+// eachSlot calls f for the slots of a hash in one replica of the index, in the subtables of homes.
+func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f func(at uint64, slot layout.Slot)) error {
+	shape := &c.super.Shape
+	one, two := shape.Format.Buckets(h, shape.Mains())
+	mains := [...]int{one, two}
+	for i, n := range c.homes {
+		for j, main := range mains {
+			c.read(server, shape.CombinedAt(n, main), atIn+(2*i+j)*layout.CombinedLen, layout.CombinedLen)
+		}
+	}
+	if err := c.do(deadline); err != nil {
+		return err
+	}
+	for i, n := range c.homes {
+		for j, main := range mains {
+			raw, err := c.bytes(nil, atIn+(2*i+j)*layout.CombinedLen, layout.CombinedLen)
+			if err != nil {
+				return err
+			}
+			var b layout.Combined
+			if err := b.Parse(main, raw); err != nil {
+				return err
+			}
+			for k, slot := range b.Slots {
+				f(layout.SlotAt(shape.CombinedAt(n, main), k), slot)
+			}
+		}
+	}
+	return nil
 }
 
 // redo carries out a change of which a backup has the value, if it still has: as long as the
@@ -303,8 +347,8 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	return c.following(deadline, func() error { return c.recover(owner, deadline) })
 }
 
-// RecoverAll recovers all other clients that own blocks, and returns their numbers: for a program which
-// knows that they have died, or may lose time. An idle client looks like a dead one.
+// RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits of
+// subtables: for a program which knows that the clients have died, or may lose time. An idle client looks like a dead one.
 func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err
@@ -325,7 +369,7 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 			return owners, fmt.Errorf("recover client %d: %w", owner, err)
 		}
 	}
-	return owners, nil
+	return owners, c.finishAll(deadline)
 }
 
 // tableOf is table for a server that may not be a member any more.

@@ -38,9 +38,6 @@ const repairPiece = 16 << 10
 
 func (r *repair) all() error {
 	shape := &r.super.Shape
-	if err := r.words8(layout.DepthWord, 8, false); err != nil {
-		return err
-	}
 	if err := r.words8(shape.EntryAt(0), 8*shape.Subtables, false); err != nil {
 		return err
 	}

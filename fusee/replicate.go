@@ -76,6 +76,11 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
+			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && c.super.Shape.Format.Leaving(winner) {
+				if _, err := c.redo(vote{ch.at, winner}, late); err != nil { // any client may move a key
+					return false, c.givenUp(&w, err)
+				}
+			}
 			until := late
 			if lease == 0 {
 				lease = c.rt.Now().Add(c.cfg.Lease)

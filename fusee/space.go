@@ -23,7 +23,10 @@ const (
 type space struct {
 	memory
 	super layout.Superblock
+	// dir is a copy of the directory. homes and raw are buffers.
 	dir   layout.Directory
+	homes []int
+	raw   []byte
 	// index are the servers with replicas of the index: the primary, then the backups.
 	index   []int
 	classes map[int]*class

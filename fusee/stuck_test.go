@@ -24,8 +24,10 @@ func (g *rig) slotOf(s layout.Superblock, key uint64) (at uint64, err error) {
 		if err := b.Parse(main, g.memory[0][off:off+layout.CombinedLen]); err != nil {
 			return 0, err
 		}
-		for _, n := range b.Find(s.Shape.Format, h, nil) {
-			return layout.SlotAt(off, n), nil
+		for n, slot := range b.Slots {
+			if !s.Shape.Format.Empty(slot) && byte(slot) == h.Fingerprint() {
+				return layout.SlotAt(off, n), nil
+			}
 		}
 	}
 	return 0, fmt.Errorf("key %d has no slot", key)

@@ -2,6 +2,7 @@ package fusee
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -65,59 +66,55 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 }
 
 // named reads the buckets of the keys of some objects of a block, and calls f with the slot of the
-// primary that names each object; 0: none does.
+// primary that names each object; 0: none does. A slot from which the key is being moved names its
+// object until the twin has a slot.
 func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, slot layout.Slot)) error {
-	for some := range slices.Chunk(list, maxOps/2) {
+	sights := make([]sight, min(len(list), maxOps/sightReads))
+	for len(list) > 0 {
+		some := list[:min(len(list), len(sights))]
 		for n, i := range some {
-			s.readCombined(s.root(), layout.HashOf(b.keys[i]), atIn+2*n*layout.CombinedLen)
+			s.aim(&sights[n], layout.HashOf(b.keys[i]))
+			s.readSight(&sights[n], atIn+n*sightLen)
 		}
 		if err := s.do(deadline); err != nil {
 			return err
 		}
 		for n, i := range some {
-			o, found := object{b, i}, layout.Slot(0)
-			err := s.eachSlot(layout.HashOf(b.keys[i]), atIn+2*n*layout.CombinedLen, func(_ uint64, slot layout.Slot) {
-				if r := s.super.Shape.Format.Ref(slot); r.Units == b.units && r.Server == b.server && r.Place == o.ref(&s.super.Shape, 0).Place {
-					found = slot
+			err := s.parseSight(&sights[n], atIn+n*sightLen)
+			if errors.Is(err, errStale) {
+				if err = s.refresh(sights[n].hash, deadline); err == nil {
+					break // what was read for the others is read again
 				}
-			})
+			}
 			if err != nil {
 				return err
 			}
-			f(i, found)
+			f(i, object{b, i}.namedIn(&sights[n], &s.super.Shape))
+			list = list[1:]
 		}
 	}
 	return nil
 }
 
-// readCombined adds READs of the two combined buckets of a hash to the batch, from a replica of the
-// index.
-func (s *space) readCombined(server int, h layout.Hash, to int) {
-	shape := &s.super.Shape
-	one, two := shape.Format.Buckets(h, shape.Mains())
-	for i, main := range []int{one, two} {
-		s.read(server, shape.CombinedAt(s.dir.Of(h).Subtable, main), to+i*layout.CombinedLen, layout.CombinedLen)
-	}
-}
-
-// eachSlot calls f for the slots that readCombined has read.
-func (s *space) eachSlot(h layout.Hash, from int, f func(at uint64, slot layout.Slot)) error {
-	shape := &s.super.Shape
-	one, two := shape.Format.Buckets(h, shape.Mains())
-	for i, main := range []int{one, two} {
-		raw, err := s.bytes(nil, from+i*layout.CombinedLen, layout.CombinedLen)
-		if err != nil {
-			return err
-		}
-		var b layout.Combined
-		if err := b.Parse(main, raw); err != nil {
-			return err
-		}
-		for n, slot := range b.Slots {
-			f(layout.SlotAt(shape.CombinedAt(s.dir.Of(h).Subtable, main), n), slot)
+// namedIn is the slot that names the object; 0: none does.
+func (o object) namedIn(v *sight, shape *layout.Shape) (found layout.Slot) {
+	format, place := shape.Format, o.ref(shape, 0).Place
+	for i := range v.old {
+		for n := range layout.CombinedSlots {
+			e, k := v.cell(format, i, n)
+			switch k {
+			default:
+				continue
+			case leaving:
+				e.slot = format.Left(e.slot, v.hash.Fingerprint())
+			case taken:
+			}
+			if r := format.Ref(e.slot); r.Units == o.units && r.Server == o.server && r.Place == place {
+				found = e.slot
+			}
 		}
 	}
-	return nil
+	return found
 }
 
 // slotAt reads a slot of one replica of the index, or another word of a server.

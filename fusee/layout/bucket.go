@@ -7,7 +7,7 @@ import (
 
 // A bucket is 64 bytes:
 //
-//	0 local depth 4 | 4 prefix 4 | 8 slots, 7 of 8 bytes
+//	0 local depth 1 | 1 moving 1 | 2 0 2 | 4 prefix 4 | 8 slots, 7 of 8 bytes
 //
 // A combined bucket is two buckets, one after the other.
 const (
@@ -24,31 +24,52 @@ const (
 // ErrBucket means that the bytes are no combined bucket of a subtable.
 var ErrBucket = errors.New("no bucket of the index")
 
-// Header is the header of a bucket. It says to which subtable the bucket belongs.
+// Header is the header of a bucket. It says to which subtable the bucket belongs. Its word only ever
+// changes to one that it did not have before: Depth grows by one, with Moving, and then Moving ends.
 type Header struct {
 	// Depth is the local depth of the subtable. Prefix holds the lowest Depth bits of the prefixes
 	// of its keys, which are the same for all of them.
 	Depth  int
 	Prefix uint32
+	// Moving: the subtable is being split, and keys that are not the subtable's any more may still be
+	// in the bucket. No such key is inserted there any more.
+	Moving bool
 }
 
 // Has reports whether the keys of a hash are in the subtable.
 func (h Header) Has(k Hash) bool { return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0 }
 
+// Had reports whether the keys of a hash are in the subtable, or are those that a split moves from it.
+func (h Header) Had(k Hash) bool {
+	if h.Moving {
+		h.Depth--
+	}
+	return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0
+}
+
 // mask has the lowest depth bits set.
 func mask(depth int) uint32 { return uint32(1)<<depth - 1 }
 
-// Put writes the header to b.
-func (h Header) Put(b []byte) {
-	binary.LittleEndian.PutUint32(b, uint32(h.Depth))
-	binary.LittleEndian.PutUint32(b[4:], h.Prefix)
+// movingBit marks a header with Moving.
+const movingBit = 1 << 8
+
+// Word is the word of the header.
+func (h Header) Word() uint64 {
+	w := uint64(byte(h.Depth)) | uint64(h.Prefix)<<32
+	if h.Moving {
+		w |= movingBit
+	}
+	return w
 }
 
-// parse reads what Put wrote.
-func (h *Header) parse(b []byte) error {
-	depth := binary.LittleEndian.Uint32(b)
-	h.Depth, h.Prefix = int(min(depth, MaxDepth+1)), binary.LittleEndian.Uint32(b[4:])
-	if depth > MaxDepth || h.Prefix&^mask(h.Depth) != 0 {
+// Put writes the header to b.
+func (h Header) Put(b []byte) { binary.LittleEndian.PutUint64(b, h.Word()) }
+
+// Parse reads what Put wrote.
+func (h *Header) Parse(b []byte) error {
+	w := binary.LittleEndian.Uint64(b)
+	*h = Header{Depth: int(min(uint32(byte(w)), MaxDepth+1)), Prefix: uint32(w >> 32), Moving: w&movingBit != 0}
+	if h.Depth > MaxDepth || h.Moving && h.Depth == 0 || h.Word() != w || h.Prefix&^mask(h.Depth) != 0 {
 		return ErrBucket
 	}
 	return nil
@@ -56,27 +77,22 @@ func (h *Header) parse(b []byte) error {
 
 // Combined is a combined bucket in local memory.
 type Combined struct {
-	Header
+	// Heads are the headers of the two buckets. While the subtable is being split they may differ.
+	Heads [2]Header
 	// Main says which of the two buckets is the main one; the other is the overflow bucket.
 	Main  int
 	Slots [CombinedSlots]Slot
 }
 
-// Parse reads a combined bucket. main is the index of its main bucket. Both buckets must be of one
-// subtable.
+// Parse reads a combined bucket. main is the index of its main bucket.
 func (c *Combined) Parse(main int, b []byte) error {
 	if len(b) != CombinedLen {
 		return ErrBucket
 	}
-	var other Header
-	if err := c.Header.parse(b); err != nil {
-		return err
-	}
-	if err := other.parse(b[BucketLen:]); err != nil {
-		return err
-	}
-	if other != c.Header {
-		return ErrBucket
+	for i := range c.Heads {
+		if err := c.Heads[i].Parse(b[i*BucketLen:]); err != nil {
+			return err
+		}
 	}
 	c.Main = main % 2
 	for i := range c.Slots {
@@ -90,23 +106,9 @@ func slotAt(i int) int {
 	return i/BucketSlots*BucketLen + bucketHeader + i%BucketSlots*8
 }
 
-// Find appends to dst the indices of the slots that name an object with the fingerprint of a hash.
-func (c *Combined) Find(f Format, h Hash, dst []int) []int {
-	for i, s := range c.Slots {
-		if !f.Empty(s) && byte(s) == h.Fingerprint() {
-			dst = append(dst, i)
-		}
-	}
-	return dst
-}
+// GroupSlot is the offset of slot i of a group of buckets.
+func GroupSlot(i int) int { return slotAt(i) }
 
-// Free appends the empty slots to dst. Those of the main bucket come before those of the overflow
-// bucket, which another main bucket shares.
-func (c *Combined) Free(f Format, dst []int) []int {
-	for n := range CombinedSlots {
-		if i := (n + c.Main*BucketSlots) % CombinedSlots; f.Empty(c.Slots[i]) {
-			dst = append(dst, i)
-		}
-	}
-	return dst
-}
+// Order is the number of the slot that is tried as number n of a combined bucket: those of the main
+// bucket come before those of the overflow bucket, which another main bucket shares.
+func (c *Combined) Order(n int) int { return (n + c.Main*BucketSlots) % CombinedSlots }

@@ -6,7 +6,7 @@
 // The region of each memory server has these parts:
 //
 //	superblock   64 bytes: magic, format, arrangement, generation
-//	directory    a word with the global depth, and a word for each prefix: subtable, local depth
+//	directory    a word for each subtable: its local depth, and whether it is being split
 //	subtables    groups of three buckets of 64 bytes: main, overflow, main
 //	block table  a word for each block: the client that owns it, and the size of its objects
 //	areas        blocks of objects; one area for each replica
@@ -19,7 +19,8 @@
 // A key's hash chooses a subtable by the directory, and two combined buckets in it: a main bucket
 // and the overflow bucket next to it, 128 bytes that one READ fetches. Each bucket has the local
 // depth and the prefix of its subtable: a client whose copy of the directory is older than a split
-// sees that the bucket is not the key's.
+// sees that the bucket is not the key's. All subtables have the same arrangement, so that a split
+// moves a key to the same place of another subtable.
 //
 // There are two formats:
 //

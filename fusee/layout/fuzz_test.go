@@ -2,6 +2,7 @@ package layout
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 )
 
@@ -42,14 +43,14 @@ func FuzzCombined(f *testing.F) {
 		if c.Parse(main&0xff, b) != nil {
 			return
 		}
-		for _, v := range formats {
-			found := c.Find(v, HashOf(key), nil)
-			if free := c.Free(v, nil); len(free)+len(found) > CombinedSlots {
-				t.Fatalf("slots %v are free, %v name the key", free, found)
+		for i, h := range c.Heads {
+			var put [8]byte
+			if h.Put(put[:]); !bytes.Equal(put[:], b[i*BucketLen:][:8]) {
+				t.Fatalf("%+v is written as %x", h, put)
 			}
-		}
-		if c.Depth == 0 && !c.Has(HashOf(key)) {
-			t.Fatal("a subtable of depth 0 does not have a key")
+			if h.Depth == 0 && !h.Has(HashOf(key)) || h.Has(HashOf(key)) && !h.Had(HashOf(key)) {
+				t.Fatalf("%+v does not have a key", h)
+			}
 		}
 	})
 }
@@ -79,18 +80,24 @@ func FuzzSuperblock(f *testing.F) {
 	})
 }
 
-// FuzzDirectory: a directory that parses has an entry for every hash.
+// FuzzDirectory: a directory that is read has a subtable for every hash.
 func FuzzDirectory(f *testing.F) {
-	f.Add(uint64(1), uint64(1), uint64(1|1<<16), uint64(3))
-	f.Add(uint64(0), uint64(0), uint64(0), uint64(3))
-	f.Fuzz(func(t *testing.T, depth, one, two, key uint64) {
-		for _, words := range [][]uint64{nil, {one}, {one, two}, {one, two, one, two}} {
+	f.Add(uint64(1), uint64(1), uint64(2), uint64(3))
+	f.Add(uint64(0), uint64(1), uint64(2), uint64(3))
+	f.Fuzz(func(t *testing.T, one, two, three, key uint64) {
+		s := aShape(Hardened)
+		for _, n := range []int{1, 2, 3} {
+			s.Depth, s.Subtables = 0, n
 			var d Directory
-			if d.Parse(depth, words) != nil {
+			var b []byte
+			for _, w := range []uint64{one, two, three} {
+				b = binary.LittleEndian.AppendUint64(b, w)
+			}
+			if d.Read(&s, b[:8*n]) != nil {
 				continue
 			}
-			if e := d.Of(HashOf(key)); e.Depth > d.Depth || e.Word() != one && e.Word() != two {
-				t.Fatalf("%+v of %+v", e, d)
+			if n, e := d.Of(&s, HashOf(key)); n >= s.Subtables || d.At(n) != e {
+				t.Fatalf("%d %+v of %+v", n, e, d)
 			}
 		}
 	})

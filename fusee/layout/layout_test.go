@@ -2,9 +2,11 @@ package layout
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +36,8 @@ func TestGoldenBytes(t *testing.T) {
 		var h [8]byte
 		Header{Depth: 3, Prefix: 5}.Put(h[:])
 		put(f, "header of a bucket", h[:])
+		Header{Depth: 3, Prefix: 5, Moving: true}.Put(h[:])
+		put(f, "header of a bucket whose keys are moved", h[:])
 		slot := f.Slot(Ref{Fingerprint: 0xab, Units: 3, Server: 2, Place: 0x123456, Version: 0x78899})
 		fmt.Fprintf(&out, "%v slot %#016x\n", f, uint64(slot))
 		o := Object{Mark: Valid, Key: 0x0102030405060708, Value: []byte("value"), Next: LinkTo(1, 64), Previous: LinkTo(2, 32), Version: 0x70007, Op: OpUpdate}
@@ -43,7 +47,7 @@ func TestGoldenBytes(t *testing.T) {
 		c, at = o.Finish(f, nil)
 		put(f, fmt.Sprintf("finish at %d", at.Off), c)
 	}
-	fmt.Fprintf(&out, "entry %#016x\nuse of a block %#016x\n", Entry{Depth: 2, Subtable: 3, Owner: 9}.Word(), uint64(UseBy(9, 4)))
+	fmt.Fprintf(&out, "entry %#016x\nuse of a block %#016x\n", Entry{Depth: 2, Splitting: true}.Word(), uint64(UseBy(9, 4)))
 	golden.Check(t, "testdata/bytes.golden", out.String())
 }
 
@@ -120,10 +124,10 @@ func TestParts(t *testing.T) {
 			from, to uint64
 		}{
 			{"superblock", 0, SuperblockLen},
-			{"depth", DepthWord, DepthWord + 8},
+			{"words of clients", ClientWord, DoubtWord + 8},
 			{"view", ViewWord, ViewWord + 8},
 			{"master", MasterWord, MasterWord + 8},
-			{"directory", s.EntryAt(0), s.EntryAt(uint32(s.Subtables))},
+			{"directory", s.EntryAt(0), s.EntryAt(s.Subtables)},
 			{"subtables", s.SubtableAt(0), s.SubtableAt(s.Subtables-1) + s.SubtableLen()},
 			{"block tables", s.BlockTable(0), s.BlockTable(s.Replicas)},
 			{"area 0", s.AreaAt(0), s.AreaAt(0) + s.AreaLen()},
@@ -240,6 +244,12 @@ func TestSlots(t *testing.T) {
 		if !f.Empty(0) {
 			t.Errorf("%v: memory that was never written is no empty slot", f)
 		}
+		if r := (Ref{Fingerprint: 9, Units: 3, Server: 1, Place: 5, Version: 7}); f == Hardened {
+			left := f.Leave(f.Slot(r))
+			if !f.Empty(left) || !f.Leaving(left) || f.Left(left, 9) != f.Slot(r) || left == f.Emptied(r) || f.Leaving(f.Emptied(r)) || f.Leaving(f.Slot(r)) || f.Leaving(0) {
+				t.Errorf("%#x leaves %#x", uint64(f.Slot(r)), uint64(left))
+			}
+		}
 		one, two := f.Emptied(Ref{Units: 1, Place: 5, Version: 1}), f.Emptied(Ref{Units: 1, Place: 5, Version: 2})
 		if !f.Empty(one) || (one == two) != (f == Published) {
 			t.Errorf("%v: two DELETEs leave %#x and %#x", f, one, two)
@@ -316,87 +326,97 @@ func TestTornObjects(t *testing.T) {
 	}
 }
 
-// After splits of subtables, each hash has one subtable, and each bucket names its own.
+// After splits of subtables, each hash has one subtable that is in use, and the homes of the hash
+// contain it.
 func TestDirectory(t *testing.T) {
-	words := func(depth int, at map[int]Entry) (w []uint64) {
-		for i := range 1 << depth {
-			w = append(w, at[i].Word())
+	s := aShape(Hardened)
+	s.Depth, s.Subtables = 1, 8
+	words := func(at map[int]Entry) (b []byte) {
+		for i := range s.Subtables {
+			e, ok := at[i]
+			if !ok {
+				e = s.Begin(i)
+			}
+			b = binary.LittleEndian.AppendUint64(b, e.Word())
 		}
-		return w
-	}
-	e := Entry{Depth: 1, Subtable: 1}
-	low, high, bit, ok := e.Split(7)
-	if !ok || bit != 2 || low != (Entry{Depth: 2, Subtable: 1}) || high != (Entry{Depth: 2, Subtable: 7}) {
-		t.Fatalf("split: %+v %+v %d %v", low, high, bit, ok)
-	}
-	if _, _, _, ok := (Entry{Depth: MaxDepth}).Split(1); ok {
-		t.Error("a split beyond the greatest depth")
+		return b
 	}
 	var d Directory
-	zero := Entry{Depth: 1}
-	if err := d.Parse(2, words(2, map[int]Entry{0: zero, 2: zero, 1: low, 3: high})); err != nil {
+	// 1 was split twice, and its first twin 3 once; 5 is the second twin of 1, and 7 the twin of 3.
+	if err := d.Read(&s, words(map[int]Entry{1: {Depth: 3}, 3: {Depth: 3}, 0: {Depth: 1, Splitting: true}})); err != nil {
 		t.Fatal(err)
 	}
+	for n, want := range []bool{true, true, true, true, false, true, false, true} {
+		if d.Uses(&s, n) != want {
+			t.Errorf("subtable %d is in use: %v", n, !want)
+		}
+	}
 	seen := map[int]bool{}
-	for key := range uint64(100) {
+	for key := range uint64(200) {
 		h := HashOf(key)
-		got := d.Of(h)
-		seen[got.Subtable] = true
-		if right := (Header{got.Depth, h.Prefix() & mask(got.Depth)}); !right.Has(h) {
+		n, e := d.Of(&s, h)
+		seen[n] = true
+		if right := (Header{Depth: e.Depth, Prefix: uint32(n)}); !right.Has(h) {
 			t.Errorf("key %d is not in its subtable", key)
 		}
-		if wrong := (Header{got.Depth, ^h.Prefix() & mask(got.Depth)}); wrong.Has(h) {
+		if wrong := (Header{Depth: e.Depth, Prefix: uint32(n) ^ 1<<(e.Depth-1)}); wrong.Has(h) {
 			t.Errorf("key %d is in another subtable", key)
 		}
+		homes := s.Homes(h, nil)
+		if !slices.Contains(homes, n) || !slices.IsSorted(homes) || homes[0] != int(h.Prefix()&1) || homes[len(homes)-1] != int(h.Prefix()&7) {
+			t.Errorf("key %d of subtable %d has the homes %v", key, n, homes)
+		}
 	}
-	if len(seen) != 3 {
-		t.Errorf("subtables in use: %v", seen)
+	if len(seen) != 5 {
+		t.Errorf("subtables with keys: %v", seen)
 	}
-	for what, w := range map[string][]uint64{
-		"entries that differ": words(2, map[int]Entry{0: zero, 2: e, 1: low, 3: high}),
-		"too few entries":     words(1, map[int]Entry{0: zero, 1: zero}),
-		"a local depth beyond the global one": words(2, map[int]Entry{
-			0: zero, 2: zero, 1: {Depth: 3}, 3: high,
-		}),
-		"an owner without mark": {zero.Word(), low.Word(), zero.Word(), high.Word() | 1<<40},
+	for what, b := range map[string][]byte{
+		"too few words":                words(nil)[8:],
+		"a depth before the first use": words(map[int]Entry{5: {Depth: 2}}),
+		"a depth without room":         words(map[int]Entry{5: {Depth: 4}}),
+		"a split without room":         words(map[int]Entry{5: {Depth: 3, Splitting: true}}),
+		"an unknown bit":               append(words(nil)[:56], 3, 2, 0, 0, 0, 0, 0, 0),
 	} {
-		if err := d.Parse(2, w); !errors.Is(err, ErrDirectory) {
+		if err := d.Read(&s, b); !errors.Is(err, ErrDirectory) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// A free slot of the main bucket is used before one of the overflow bucket.
-func TestFreeSlots(t *testing.T) {
+// A header that is moving has the keys of its subtable, and had those that the split moves.
+func TestMovingHeaders(t *testing.T) {
+	for key := range uint64(50) {
+		h := HashOf(key)
+		m := Header{Depth: 2, Prefix: 1, Moving: true}
+		if one := h.Prefix()&1 == 1; m.Had(h) != one || m.Has(h) != (one && !h.Moves(1)) {
+			t.Errorf("key %d: had %v, has %v", key, m.Had(h), m.Has(h))
+		}
+	}
+}
+
+// The slots of the main bucket come before those of the overflow bucket.
+func TestOrderOfSlots(t *testing.T) {
 	for main := range 2 {
 		var c Combined
-		b := make([]byte, CombinedLen)
-		if err := c.Parse(main, b); err != nil {
+		if err := c.Parse(main, make([]byte, CombinedLen)); err != nil {
 			t.Fatal(err)
 		}
+		seen := map[int]bool{}
 		for n := range CombinedSlots {
-			free := c.Free(Hardened, nil)
-			if len(free) != CombinedSlots-n {
-				t.Fatalf("main %d: slots %v are free, %d are used", main, free, n)
-			}
-			slot := free[0]
-			if (slot/BucketSlots == main) != (n < BucketSlots) {
-				t.Errorf("main %d: slot %d is the first of %v", main, slot, free)
-			}
-			c.Slots[slot] = Hardened.Slot(Ref{Fingerprint: HashOf(5).Fingerprint(), Units: 1})
-			if found := c.Find(Hardened, HashOf(5), nil); len(found) != n+1 {
-				t.Errorf("main %d: found %v", main, found)
+			slot := c.Order(n)
+			if seen[slot] = true; (slot/BucketSlots == main) != (n < BucketSlots) {
+				t.Errorf("main %d: slot %d has number %d", main, slot, n)
 			}
 		}
-		if free := c.Free(Hardened, nil); len(free) > 0 {
-			t.Errorf("main %d: slots %v of a full bucket are free", main, free)
+		if len(seen) != CombinedSlots {
+			t.Errorf("main %d: slots %v", main, seen)
 		}
 	}
 	var c Combined
 	b := make([]byte, CombinedLen)
-	Header{Depth: 2, Prefix: 1}.Put(b)
+	b[3] = 1
 	if err := c.Parse(0, b); !errors.Is(err, ErrBucket) {
-		t.Errorf("two buckets of different subtables: %v", err)
+		t.Errorf("a header with an unknown bit: %v", err)
 	}
 	if at := SlotAt(128, CombinedSlots-1); at != 128+CombinedLen-8 {
 		t.Errorf("the last slot is at %d", at)
@@ -455,16 +475,6 @@ func TestUseOfABlock(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Split returns the entries after a split of the subtable, and the bit of the prefix that decides
-// between them: keys without it remain, keys with it are in the fresh subtable. ok is false if
-// Depth is MaxDepth.
-func (e Entry) Split(fresh int) (low, high Entry, bit uint32, ok bool) {
-	if e.Depth >= MaxDepth {
-		return e, e, 0, false
-	}
-	return Entry{Depth: e.Depth + 1, Subtable: e.Subtable}, Entry{Depth: e.Depth + 1, Subtable: fresh}, 1 << e.Depth, true
 }
 
 // Finish is Commit for an operation that has lost.

@@ -8,8 +8,8 @@ type Shape struct {
 	// Servers is the number of memory servers. Replicas is how many of them have a copy of an
 	// object. IndexReplicas is how many have the index.
 	Servers, Replicas, IndexReplicas int
-	// Depth is the depth of the directory after the memory was formatted. Subtables is the number
-	// of subtables for which there is room.
+	// Depth is the local depth of all subtables after the memory was formatted. Subtables is the
+	// number of subtables for which there is room.
 	Depth, Subtables int
 	// Groups is the number of groups of three buckets of a subtable.
 	Groups int
@@ -65,8 +65,6 @@ func (s *Shape) stride() uint64 {
 
 // Offsets of the first parts of a region.
 const (
-	// DepthWord is the offset of the word with the global depth, on the servers with the index.
-	DepthWord = SuperblockLen
 	// ClientWord is the offset, on server 0, of the word with the number of the last client.
 	ClientWord = SuperblockLen + 8
 	// DoubtWord, on server 0, counts the times that clients may have lost frees: because they died, or
@@ -75,21 +73,26 @@ const (
 	directory = SuperblockLen + 64
 )
 
-// EntryAt is the offset of an entry of the directory.
-func (s *Shape) EntryAt(prefix uint32) uint64 { return directory + uint64(prefix)*8 }
+// EntryAt is the offset of the entry of a subtable in the directory.
+func (s *Shape) EntryAt(subtable int) uint64 { return directory + uint64(subtable)*8 }
 
 // SubtableAt is the offset of a subtable.
 func (s *Shape) SubtableAt(n int) uint64 {
-	return align(directory+8<<s.maxDepth()) + uint64(n)*s.stride()
+	return align(s.EntryAt(s.Subtables)) + uint64(n)*s.stride()
 }
 
-// maxDepth is the greatest depth that the subtables allow.
-func (s *Shape) maxDepth() int {
-	depth := 0
-	for 1<<depth < s.Subtables {
-		depth++
-	}
-	return depth
+// GroupLen is the length of a group of buckets in bytes.
+const GroupLen = groupBuckets * BucketLen
+
+// GroupAt is the offset of a group of buckets of a subtable.
+func (s *Shape) GroupAt(subtable, group int) uint64 {
+	return s.SubtableAt(subtable) + uint64(group)*GroupLen
+}
+
+// Within takes the offset of a slot apart: its subtable, and its offset in it (Hardened only).
+func (s *Shape) Within(at uint64) (subtable int, off uint64) {
+	at -= s.SubtableAt(0)
+	return int(at / s.stride()), at % s.stride()
 }
 
 // CombinedAt is the offset of the combined bucket that belongs to a main bucket of a subtable.

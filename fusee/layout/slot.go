@@ -96,6 +96,25 @@ func (f Format) Emptied(r Ref) Slot {
 	if f == Published {
 		return 0
 	}
-	r.Units = 0
+	r.Fingerprint, r.Units = 0, 0
+	return f.Slot(r)
+}
+
+// Leave is the value that takes the place of a slot whose key moves to another subtable. It counts as
+// empty, and says which object the slot has named (Hardened only): the length of the object is where
+// other slots have a fingerprint. No DELETE leaves such a value.
+func (f Format) Leave(s Slot) Slot {
+	r := f.Ref(s)
+	r.Fingerprint, r.Units = byte(r.Units), 0
+	return f.Slot(r)
+}
+
+// Leaving reports whether Leave has made the value of a slot.
+func (f Format) Leaving(s Slot) bool { return f == Hardened && byte(s>>8) == 0 && byte(s) != 0 }
+
+// Left is the slot from which Leave has made a value. fingerprint is that of its key.
+func (f Format) Left(s Slot, fingerprint byte) Slot {
+	r := f.Ref(s)
+	r.Fingerprint, r.Units = fingerprint, int(r.Fingerprint)
 	return f.Slot(r)
 }

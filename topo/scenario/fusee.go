@@ -57,14 +57,18 @@ func drawTable(e *env) *tablePlan {
 	}
 	p.drawDeaths(newDraw(e.seed ^ deathLane))
 	p.drawMasters(newDraw(e.seed ^ masterLane))
+	if d := newDraw(e.seed ^ growthLane); p.masters == 0 && d.chance(0.6) { // one group, so that the index is soon full
+		p.mix = [3]float64{0.2, 0.45, 0.9}
+		p.format.Depth, p.format.Groups, p.format.Grow, p.keys = 0, 1, d.between(1, 3), p.keys+d.between(20, 80)
+	}
 	return p
 }
 
 // String is the plan on one line.
 func (p *tablePlan) String() string {
 	f := &p.format
-	text := fmt.Sprintf("%d servers, %d replicas of objects, %d of the index, %d clients, %d keys, %d rounds, values to %d bytes, depth %d, %d groups, cache %d; links %s",
-		p.servers, f.Replicas, f.IndexReplicas, p.clients, p.keys, p.rounds, p.Largest, f.Depth, f.Groups, p.cache, strings.TrimSpace(p.links))
+	text := fmt.Sprintf("%d servers, %d replicas of objects, %d of the index, %d clients, %d keys, %d rounds, values to %d bytes, depth %d and %d more, %d groups, cache %d; links %s",
+		p.servers, f.Replicas, f.IndexReplicas, p.clients, p.keys, p.rounds, p.Largest, f.Depth, f.Grow, f.Groups, p.cache, strings.TrimSpace(p.links))
 	for _, x := range p.deaths {
 		text += "; " + x.String()
 	}
@@ -124,6 +128,9 @@ func (r *tableRun) alike() error {
 	out, err := fusee.Audit(r.super, func(server int, off uint64, n int) ([]byte, error) {
 		return r.memory[server][off:][:n], nil
 	})
+	if r.plan.format.Grow > 0 {
+		r.env.note("%d keys in %d subtables", out.Keys, out.Subtables)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -131,6 +138,8 @@ func (r *tableRun) alike() error {
 		return errors.New(strings.Join(out.Defects, "\n"))
 	case len(out.Owners) > 0:
 		return fmt.Errorf("clients that are gone own blocks: %v", out.Owners)
+	case out.Splitting > 0:
+		return fmt.Errorf("%d subtables are being split when all clients are gone", out.Splitting)
 	case out.Unfinished > 0:
 		return fmt.Errorf("%d slots have changes that no client has finished", out.Unfinished)
 	}

@@ -16,6 +16,9 @@ const maxDeaths = 2
 // deathLane makes the draw of deaths another one than that of the rest of the plan.
 const deathLane = 0xdead << 32
 
+// growthLane makes the draw of an index that grows another one than that of the rest of the plan.
+const growthLane = 0x6707 << 32
+
 // tableDeath is a client that dies: the applications of its host end, or the NIC with them.
 type tableDeath struct {
 	client int

@@ -1,0 +1,211 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/fusee/snapshot"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// replaceAll replaces the slots of moves, all at the same time, by the rules of SNAPSHOT. It does not
+// wait for other writers that win. behind adds READs to the first batch.
+//
+// Several clients may replace one slot by the same value. All that have that value win, so all of them
+// know what becomes of it; the values of other writers lose to it, or all of them lose.
+func (c *grower) replaceAll(list []move, behind func(), deadline clock.Time) error {
+	for i := range list {
+		m := &list[i]
+		m.w = snapshot.New(uint64(m.slot), uint64(m.to), len(c.backups()))
+		m.action = m.w.Begin()
+	}
+	for {
+		for i := range list {
+			c.propose(&list[i])
+		}
+		if len(c.batch) == 0 {
+			return nil
+		}
+		behind()
+		behind = func() {}
+		if err := c.do(deadline); err != nil {
+			return err
+		}
+		for i := range list {
+			if err := c.answer(&list[i]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// propose adds what a move does next to the batch.
+func (c *grower) propose(m *move) {
+	m.words = m.words[:0]
+	if m.action == snapshot.Log { // the log entry of the object belongs to the operation that has made it
+		m.action = m.w.Logged()
+	}
+	switch {
+	case m.w.State().Ended() || m.w.State() == snapshot.Waiting:
+		m.action = snapshot.None
+	case m.action == snapshot.SwapBackups:
+		c.swaps = m.w.Swaps(c.swaps[:0])
+		for _, s := range c.swaps {
+			m.words = append(m.words, c.swap(c.backups()[s.Backup], m.at, s.Compare, m.w.Value()))
+		}
+	case m.action == snapshot.SwapPrimary:
+		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Old(), m.w.Value()))
+	case m.action == snapshot.ReadPrimary: // a CAS from a value that no slot has reads, as a READ does
+		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Value(), m.w.Value()))
+	}
+}
+
+// answer takes what the operations of a move have found.
+func (c *grower) answer(m *move) error {
+	c.seen = c.seen[:0]
+	for _, at := range m.words {
+		v, err := c.fab.Word(at)
+		if err != nil {
+			return err
+		}
+		c.seen = append(c.seen, v)
+	}
+	switch m.action {
+	case snapshot.SwapBackups:
+		m.action = m.w.Backups(c.seen)
+	case snapshot.SwapPrimary, snapshot.ReadPrimary:
+		m.action = m.w.Primary(c.seen[0])
+	}
+	return nil
+}
+
+// same reports whether a slot of a group that was read again has its value.
+func (c *grower) same(s *split, e entry) (bool, error) {
+	shape := &c.super.Shape
+	_, off := shape.Within(e.at)
+	n := slices.Index(s.groups, int(off/layout.GroupLen))
+	b, err := c.bytes(c.scratch, groupIn(n)+int(off%layout.GroupLen), 8)
+	if err != nil {
+		return false, err
+	}
+	c.scratch = b
+	return layout.Slot(binary.LittleEndian.Uint64(b)) == e.slot, nil
+}
+
+// plantGroups puts the keys that were taken from the subtable into the twin.
+func (c *grower) plantGroups(s *split, deadline clock.Time) error {
+	shape := &c.super.Shape
+	shift := shape.SubtableAt(s.twin) - shape.SubtableAt(s.subtable)
+	if err := c.plant(s.moves, shift, deadline); err != nil {
+		return err
+	}
+	s.does = clean
+	return nil
+}
+
+// cleanGroups makes the slots empty that keys have left: a later split must not take them for its own.
+func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
+	format := c.super.Shape.Format
+	for i := range s.moves {
+		m := &s.moves[i]
+		if !format.Leaving(m.slot) {
+			m.slot = format.Leave(m.slot)
+		}
+		m.to = format.Emptied(format.Ref(m.slot))
+	}
+	for some := range slices.Chunk(s.moves, max(1, maxOps/max(1, len(c.backups())))) {
+		if err := c.replaceAll(some, func() {}, deadline); err != nil {
+			return err
+		}
+	}
+	for i := range s.moves {
+		s.blocked = s.blocked || s.moves[i].w.State() != snapshot.Won
+	}
+	if s.does, s.held = settle, s.blocked; s.blocked {
+		s.does, s.blocked = flip, false
+	}
+	return nil
+}
+
+// plant puts keys that have left the subtable into the twin: into the backups first, so that they have
+// the slot when the primary has it. A slot that was ever used is not 0, and remains as it is.
+func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
+	format := c.super.Shape.Format
+	put := func(server int, m move) {
+		slot := m.slot
+		if format.Leaving(slot) {
+			slot = format.Left(slot, m.fingerprint)
+		}
+		c.swap(server, m.at+shift, 0, uint64(slot))
+	}
+	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.backups())))) {
+		for _, server := range c.backups() {
+			for _, m := range some {
+				put(server, m)
+			}
+		}
+		if len(c.batch) > 0 {
+			if err := c.do(deadline); err != nil {
+				return err
+			}
+		}
+		for _, m := range some {
+			put(c.root(), m)
+		}
+		if err := c.do(deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleGroups makes the buckets of the groups settled.
+func (c *grower) settleGroups(s *split, deadline clock.Time) error {
+	_, moves, done := s.heads()
+	if err := c.head(s, moves, done, deadline, func() {}); err != nil {
+		return err
+	}
+	s.does = scan
+	return nil
+}
+
+// finishSplit ends the split: all groups are settled. The twin is a subtable like others then.
+func (c *grower) finishSplit(s *split, deadline clock.Time) error {
+	c.split = nil
+	return c.enter(s.subtable, layout.Entry{Depth: s.depth, Splitting: true}, layout.Entry{Depth: s.depth + 1}, deadline)
+}
+
+// catchUp prepares to read buckets again in which look has found that the index changes its form.
+func (c *grower) catchUp(tries int, deadline clock.Time) error {
+	if c.stale {
+		c.stale = false
+		return c.refresh(c.sight.hash, deadline)
+	}
+	if len(c.leaving) == 0 || tries < helpAfter {
+		return nil
+	}
+	// the client that moves these keys may have died
+	list := make([]move, len(c.leaving))
+	for i, e := range c.leaving {
+		list[i] = move{entry: e, left: true}
+	}
+	c.leaving = c.leaving[:0]
+	if err := c.readKeys(list, deadline); err != nil {
+		return err
+	}
+	for i := range list {
+		b, err := c.bytes(nil, atIn+objectHead*i, objectHead)
+		if err != nil {
+			return err
+		}
+		list[i].fingerprint = layout.HashOf(binary.LittleEndian.Uint64(b[8:])).Fingerprint()
+	}
+	return c.plant(list, c.sight.shift, deadline)
+}
+
+// helpAfter is how often a client reads a slot again that is being moved, until it does that itself.
+const helpAfter = 2
+
+// backups are the servers with the backups of the index.
+func (c *changer) backups() []int { return c.index[1:] }
