@@ -231,9 +231,10 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 		won, err := c.swapRoot(old, at, deadline)
 		if err == nil && !won {
 			if !doubt { // if the outcome is unknown, it may be the root, or an inner page of the tree by now
-				c.spare = append(c.spare, to)
 				clear(c.sibBuf[:layout.Line]) // so that nothing takes the page for one of the tree
-				_ = c.writeFresh(at, c.sibBuf[:layout.Line], deadline)
+				if c.writeFresh(at, c.sibBuf[:layout.Line], deadline) == nil {
+					c.spare = append(c.spare, to)
+				} // otherwise the WRITE may still be executed: the page is not reused
 			}
 			return errRoot
 		}
