@@ -2,7 +2,9 @@ package fusee_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"math/bits"
 	"strings"
 	"testing"
 	"time"
@@ -98,3 +100,69 @@ const mostRTTs = 25
 
 // quick is a deadline that an operation misses only if it does not go on.
 func quick(rt verbs.Runtime) clock.Time { return rt.Now().Add(50 * time.Millisecond) }
+
+var (
+	growKeys = flag.Int("keys", 6_000, "how many keys TestAPauseOfGrowth inserts")
+	growMem  = flag.Int("memory", 16, "memory of a server in TestAPauseOfGrowth, in MiB")
+)
+
+// mostPause is how many round trips an operation takes at most in an index whose subtables have room for
+// more than some keys; an INSERT alone takes 3, with one replica.
+const mostPause = 12
+
+// An index that begins with room for about 1,000 keys grows while 8 clients insert keys, replace and read
+// them. Operations pause for a few round trips, also those of the clients that work on splits.
+//
+//	go test ./fusee -run APauseOfGrowth -v -timeout 10h -args -keys 10000000 -memory 4000
+func TestAPauseOfGrowth(t *testing.T) {
+	g := newRigOf(t, 1, *growMem<<20, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 64, Grow: bits.Len(uint(*growKeys / 500))})
+	const clients = 8
+	each := *growKeys / clients
+	rtts := map[int]int{}
+	var longest time.Duration
+	for id := range clients {
+		g.client(fmt.Sprintf("cn%d", id%4), func(c *fusee.Client, rt verbs.Runtime) error {
+			timed := func(do func() error) error {
+				from := rt.Now()
+				err := do()
+				if cost := c.Last(); cost.RPCs == 0 { // an operation that needs a block reads the bitmaps of those that the client has
+					longest = max(longest, rt.Now().Sub(from))
+					rtts[cost.RTTs]++
+				}
+				return err
+			}
+			for n := range each {
+				key, old := uint64(id*each+n), uint64(id*each+n/2)
+				err := errors.Join(
+					timed(func() error { return c.Insert(key, kv.MakeValue(key, 1, 100), quick(rt)) }),
+					timed(func() error { return c.Put(old, kv.MakeValue(old, uint64(n), 100), quick(rt)) }),
+					timed(func() error { _, err := c.Get(old, nil, quick(rt)); return err }),
+				)
+				if err != nil {
+					return fmt.Errorf("key %d: %w", key, err)
+				}
+			}
+			return nil
+		})
+	}
+	g.run()
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		if _, err := c.RecoverAll(rt.Now().Add(time.Hour)); err != nil {
+			return err
+		}
+		out, err := c.Audit(rt.Now().Add(time.Hour))
+		if err != nil || out.Keys != clients*each || len(out.Defects) > 0 || out.Unfinished > 0 {
+			t.Errorf("%+v: %s, %v", out, strings.Join(out.Defects, "\n"), err)
+		}
+		t.Logf("%d keys in %d slots of %d subtables", out.Keys, out.Slots, out.Subtables)
+		return nil
+	})
+	g.run()
+	for n, count := range rtts {
+		if n > mostPause {
+			t.Errorf("%d operations take %d round trips", count, n)
+		}
+	}
+	t.Logf("the longest operation takes %v; round trips of operations: %v", longest, rtts)
+}

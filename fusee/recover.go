@@ -348,7 +348,8 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 }
 
 // RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits of
-// subtables: for a program which knows that the clients have died, or may lose time. An idle client looks like a dead one.
+// subtables: for a program which knows that the clients have died, or may lose time. An idle client
+// looks like a dead one.
 func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err

@@ -32,6 +32,12 @@ const region = 2 << 20
 
 func newRig(t testing.TB, servers int, opt simrack.Options) *rig {
 	t.Helper()
+	return newRigOf(t, servers, region, opt)
+}
+
+// newRigOf makes a rig whose servers have that much memory.
+func newRigOf(t testing.TB, servers, size int, opt simrack.Options) *rig {
+	t.Helper()
 	s, err := spec.Parse(fmt.Appendf(nil, "name: fusee\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-3]\", role: compute}\n", servers-1))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,7 @@ func newRig(t testing.TB, servers int, opt simrack.Options) *rig {
 	for i := range servers {
 		h := g.Host(fmt.Sprintf("ms%d", i))
 		g.servers = append(g.servers, h.Addr())
-		g.memory = append(g.memory, make([]byte, region))
+		g.memory = append(g.memory, make([]byte, size))
 		h.Go("memory", true, func(ctx verbs.Context) {
 			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.memory[i]})
 			if err == nil {

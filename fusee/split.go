@@ -13,9 +13,9 @@ import (
 
 const (
 	// splitRoom: an INSERT that leaves fewer empty slots in the buckets of its key begins a split.
-	splitRoom = 5
+	splitRoom = 9
 	// sliceRTTs is how many round trips an operation spends on a split on which its client works.
-	sliceRTTs = 4
+	sliceRTTs = 3
 	// groupsAtOnce is how many groups of buckets a client works on at a time.
 	groupsAtOnce = 2
 	groupSlots   = 3 * layout.BucketSlots

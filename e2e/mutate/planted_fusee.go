@@ -98,4 +98,34 @@ var fuseeBugs = []planted{
 		"); err",
 		"fusee TestABlockThatWasNotTakenOverIsLeft",
 	},
+	{
+		"fusee: a PUT that has lost to a move reports success", "fusee/ops.go",
+		"won, err = c.overtaken(e, deadline)",
+		"won = true",
+		"sim fusee",
+	},
+	{
+		"fusee: pending keys are left behind by a split", "fusee/split.go",
+		"s.blocked, suspect = true, m.slot",
+		"suspect = m.slot",
+		"sim fusee",
+	},
+	{
+		"fusee: slots that keys have left are not cleaned", "fusee/move.go",
+		"s.does = clean",
+		"s.does = settle",
+		"sim fusee",
+	},
+	{
+		"fusee: a client does not notice that a subtable was split", "fusee/sight.go",
+		"case !v.entry.Splitting || h.Depth != v.entry.Depth+1:\n\t\treturn open, false",
+		"case !v.entry.Splitting || h.Depth != v.entry.Depth+1:\n\t\treturn open, true",
+		"sim fusee",
+	},
+	{
+		"fusee: a sweep does not count objects whose keys are being moved", "fusee/sweep.go",
+		"e.slot = format.Left(e.slot, v.hash.Fingerprint())",
+		"continue",
+		"sim fusee",
+	},
 }
