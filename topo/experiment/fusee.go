@@ -128,10 +128,14 @@ func fusee(quick bool) []figure {
 	}
 }
 
-// latencyAt returns the function that reads a percentile of a kind of operation in microseconds.
+// latencyAt returns the function that reads a percentile of a kind of operation in microseconds: NaN
+// if no such operation was counted.
 func latencyAt(kind kv.Kind, percentile float64) func(*outcome) float64 {
 	return func(o *outcome) float64 {
-		return float64(o.store.Percentile(kind, percentile)) / float64(time.Microsecond)
+		if took := o.store.Percentile(kind, percentile); took > 0 {
+			return float64(took) / float64(time.Microsecond)
+		}
+		return math.NaN()
 	}
 }
 
