@@ -111,7 +111,7 @@
 // ever been: a client that was hung may insert a key long after a split, pending, and die.
 //
 // An INSERT whose buckets are full works on the split until its own buckets are settled. If there is no
-// room for a further subtable it ends with kv.ErrFull.
+// room for a further subtable it ends with kv.ErrFull. A store that can grow has no master.
 //
 // # What it does not survive yet
 //

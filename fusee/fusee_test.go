@@ -2,6 +2,7 @@ package fusee_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -106,8 +107,12 @@ func againstAMap(c *fusee.Client, rt verbs.Runtime) error {
 	return nil
 }
 
+var updates = flag.Int("updates", 3000, "how many updates TestUpdatesLeaveNoBlockBehind makes")
+
 // Many updates by clients with different blocks need no more memory than the keys: through the
 // bitmaps, objects that other clients have replaced come back to their owners.
+//
+//	go test ./fusee -run UpdatesLeaveNoBlockBehind -v -timeout 10h -args -updates 10000000
 func TestUpdatesLeaveNoBlockBehind(t *testing.T) {
 	g := newRig(t, 2, simrack.Options{})
 	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 1, Block: 16 << 10})
@@ -115,7 +120,7 @@ func TestUpdatesLeaveNoBlockBehind(t *testing.T) {
 	turn := 0
 	for id := range 3 {
 		g.client(fmt.Sprintf("cn%d", id), func(c *fusee.Client, rt verbs.Runtime) error {
-			for ; turn < 3000; rt.Sleep(10 * time.Microsecond) {
+			for ; turn < *updates; rt.Sleep(10 * time.Microsecond) {
 				if turn%3 != id {
 					continue
 				}

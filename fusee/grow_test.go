@@ -166,3 +166,16 @@ func TestAPauseOfGrowth(t *testing.T) {
 	}
 	t.Logf("the longest operation takes %v; round trips of operations: %v", longest, rtts)
 }
+
+// A master refuses a store that can grow.
+func TestAStoreThatGrowsHasNoMaster(t *testing.T) {
+	g := newRig(t, 2, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 4, Grow: 1, IndexReplicas: 2})
+	h := g.Host("cn0")
+	h.Go("master", false, func(ctx verbs.Context) {
+		if _, err := fusee.OpenMaster(g.config(h, ctx), soon(ctx.Runtime())); err == nil || !strings.Contains(err.Error(), "formatted without Grow") {
+			t.Errorf("a master of a store that can grow: %v", err)
+		}
+	})
+	g.run()
+}

@@ -72,7 +72,7 @@ func (c *grower) foresee(deadline clock.Time) error {
 	if c.split != nil {
 		return nil
 	}
-	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !c.managed && !v.entry.Splitting && c.vacant < splitRoom {
+	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.vacant < splitRoom {
 		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
 			return err
 		}

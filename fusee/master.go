@@ -31,6 +31,10 @@ type Master struct {
 	Changed func(was, now layout.View)
 }
 
+// errGrows: the repair after the crash of a server does not know splits, and operations in flight do not
+// find out whether a split has moved their keys meanwhile.
+var errGrows = errors.New("the index can grow: a master takes only stores that were formatted without Grow")
+
 // OpenMaster makes the master of a store. It changes the view once, so that clients know that there is a
 // master.
 func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
@@ -41,6 +45,9 @@ func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	m.c.exempt, m.c.managed = true, true
 	if err := m.c.start(cfg, deadline); err != nil {
 		return nil, err
+	}
+	if shape := &m.c.super.Shape; shape.Subtables > 1<<shape.Depth {
+		return nil, errors.Join(errGrows, m.c.Close())
 	}
 	now := m.c.rt.Now()
 	for i := range m.heard {

@@ -93,10 +93,9 @@ func (c *grower) costs(t task) int {
 }
 
 // begins starts a split of a subtable, if its entry is still e, and joins it. The error kv.ErrFull
-// means that there is no room for another subtable, or that a master has charge of the store: its
-// repair does not know splits.
+// means that there is no room for another subtable.
 func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error {
-	if _, ok := c.super.Shape.Twin(subtable, e.Depth); !ok || c.managed {
+	if _, ok := c.super.Shape.Twin(subtable, e.Depth); !ok {
 		return kv.ErrFull
 	}
 	return c.enter(subtable, e, layout.Entry{Depth: e.Depth, Splitting: true}, deadline)
