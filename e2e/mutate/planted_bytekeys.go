@@ -22,14 +22,20 @@ var bytekeysBugs = []planted{
 	},
 	{
 		"bytekeys: the data says whose a place is, in place of the claim", "store/bytekeys/client.go",
-		"holder, _, err := c.read(number, claimed, deadline)\n\t\tif claim",
-		"holder, _, err := c.read(number+1, filled, deadline)\n\t\tif claim",
+		"holder, _, err := c.read(number, claimed, deadline)\n\t\tgone",
+		"holder, _, err := c.read(number+1, filled, deadline)\n\t\tgone",
 		"sim bytekeys",
 	},
 	{
 		"bytekeys: a lost claim goes to another key than its data", "store/bytekeys/client.go",
-		"holder = append([]byte(nil), owner...)",
-		"_, holder = owner, key",
+		"case errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrLost):",
+		"case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrLost):",
 		"store/bytekeys TestLostClaims",
+	},
+	{
+		"bytekeys: a lost claim is taken without a look behind it", "store/bytekeys/client.go",
+		"case claim && gone && !again:",
+		"case claim && gone && !again && number == 0:",
+		"store/bytekeys TestLostClaimBeforeTheKeys",
 	},
 }

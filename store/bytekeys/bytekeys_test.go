@@ -121,6 +121,54 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// A number with a value of another program is not overwritten by any write, and not claimed.
+func TestForeignIsNotOverwritten(t *testing.T) {
+	for name, op := range map[string]func(c *bytekeys.Client) error{
+		"upsert": func(c *bytekeys.Client) error { return c.Upsert([]byte("key"), []byte("mine"), never) },
+		"insert": func(c *bytekeys.Client) error { return c.Insert([]byte("key"), []byte("mine"), never) },
+		"insert, put": func(c *bytekeys.Client) error {
+			err := c.Insert([]byte("key"), []byte("mine"), never)
+			if again := c.Put([]byte("key"), []byte("mine"), never); !errors.Is(again, kv.ErrNotFound) {
+				return again
+			}
+			return err
+		},
+		"insert, delete": func(c *bytekeys.Client) error {
+			err := c.Insert([]byte("key"), []byte("mine"), never)
+			if again := c.Delete([]byte("key"), never); !errors.Is(again, kv.ErrNotFound) {
+				return again
+			}
+			return err
+		},
+	} {
+		m := kv.NewMap(100)
+		if err := m.Insert(85, []byte("foreign"), never); err != nil { // the number of the data
+			t.Fatal(err)
+		}
+		if err := op(bytekeys.New(m, sameHash)); !errors.Is(err, bytekeys.ErrForeign) || !errors.Is(err, kv.ErrNoEffect) {
+			t.Errorf("%s: %v, want ErrForeign", name, err)
+		}
+		if v, err := m.Get(85, nil, never); string(v) != "foreign" || err != nil {
+			t.Errorf("%s: the number has %q now, %v", name, v, err)
+		}
+		if _, err := m.Get(84, nil, never); !errors.Is(err, kv.ErrNotFound) {
+			t.Errorf("%s: the place is claimed: %v", name, err)
+		}
+	}
+}
+
+// INSERT of a key whose place another program has used since the claim says so.
+func TestInsertNamesForeignData(t *testing.T) {
+	m := kv.NewMap(100)
+	c := bytekeys.New(m, sameHash)
+	if err := errors.Join(c.Insert([]byte("key"), nil, never), c.Delete([]byte("key"), never), m.Insert(85, []byte("foreign"), never)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Insert([]byte("key"), nil, never); !errors.Is(err, bytekeys.ErrForeign) || !errors.Is(err, kv.ErrNoEffect) {
+		t.Errorf("INSERT: %v, want ErrForeign", err)
+	}
+}
+
 // lossy is a store whose memory server has lost some numbers: they are lost until they are inserted.
 type lossy struct {
 	*kv.Map
@@ -163,6 +211,29 @@ func TestLostClaims(t *testing.T) {
 		}
 		if v, err = c.Get([]byte("new"), nil, never); string(v) != "2" || err != nil {
 			t.Errorf("the new key has %q, %v", v, err)
+		}
+	}
+}
+
+// A key that has lost nothing keeps its place when the claim before it is lost. A new key takes that.
+func TestLostClaimBeforeTheKeys(t *testing.T) {
+	s := &lossy{Map: kv.NewMap(100), lost: map[uint64]bool{}}
+	c := bytekeys.New(s, sameHash)
+	for _, k := range []string{"a", "b"} {
+		if err := c.Insert([]byte(k), []byte("1"), never); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.lost[84], s.lost[85] = true, true // claim and data of a
+	if err := c.Insert([]byte("b"), []byte("2"), never); !errors.Is(err, kv.ErrExists) {
+		t.Errorf("INSERT of a key that exists and has lost nothing: %v", err)
+	}
+	if err := c.Insert([]byte("c"), []byte("3"), never); err != nil || s.lost[84] {
+		t.Errorf("INSERT of a new key: lost claims %v, %v", s.lost, err)
+	}
+	for k, want := range map[string]string{"b": "1", "c": "3"} {
+		if v, err := c.Get([]byte(k), nil, never); string(v) != want || err != nil {
+			t.Errorf("%s: %q, %v", k, v, err)
 		}
 	}
 }

@@ -69,7 +69,13 @@ func (c *Client) Insert(key, value []byte, deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
-	return c.insert(number, deadline)
+	err = c.insert(number, deadline)
+	if errors.Is(err, kv.ErrExists) {
+		if _, _, foreign := c.read(number, filled, deadline); errors.Is(foreign, ErrForeign) {
+			return noEffect(foreign)
+		}
+	}
+	return err
 }
 
 // Upsert gives a key a value whether it has one or not. A store that has no UPSERT tries PUT and
@@ -136,41 +142,52 @@ func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (numb
 // place finds the place of a key and returns the number of its data. claim: the key takes a place if
 // it has none; otherwise the error is kv.ErrNotFound.
 func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64, err error) {
+	data, lost, err := c.search(key, claim, false, deadline)
+	if lost && errors.Is(err, kv.ErrNotFound) {
+		data, _, err = c.search(key, claim, true, deadline)
+	}
+	if claim && errors.Is(err, kv.ErrNotFound) {
+		err = fmt.Errorf("%w: %d keys have the same hash", kv.ErrFull, maxPlaces)
+	}
+	return data, err
+}
+
+// search tries the places of a key in turn. If claim is set, the key takes the first one that is not
+// claimed. A lost claim may be taken, too, but only if again is set: the key's own claim may be
+// behind it. lost says that search has left one out.
+func (c *Client) search(key []byte, claim, again bool, deadline clock.Time) (data uint64, lost bool, err error) {
 	hash := c.hash(key)
 	for i := range maxPlaces {
 		number := claimOf(hash, i)
 		holder, _, err := c.read(number, claimed, deadline)
-		if claim && (errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost)) {
-			mine, err := c.take(number, key, errors.Is(err, kv.ErrLost), deadline)
+		gone, free := errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrNotFound)
+		switch {
+		case claim && gone && !again:
+			lost = true
+		case claim && (gone || free && !lost):
+			mine, err := c.take(number, key, deadline)
 			if mine || err != nil {
-				return number + 1, err
+				return number + 1, lost, err
 			}
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		if string(holder) == string(key) {
-			return number + 1, nil
+		case err != nil:
+			return 0, lost, err
+		case string(holder) == string(key):
+			return number + 1, lost, nil
 		}
 	}
-	if claim {
-		return 0, fmt.Errorf("%w: %d keys have the same hash", kv.ErrFull, maxPlaces)
-	}
-	return 0, kv.ErrNotFound
+	return 0, lost, kv.ErrNotFound
 }
 
 // take claims a place that was not claimed when it was read, and reports whether it is the key's. If
-// the claim was lost, and the data was not, the place stays that of the data's key.
-func (c *Client) take(number uint64, key []byte, lost bool, deadline clock.Time) (mine bool, err error) {
-	holder := key
-	if lost {
-		switch owner, _, err := c.read(number+1, filled, deadline); {
-		case err == nil:
-			holder = append([]byte(nil), owner...)
-		case !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrLost):
-			return false, err
-		}
+// the place has data, its claim was lost, or was made meanwhile: the place is that of the data's key.
+// Data that is no entry is that of another program, and the place is not claimed.
+func (c *Client) take(number uint64, key []byte, deadline clock.Time) (mine bool, err error) {
+	holder, _, err := c.read(number+1, filled, deadline)
+	switch {
+	case errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrLost):
+		holder = key
+	case err != nil:
+		return false, err
 	}
 	c.entry = appendEntry(c.entry[:0], claimed, holder, nil)
 	err = c.insert(number, deadline)

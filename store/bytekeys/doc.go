@@ -16,8 +16,8 @@
 // # Costs
 //
 // GET reads the data first: if that has the key, it takes one operation of the store. PUT and
-// DELETE read the claim before, INSERT of a new key writes it: they take one operation more. A
-// claim stays when its key is deleted, so the store needs room for all keys that it ever had.
+// DELETE read the claim before: they take one operation more. INSERT of a new key reads claim and
+// data and writes the claim before: it takes three operations more. A claim stays when its key is deleted, so the store needs room for all keys that it ever had.
 //
 // # Limits
 //
@@ -26,5 +26,7 @@
 // on its key fail with kv.ErrLost; where the store lets lost keys be inserted again, so does this
 // package, and only a write that was in progress during the loss may then hit a place that another
 // key with the same hash has taken. A program that uses numbers of the same store as keys may meet
-// the number of a claim: such an entry is ErrForeign.
+// the numbers of a place. A key claims no place with such a value, and GET, INSERT and UPSERT fail
+// with ErrForeign. A place that is claimed already is not protected: PUT, UPSERT and DELETE do not
+// read the data before, so a store should have keys of one kind.
 package bytekeys

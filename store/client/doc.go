@@ -25,7 +25,7 @@
 // # Contexts and errors
 //
 // Errors are those of package kv. An operation ends at the deadline of its context, or after
-// Options.Patience. It returns at once when its context is cancelled; a write is then kv.ErrTimeout,
+// Options.Patience if that is earlier. It returns at once when its context is cancelled; a write is then kv.ErrTimeout,
 // because it may still be executed, unless the error is kv.ErrNoEffect as well. A client that cannot
 // go on, because the NIC or the store has been restarted, is replaced by the next operation.
 package client

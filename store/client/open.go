@@ -69,24 +69,31 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 			return nil, err
 		}
 	}
-	node := desc.Node(h)
-	var err error
-	if desc.Server == nil {
-		err = h.start(ctx, desc, node, o)
-	} else if o.Client.Server = o.Server; o.Server == "" {
+	if o.Client.Server = o.Server; desc.Server != nil && o.Server == "" {
 		if h.rack == nil {
 			return nil, fmt.Errorf("options name no server, and %s has one: Options.Server is its address", desc.Title)
 		}
-		o.Client.Server, err = desc.Server(h.rack)
+		var err error
+		if o.Client.Server, err = desc.Server(h.rack); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
+	list := &members{replaced: desc.Server == nil, find: func(ctx context.Context) (store.Clients, error) {
+		node := desc.Node(h)
+		if desc.Server == nil {
+			if err := h.start(ctx, desc, node, o); err != nil {
+				return nil, err
+			}
+		}
+		clients, err := node.Clients(o.Client)
+		if err != nil {
+			return nil, err
+		}
+		return clients(nic), nil
+	}}
+	if err := list.search(ctx); err != nil {
 		return nil, err
 	}
-	clients, err := node.Clients(o.Client)
-	if err != nil {
-		return nil, err
-	}
-	list := clients(nic)
 	p, err := New(Config{
 		Open: list.Open, Now: nic.Runtime().Now, Clients: o.Clients, Patience: o.Patience, Join: desc.JoinPatience(),
 		Stale: func(err error) bool {

@@ -24,7 +24,7 @@ type Config struct {
 	// Clients is the most operations that are in progress at a time, each by a client of its own; 0:
 	// DefaultClients. A client is opened when it is first needed.
 	Clients int
-	// Patience limits an operation whose context has no deadline; 0: store.Patience. Join limits the
+	// Patience limits every operation; its context may end earlier. 0: store.Patience. Join limits the
 	// opening of a client in the same way.
 	Patience, Join time.Duration
 	// Stale reports whether an error means that the client cannot be used any more; nil: never. A
@@ -112,10 +112,13 @@ func (p *Pool) Close() error {
 
 // MaxValue is the length of the store's longest value in bytes; 0: its clients do not know it.
 func (p *Pool) MaxValue(ctx context.Context) (n int, err error) {
-	_, err = p.do(ctx, func(m *member, _ clock.Time) error {
+	late, err := p.do(ctx, func(m *member, _ clock.Time) error {
 		n = m.bytes.MaxEntry()
 		return nil
 	})
+	if late { // n may still be written
+		return 0, err
+	}
 	return n, err
 }
 
@@ -197,6 +200,9 @@ func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline cl
 		}
 		m.s, m.bytes = s, bytekeys.New(s, bytekeys.Hash)
 	}
+	if ctx.Err() != nil { // while the client was opened
+		return errors.Join(over(ctx), kv.ErrNoEffect)
+	}
 	err := f(m, p.deadline(ctx, p.cfg.Patience))
 	if errors.Is(err, kv.ErrTimeout) && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
@@ -204,10 +210,11 @@ func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline cl
 	return err
 }
 
-// deadline is the deadline of a context on the clock of the clients, at most patience from now.
+// deadline is the deadline of a context on the clock of the clients, at most patience from now: an
+// operation whose context is cancelled keeps its client until then.
 func (p *Pool) deadline(ctx context.Context, patience time.Duration) clock.Time {
 	if at, ok := ctx.Deadline(); ok {
-		patience = time.Until(at)
+		patience = min(patience, time.Until(at))
 	}
 	return p.cfg.Now().Add(patience)
 }

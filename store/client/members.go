@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// members opens the clients of a pool.
+type members struct {
+	// find makes a Node of the store, has it find the store, and prepares its clients.
+	find func(ctx context.Context) (store.Clients, error)
+	// replaced: if the store that was found is lost, another one may be there, which find finds.
+	replaced bool
+
+	mu    sync.Mutex
+	found []store.Clients // by each find; the last one is used
+}
+
+// search finds the store.
+func (l *members) search(ctx context.Context) error {
+	c, err := l.find(ctx)
+	if err == nil {
+		l.found = append(l.found, c)
+	}
+	return err
+}
+
+// last returns the clients of the store that was found last, and how many were found.
+func (l *members) last() (store.Clients, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.found)
+	return l.found[n-1], n
+}
+
+// Open opens a client.
+func (l *members) Open(deadline clock.Time) (kv.Store, error) {
+	list, n := l.last()
+	c, err := list.Open(deadline)
+	if !l.replaced || !errors.Is(err, kv.ErrLost) {
+		return c, err
+	}
+	if again := l.renew(n); again != nil {
+		return nil, errors.Join(err, again)
+	}
+	list, _ = l.last()
+	return list.Open(deadline)
+}
+
+// renew finds the store again, unless another Open has done so since n were found.
+func (l *members) renew(n int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.found) > n {
+		return nil
+	}
+	return l.search(context.Background())
+}
+
+// Close closes what the clients shared. The clients must have been closed.
+func (l *members) Close() error {
+	var errs []error
+	for _, c := range l.found {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
