@@ -126,6 +126,7 @@ func (c *Config) settle() (layout.Kind, error) {
 	if err != nil {
 		return 0, err
 	}
+	c.Step = step.Name
 	if step.Kind != layout.Hardened {
 		if c.Layout != "" && kinds[c.Layout] != step.Kind {
 			return 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, kindName(step.Kind))
@@ -133,6 +134,18 @@ func (c *Config) settle() (layout.Kind, error) {
 		c.Layout, c.HostLocks = kindName(step.Kind), c.HostLocks || step.HostLocks
 	}
 	return kindOf(c.Layout)
+}
+
+// fits returns an error if a tree that exists is not one of the step. Sherman uses every tree.
+func (c *Config) fits(s layout.Superblock) error {
+	step, err := sherman.FindStep(c.Step)
+	if err != nil || step.Kind == layout.Hardened || step.Kind == s.Shape.Kind && c.HostLocks == s.HostLocks {
+		return err
+	}
+	place := map[bool]string{false: "on the NICs", true: "in host memory"}
+	return control.Errorf(http.StatusConflict, "step %s has %s pages and locks %s, and the tree that is there has %s pages and locks %s; "+
+		"`rdmalab sherman start --fresh --step %s` makes an empty tree in its place",
+		c.Step, kindName(step.Kind), place[c.HostLocks], kindName(s.Shape.Kind), place[s.HostLocks], c.Step)
 }
 
 // kindName is the name of a kind of pages.
@@ -241,6 +254,9 @@ func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time)
 	}
 	if err != nil {
 		return out, err
+	}
+	if err := in.fits(c.Super()); err != nil {
+		return out, errors.Join(err, c.Close())
 	}
 	out = infoOf(c.Super())
 	if t.generation = out.Generation; known && t.sameAs(old) {
