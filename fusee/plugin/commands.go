@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
@@ -95,11 +96,18 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
 	fs.IntVar(&cfg.Groups, "groups", 0, "groups of three buckets, of 21 slots together, in the index (default: an eighth "+
 		"of a server's memory)")
+	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full, without a master (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object fits into one (default: a server has about 1,000)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; negative: none (default 16384)")
 	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+
 		"this share of its uses was wrong (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
+		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
+			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)
+		}
+		if master != "" && cfg.Grow > 0 {
+			return nil, errors.New("a table that can grow has no master: leave out --grow or --master")
+		}
 		if master == "" && lease != 0 {
 			return nil, errors.New("--lease is the lease of a master: name its host with --master")
 		}
@@ -129,6 +137,9 @@ func (i *Info) Write(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%s a table on %d memory servers: %d slots, %d replicas of the index and %d of objects, "+
 		"%d blocks of %d bytes on each server\n",
 		what, i.Servers, i.Slots, i.IndexReplicas, i.Replicas, i.Blocks, i.Block)
+	if err == nil && i.Most > i.Slots {
+		_, err = fmt.Fprintf(out, "the index can grow to %d slots\n", i.Most)
+	}
 	if err == nil && i.Master != "" {
 		_, err = fmt.Fprintf(out, "%s runs the master\n", i.Master)
 	}

@@ -48,11 +48,12 @@ func (n *node) Routes(m *control.Mux) {
 // Config describes a table and how a host uses it. It is the body of store.PathStart.
 type Config struct {
 	store.Finding
-	// Replicas, IndexReplicas, Groups and Block are the fields of fusee.FormatConfig with these
+	// Replicas, IndexReplicas, Groups, Grow and Block are the fields of fusee.FormatConfig with these
 	// names.
 	Replicas      int `json:"replicas,omitempty"`
 	IndexReplicas int `json:"indexReplicas,omitempty"`
 	Groups        int `json:"groups,omitempty"`
+	Grow          int `json:"grow,omitempty"`
 	Block         int `json:"block,omitempty"`
 	Use
 }
@@ -81,9 +82,11 @@ type Info struct {
 	Servers       int    `json:"servers"`
 	Replicas      int    `json:"replicas"`
 	IndexReplicas int    `json:"indexReplicas"`
-	Slots         int    `json:"slots"`
-	Blocks        int    `json:"blocks"`
-	Block         int    `json:"block"`
+	// Slots is how many slots the table has at first. Most is how many it can grow to.
+	Slots  int `json:"slots"`
+	Most   int `json:"most"`
+	Blocks int `json:"blocks"`
+	Block  int `json:"block"`
 	// Made: this request has made the table.
 	Made bool `json:"made,omitempty"`
 	// Master is the host that runs the master; "": start was not told of one.
@@ -91,9 +94,10 @@ type Info struct {
 }
 
 func infoOf(s layout.Superblock) Info {
+	slots := int(s.Shape.SubtableLen()) / layout.BucketLen * layout.BucketSlots
 	return Info{
 		Generation: s.Generation, Servers: s.Shape.Servers, Replicas: s.Shape.Replicas, IndexReplicas: s.Shape.IndexReplicas,
-		Slots: int(s.Shape.SubtableLen()) / layout.BucketLen * layout.BucketSlots << s.Shape.Depth, Blocks: s.Shape.Blocks,
+		Slots: slots << s.Shape.Depth, Most: slots * s.Shape.Subtables, Blocks: s.Shape.Blocks,
 		Block: s.Shape.BlockUnits * layout.Unit,
 	}
 }
@@ -112,7 +116,7 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 		},
 		func(cfg passive.Config, deadline clock.Time) error {
 			s, err := fusee.Format(in.config(cfg), fusee.FormatConfig{
-				Replicas: in.Replicas, IndexReplicas: in.IndexReplicas, Groups: in.Groups, Block: in.Block,
+				Replicas: in.Replicas, IndexReplicas: in.IndexReplicas, Groups: in.Groups, Grow: in.Grow, Block: in.Block,
 			}, deadline)
 			out = infoOf(s)
 			return err
