@@ -22,6 +22,7 @@ func (k Kind) String() string {
 		return "sound"
 	case Published:
 		return "faithful"
+	case Checksummed:
 	}
 	return "checksummed"
 }

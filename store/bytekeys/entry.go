@@ -19,8 +19,8 @@ const (
 // maxHeader is the longest header that has use: no store's values are longer than 2^31 bytes.
 const maxHeader = 1 + 2*binary.MaxVarintLen32
 
-// ErrForeign: a number that a byte-string key may use has a value that this package has not
-// written.
+// ErrForeign says that a number that a byte-string key may use has a value that this package has
+// not written.
 var ErrForeign = errors.New("the place of the key has a value of a program that uses numbers as keys; use one kind of keys in a store")
 
 // entryLen is the length of an entry.
