@@ -2,6 +2,7 @@ package pdpm
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -137,7 +138,9 @@ func (c *Client) begin(n int, deadline clock.Time) error {
 	case c.ended:
 		return kv.ErrClosed
 	case n > c.shape.Value:
-		return errors.Join(kv.ErrTooLarge, kv.ErrNoEffect)
+		err := fmt.Errorf("%w: %d bytes, and the table is for up to %d; `rdmalab pdpm-direct start --fresh --value %d` makes an empty one for them",
+			kv.ErrTooLarge, n, c.shape.Value, n)
+		return errors.Join(err, kv.ErrNoEffect)
 	case c.conn.Runtime().Now() >= deadline:
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}

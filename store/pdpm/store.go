@@ -44,8 +44,9 @@ func init() {
 				"  rdmalab pdpm-direct start --fresh --value 1000 --lease 100ms",
 			New: newStart,
 		},
-		Prepare: func(c *store.Call, _ store.Workload) (loaded bool, err error) {
-			_, err = start(c, request{Finding: store.Finding{Format: true}})
+		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
+			shape := Shape{Value: max(w.Config.Value, DefaultValue)} // of the table, if one is made
+			_, err = start(c, request{Finding: store.Finding{Format: true}, Shape: shape})
 			return false, err
 		},
 	}

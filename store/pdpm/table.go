@@ -43,7 +43,7 @@ func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 		}
 		room := max(0, memory-int(Shape{Value: s.Value}.size())-line) / (keyLen + s.entryLen())
 		if s.Entries = cmp.Or(s.Entries, min(room, maxEntries)); s.Entries < 1 || s.Entries > room {
-			return nil, 0, fmt.Errorf("%w: %d bytes of a memory server have room for %d entries with values of %d bytes", kv.ErrFull, memory, room, s.Value)
+			return nil, 0, fmt.Errorf("%w: %d bytes of a memory server have room for %d entries with values of %d bytes; choose other --entries or --value", kv.ErrFull, memory, room, s.Value)
 		}
 		return s.encode(), s.size(), nil
 	}, deadline)
@@ -148,7 +148,8 @@ func (c *Client) find(key uint64, claim bool, deadline clock.Time) (entry, error
 	if !claim {
 		return e, kv.ErrNotFound
 	}
-	return e, fmt.Errorf("%w: %d places from that of key %d on have other keys", kv.ErrFull, maxProbe, key)
+	return e, fmt.Errorf("%w: %d places from that of key %d on have other keys; `rdmalab pdpm-direct start --fresh --entries %d` makes an empty table with twice the room",
+		kv.ErrFull, min(maxProbe, c.shape.Entries), key, 2*c.shape.Entries)
 }
 
 // Shape describes the table.
