@@ -22,7 +22,7 @@ func ParseMix(text string) (w Workload, err error) {
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
-		x, err := strconv.ParseFloat(number, 64)
+		x, err := strconv.ParseFloat(strings.TrimSuffix(number, "%"), 64)
 		switch {
 		case shares[name] == nil:
 			return w, fmt.Errorf("mix: unknown operation %.20q; %s", name, want)

@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -152,7 +153,7 @@ func newChooser(cfg *RunConfig) *chooser {
 		theta = 0
 	}
 	c.zipf = NewZipf(cfg.Keys, theta)
-	if cfg.Scramble {
+	if cfg.Scramble && c.shape == ShapeZipf {
 		c.zipf.Scramble(scrambleSeed)
 	}
 	c.hot = min(cfg.Keys, max(1, uint64(math.Ceil(cfg.Popularity.HotKeys*float64(cfg.Keys)))))
@@ -171,14 +172,38 @@ func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
 	case c.shape != ShapeHotspot:
 		k = c.zipf.Next(r)
 	case r.Float64() < c.cfg.Popularity.HotOps || c.hot == c.cfg.Keys:
-		k = c.zipf.spread(r.Uint64N(c.hot))
+		k = c.place(r.Uint64N(c.hot))
 	default:
-		k = c.zipf.spread(c.hot + r.Uint64N(c.cfg.Keys-c.hot))
+		k = c.place(c.hot + r.Uint64N(c.cfg.Keys-c.hot))
 	}
 	if n := c.moves(since, ops); n > 0 {
 		k = (k + mix(n)%c.cfg.Keys) % c.cfg.Keys
 	}
 	return k
+}
+
+// place is the key of a rank of a hotspot.
+func (c *chooser) place(rank uint64) uint64 {
+	if !c.cfg.Scramble {
+		return rank
+	}
+	return permute(rank, c.cfg.Keys, scrambleSeed)
+}
+
+// permute is a permutation of the numbers 0 to n-1, which the seed chooses: a Feistel network on a
+// power of 4 of at least n, applied until the number is below n.
+func permute(k, n, seed uint64) uint64 {
+	half := (bits.Len64(n-1) + 1) / 2
+	mask := uint64(1)<<half - 1
+	for {
+		left, right := k>>half, k&mask
+		for round := range uint64(4) {
+			left, right = right, left^mix(right^seed+round<<32)&mask
+		}
+		if k = left<<half | right; k < n {
+			return k
+		}
+	}
 }
 
 // moves is how often the popular keys have moved.

@@ -57,18 +57,22 @@ func (c *runner) replay(ops []Op, stop func() bool) *Result {
 }
 
 // Generate makes n operations that clients of a workload would execute, at the rate of
-// RunConfig.Rate for each client. The seed decides all of them.
-func Generate(cfg RunConfig, n int, seed uint64) []Op {
+// RunConfig.Rate for each client. The seed decides all of them. If stop is not nil, Generate calls it between operations,
+// and ends early when it returns true.
+func Generate(cfg RunConfig, n int, seed uint64, stop func() bool) []Op {
 	cfg = cfg.withDefaults()
 	period := time.Duration(float64(time.Second) / cmp.Or(cfg.Rate, 1000))
 	ops := make([]Op, 0, n)
-	for client := range cfg.Clients {
+	for client := range min(cfg.Clients, n) {
 		own := cfg
 		own.Client = client
 		c := &runner{cfg: own, rand: rand.New(rand.NewPCG(seed, uint64(client)))}
 		c.keys = newChooser(&c.cfg)
 		at := time.Duration(c.rand.Float64() * float64(period))
 		for range (n - client + cfg.Clients - 1) / cfg.Clients {
+			if stop != nil && stop() {
+				return ops
+			}
 			op := c.next(at)
 			op.At, op.Client = at, client
 			if op.Kind == KindInsert {

@@ -40,7 +40,7 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 		return nil, err
 	}
 	c := newRunner(s, rt, cfg.withDefaults())
-	return c.run(stop), nil
+	return c.run(stop)
 }
 
 // runner is the state of one client in Run.
@@ -52,7 +52,6 @@ type runner struct {
 	keys  *chooser
 	buf   []byte
 	seq   uint64
-	begin clock.Time
 	ops   uint64 // operations that were begun
 	// misses: keys may be absent, because clients delete them. An operation that finds none is counted
 	// with the others.
@@ -71,9 +70,12 @@ func newRunner(s Store, rt verbs.Runtime, cfg RunConfig) *runner {
 	return c
 }
 
-func (c *runner) run(stop func() bool) *Result {
+func (c *runner) run(stop func() bool) (*Result, error) {
 	if c.cfg.Workload.Insert > 0 {
-		c.fresh = c.inserted()
+		var err error
+		if c.fresh, err = c.inserted(stop); err != nil {
+			return nil, err
+		}
 	}
 	begin := c.rt.Now()
 	counted := begin.Add(c.cfg.Warmup)
@@ -103,7 +105,7 @@ func (c *runner) run(stop func() bool) *Result {
 		}
 	}
 	c.result.Span = span.length()
-	return c.result
+	return c.result, nil
 }
 
 // span is the time from the beginning of the first counted operation to the end of the last.
@@ -198,7 +200,7 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 	case KindReadModify:
 		err := c.read(op.Key, deadline)
 		cost := c.store.Last()
-		if err != nil && !(c.misses && errors.Is(err, ErrNotFound)) {
+		if err != nil && (!c.misses || !errors.Is(err, ErrNotFound)) {
 			return cost, err
 		}
 		cost.Retries = 0 // those of a read are no races lost
@@ -216,18 +218,30 @@ func (c *runner) own(n uint64) uint64 {
 	return c.cfg.Keys + n*uint64(c.cfg.Clients) + uint64(c.cfg.Client)
 }
 
-// inserted is how many of the client's own keys exist because an earlier run has inserted them. It
-// looks for the first one that does not, in steps that double, and then between the last two.
-func (c *runner) inserted() uint64 {
-	exists := func(n uint64) bool {
+// maxInserted bounds the search of inserted: behind so many keys it ends.
+const maxInserted = 1 << 40
+
+// inserted is the place behind the client's own keys that exist because an earlier run has inserted
+// them. It looks for the first key that does not exist, in steps that double, and then between the
+// last two. A key whose value was lost counts as absent. The search ends early when stop returns true.
+func (c *runner) inserted(stop func() bool) (uint64, error) {
+	var failed error
+	get := func(n uint64) bool {
+		if failed != nil || stop != nil && stop() {
+			return false
+		}
 		_, err := c.store.Get(c.own(n), c.buf, c.rt.Now().Add(c.cfg.Patience))
-		return err == nil || errors.Is(err, ErrLost)
+		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrLost) {
+			failed = fmt.Errorf("search for keys that an earlier run has inserted: key %d: %w", c.own(n), err)
+		}
+		return err == nil
 	}
 	n, step := uint64(0), uint64(1) // all keys below n exist
-	for exists(n + step - 1) {
+	for n+step < maxInserted && get(n+step-1) {
 		n, step = n+step, 2*step
 	}
-	return n + uint64(sort.Search(int(step-1), func(i int) bool { return !exists(n + uint64(i)) }))
+	n += uint64(sort.Search(int(step-1), func(i int) bool { return !get(n + uint64(i)) }))
+	return n, failed
 }
 
 func (c *runner) read(key uint64, deadline clock.Time) error {

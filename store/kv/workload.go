@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -36,9 +37,9 @@ func FindWorkload(name string) (Workload, error) {
 	if i := slices.IndexFunc(all, func(w Workload) bool { return w.Name == strings.ToLower(name) }); i >= 0 {
 		return all[i], nil
 	}
-	var percent float64
-	if n, err := fmt.Sscanf(name, "%f", &percent); n == 1 && err == nil && percent >= 0 && percent <= 100 {
-		return Workload{Name: name, Read: 1 - percent/100, Update: percent / 100, Doc: name + "% updates"}, nil
+	number := strings.TrimSuffix(name, "%")
+	if percent, err := strconv.ParseFloat(number, 64); err == nil && percent >= 0 && percent <= 100 {
+		return Workload{Name: name, Read: 1 - percent/100, Update: percent / 100, Doc: number + "% updates"}, nil
 	}
 	names := make([]string, len(all))
 	for i := range all {
@@ -86,7 +87,8 @@ type RunConfig struct {
 	// sizes, but at least MinValue, and Value is the largest.
 	Value int
 	Sizes *Sizes
-	// Zipf is the skew of popularity, 0 to 1.5; Scramble spreads popular keys.
+	// Zipf is the skew of popularity, 0 to 1.5. Scramble spreads the popular keys of ShapeZipf and
+	// ShapeHotspot over all keys; the other shapes have none that could be spread.
 	Zipf     float64
 	Scramble bool
 	// Popularity says which keys are used, if not simply by Zipf.
@@ -120,6 +122,10 @@ const (
 	defaultPatience = 5 * time.Second
 	defaultScan     = 100
 	maxZipf         = 1.5
+	// Bounds of RunConfig.Rate and RunConfig.Pace, so that the times between operations are at least a
+	// nanosecond and do not overflow.
+	minRate, maxRate = 1e-3, 1e9
+	minPace, maxPace = 1e-3, 1e6
 )
 
 func (c RunConfig) withDefaults() RunConfig {
@@ -142,14 +148,18 @@ func (c *RunConfig) Validate() error {
 	switch {
 	case c.Keys < 1:
 		return fmt.Errorf("workload: %d keys; want at least 1", c.Keys)
-	case c.Zipf < 0 || c.Zipf > maxZipf:
+	case !(c.Zipf >= 0 && c.Zipf <= maxZipf):
 		return fmt.Errorf("workload: Zipf parameter %g; want 0 to %g", c.Zipf, maxZipf)
 	case c.Clients < 1 || c.Client < 0 || c.Client >= c.Clients:
 		return fmt.Errorf("workload: client %d of %d", c.Client, c.Clients)
 	case c.Duration <= 0 && c.Ops == 0:
 		return fmt.Errorf("workload: neither a duration nor a number of operations")
-	case c.Rate < 0 || c.Pace < 0 || c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
-		return fmt.Errorf("workload: a time or rate is negative")
+	case c.Rate != 0 && !(c.Rate >= minRate && c.Rate <= maxRate):
+		return fmt.Errorf("workload: a rate of %g operations per second; want %g to %g, or 0 for no rate", c.Rate, minRate, maxRate)
+	case c.Pace != 0 && !(c.Pace >= minPace && c.Pace <= maxPace):
+		return fmt.Errorf("workload: a pace of %g; want %g to %g, or 0 for no pace", c.Pace, minPace, maxPace)
+	case c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
+		return fmt.Errorf("workload: a time is negative")
 	}
 	if c.Sizes != nil {
 		if err := c.Sizes.check(); err != nil {

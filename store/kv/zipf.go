@@ -30,16 +30,12 @@ func NewZipf(n uint64, theta float64) *Zipf {
 }
 
 // Scramble spreads the ranks over the keys, so that popular keys are no neighbours; every client
-// must use the same seed.
+// must use the same seed. Some keys get several ranks, others none.
 func (z *Zipf) Scramble(seed uint64) { z.scramble, z.shared = true, seed }
 
 // Next draws a key.
 func (z *Zipf) Next(r *rand.Rand) uint64 {
-	return z.spread(z.rank(r))
-}
-
-// spread is the key of a rank.
-func (z *Zipf) spread(k uint64) uint64 {
+	k := z.rank(r)
 	if z.scramble {
 		k = mix(k^z.shared) % z.ranks
 	}

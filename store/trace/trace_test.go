@@ -23,7 +23,7 @@ func small(t *testing.T) []kv.Op {
 	}
 	return kv.Generate(kv.RunConfig{
 		Workload: w, Keys: 100, Zipf: 0.99, Clients: 8, Rate: 100, Sizes: &kv.Sizes{Min: 16, Max: 200, Zipf: 0.8},
-	}, 1000, 1)
+	}, 1000, 1, nil)
 }
 
 // The shipped trace is what the generator makes.

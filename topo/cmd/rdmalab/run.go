@@ -179,6 +179,11 @@ func sharing() string {
 // check parses the flags that have units, and refuses wrong values.
 func (f *runFlags) check() (err error) {
 	c := &f.config
+	for _, name := range []string{"pace", "limit"} {
+		if f.trace == "" && f.typed(name) {
+			return fmt.Errorf("--%s says how a trace is replayed: use it with --trace FILE", name)
+		}
+	}
 	desc, err := store.Find(f.store)
 	if err != nil {
 		return fmt.Errorf("--store: %w", err)

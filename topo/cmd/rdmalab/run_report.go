@@ -111,7 +111,7 @@ func (r *runReport) writeCSV(cmd *cobra.Command) error {
 	}
 	_ = w.Write([]string{
 		"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us",
-		"insert_p50_us", "insert_p99_us",
+		"insert_p50_us", "insert_p99_us", "distribution", "sizes",
 	})
 	_ = w.Write([]string{
 		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),

@@ -159,7 +159,11 @@ func generateCmd() *cobra.Command {
 			if n < 1 || n > trace.MaxOps || f.config.Rate <= 0 {
 				return badUse("--operations %d, --rate %g: want 1 to %d operations and a rate above 0", n, f.config.Rate, trace.MaxOps)
 			}
-			return trace.Write(cmd.OutOrStdout(), kv.Generate(f.config, n, seed))
+			ops := kv.Generate(f.config, n, seed, func() bool { return cmd.Context().Err() != nil })
+			if err := cmd.Context().Err(); err != nil {
+				return err
+			}
+			return trace.Write(cmd.OutOrStdout(), ops)
 		},
 	}
 	fs := cmd.Flags()
