@@ -150,6 +150,9 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.ended = true
+	if !c.fenced { // keys that are being moved reach their places; any client can go on with the rest of the split
+		_ = c.complete(false, c.rt.Now().Add(leaveTimeout))
+	}
 	end := c.rt.Now().Add(farewellTimeout)
 	for c.flush(); len(c.flight) > 0 && c.fab.Wait(end, c.flight...) == nil; {
 		c.flush()

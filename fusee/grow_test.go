@@ -179,3 +179,32 @@ func TestAStoreThatGrowsHasNoMaster(t *testing.T) {
 	})
 	g.run()
 }
+
+// A client that closes in the middle of a split leaves no key on its way.
+func TestAClosedClientLeavesNoMove(t *testing.T) {
+	g := newRig(t, 2, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 4, Grow: 3, IndexReplicas: 2})
+	splits := 0
+	for key := uint64(0); key < 150; key += 3 {
+		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+			var err error
+			for n := key; n < key+3; n++ {
+				err = errors.Join(err, c.Insert(n, kv.MakeValue(n, 1, 100), soon(rt)))
+			}
+			return err
+		})
+		g.run()
+		g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error {
+			out, err := c.Audit(soon(rt))
+			if err != nil || out.Unfinished > 0 || len(out.Defects) > 0 {
+				return fmt.Errorf("after key %d: %+v, %w", key, out, err)
+			}
+			splits += out.Splitting
+			return nil
+		})
+		g.run()
+	}
+	if splits == 0 {
+		t.Error("no client closes in the middle of a split")
+	}
+}

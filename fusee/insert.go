@@ -60,6 +60,9 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 	}
 	all := v.settled()
 	if !all {
+		if err := c.complete(false, deadline); err != nil {
+			return err
+		}
 		c.split = nil // a client that inserts a key there goes on with that split
 	}
 	c.joins(v)
