@@ -107,8 +107,14 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 		a.defect("%v", err)
 		return a.out, nil
 	}
+	if err := a.directories(words); err != nil {
+		return a.out, err
+	}
 	for n := range super.Shape.Subtables {
 		if !a.dir.Uses(&super.Shape, n) {
+			if err := a.unused(n); err != nil {
+				return a.out, err
+			}
 			continue
 		}
 		if a.out.Subtables++; a.dir.At(n).Splitting {
@@ -182,6 +188,7 @@ func (a *auditor) subtable(n int) error {
 		}
 	}
 	v := sight{subtable: n, entry: a.dir.At(n)}
+	a.heads(&v, replicas)
 	for main := range s.Mains() {
 		from := s.CombinedAt(n, main)
 		at := int(from - s.SubtableAt(n))
@@ -219,8 +226,11 @@ func (a *auditor) subtable(n int) error {
 // slot checks one slot of a group of buckets.
 func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot layout.Slot) error {
 	s := &a.Shape
-	if s.Format.Leaving(slot) && head.Moving && a.dir.At(subtable).Splitting {
-		return a.moved(subtable, off)
+	if s.Format.Leaving(slot) {
+		if head.Moving && a.dir.At(subtable).Splitting {
+			return a.moved(subtable, off)
+		}
+		a.defect("slot at %d: its key leaves subtable %d, but its bucket is not being split", off, subtable)
 	}
 	if s.Format.Empty(slot) {
 		return nil
@@ -268,6 +278,75 @@ func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot
 	}
 	a.where[key] = off
 	a.out.Keys++
+	return nil
+}
+
+// directories compares the directories of the backups with that of the primary. A client that has died
+// may have begun or ended a split in the backups alone: such an entry is unfinished.
+func (a *auditor) directories(primary []byte) error {
+	s := &a.Shape
+	for _, server := range a.index[1:] {
+		words, err := a.all(server, s.EntryAt(0), len(primary))
+		if err != nil {
+			return err
+		}
+		for n := range s.Subtables {
+			e := a.dir.At(n)
+			next := layout.Entry{Depth: e.Depth, Splitting: true}
+			if e.Splitting {
+				next = layout.Entry{Depth: e.Depth + 1}
+			}
+			switch word := binary.LittleEndian.Uint64(words[8*n:]); word {
+			case e.Word():
+			case next.Word():
+				a.out.Unfinished++
+			default:
+				a.defect("subtable %d: the directory of server %d has %#x, want %#x", n, server, word, e.Word())
+			}
+		}
+	}
+	return nil
+}
+
+// heads compares the headers of the backups with those of the primary: they differ only while a split
+// changes them.
+func (a *auditor) heads(v *sight, replicas [][]byte) {
+	for j := 1; j < len(replicas); j++ {
+		for at := 0; at < len(replicas[0]); at += layout.BucketLen {
+			one := replicas[j][at : at+8]
+			if bytes.Equal(one, replicas[0][at:at+8]) {
+				continue
+			}
+			var h layout.Header
+			err := h.Parse(one)
+			if _, ok := v.state(h); err == nil && ok && v.entry.Splitting {
+				a.out.Unfinished++
+				continue
+			}
+			a.defect("subtable %d: the header at %d differs on server %d", v.subtable, at, a.index[j])
+		}
+	}
+}
+
+// unused checks that a subtable which is not in use is as Format has made it.
+func (a *auditor) unused(n int) error {
+	s := &a.Shape
+	head := layout.Header{Depth: s.Begin(n).Depth, Prefix: uint32(n)}.Word()
+	for _, server := range a.index {
+		b, err := a.all(server, s.SubtableAt(n), int(s.SubtableLen()))
+		if err != nil {
+			return err
+		}
+		for at := 0; at < len(b); at += 8 {
+			want := uint64(0)
+			if at%layout.BucketLen == 0 {
+				want = head
+			}
+			if word := binary.LittleEndian.Uint64(b[at:]); word != want {
+				a.defect("subtable %d is not in use, and server %d has %#x at %d of it, want %#x", n, server, word, at, want)
+			}
+		}
+	}
 	return nil
 }
 

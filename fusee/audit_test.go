@@ -86,3 +86,47 @@ func TestAudit(t *testing.T) {
 		}
 	}
 }
+
+// Audit notices what a split must not leave behind, and what only a split may show.
+func TestAuditNoticesWhatSplitsLeave(t *testing.T) {
+	g := newRig(t, 2, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 40, Grow: 1, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
+	var super layout.Superblock
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		super = c.Super()
+		for key := range uint64(30) {
+			if err := c.Insert(key, nil, soon(rt)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	g.run()
+	at, err := g.slotOf(super, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := func(server int, off uint64) uint64 { return binary.LittleEndian.Uint64(g.memory[server][off:]) }
+	put := func(server int, off, v uint64) { binary.LittleEndian.PutUint64(g.memory[server][off:], v) }
+	s := &super.Shape
+	leave := uint64(layout.Hardened.Leave(layout.Slot(word(0, at))))
+	for _, x := range []struct {
+		what string
+		do   func()
+	}{
+		{"leaving slot, no split: the key is lost", func() { put(0, at, leave); put(1, at, leave) }},
+		{"directory of the backup differs", func() { put(1, s.EntryAt(0), layout.Entry{Splitting: true}.Word()) }},
+		{"header of the backup differs", func() { put(1, at&^63, layout.Header{Depth: 1, Moving: true}.Word()) }},
+		{"header moving, no split", func() { put(0, at&^63, layout.Header{Depth: 1, Moving: true}.Word()) }},
+		{"a slot in a subtable not in use", func() { put(0, at+s.SubtableAt(1)-s.SubtableAt(0), word(0, at)) }},
+	} {
+		b0, b1 := append([]byte(nil), g.memory[0]...), append([]byte(nil), g.memory[1]...)
+		x.do()
+		out, err := fusee.Audit(super, func(server int, off uint64, n int) ([]byte, error) { return g.memory[server][off:][:n], nil })
+		if err != nil || len(out.Defects)+out.Unfinished == 0 {
+			t.Errorf("%s: not noticed: %d keys %d unfinished %v %v", x.what, out.Keys, out.Unfinished, out.Defects, err)
+		}
+		copy(g.memory[0], b0)
+		copy(g.memory[1], b1)
+	}
+}

@@ -79,7 +79,7 @@ type FormatConfig struct {
 	// of three buckets of a subtable; 0: as many as fit into an eighth of a server's memory.
 	Depth, Groups int
 	// Grow is how often each subtable can be split: the index has room for 2^(Depth+Grow) subtables.
-	// 0: it does not grow.
+	// 0: it does not grow. With more than 3 replicas of the index it cannot (see the package comment).
 	Grow int
 	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less, so that a
 	// server has a thousand blocks.
@@ -95,6 +95,7 @@ const (
 	minBlocks    = 1024 // of an area, if the memory allows, because each client takes some
 	groupLen     = 3 * layout.BucketLen
 	indexShare   = 8
+	growReplicas = 3 // of an index that grows
 )
 
 // shape computes the arrangement of the memory for servers with the given number of bytes each.
@@ -103,6 +104,9 @@ func (f *FormatConfig) shape(servers int, memory uint64) (layout.Shape, error) {
 		Servers: servers, Replicas: cmp.Or(f.Replicas, min(2, servers)), IndexReplicas: cmp.Or(f.IndexReplicas, 1),
 		Depth: f.Depth, Subtables: 1 << min(max(f.Depth+f.Grow, 0), layout.MaxDepth),
 		Groups: f.Groups, Blocks: 1, BlockUnits: f.Block / layout.Unit,
+	}
+	if f.Grow > 0 && s.IndexReplicas > growReplicas {
+		return s, fmt.Errorf("fusee: an index that grows with %d replicas: want at most %d replicas of the index, or no growth", s.IndexReplicas, growReplicas)
 	}
 	if s.Groups == 0 {
 		s.Groups = int(max(1, memory/indexShare/groupLen/uint64(s.Subtables)))

@@ -110,8 +110,15 @@
 // count a leaving slot as one that names its object. A recovery reads all subtables in which the key has
 // ever been: a client that was hung may insert a key long after a split, pending, and die.
 //
-// An INSERT whose buckets are full works on the split until its own buckets are settled. If there is no
-// room for a further subtable it ends with kv.ErrFull. A store that can grow has no master.
+// An INSERT whose buckets are full works on the split until its own buckets are settled. If they are,
+// and full again, it completes the whole split on which its client works, which may be that of another
+// subtable: the pause grows with the number of groups of a subtable. If there is no room for a further
+// subtable the INSERT ends with kv.ErrFull. A store that can grow has no master.
+//
+// An index that grows has at most 3 replicas. All clients that vacate a slot write the same value, and
+// SNAPSHOT is meant for writers with different values: with 3 or more backups, one that wins by the
+// majority may still swap a backup when another client has changed the slot again, and the replicas
+// differ. With 1 or 2 backups a majority is all of them (TestWritersOfOneValue tries all orders).
 //
 // # What it does not survive yet
 //

@@ -1,6 +1,7 @@
 package fusee_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -33,6 +35,7 @@ func TestTheIndexGrowsUnderLoad(t *testing.T) {
 			g.format(s.FormatConfig)
 			const clients, keys = 6, 250
 			longest := map[int]int{}
+			var last [clients * keys]uint64 // the number of the value that was acknowledged last
 			running := clients
 			for id := range clients {
 				g.client(fmt.Sprintf("cn%d", id%4), func(c *fusee.Client, rt verbs.Runtime) error {
@@ -48,11 +51,14 @@ func TestTheIndexGrowsUnderLoad(t *testing.T) {
 						key := uint64(id)*keys + n
 						err := spent("INSERT", key, c.Insert(key, kv.MakeValue(key, 1, 100), quick(rt)))
 						old := uint64(id)*keys + n/2
-						err = errors.Join(err, spent("PUT", old, c.Put(old, kv.MakeValue(old, 2+n, 100), quick(rt))))
+						last[key] = 1
+						err = errors.Join(err, spent("PUT", old, c.Put(old, kv.MakeValue(old, 4+n, 100), quick(rt))))
+						last[old] = 4 + n
 						_, e := c.Get(old, nil, quick(rt))
 						err = errors.Join(err, spent("GET", old, e))
 						if n%5 == 4 {
 							err = errors.Join(err, spent("DELETE", key, c.Delete(key, quick(rt))), spent("INSERT", key, c.Insert(key, kv.MakeValue(key, 3, 100), quick(rt))))
+							last[key] = 3
 						}
 						if err != nil {
 							return err
@@ -70,8 +76,8 @@ func TestTheIndexGrowsUnderLoad(t *testing.T) {
 					if err != nil {
 						return fmt.Errorf("GET %d: %w", key, err)
 					}
-					if _, err := kv.CheckValue(key, v); err != nil {
-						return fmt.Errorf("GET %d: %w", key, err)
+					if n, err := kv.CheckValue(key, v); err != nil || n != last[key] {
+						return fmt.Errorf("GET %d: value %d, want %d: %w", key, n, last[key], err)
 					}
 				}
 				if _, err := c.RecoverAll(quick(rt)); err != nil {
@@ -207,4 +213,116 @@ func TestAClosedClientLeavesNoMove(t *testing.T) {
 	if splits == 0 {
 		t.Error("no client closes in the middle of a split")
 	}
+}
+
+// A recovery does not plant a leaving slot of an earlier use of an object: the object has another key now.
+func TestALeavingSlotOfAnEarlierUseIsNotPlanted(t *testing.T) {
+	g := newRig(t, 1, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 40, Grow: 2, Replicas: 1, IndexReplicas: 1, Block: 16 << 10})
+	key := uint64(1)
+	for layout.HashOf(key).Prefix()&3 != 2 {
+		key++
+	}
+	var super layout.Superblock
+	h := g.Host("cn0")
+	h.Go("dies", false, func(ctx verbs.Context) {
+		c, err := fusee.Open(g.config(h, ctx), soon(ctx.Runtime()))
+		if err == nil {
+			err = c.Insert(key, nil, soon(ctx.Runtime()))
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		super = c.Super()
+	})
+	g.run()
+	s := &super.Shape
+	word := func(off uint64) uint64 { return binary.LittleEndian.Uint64(g.memory[0][off:]) }
+	put := func(off, v uint64) { binary.LittleEndian.PutUint64(g.memory[0][off:], v) }
+	at, err := g.slotOf(super, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := layout.Hardened.Ref(layout.Slot(word(at)))
+	old := ref
+	old.Version--
+	place := at + 8
+	if (place&63) == 0 || word(place) != 0 {
+		place = at - 8
+	}
+	put(s.EntryAt(0), layout.Entry{Splitting: true}.Word())
+	put(place, uint64(layout.Hardened.Leave(layout.Hardened.Slot(old)))) // of a key that has moved and was replaced
+	for b := uint64(0); b < s.SubtableLen(); b += 64 {
+		put(s.SubtableAt(0)+b, layout.Header{Depth: 1, Moving: true}.Word())
+	}
+	gone := old
+	gone.Place += 5
+	put(place+s.SubtableAt(1)-s.SubtableAt(0), uint64(layout.Hardened.Emptied(gone))) // the moved key was deleted
+	g.client("cn1", func(c *fusee.Client, rt verbs.Runtime) error {
+		_, err := c.RecoverAll(soon(rt))
+		ghost := word(place + s.SubtableAt(2) - s.SubtableAt(0))
+		if ghost != 0 {
+			t.Errorf("subtable 2, not in use, has the slot %#x; version %d, the object has %d", ghost, layout.Hardened.Ref(layout.Slot(ghost)).Version, ref.Version)
+		}
+		if err != nil {
+			return err
+		}
+		out, err := c.Audit(soon(rt))
+		if err != nil || out.Keys != 1 || len(out.Defects) > 0 {
+			t.Errorf("%+v, %v", out, err)
+		}
+		return nil
+	})
+	g.run()
+}
+
+// An INSERT whose buckets are settled, and full again, completes a whole split: its pause grows with the
+// number of groups.
+func TestAnInsertCompletesASplit(t *testing.T) {
+	for _, groups := range []int{16, 64, 256} {
+		g := newRig(t, 1, simrack.Options{})
+		g.format(fusee.FormatConfig{Groups: groups, Grow: 2, Block: 16 << 10})
+		g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+			most, n := 0, 0
+			for key := uint64(0); ; key++ {
+				if layout.HashOf(key).Prefix()&3 != 0 {
+					continue
+				}
+				err := c.Insert(key, nil, soon(rt))
+				if errors.Is(err, kv.ErrFull) {
+					break
+				}
+				if err != nil {
+					return err
+				}
+				n++
+				most = max(most, c.Last().RTTs)
+			}
+			t.Logf("%d groups: %d keys, an INSERT takes %d round trips", groups, n, most)
+			if bound := 10 + groups/3; most > bound {
+				t.Errorf("%d groups: an INSERT takes %d round trips, want at most %d", groups, most, bound)
+			}
+			return nil
+		})
+		g.run()
+	}
+}
+
+// With more than 3 replicas the index does not grow.
+func TestGrowthNeedsAtMostThreeReplicas(t *testing.T) {
+	g := newRig(t, 4, simrack.Options{})
+	h := g.Host("cn0")
+	h.Go("format", false, func(ctx verbs.Context) {
+		for replicas := 3; replicas <= 4; replicas++ {
+			for grow := range 2 {
+				f := fusee.FormatConfig{Groups: 4, Grow: grow, Replicas: 1, IndexReplicas: replicas, Block: 16 << 10}
+				_, err := fusee.Format(g.config(h, ctx), f, soon(ctx.Runtime()))
+				if refused := err != nil && strings.Contains(err.Error(), "at most 3 replicas of the index"); refused != (replicas == 4 && grow == 1) {
+					t.Errorf("%d replicas, grows %d times: %v", replicas, grow, err)
+				}
+			}
+		}
+	})
+	g.run()
 }

@@ -144,10 +144,10 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 	if err := c.object.Parse(shape.Format, raw); err != nil {
 		return nil // its WRITE has not ended: no CAS has followed
 	}
-	key, mark := c.object.Key, c.object.Mark
+	key, mark, version := c.object.Key, c.object.Mark, c.object.Version
 	var lost []vote // the rules have decided against them
 	for {
-		primary, votes, err := c.votes(o, layout.HashOf(key), deadline)
+		primary, votes, err := c.votes(o, version, layout.HashOf(key), deadline)
 		if err != nil {
 			return err
 		}
@@ -184,8 +184,9 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 
 // votes reads the slots of a hash, in all subtables in which they can be: primary is the slot whose
 // primary names an object, and votes are values of backups that name it, or are what its DELETE or
-// its move leaves, where the primary has another value.
-func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
+// its move leaves, where the primary has another value. A leaving slot of another version belongs to an
+// earlier use of the object, perhaps by another key.
+func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	c.homes = shape.Homes(h, c.homes[:0])
 	place := o.ref(shape, 0).Place
@@ -197,7 +198,7 @@ func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary v
 				first[at] = slot
 			}
 			r := shape.Format.Ref(slot)
-			if r.Server != o.server || r.Place != place || r.Units != o.units && r.Units != 0 || slot == 0 {
+			if r.Server != o.server || r.Place != place || r.Units != o.units && r.Units != 0 || slot == 0 || r.Version != version && (n == 0 || shape.Format.Leaving(slot)) {
 				return
 			}
 			switch {
@@ -226,7 +227,7 @@ func (c *changer) votes(o object, h layout.Hash, deadline clock.Time) (primary v
 		if err := c.plant([]move{{entry: entry{at: m.at, slot: m.slot}, fingerprint: h.Fingerprint()}}, shift, deadline); err != nil {
 			return primary, nil, err
 		}
-		return c.votes(o, h, deadline)
+		return c.votes(o, version, h, deadline)
 	}
 	return primary, votes, nil
 }

@@ -149,6 +149,12 @@ func (c *grower) finishAll(deadline clock.Time) error {
 		return err
 	}
 	for n := range c.super.Shape.Subtables {
+		if !c.dir.Uses(&c.super.Shape, n) {
+			continue
+		}
+		if err := c.startsBegun(n, deadline); err != nil {
+			return err
+		}
 		e := c.dir.At(n)
 		if !e.Splitting {
 			continue
@@ -157,6 +163,22 @@ func (c *grower) finishAll(deadline clock.Time) error {
 		c.split = &split{subtable: n, twin: twin, depth: e.Depth}
 		if err := c.complete(true, deadline); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// startsBegun begins the split of a subtable that a client has begun in a backup alone.
+func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
+	e := c.dir.At(subtable)
+	next := layout.Entry{Depth: e.Depth, Splitting: true}
+	for _, server := range c.backups() {
+		word, err := c.slotAt(server, c.super.Shape.EntryAt(subtable), deadline)
+		if err != nil {
+			return err
+		}
+		if !e.Splitting && uint64(word) == next.Word() {
+			return c.enter(subtable, e, next, deadline)
 		}
 	}
 	return nil

@@ -385,3 +385,45 @@ func TestWinner(t *testing.T) {
 		t.Errorf("without backups: %d", alone.Winner())
 	}
 }
+
+// Two writers replace 0 by one value, as the clients do that work on a split, and a third one replaces what
+// it reads: in all orders the replicas are alike in the end, if there are at most 3. With 4 they are not.
+func TestWritersOfOneValue(t *testing.T) {
+	for replicas := 2; replicas <= 4; replicas++ {
+		tr := trial{writers: 3, replicas: replicas, rules: theRules, value: func(i int) uint64 { return uint64(max(1, i)) }}
+		seen := map[system]bool{}
+		var bad string
+		var explore func(s *system)
+		explore = func(s *system) {
+			if seen[*s] || bad != "" {
+				return
+			}
+			seen[*s] = true
+			moved := false
+			for i := range 3 {
+				if i < 2 && !s.w[i].begun && s.primary != 0 {
+					continue
+				}
+				for op := range 3 {
+					next := *s
+					ok, _ := tr.step(&next, i, op)
+					if ok && next != *s {
+						moved = true
+						explore(&next)
+					}
+				}
+			}
+			if !moved && bad == "" {
+				for i := range replicas - 1 {
+					if s.backups[i] != s.primary {
+						bad = "replicas differ at the end: " + tr.text(s)
+					}
+				}
+			}
+		}
+		explore(&system{})
+		if (bad != "") != (replicas == 4) {
+			t.Errorf("%d replicas, %d states: %q", replicas, len(seen), bad)
+		}
+	}
+}
