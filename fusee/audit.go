@@ -93,6 +93,9 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 	if len(a.index) == 0 {
 		return a.out, errGone
 	}
+	if err := a.views(); err != nil {
+		return a.out, err
+	}
 	a.out.Blocks, a.out.Owners = super.Shape.Blocks, make(map[uint32]int)
 	for i := range super.Shape.Servers {
 		if err := a.blocks(i); err != nil {
@@ -125,6 +128,20 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 		}
 	}
 	return a.out, nil
+}
+
+// views checks that all members have the same settled view.
+func (a *auditor) views() error {
+	for _, i := range a.out.Members {
+		b, err := a.read(i, layout.ViewWord, 8)
+		if err != nil {
+			return err
+		}
+		if v := layout.View(binary.LittleEndian.Uint64(b)); v != a.view || v.State() != layout.Settled {
+			a.defect("server %d has the view %#x, which is not settled or not that of the others, %#x", i, uint64(v), uint64(a.view))
+		}
+	}
+	return nil
 }
 
 func (a *auditor) defect(format string, args ...any) {

@@ -60,7 +60,9 @@
 // # Memory servers that crash
 //
 // A Master changes the members of the store (layout.View) when a memory server has crashed: one that has
-// not answered for its lease, or whose memory is another incarnation. The servers that remain get a view
+// not answered for its lease, or whose memory is another incarnation. A master that was hung begins the
+// leases again. A new master fences the number of the former one, and each view replaces the one that was
+// read by CAS: so a former master that goes on changes nothing. The servers that remain get a view
 // that is being prepared, and end all connections but those of the master; a client reads the view on each
 // new connection before it sends anything else. The master waits until no client uses the old view (see
 // viewLease), makes the replicas of the index alike (see repair), and settles the view. An operation that
@@ -122,7 +124,10 @@
 //
 // # What it does not survive yet
 //
-// A server that was lost does not become a member again. A client that dies
+// A server that was lost does not become a member again. Two masters that are separated from each other, and
+// each from other servers, are not kept from going on both. Two masters that begin at a time may end each
+// other. Numbers of masters are those of clients: a master that begins while the primary is absent may have
+// the number of a client. A client that dies
 // while no other waits for it keeps its blocks until a program calls Recover or RecoverAll. Without a
 // master, a memory server that restarts ends the store (kv.ErrLost), and so does the loss of the last
 // replica of the index, or of any object.

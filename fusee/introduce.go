@@ -63,8 +63,11 @@ func (c *Client) meet(deadline clock.Time) error {
 		}
 	}
 	c.managed = c.managed || c.newer.Mastered()
-	if c.newer.State() == layout.Gone {
+	switch {
+	case c.newer.State() == layout.Gone:
 		return c.see(c.newer)
+	case !c.newer.Valid(len(c.links)):
+		return errHostile
 	}
 	known := c.super.Generation != 0
 	for i, s := range supers {
@@ -97,6 +100,9 @@ func (c *Client) meet(deadline clock.Time) error {
 	}
 	if c.super.Shape.Format != layout.Hardened {
 		return fmt.Errorf("a store of format %v: this client knows %v ones", c.super.Shape.Format, layout.Hardened)
+	}
+	if c.newer != 0 && !c.super.Shape.Survives(c.newer) {
+		return errHostile
 	}
 	if c.newer.State() != layout.Settled && !c.exempt {
 		return errView

@@ -1,10 +1,8 @@
 package fusee
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -23,10 +21,13 @@ import (
 // the master makes the replicas of the index alike (see repair), and settles the view.
 type Master struct {
 	c *Client
-	// heard is when each server has answered last: the time at which the master has asked it.
-	heard []clock.Time
-	// lost are the servers that have another incarnation of their memory.
-	lost []bool
+	// signs says of each server since when it is silent.
+	signs []sign
+	// words are the views that the servers are known to have, and tried those that the master has tried to
+	// put in their place. Any other view is that of another master.
+	words, tried []layout.View
+	// awake is when the master has noticed last that it is not hung.
+	awake clock.Time
 	// Changed, if set, is called after each change of the members.
 	Changed func(was, now layout.View)
 }
@@ -35,13 +36,32 @@ type Master struct {
 // find out whether a split has moved their keys meanwhile.
 var errGrows = errors.New("the index can grow: a master takes only stores that were formatted without Grow")
 
-// OpenMaster makes the master of a store. It changes the view once, so that clients know that there is a
-// master.
+// sign is what a master knows of the life of a server.
+type sign struct {
+	// since is the begin of the last READ that the server has answered, or the time since which the master
+	// watches. failed counts the READs since then that have failed.
+	since  clock.Time
+	failed int
+	// lost: the server has another incarnation of its memory. dead: it has crashed.
+	lost, dead bool
+	// claimed: the former master's requests are not executed there any more.
+	claimed bool
+}
+
+// errDeposed: another master has taken charge of the store.
+var errDeposed = errors.New("another master has taken charge of the store")
+
+// deadAfter is how many READs in sequence must fail until a server is taken for crashed.
+const deadAfter = 2
+
+// OpenMaster makes the master of a store. It ends the former master first, and changes the view once: so
+// that clients know that there is a master, and so that a change which the former one has begun is ended.
 func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	m := &Master{c: new(Client), heard: make([]clock.Time, len(cfg.Servers)), lost: make([]bool, len(cfg.Servers))}
+	n := len(cfg.Servers)
+	m := &Master{c: new(Client), signs: make([]sign, n), words: make([]layout.View, n), tried: make([]layout.View, n)}
 	m.c.exempt, m.c.managed = true, true
 	if err := m.c.start(cfg, deadline); err != nil {
 		return nil, err
@@ -49,16 +69,16 @@ func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	if shape := &m.c.super.Shape; shape.Subtables > 1<<shape.Depth {
 		return nil, errors.Join(errGrows, m.c.Close())
 	}
-	now := m.c.rt.Now()
-	for i := range m.heard {
-		if m.c.missing>>i&1 == 0 {
-			m.heard[i] = now
-		}
-	}
-	if m.c.missing == 0 && m.c.view.State() == layout.Settled && m.c.view.Mastered() {
-		return m, nil
-	}
+	m.watch(m.c.rt.Now())
 	return m, m.change(deadline)
+}
+
+// watch begins the leases of all servers again.
+func (m *Master) watch(now clock.Time) {
+	m.awake = now
+	for i := range m.signs {
+		m.signs[i].since, m.signs[i].failed = now, 0
+	}
 }
 
 // View is the view of the store.
@@ -81,17 +101,15 @@ func (m *Master) Run() error {
 	}
 }
 
-// Step asks all members whether they are alive, and changes the members if one has not answered for the
-// lease or has lost its memory.
+// Step asks all members whether they are alive, and changes the members if one has crashed or has lost its
+// memory.
 func (m *Master) Step() error {
-	m.probe()
-	if m.c.fenced {
-		return errFenced
+	if _, err := m.probe(); err != nil {
+		return err
 	}
-	now := m.c.rt.Now()
-	for i := range m.heard {
-		if m.c.view.Has(i) && (m.lost[i] || now >= m.heard[i].Add(m.c.cfg.Lease)) {
-			return m.change(now.Add(changePatience))
+	for i, s := range m.signs {
+		if m.c.view.Has(i) && (s.lost || s.dead) {
+			return m.change(m.c.rt.Now().Add(changePatience))
 		}
 	}
 	return nil
@@ -103,47 +121,149 @@ const changePatience = 30 * time.Second
 // minPatience is how long a master waits at least for an answer in the middle of a change.
 const minPatience = 100 * time.Millisecond
 
-// probe reads the views of all members, each with a patience of its own.
-func (m *Master) probe() {
-	for i := range m.heard {
-		if !m.c.view.Has(i) || m.lost[i] {
+// probe reads the views of all members, each with a patience of its own. quiet counts those that have not
+// answered and are not dead yet.
+func (m *Master) probe() (quiet int, err error) {
+	for i := range m.signs {
+		s := &m.signs[i]
+		if !m.c.view.Has(i) || s.lost || s.dead {
 			continue
 		}
 		asked := m.c.rt.Now()
-		limit := asked.Add(m.c.cfg.Lease / 4)
-		err := m.c.fab.Open(i, limit)
-		if err == nil {
-			var v layout.View
-			if v, err = m.c.viewOf(i, limit); err == nil && v.State() == layout.NoView {
-				err = errReborn
-			}
+		m.notice(asked)
+		err := m.ask(i, asked.Add(m.c.cfg.Lease/4))
+		if m.c.fenced {
+			return 0, errDeposed
+		}
+		if now := m.c.rt.Now(); m.notice(now) {
+			quiet++ // the answer may have come while the master was hung
+			continue
 		}
 		switch {
 		case err == nil:
-			m.heard[i] = asked
+			s.since, s.failed = asked, 0
+		case errors.Is(err, errDeposed), errors.Is(err, verbs.ErrClosed):
+			return 0, err
 		case errors.Is(err, errReborn):
-			m.lost[i] = true
+			s.lost = true
+		default:
+			s.failed++
+			s.dead = asked >= s.since.Add(m.c.cfg.Lease) && s.failed >= deadAfter
+			if !s.dead {
+				quiet++
+			}
 		}
 	}
+	return quiet, nil
+}
+
+// notice notes that the master is not hung at a time, and reports whether it has been: then the silence of
+// servers proves nothing, and their leases begin again. Between two calls the master waits for a quarter of
+// the lease at most.
+func (m *Master) notice(now clock.Time) (hung bool) {
+	if hung = now > m.awake.Add(m.c.cfg.Lease/2); hung {
+		m.watch(now)
+	}
+	m.awake = now
+	return hung
+}
+
+// ask claims a server, if it is not claimed yet, and reads its view.
+func (m *Master) ask(i int, deadline clock.Time) error {
+	if err := m.c.fab.Open(i, deadline); err != nil {
+		return err
+	}
+	if !m.signs[i].claimed {
+		if err := m.claim(i, deadline); err != nil {
+			return err
+		}
+	}
+	v, err := m.c.viewOf(i, deadline)
+	switch {
+	case err != nil:
+		return err
+	case v.State() == layout.NoView:
+		return errReborn
+	case v == m.words[i] || v == m.tried[i]:
+		m.words[i] = v
+		return nil
+	}
+	return errDeposed
+}
+
+// claim ends the former master at a server: none of its requests is executed there after that. Of several
+// masters that begin, one goes on at the most on each server.
+func (m *Master) claim(i int, deadline clock.Time) error {
+	c := m.c
+	slot, err := c.slotAt(i, layout.MasterWord, deadline)
+	if err != nil {
+		return err
+	}
+	was := uint64(slot)
+	if former := uint32(was); former != c.id {
+		if former != 0 {
+			if err := memservice.Fence(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[i], former, deadline); err != nil {
+				return err
+			}
+		}
+		found := c.swap(i, layout.MasterWord, was, uint64(c.id))
+		if err := c.once(deadline); err != nil {
+			c.drop()
+			return err
+		}
+		if v, err := c.fab.Word(found); err != nil || v != was {
+			return errors.Join(err, errDeposed)
+		}
+	}
+	v, err := c.viewOf(i, deadline)
+	if err != nil {
+		return err
+	}
+	m.words[i], m.tried[i] = v, v
+	if v.Epoch() > c.newer.Epoch() || v.Epoch() == c.newer.Epoch() && v.State() > c.newer.State() {
+		c.newer = v
+	}
+	m.signs[i].claimed = true
+	return nil
 }
 
 // change makes a view of the members that answer, repairs the store there, and settles the view.
 func (m *Master) change(deadline clock.Time) error {
 	was := m.c.view
 	for {
-		err := m.attempt(deadline)
+		err := m.survey(deadline)
+		if err == nil {
+			err = m.attempt(deadline)
+		}
 		switch {
 		case err == nil:
 			if m.Changed != nil {
 				m.Changed(was, m.c.view)
 			}
 			return nil
-		case m.c.fenced, errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+		case m.c.fenced:
+			return errDeposed
+		case errors.Is(err, errDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
 		}
-		m.probe() // perhaps another server has crashed
+		m.watch(m.c.rt.Now()) // perhaps another server has crashed
+	}
+}
+
+// survey asks the members until each has answered or is known to have crashed.
+func (m *Master) survey(deadline clock.Time) error {
+	m.notice(m.c.rt.Now())
+	for {
+		quiet, err := m.probe()
+		if err != nil || quiet == 0 {
+			return err
+		}
+		if m.c.rt.Now() >= deadline {
+			return fmt.Errorf("%d memory servers have not answered: %w", quiet, kv.ErrTimeout)
+		}
+		m.c.rt.Sleep(m.c.cfg.Lease / 4)
 	}
 }
 
@@ -151,8 +271,7 @@ func (m *Master) change(deadline clock.Time) error {
 func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
 	now := c.rt.Now()
-	before := c.root()
-	next := c.newer.Next(func(i int) bool { return !m.lost[i] && now < m.heard[i].Add(c.cfg.Lease) })
+	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
 	if !c.super.Shape.Survives(next) {
 		next = next.As(layout.Gone)
 	}
@@ -174,7 +293,12 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	told := c.rt.Now()
 	c.view = next
-	c.index = slices.DeleteFunc(c.index, func(i int) bool { return !next.Has(i) })
+	c.missing, c.index = 0, c.index[:0]
+	for i := range c.super.Shape.IndexReplicas {
+		if next.Has(i) {
+			c.index = append(c.index, i)
+		}
+	}
 	last := c.id
 	for i, to := range c.cfg.Servers {
 		if !next.Has(i) {
@@ -189,7 +313,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if rest := told.Add(viewLease).Sub(c.rt.Now()); rest > 0 {
 		c.rt.Sleep(rest)
 	}
-	r := repair{changer: &c.changer, same: c.root() == before, patience: max(2*c.cfg.Lease, minPatience)}
+	r := repair{changer: &c.changer, same: !next.Moved(), patience: max(2*c.cfg.Lease, minPatience)}
 	if err := r.all(); err != nil {
 		return err
 	}
@@ -204,16 +328,31 @@ func (m *Master) attempt(deadline clock.Time) error {
 	return nil
 }
 
-// announce writes a view to all its members.
+// announce puts a view in the place of those that the members are known to have.
 func (m *Master) announce(v layout.View, deadline clock.Time) error {
 	c := m.c
-	if err := c.put(binary.LittleEndian.AppendUint64(nil, uint64(v)), atLog); err != nil {
+	var found [layout.MaxServers]int
+	for i := range c.links {
+		if v.Has(i) {
+			m.tried[i] = v
+			found[i] = c.swap(i, layout.ViewWord, uint64(m.words[i]), uint64(v))
+		}
+	}
+	if err := c.do(deadline); err != nil {
 		return err
 	}
 	for i := range c.links {
-		if v.Has(i) {
-			c.write(i, layout.ViewWord, atLog, 8)
+		if !v.Has(i) {
+			continue
 		}
+		was, err := c.fab.Word(found[i])
+		if err != nil {
+			return err
+		}
+		if was != uint64(m.words[i]) && was != uint64(v) {
+			return errDeposed
+		}
+		m.words[i] = v
 	}
-	return c.do(deadline)
+	return nil
 }

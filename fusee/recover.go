@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/fusee/snapshot"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -288,7 +289,38 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 		return false, nil // another client has gone on
 	}
 	c.owed = true // what the change has replaced
-	return err == nil && !won, err
+	if err != nil || won {
+		return false, err
+	}
+	// A backup may have the value for as long as the winner does not go on, and a repair could choose it: so
+	// the winner's change is carried out as well, before the object counts as free.
+	return true, c.finishWinner(v.at, before, deadline)
+}
+
+// finishWinner carries out the change that has won a slot by the rules, if the primary is unchanged: any client
+// may, because the value says all. All backups have values of writers.
+func (c *changer) finishWinner(at uint64, before layout.Slot, deadline clock.Time) error {
+	var values []uint64
+	for _, server := range c.backups() {
+		slot, err := c.slotAt(server, at, deadline)
+		if err != nil {
+			return err
+		}
+		values = append(values, uint64(slot))
+	}
+	after, err := c.slotAt(c.root(), at, deadline)
+	if err != nil || after != before || len(values) == 0 {
+		return err
+	}
+	winner := layout.Slot(snapshot.Decide(values))
+	if winner == before {
+		return nil
+	}
+	_, err = c.replace(change{at: at, old: before, new: winner, heir: true}, deadline)
+	if errors.Is(err, errForeign) {
+		return nil
+	}
+	return err
 }
 
 // showAll marks all replicas of an object as valid.

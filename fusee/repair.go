@@ -115,7 +115,7 @@ func (r *repair) set(off, value uint64) error {
 	return r.do(r.rt.Now().Add(r.patience))
 }
 
-// withdraw empties the slots of orphans that are pending.
+// withdraw empties the slots of orphans that are pending, and marks the others as valid in all replicas.
 func (r *repair) withdraw() error {
 	for some := range slices.Chunk(r.orphans, maxOps/2) {
 		for i, e := range some {
@@ -132,6 +132,11 @@ func (r *repair) withdraw() error {
 		}
 		for i, e := range some {
 			if layout.Mark(marks[8*i]) != layout.Pending {
+				if layout.Mark(marks[8*i]) == layout.Valid { // clients have seen it
+					if err := r.showAll(r.super.Shape.Format.Ref(e.slot), r.rt.Now().Add(r.patience)); err != nil {
+						return err
+					}
+				}
 				continue
 			}
 			if err := r.set(e.at, uint64(r.super.Shape.Format.Emptied(r.super.Shape.Format.Ref(e.slot)))); err != nil {

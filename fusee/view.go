@@ -32,6 +32,9 @@ var errView = fmt.Errorf("%w: the members of the store have changed", kv.ErrTime
 // errGone: no member has a replica of something.
 var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed", kv.ErrLost)
 
+// errHostile: a word of a memory server is no view of the store.
+var errHostile = fmt.Errorf("%w: the word with the members of the store is damaged", kv.ErrLost)
+
 // errReborn: a server has another incarnation of its memory, which is not a member.
 var errReborn = errors.New("the memory server has lost its memory")
 
@@ -82,7 +85,7 @@ func (m *memory) join(i int, deadline clock.Time) error {
 		return nil
 	}
 	limit := deadline
-	if m.managed {
+	if len(m.links) > 1 {
 		limit = min(deadline, m.rt.Now().Add(joinPatience))
 	}
 	if err := m.fab.Open(i, limit); err != nil {
@@ -105,7 +108,11 @@ func (m *memory) viewOf(i int, deadline clock.Time) (layout.View, error) {
 	if err := m.fab.Do(deadline, o); err != nil {
 		return 0, err
 	}
-	return m.viewAt(i)
+	v, err := m.viewAt(i)
+	if err == nil && !v.Valid(len(m.links)) {
+		err = errHostile
+	}
+	return v, err
 }
 
 // viewAt is the view that was read from a server.
@@ -174,7 +181,7 @@ func (m *memory) glance(deadline clock.Time) error {
 		}
 		limit := min(deadline, m.rt.Now().Add(joinPatience))
 		err := m.join(i, limit)
-		if err == nil && m.managed { // the server may have ended the connection
+		if err == nil { // the server may have ended the connection
 			var v layout.View
 			if v, err = m.viewOf(i, limit); err == nil {
 				err = m.see(v)
@@ -262,7 +269,7 @@ func (s *space) use(v layout.View) {
 	s.view, s.newer, s.managed = v, v, s.managed || v.Mastered()
 	s.index = s.index[:0]
 	for i := range s.super.Shape.IndexReplicas {
-		if v.Has(i) {
+		if v.Has(i) && s.missing>>i&1 == 0 {
 			s.index = append(s.index, i)
 		}
 	}

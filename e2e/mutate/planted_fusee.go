@@ -3,6 +3,24 @@ package main
 // fuseeBugs are bugs of the hash table.
 var fuseeBugs = []planted{
 	{
+		"fusee: a master that was hung takes servers for crashed", "fusee/master.go",
+		"if hung = now > m.awake.Add(m.c.cfg.Lease/2); hung {",
+		"if hung = false; hung {",
+		"fusee TestAHungMasterLosesNoServer",
+	},
+	{
+		"fusee: a former master is not ended", "fusee/master.go",
+		"if former != 0 {",
+		"if former != 0 && former == c.id {",
+		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
+	},
+	{
+		"fusee: a loser is free while a backup names it", "fusee/recover.go",
+		"if winner == before {",
+		"if winner != 0 {",
+		"fusee TestNoReplicaNamesALoserThatIsUsedAgain",
+	},
+	{
 		"fusee: the version of an object is ignored", "fusee/find.go",
 		"return err == nil && f.object.Version == r.Version, nil",
 		"return err == nil, nil",

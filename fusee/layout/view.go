@@ -4,7 +4,7 @@ package layout
 // master changes it, in two steps: first the word is that of a change that is being prepared, on all
 // servers that remain; then, when the replicas there are alike, the change is settled.
 //
-//	bits 0 to 15 members | bits 16 to 19  state | bit 20 mastered | bits 32 to 63 epoch
+//	bits 0 to 15 members | bits 16 to 19  state | bit 20 mastered | bit 21 moved | bits 32 to 63 epoch
 //
 // The epoch grows with each change. The word of a server that has lost its memory is 0.
 type View uint64
@@ -23,6 +23,7 @@ const (
 const (
 	viewState    = 16
 	viewMastered = 1 << 20
+	viewMoved    = 1 << 21
 	viewEpoch    = 32
 )
 
@@ -30,7 +31,7 @@ const (
 const (
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48
-	// MasterWord has the Beat of the master.
+	// MasterWord has the number of the master.
 	MasterWord = SuperblockLen + 56
 )
 
@@ -61,11 +62,25 @@ func (v View) Next(keep func(server int) bool) View {
 			next |= 1 << i
 		}
 	}
+	if v.First(0, MaxServers, MaxServers) != next.First(0, MaxServers, MaxServers) || v.State() == Preparing && v.Moved() {
+		next |= viewMoved
+	}
 	return next.in(Preparing)
 }
 
+// Moved reports whether the primary of the index is another one than in the last view that was settled.
+func (v View) Moved() bool { return v&viewMoved != 0 }
+
 // As is the view in another state.
-func (v View) As(s ViewState) View { return v.in(s) }
+func (v View) As(s ViewState) View {
+	if s == Settled {
+		v &^= viewMoved
+	}
+	return v.in(s)
+}
+
+// Valid reports whether a word that was read is a view of a store with that many servers.
+func (v View) Valid(servers int) bool { return v.State() <= Gone && v&(1<<viewState-1)>>servers == 0 }
 
 // First returns the first of n servers, counted from server from, that is a member; -1: none is.
 // Servers follow one another in a ring of the size all.
@@ -90,12 +105,3 @@ func (s *Shape) Survives(v View) bool {
 	}
 	return true
 }
-
-// Beat is a word that shows that the client or the master with a number is alive: it counts up.
-type Beat uint64
-
-// BeatOf makes the word.
-func BeatOf(number, count uint32) Beat { return Beat(number)<<32 | Beat(count) }
-
-// Number is whose word it is; 0: no client's yet.
-func (b Beat) Number() uint32 { return uint32(b >> 32) }

@@ -40,8 +40,8 @@ func commands() store.Commands {
 		Long: "FUSEE is a key-value store, a hash table in the memory of the rack's memory servers. Clients search and change\n" +
 			"it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a memory\n" +
 			"server takes part in an operation; its daemon only gives out blocks of memory. Clients that end leave their blocks\n" +
-			"to others, and those that wait for a dead one carry out what it has begun. The paper's master is not there yet: no\n" +
-			"memory server may fail.",
+			"to others, and those that wait for a dead one carry out what it has begun. A master replaces memory servers that\n" +
+			"crash (--master); without one, no memory server may fail. One master runs at a time, and no standby takes its place.",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
