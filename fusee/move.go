@@ -76,6 +76,7 @@ func (c *grower) answer(m *move) error {
 		m.action = m.w.Backups(c.seen)
 	case snapshot.SwapPrimary, snapshot.ReadPrimary:
 		m.action = m.w.Primary(c.seen[0])
+	case snapshot.None, snapshot.Log: // propose has sent nothing for the move
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (d *Directory) At(subtable int) Entry { return d.entries[subtable] }
 func (d *Directory) Uses(s *Shape, subtable int) bool {
 	for begin := s.Begin(subtable).Depth; begin > s.Depth; begin = s.Begin(subtable).Depth {
 		subtable &= int(mask(begin - 1))
-		if e := d.entries[subtable]; e.Depth < begin && !(e.Depth == begin-1 && e.Splitting) {
+		if e := d.entries[subtable]; e.Depth < begin && (e.Depth != begin-1 || !e.Splitting) {
 			return false
 		}
 	}
