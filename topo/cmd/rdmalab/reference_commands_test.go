@@ -80,7 +80,13 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 		}
 		for _, block := range append(codeSpan.FindAllString(string(text), -1), codeBlock.FindAllString(string(text), -1)...) {
 			for _, m := range shownCommand.FindAllStringSubmatch(block, -1) {
-				if wrong := wrongCommand(strings.Fields(m[1])); wrong != "" {
+				words := strings.Fields(m[1])
+				for i, w := range words { // the tutorial's store is a copy of the template
+					if w == "mine" && filepath.Base(path) == "your-store.md" {
+						words[i] = "template"
+					}
+				}
+				if wrong := wrongCommand(words); wrong != "" {
 					t.Errorf("%s: rdmalab %s: %s", path, m[1], wrong)
 				}
 			}
