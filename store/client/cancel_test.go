@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,13 +13,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// deaf is a store whose memory server does not answer: each operation waits for its deadline.
+// deaf is a store whose memory server does not answer: each operation waits for its deadline. It
+// calls began first.
 type deaf struct {
 	*kv.Map
-	now func() clock.Time
+	now   func() clock.Time
+	began func()
 }
 
 func (d deaf) Get(_ uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	d.began()
 	time.Sleep(deadline.Sub(d.now()))
 	return dst[:0], kv.ErrTimeout
 }
@@ -27,16 +31,18 @@ func (d deaf) Get(_ uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 // context's deadline is. Close waits no longer either.
 func TestCancelledOperationEndsByPatience(t *testing.T) {
 	now := real.New().Now
+	begun := make(chan struct{})
+	began := sync.OnceFunc(func() { close(begun) })
 	p, err := client.New(client.Config{
 		Clients: 1, Now: now, Patience: 100 * time.Millisecond,
-		Open: func(clock.Time) (kv.Store, error) { return deaf{kv.NewMap(9), now}, nil },
+		Open: func(clock.Time) (kv.Store, error) { return deaf{kv.NewMap(9), now, began}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	op := p.Start(ctx, client.Op[[]byte]{Key: []byte("k")})
-	time.Sleep(20 * time.Millisecond) // usually the operation has begun
+	<-begun
 	cancel()
 	op.Wait()
 	closed := make(chan error, 1)
