@@ -40,8 +40,12 @@ func newTally(w io.Writer, quiet bool, expect *regexp.Regexp) *tally {
 	return &tally{w: w, quiet: quiet, expect: expect, output: map[string][]string{}, running: map[string]bool{}}
 }
 
-// ginkgoSummary is the line in which a suite counts its specs.
-var ginkgoSummary = regexp.MustCompile(`(\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
+// ginkgoSummary is what a suite says at its end of how its specs ended. Ginkgo writes its four
+// parts one after another, so other output of the process may stand between them.
+var ginkgoSummary = regexp.MustCompile(`(?s)(\d+) Passed \|.*?(\d+) Failed \|.*?(\d+) Pending \|.*?(\d+) Skipped`)
+
+// ginkgoBegin is what a suite prints before its first spec.
+const ginkgoBegin = "Running Suite: "
 
 // ansi is a terminal colour sequence.
 var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -55,7 +59,9 @@ func (t *tally) add(e event) {
 			fmt.Fprint(t.w, e.Output)
 		}
 		t.output[key] = append(t.output[key], e.Output)
-		t.specs(ansi.ReplaceAllString(e.Output, ""))
+		if line := strings.TrimSpace(ansi.ReplaceAllString(e.Output, "")); strings.HasPrefix(line, "[SKIPPED]") {
+			t.reasons = append(t.reasons, line)
+		}
 	case "start":
 		t.running[e.Package] = true
 	case "pass", "fail", "skip":
@@ -78,21 +84,25 @@ func (t *tally) message(line string) {
 	t.exited = t.exited || strings.HasPrefix(line, exitMark)
 }
 
-// specs counts the results of a Ginkgo suite, and keeps the reason of a skipped spec.
-func (t *tally) specs(line string) {
-	if m := ginkgoSummary.FindStringSubmatch(line); m != nil {
-		n := func(i int) int { v, _ := strconv.Atoi(m[i]); return v } // the pattern has digits only
+// specs counts the specs of a test that is a Ginkgo suite, by the last summary in its output. A
+// suite without a readable summary counts as failed: its skips are unknown.
+func (t *tally) specs(e event, lines []string) {
+	text := ansi.ReplaceAllString(strings.Join(lines, ""), "")
+	summaries := ginkgoSummary.FindAllStringSubmatch(text, -1)
+	if len(summaries) > 0 {
+		n := func(i int) int { v, _ := strconv.Atoi(summaries[len(summaries)-1][i]); return v } // the pattern has digits only
 		t.passed += n(1)
 		t.failed += n(2)
 		t.skipped += n(3) + n(4)
-	}
-	if strings.HasPrefix(strings.TrimSpace(line), "[SKIPPED]") {
-		t.reasons = append(t.reasons, strings.TrimSpace(line))
+	} else if e.Action == "pass" && strings.Contains(text, ginkgoBegin) {
+		t.failed++
+		fmt.Fprintf(t.w, "\n=== NO SUMMARY of the specs of %s %s\n%s", e.Package, e.Test, strings.Join(lines[max(0, len(lines)-cutOffLines):], ""))
 	}
 }
 
 func (t *tally) endTest(e event, key string) {
 	lines := t.output[key]
+	t.specs(e, lines)
 	switch e.Action {
 	case "pass":
 		t.passed++

@@ -37,12 +37,30 @@ func TestReportCounts(t *testing.T) {
 	}
 }
 
+func TestReportCountsABrokenSummary(t *testing.T) {
+	stream := `{"Action":"output","Package":"p","Test":"TestS","Output":"Running Suite: s - /e2e/s\n"}
+{"Action":"output","Package":"p","Test":"TestS","Output":"\u001b[32mSUCCESS!\u001b[0m -- 60 Passed | a line of the guest\n"}
+{"Action":"output","Package":"p","Test":"TestS","Output":"0 Failed | 0 Pending | 2 "}
+{"Action":"output","Package":"p","Test":"TestS","Output":"Skipped\n"}
+{"Action":"pass","Package":"p","Test":"TestS"}
+{"Action":"pass","Package":"p"}
+`
+	if out, ok := run(t, stream, 2); !ok || !strings.Contains(out, "61 passed, 0 failed, 2 skipped") {
+		t.Errorf("ok=%v\n%s", ok, out)
+	}
+	if out, ok := run(t, stream, 0); ok {
+		t.Errorf("two skips passed:\n%s", out)
+	}
+}
+
 func TestReportFails(t *testing.T) {
 	for name, stream := range map[string]string{
 		"a test failed":   `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"p"}`,
 		"a package broke": `{"Action":"fail","Package":"p"}`,
 		"nothing ran":     "no Go files",
 		"no test ran":     `{"Action":"pass","Package":"p"}`,
+		"a suite without summary": `{"Action":"output","Package":"p","Test":"TestS","Output":"Running Suite: s - /e2e/s\n"}` + "\n" +
+			`{"Action":"pass","Package":"p","Test":"TestS"}` + "\n" + `{"Action":"pass","Package":"p"}`,
 		"a package never ended": `{"Action":"start","Package":"p"}` + "\n" + `{"Action":"start","Package":"q"}` + "\n" +
 			`{"Action":"pass","Package":"q","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"q"}`,
 		"the go command failed": "go: cannot find GOROOT directory\n" + `{"Action":"pass","Package":"q","Test":"TestA"}` + "\n" +
