@@ -8,8 +8,10 @@
 //
 // Objects are made and changed by requests on a socket. Work requests and completions go through
 // rings in shared memory: as long as daemon and program poll, a post or a poll makes no system
-// call; if one of them sleeps, the other wakes it. A post returns when the NIC has taken or refused
-// the work requests, as in the other implementations.
+// call; if one of them sleeps, the other wakes it. A post of sends that the NIC cannot refuse returns
+// at once; any other post returns when the NIC has taken or refused the work requests, so that its
+// errors are those of the other implementations. The NIC has all posts before it executes a later
+// call of the same thread.
 //
 // Memory: the NIC reaches only memory that the daemon has allocated, so RegMR takes nil or memory
 // from Context.Alloc; it refuses other buffers with verbs.ErrNotSupported. The pages are allocated

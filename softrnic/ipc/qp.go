@@ -16,6 +16,7 @@ type qp struct {
 	recvCQ     *cq
 	bytes      []byte
 	send, recv poster // recv has no ring if there is a shared receive queue
+	early      earlyPosts
 }
 
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
@@ -44,7 +45,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &qp{pd: p, h: r.H, num: r.QPN(), sendCQ: send, recvCQ: recv, bytes: bytes}
+	q := &qp{pd: p, h: r.H, num: r.QPN(), sendCQ: send, recvCQ: recv, bytes: bytes, early: newEarlyPosts(init.Type, r)}
 	q.send = poster{ctx: p.ctx, bell: r.Bell, q: ring.NewQueue(bytes, r.Slots, r.SendSlot)}
 	q.recv = poster{ctx: p.ctx, bell: r.Bell}
 	if r.RecvSlot != 0 {
@@ -115,10 +116,14 @@ func (q *qp) ToSQD() error     { return q.modify(proto.ModifyQP{To: proto.ToSQD}
 func (q *qp) ResumeRTS() error { return q.modify(proto.ModifyQP{To: proto.ResumeRTS}) }
 func (q *qp) ToError() error   { return q.modify(proto.ModifyQP{To: proto.ToError}) }
 
-// ToReset forgets the work requests and removes their completions.
+// ToReset forgets the work requests and removes their completions. No post of another thread may
+// come between: the NIC would refuse it after it has returned.
 func (q *qp) ToReset() error {
-	err := q.modify(proto.ModifyQP{To: proto.ToReset})
-	if err == nil {
+	q.send.mu.Lock()
+	err := q.pd.ctx.call(proto.OpModifyQP, proto.ModifyQP{H: q.h, To: proto.ToReset}, nil)
+	q.early.sends = false
+	q.send.mu.Unlock()
+	if err = q.state("modify QP", err); err == nil {
 		q.purge()
 	}
 	return err
@@ -149,6 +154,13 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	if len(wr) == 0 {
 		return nil
 	}
+	if q.sure(wr) {
+		q.postEarly(wr)
+		return nil
+	}
+	if !p.ctx.consumed(p.q, p.tail, p.bell) { // what was posted early
+		return p.ctx.over(op)
+	}
 	for done := 0; done < len(wr); {
 		n, foreign := 0, false
 		for ; n < int(p.q.Cap()) && done+n < len(wr); n++ {
@@ -167,6 +179,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 			if err := p.post(op, n); err != nil {
 				return shifted(err, done)
 			}
+			q.early.sends = true
 		}
 		done += n
 		if foreign {

@@ -23,6 +23,11 @@ func (m *model) poster(i int) {
 			m.do("wake the daemon", func(s *wakeState) { s.toDaemon = 1 })
 			m.at(awake)
 		}
+		if m.early {
+			m.do("the post returns", func(s *wakeState) { s.ended++ })
+			m.private()
+			continue
+		}
 		m.sleeper(i, look, done, func(s *wakeState) bool { return s.head[i] == s.tail[i] }, func(s *wakeState) { s.wait[i] = 1 })
 	}
 }

@@ -41,6 +41,7 @@ type wakeState struct {
 // wakePlan is the setup of a run of the model, and the rules of the protocol that it breaks.
 type wakePlan struct {
 	posts     [2]uint8 // of each poster
+	early     bool     // a post returns before the daemon has taken it
 	reaper    bool     // a thread waits for a completion of each post
 	limit     int      // bells that the daemon takes in one step
 	blocking  bool     // the pump does not take over when it is woken: Config.Spin is negative
@@ -278,6 +279,9 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	for name, p := range map[string]wakePlan{
 		"a post and its completion":      {posts: [2]uint8{1, 0}, reaper: true},
 		"two posts":                      {posts: [2]uint8{2, 0}},
+		"a post that returns at once":    {posts: [2]uint8{1, 0}, reaper: true, early: true},
+		"two posts that return at once":  {posts: [2]uint8{2, 0}, reaper: true, early: true},
+		"two posters that do not wait":   {posts: [2]uint8{1, 1}, limit: 1, reaper: true, early: true},
 		"two posters, a bell at a time":  {posts: [2]uint8{1, 1}, limit: 1},
 		"a pump that does not take over": {posts: [2]uint8{1, 1}, limit: 1, blocking: true},
 		"...and a completion":            {posts: [2]uint8{1, 0}, reaper: true, blocking: true},
@@ -293,6 +297,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		"the program asks before it rings":        {posts: [2]uint8{1, 0}, ringLate: true},
 		"the program looks before it says":        {posts: [2]uint8{1, 0}, waitLate: true},
 		"the channel is taken after the look":     {posts: [2]uint8{1, 0}, channelLate: true},
+		"...and the post returns at once":         {posts: [2]uint8{1, 0}, reaper: true, early: true, noReady: true},
 		"no thread carries while the pump sleeps": {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
 		"the pump sleeps over a bell":             {posts: [2]uint8{1, 0}, noReady: true},
 		"a store that is made behind a look":      {posts: [2]uint8{1, 0}, buffered: true},

@@ -60,7 +60,7 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 		q.sawPost(wr.Op, verbs.ErrNoSpace)
 		return postErr("post send", verbs.ErrNoSpace, "%d work requests are not complete; poll the send CQ", q.req.sq.len())
 	}
-	length, err := q.req.check(wr)
+	length, err := q.req.cfg.CheckSend(wr)
 	q.sawPost(wr.Op, err)
 	if err != nil {
 		return err
@@ -74,17 +74,22 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	return nil
 }
 
-// check checks those parts of a work request that do not depend on memory, and returns the length
-// of the message.
-func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
+// Local reports whether the operation sends no packet. An unknown operation is not local.
+func Local(op verbs.WROpcode) bool { return int(op) < len(sendOps) && sendOps[op].local }
+
+// CheckSend checks those parts of a work request that depend neither on memory nor on the state of
+// the queue pair, and returns the length of the message in bytes. It uses Type, MaxSGE and
+// MaxInline, which have no zero values; the error is the one of PostSend.
+func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
+	svc := services[c.Type]
 	if int(wr.Op) >= len(sendOps) {
 		return 0, postErr(op, verbs.ErrInvalid, "unknown operation %v", wr.Op)
 	}
-	if s.svc.ops&(1<<wr.Op) == 0 {
-		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, s.cfg.Type)
+	if svc.ops&(1<<wr.Op) == 0 {
+		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, c.Type)
 	}
-	if s.svc.datagram {
+	if svc.datagram {
 		if err := checkDatagram(wr); err != nil {
 			return 0, err
 		}
@@ -96,12 +101,12 @@ func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 			return 0, postErr(op, verbs.ErrInvalid, "%v cannot be inline", wr.Op)
 		case len(wr.SGL) > 0:
 			return 0, postErr(op, verbs.ErrInvalid, "inline takes Data, not SGL")
-		case len(wr.Data) > s.cfg.MaxInline:
-			return 0, postErr(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), s.cfg.MaxInline)
+		case len(wr.Data) > c.MaxInline:
+			return 0, postErr(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), c.MaxInline)
 		}
 		return uint32(len(wr.Data)), nil
 	}
-	length, err := sglLength(op, wr.SGL, s.cfg.MaxSGE)
+	length, err := sglLength(op, wr.SGL, c.MaxSGE)
 	switch {
 	case err != nil:
 		return 0, err

@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version changes when messages or shared memory change.
-	Version = 4
+	Version = 5
 	// MaxMessage is the largest size of a message in bytes.
 	MaxMessage = 1 << 16
 	// MaxData is the largest amount of data in one access to device memory, in bytes. Longer
@@ -203,6 +203,10 @@ type Queue struct {
 	RecvSlot    int    `json:"recvSlot,omitempty"`
 	Length      int    `json:"length"`
 	Incarnation uint64 `json:"incarnation"`
+	// The limits of a queue pair, by which the application decides which posts need not wait.
+	MaxSendWR int `json:"maxSendWR,omitempty"`
+	MaxSGE    int `json:"maxSGE,omitempty"`
+	MaxInline int `json:"maxInline,omitempty"` // bytes
 }
 
 // Limit arms the limit event of a shared receive queue.

@@ -73,6 +73,17 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	}
 }
 
+// early is the bit of an entry's length that MarkEarly sets.
+const early = 1 << 31
+
+// MarkEarly marks an entry of PutSend whose post has returned before the daemon took it. If the
+// daemon refuses the work request, it completes it with an error, because nothing waits for a
+// refusal.
+func MarkEarly(slot []byte) { le.PutUint32(slot[36:], le.Uint32(slot[36:])|early) }
+
+// Early reports whether the entry that Send has copied into buf is marked.
+func Early(buf []byte) bool { return le.Uint32(buf[36:])&early != 0 }
+
 // Bits of an OpFlush, which has them and its length in the place of immediate data and of a key to
 // invalidate.
 const (
@@ -101,7 +112,7 @@ var both = make([]verbs.SGE, 1)
 // slot. The SGL of wr is in sges, its inline data in buf. ok is false if the entry is malformed.
 func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	copy(buf[:sendHeader], slot)
-	n, nsge := int(le.Uint32(buf[36:])), int(buf[35])
+	n, nsge := int(le.Uint32(buf[36:])&^early), int(buf[35])
 	*wr = verbs.SendWR{
 		ID: le.Uint64(buf[0:]), RemoteAddr: le.Uint64(buf[8:]), CompareAdd: le.Uint64(buf[16:]), Swap: le.Uint64(buf[24:]),
 		Op: verbs.WROpcode(buf[32]), Flags: verbs.SendFlags(buf[33]), BindAccess: verbs.Access(buf[34]),

@@ -9,6 +9,7 @@ const HeaderLen = 512
 const (
 	offTail    = 0
 	offHead    = 64
+	offDone    = 72
 	offWait    = 128
 	offFired   = 136
 	offArm     = 144
@@ -26,6 +27,9 @@ const maxText = HeaderLen - offText - 8
 type Queue struct {
 	// Tail is published by the producer. Head is published by the consumer.
 	Tail, Head *Shared
+	// Done is published by the daemon with the head of a ring of sends: entries before it do not
+	// count against MaxSendWR any more, because their work requests are complete or were refused.
+	Done *Shared
 	// Wait is set by an application before it sleeps until this queue changes. The daemon clears
 	// Wait and wakes the application.
 	Wait *Shared
@@ -53,7 +57,7 @@ func QueueLen(n, slot int) int { return HeaderLen + ceil2(n)*slot }
 func NewQueue(b []byte, n, slot int) *Queue {
 	n = ceil2(n)
 	return &Queue{
-		Tail: WordAt(b, offTail), Head: WordAt(b, offHead), Wait: WordAt(b, offWait), Fired: WordAt(b, offFired), Arm: WordAt(b, offArm),
+		Tail: WordAt(b, offTail), Head: WordAt(b, offHead), Done: WordAt(b, offDone), Wait: WordAt(b, offWait), Fired: WordAt(b, offFired), Arm: WordAt(b, offArm),
 		Backlog: WordAt(b, offBacklog), Refused: WordAt(b, offRefused), Value: WordAt(b, offValue),
 		header: b[:HeaderLen:HeaderLen], slots: b[HeaderLen : HeaderLen+n*slot : HeaderLen+n*slot], slot: slot, mask: uint64(n - 1),
 	}

@@ -119,6 +119,7 @@ func (c *client) serve() error {
 		if req.Op == proto.OpClose {
 			return closeRequest(req.ID)
 		}
+		c.s.pump.catchUp(c.port)
 		if err := c.dispatch(req); err != nil {
 			return err
 		}

@@ -34,11 +34,10 @@ func (r *posts) take(p *port) (n int) {
 // its index.
 func (r *posts) finish(p *port, n int, err error) {
 	if err != nil {
-		index := 0
+		index, detail := indexOf(err), err.Error()
 		var op *verbs.OpError
-		detail := err.Error()
 		if errors.As(err, &op) {
-			index, detail = op.Index, op.Op+"\x00"+op.Detail
+			detail = op.Op + "\x00" + op.Detail
 		}
 		r.q.Refuse(r.head+uint64(index), proto.Code(err), detail)
 		p.posts += uint64(index)
@@ -72,8 +71,11 @@ func malformed(op string, index int) error {
 // qpPort is what the pump knows of a queue pair.
 type qpPort struct {
 	qp   *engine.QP
+	done *engine.CQ // of its sends
 	send posts
-	recv *posts // nil: there is a shared receive queue
+	// published is what is in Done.
+	published uint64
+	recv      *posts // nil: there is a shared receive queue
 }
 
 // rung posts the work requests that wait in both rings: receives first, because the answers to the
@@ -82,13 +84,45 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	if q.recv != nil {
 		q.recv.drain(p, "post recv", q.qp.PostRecv)
 	}
-	if n := q.send.take(p); n > 0 {
-		q.send.finish(p, n, q.post(now, p, n, out))
+	for n := q.send.take(p); n > 0; {
+		taken, err := q.post(now, p, n, out)
+		if taken == n || isClosed(err) || !q.early(p, taken) {
+			q.send.finish(p, n, err)
+			break
+		}
+		q.send.finish(p, taken, nil)
+		q.fail(now, p, p.c.s.pump.scratch.sends[taken].ID, out)
+		n -= taken + 1
+	}
+	if done := q.send.head - uint64(q.qp.Sending()); done != q.published {
+		q.published = done
+		q.send.q.Done.Store(done)
 	}
 }
 
-// post hands n send work requests to the engine.
-func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) error {
+// early reports whether the post of the entry with that index has returned, so that nothing waits
+// for a refusal. The entry is one of those that post has just copied.
+func (q *qpPort) early(p *port, index int) bool {
+	return ring.Early(p.c.s.pump.scratch.bytes[index*q.send.slot:])
+}
+
+// fail completes the entry at head, which the NIC has refused after its post had returned, with an
+// error, and ends the queue pair. Package ipc checks what it posts early, so only an application
+// that writes the ring itself comes here.
+func (q *qpPort) fail(now clock.Time, p *port, id uint64, out *packetio.Batch) {
+	q.send.finish(p, 1, nil)
+	if c, err := q.done.Queue(); err == nil {
+		c.Source().Push(now, &verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
+	}
+	_ = q.qp.ToError(now, out) // fails if it is in error already
+	for _, c := range p.cqs {
+		c.move(p)
+	}
+}
+
+// post hands n send work requests to the engine, and returns how many the engine took. The error
+// is why it refused the next one.
+func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
 	r, s := &q.send, &p.c.s.pump.scratch
 	pieces := r.maxSGE + 1
 	bytes, sges := s.room(n, r.slot, pieces)
@@ -113,9 +147,18 @@ func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) error
 		wr.AH = handle
 	}
 	if err := q.qp.PostSend(now, s.sends[:good], out); err != nil {
-		return err
+		return indexOf(err), err
 	}
-	return bad
+	return good, bad
+}
+
+// indexOf returns the index in the error of a list of work requests.
+func indexOf(err error) int {
+	var op *verbs.OpError
+	if errors.As(err, &op) {
+		return op.Index
+	}
+	return 0
 }
 
 // drain posts the receives that wait in a ring.

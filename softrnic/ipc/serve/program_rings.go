@@ -65,11 +65,7 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 		}
 	}
 	if err := q.qp.PostSend(now, s.sends[:good], out); err != nil {
-		var op *verbs.OpError
-		if errors.As(err, &op) {
-			return op.Index, err
-		}
-		return 0, err
+		return indexOf(err), err
 	}
 	return good, bad
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -226,6 +227,22 @@ func (s *pump) woken(p *port) {
 	if s.spinTime > 0 || p.ctl.Rung() { // the wake-ups are consumed: only the pump serves the rest
 		s.stirred = true
 		e.Notify()
+	}
+}
+
+// catchUp serves the bells that an application rang before its request, so that the NIC has its
+// earlier posts before the request changes an object. Other applications have their turns in
+// between. An application that goes on ringing is left to the pump.
+func (s *pump) catchUp(p *port) {
+	for range ring.MaxBells / maxBellsAtOnce {
+		if !p.ctl.Rung() {
+			return
+		}
+		now, e, out := s.shell.Enter()
+		if slices.Contains(s.ports, p) && p.serve(now, out) {
+			s.carry(e)
+		}
+		s.shell.Leave()
 	}
 }
 

@@ -53,14 +53,17 @@ func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	e := verbsengine.EngineQP(qp)
 	slots := min(max(sends, recvs), ring.MaxPosts)
 	sendSlot, recvSlot := ring.SendSlot(sge, inline), ring.RecvSlot(sge)
-	out := proto.Queue{Number: uint32(qp.QPN()), Slots: slots, SendSlot: sendSlot, Length: ring.QueueLen(slots, sendSlot)}
+	out := proto.Queue{
+		Number: uint32(qp.QPN()), Slots: slots, SendSlot: sendSlot, Length: ring.QueueLen(slots, sendSlot),
+		MaxSendWR: sends, MaxSGE: sge, MaxInline: inline,
+	}
 	sendLen := out.Length
 	if a.SRQ == 0 {
 		out.RecvSlot = recvSlot
 		out.Length += ring.QueueLen(slots, recvSlot)
 	}
 	return x.publish(&queueObject{qp: qp, kind: kindQP, queued: queued}, qp.Destroy, out, func(b []byte) belled {
-		q := &qpPort{qp: e, send: posts{q: ring.NewQueue(b, slots, sendSlot), slot: sendSlot, maxSGE: sge}}
+		q := &qpPort{qp: e, done: verbsengine.EngineCQ(init.SendCQ), send: posts{q: ring.NewQueue(b, slots, sendSlot), slot: sendSlot, maxSGE: sge}}
 		if a.SRQ == 0 {
 			q.recv = &posts{q: ring.NewQueue(b[sendLen:], slots, recvSlot), slot: recvSlot, maxSGE: sge}
 		}

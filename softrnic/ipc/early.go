@@ -1,0 +1,61 @@
+package ipc
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// earlyPosts decides which lists of sends are posted without waiting until the daemon has taken
+// them: those that the NIC cannot refuse. All others wait for the NIC's word, so that a post returns
+// the same errors as in the other implementations. The lock of the queue's poster guards it.
+type earlyPosts struct {
+	limits      transport.Config // Type, MaxSGE and MaxInline
+	maxSendWR   uint64
+	incarnation uint64
+	// sends: the NIC has taken a send since the last reset. Only a reset leads back to the states
+	// that refuse posts.
+	sends bool
+}
+
+func newEarlyPosts(t verbs.QPType, q proto.Queue) earlyPosts {
+	return earlyPosts{
+		limits:    transport.Config{Type: t, MaxSGE: q.MaxSGE, MaxInline: q.MaxInline},
+		maxSendWR: uint64(q.MaxSendWR), incarnation: q.Incarnation,
+	}
+}
+
+// sure reports whether the NIC is sure to take the list: the state accepts posts, the ring and the
+// NIC's queue have room, and each work request is valid. Datagrams wait, because only the daemon
+// knows their address handles, and so do local operations, whose effect on keys programs rely on
+// once the post has returned. The caller has called begin.
+func (q *qp) sure(wr []verbs.SendWR) bool {
+	e, p := &q.early, &q.send
+	next := p.tail + uint64(len(wr))
+	if !e.sends || next-p.q.Head.Load() > p.q.Cap() || next-p.q.Done.Load() > e.maxSendWR || !q.pd.ctx.alive(e.incarnation) {
+		return false
+	}
+	for i := range wr {
+		if wr[i].AH != nil || transport.Local(wr[i].Op) {
+			return false
+		}
+		if _, err := e.limits.CheckSend(&wr[i]); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// postEarly publishes a list and returns at once.
+func (q *qp) postEarly(wr []verbs.SendWR) {
+	p := &q.send
+	for i := range wr {
+		slot := p.q.Slot(p.tail + uint64(i))
+		ring.PutSend(slot, &wr[i], 0)
+		ring.MarkEarly(slot)
+	}
+	p.tail += uint64(len(wr))
+	p.q.Tail.Store(p.tail)
+	p.ctx.ring(p.bell)
+}
