@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/e2e/interop/image"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -126,7 +127,7 @@ var _ = Describe("the end of", func() {
 	It("the virtual machine leaves no state at our NIC", func() {
 		mac := wire.MAC{0x02, 0x73, 0, 0, 0, 0xc9}
 		other := netip.MustParseAddr("10.77.0.201")
-		vm := bootGuest(rack, "vm1", machine{Kernel: kernelFiles.Kernel, Initrd: kernelFiles.Initrd, MAC: mac, MTU: 4200, Addrs: []string{other.String() + "/24"}})
+		vm := bootGuest(rack, "vm1", image.Machine{Kernel: kernelFiles.Kernel, Initrd: kernelFiles.Initrd, Links: []wire.MAC{mac}, MTU: 4200, Addrs: []string{other.String() + "/24"}})
 		vm.do(answerLimit, "ip", "neigh", "replace", ourAddrs[0].String(), "lladdr", rack.Host("cn0").MAC, "dev", "eth0", "nud", "permanent")
 		vm.start("rping", "-s", "-a", other.String())
 		Eventually(func() string { return vm.do(answerLimit, "rdma", "resource", "show", "cm_id") }).

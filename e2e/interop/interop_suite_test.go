@@ -90,7 +90,7 @@ var _ = BeforeSuite(func() {
 	img := buildImage()
 	kernel, kernelFiles = img.Version, img
 	rack = fixture.Up(rackFile + switchSection())
-	linux = bootGuest(rack, "vm0", machine{Kernel: img.Kernel, Initrd: img.Initrd, MAC: guestMAC, MTU: 4200, Addrs: guestAddrs})
+	linux = bootGuest(rack, "vm0", image.Machine{Kernel: img.Kernel, Initrd: img.Initrd, Links: []wire.MAC{guestMAC}, MTU: 4200, Addrs: guestAddrs})
 	for i := range ask.VerbsPorts { // the virtual machines take longer to start than the hosts
 		c, err := net.Dial("unix", filepath.Join(linux.dir, fmt.Sprintf("verbs%d", i)))
 		Expect(err).NotTo(HaveOccurred())

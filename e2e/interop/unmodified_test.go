@@ -165,7 +165,7 @@ func (d duo) attempt(server, client side) (s, c ask.Answer) {
 		if c.Code != 0 {
 			stop()
 		}
-		Eventually(ended).WithTimeout(toolLimit + 2*killLimit).Should(Receive(&s))
+		Eventually(ended).WithTimeout(toolLimit + 2*ask.KillLimit).Should(Receive(&s))
 	}
 	return s, c
 }

@@ -3,7 +3,6 @@ package interop_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,27 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/e2e/interop/ask"
+	"github.com/rdmalab/rdmalab/e2e/interop/image"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
-
-// machine is the configuration of the peer "vm", as JSON on its standard input; the end of that
-// input ends the machine.
-type machine struct {
-	Kernel  string   `json:"kernel"`
-	Initrd  string   `json:"initrd"`
-	MAC     wire.MAC `json:"mac"`
-	MTU     int      `json:"mtu"`
-	Addrs   []string `json:"addrs"`   // with prefix lengths
-	Command string   `json:"command"` // path of the unix socket of the guest's port for commands
-	Verbs   string   `json:"verbs"`   // and of the sockets for guest/verbs.py, each with its number appended
-	Console string   `json:"console"` // file
-}
-
-const qemu = "qemu-system-x86_64"
 
 // socketBuffer holds the frames of one side while the other is not scheduled.
 const socketBuffer = 4 << 20
@@ -39,9 +23,10 @@ const socketBuffer = 4 << 20
 // virtualMachine runs inside a host of the rack: a virtual machine as a second station on the
 // host's link. Its interface is a socket pair; a relay copies frames between that and the link, so
 // the switch sees a further MAC address behind the same port and does not treat virtual machines in
-// a special way.
+// a special way. An image.Machine as JSON is the first of its input; the end of that input ends the
+// machine.
 func virtualMachine(in io.Reader) error {
-	var m machine
+	var m image.Machine
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&m); err != nil {
 		return err
@@ -56,7 +41,7 @@ func virtualMachine(in io.Reader) error {
 		}
 	}
 	theirs, ours := os.NewFile(uintptr(fds[0]), "guest"), fds[1]
-	cmd := exec.Command(qemu, m.args()...)
+	cmd := exec.Command(image.QEMU, m.Args()...)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -64,7 +49,7 @@ func virtualMachine(in io.Reader) error {
 	}
 	ended := make(chan error, 3)
 	go func() { ended <- cmd.Wait() }()
-	r, err := newRelay(ours, m.MAC)
+	r, err := newRelay(ours, m.Links[0])
 	if err != nil {
 		return errors.Join(err, cmd.Process.Kill(), <-ended)
 	}
@@ -75,32 +60,6 @@ func virtualMachine(in io.Reader) error {
 		ended <- errors.Join(err, cmd.Process.Kill())
 	}()
 	return <-ended // this process ends, and the machine with it
-}
-
-// args are QEMU's arguments. The processors are emulated, because not every machine has KVM; with
-// pclmulqdq emulated, rxe's CRC would be slower. One of two is left to the driver when a program polls.
-func (m *machine) args() []string {
-	line := fmt.Sprintf("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable rdmalab.mtu=%d", m.MTU)
-	for _, a := range m.Addrs {
-		line += " rdmalab.ip=" + a
-	}
-	args := []string{
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-M", "q35", "-m", "768M", "-smp", "2",
-		"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,-pclmulqdq",
-		"-kernel", m.Kernel, "-initrd", m.Initrd, "-append", line, "-serial", "file:" + m.Console,
-		"-netdev", "dgram,id=net,local.type=fd,local.str=3",
-		"-device", "virtio-net-pci,netdev=net,mac=" + m.MAC.String() + ",romfile=,csum=off,gso=off,guest_csum=off," +
-			"guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off",
-		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
-		"-chardev", "socket,id=command,server=on,wait=off,path=" + m.Command,
-		"-device", "virtserialport,chardev=command,name=" + ask.CommandPort,
-	}
-	for i := range ask.VerbsPorts {
-		args = append(args,
-			"-chardev", fmt.Sprintf("socket,id=verbs%d,server=on,wait=off,path=%s%d", i, m.Verbs, i),
-			"-device", fmt.Sprintf("virtserialport,chardev=verbs%d,name=%s", i, ask.VerbsPort(i)))
-	}
-	return args
 }
 
 // relay copies frames between a guest and a link.

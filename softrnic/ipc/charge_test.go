@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/e2e/memcgroup"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -73,39 +71,10 @@ func ownerProgram() error {
 	return c.Close()
 }
 
-// memoryCgroup makes a cgroup that counts memory, and returns its directory and its counter; it
-// skips where there is none.
-func memoryCgroup(t *testing.T) (dir, counter string) {
-	t.Helper()
-	for _, try := range []struct{ root, counter string }{
-		{"/sys/fs/cgroup", "memory.current"}, {"/sys/fs/cgroup/memory", "memory.usage_in_bytes"}, {"/sys/fs/cgroup/unified", "memory.current"},
-	} {
-		dir := filepath.Join(try.root, fmt.Sprintf("rdmalab-test-%d", os.Getpid()))
-		if os.Mkdir(dir, 0o755) != nil {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(dir, try.counter)); err == nil {
-			t.Cleanup(func() { // newer kernels take a process out of its cgroup after its parent has been told of its end
-				until(t, "the cgroup is empty", func() bool {
-					err := unix.Rmdir(dir)
-					if !errors.Is(err, unix.EBUSY) {
-						must(t, err)
-					}
-					return err == nil
-				})
-			})
-			return dir, try.counter
-		}
-		must(t, unix.Rmdir(dir))
-	}
-	t.Skip("no cgroup that counts memory can be made here: it needs root, and the memory controller")
-	return "", ""
-}
-
 // Memory of a program is charged to the program's cgroup, whether it was allocated, registered or
 // shared, although the daemon has made and mapped it.
 func TestMemoryIsChargedToTheProgram(t *testing.T) {
-	dir, counter := memoryCgroup(t)
+	group := memcgroup.New(t)
 	h := newHouse(t, -1, nil)
 	cmd := h.program(t, "owner")
 	cmd.Stderr = os.Stderr
@@ -114,17 +83,13 @@ func TestMemoryIsChargedToTheProgram(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0))
+	group.Add(t, cmd.Process.Pid)
 	_, err = in.Write([]byte("go\n"))
 	must(t, err)
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, counter))
-	must(t, err)
-	got, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	must(t, err)
-	if got < 3*charged {
+	if got := group.Charged(t); got < 3*charged {
 		t.Errorf("%d bytes are charged to the program, want at least %d", got, 3*charged)
 	}
 	must(t, in.Close())

@@ -25,6 +25,7 @@ func VerbsPort(i int) string { return fmt.Sprintf("%s%d", verbsPort, i) }
 type Question struct {
 	ID       int      `json:"id"`
 	Args     []string `json:"args,omitempty"`
+	Env      []string `json:"env,omitempty"` // NAME=VALUE, in addition to the guest's
 	Signal   int      `json:"signal,omitempty"`
 	PowerOff bool     `json:"powerOff,omitempty"`
 }

@@ -1,6 +1,6 @@
 // Command guest is process 1 of the virtual machine: it loads the modules of the image, brings up
-// the interface and the soft-RoCE device on it, keeps guest/verbs.py running at one virtio port,
-// and runs commands that arrive at another.
+// the interface and the soft-RoCE device on it, keeps guest/verbs.py running at virtio ports if the
+// image has it, and runs commands that arrive at another.
 //
 // The kernel command line says rdmalab.ip=ADDR/BITS (any number of times), rdmalab.mtu=N.
 package main
@@ -26,6 +26,9 @@ import (
 // pause is the time between two tries.
 const pause = 50 * time.Millisecond
 
+// verbsProgram is guest/verbs.py in an image that has it.
+const verbsProgram = "/verbs.py"
+
 // interfaceWait bounds the time until the interface and the ports are there.
 const interfaceWait = 20 * time.Second
 
@@ -33,8 +36,10 @@ func main() {
 	if err := boot(); err != nil {
 		fmt.Println("guest:", err)
 	} else {
-		for i := range ask.VerbsPorts {
-			go verbs(ask.VerbsPort(i))
+		if _, err := os.Stat(verbsProgram); err == nil {
+			for i := range ask.VerbsPorts {
+				go verbs(ask.VerbsPort(i))
+			}
 		}
 		err := serve()
 		fmt.Println("guest: end:", err)
@@ -64,10 +69,22 @@ func boot() error {
 	if err := errors.Join(os.MkdirAll("/dev/shm", 0o755), unix.Mount("shm", "/dev/shm", "tmpfs", 0, "")); err != nil {
 		return err
 	}
+	if err := cgroups(); err != nil {
+		return err
+	}
 	if err := loadModules(); err != nil {
 		return err
 	}
 	return network()
+}
+
+// cgroups mounts cgroup2 alone, as newer distributions do, with the controller of memory.
+func cgroups() error {
+	const root = "/sys/fs/cgroup"
+	if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", root, err)
+	}
+	return os.WriteFile(root+"/cgroup.subtree_control", []byte("+memory"), 0)
 }
 
 func loadModules() error {
@@ -160,7 +177,7 @@ func verbs(name string) {
 	for {
 		dev, err := port(name)
 		if err == nil {
-			cmd := exec.Command("/usr/bin/python3."+pythonVersion(), "-S", "-u", "/verbs.py", dev)
+			cmd := exec.Command("/usr/bin/python3."+pythonVersion(), "-S", "-u", verbsProgram, dev)
 			cmd.Env = append(os.Environ(), "PYTHONPATH=/usr/lib/python3/dist-packages")
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			err = cmd.Run()
@@ -230,6 +247,7 @@ func serve() error {
 			out := &ask.Output{}
 			cmd := exec.Command(q.Args[0], q.Args[1:]...)
 			cmd.Stdout, cmd.Stderr = out, out
+			cmd.Env = append(os.Environ(), q.Env...)
 			if err := cmd.Start(); err != nil {
 				answer(ask.Answer{ID: q.ID, Code: -1, Output: err.Error()})
 				continue

@@ -34,10 +34,10 @@ type Image struct {
 	Version        string // of the kernel
 }
 
-// Build makes an image in dir, whose parts it keeps there for the next time. The modules to load
-// are in the image as modules/NN-NAME.ko, in order. The error wraps ErrMissing when this machine
-// cannot do it.
-func Build(ctx context.Context, dir string, extra []File) (*Image, error) {
+// Build makes an image in dir, whose parts it keeps there for the next time; name distinguishes
+// images that differ only in extra. The modules to load are in the image as modules/NN-NAME.ko, in
+// order. The error wraps ErrMissing when this machine cannot do it.
+func Build(ctx context.Context, dir, name string, extra []File) (*Image, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("%w: the image is for amd64 machines", ErrMissing)
 	}
@@ -52,7 +52,7 @@ func Build(ctx context.Context, dir string, extra []File) (*Image, error) {
 		return nil, err
 	}
 	img := &Image{
-		Kernel: filepath.Join(dir, "vmlinux"), Initrd: filepath.Join(dir, "initrd"), Version: strings.TrimPrefix(kernel, "linux-image-"),
+		Kernel: filepath.Join(dir, "vmlinux"), Initrd: filepath.Join(dir, name+".initrd"), Version: strings.TrimPrefix(kernel, "linux-image-"),
 	}
 	base := filepath.Join(dir, "base.cpio")
 	if err := img.base(ctx, debs, base); err != nil {
