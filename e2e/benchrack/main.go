@@ -2,7 +2,8 @@
 // of the same frames without RDMA, and operations of the stores. A round runs all measures in turn,
 // and rounds repeat, so that a change of the machine's speed affects both sides of a ratio. The
 // command prints medians with their spread, and writes every value to a file, which benchstat
-// compares with that of another commit.
+// compares with that of another commit. With -rxe it compares the NIC with that of a stock kernel
+// in virtual machines instead.
 package main
 
 import (
@@ -29,6 +30,9 @@ func main() {
 	program := flag.String("program", "bin/rdmalab", "the program to measure")
 	rounds := flag.Int("rounds", 5, "how many rounds")
 	file := flag.String("o", "out/bench-rack.txt", "file for all values, in the format of Go benchmarks")
+	rxe := flag.Bool("rxe", false, "compare with the NIC of a stock kernel, in virtual machines")
+	boot := flag.String("init", "out/guest", "with -rxe: e2e/interop/guest, built without cgo")
+	kvm := flag.Bool("kvm", false, "with -rxe: let KVM run the processors of the virtual machines")
 	only := flag.String("only", ".", "regular expression of the measures to run, like ^default/")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -46,15 +50,38 @@ func main() {
 		fmt.Fprintln(os.Stderr, "benchrack:", err)
 		os.Exit(2)
 	}
-	if err := run(ctx, bench{program: *program, pick: pick}, *rounds, *file); err != nil {
+	b := bench{program: *program, pick: pick}
+	stages := b.stages()
+	if *rxe {
+		stages, err = newLab(ctx, b, *boot, *kvm)
+	}
+	if err == nil {
+		err = run(ctx, stages, *rounds, *file)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchrack:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
+// stage is a part of a round: run brings up what is measured, adds the values to t, and takes it
+// down. Files go to dir.
+type stage struct {
+	name string
+	run  func(ctx context.Context, dir string, t *tally) error
+}
+
+// stages are the racks.
+func (b bench) stages() (all []stage) {
+	for _, r := range racks {
+		all = append(all, stage{r.name, func(ctx context.Context, dir string, t *tally) error { return b.rack(ctx, dir, r, t) }})
+	}
+	return all
+}
+
 // run runs the rounds, and prints and writes the results, also when a round was interrupted.
-func run(ctx context.Context, b bench, rounds int, file string) error {
+func run(ctx context.Context, stages []stage, rounds int, file string) error {
 	dir, err := os.MkdirTemp("", "benchrack")
 	if err != nil {
 		return err
@@ -62,9 +89,9 @@ func run(ctx context.Context, b bench, rounds int, file string) error {
 	defer os.RemoveAll(dir)
 	var t tally
 	for i := range rounds {
-		for _, r := range racks {
-			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", i+1, rounds, r.name)
-			if err = b.rack(ctx, dir, r, &t); err != nil {
+		for _, s := range stages {
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", i+1, rounds, s.name)
+			if err = s.run(ctx, dir, &t); err != nil {
 				break
 			}
 		}
@@ -132,9 +159,14 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 // measure runs the command of a measure, or its two commands.
 func (b bench) measure(ctx context.Context, m measure) ([]byte, error) {
 	if m.server != nil {
-		return b.pair(ctx, m.server, m.args)
+		return pair(ctx, b.command(m.server), b.command(m.args))
 	}
 	return b.rdmalab(ctx, m.args...)
+}
+
+// command is a command on the rack.
+func (b bench) command(args []string) command {
+	return func(ctx context.Context) ([]byte, error) { return b.rdmalab(ctx, args...) }
 }
 
 // commandLimit bounds one command.

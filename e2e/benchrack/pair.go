@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,20 +18,24 @@ const ms0Address = "10.77.0.2"
 // serverPause is the time between two tries of a client whose server does not listen yet.
 const serverPause = 50 * time.Millisecond
 
-// pair runs a command as server on ms0, and as client on cn0, and returns what the client prints.
-// The client is tried again while the server does not listen.
-func (b bench) pair(ctx context.Context, server, client []string) ([]byte, error) {
+// command runs to its end and returns what it printed. It ends early when ctx does; an error holds
+// what the command said.
+type command func(ctx context.Context) ([]byte, error)
+
+// pair runs a server, and a client on another host, and returns what the client prints. The client
+// is tried again while the server does not listen.
+func pair(ctx context.Context, server, client command) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	ended := make(chan error, 1)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		_, err := b.rdmalab(serving, server...)
+		_, err := server(serving)
 		ended <- err
 	}()
 	for {
-		out, err := b.rdmalab(ctx, client...)
+		out, err := client(ctx)
 		if err == nil {
 			return out, <-ended
 		}
@@ -96,34 +101,48 @@ func missing() string {
 	return ""
 }
 
+// exchange is a test of perftest.
+type exchange struct {
+	name, test, size string
+	iters            int
+	unit             string
+	// column and scale read the result of a program, see column; scale leads to unit.
+	column int
+	scale  float64
+	read   func([]byte) (float64, error) // reads that of the same test by a daemon
+}
+
+// exchanges are the tests of perftest that are measured.
+var exchanges = []exchange{
+	{"write_lat", "write_lat", "8", 2000, "sec/op", 5, 1e-6, mean},
+	{"read_lat", "read_lat", "8", 2000, "sec/op", 4, 1e-6, median},
+	{"write_8", "write_bw", "8", 20000, "msgs/s", 4, 1e6, messages},
+	{"send_8", "send_bw", "8", 20000, "msgs/s", 4, 1e6, messages},
+	{"write_64k", "write_bw", "65536", 1000, "B/s", 3, 1 << 20, volume},
+	{"send_64k", "send_bw", "65536", 1000, "B/s", 3, 1 << 20, volume},
+}
+
+// args are the arguments of the program, with iters repetitions. gid is the index of the device's
+// address in its table.
+func (e exchange) args(gid string, iters int) []string {
+	return []string{"ib_" + e.test, "-d", "rxe0", "-x", gid, "-F", "-s", e.size, "-n", strconv.Itoa(iters)}
+}
+
 // programs measures perftest, unmodified, on the hosts of a rack beside the same exchange by the
 // daemons themselves.
 func programs() (ms []measure) {
-	for _, p := range []struct {
-		name, test, size, iters, unit string
-		column                        int
-		scale                         float64
-		read                          func([]byte) (float64, error)
-	}{
-		{"write_lat", "write_lat", "8", "2000", "sec/op", 5, 1e-6, mean},
-		{"read_lat", "read_lat", "8", "2000", "sec/op", 4, 1e-6, median},
-		{"write_8", "write_bw", "8", "20000", "msgs/s", 4, 1e6, messages},
-		{"send_8", "send_bw", "8", "20000", "msgs/s", 4, 1e6, messages},
-		{"write_64k", "write_bw", "65536", "1000", "B/s", 3, 1 << 20, volume},
-		{"send_64k", "send_bw", "65536", "1000", "B/s", 3, 1 << 20, volume},
-	} {
-		inside := []string{"perf", p.test, "--size", p.size, "--iters", p.iters, "-q", "-o", "json"}
-		outside := []string{"ib_" + p.test, "-d", "rxe0", "-x", "0", "-F", "-s", p.size, "-n", p.iters}
+	for _, e := range exchanges {
+		inside := []string{"perf", e.test, "--size", e.size, "--iters", strconv.Itoa(e.iters), "-q", "-o", "json"}
 		by := func(host string, more ...string) []string {
-			return append(append([]string{"exec", host, "--"}, outside...), more...)
+			return slices.Concat([]string{"exec", host, "--"}, e.args("0", e.iters), more)
 		}
-		daemons := measure{name: "daemon_" + p.name, unit: p.unit, read: p.read, args: append(inside, "--from", "cn0", "--to", "ms0")}
-		if p.test == "write_lat" { // perftest measures half of a round trip of two WRITEs; perf does so with the peer perftest only
+		daemons := measure{name: "daemon_" + e.name, unit: e.unit, read: e.read, args: append(inside, "--from", "cn0", "--to", "ms0")}
+		if e.test == "write_lat" { // perftest measures half of a round trip of two WRITEs; perf does so with the peer perftest only
 			daemons.server = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "ms0")
 			daemons.args = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "cn0", "--to", ms0Address)
 		}
 		ms = append(ms, daemons, measure{
-			name: "program_" + p.name, unit: p.unit, base: "daemon_" + p.name, read: column(p.column, p.scale),
+			name: "program_" + e.name, unit: e.unit, base: "daemon_" + e.name, read: column(e.column, e.scale),
 			server: by("ms0"), args: by("cn0", ms0Address),
 		})
 	}

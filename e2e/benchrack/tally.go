@@ -11,6 +11,8 @@ import (
 // tally collects the figures of all rounds.
 type tally struct {
 	rows []*row // in the order of their first values
+	// note says what limits the meaning of the figures; "": nothing.
+	note string
 }
 
 // row has the values of one measure, one for each round.
@@ -57,6 +59,9 @@ func (t *tally) ratios(r *row) []float64 {
 // print writes a table: the median, the smallest and the largest value of each measure, and the
 // median of its ratios.
 func (t *tally) print(w io.Writer) {
+	if t.note != "" {
+		fmt.Fprintln(w, t.note)
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MEASURE\tROUNDS\tMEDIAN\tMIN\tMAX\tRATIO\tTO")
 	for _, r := range t.rows {
@@ -91,6 +96,9 @@ func middle(values []float64) float64 {
 // benchmarks returns every figure as a line of a Go benchmark, which is what benchstat reads.
 func (t *tally) benchmarks() []byte {
 	var b bytes.Buffer
+	if t.note != "" {
+		fmt.Fprintf(&b, "note: %s\n", t.note)
+	}
 	for _, r := range t.rows {
 		for _, v := range r.values {
 			fmt.Fprintf(&b, "BenchmarkRack/%s 1 %g %s\n", r.name, v, r.unit)
