@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
@@ -23,6 +24,13 @@ type Link struct {
 	MTU int
 	// Depth is how many READs and atomics the server accepts in flight; at least 1.
 	Depth int
+}
+
+// LinkOf returns a connection that the switch has made.
+func LinkOf(s *switchconn.Shared) Link {
+	to := transform.PathOf(&s.To)
+	to.DestQP = s.ServerQPN
+	return Link{To: to, OwnQPN: s.OwnQPN, SendPSN: s.SendPSN, RecvPSN: s.RecvPSN, MTU: s.MTU, Depth: s.Depth}
 }
 
 // Peer returns the server's address.

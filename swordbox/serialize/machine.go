@@ -129,18 +129,10 @@ func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	}
 	l.generation, l.ownQPN = d.Generation, d.OwnQPN
 	m.byQPN[d.OwnQPN] = l
-	l.conn.Attach(requester.Link{
-		To: pathTo(&d), OwnQPN: d.OwnQPN, SendPSN: d.SendPSN, RecvPSN: d.RecvPSN, MTU: d.MTU, Depth: d.Depth,
-	})
+	l.conn.Attach(requester.LinkOf(&d))
 	m.kick = true
 	m.settle(c)
 	return true
-}
-
-func pathTo(d *switchconn.Shared) transform.Path {
-	p := transform.PathOf(&d.To)
-	p.DestQP = d.ServerQPN
-	return p
 }
 
 // Detach is called when a connection has ended. It has no effect if the machine uses another

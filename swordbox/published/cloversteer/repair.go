@@ -9,17 +9,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 const (
 	// maxOpen bounds the unanswered appends that are remembered. When the list is full, the oldest
 	// is forgotten and not repaired.
 	maxOpen = 1024
-	// resend is the time after which an unanswered repair is retransmitted, maxTries the number of
-	// tries after which the connection is replaced.
-	resend   = 4 * time.Millisecond
-	maxTries = 7
+	// resend is the time after which an unanswered repair is retransmitted for the first time, silence
+	// that after which the connection is replaced.
+	resend  = 4 * time.Millisecond
+	silence = 28 * time.Millisecond
 	// tooLate is the age after which an append is not repaired any more. It is much shorter than
 	// the lease, after which the nodes of a dead client are given to other clients.
 	tooLate = time.Second
@@ -43,13 +45,13 @@ type open struct {
 	at     clock.Time
 }
 
-// link is a connection of the control plane to a server; it sends one repair at a time.
+// link is a connection of the control plane to a server; it sends one repair at a time. It is the
+// user of its requester.
 type link struct {
 	switchconn.Shared
-	psn   wire.PSN
-	busy  *open
-	sent  clock.Time
-	tries int
+	m    *Machine
+	conn *requester.Conn
+	busy *open
 }
 
 // repair is the control plane: it sends unanswered appends again, on switch's connections (holes 30
@@ -82,23 +84,24 @@ func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
 	if s.Shard != switchconn.RepairShard {
 		return false
 	}
-	m.repair.links = append(m.repair.links, &link{Shared: s, psn: s.SendPSN})
+	l := &link{Shared: s, m: m}
+	l.conn = requester.New(requester.Config{Number: s.Generation, Ring: 1, Waiting: 1, RTO: resend, Silence: silence}, l)
+	l.conn.Attach(requester.LinkOf(&s))
+	m.repair.links = append(m.repair.links, l)
 	return true
 }
 
 // Detach is called when a connection has ended. A repair that was in flight on it will be sent
 // again on another one.
-func (m *Machine) Detach(_ *pipeline.Ctx, k switchconn.Key, generation uint32) {
+func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	p := &m.repair
-	p.links = slices.DeleteFunc(p.links, func(l *link) bool {
-		if l.Key != k || l.Generation != generation {
-			return false
-		}
-		if l.busy != nil {
-			p.open = slices.Insert(p.open, 0, *l.busy)
-		}
-		return true
-	})
+	i := slices.IndexFunc(p.links, func(l *link) bool { return l.Key == k && l.Generation == generation })
+	if i < 0 {
+		return
+	}
+	l := p.links[i]
+	p.links = slices.Delete(p.links, i, i+1)
+	l.conn.Detach(c)
 }
 
 // Mine reports whether a queue pair belongs to a connection of the control plane.
@@ -112,35 +115,44 @@ func (m *Machine) Owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 		if l.OwnQPN != q.BTH.DestQP || l.Server != q.SrcAddr().Unmap() {
 			continue
 		}
-		switch {
-		case l.busy == nil:
-		case q.BTH.Opcode == wire.RCAtomicAck && q.BTH.PSN == l.psn:
-			if q.AtomicAck == l.busy.eth.Compare {
-				m.stats.Repaired++
-			} else {
-				m.stats.Whole++
-			}
-			l.busy, l.psn, l.tries = nil, l.psn.Add(1), 0
-			m.Tick(c)
-		case q.BTH.Opcode == wire.RCAck && q.AETH.Syndrome.IsNak():
-			m.fail(c, l, "refused")
-		}
+		l.conn.Packet(c, &q.Frame)
+		m.Tick(c)
 		return pipeline.Consume()
 	}
 	return pipeline.Drop("not for the switch")
 }
 
-// fail ends a connection of the control plane, and asks the program to replace it. A repair that
-// the server has refused is not sent again.
-func (m *Machine) fail(c *pipeline.Ctx, l *link, why string) {
-	if why == "refused" {
-		l.busy = nil
+// Done is called when a repair has ended. One that the server has refused is not sent again; one
+// that may not have been executed is.
+func (l *link) Done(_ *pipeline.Ctx, _ requester.Tag, a requester.Answer) {
+	m, o := l.m, l.busy
+	l.busy = nil
+	switch {
+	case a.Kind == requester.Atomic && a.Prior == o.eth.Compare:
+		m.stats.Repaired++
+	case a.Kind == requester.Atomic:
+		m.stats.Whole++
+	case a.Kind == requester.Lost || a.Kind == requester.Returned:
+		m.repair.open = slices.Insert(m.repair.open, 0, *o)
 	}
+}
+
+// Retry reports that a refused repair is not sent in another form.
+func (l *link) Retry(requester.Tag) bool { return false }
+
+// Failed asks the program to replace the connection.
+func (l *link) Failed(c *pipeline.Ctx, why string) {
+	m := l.m
 	m.stats.RepairsFailed++
-	m.Detach(c, l.Key, l.Generation)
+	m.repair.links = slices.DeleteFunc(m.repair.links, func(o *link) bool { return o == l })
 	if m.cfg.Failed != nil {
 		m.cfg.Failed(c, l.Key, l.Generation, why)
 	}
+}
+
+// Describe says in captures why the control plane sends an append.
+func (l *link) Describe(_ requester.Tag, n *transform.Note) {
+	n.Made, n.Why = true, "the control plane sends an append again"
 }
 
 // Tick sends the repairs that are due.
@@ -150,14 +162,12 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	p.open = slices.DeleteFunc(p.open, func(o open) bool { return c.Now.Sub(o.at) > tooLate })
 	m.stats.TooLate += uint64(before - len(p.open))
 	for _, l := range slices.Clone(p.links) {
-		switch {
-		case l.busy == nil || c.Now.Sub(l.sent) < resend:
-		case l.tries == maxTries:
-			m.fail(c, l, "silent")
-		default:
-			m.send(c, l)
+		if l.conn.Deadline() <= c.Now {
+			sent := l.conn.Stats().Sent
+			l.conn.Tick(c)
+			m.stats.Repairs += l.conn.Stats().Sent - sent
 		}
-		if l.busy != nil {
+		if l.busy != nil || l.conn.State() != requester.Up {
 			continue
 		}
 		i := slices.IndexFunc(p.open, func(o open) bool { return o.server == l.Server })
@@ -167,19 +177,11 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 		o := p.open[i]
 		p.open = slices.Delete(p.open, i, i+1)
 		l.busy = &o
-		m.send(c, l)
+		m.stats.Repairs++
+		f := wire.Frame{}
+		f.BTH.Opcode, f.AtomicETH = wire.RCCmpSwap, o.eth
+		l.conn.Submit(c, &f, requester.Tag{}) // there is room: the connection carries one request at a time
 	}
-}
-
-// send transmits the current repair of a connection of the switch, for the first time or again. A
-// repair is an append that was lost together with its client.
-func (m *Machine) send(c *pipeline.Ctx, l *link) {
-	l.sent = c.Now
-	l.tries++
-	f := l.To
-	f.BTH.Opcode, f.BTH.PSN, f.BTH.AckReq, f.AtomicETH = wire.RCCmpSwap, l.psn, true, l.busy.eth
-	m.stats.Repairs++
-	c.Emit(&f, "the control plane sends an append again")
 }
 
 // Deadline returns when the next repair is due.
@@ -187,7 +189,7 @@ func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, l := range m.repair.links {
 		if l.busy != nil {
-			at = clock.Min(at, l.sent.Add(resend))
+			at = clock.Min(at, l.conn.Deadline())
 			continue
 		}
 		if i := slices.IndexFunc(m.repair.open, func(o open) bool { return o.server == l.Server }); i >= 0 {
