@@ -4,18 +4,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 )
 
 // version is the first byte of requests and answers.
-const version = 1
+const version = memgrant.Version
 
 // kind is the kind of a request. The answer has the same kind, or kindRefused.
 type kind uint8
 
 const (
-	kindConnect kind = iota + 1
+	kindConnect kind = iota + memgrant.Kind
 	kindEnd
 	kindFence
 	kindWho
@@ -63,8 +64,7 @@ const (
 	connectLen   = 16
 	joinLen      = 24
 	takeLen      = 28
-	regionLen    = 20
-	connectedLen = 16 + 2*regionLen
+	connectedLen = memgrant.Len
 	holderLen    = 21
 	// maxWork is the largest length of data for or from a Worker.
 	maxWork = 64
@@ -223,10 +223,8 @@ func (a *answer) encode() []byte {
 	switch a.kind {
 	case kindConnect:
 		m := &a.memory
-		b = binary.BigEndian.AppendUint64(b, m.Conn)
-		b = binary.BigEndian.AppendUint64(b, m.Boot)
-		b = m.Locks.AppendTo(m.Region.AppendTo(b))
-		b = append(b, m.Work...)
+		g := memgrant.Grant{Conn: m.Conn, Boot: m.Boot, Region: m.Region, Locks: m.Locks}
+		b = append(g.AppendTo(b), m.Work...)
 	case kindWho:
 		var flags byte
 		if a.holder.Fenced {
@@ -267,10 +265,11 @@ func parseAnswer(b []byte) (answer, error) {
 	switch k {
 	case kindConnect:
 		m := &a.memory
-		m.Conn, m.Boot = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
-		if err := errors.Join(m.Region.Parse(b[16:]), m.Locks.Parse(b[16+regionLen:])); err != nil {
+		var g memgrant.Grant
+		if err := g.Parse(b); err != nil {
 			return answer{}, err
 		}
+		m.Conn, m.Boot, m.Region, m.Locks = g.Conn, g.Boot, g.Region, g.Locks
 		if len(b) > connectedLen {
 			m.Work = append([]byte(nil), b[connectedLen:]...)
 		}
@@ -294,30 +293,4 @@ func parseAnswer(b []byte) (answer, error) {
 }
 
 // Region is memory that a peer may access.
-type Region struct {
-	// Addr is the virtual address of its first byte.
-	Addr uint64
-	RKey uint32
-	// Len is its length in bytes.
-	Len int
-}
-
-// AppendTo appends the encoding of a region, 20 bytes.
-func (r Region) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(b, r.Addr)
-	b = binary.BigEndian.AppendUint32(b, r.RKey)
-	return binary.BigEndian.AppendUint64(b, uint64(r.Len))
-}
-
-// Parse decodes a region at the beginning of b.
-func (r *Region) Parse(b []byte) error {
-	if len(b) < regionLen {
-		return fmt.Errorf("a region of %d bytes in a message: want %d", len(b), regionLen)
-	}
-	n := binary.BigEndian.Uint64(b[12:])
-	if n > math.MaxInt {
-		return fmt.Errorf("a region of %d bytes: want at most %d", n, math.MaxInt)
-	}
-	*r = Region{Addr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:]), Len: int(n)}
-	return nil
-}
+type Region = memgrant.Region

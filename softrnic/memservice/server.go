@@ -398,4 +398,4 @@ func (s *Server) end(i int) {
 }
 
 // RegionOf returns the values that a client needs to access a region.
-func RegionOf(mr verbs.MR) Region { return Region{mr.Addr(), mr.RKey(), mr.Len()} }
+func RegionOf(mr verbs.MR) Region { return Region{Addr: mr.Addr(), RKey: mr.RKey(), Len: mr.Len()} }

@@ -20,8 +20,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
 	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
+	publishedstate "github.com/rdmalab/rdmalab/swordbox/published/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/statestore"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -32,6 +34,8 @@ var handlers = []*handler.Kind{
 	&cloversteer.Kind,
 	&publishedsteer.Kind,
 	&hotwords.Kind,
+	&statestore.Kind,
+	&publishedstate.Kind,
 }
 
 // programs lists the programs that a rack file can name.

@@ -41,7 +41,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
 		Moving: own.Moving, Answered: own.Answered, Failed: own.Failed, Silence: cfg.Silence, Hold: cfg.Hold, Nodes: cfg.Nodes,
-		Late: ok || cfg.Late,
+		Late: ok || cfg.Late, Behind: own.Behind, FormerlyBehind: own.FormerlyBehind,
 	}
 	all := make([]handler.Handler, len(handlers))
 	for i, k := range handlers {

@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"net/netip"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
@@ -53,8 +55,8 @@ type Observer interface {
 	RuleUser
 	// Observe is called once for each request that the switch forwards or consumes, and neither for
 	// retransmissions nor for dropped requests. r is the first observing rule that the request
-	// matches. Observe must not allocate.
-	Observe(now clock.Time, r *rules.Rule, t Target)
+	// matches. Packets that Observe emits leave before the request. Observe must not allocate.
+	Observe(c *pipeline.Ctx, r *rules.Rule, t Target)
 }
 
 // Target is the operation and the memory that a request names.
@@ -66,6 +68,10 @@ type Target struct {
 	VA     uint64
 	Length uint32
 	RKey   uint32
+	// From is the sender of the request, To the queue pair that it is for: with the address of the
+	// rule's server they name the flow.
+	From netip.Addr
+	To   wire.QPN
 }
 
 // Interfaces that a handler may implement beside Handler. The program checks once, when it makes

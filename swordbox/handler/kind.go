@@ -23,6 +23,9 @@ type Kind struct {
 	// Actions and Mode select the rules that the handler carries out.
 	Actions []rules.Action
 	Mode    rules.Mode
+	// Selects reports whether the handler carries out a rule of these actions and this mode; nil: all
+	// of them.
+	Selects func(r *rules.Rule) bool
 	// New makes a handler with empty tables.
 	New func(e *Env) Handler
 	// Listings are the lists that `rdmalab switch NAME` shows.
@@ -31,7 +34,7 @@ type Kind struct {
 
 // Serves reports whether handlers of the kind carry out a rule.
 func (k *Kind) Serves(r *rules.Rule) bool {
-	return k.Mode == r.Mode && slices.Contains(k.Actions, r.Action)
+	return k.Mode == r.Mode && slices.Contains(k.Actions, r.Action) && (k.Selects == nil || k.Selects(r))
 }
 
 // Env holds the functions and bounds that the program provides to its handlers.
@@ -43,6 +46,11 @@ type Env struct {
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
 	// Failed makes the program replace a switch's connection that the handler cannot use any more.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	// Behind is called when the amount has changed that rules of action count have counted and that
+	// no server has confirmed. FormerlyBehind returns how much of it earlier incarnations of the
+	// switch may have lost. Both use the journal.
+	Behind         func(amount uint64)
+	FormerlyBehind func() uint64
 	// Silence is how long the switch retransmits requests to a server that does not answer before
 	// it gives the connection up; 0: the default of each handler.
 	Silence time.Duration

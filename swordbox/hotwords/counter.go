@@ -54,7 +54,7 @@ func (c *Counter) SetRules(set *rules.Set) {
 		if !Kind.Serves(r) {
 			continue
 		}
-		w := watched{rule: r, shift: shiftOf(r)}
+		w := watched{rule: r, shift: ShiftOf(r)}
 		for _, f := range former {
 			if same(f.rule, r) {
 				w.saving = f.saving
@@ -73,7 +73,7 @@ func same(a, b *rules.Rule) bool {
 }
 
 // Observe counts a request.
-func (c *Counter) Observe(_ clock.Time, r *rules.Rule, t handler.Target) {
+func (c *Counter) Observe(_ *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	kind := kindRead
 	switch {
 	case t.Opcode.Is(wire.OpAtomic):

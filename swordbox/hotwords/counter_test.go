@@ -62,13 +62,13 @@ func TestUnits(t *testing.T) {
 		{"", handler.Target{Opcode: wire.RCReadRequest, VA: ^uint64(0) - 3, Length: 99}, "0xfffffffffffffff8=1(1/0/0)"},
 	} {
 		c, set := watching(t, tc.rule)
-		c.Observe(0, &set.All()[0], tc.target)
+		c.Observe(nil, &set.All()[0], tc.target)
 		if got := hot(c.list(0)); got != tc.want || c.stats.Cut != 0 {
 			t.Errorf("%s %+v: %s, want %s", tc.rule, tc.target, got, tc.want)
 		}
 	}
 	c, set := watching(t, "")
-	c.Observe(0, &set.All()[0], handler.Target{Opcode: wire.RCReadRequest, Length: 1 << 30})
+	c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCReadRequest, Length: 1 << 30})
 	if len(c.list(0)) != maxUnits || c.stats.Cut != 1 {
 		t.Errorf("%d units, %d cut", len(c.list(0)), c.stats.Cut)
 	}
@@ -79,9 +79,9 @@ func TestUnits(t *testing.T) {
 func TestCountsAcrossRules(t *testing.T) {
 	c, set := watching(t, "id=a range=0-0x1000", "id=b range=0x1000-0x2000 top=2")
 	for va := range uint64(3) {
-		c.Observe(0, &set.All()[1], handler.Target{Opcode: wire.RCCmpSwap, VA: 0x1000 + 8*va, Length: 8})
+		c.Observe(nil, &set.All()[1], handler.Target{Opcode: wire.RCCmpSwap, VA: 0x1000 + 8*va, Length: 8})
 	}
-	c.Observe(0, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 8, Length: 8})
+	c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 8, Length: 8})
 	want := "0x1010=2(0/0/1) 0x8=1(0/0/1) 0x1000=1(0/0/1)"
 	if got := hot(c.list(0)); got != want || c.stats.Taken != 1 {
 		t.Errorf("%s, %+v", got, c.stats)
@@ -94,7 +94,7 @@ func TestCountsAcrossRules(t *testing.T) {
 	if c.SetRules(set); len(c.list(0)) != 0 {
 		t.Errorf("a rule that is another one: %s", hot(c.list(0)))
 	}
-	c.Observe(0, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 8, Length: 8})
+	c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 8, Length: 8})
 	if n := c.ClearTable(tableHot); n != 1 || c.Tables()[0].Used != 0 {
 		t.Errorf("%d cleared, %+v", n, c.Tables())
 	}
@@ -154,7 +154,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	va := uint64(0)
 	if n := testing.AllocsPerRun(10_000, func() {
 		va = home(va + 1)
-		c.Observe(0, &set.All()[0], handler.Target{Opcode: wire.RCReadRequest, VA: va, Length: 1 << 12})
+		c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCReadRequest, VA: va, Length: 1 << 12})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -167,7 +167,7 @@ func TestTable(t *testing.T) {
 	if err := l.Print(&b, netip.Addr.String, nil); err != nil || l.Items(c, 0) != nil || !strings.Contains(b.String(), "action=count") {
 		t.Errorf("%s %v", b.String(), err)
 	}
-	c.Observe(0, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 0x1008, Length: 8})
+	c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 0x1008, Length: 8})
 	data, err := json.Marshal(l.Items(c, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +190,6 @@ func BenchmarkObserve(b *testing.B) {
 	va := uint64(0)
 	for b.Loop() {
 		va = home(va + 1)
-		c.Observe(0, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: va % 1024 * 8, Length: 8})
+		c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: va % 1024 * 8, Length: 8})
 	}
 }

@@ -36,7 +36,7 @@ var units = []struct {
 // Count is the action: count the addresses that requests touch most.
 var Count = rules.Register(rules.Definition{
 	Name: "count", Doc: "counts the addresses that requests access most, and changes nothing; see `rdmalab switch hot`",
-	Observes: true, HardenedOnly: true,
+	Observes: true, Check: checkMode,
 	Keys: []rules.Field{
 		rules.Option(keyTop, "64", fmt.Sprintf("with action count: how many addresses are counted at a time, 1 to %d; "+
 			"default: %d", MaxTop, defaultTop), checkTop),
@@ -44,6 +44,23 @@ var Count = rules.Register(rules.Definition{
 	},
 	Together: checkTotal,
 })
+
+// KeyStore is the key of rules that count in the memory of servers instead of the switch. Package
+// statestore carries them out.
+const KeyStore = "store"
+
+// inSwitch reports whether a rule counts in the memory of the switch.
+func inSwitch(r *rules.Rule) bool { return r.Options[KeyStore] == "" }
+
+func checkMode(r *rules.Rule) error {
+	switch {
+	case inSwitch(r) && r.Mode != rules.Hardened:
+		return fmt.Errorf("action count has no mode %v without %s; leave the mode out", r.Mode, KeyStore)
+	case !inSwitch(r) && r.Options[keyTop] != "":
+		return fmt.Errorf("%s is the size of a table in the switch; a rule with %s has slots", keyTop, KeyStore)
+	}
+	return nil
+}
 
 func checkTop(s string) error {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > MaxTop {
@@ -66,7 +83,9 @@ func checkUnit(s string) error {
 func checkTotal(list []*rules.Rule) error {
 	n := 0
 	for _, r := range list {
-		n += topOf(r)
+		if inSwitch(r) {
+			n += topOf(r)
+		}
 	}
 	if n > MaxCounters {
 		return fmt.Errorf("rules of action count have %d counters; at most %d are allowed: give them a smaller %s", n, MaxCounters, keyTop)
@@ -81,8 +100,8 @@ func topOf(r *rules.Rule) int {
 	return defaultTop
 }
 
-// shiftOf returns log2 of a rule's unit in bytes.
-func shiftOf(r *rules.Rule) (shift uint) {
+// ShiftOf returns log2 of a rule's unit in bytes.
+func ShiftOf(r *rules.Rule) (shift uint) {
 	size := units[0].size
 	for _, u := range units {
 		if u.name == r.Options[keyUnit] {
@@ -97,7 +116,7 @@ func shiftOf(r *rules.Rule) (shift uint) {
 
 // Kind is the entry of the registry.
 var Kind = handler.Kind{
-	Name: "hot", Actions: []rules.Action{Count}, Mode: rules.Hardened,
+	Name: "hot", Actions: []rules.Action{Count}, Mode: rules.Hardened, Selects: inSwitch,
 	New:      func(*handler.Env) handler.Handler { return New() },
 	Listings: []handler.Listing{handler.NewListing(help, (*Counter).list, table)},
 }

@@ -1,5 +1,6 @@
 // Package journal keeps what a switch needs after its own crash: the flows whose requests it has
-// moved, the connections that it has made, and its rules. The journal is memory that survives the
+// moved, the connections that it has made, its rules, and how much it has counted that no server has
+// confirmed. The journal is memory that survives the
 // switch: a file of the rack's state folder, mapped into the process, or a slice in the simulator.
 // Writing takes some stores and no system call.
 //

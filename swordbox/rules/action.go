@@ -37,8 +37,13 @@ type Definition struct {
 	// Observes: a rule of the action does not change what happens to a request, so a request may
 	// match an observing rule and another rule. Observing rules are compared only with one another.
 	Observes bool
-	// HardenedOnly: the action has no mode published.
-	HardenedOnly bool
+	// Check checks one rule of the action; nil: there is nothing to check.
+	Check func(r *Rule) error
+	// Dials reports whether the switch makes connections for a rule of the action; nil: it makes none.
+	Dials func(r *Rule) bool
+	// Hosts are those of Keys whose values are hosts, between commas. Rule.Resolve replaces their
+	// names by addresses.
+	Hosts []string
 	// Keys are the keys that only rules of this action have. See Option.
 	Keys []Field
 	// Together checks all rules of the action in one set; nil: there is nothing to check.
@@ -59,27 +64,68 @@ const (
 // initialised; nothing changes it afterwards.
 var definitions = []Definition{
 	{Name: "track", Doc: "follows connections and changes nothing"},
-	{Name: "move", Doc: "sends every one-sided request of a single packet on a shared connection", Service: serialized},
-	{Name: "atomics", Doc: "sends the atomics of a word, and WRITEs that cover it, on a shared connection; once it knows " +
+	{Name: "move", Doc: "sends every one-sided request of a single packet on a shared connection", Service: serialized, Dials: hardened},
+	{Name: "atomics", Dials: hardened, Doc: "sends the atomics of a word, and WRITEs that cover it, on a shared connection; once it knows " +
 		"the word's value, it replaces CMP_SWAP and FETCH_ADD by WRITE", Service: serialized},
-	{Name: "steer", Doc: "sends appends and READs of the store Clover to the newest node of their key", Service: steered},
+	{
+		Name: "steer", Doc: "sends appends and READs of the store Clover to the newest node of their key", Service: steered,
+		Dials: func(r *Rule) bool { return r.Mode == Published },
+	},
 }
+
+func hardened(r *Rule) bool { return r.Mode == Hardened }
 
 // Register adds an action. It is called while packages are initialised, by the package of the
 // handler that carries the action out: a program that links the package can read rules of the
 // action. It panics if a name or a key exists.
 func Register(d Definition) Action {
-	for _, k := range d.Keys {
-		if index(k.Key) >= 0 {
-			panic("rules: action " + d.Name + " has the key " + k.Key + ", which exists")
-		}
-	}
 	if slices.Contains(Actions(), d.Name) || len(definitions) == 1<<8 {
 		panic("rules: there is no room for the action " + d.Name)
 	}
+	keys := d.Keys
+	d.Keys = nil
 	definitions = append(definitions, d)
+	a := Action(len(definitions) - 1)
+	Extend(a, Definition{Keys: keys})
+	return a
+}
+
+// Extend adds the keys and the hosts of d to an action that another package has registered, together
+// with its checks; it sets Dials. The package of a second handler of the action calls it, as Register
+// is called.
+func Extend(a Action, d Definition) {
+	to := &definitions[a]
+	for _, k := range d.Keys {
+		if index(k.Key) >= 0 {
+			panic("rules: action " + to.Name + " has the key " + k.Key + ", which exists")
+		}
+	}
+	to.Keys = append(to.Keys, d.Keys...)
+	to.Hosts = append(to.Hosts, d.Hosts...)
 	fields = append(fields, d.Keys...)
-	return Action(len(definitions) - 1)
+	if d.Dials != nil {
+		to.Dials = d.Dials
+	}
+	if one, other := to.Check, d.Check; other != nil {
+		to.Check = func(r *Rule) error {
+			if one != nil {
+				if err := one(r); err != nil {
+					return err
+				}
+			}
+			return other(r)
+		}
+	}
+	if one, other := to.Together, d.Together; other != nil {
+		to.Together = func(list []*Rule) error {
+			if one != nil {
+				if err := one(list); err != nil {
+					return err
+				}
+			}
+			return other(list)
+		}
+	}
 }
 
 // Definitions lists all actions.
@@ -143,9 +189,6 @@ func Option(key, example, doc string, check func(value string) error) Field {
 
 // validate says what is wrong with a rule of the action.
 func (d *Definition) validate(r *Rule) error {
-	if d.HardenedOnly && r.Mode != Hardened {
-		return fmt.Errorf("action %s has no mode %v; leave the mode out", d.Name, r.Mode)
-	}
 	for _, key := range slices.Sorted(maps.Keys(r.Options)) { // also of a rule that was read from JSON
 		i := slices.IndexFunc(d.Keys, func(k Field) bool { return k.Key == key })
 		if i < 0 {
@@ -154,6 +197,9 @@ func (d *Definition) validate(r *Rule) error {
 		if err := d.Keys[i].Set(&Rule{}, r.Options[key]); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
+	}
+	if d.Check != nil {
+		return d.Check(r)
 	}
 	return nil
 }

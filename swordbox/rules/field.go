@@ -92,9 +92,9 @@ var fields = []Field{
 		},
 		func(r *Rule) string {
 			switch {
-			case r.Service == "" && r.dials():
+			case r.Service == "" && r.Dials():
 				return none
-			case r.Service == DefaultService && r.dials():
+			case r.Service == DefaultService && r.Dials():
 				return ""
 			}
 			return r.Service
@@ -202,9 +202,10 @@ func joinKeys(keys []uint64) string {
 	return strings.Join(words, ",")
 }
 
-// dials reports whether the switch connects to the server by itself.
-func (r *Rule) dials() bool {
-	return r.Moves() && r.Mode == Hardened || r.Action == Steer && r.Mode == Published
+// Dials reports whether the switch connects to the server by itself.
+func (r *Rule) Dials() bool {
+	d := r.Action.Definition()
+	return d.Dials != nil && d.Dials(r)
 }
 
 func unless(not bool, s string) string {

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -29,7 +30,7 @@ func (r *Rule) Finish(seen func(key string) bool) error {
 	}
 	if r.Service == unset {
 		r.Service = ""
-		if r.dials() {
+		if r.Dials() {
 			r.Service = DefaultService
 		}
 	}
@@ -122,5 +123,29 @@ func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 	case r.Host != "":
 		return fmt.Errorf("server %q is no host of this rack", r.Host)
 	}
+	for _, key := range r.Action.Definition().Hosts {
+		if err := r.resolveHosts(key, lookup); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolveHosts replaces the names in the value of a key by the addresses to connect to.
+func (r *Rule) resolveHosts(key string, lookup func(name string) []netip.Addr) error {
+	value := r.Options[key]
+	if value == "" {
+		return nil
+	}
+	words := strings.Split(value, ",")
+	for i, w := range words {
+		if addrs := lookup(w); len(addrs) > 0 {
+			words[i] = addrs[0].String()
+		} else if _, err := netip.ParseAddr(w); err != nil {
+			return fmt.Errorf("%s: %.40q is no host of this rack", key, w)
+		}
+	}
+	r.Options = maps.Clone(r.Options)
+	r.Options[key] = strings.Join(words, ",")
 	return nil
 }

@@ -156,7 +156,7 @@ func (d *Dialer) request(l *link, s *Shared) (mad.REQ, error) {
 
 // accepted handles the REP of the server: the connection is up.
 func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
-	_, mtu, err := cm.ServiceOf(l.target.Service).ParseReply(rep, l.asked)
+	answer, mtu, err := cm.ServiceOf(l.target.Service).ParseReply(rep, l.asked)
 	switch {
 	case err != nil:
 	case rep.QPN < 2 || rep.QPN > lastQPN:
@@ -177,7 +177,7 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 	}
 	s := l.shared
 	s.ServerQPN, s.SendPSN, s.MTU = rep.QPN, rep.PSN.Add(0), int(mtu)
-	s.Depth = min(s.Depth, int(rep.ResponderResources))
+	s.Depth, s.Answer = min(s.Depth, int(rep.ResponderResources)), slices.Clone(answer)
 	s.To.BTH.DestQP = rep.QPN
 	d.stats.Established++
 	l.since = c.Now

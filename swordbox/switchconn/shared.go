@@ -23,6 +23,10 @@ type Key struct {
 // a store's chains. Rules allow fewer shards for requests.
 const RepairShard = 1 << 10
 
+// CountShard is the shard number of the first connection to a server in whose memory the switch
+// counts; the following ones count up from it.
+const CountShard = 1 << 11
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))
@@ -48,6 +52,9 @@ type Shared struct {
 	// Adopted: another program has set the connection up. The Dialer neither ends it nor makes it
 	// again.
 	Adopted bool `json:"adopted,omitempty"`
+	// Answer is the private data of the server's REP: what its service says about the connection. It
+	// is nil if the connection is adopted. Nothing may change it.
+	Answer []byte `json:"-"`
 	// To has the headers of requests to the server: Ethernet, IP, UDP, and of the BTH P_Key and
 	// DestQP. All else is zero.
 	To wire.Frame `json:"-"`

@@ -29,6 +29,7 @@ const (
 	PathPerf   = "/perf"
 	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
 	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
+	PathRead   = "/read"   // POST ReadRequest: ReadResult
 )
 
 // States of a NIC and of an application.

@@ -52,6 +52,7 @@ func (h *Host) routes() *control.Mux {
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)
+	control.Handle(m, "POST "+PathRead, h.read)
 	h.app.stores.routes(m)
 	return m
 }

@@ -117,6 +117,10 @@ func All() []Scenario {
 			Name: "bytekeys", Doc: "byte-string keys with the same hash, over the template, under random faults and crashes: linearizable",
 			run: func(e *env) error { return runTrial(e, byteKeysTrial, nil) },
 		},
+		{
+			Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
+				"and at any time where each count is (--mode)", run: runStateStore,
+		},
 	}, lockScenarios(), storeScenarios())
 }
 

@@ -36,6 +36,11 @@
 //	      registers: 1024    # with action steer, mode published: tails, 1 to 16384. Keys with the same remainder share one. Default 256.
 //	      top: 64            # with action count: how many addresses are counted, 1 to 1024. Default 64.
 //	      unit: line         # with action count: word (8 bytes), line (64) or page (4096). Default word.
+//	      store: ms1         # with action count: memory servers, at most 8, in whose memory the switch counts. Default its own.
+//	      at: 0x1000         # with store: offset of the counters in that memory, a multiple of 8. Default 0.
+//	      slots: 4096        # with store: number of counters, 1 to 1048576. Default 1024.
+//	      per: address       # with store: a counter for each flow (by a hash) or address (modulo slots). Default flow.
+//	      add: bytes         # with store: a request adds 1 (requests) or its length (bytes). Default requests.
 //	      misses: wait       # what answers a CMP_SWAP that is known to fail: server, switch, wait or wait:5ms. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.

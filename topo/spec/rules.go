@@ -90,7 +90,8 @@ func (d *decoder) rules(f *file, r *Rack) {
 // CheckRule returns an error if a rule, whose server is resolved, cannot be carried out in this
 // rack.
 func (r *Rack) CheckRule(rule *rules.Rule) error {
-	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hardened && r.Connect == ConnectTCP {
+	needs := rule.Moves() && rule.Mode == rules.Hardened || rule.Observes() && rule.Dials()
+	if rule.Service != "" && needs && r.Connect == ConnectTCP {
 		return errNoManager
 	}
 	if (rule.Moves() || rule.Action == rules.Steer) && slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.PKeys != nil }) {

@@ -1,7 +1,6 @@
 package swordbox
 
 import (
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -23,6 +22,7 @@ func look(list []*rules.Rule, f *wire.Frame) sight {
 	if !ok {
 		return sight{}
 	}
+	t.From = f.SrcAddr().Unmap()
 	return sight{rules.First(list, t.VA, int(t.Length), t.RKey), t}
 }
 
@@ -30,26 +30,73 @@ func look(list []*rules.Rule, f *wire.Frame) sight {
 // to their handler unless it is dropped. A retransmission is not shown again, except on a
 // connection whose PSNs the switch does not know yet.
 func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
+	if s.Response || s.Bad != conntrack.Fine || s.Class == conntrack.Duplicate {
+		return p.decide(c, e, s, q)
+	}
+	if !q.Intact() {
+		// The flow or the rules are new, so the table has not checked the ICRC of this packet.
+		return pipeline.Forward()
+	}
 	var at sight
-	fresh := s.Class == conntrack.New || s.Class == conntrack.Unsynced
-	if fresh && s.Bad == conntrack.Fine && !s.Response {
+	expected, psn := s.Flow.Expected, q.BTH.PSN
+	if s.Class == conntrack.Unsynced || !e.early.has(expected, psn) {
 		at = look(e.watch, &q.Frame)
 	}
 	v := p.decide(c, e, s, q)
-	if v.Action != pipeline.ActDrop {
-		p.show(c.Now, at)
+	if v.Action == pipeline.ActDrop {
+		return v
+	}
+	if s.Class != conntrack.Ahead {
+		p.show(c, at)
+	} else if e.early.add(expected, psn) {
+		p.show(c, at)
 	}
 	return v
 }
 
+// early notes requests of a flow that have overtaken others on their way to the switch. They may
+// overtake nothing behind it, so that their receiver takes them and they never come again; and if
+// they come again, they must not be shown twice.
+type early struct {
+	base wire.PSN // the expected PSN at the last use
+	bits uint64   // bit i is for the PSN base + i
+}
+
+// move makes the expected PSN the base.
+func (e *early) move(expected wire.PSN) {
+	if d := wire.Diff(expected, e.base); d < 0 || d >= 64 {
+		e.bits = 0
+	} else {
+		e.bits >>= uint(d)
+	}
+	e.base = expected
+}
+
+// has reports whether the request with a PSN was noted.
+func (e *early) has(expected, psn wire.PSN) bool {
+	e.move(expected)
+	d := wire.Diff(psn, expected)
+	return d >= 0 && d < 64 && e.bits>>uint(d)&1 != 0
+}
+
+// add notes a request; false: it was noted before, or it is too far ahead to be noted.
+func (e *early) add(expected, psn wire.PSN) bool {
+	d := wire.Diff(psn, expected)
+	if d < 0 || d >= 64 || e.has(expected, psn) {
+		return false
+	}
+	e.bits |= 1 << uint(d)
+	return true
+}
+
 // show hands a request to the handler of its observing rule.
-func (p *Program) show(now clock.Time, at sight) {
+func (p *Program) show(c *pipeline.Ctx, at sight) {
 	if at.rule == nil {
 		return
 	}
 	for _, o := range p.parts.observers {
 		if o.Kind().Serves(at.rule) {
-			o.Observe(now, at.rule, at.target)
+			o.Observe(c, at.rule, at.target)
 		}
 	}
 }

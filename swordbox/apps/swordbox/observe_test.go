@@ -3,6 +3,7 @@ package swordbox_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -79,6 +80,55 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 	if n, ok := p.ClearTable("hot"); n != 17 || !ok || hottest(p) != nil {
 		t.Errorf("%d, %v", n, ok)
+	}
+}
+
+// A damaged request does not count, on a connection that the switch tracks or not: its address may be
+// wrong, and its receiver drops it. Its retransmission counts.
+func TestDamagedRequestIsNotCounted(t *testing.T) {
+	b, p := counter(t)
+	read := func(qpn, psn uint32) *wire.Frame {
+		f := benchFrame(1, benchServer, wire.QPN(qpn), wire.RCReadRequest, wire.PSN(psn))
+		f.RETH = wire.RETH{VA: 0x1000, Length: 8, RKey: 5}
+		return f
+	}
+	own := uint32(benchQP(-1))
+	b.frame(1, read(own, 0))
+	for _, qpn := range []uint32{own, 0x777} {
+		data := read(qpn, 1).AppendTo(nil)
+		data[len(data)-1] ^= 1
+		b.now = b.now.Add(time.Microsecond)
+		b.out.Reset()
+		b.sw.Frame(b.now, 1, packetio.Frame{Data: data}, &b.out)
+		if len(b.out.Frames) != 1 {
+			t.Errorf("%d packets left", len(b.out.Frames))
+		}
+	}
+	if list := hottest(p); len(list) != 1 || list[0].Reads != 1 {
+		t.Errorf("damaged requests count: %+v", list)
+	}
+	b.frame(1, read(own, 1))
+	if list := hottest(p); len(list) != 1 || list[0].Reads != 2 {
+		t.Errorf("the retransmission of a damaged request does not count: %+v", list)
+	}
+}
+
+// A request that overtakes another one on its way to the switch counts once, whether it comes again or
+// not.
+func TestOvertakingRequestCountsOnce(t *testing.T) {
+	b, p := counter(t)
+	play := func(psns ...wire.PSN) {
+		for _, psn := range psns {
+			f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+			f.RETH = wire.RETH{VA: 0x1000, Length: 8, RKey: 5}
+			b.frame(1, f)
+		}
+	}
+	for i, psns := range [][]wire.PSN{{0, 2, 1}, {2}, {3}, {5, 5, 6, 4, 5, 6}} {
+		play(psns...)
+		if got, want := hottest(p)[0].Reads, []uint64{3, 3, 4, 7}[i]; got != want {
+			t.Errorf("after %v: %d requests, want %d", psns, got, want)
+		}
 	}
 }
 

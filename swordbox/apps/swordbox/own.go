@@ -103,6 +103,13 @@ func (o *Own) Answered(r *conntrack.Flow, oldest wire.PSN) {
 	}
 }
 
+// Behind writes to the journal how much rules of action count are ahead of the servers' memory. It
+// is Env.Behind of the handlers, FormerlyBehind is Env.FormerlyBehind.
+func (o *Own) Behind(amount uint64) { o.journal.SetBehind(amount) }
+
+// FormerlyBehind returns how much earlier incarnations of the switch may have counted and lost.
+func (o *Own) FormerlyBehind() uint64 { return o.journal.FormerlyBehind() }
+
 // closed removes a flow that has ended from the journal.
 func (o *Own) closed(r *conntrack.Flow) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {

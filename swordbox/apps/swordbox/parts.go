@@ -155,13 +155,16 @@ func (p *parts) wants(set *rules.Set) []handler.Wanted {
 
 // target returns the operation and the memory that a request names; false: the packet names none.
 func target(f *wire.Frame) (handler.Target, bool) {
-	switch op := f.BTH.Opcode; {
-	case op.Has(wire.HasRETH):
-		return handler.Target{Opcode: op, VA: f.RETH.VA, Length: f.RETH.Length, RKey: f.RETH.RKey}, true
-	case op.Has(wire.HasAtomicETH):
-		return handler.Target{Opcode: op, VA: f.AtomicETH.VA, Length: wordSize, RKey: f.AtomicETH.RKey}, true
+	t := handler.Target{Opcode: f.BTH.Opcode, To: f.BTH.DestQP}
+	switch {
+	case t.Opcode.Has(wire.HasRETH):
+		t.VA, t.Length, t.RKey = f.RETH.VA, f.RETH.Length, f.RETH.RKey
+	case t.Opcode.Has(wire.HasAtomicETH):
+		t.VA, t.Length, t.RKey = f.AtomicETH.VA, wordSize, f.AtomicETH.RKey
+	default:
+		return t, false
 	}
-	return handler.Target{}, false
+	return t, true
 }
 
 // wordSize is the number of bytes that an atomic works on.

@@ -60,6 +60,7 @@ type flowRule struct {
 	rules               []*rules.Rule
 	watch               []*rules.Rule      // the observing rules
 	others              []handler.Bypasser // the other machines that must see the flow's packets
+	early               early
 }
 
 // New makes the program.
@@ -223,7 +224,9 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	}
 	p.parts.stray(p.rules, q)
 	if p.watching {
-		p.show(c.Now, look(p.rules.Observing(q.DstAddr()), &q.Frame))
+		if at := look(p.rules.Observing(q.DstAddr()), &q.Frame); at.rule != nil && q.Intact() {
+			p.show(c, at)
+		}
 	}
 	return pipeline.Forward()
 }
@@ -274,6 +277,9 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	if p.watching {
 		e.watch = p.rules.Observing(r.Responder)
 	}
+	if former.generation == r.Generation {
+		e.early = former.early
+	}
 	if former.generation == r.Generation && r.Pinned {
 		e.machine, e.others = former.machine, former.others // only that machine knows by how much it shifted the flow's PSNs
 		return e
@@ -289,7 +295,7 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 		// The former machine no longer sees the flow's packets, so its state of the flow is outdated.
 		former.machine.Closed(p.ctx, r)
 	}
-	r.Checked = e.machine != nil
+	r.Checked = e.machine != nil || e.watch != nil // a damaged request must neither count nor hide its retransmission
 	return e
 }
 

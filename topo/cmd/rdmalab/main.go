@@ -40,6 +40,7 @@ func commands() []*cobra.Command {
 		experimentCmd(),
 		withBundle(runCmd()),
 		pingpongCmd(),
+		readCmd(),
 		countersCmd(),
 		switchCmd(),
 		simCmd(),

@@ -1,0 +1,93 @@
+// Package memgrant is the part of a memory service's answer that says where its memory is: what a
+// client of the service, or the switch, needs for one-sided operations. Package memservice has the
+// rest of the protocol. Numbers are big-endian:
+//
+//	0 version | 1 kind | 2 connection 8 | 10 boot 8 | 18 memory 20 | 38 locks 20 | 58 data of a worker
+//	region   address 8 | R_Key 4 | length 8
+//
+// The package does not connect, and knows no other message of the service.
+package memgrant
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Version is the first byte of all messages of a memory service. Kind is the second byte of the
+// answer to a connect request.
+const (
+	Version = 1
+	Kind    = 1
+)
+
+// RegionLen and Len are the lengths of a region and of a grant in bytes, without version and kind.
+const (
+	RegionLen = 20
+	Len       = 16 + 2*RegionLen
+)
+
+// Region is memory that a peer may access.
+type Region struct {
+	// Addr is the virtual address of its first byte.
+	Addr uint64
+	RKey uint32
+	// Len is its length in bytes.
+	Len int
+}
+
+// AppendTo appends the encoding of a region, RegionLen bytes.
+func (r Region) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.Addr)
+	b = binary.BigEndian.AppendUint32(b, r.RKey)
+	return binary.BigEndian.AppendUint64(b, uint64(r.Len))
+}
+
+// Parse decodes a region at the beginning of b.
+func (r *Region) Parse(b []byte) error {
+	if len(b) < RegionLen {
+		return fmt.Errorf("a region of %d bytes in a message: want %d", len(b), RegionLen)
+	}
+	n := binary.BigEndian.Uint64(b[12:])
+	if n > math.MaxInt {
+		return fmt.Errorf("a region of %d bytes: want at most %d", n, math.MaxInt)
+	}
+	*r = Region{Addr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:]), Len: int(n)}
+	return nil
+}
+
+// Grant is what a service lends on a connection.
+type Grant struct {
+	// Conn identifies the connection, Boot the incarnation of the service.
+	Conn, Boot uint64
+	// Region is the shared region, or the region of this connection alone; Locks is zero-based device
+	// memory. A Len of 0 means that there is none.
+	Region, Locks Region
+}
+
+// AppendTo appends the encoding of a grant, Len bytes, without version and kind.
+func (g *Grant) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, g.Conn)
+	b = binary.BigEndian.AppendUint64(b, g.Boot)
+	return g.Locks.AppendTo(g.Region.AppendTo(b))
+}
+
+// Parse decodes a grant at the beginning of b, which has no version and kind any more.
+func (g *Grant) Parse(b []byte) error {
+	if len(b) < Len {
+		return fmt.Errorf("a grant of %d bytes: want %d", len(b), Len)
+	}
+	g.Conn, g.Boot = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	return errors.Join(g.Region.Parse(b[16:]), g.Locks.Parse(b[16+RegionLen:]))
+}
+
+// Of reads the grant in the private data of a REP. It returns an error if they are of another
+// service.
+func Of(private []byte) (g Grant, err error) {
+	if len(private) < 2+Len || private[0] != Version || private[1] != Kind {
+		return Grant{}, fmt.Errorf("the service's answer of %d bytes is none of a memory service, version %d; "+
+			"name a service that lends memory", len(private), Version)
+	}
+	return g, g.Parse(private[2:])
+}

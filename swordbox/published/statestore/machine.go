@@ -1,0 +1,249 @@
+package statestore
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/hotwords"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/statestore"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// Kind is the entry of the registry.
+var Kind = handler.Kind{
+	Name: "count published", Actions: []rules.Action{hotwords.Count}, Mode: rules.Published, Selects: statestore.Selects,
+	New: func(*handler.Env) handler.Handler { return New() },
+}
+
+// Kind returns the machine's entry of the registry.
+func (m *Machine) Kind() *handler.Kind { return &Kind }
+
+// Stats counts what a Machine did.
+type Stats struct {
+	Requests  uint64 `name:"requests" help:"requests under published rules of action count with a store"`
+	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes"`
+	Sent      uint64 `name:"fetch_adds" help:"FETCH_ADDs"`
+	Responses uint64 `name:"responses" help:"responses to FETCH_ADDs; any response counts"`
+	Ignored   uint64 `name:"ignored" help:"ACKs, NAKs and other packets of stores"`
+	Unsent    uint64 `name:"unsent" help:"amount that was not counted because the switch had no connection to the store"`
+}
+
+// Machine counts the requests under published rules of action count with a store. Make one with New.
+type Machine struct {
+	counts   []*counted
+	channels []*channel
+	tx       wire.Frame // scratch
+	stats    Stats
+}
+
+// counted is a rule with its accumulator and its channels, in the order of statestore.Layout.
+type counted struct {
+	rule *rules.Rule
+	statestore.Layout
+	accumulator uint64
+	channels    []*channel
+}
+
+// channel is a connection to a store.
+type channel struct {
+	key         switchconn.Key
+	depth       int
+	up          bool
+	generation  uint32
+	link        requester.Link
+	region      memgrant.Region
+	psn         wire.PSN // of the next request
+	outstanding int      // FETCH_ADDs without response
+}
+
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.Observer = (*Machine)(nil)
+	_ handler.Picker   = (*Machine)(nil)
+)
+
+// New makes a Machine without rules.
+func New() *Machine { return &Machine{} }
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+// Accumulated returns the sum of the accumulators.
+func (m *Machine) Accumulated() (sum uint64) {
+	for _, k := range m.counts {
+		sum += k.accumulator
+	}
+	return sum
+}
+
+// SetRules takes new rules; their accumulators begin at 0.
+func (m *Machine) SetRules(set *rules.Set) {
+	m.counts = nil
+	for i := range set.All() {
+		r := &set.All()[i]
+		if !Kind.Serves(r) {
+			continue
+		}
+		k := &counted{rule: r, Layout: statestore.LayoutOf(r)}
+		for _, w := range m.Wants(r) {
+			j := slices.IndexFunc(m.channels, func(ch *channel) bool { return ch.key == w.Key })
+			if j < 0 {
+				j = len(m.channels)
+				m.channels = append(m.channels, &channel{key: w.Key})
+			}
+			m.channels[j].depth = r.Depth()
+			k.channels = append(k.channels, m.channels[j])
+		}
+		m.counts = append(m.counts, k)
+	}
+	m.channels = slices.DeleteFunc(m.channels, func(ch *channel) bool {
+		return !slices.ContainsFunc(m.counts, func(k *counted) bool { return slices.Contains(k.channels, ch) })
+	})
+}
+
+// Wants lists the connections to the stores of a rule.
+func (m *Machine) Wants(r *rules.Rule) []handler.Wanted { return statestore.WantsOf(r) }
+
+// Uses reports whether a connection is one to a store.
+func (m *Machine) Uses(k switchconn.Key) bool {
+	return slices.ContainsFunc(m.channels, func(ch *channel) bool { return ch.key == k })
+}
+
+// Mine reports whether a queue pair belongs to a connection to a store.
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.at(qpn) != nil }
+
+func (m *Machine) at(qpn wire.QPN) *channel {
+	for _, ch := range m.channels {
+		if ch.up && ch.link.OwnQPN == qpn {
+			return ch
+		}
+	}
+	return nil
+}
+
+// Attach uses a new connection to a store.
+func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
+	g, err := memgrant.Of(s.Answer)
+	for _, ch := range m.channels {
+		if ch.key == s.Key && err == nil {
+			*ch = channel{
+				key: ch.key, depth: ch.depth, up: true, generation: s.Generation, link: requester.LinkOf(&s), region: g.Region, psn: s.SendPSN,
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// Detach is called when a connection to a store has ended.
+func (m *Machine) Detach(_ *pipeline.Ctx, k switchconn.Key, generation uint32) {
+	for _, ch := range m.channels {
+		if ch.key == k && ch.generation == generation {
+			ch.up = false
+		}
+	}
+}
+
+// Observe counts a request.
+func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
+	for _, k := range m.counts {
+		if k.rule != r {
+			continue
+		}
+		amount := k.Amount(&t)
+		m.stats.Requests++
+		m.stats.Amount += amount
+		if len(k.channels) == 0 {
+			m.stats.Unsent += amount // a rule that was not resolved has no stores
+			return
+		}
+		store, shard, offset := k.Place(k.Slot(r.Server, &t))
+		k.accumulator += amount
+		if ch := k.channels[store*k.Shards+shard]; !ch.up || offset+8 > uint64(ch.region.Len) {
+			m.stats.Unsent += amount
+			k.accumulator -= amount
+		} else if ch.outstanding < ch.depth {
+			m.send(c, ch, offset, k.accumulator)
+			k.accumulator = 0
+		}
+		return
+	}
+}
+
+// send sends a FETCH_ADD and keeps no copy.
+func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
+	f := &m.tx
+	*f = wire.Frame{V6: ch.link.To.V6}
+	f.BTH.Opcode = wire.RCFetchAdd
+	f.AtomicETH = wire.AtomicETH{VA: ch.region.Addr + offset, RKey: ch.region.RKey, SwapOrAdd: amount}
+	transform.Request(f, &ch.link.To, ch.psn)
+	ch.psn = ch.psn.Next()
+	ch.outstanding++
+	m.stats.Sent++
+	c.Emit(f, "")
+}
+
+// Owned handles a packet of a store: a response returns one of depth, whatever its PSN.
+func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	if ch := m.at(p.BTH.DestQP); ch != nil && p.BTH.Opcode == wire.RCAtomicAck {
+		m.stats.Responses++
+		ch.outstanding--
+	} else {
+		m.stats.Ignored++
+	}
+	return pipeline.Consume()
+}
+
+// Tick does nothing: there are no timers.
+func (m *Machine) Tick(*pipeline.Ctx) {}
+
+// Deadline returns clock.Never.
+func (m *Machine) Deadline() clock.Time { return clock.Never }
+
+// Request forwards a request. The program does not call it, because the machine's rules observe.
+func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Response forwards a response.
+func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Closed does nothing: the machine keeps no state of flows.
+func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
+
+// Info lists the counters.
+func (m *Machine) Info(clock.Time) handler.Info {
+	outstanding := 0
+	for _, ch := range m.channels {
+		outstanding += ch.outstanding
+	}
+	return handler.Info{Mode: rules.Published, Counters: append(handler.Counters("", m.stats),
+		handler.Counter{Name: "accumulated", Value: m.Accumulated(), Help: "amount that waits in the accumulators for another request"},
+		handler.Counter{Name: "outstanding", Value: uint64(max(0, outstanding)), Help: "FETCH_ADDs without response, as the switch counts them"})}
+}
+
+// Spec declares the registers.
+func (m *Machine) Spec() pipeline.Part {
+	n := max(1, len(m.channels))
+	return pipeline.Part{
+		Tables: []pipeline.TableSpec{{Name: "published counters", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
+		Registers: []pipeline.RegisterSpec{
+			{Name: "published accumulators", Width: 64, Entries: rules.MaxRules},
+			{Name: "published stores", Width: 24 + 24 + 8 + 64 + 32 + 64, Entries: n},
+		},
+		Needs: []pipeline.Need{
+			{Kind: pipeline.NeedPackets, What: "FETCH_ADDs, made of copies of the requests", Count: 1},
+			{Kind: pipeline.NeedICRC, What: "of the FETCH_ADDs; the authors may have it unchecked"},
+		},
+	}
+}

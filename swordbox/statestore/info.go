@@ -1,0 +1,169 @@
+package statestore
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/hotwords"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Kind is the entry of the registry.
+var Kind = handler.Kind{
+	Name: "count", Actions: []rules.Action{hotwords.Count}, Mode: rules.Hardened, Selects: Selects,
+	New: func(e *handler.Env) handler.Handler {
+		return New(Config{Failed: e.Failed, Behind: e.Behind, FormerlyBehind: e.FormerlyBehind, Silence: e.Silence})
+	},
+	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores)},
+}
+
+// Kind is the machine's entry of the registry.
+func (m *Machine) Kind() *handler.Kind { return &Kind }
+
+// Help describes the listing of stores.
+var Help = handler.Help{
+	Name:  "counted",
+	Short: "Show what the switch has counted in the memory of servers",
+	Long: "counted shows the connections on which the switch counts in the memory of servers, under rules of action count with\n" +
+		"a store. For each request under such a rule the switch adds to a counter of 8 bytes by FETCH_ADD. `rdmalab read`\n" +
+		"reads the counters from the server's memory.\n\n" +
+		"  STORE      the server, and the number of the connection to it (a rule can have several: shards)\n" +
+		"  STATE      up, or down: the reason is at the end of the line\n" +
+		"  PENDING    what has been counted and waits in the switch, because depth FETCH_ADDs are in flight or the connection is\n" +
+		"             down; in brackets for how many counters\n" +
+		"  IN FLIGHT  what FETCH_ADDs carry that are not answered; in brackets how many there are\n" +
+		"  REGION     where the server's memory is that its service lends: address and R_Key\n\n" +
+		"`rdmalab switch counters` shows what is in the memory (applied), what may be (uncertain), and what is not counted\n" +
+		"(dropped); former is what crashes of the switch have lost at most.",
+	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
+		"  rdmalab switch counted\n" +
+		"  rdmalab read ms1 --on cn0 --words 64",
+	Most: "how many connections; 0: all",
+}
+
+// Store is a connection to a store.
+type Store struct {
+	Server netip.Addr `json:"server"`
+	Shard  int        `json:"shard"`
+	State  string     `json:"state"`
+	// Pending and InFlight are amounts. Counters is the number of counters that wait, Adds that of
+	// FETCH_ADDs in flight, Depth the largest possible number of them.
+	Pending  uint64 `json:"pending"`
+	Counters int    `json:"counters"`
+	InFlight uint64 `json:"inFlight"`
+	Adds     int    `json:"adds"`
+	Depth    int    `json:"depth"`
+	// Address and RKey are those of the region that the server lends, Bytes is its length; 0: the
+	// switch does not know it.
+	Address uint64 `json:"address"`
+	RKey    uint32 `json:"rkey"`
+	Bytes   int    `json:"bytes"`
+	Why     string `json:"why,omitempty"`
+}
+
+// list lists the connections that rules need, or on which something waits.
+func (m *Machine) list(clock.Time) (list []Store) {
+	for _, ch := range m.channels {
+		if ch.users == 0 && ch.pending.used == 0 && ch.flight.n == 0 {
+			continue
+		}
+		s := Store{
+			Server: ch.key.Server, Shard: ch.key.Shard - switchconn.CountShard, State: ch.conn.State().String(), Pending: ch.pending.sum,
+			Counters: ch.pending.used, InFlight: ch.flight.sum, Adds: ch.flight.n, Depth: ch.depth, Why: ch.why,
+		}
+		if ch.conn.State() == requester.Up {
+			s.Depth = ch.limit()
+		}
+		if ch.known {
+			s.Address, s.RKey, s.Bytes = ch.grant.Region.Addr, ch.grant.Region.RKey, ch.grant.Region.Len
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// PrintStores prints connections to stores.
+func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no rule counts in the memory of a server; add one: rdmalab switch rules add server=ms0 action=count store=ms1")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STORE\tSTATE\tPENDING\tIN FLIGHT\tREGION") // Flush reports errors
+	for _, s := range list {
+		region := "-"
+		if s.Bytes != 0 {
+			region = fmt.Sprintf("%#x+%d, R_Key %#x", s.Address, s.Bytes, s.RKey)
+		}
+		if s.Why != "" {
+			region += "  " + s.Why
+		}
+		fmt.Fprintf(w, "%s/%d\t%s\t%d (%d)\t%d (%d of %d)\t%s\n", host(s.Server), s.Shard, s.State, s.Pending, s.Counters, s.InFlight, s.Adds, s.Depth, region)
+	}
+	return w.Flush()
+}
+
+// Info lists the counters.
+func (m *Machine) Info(clock.Time) handler.Info {
+	pending, inFlight := m.Waiting()
+	var sum requester.Stats
+	for _, ch := range m.channels {
+		sum.Add(ch.conn.Stats())
+	}
+	list := handler.Counters("", m.stats)
+	list = append(list,
+		handler.Counter{Name: "pending", Value: pending, Help: "how much of the amount waits in the switch"},
+		handler.Counter{Name: "in_flight", Value: inFlight, Help: "how much of the amount is in FETCH_ADDs that are not answered"},
+		handler.Counter{Name: "former", Value: m.former, Help: "how much earlier incarnations of the switch have counted and lost at most"})
+	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", sum)...)}
+}
+
+// tablePending is the name of the table of waiting amounts.
+const tablePending = "pending counts"
+
+// Tables lists the table of waiting amounts. It cannot be cleared: the amounts would be lost.
+func (m *Machine) Tables() []handler.Table {
+	used := 0
+	for _, ch := range m.channels {
+		used += ch.pending.used
+	}
+	return []handler.Table{{Name: tablePending, Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.channels)) * MaxPending}}
+}
+
+// ClearTable clears nothing.
+func (m *Machine) ClearTable(string) int { return 0 }
+
+// Spec declares what a chip would need: for each connection the table of waiting amounts, and the
+// copies of the FETCH_ADDs in flight, which a chip can keep because they are small.
+func (m *Machine) Spec() pipeline.Part {
+	n, inFlight := max(1, len(m.channels)), 0
+	for _, ch := range m.channels {
+		inFlight = max(inFlight, ch.depth)
+	}
+	if inFlight == 0 {
+		inFlight = rules.MaxDepth
+	}
+	return pipeline.Part{
+		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
+		Registers: []pipeline.RegisterSpec{
+			// Counter, amount, used.
+			{Name: "pending counts", Width: 32 + 64 + 1, Entries: n * MaxPending, Each: MaxPending},
+			// PSN, counter, amount.
+			{Name: "adds in flight", Width: 24 + 32 + 64, Entries: n * inFlight, Each: inFlight},
+			// Queue pair, PSN, window, region.
+			{Name: "stores", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: n},
+		},
+		Needs: []pipeline.Need{
+			{Kind: pipeline.NeedTimer, What: "retransmissions of FETCH_ADDs, one for each connection", Count: n},
+			{Kind: pipeline.NeedPackets, What: "FETCH_ADDs", Count: 1},
+			{Kind: pipeline.NeedICRC, What: "of the FETCH_ADDs, over 28 bytes"},
+		},
+	}
+}

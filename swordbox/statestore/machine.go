@@ -1,0 +1,304 @@
+package statestore
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Config describes a Machine.
+type Config struct {
+	// Failed has a connection replaced; nil: it is not replaced. Behind takes the amount that a crash
+	// of the switch would lose at most; nil: it is not kept. FormerlyBehind returns how much earlier
+	// incarnations have lost at most; nil: nothing.
+	Failed         func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	Behind         func(amount uint64)
+	FormerlyBehind func() uint64
+	// Silence is how long the switch retransmits to a store that does not answer before it gives the
+	// connection up; 0: 255 ms.
+	Silence time.Duration
+}
+
+// Machine counts the requests under hardened rules of action count with a store. Make one with New.
+type Machine struct {
+	cfg      Config
+	counts   []counted
+	channels []*channel // in the order in which rules have first needed them; none is ever removed
+	byQPN    map[wire.QPN]*channel
+	labels   labels
+	stats    Stats
+	behind   uint64 // as Config.Behind was told
+	former   uint64 // what Config.FormerlyBehind has returned
+}
+
+// counted is a rule with the channels of its stores: channel (store, shard) is at store·Shards+shard.
+type counted struct {
+	rule *rules.Rule
+	Layout
+	channels []*channel
+}
+
+// Stats counts what a Machine did.
+type Stats struct {
+	Requests  uint64 `name:"requests" help:"requests under rules of action count with a store"`
+	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes"`
+	Applied   uint64 `name:"applied" help:"how much of it is in the stores' memory: a response says so"`
+	Uncertain uint64 `name:"uncertain" help:"how much of it was in flight when a connection failed: it may be in the memory"`
+	Dropped   uint64 `name:"dropped" help:"how much of it is not counted: too many counters waited, or the memory is too small"`
+	Adds      uint64 `name:"fetch_adds" help:"FETCH_ADDs, without retransmissions"`
+	Outside   uint64 `name:"outside" help:"times that a counter was outside of the store's memory"`
+	Failures  uint64 `name:"failures" help:"connections to stores that have failed"`
+	Restarts  uint64 `name:"restarts" help:"connections to stores whose memory service had been restarted: its memory may be empty"`
+	Strangers uint64 `name:"strangers" help:"packets to the switch that no store has sent"`
+}
+
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.Observer = (*Machine)(nil)
+	_ handler.Picker   = (*Machine)(nil)
+	_ handler.Tabler   = (*Machine)(nil)
+)
+
+// New makes a Machine without rules.
+func New(cfg Config) *Machine {
+	m := &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*channel)}
+	if cfg.FormerlyBehind != nil {
+		m.former = cfg.FormerlyBehind()
+	}
+	return m
+}
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+// Waiting returns how much waits in the switch, and how much is in flight to the stores.
+func (m *Machine) Waiting() (pending, inFlight uint64) {
+	for _, ch := range m.channels {
+		pending += ch.pending.sum
+		inFlight += ch.flight.sum
+	}
+	return pending, inFlight
+}
+
+// Formerly returns how much earlier incarnations of the switch have counted and lost at most.
+func (m *Machine) Formerly() uint64 { return m.former }
+
+// SetRules takes new rules. What waits for a store stays, also if no rule names the store any more.
+func (m *Machine) SetRules(set *rules.Set) {
+	m.counts = nil
+	for _, ch := range m.channels {
+		ch.users = 0
+	}
+	for i := range set.All() {
+		r := &set.All()[i]
+		if !Kind.Serves(r) {
+			continue
+		}
+		k := counted{rule: r, Layout: LayoutOf(r)}
+		for _, w := range m.Wants(r) {
+			ch := m.channel(w.Key, r.Depth())
+			ch.users++
+			k.channels = append(k.channels, ch)
+		}
+		m.counts = append(m.counts, k)
+	}
+}
+
+// channel returns the channel with a key, and makes it if there is none.
+func (m *Machine) channel(key switchconn.Key, depth int) *channel {
+	number := func(i int) uint32 { return switchconn.CountShard + uint32(i) }
+	for i, ch := range m.channels {
+		if ch.key == key {
+			if ch.flight.n == 0 && ch.ownQPN == 0 {
+				ch.resize(depth, number(i))
+			}
+			return ch
+		}
+	}
+	ch := newChannel(m, key, depth, number(len(m.channels)))
+	m.channels = append(m.channels, ch)
+	return ch
+}
+
+// Wants lists the connections to the stores of a rule.
+func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) { return WantsOf(r) }
+
+// WantsOf lists the connections that a rule needs: shards to each store.
+func WantsOf(r *rules.Rule) (list []handler.Wanted) {
+	l := LayoutOf(r)
+	for _, a := range l.Stores {
+		for i := range l.Shards {
+			list = append(list, handler.Wanted{
+				Key:    switchconn.Key{Server: a, Shard: switchconn.CountShard + i},
+				Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
+			})
+		}
+	}
+	return list
+}
+
+// Uses reports whether a connection is one to a store.
+func (m *Machine) Uses(k switchconn.Key) bool {
+	return slices.ContainsFunc(m.channels, func(ch *channel) bool { return ch.key == k && (ch.users > 0 || ch.ownQPN != 0) })
+}
+
+// Mine reports whether a queue pair belongs to a connection to a store.
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.byQPN[qpn] != nil }
+
+// Attach uses a new connection to a store.
+func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
+	for _, ch := range m.channels {
+		if ch.key != s.Key {
+			continue
+		}
+		if ch.ownQPN != 0 {
+			m.Detach(c, ch.key, ch.generation)
+		}
+		if !ch.attach(&s) {
+			return false
+		}
+		m.byQPN[s.OwnQPN] = ch
+		ch.pump(c)
+		m.record()
+		return true
+	}
+	return false
+}
+
+// Detach is called when a connection to a store has ended.
+func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
+	for _, ch := range m.channels {
+		if ch.key != k || ch.generation != generation {
+			continue
+		}
+		m.forget(ch)
+		ch.conn.Detach(c)
+		if ch.users == 0 {
+			m.stats.Dropped += ch.pending.sum
+			ch.pending.reset()
+		}
+		m.record()
+	}
+}
+
+// forget removes a channel's queue pair.
+func (m *Machine) forget(ch *channel) {
+	delete(m.byQPN, ch.ownQPN)
+	ch.ownQPN = 0
+}
+
+// Observe counts a request.
+func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
+	for i := range m.counts {
+		k := &m.counts[i]
+		if k.rule != r {
+			continue
+		}
+		slot, amount := k.Slot(r.Server, &t), k.Amount(&t)
+		m.stats.Requests++
+		m.stats.Amount += amount
+		m.labels.set(label{rule: r, slot: slot, from: t.From, to: t.To, va: t.VA})
+		if amount == 0 || len(k.channels) == 0 {
+			m.stats.Dropped += amount // a rule that was not resolved has no stores
+			return
+		}
+		store, shard, offset := k.Place(slot)
+		m.ahead(amount)
+		k.channels[store*k.Shards+shard].count(c, offset, amount)
+		m.record()
+		return
+	}
+}
+
+// ahead writes an amount to the journal before a packet with it leaves.
+func (m *Machine) ahead(amount uint64) {
+	if m.cfg.Behind != nil {
+		m.behind += amount
+		m.cfg.Behind(m.behind)
+	}
+}
+
+// record brings the journal up to date: a crash loses at most what waits, what is in flight and what
+// is uncertain.
+func (m *Machine) record() {
+	pending, inFlight := m.Waiting()
+	if now := pending + inFlight + m.stats.Uncertain; now != m.behind && m.cfg.Behind != nil {
+		m.behind = now
+		m.cfg.Behind(now)
+	}
+}
+
+// ReasonStranger is why a packet to a queue pair of the switch is dropped that its server has not
+// sent.
+const ReasonStranger pipeline.Reason = "not from the store"
+
+// Owned handles a packet of a store.
+func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	ch := m.byQPN[p.BTH.DestQP]
+	if ch == nil || ch.conn.Link().Peer() != p.SrcAddr() {
+		m.stats.Strangers++
+		return pipeline.Drop(ReasonStranger)
+	}
+	ch.conn.Packet(c, &p.Frame)
+	ch.pump(c)
+	m.record()
+	return pipeline.Consume()
+}
+
+// Tick handles the timers that have expired.
+func (m *Machine) Tick(c *pipeline.Ctx) {
+	for _, ch := range m.channels {
+		if ch.conn.Deadline() <= c.Now {
+			ch.conn.Tick(c)
+			ch.pump(c)
+		}
+	}
+	m.record()
+}
+
+// Deadline returns when Tick must be called.
+func (m *Machine) Deadline() clock.Time {
+	at := clock.Never
+	for _, ch := range m.channels {
+		at = clock.Min(at, ch.conn.Deadline())
+	}
+	return at
+}
+
+// Request forwards a request. The program does not call it, because the machine's rules observe.
+func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Response forwards a response.
+func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Closed does nothing: the machine keeps no state of flows.
+func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
+
+// label says which request was the last one that a counter counted, for an operator.
+type label struct {
+	rule *rules.Rule
+	slot int
+	from netip.Addr
+	to   wire.QPN
+	va   uint64
+}
+
+// MaxLabels is how many counters have a label.
+const MaxLabels = 1024
+
+// labels are the labels of counters. Counters with the same remainder share one.
+type labels [MaxLabels]label
+
+func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/hostd"
+)
+
+// readCmd reads memory of a server by a READ.
+func readCmd() *cobra.Command {
+	var on, at string
+	var words int
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "read SERVER --on HOST",
+		Short: "Read words of a server's memory by a READ, as counters that the switch keeps there",
+		Long: "read connects from a host to the service memory of a server, reads words of 8 bytes from the memory that the\n" +
+			"service lends, by a READ of the host's NIC, and prints those that are not 0. No program of the server takes part\n" +
+			"in the READ. The switch counts in such memory under rules of action count with a store: counter i of a rule is\n" +
+			"word i, or with several stores word i divided by their number.",
+		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
+			"  rdmalab read ms1 --on cn0 --words 64\n" +
+			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			offset, err := strconv.ParseUint(at, 0, 48)
+			if err != nil || offset%8 != 0 {
+				return badUse("--at %q: want a multiple of 8, like 0x1000", at)
+			}
+			if words < 1 || words > hostd.MaxReadWords {
+				return badUse("--words %d: want 1 to %d", words, hostd.MaxReadWords)
+			}
+			client, err := hostControl(cmd, on)
+			if err != nil {
+				return err
+			}
+			var res hostd.ReadResult
+			in := hostd.ReadRequest{To: args[0], At: offset, Words: words}
+			if err := ask(cmd.Context(), client, on, http.MethodPost, hostd.PathRead, in, &res); err != nil {
+				return err
+			}
+			if wantJSON(cmd) {
+				return printJSON(cmd, res)
+			}
+			return printRead(cmd, offset, res.Words, all)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&on, "on", "", "host of the rack that reads (required)")
+	fs.StringVar(&at, "at", "0", "offset of the first word in the memory that the server lends, in bytes")
+	fs.IntVar(&words, "words", 64, "how many words of 8 bytes")
+	fs.BoolVar(&all, "all", false, "print words that are 0, too")
+	must(cmd.MarkFlagRequired("on"))
+	must(cmd.RegisterFlagCompletionFunc("on", completeAllHosts))
+	outputFlag(cmd)
+	return cmd
+}
+
+// printRead prints words with their numbers and offsets.
+func printRead(cmd *cobra.Command, at uint64, words []uint64, all bool) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WORD\tOFFSET\tVALUE") // Flush reports errors
+	for i, v := range words {
+		if v != 0 || all {
+			fmt.Fprintf(w, "%d\t%#x\t%d\n", i, at+8*uint64(i), v)
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,386 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+)
+
+// The rack of state-store: clients send requests to ms0, and the switch counts them in the memory of
+// ms1 and ms2.
+const (
+	stateServed = 64 << 10 // bytes of memory of ms0
+	stateBytes  = 64 << 10 // of each store
+	stateHosts  = 4
+)
+
+// stateFault is what fails in the middle of a run.
+type stateFault string
+
+const (
+	stateCalm        stateFault = "nothing"
+	stateSwitchCrash stateFault = "switch crash"
+	stateLinkCut     stateFault = "link cut"
+	stateNICCrash    stateFault = "store's NIC crash"
+	stateHang        stateFault = "store's NIC hang"
+)
+
+// statePlan is what a seed decides for a run of state-store.
+type statePlan struct {
+	wirePlan
+	mode                  string
+	stores, shards, depth int
+	slots, at             int
+	per, add, unit        string
+	clients, rounds       int
+	wrap                  bool
+	fault                 stateFault
+	victim                string
+	when, down            time.Duration
+}
+
+// rule returns the rule of the plan, in the form of a rack file.
+func (p *statePlan) rule() string {
+	return fmt.Sprintf("{id: count, server: ms0, action: count, store: %q, mode: %s, slots: %d, at: %d, per: %s, add: %s, unit: %s, depth: %d, shards: %d}",
+		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.at, p.per, p.add, p.unit, p.depth, p.shards)
+}
+
+// String prints the plan on one line.
+func (p *statePlan) String() string {
+	s := fmt.Sprintf("%s; %d clients, %d rounds, wrap=%v; links %s; %s", p.rule(), p.clients, p.rounds, p.wrap, strings.TrimSpace(p.links), p.fault)
+	if p.fault != stateCalm {
+		s += fmt.Sprintf(" of %s at %v for %v", p.victim, p.when, p.down)
+	}
+	return s
+}
+
+func drawState(e *env) *statePlan {
+	d := e.draw
+	p := &statePlan{
+		mode: modeHardened, stores: d.between(1, 2), shards: one(d, 1, 1, 2, 3), depth: one(d, 1, 4, 16), slots: one(d, 1, 2, 16, 1000), at: 8 * d.IntN(8),
+		per: one(d, "flow", "address"), add: one(d, "requests", "requests", "bytes"), unit: one(d, "word", "line", "page"),
+		clients: d.between(1, 8), rounds: d.between(10, 80), fault: one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang),
+	}
+	hosts := []string{"ms1", "ms2"}
+	if d.chance(0.5) {
+		hosts = append(hosts, "ms0", "cn0", "cn1", "cn2", "cn3")
+	}
+	p.drawWire(e, hosts, nil, 0)
+	e.v6 = d.chance(0.3)
+	p.params.Timeout, p.params.RetryCount = uint8(d.between(7, 9)), 7
+	p.rack.Datagrams = true
+	if d.chance(0.15) {
+		p.belated(d, []string{"ms1", "ms2"})
+		p.params.RetryCount = 7
+	}
+	if p.wrap = d.chance(0.5); p.wrap {
+		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+	}
+	p.victim = one(d, "ms1", hosts[p.stores-1])
+	if p.fault == stateSwitchCrash {
+		p.victim = "the switch"
+	}
+	p.when = d.span(100*time.Microsecond, 10*time.Millisecond)
+	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(20*time.Millisecond, 500*time.Millisecond))
+	return p
+}
+
+// stateRun is one run of state-store.
+type stateRun struct {
+	env    *env
+	plan   *statePlan
+	oracle *stateOracle
+	memory [3][]byte
+	ended  int    // clients that have ended
+	before uint64 // amount that incarnations of the switch before this one have counted
+	down   bool   // the switch is down
+	broken int    // clients whose connection has failed
+	checks int
+}
+
+func runStateStore(e *env) error { return runStatePlan(e, drawState(e)) }
+
+// runStatePlan runs a plan.
+func runStatePlan(e *env, p *statePlan) error {
+	r, err := beginState(e, p)
+	if err == nil {
+		err = e.run()
+	}
+	if err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+// beginState makes the rack and starts servers, clients, faults and checks.
+func beginState(e *env, p *statePlan) (*stateRun, error) {
+	r := &stateRun{env: e, plan: p}
+	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
+	r.oracle = newStateOracle(r)
+	opt := p.rack
+	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
+	file := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-2]\", role: memory}\nswitch:\n  program: swordbox\n  rules:\n    - %s\n",
+		stateHosts-1, p.rule())
+	if err := e.build(file, opt); err != nil {
+		return nil, err
+	}
+	e.setFaults(p.rules)
+	for i := range r.memory {
+		r.memory[i] = make([]byte, max(stateServed, stateBytes))
+		r.serve(i)
+	}
+	for i := range p.clients {
+		r.start(i)
+	}
+	r.watch()
+	if p.fault != stateCalm {
+		e.rack.At(clock.Time(p.when), r.fail)
+	}
+	return r, nil
+}
+
+func (r *stateRun) serve(i int) {
+	r.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: r.memory[i]}, nil)
+}
+
+// start starts a client, which sends requests to ms0 and waits for their completions.
+func (r *stateRun) start(id int) {
+	host := fmt.Sprintf("cn%d", id%stateHosts)
+	d := newDraw(r.env.draw.Uint64())
+	r.env.client(host, fmt.Sprintf("client-%d", id), func(ctx verbs.Context) error {
+		defer func() { r.ended++ }()
+		rt := ctx.Runtime()
+		rt.Sleep(d.span(0, time.Millisecond))
+		const depth = 8
+		end, err := newEnds(ctx, 4096, depth, verbs.LocalWrite)
+		if err != nil {
+			return err
+		}
+		mem, err := memservice.Dial(r.env.rack.Host(host).Manager(ctx), end.qp, r.env.addrOf("ms0"), r.plan.params, rt.Now().Add(dialPatience))
+		if err != nil {
+			return err
+		}
+		var wcs [depth]verbs.WC
+		for n := 0; n < r.plan.rounds; {
+			some := min(d.between(1, depth), r.plan.rounds-n)
+			n += some
+			for range some {
+				if err := end.qp.PostSend(r.request(d, end, mem)); err != nil {
+					return err
+				}
+			}
+			for got := 0; got < some; {
+				k, err := end.await(wcs[:some-got], mixPatience)
+				if err != nil {
+					return err
+				}
+				for _, wc := range wcs[:k] {
+					if wc.Status != verbs.Success {
+						r.broken++
+						return nil // the switch may have seen requests that were never executed
+					}
+				}
+				got += k
+			}
+			rt.Sleep(d.span(0, 100*time.Microsecond))
+		}
+		return nil
+	})
+}
+
+// request draws a request to ms0.
+func (r *stateRun) request(d *draw, end *ends, mem memservice.Region) verbs.SendWR {
+	n := one(d, 0, 8, d.between(1, 600), d.between(1, 3000))
+	wr := verbs.SendWR{Op: one(d, verbs.OpWrite, verbs.OpRead, verbs.OpFetchAdd), RKey: mem.RKey, Flags: verbs.Signalled, CompareAdd: 1}
+	wr.RemoteAddr = mem.Addr + uint64(d.IntN(stateServed-4096))
+	if wr.Op == verbs.OpFetchAdd {
+		n = 8
+		wr.RemoteAddr &^= 7
+	}
+	wr.SGL = []verbs.SGE{end.mr.SGE(0, n)}
+	return wr
+}
+
+// fail injects the fault of the plan and schedules its end.
+func (r *stateRun) fail() {
+	rack, h := r.env.rack, r.env.rack.Host(r.plan.victim)
+	var end func()
+	switch r.plan.fault {
+	case stateSwitchCrash:
+		r.before += r.count("amount")
+		r.down = true
+		rack.CrashSwitch()
+		end = func() {
+			r.env.restartSwitch()
+			r.down = false
+		}
+	case stateLinkCut:
+		h.SetLink(false)
+		end = func() { h.SetLink(true) }
+	case stateNICCrash:
+		h.Crash()
+		end = func() {
+			h.Restart()
+			r.serve(int(r.plan.victim[2] - '0'))
+		}
+	case stateHang:
+		h.Hang()
+		end = h.Resume
+	case stateCalm:
+		return
+	}
+	over := rack.Now().Add(r.plan.down)
+	rack.At(over, end)
+	r.env.goOnUntil(over, survivor)
+}
+
+// counts returns the counters of the switch's handler by name.
+func (r *stateRun) counts() map[string]uint64 {
+	group, out := "count", make(map[string]uint64)
+	if r.plan.mode == modePublished {
+		group += " published"
+	}
+	p, ok := r.env.rack.Program().(*swordbox.Program)
+	if !ok {
+		return nil
+	}
+	for _, g := range p.Counters(r.env.rack.Now()) {
+		if g.Name == group {
+			for _, c := range g.Counters {
+				out[c.Name] = c.Value
+			}
+		}
+	}
+	return out
+}
+
+// count returns one of counts.
+func (r *stateRun) count(name string) uint64 { return r.counts()[name] }
+
+// remote returns the sum of all counters in the stores' memory.
+func (r *stateRun) remote() (sum uint64) {
+	for i := range r.plan.slots {
+		sum += r.slot(i)
+	}
+	return sum
+}
+
+// slot returns a counter in the stores' memory: counter i is word i/stores of store i modulo stores.
+func (r *stateRun) slot(i int) uint64 {
+	return binary.LittleEndian.Uint64(r.memory[1+i%r.plan.stores][r.plan.at+i/r.plan.stores*8:])
+}
+
+// Bounds of the watcher, in virtual time.
+const (
+	stateEvery = 300 * time.Microsecond
+	// stateQuiet is how long after the last client and the last fault the switch may take to bring
+	// everything to the stores.
+	stateQuiet = 5 * time.Second
+)
+
+// watch starts an application that checks the sums every now and then, until nothing waits in the
+// switch after the last client has ended.
+func (r *stateRun) watch() {
+	r.env.client(survivor, "watcher", func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		quiet := clock.Time(0)
+		for {
+			rt.Sleep(stateEvery)
+			if r.down {
+				continue
+			}
+			if err := r.check(); err != nil {
+				return err
+			}
+			switch {
+			case r.ended < r.plan.clients || rt.Now() <= clock.Time(r.plan.when+r.plan.down):
+			case quiet == 0:
+				quiet = rt.Now()
+			case r.count("pending") == 0 && r.count("in_flight") == 0:
+				return nil
+			case r.plan.mode == modePublished && rt.Now().Sub(quiet) > stateQuiet/10:
+				return nil
+			case rt.Now().Sub(quiet) > stateQuiet:
+				return fmt.Errorf("%d wait in the switch and %d are in flight %v after the last request", r.count("pending"), r.count("in_flight"), stateQuiet)
+			}
+		}
+	})
+}
+
+// check compares what the switch says it has counted with what is in the stores' memory, in the
+// middle of a run.
+func (r *stateRun) check() error {
+	r.checks++
+	if r.plan.mode == modePublished {
+		return nil
+	}
+	c := r.counts()
+	amount, applied, inFlight := c["amount"], c["applied"], c["in_flight"]
+	pending, uncertain, dropped, former := c["pending"], c["uncertain"], c["dropped"], c["former"]
+	if sum := applied + pending + inFlight + uncertain + dropped; sum != amount {
+		return fmt.Errorf("the switch has counted %d, and says where %d is: applied %d, pending %d, in flight %d, uncertain %d, dropped %d",
+			amount, sum, applied, pending, inFlight, uncertain, dropped)
+	}
+	remote := r.remote()
+	// What earlier incarnations have counted is in the memory, but for what the journal says.
+	if low := r.before - former + applied; former > r.before || remote < low {
+		return fmt.Errorf("the stores have %d: less than %d, which earlier incarnations counted without the %d that they lost at most, and %d applied",
+			remote, r.before, former, applied)
+	}
+	if high := r.before + applied + inFlight + uncertain; remote > high {
+		return fmt.Errorf("the stores have %d: more than %d of earlier incarnations and %d applied, %d in flight, %d uncertain",
+			remote, r.before, applied, inFlight, uncertain)
+	}
+	return nil
+}
+
+// judge checks the counters one by one after the run.
+func (r *stateRun) judge() error {
+	if err := r.oracle.err; err != nil {
+		return err
+	}
+	uncertain, dropped, former := r.count("uncertain"), r.count("dropped"), r.count("former")
+	r.env.note("%d requests, %d counted, %d in the stores; %d FETCH_ADDs, %d retransmissions; at most %d lost in crashes, %d uncertain, %d dropped; %d checks",
+		r.oracle.requests, r.before+r.count("amount"), r.remote(), r.count("fetch_adds"), r.count("requester_resent"), former, uncertain, dropped, r.checks)
+	if r.plan.mode == modePublished {
+		return nil
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if uncertain+dropped+former > 0 || r.before > 0 || r.broken > 0 {
+		return nil
+	}
+	for i := range r.plan.slots {
+		if got, want := r.slot(i), r.oracle.want[i]; got != want {
+			return fmt.Errorf("counter %d is %d; requests have added %d", i, got, want)
+		}
+	}
+	return nil
+}
+
+// exact reports whether every counter has what requests have added to it.
+func (r *stateRun) exact() bool {
+	for i := range r.plan.slots {
+		if r.slot(i) != r.oracle.want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// stateFaultOn returns a rule that hits the first count packets with an opcode on a link.
+func stateFaultOn(link string, dir fault.Dir, kind fault.Kind, op wire.Opcode, count int) fault.Rule {
+	f := fault.Rule{Link: link, Dir: dir, Kind: kind, Count: count}
+	f.Match.Opcodes = []wire.Opcode{op}
+	return f
+}

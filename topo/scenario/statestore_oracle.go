@@ -1,0 +1,120 @@
+package scenario
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/statestore"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// stateOracle sees all packets of a run of state-store: at the switch the requests that must be
+// counted, at the stores the FETCH_ADDs. It uses no state of the switch.
+type stateOracle struct {
+	run      *stateRun
+	requests int
+	want     []uint64 // what requests have added, by counter
+	seen     map[stateKey]bool
+	adds     map[stateKey]wire.AtomicETH
+	layout   statestore.Layout
+	err      error
+}
+
+// stateKey names a packet: its retransmissions have the same one.
+type stateKey struct {
+	from, to netip.Addr
+	qpn      wire.QPN
+	psn      wire.PSN
+}
+
+func newStateOracle(r *stateRun) *stateOracle {
+	return &stateOracle{run: r, want: make([]uint64, r.plan.slots), seen: make(map[stateKey]bool), adds: make(map[stateKey]wire.AtomicETH)}
+}
+
+// wrap puts the oracle before the switch and the stores.
+func (o *stateOracle) wrap(name string, n sim.Node) sim.Node {
+	switch name {
+	case spec.SwitchName:
+		return &statePoint{Node: n, see: o.request}
+	case "ms1", "ms2":
+		return &statePoint{Node: n, see: o.add}
+	}
+	return n
+}
+
+// statePoint shows the intact packets that arrive at a node.
+type statePoint struct {
+	sim.Node
+	see   func(f *wire.Frame)
+	frame wire.Frame
+}
+
+func (p *statePoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if wire.ParseFrame(f.Data, &p.frame) == nil && wire.CheckICRC(f.Data) {
+		p.see(&p.frame)
+	}
+	p.Node.Frame(now, port, f, out)
+}
+
+func keyOf(f *wire.Frame) stateKey {
+	return stateKey{f.SrcAddr().Unmap(), f.DstAddr().Unmap(), f.BTH.DestQP, f.BTH.PSN}
+}
+
+// request counts a request to ms0, if it is no retransmission.
+func (o *stateOracle) request(f *wire.Frame) {
+	h := o.run.env.rack.Host("ms0").Spec
+	t := handler.Target{Opcode: f.BTH.Opcode, From: f.SrcAddr().Unmap(), To: f.BTH.DestQP}
+	switch op := f.BTH.Opcode; {
+	case f.Eth.Dst != h.MAC || op.Service() != wire.ServiceRC:
+		return
+	case op.Has(wire.HasRETH):
+		t.VA, t.Length, t.RKey = f.RETH.VA, f.RETH.Length, f.RETH.RKey
+	case op.Has(wire.HasAtomicETH):
+		t.VA, t.Length, t.RKey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
+	default:
+		return
+	}
+	k, again := keyOf(f), false
+	for range o.span(f) {
+		again = again || o.seen[k]
+		o.seen[k] = true
+		k.psn = k.psn.Next()
+	}
+	if again {
+		return
+	}
+	if o.layout.Slots == 0 {
+		o.layout = statestore.LayoutOf(&o.run.env.rack.Spec.Switch.Rules[0])
+	}
+	o.requests++
+	o.want[o.layout.Slot(o.run.env.rack.Spec.Switch.Rules[0].Server, &t)] += o.layout.Amount(&t)
+}
+
+// span returns how many PSNs a request takes. A READ of which a part was answered is requested again
+// from there, with a PSN in its span.
+func (o *stateOracle) span(f *wire.Frame) int {
+	mtu := int(o.run.plan.params.PathMTU)
+	if f.BTH.Opcode != wire.RCReadRequest {
+		return 1
+	}
+	return max(1, (int(f.RETH.Length)+mtu-1)/mtu)
+}
+
+// add checks that a FETCH_ADD of the switch never changes, however often it is sent.
+func (o *stateOracle) add(f *wire.Frame) {
+	if f.BTH.Opcode != wire.RCFetchAdd {
+		return
+	}
+	k := keyOf(f)
+	former, known := o.adds[k]
+	if !known {
+		o.adds[k] = f.AtomicETH
+	} else if former != f.AtomicETH && o.err == nil {
+		o.err = fmt.Errorf("FETCH_ADD %v was sent with %+v and again with %+v", k, former, f.AtomicETH)
+	}
+}
