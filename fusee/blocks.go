@@ -116,15 +116,34 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	if err := s.confess(deadline); err != nil {
 		return err
 	}
-	for _, b := range c.blocks {
-		if err := s.reclaim(b, deadline); err != nil {
-			return err
+	if found, err := s.reclaimSome(c, reclaimAtOnce, deadline); found || err != nil {
+		return err
+	}
+	err := s.grow(c, units, deadline)
+	if errors.Is(err, kv.ErrFull) {
+		if found, e := s.reclaimSome(c, len(c.blocks), deadline); found || e != nil {
+			return e
 		}
 	}
-	if len(c.queue) > 1 {
-		return nil
+	return err
+}
+
+// reclaimAtOnce is in how many blocks a client looks for objects that others have freed before it gets
+// another block. The next time it looks in others.
+const reclaimAtOnce = 2
+
+// reclaimSome is reclaim for at most n blocks of a class, until objects are found.
+func (s *space) reclaimSome(c *class, n int, deadline clock.Time) (found bool, err error) {
+	for range min(n, len(c.blocks)) {
+		c.turn = (c.turn + 1) % len(c.blocks)
+		if err := s.reclaim(c.blocks[c.turn], deadline); err != nil {
+			return false, err
+		}
+		if len(c.queue) > 1 {
+			return true, nil
+		}
 	}
-	return s.grow(c, units, deadline)
+	return false, nil
 }
 
 // reclaim takes back the objects of a block that other clients have freed: it reads the bitmap and

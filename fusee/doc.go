@@ -93,9 +93,9 @@
 //	flip    the headers become moving, and behind that the slots are read. An INSERT of a key that moves
 //	        reads the headers again behind its CAS, and withdraws its object if its bucket is not open.
 //	        So the keys that were read are all that have to be moved.
-//	inspect the objects say which keys move. The slots are read once more later: if a slot is unchanged,
-//	        its object was not reused meanwhile. A pending object is waited for: its client shows it, and
-//	        then it is moved, or withdraws it.
+//	inspect the objects say which keys move, and by their versions that they are those of the slots. A
+//	        key that remains is not looked at again: its clients change the slot as they like. A pending
+//	        object is waited for: its client shows it, and then it is moved, or withdraws it.
 //	vacate  a slot becomes leaving, by the rules of SNAPSHOT like any change: an UPDATE or DELETE wins
 //	        against it or loses to it. The value still says which object it has named.
 //	plant   the twin's slot becomes that of the object, by CAS from 0.
@@ -104,17 +104,23 @@
 //
 // While a subtable is being split a client reads the buckets of both subtables in one round trip, those
 // of the twin behind the others. A slot of the twin that is not 0 counts, and the same place of the
-// subtable does not; a leaving slot whose twin is 0 is read again, and after two tries the client plants
-// it itself. A client whose copy of the directory is old finds other headers than it expects, and reads
+// subtable does not; a leaving slot whose twin is 0 is read again, and after three tries the client plants
+// it itself. A PUT of a key whose bucket is moving moves the key: it makes the slot leaving, with its own
+// object in place of the old one, and plants that. So PUTs without pause do not hold a split up. Until it
+// has won, only its own client carries such a change on, as that of any other PUT. A client whose copy of
+// the directory is old finds other headers than it expects. It knows then that a split has begun, or reads
 // the words of the subtables in which the key can be. A PUT that loses takes effect immediately before
-// the winner, but not if the winner is a move: then it is repeated. The client reads the header of the
-// bucket once more, which shows moving before a move begins. Sweeps read as clients do, and
+// the winner, but not if the winner is a mover: then it is repeated. The client reads the header of the
+// bucket once more, which shows moving before a move begins; while it shows moving, a slot that leaves
+// with another object than the PUT has read was changed by a PUT. Sweeps read as clients do, and
 // count a leaving slot as one that names its object. A recovery reads all subtables in which the key has
 // ever been: a client that was hung may insert a key long after a split, pending, and die.
 //
-// An INSERT whose buckets are full works on the split until its own buckets are settled. If they are,
-// and full again, it completes the whole split on which its client works, which may be that of another
-// subtable: the pause grows with the number of groups of a subtable. If there is no room for a further
+// Operations help with a split behind their own work, with at most 10 round trips in all; an INSERT that
+// leaves almost no empty slot in its buckets spends these, others 4 on the split. So a split ends
+// before buckets are full, unless keys are chosen that share buckets. An INSERT whose buckets are full works on
+// the split until its own buckets are settled. If they are, and full again, it completes the split of the
+// subtable: only then it may pause for longer. If there is no room for a further
 // subtable the INSERT ends with kv.ErrFull. A store that can grow has no master.
 //
 // An index that grows has at most 3 replicas. All clients that vacate a slot write the same value, and

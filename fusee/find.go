@@ -18,6 +18,8 @@ type finder struct {
 	sight   sight
 	stale   bool
 	leaving []entry
+	// waits counts the times in sequence that leaving was not empty.
+	waits int
 	// vacant is how many slots are empty in the buckets of the key, as vacancy has counted them.
 	vacant  int
 	found   []entry
@@ -77,7 +79,7 @@ func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
 	err := f.parseSight(&f.sight, bucketsAt(set))
 	if errors.Is(err, errStale) {
-		f.stale = true
+		f.stale = !errors.Is(err, errSplits)
 		return nil, errChanged
 	}
 	if err != nil {
@@ -95,8 +97,10 @@ func (f *finder) look(set int) ([]entry, error) {
 		}
 	}
 	if len(f.leaving) > 0 {
+		f.waits++
 		return nil, errChanged
 	}
+	f.waits = 0
 	return f.found, nil
 }
 

@@ -16,9 +16,6 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
-	if err := c.advance(sliceRTTs, deadline); err != nil {
-		return unchanged(err)
-	}
 	h := layout.HashOf(key)
 	c.rival = rival{}
 	for {
@@ -58,15 +55,16 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 			return err
 		}
 	}
-	all := v.settled()
-	if !all {
-		if err := c.complete(false, deadline); err != nil {
-			return err
-		}
-		c.split = nil // a client that inserts a key there goes on with that split
-	}
+	mine := c.split
+	c.split = nil
 	c.joins(v)
-	return c.complete(all, deadline)
+	if err := c.complete(v.settled(), deadline); err != nil {
+		return err
+	}
+	if mine != nil { // as good as a client that was slow
+		c.split = mine
+	}
+	return nil
 }
 
 // foresee begins a split if the buckets of the key that was inserted are almost full, or joins one.
@@ -271,6 +269,8 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 		return ended(err) // also if the slot has changed: another client may have seen the object before
 	}
 	c.cache.put(key, h, own.at, own.slot)
-	_ = c.foresee(deadline) // the INSERT has succeeded, whatever becomes of the split
+	if c.foresee(deadline) == nil { // the INSERT has succeeded, whatever becomes of the split
+		c.assist(c.vacant < urgentRoom, deadline)
+	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package fusee
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -9,12 +8,22 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
+// replaceChunks is replaceAll for as many moves at a time as a batch takes.
+func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
+	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.backups())))) {
+		if err := c.replaceAll(some, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // replaceAll replaces the slots of moves, all at the same time, by the rules of SNAPSHOT. It does not
-// wait for other writers that win. behind adds READs to the first batch.
+// wait for other writers that win.
 //
 // Several clients may replace one slot by the same value. All that have that value win, so all of them
 // know what becomes of it; the values of other writers lose to it, or all of them lose.
-func (c *grower) replaceAll(list []move, behind func(), deadline clock.Time) error {
+func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 	for i := range list {
 		m := &list[i]
 		m.w = snapshot.New(uint64(m.slot), uint64(m.to), len(c.backups()))
@@ -27,8 +36,6 @@ func (c *grower) replaceAll(list []move, behind func(), deadline clock.Time) err
 		if len(c.batch) == 0 {
 			return nil
 		}
-		behind()
-		behind = func() {}
 		if err := c.do(deadline); err != nil {
 			return err
 		}
@@ -81,19 +88,6 @@ func (c *grower) answer(m *move) error {
 	return nil
 }
 
-// same reports whether a slot of a group that was read again has its value.
-func (c *grower) same(s *split, e entry) (bool, error) {
-	shape := &c.super.Shape
-	_, off := shape.Within(e.at)
-	n := slices.Index(s.groups, int(off/layout.GroupLen))
-	b, err := c.bytes(c.scratch, groupIn(n)+int(off%layout.GroupLen), 8)
-	if err != nil {
-		return false, err
-	}
-	c.scratch = b
-	return layout.Slot(binary.LittleEndian.Uint64(b)) == e.slot, nil
-}
-
 // plantGroups puts the keys that were taken from the subtable into the twin.
 func (c *grower) plantGroups(s *split, deadline clock.Time) error {
 	shape := &c.super.Shape
@@ -115,10 +109,8 @@ func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 		}
 		m.to = format.Emptied(format.Ref(m.slot))
 	}
-	for some := range slices.Chunk(s.moves, max(1, maxOps/max(1, len(c.backups())))) {
-		if err := c.replaceAll(some, func() {}, deadline); err != nil {
-			return err
-		}
+	if err := c.replaceChunks(s.moves, deadline); err != nil {
+		return err
 	}
 	for i := range s.moves {
 		s.blocked = s.blocked || s.moves[i].w.State() != snapshot.Won
@@ -167,7 +159,10 @@ func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 	if err := c.head(s, moves, done, deadline, func() {}); err != nil {
 		return err
 	}
-	s.does = scan
+	for _, g := range s.groups {
+		s.pass(g, c.super.Shape.Groups)
+	}
+	s.does, s.groups = flip, s.groups[:0]
 	return nil
 }
 
@@ -178,14 +173,15 @@ func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 }
 
 // catchUp prepares to read buckets again in which look has found that the index changes its form.
-func (c *grower) catchUp(tries int, deadline clock.Time) error {
+func (c *grower) catchUp(deadline clock.Time) error {
 	if c.stale {
 		c.stale = false
 		return c.refresh(c.sight.hash, deadline)
 	}
-	if len(c.leaving) == 0 || tries < helpAfter {
+	if len(c.leaving) == 0 || c.waits < helpAfter {
 		return nil
 	}
+	c.waits = 0
 	// the client that moves these keys may have died
 	list := make([]move, len(c.leaving))
 	for i, e := range c.leaving {
@@ -196,17 +192,17 @@ func (c *grower) catchUp(tries int, deadline clock.Time) error {
 		return err
 	}
 	for i := range list {
-		b, err := c.bytes(nil, atIn+objectHead*i, objectHead)
+		head, err := c.headOf(i)
 		if err != nil {
 			return err
 		}
-		list[i].fingerprint = layout.HashOf(binary.LittleEndian.Uint64(b[8:])).Fingerprint()
+		list[i].fingerprint = layout.HashOf(head.Key).Fingerprint()
 	}
 	return c.plant(list, c.sight.shift, deadline)
 }
 
 // helpAfter is how often a client reads a slot again that is being moved, until it does that itself.
-const helpAfter = 2
+const helpAfter = 3
 
 // backups are the servers with the backups of the index.
 func (c *changer) backups() []int { return c.index[1:] }

@@ -84,7 +84,7 @@ func (c *Client) retry(deadline clock.Time) error {
 	if c.rt.Now() >= deadline {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
-	return unchanged(c.catchUp(c.cost.Retries, deadline))
+	return unchanged(c.catchUp(deadline))
 }
 
 // Put implements kv.Store. If another change of the slot wins, this PUT takes effect immediately
@@ -106,9 +106,6 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
-	if err := c.advance(sliceRTTs, deadline); err != nil {
-		return unchanged(err)
-	}
 	h := layout.HashOf(key)
 	for {
 		done, err := c.update(key, h, value, op, deadline)
@@ -122,6 +119,7 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 			return err
 		}
 		if done {
+			c.assist(false, deadline)
 			return nil
 		}
 		if err := c.retry(deadline); err != nil {
@@ -143,10 +141,14 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	format := c.super.Shape.Format
 	slot := format.Slot(f.Ref)
-	if op == layout.OpDelete {
-		slot = format.Emptied(f.Ref)
+	to, shift := slot, uint64(0)
+	switch {
+	case op == layout.OpDelete:
+		to = format.Emptied(f.Ref)
+	case c.sight.moving(e.at): // a PUT moves the key itself: else PUTs without pause would hold the split up
+		to, shift = format.Leave(slot), c.sight.shift
 	}
-	won, err := c.replace(change{at: e.at, old: e.slot, new: slot, log: &o, ref: f.Ref}, deadline)
+	won, err := c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
 	if err != nil {
 		c.forsake(f, err)
 		if errors.Is(err, errReplaced) {
@@ -163,8 +165,11 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	if won {
 		c.free(format.Ref(e.slot))
+		if shift != 0 { // the PUT has succeeded: what is not planted any client plants
+			_ = c.plant([]move{{entry: entry{at: e.at, slot: to}, fingerprint: h.Fingerprint()}}, shift, deadline)
+		}
 		if op == layout.OpUpdate {
-			c.cache.put(key, h, e.at, slot)
+			c.cache.put(key, h, e.at+shift, slot)
 		}
 	}
 	if !won && op == layout.OpUpdate {
@@ -195,7 +200,13 @@ func (c *grower) overtaken(e entry, deadline clock.Time) (bool, error) {
 		return false, err
 	}
 	was, stays := v.head(e.at)
-	return stays && uint64(word) == was.Word(), nil
+	if uint64(word) != was.Word() {
+		return false, nil
+	}
+	// Under one header, a key leaves its slot once. So if the slot leaves with another object, a PUT has
+	// replaced the value.
+	format := shape.Format
+	return stays || format.Leaving(c.beaten) && c.beaten != format.Leave(e.slot), nil
 }
 
 // unchanged marks the error of an operation that has changed nothing.

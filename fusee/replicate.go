@@ -18,6 +18,9 @@ type changer struct {
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
+	// beaten is the value that all replicas had which the last change has tried to change first; 0: they
+	// differed.
+	beaten layout.Slot
 	// heirs are blocks of dead clients that this one settles.
 	heirs []heir
 }
@@ -76,8 +79,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
-			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && c.super.Shape.Format.Leaving(winner) {
-				if _, err := c.redo(vote{ch.at, winner}, late); err != nil { // any client may move a key
+			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && winner == c.super.Shape.Format.Leave(ch.old) {
+				if _, err := c.redo(vote{ch.at, winner}, late); err != nil { // any client may move a key, but not a PUT's
 					return false, c.givenUp(&w, err)
 				}
 			}
@@ -137,6 +140,11 @@ func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time
 		}
 		c.seen = append(c.seen, v)
 	}
+	if w.State() == snapshot.Swapping {
+		if c.beaten = 0; slices.Min(c.seen) == slices.Max(c.seen) {
+			c.beaten = layout.Slot(c.seen[0])
+		}
+	}
 	return w.Backups(c.seen), nil
 }
 
@@ -168,6 +176,9 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 	v, err := c.fab.Word(word)
 	if err != nil {
 		return snapshot.None, err
+	}
+	if len(c.index) == 1 {
+		c.beaten = layout.Slot(v)
 	}
 	if c.repeated && len(c.index) == 1 && v != w.Old() && v != w.Value() {
 		return snapshot.None, kv.ErrTimeout // this change has lost, or has won and was replaced already

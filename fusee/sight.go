@@ -3,6 +3,7 @@ package fusee
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -40,6 +41,9 @@ const (
 
 // errStale: the buckets are not those that the client's copy of the directory says.
 var errStale = errors.New("a subtable was split")
+
+// errSplits is errStale of a client whose copy of the directory is up to date again.
+var errSplits = fmt.Errorf("%w: a split has begun", errStale)
 
 // aim makes v the sight of a hash.
 func (s *space) aim(v *sight, h layout.Hash) {
@@ -84,7 +88,7 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 		}
 		for _, head := range b.Heads {
 			if _, ok := v.state(head); !ok {
-				return errStale
+				return s.stale(v, head)
 			}
 		}
 	}
@@ -104,6 +108,16 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 		}
 	}
 	return s.learn(v.subtable, from+4*layout.CombinedLen)
+}
+
+// stale is errStale. If the header itself says that the subtable is being split, the client knows that
+// now (errSplits).
+func (s *space) stale(v *sight, h layout.Header) error {
+	e := layout.Entry{Depth: v.entry.Depth, Splitting: true}
+	if v.entry.Splitting || !h.Moving || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || s.dir.Set(&s.super.Shape, v.subtable, e) != nil {
+		return errStale
+	}
+	return errSplits
 }
 
 // learn reads the word of a subtable from the buffer.
@@ -241,6 +255,16 @@ func (v *sight) takes(at uint64) bool {
 	}
 	state, _ := v.state(v.old[i].Heads[n/layout.BucketSlots])
 	return state == open
+}
+
+// moving reports whether a split has begun to move the key from a place of the subtable.
+func (v *sight) moving(at uint64) bool {
+	i, n, there, ok := v.find(at)
+	if !ok || there || !v.moves {
+		return false
+	}
+	state, _ := v.state(v.old[i].Heads[n/layout.BucketSlots])
+	return state == moving
 }
 
 // head returns the header of the bucket of a place. stays: no key was moved from there under this

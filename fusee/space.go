@@ -56,6 +56,8 @@ type space struct {
 // class holds the objects of one length.
 type class struct {
 	blocks []*block
+	// turn is the block in which the client has looked last for objects that others have freed.
+	turn int
 	// queue holds the unused objects in the order in which they will be used, so that the log entry
 	// of an object can name the next one.
 	queue []object

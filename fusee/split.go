@@ -15,9 +15,15 @@ const (
 	// splitRoom: an INSERT that leaves fewer empty slots in the buckets of its key begins a split.
 	splitRoom = 9
 	// sliceRTTs is how many round trips an operation spends on a split on which its client works.
-	sliceRTTs = 3
-	// groupsAtOnce is how many groups of buckets a client works on at a time.
-	groupsAtOnce = 2
+	sliceRTTs = 4
+	// pauseRTTs bounds the round trips of an operation together with those that it spends on a split. An
+	// INSERT that leaves fewer empty slots than urgentRoom in the buckets of its key spends all of them.
+	pauseRTTs  = 10
+	urgentRoom = 5
+	// groupsAtOnce is how many groups of buckets a client works on at a time. It looks at groupsAhead
+	// further ones, which are perhaps settled.
+	groupsAtOnce = 3
+	groupsAhead  = 16
 	groupSlots   = 3 * layout.BucketSlots
 )
 
@@ -35,19 +41,19 @@ type split struct {
 	subtable, twin int
 	depth          int
 	does           task
-	// Groups before next are settled, modulo their number, so many as done says.
-	next, done int
-	groups     []int
-	moves      []move
-	// others are slots of keys that remain, as they were when the objects were read.
-	others []entry
+	// Groups before next are settled, modulo their number, so many as done says. groups are those on which
+	// the client works; none: it chooses some. ahead are those behind them.
+	next, done    int
+	groups, ahead []int
+	moves         []move
 	// blocked: other clients must change slots first, and the groups are worked on again. held: that
-	// showed in the last step. suspect is the slot of a client that has not gone on since a time.
-	blocked bool
-	held    bool
-	suspect layout.Slot
-	since   clock.Time
-	asked   clock.Time
+	// showed in the last step. pending is a slot with an object that is pending. suspect is a value whose
+	// client has not gone on since a time.
+	blocked          bool
+	held             bool
+	pending, suspect layout.Slot
+	since            clock.Time
+	asked            clock.Time
 }
 
 // move is a key that is moved: the offset of its slot in the subtable, the slot, and its fingerprint.
@@ -68,10 +74,8 @@ type move struct {
 type task uint8
 
 const (
-	// scan looks for groups that are not settled.
-	scan task = iota
-	// flip makes buckets moving, and reads them.
-	flip
+	// flip makes buckets moving that are not settled, and reads them.
+	flip task = iota
 	// inspect reads the keys.
 	inspect
 	// vacate takes keys that move from the subtable.
@@ -86,10 +90,12 @@ const (
 	finish
 )
 
-// costs returns how many round trips a task takes if no other client interferes.
+// costs returns how many round trips a task takes if no other client interferes. Keys that are taken
+// from the subtable are absent until they are in the twin: so vacate begins only if there is time for
+// plant as well.
 func (c *grower) costs(t task) int {
 	backups := min(1, len(c.backups()))
-	return [...]int{scan: 1, flip: 1 + backups, inspect: 1, vacate: 1 + backups, plant: 1 + backups, clean: 1 + backups, settle: 1 + backups, finish: 1 + backups}[t]
+	return [...]int{flip: 1 + backups, inspect: 1, vacate: 2 + 2*backups, plant: 1 + backups, clean: 1 + backups, settle: 1 + backups, finish: 1 + backups}[t]
 }
 
 // begins starts a split of a subtable, if its entry is still e, and joins it. The error kv.ErrFull
@@ -184,6 +190,16 @@ func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	return nil
 }
 
+// assist works on the client's split behind an operation that has succeeded: whatever becomes of the
+// split, the operation has. An operation that took long works less.
+func (c *grower) assist(urgent bool, deadline clock.Time) {
+	rtts := sliceRTTs
+	if urgent {
+		rtts = pauseRTTs
+	}
+	_ = c.advance(min(rtts, pauseRTTs-c.cost.RTTs), deadline)
+}
+
 // advance works on the client's split, for at most that number of round trips.
 func (c *grower) advance(rtts int, deadline clock.Time) error {
 	from := c.cost.RTTs
@@ -200,7 +216,7 @@ func (c *grower) advance(rtts int, deadline clock.Time) error {
 
 // complete works on the client's split until it has ended, or until its groups are settled.
 func (c *grower) complete(all bool, deadline clock.Time) error {
-	for c.split != nil && (all || c.split.does != scan) {
+	for c.split != nil && (all || c.split.does != flip || len(c.split.groups) > 0) {
 		if err := c.step(deadline); err != nil {
 			return err
 		}
@@ -219,7 +235,7 @@ func (c *grower) step(deadline clock.Time) error {
 	s := c.split
 	s.held = false
 	err := [...]func(*split, clock.Time) error{
-		scan: c.scanGroups, flip: c.flipGroups, inspect: c.inspectGroups, vacate: c.vacateGroups, plant: c.plantGroups, clean: c.cleanGroups, settle: c.settleGroups, finish: c.finishSplit,
+		flip: c.flipGroups, inspect: c.inspectGroups, vacate: c.vacateGroups, plant: c.plantGroups, clean: c.cleanGroups, settle: c.settleGroups, finish: c.finishSplit,
 	}[s.does](s, deadline)
 	if errors.Is(err, errStale) { // the split has ended
 		c.split = nil
@@ -232,40 +248,6 @@ func (c *grower) step(deadline clock.Time) error {
 func (s *split) heads() (open, moving, settled layout.Header) {
 	n := uint32(s.subtable)
 	return layout.Header{Depth: s.depth, Prefix: n}, layout.Header{Depth: s.depth + 1, Prefix: n, Moving: true}, layout.Header{Depth: s.depth + 1, Prefix: n}
-}
-
-// scanGroups looks for groups that are not settled.
-func (c *grower) scanGroups(s *split, deadline clock.Time) error {
-	shape := &c.super.Shape
-	n := min(maxOps, shape.Groups-s.done)
-	for i := range n {
-		c.read(c.root(), shape.GroupAt(s.subtable, (s.next+i)%shape.Groups), atIn+i*layout.GroupLen, layout.GroupLen)
-	}
-	if n == 0 {
-		s.does = finish
-		return nil
-	}
-	if err := c.do(deadline); err != nil {
-		return err
-	}
-	s.groups = s.groups[:0]
-	for i := range n {
-		at, err := c.stageOf(s, atIn+i*layout.GroupLen)
-		if err != nil {
-			return err
-		}
-		if at != settled && len(s.groups) < groupsAtOnce {
-			s.groups = append(s.groups, (s.next+i)%shape.Groups)
-		}
-		if len(s.groups) == 0 {
-			s.done++
-		}
-	}
-	s.next = (s.next + n) % shape.Groups
-	if len(s.groups) > 0 {
-		s.does, s.next = flip, s.groups[0]
-	}
-	return nil
 }
 
 // stageOf is the earliest stage of the buckets of a group that was read.
@@ -319,30 +301,70 @@ func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, beh
 // an INSERT reads the headers again behind its CAS. So the keys that are read behind the flip are all
 // that have to be moved; others of them are pending, and will be withdrawn.
 func (c *grower) flipGroups(s *split, deadline clock.Time) error {
-	open, moves, _ := s.heads()
 	shape := &c.super.Shape
+	s.ahead = s.ahead[:0]
+	if len(s.groups) == 0 {
+		for i := range min(groupsAtOnce+groupsAhead, shape.Groups-s.done) {
+			g := (s.next + i) % shape.Groups
+			if i < groupsAtOnce {
+				s.groups = append(s.groups, g)
+			} else {
+				s.ahead = append(s.ahead, g)
+			}
+		}
+	}
+	if len(s.groups) == 0 {
+		s.does = finish
+		return nil
+	}
+	open, moves, _ := s.heads()
 	s.asked = c.rt.Now()
 	if err := c.head(s, open, moves, deadline, func() { c.readGroups(s) }); err != nil {
 		return err
 	}
-	s.moves, s.others, s.blocked = s.moves[:0], s.others[:0], false
-	for n, g := range s.groups {
-		if _, err := c.stageOf(s, groupIn(n)); err != nil {
+	s.moves, s.blocked, s.pending = s.moves[:0], false, 0
+	work := s.groups[:0]
+	for n, g := range slices.Concat(s.groups, s.ahead) {
+		at, err := c.stageOf(s, groupIn(n))
+		switch {
+		case err != nil:
 			return err
+		case at == settled:
+			s.pass(g, shape.Groups)
+		case n < groupsAtOnce:
+			work = append(work, g)
+			err = c.listGroup(s, g, n)
 		}
-		var err error
-		if c.scratch, err = c.bytes(c.scratch, groupIn(n), layout.GroupLen); err != nil {
+		if err != nil {
 			return err
-		}
-		for i := range groupSlots {
-			off := layout.GroupSlot(i)
-			e := entry{at: shape.GroupAt(s.subtable, g) + uint64(off), slot: layout.Slot(binary.LittleEndian.Uint64(c.scratch[off:]))}
-			if left := shape.Format.Leaving(e.slot); left || !shape.Format.Empty(e.slot) {
-				s.moves = append(s.moves, move{entry: e, left: left})
-			}
 		}
 	}
-	s.does = inspect
+	if s.groups = work; len(work) > 0 {
+		s.does = inspect
+	}
+	return nil
+}
+
+// pass notes that a group is settled.
+func (s *split) pass(group, groups int) {
+	if group == s.next && s.done < groups {
+		s.next, s.done = (s.next+1)%groups, s.done+1
+	}
+}
+
+// listGroup lists the slots of a group that name objects, or have named them.
+func (c *grower) listGroup(s *split, group, n int) (err error) {
+	shape := &c.super.Shape
+	if c.scratch, err = c.bytes(c.scratch, groupIn(n), layout.GroupLen); err != nil {
+		return err
+	}
+	for i := range groupSlots {
+		off := layout.GroupSlot(i)
+		e := entry{at: shape.GroupAt(s.subtable, group) + uint64(off), slot: layout.Slot(binary.LittleEndian.Uint64(c.scratch[off:]))}
+		if left := shape.Format.Leaving(e.slot); left || !shape.Format.Empty(e.slot) {
+			s.moves = append(s.moves, move{entry: e, left: left})
+		}
+	}
 	return nil
 }
 
@@ -351,44 +373,42 @@ func groupIn(n int) int { return atIn + n*layout.GroupLen }
 
 // readGroups adds READs of the groups to the batch.
 func (c *grower) readGroups(s *split) {
-	for n, g := range s.groups {
+	for n, g := range slices.Concat(s.groups, s.ahead) {
 		c.read(c.root(), c.super.Shape.GroupAt(s.subtable, g), groupIn(n), layout.GroupLen)
 	}
 }
 
-// objectHead is how many bytes of an object say its mark and its key.
-const objectHead = 16
-
-// inspectGroups reads the marks and keys of the objects. What they say is right if the slots are still
-// the same afterwards (see vacateGroups).
+// inspectGroups reads the marks, versions and keys of the objects. An object with the version of its slot
+// has the key that the slot had when it was read, behind the flip. So a key that remains may change its
+// slot as often as it likes: no key that moves comes there. A key that moves is taken away by the next
+// PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readKeys(s.moves, deadline); err != nil {
 		return err
 	}
 	list := s.moves[:0]
-	s.others = s.others[:0]
-	var suspect layout.Slot
 	for i, m := range s.moves {
-		b, err := c.bytes(nil, atIn+objectHead*i, objectHead)
+		head, err := c.headOf(i)
 		if err != nil {
 			return err
 		}
-		h := layout.HashOf(binary.LittleEndian.Uint64(b[8:]))
+		h := layout.HashOf(head.Key)
 		m.fingerprint = h.Fingerprint()
 		switch {
 		case m.left:
 			list = append(list, m)
+		case head.Version != c.super.Shape.Format.Ref(m.slot).Version:
+			s.blocked = true // the slot has changed, and its object is reused
 		case !h.Moves(s.depth):
-			s.others = append(s.others, m.entry)
-		case layout.Mark(b[0]) == layout.Valid:
+		case head.Mark == layout.Valid:
 			list = append(list, m)
 		default: // its client shows it or withdraws it
-			s.blocked, suspect = true, m.slot
+			s.blocked, s.pending = true, m.slot
 		}
 	}
 	s.moves = list
 	s.does = vacate
-	return c.suspects(s, suspect, deadline)
+	return nil
 }
 
 // readKeys reads the beginnings of the objects of some slots.
@@ -401,7 +421,7 @@ func (c *grower) readKeys(list []move, deadline clock.Time) error {
 			return errDirectory
 		}
 		server, off := c.replica(r.Server, r.Place)
-		c.read(server, off, atIn+objectHead*i, objectHead)
+		c.read(server, off, atIn+layout.HeadLen*i, layout.HeadLen)
 	}
 	if len(list) == 0 {
 		return nil
@@ -409,7 +429,18 @@ func (c *grower) readKeys(list []move, deadline clock.Time) error {
 	return c.do(deadline)
 }
 
-// suspects recovers the client that has made a slot and has not gone on for the lease.
+// headOf is the head of object i that readKeys has read.
+func (c *grower) headOf(i int) (layout.Head, error) {
+	b, err := c.bytes(c.scratch, atIn+layout.HeadLen*i, layout.HeadLen)
+	if err != nil {
+		return layout.Head{}, err
+	}
+	c.scratch = b
+	return layout.ParseHead(b), nil
+}
+
+// suspects recovers the client that has begun a change of a slot and has not gone on for the lease. It
+// is never a mover, because all of them write the same value.
 func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error {
 	switch {
 	case slot == 0:
@@ -424,60 +455,32 @@ func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error
 	return c.recoverOwner(slot, deadline)
 }
 
-// vacateGroups takes the keys that move from the subtable, and reads the groups again.
+// vacateGroups takes the keys that move from the subtable.
 func (c *grower) vacateGroups(s *split, deadline clock.Time) error {
-	open := s.moves[:0:0]
-	for _, m := range s.moves {
-		if !m.left {
-			open = append(open, m)
-		}
-	}
-	var suspect layout.Slot
-	for i := range open {
-		open[i].to = c.super.Shape.Format.Leave(open[i].slot)
-	}
-	again := func() { c.readGroups(s) }
-	size := max(1, (maxOps-groupsAtOnce)/max(1, len(c.backups())))
-	for some := range slices.Chunk(open, size) {
-		if err := c.replaceAll(some, again, deadline); err != nil {
-			return err
-		}
-	}
-	if len(open) == 0 {
-		if again(); len(c.batch) > 0 {
-			if err := c.do(deadline); err != nil {
-				return err
-			}
-		}
-	}
-	left := map[uint64]*move{}
-	for i := range open {
-		m := &open[i]
-		left[m.at] = m
-		if m.left = m.w.State() == snapshot.Won; !m.left {
-			s.blocked = true
-			if w := layout.Slot(m.w.Winner()); m.w.State() == snapshot.Waiting && !c.super.Shape.Format.Leaving(w) {
-				suspect = w
-			}
-		}
-	}
+	var some []move
 	list := s.moves[:0]
 	for _, m := range s.moves {
-		if other := left[m.at]; other != nil {
-			m = *other
-		}
 		if m.left {
 			list = append(list, m)
+			continue
+		}
+		m.to = c.super.Shape.Format.Leave(m.slot)
+		some = append(some, m)
+	}
+	if err := c.replaceChunks(some, deadline); err != nil {
+		return err
+	}
+	suspect := s.pending
+	for _, m := range some {
+		if m.left = m.w.State() == snapshot.Won; m.left {
+			list = append(list, m)
+			continue
+		}
+		if s.blocked = true; suspect == 0 && m.w.State() == snapshot.Waiting {
+			suspect = layout.Slot(m.w.Winner())
 		}
 	}
 	s.moves = list
-	for _, e := range s.others {
-		same, err := c.same(s, e)
-		if err != nil {
-			return err
-		}
-		s.blocked = s.blocked || !same
-	}
 	s.does = plant
 	return c.suspects(s, suspect, deadline)
 }

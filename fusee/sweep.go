@@ -36,7 +36,6 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 // headers have their keys, and the slots of these the versions. What a header says is right if a
 // slot names the object.
 func (s *space) inspectBlock(b *block, deadline clock.Time) error {
-	const header = 16
 	shape := &s.super.Shape
 	list := make([]int, len(b.used))
 	for i := range list {
@@ -45,17 +44,17 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	for some := range slices.Chunk(list, maxOps) {
 		for n, i := range some {
 			server, off := s.replica(b.server, shape.PlaceOf(b.block, i, b.units))
-			s.read(server, off, atIn+header*n, header)
+			s.read(server, off, atIn+layout.HeadLen*n, layout.HeadLen)
 		}
 		if err := s.do(deadline); err != nil {
 			return err
 		}
 		for n, i := range some {
-			raw, err := s.bytes(nil, atIn+header*n, header)
+			raw, err := s.bytes(nil, atIn+layout.HeadLen*n, layout.HeadLen)
 			if err != nil {
 				return err
 			}
-			b.keys[i] = binary.LittleEndian.Uint64(raw[8:])
+			b.keys[i] = layout.ParseHead(raw).Key
 		}
 	}
 	return s.named(b, list, deadline, func(i int, slot layout.Slot) {
@@ -82,7 +81,10 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 		for n, i := range some {
 			err := s.parseSight(&sights[n], atIn+n*sightLen)
 			if errors.Is(err, errStale) {
-				if err = s.refresh(sights[n].hash, deadline); err == nil {
+				if !errors.Is(err, errSplits) {
+					err = s.refresh(sights[n].hash, deadline)
+				}
+				if errors.Is(err, errSplits) || err == nil {
 					break // what was read for the others is read again
 				}
 			}

@@ -124,8 +124,20 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: pending keys are left behind by a split", "fusee/split.go",
-		"s.blocked, suspect = true, m.slot",
-		"suspect = m.slot",
+		"s.blocked, s.pending = true, m.slot",
+		"s.pending = m.slot",
+		"sim fusee",
+	},
+	{
+		"fusee: a PUT does not move its key", "fusee/ops.go",
+		"case c.sight.moving(e.at):",
+		"case c.sight.moving(e.at) && e.at == 0:",
+		"fusee TestKeysThatAreUpdatedWithoutPauseHoldUpNoSplit",
+	},
+	{
+		"fusee: a PUT that has lost to a mover takes it for a PUT", "fusee/ops.go",
+		"format.Leaving(c.beaten) && c.beaten != format.Leave(e.slot), nil",
+		"format.Leaving(c.beaten), nil",
 		"sim fusee",
 	},
 	{

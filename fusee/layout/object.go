@@ -8,17 +8,26 @@ import (
 
 // An object:
 //
-//	0 mark 1 | 1 unused 1 | 2 length of the key 2 | 4 length of the value 4 | 8 key | value | log entry
+//	hardened   0 mark 1 | 1 version, low byte 1 | 2 length of the key 2 | 4 length of the value 2
+//	           6 version, upper bytes 2 | 8 key | value | log entry
+//	published  0 mark 1 | 1 unused 1 | 2 length of the key 2 | 4 length of the value 4 | 8 key | value | log entry
+//
+// So the first 16 bytes, which no reader sees in parts, say of which use of the memory they are, and of
+// which key (Head).
 //
 // The log entry has 32 bytes and follows the value without padding, so that one WRITE carries both:
 //
-//	hardened   0 next 6 | 6 previous 6 | 12 version 2 | 14 operation and used bit 1 | 15 version, high byte 1
+//	hardened   0 next 6 | 6 previous 6 | 12 unused 2 | 14 operation and used bit 1 | 15 unused 1
 //	           16 checksum 4 | 20 old value of the slot 8 | 28 checksum of the outcome 4
 //	published  0 next 6 | 6 previous 6 | 12 unused 4 | 16 old value of the slot 8
 //	           24 checksum 1 | 25 operation and used bit 1 | 26 unused 6
 const (
-	objectHeader = 8
-	keyLen       = 8
+	objectHeader  = 8
+	keyLen        = 8
+	atVersion     = 1
+	atVersionHigh = 6
+	// HeadLen is the length of the part of an object that ParseHead reads.
+	HeadLen = objectHeader + keyLen
 	// EntryLen is the length of a log entry.
 	EntryLen = 32
 	// Overhead is the number of bytes of an object that are not its value.
@@ -125,9 +134,7 @@ func Units(n int) int { return (Overhead + n + Unit - 1) / Unit }
 
 // Offsets in a log entry.
 const (
-	atVersion      = 12
 	atOp           = 14
-	atVersionHigh  = 15
 	atSum          = 16
 	atOld          = 20
 	atOutcome      = 28
@@ -149,6 +156,10 @@ func (o *Object) AppendTo(f Format, b []byte) []byte {
 	b = append(b, byte(o.Mark), 0)
 	b = binary.LittleEndian.AppendUint16(b, keyLen)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(o.Value)))
+	if f == Hardened {
+		b[at+atVersion] = byte(o.Version)
+		binary.LittleEndian.PutUint16(b[at+atVersionHigh:], uint16(o.Version>>8))
+	}
 	b = binary.LittleEndian.AppendUint64(b, o.Key)
 	b = append(b, o.Value...)
 	var e [EntryLen]byte
@@ -158,8 +169,7 @@ func (o *Object) AppendTo(f Format, b []byte) []byte {
 		e[atPublishedOp] = byte(o.Op) | usedBit
 		return append(b, e[:]...)
 	}
-	binary.LittleEndian.PutUint16(e[atVersion:], uint16(o.Version))
-	e[atOp], e[atVersionHigh] = byte(o.Op)|usedBit, byte(o.Version>>16)
+	e[atOp] = byte(o.Op) | usedBit
 	b = append(b, e[:]...)
 	entry := b[len(b)-EntryLen:]
 	o.sum = sumOf(b[at:])
@@ -187,6 +197,9 @@ func (o *Object) Parse(f Format, b []byte) error {
 		return ErrObject
 	}
 	n := binary.LittleEndian.Uint32(b[4:])
+	if f == Hardened {
+		n &= 1<<16 - 1
+	}
 	if uint64(n) > uint64(len(b)-Overhead) {
 		return ErrObject
 	}
@@ -199,7 +212,7 @@ func (o *Object) Parse(f Format, b []byte) error {
 	if f == Published {
 		return o.parsePublished(e)
 	}
-	o.Version = uint32(binary.LittleEndian.Uint16(e[atVersion:])) | uint32(e[atVersionHigh])<<16
+	o.Version = versionIn(b)
 	o.Op, o.sum = Op(e[atOp]&^usedBit), binary.LittleEndian.Uint32(e[atSum:])
 	if o.sum != sumOf(b) || e[atOp]&usedBit == 0 {
 		return ErrTorn
@@ -215,6 +228,24 @@ func (o *Object) Parse(f Format, b []byte) error {
 		o.Outcome = Committed
 	}
 	return nil
+}
+
+// versionIn is the version in the head of an object of the hardened format.
+func versionIn(b []byte) uint32 {
+	return uint32(b[atVersion]) | uint32(binary.LittleEndian.Uint16(b[atVersionHigh:]))<<8
+}
+
+// Head is what the first bytes of an object of the hardened format say. The rest of the object may be
+// torn: Parse checks that.
+type Head struct {
+	Mark    Mark
+	Version uint32
+	Key     uint64
+}
+
+// ParseHead reads the first HeadLen bytes of an object. b has so many at least.
+func ParseHead(b []byte) Head {
+	return Head{Mark: Mark(b[0]), Version: versionIn(b), Key: binary.LittleEndian.Uint64(b[objectHeader:])}
 }
 
 // parsePublished reads a log entry as the public code does: an old value other than 0 means that the

@@ -8,7 +8,7 @@ import (
 // SuperblockLen is the length of a superblock in bytes.
 const SuperblockLen = 64
 
-const superblockMagic = 0x3330_4545_5355_4652 // "RFUSEE03"
+const superblockMagic = 0x3430_4545_5355_4652 // "RFUSEE04"
 
 // ErrSuperblock means that the memory does not begin with a superblock. It was never formatted, or
 // was lost.
