@@ -116,12 +116,12 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	if err := s.confess(deadline); err != nil {
 		return err
 	}
-	if found, err := s.reclaimSome(c, reclaimAtOnce, deadline); found || err != nil {
+	if found, err := c.reclaim(s, reclaimAtOnce, deadline); found || err != nil {
 		return err
 	}
 	err := s.grow(c, units, deadline)
 	if errors.Is(err, kv.ErrFull) {
-		if found, e := s.reclaimSome(c, len(c.blocks), deadline); found || e != nil {
+		if found, e := c.reclaim(s, len(c.blocks), deadline); found || e != nil {
 			return e
 		}
 	}
@@ -132,8 +132,8 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 // another block. The next time it looks in others.
 const reclaimAtOnce = 2
 
-// reclaimSome is reclaim for at most n blocks of a class, until objects are found.
-func (s *space) reclaimSome(c *class, n int, deadline clock.Time) (found bool, err error) {
+// reclaim is space.reclaim for at most n blocks of a class, until objects are found.
+func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err error) {
 	for range min(n, len(c.blocks)) {
 		c.turn = (c.turn + 1) % len(c.blocks)
 		if err := s.reclaim(c.blocks[c.turn], deadline); err != nil {

@@ -47,6 +47,16 @@ func (r *remembered) used(right bool) {
 	}
 }
 
+// in reports whether the slot still has its value, by a list of those that may name the key.
+func (r *remembered) in(list []entry) bool {
+	for _, e := range list {
+		if e.at == r.at {
+			return e.slot == r.slot
+		}
+	}
+	return false
+}
+
 // put remembers the slot of a key.
 func (c *cache) put(key uint64, h layout.Hash, at uint64, slot layout.Slot) {
 	switch r := c.place(key, h); {

@@ -42,6 +42,7 @@ func (c *Client) start(cfg Config, deadline clock.Time) error {
 	cfg = cfg.withDefaults()
 	c.cfg = cfg
 	c.clear()
+	c.pulsate = c.beat
 	c.cache = cache{places: make([]remembered, max(0, cfg.Cache)), threshold: cfg.Threshold}
 	if err := c.open(cfg, deadline); err != nil {
 		return err

@@ -29,10 +29,14 @@ type Config struct {
 	// has the memory servers end its connections (see Client.Recover); 0: 500 ms. A client that was
 	// only slow loses nothing but time.
 	Lease time.Duration
+	// ClientLease is how long a master lets a client that owns blocks be silent before it recovers it, as
+	// Client.Recover does; 0: 20 times Lease. Negative: for ever.
+	ClientLease time.Duration
 }
 
 const (
 	defaultLease     = 500 * time.Millisecond
+	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
 	// pause is how long a client waits before it repeats an attempt that failed.
@@ -59,6 +63,7 @@ const (
 func (c Config) withDefaults() Config {
 	c.Cache, c.Threshold = cmp.Or(c.Cache, defaultCache), cmp.Or(c.Threshold, defaultThreshold)
 	c.Lease = cmp.Or(c.Lease, defaultLease)
+	c.ClientLease = cmp.Or(c.ClientLease, clientLeases*c.Lease)
 	return c
 }
 

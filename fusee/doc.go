@@ -54,8 +54,8 @@
 //	c2  all backups name it, the primary does not: the same, and it wins
 //	c3  the primary names it: nothing, but an INSERT that is pending is withdrawn
 //
-// A client that was only slow finds that its number has ended: its operation ends with kv.ErrTimeout,
-// and the next one takes another number.
+// A client that was only slow finds that its number has ended. If its operation has changed nothing, that
+// begins again with another number; otherwise it ends with kv.ErrTimeout, and the next one takes a number.
 //
 // # Memory servers that crash
 //
@@ -71,6 +71,9 @@
 //
 // Once a store has a master, an INSERT with several replicas of objects takes one round trip more: its
 // object becomes valid in the first replica last, so that no client sees what could be lost with it.
+//
+// A client of a store with a master shows that it is alive (see pulse). The master recovers those that own
+// blocks and are silent for Config.ClientLease.
 //
 // # The index grows
 //
@@ -134,7 +137,7 @@
 // each from other servers, are not kept from going on both. Two masters that begin at a time may end each
 // other. Numbers of masters are those of clients: a master that begins while the primary is absent may have
 // the number of a client. A client that dies
-// while no other waits for it keeps its blocks until a program calls Recover or RecoverAll. Without a
-// master, a memory server that restarts ends the store (kv.ErrLost), and so does the loss of the last
+// while no other waits for it, and without a master, keeps its blocks until a program calls Recover or
+// RecoverAll. Without a master, a memory server that restarts ends the store (kv.ErrLost), and so does the loss of the last
 // replica of the index, or of any object.
 package fusee

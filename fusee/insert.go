@@ -34,6 +34,8 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 			if err := c.makeRoom(deadline); err != nil {
 				return unchanged(err)
 			}
+		case errors.Is(err, kv.ErrNoEffect) && c.renew(err, deadline):
+			continue
 		case !errors.Is(err, errChanged):
 			return err
 		}

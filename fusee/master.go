@@ -3,6 +3,7 @@ package fusee
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -30,6 +31,11 @@ type Master struct {
 	awake clock.Time
 	// Changed, if set, is called after each change of the members.
 	Changed func(was, now layout.View)
+	// Recovered, if set, is called after the master has recovered a client.
+	Recovered func(owner uint32)
+	// wards are the clients that own blocks. nextTend is when the master looks at them again.
+	wards    map[uint32]ward
+	nextTend clock.Time
 }
 
 // errGrows: the repair after the crash of a server does not know splits, and operations in flight do not
@@ -102,17 +108,32 @@ func (m *Master) Run() error {
 }
 
 // Step asks all members whether they are alive, and changes the members if one has crashed or has lost its
-// memory.
+// memory. If all have answered, it recovers clients that have died.
 func (m *Master) Step() error {
-	if _, err := m.probe(); err != nil {
+	quiet, err := m.probe()
+	if err != nil {
 		return err
 	}
 	for i, s := range m.signs {
 		if m.c.view.Has(i) && (s.lost || s.dead) {
 			return m.change(m.c.rt.Now().Add(changePatience))
 		}
+		if s.failed > 0 {
+			quiet++
+		}
 	}
-	return nil
+	if quiet > 0 {
+		return nil
+	}
+	err = m.tend()
+	m.notice(m.c.rt.Now())
+	switch {
+	case m.c.fenced:
+		return errDeposed
+	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost):
+		return err
+	}
+	return nil // a server does not answer: that shows when it is asked again
 }
 
 // changePatience bounds the time of one change of the members.
@@ -325,6 +346,8 @@ func (m *Master) attempt(deadline clock.Time) error {
 		return err
 	}
 	c.use(next)
+	c.heirs = slices.DeleteFunc(c.heirs, func(h heir) bool { return !c.has(h.server) })
+	m.wards = nil // the words of leases are perhaps on another server
 	return nil
 }
 

@@ -33,6 +33,9 @@ type memory struct {
 	// fenced: the client was taken for dead, and its number has ended.
 	fenced bool
 	members
+	pulse pulse
+	// pulsate adds the sign of life of this client to a batch; nil: the client shows none.
+	pulsate func()
 }
 
 // errFenced: another client has taken this one for dead.
@@ -61,8 +64,10 @@ const (
 	atFrees = atLog + logLen
 	// atViews: the views of the servers.
 	atViews = atFrees + 8*freeBatch
-	atOut   = atViews + 8*layout.MaxServers
-	maxOut  = layout.MaxUnits * layout.Unit
+	// atBeat: the word by which the client shows that it is alive.
+	atBeat = atViews + 8*layout.MaxServers
+	atOut  = atBeat + 8
+	maxOut = layout.MaxUnits * layout.Unit
 	// atIn: the objects that were read.
 	atIn      = atOut + maxOut
 	maxIn     = 4
@@ -170,6 +175,9 @@ func (m *memory) add(server int, off, value uint64) (word int) {
 // CASes to a value that no other operation writes.
 func (m *memory) do(deadline clock.Time) error {
 	m.repeated = false
+	if m.pulsate != nil {
+		m.pulsate()
+	}
 	for {
 		err := m.once(deadline)
 		if err == nil {

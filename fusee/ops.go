@@ -27,6 +27,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			if err := c.retry(deadline); err != nil {
 				return dst[:0], err
 			}
+		case err != nil && c.renew(err, deadline):
 		case err != nil:
 			return dst[:0], err
 		case !found:
@@ -50,7 +51,7 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 		return false, err
 	}
 	if known != nil {
-		right := c.named(list, known)
+		right := known.in(list)
 		known.used(right)
 		if right && early {
 			same, err := c.parse(known.slot, 0)
@@ -66,16 +67,6 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 	}
 	c.cache.put(key, h, list[0].at, list[0].slot)
 	return true, nil
-}
-
-// named reports whether a remembered slot still has its value.
-func (c *Client) named(list []entry, r *remembered) bool {
-	for _, e := range list {
-		if e.at == r.at {
-			return e.slot == r.slot
-		}
-	}
-	return false
 }
 
 // retry prepares another attempt of an operation.
@@ -114,6 +105,9 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 				return unchanged(err)
 			}
 			err = errChanged
+		}
+		if errors.Is(err, kv.ErrNoEffect) && c.renew(err, deadline) {
+			continue
 		}
 		if err != nil && !errors.Is(err, errChanged) {
 			return err
@@ -246,7 +240,7 @@ func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry
 		return entry{}, err
 	}
 	if known := c.cache.get(key, h); known != nil {
-		right := c.named(list, known)
+		right := known.in(list)
 		if known.used(right); right {
 			return entry{at: known.at, slot: known.slot}, nil
 		}

@@ -88,7 +88,7 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 		}
 		for _, head := range b.Heads {
 			if _, ok := v.state(head); !ok {
-				return s.stale(v, head)
+				return v.stale(&s.dir, &s.super.Shape, head)
 			}
 		}
 	}
@@ -112,9 +112,9 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 
 // stale is errStale. If the header itself says that the subtable is being split, the client knows that
 // now (errSplits).
-func (s *space) stale(v *sight, h layout.Header) error {
+func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Header) error {
 	e := layout.Entry{Depth: v.entry.Depth, Splitting: true}
-	if v.entry.Splitting || !h.Moving || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || s.dir.Set(&s.super.Shape, v.subtable, e) != nil {
+	if v.entry.Splitting || !h.Moving || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || dir.Set(shape, v.subtable, e) != nil {
 		return errStale
 	}
 	return errSplits

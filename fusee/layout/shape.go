@@ -118,12 +118,6 @@ func (s *Shape) AreaAt(area int) uint64 {
 // AreaLen is the length of an area in bytes.
 func (s *Shape) AreaLen() uint64 { return uint64(s.Blocks) * uint64(s.BlockUnits) * Unit }
 
-// Leases is the number of words in which clients show that they are alive.
-const Leases = 1024
-
-// LeaseAt is the offset of the Beat of a client with a number. Clients may share a word.
-func (s *Shape) LeaseAt(number uint32) uint64 { return s.AreaAt(s.Replicas) + uint64(number%Leases)*8 }
-
 // Len is how many bytes a region needs.
 func (s *Shape) Len() uint64 { return s.LeaseAt(0) + 8*Leases }
 

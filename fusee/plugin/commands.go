@@ -41,7 +41,7 @@ func commands() store.Commands {
 			"it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a memory\n" +
 			"server takes part in an operation; its daemon only gives out blocks of memory. Clients that end leave their blocks\n" +
 			"to others, and those that wait for a dead one carry out what it has begun. A master replaces memory servers that\n" +
-			"crash (--master); without one, no memory server may fail. One master runs at a time, and no standby takes its place.",
+			"crash, and recovers clients that have died (--master); without one, no memory server may fail. One master runs at a time, and no standby takes its place.",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
@@ -71,7 +71,8 @@ func commands() store.Commands {
 				"With --clients, that many clients on one host first read, write, insert and delete a few keys, and check proves\n" +
 				"that one order of all operations on each key explains all responses (that their history is linearizable). You\n" +
 				"may inject faults meanwhile.\n\n" +
-				"A client that dies while no other one waits for it keeps its blocks of memory. With --recover, check first ends\n" +
+				"A client that dies while no other one waits for it keeps its blocks of memory, until a master recovers it, 20\n" +
+				"leases after its last sign of life. With --recover, check first ends\n" +
 				"the connections of all clients that own blocks, settles what they have begun, and leaves the blocks to others. A\n" +
 				"client that is alive goes on as a new one; one of its operations may end without an answer.\n\n" +
 				"The exit status is 1 if something is wrong.",
@@ -96,7 +97,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
 	fs.IntVar(&cfg.Groups, "groups", 0, "groups of three buckets, of 21 slots together, in the index (default: an eighth "+
 		"of a server's memory)")
-	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full, without a master; a key that is updated without pause can hold that up (default: never)")
+	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full, without a master (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object fits into one (default: a server has about 1,000)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; negative: none (default 16384)")
 	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+

@@ -57,6 +57,9 @@ func (n *node) rule(in MasterConfig) error {
 		m.Changed = func(was, now layout.View) {
 			n.Host.Log().Warn("the members of the table have changed", "epoch", now.Epoch(), "before", in.names(was), "now", in.names(now))
 		}
+		m.Recovered = func(owner uint32) {
+			n.Host.Log().Warn("a client was silent for its lease, and its blocks are left to others", "client", owner)
+		}
 		n.Host.Log().Info("the master of a table is up", "memory", in.Servers, "members", in.names(m.View()))
 		go n.serve(m, n.master.ended)
 		return nil

@@ -1,0 +1,108 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// pulse is how a client of a store with a master shows that it is alive: now and then it writes its word
+// of leases, in a batch that it sends anyway. So an operation takes no longer for it, and an idle client
+// is silent: a master takes it for dead after Config.ClientLease, and its next operation begins by taking
+// another number (see Client.renew).
+type pulse struct {
+	next  clock.Time
+	count uint32
+}
+
+// beat adds the WRITE of the client's word to the batch, when it is time.
+func (c *changer) beat() {
+	now := c.rt.Now()
+	if !c.managed || c.exempt || c.view == 0 || c.id == 0 || c.room() == 0 || now < c.pulse.next {
+		return
+	}
+	c.pulse.next, c.pulse.count = now.Add(c.cfg.Lease/2), c.pulse.count+1
+	if c.put(binary.LittleEndian.AppendUint64(nil, layout.Beat(c.id, c.pulse.count)), atBeat) == nil {
+		c.write(c.root(), c.super.Shape.LeaseAt(c.id), atBeat, 8)
+	}
+}
+
+// renew takes another number after an operation has failed because the client was taken for dead, and
+// reports whether the operation, which has changed nothing, is to be repeated.
+func (c *Client) renew(err error, deadline clock.Time) bool {
+	return c.fenced && errors.Is(err, kv.ErrTimeout) && c.rt.Now() < deadline && c.rejoin(deadline) == nil
+}
+
+// ward is what a master knows of a client that owns blocks: its word of leases, since when the word has
+// not changed, and how often the master has found it so when the lease was over.
+type ward struct {
+	beat   uint64
+	since  clock.Time
+	silent int
+}
+
+// tend recovers clients that own blocks and have been silent for their lease. That is harmless for one that
+// is alive: it takes another number. That a word has not changed between two READs is true however long the
+// master was hung meanwhile; the second READ is repeated, so that what a client has sent while its memory
+// server was hung arrives.
+func (m *Master) tend() error {
+	c := m.c
+	lease := c.cfg.ClientLease
+	if lease < 0 || c.rt.Now() < m.nextTend {
+		return nil
+	}
+	m.nextTend = c.rt.Now().Add(lease / 4)
+	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
+	if err := c.settleHeirs(end); err != nil {
+		return err
+	}
+	asked := c.rt.Now()
+	c.read(c.root(), c.super.Shape.LeaseAt(0), atIn, 8*layout.Leases)
+	if err := c.do(end); err != nil {
+		return err
+	}
+	beats, err := c.bytes(nil, atIn, 8*layout.Leases)
+	if err != nil {
+		return err
+	}
+	read, wards := c.rt.Now(), make(map[uint32]ward)
+	for server := range c.cfg.Servers {
+		if !c.has(server) {
+			continue
+		}
+		err := c.table(server, end, func(h heir) (bool, error) {
+			if owner := h.use.Client(); owner != 0 && owner != c.id {
+				w, known := m.wards[owner]
+				if beat := binary.LittleEndian.Uint64(beats[8*(owner%layout.Leases):]); !known || w.beat != beat {
+					w = ward{beat: beat, since: read}
+				}
+				wards[owner] = w
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	m.wards = wards
+	for owner, w := range wards {
+		if asked < w.since.Add(lease) {
+			continue
+		}
+		if w.silent++; w.silent < deadAfter {
+			wards[owner] = w
+			continue
+		}
+		if err := c.recover(owner, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience))); err != nil {
+			return err
+		}
+		delete(wards, owner)
+		if m.Recovered != nil {
+			m.Recovered(owner)
+		}
+	}
+	return nil
+}
