@@ -25,10 +25,12 @@
 //     taken, and a node takes little more than it uses: the tree is full when the bytes of its
 //     servers are in use, however many clients there are.
 //   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
-//     later writer can finish (layout.Stage), and its memory is reused, by any client. Its next
-//     incarnation has another address: a reader that follows a pointer to the former incarnation
-//     begins again at the root. Pages that have few keys are not merged, and the height of the tree
-//     never decreases. Pages of published trees are never merged.
+//     later writer can finish (layout.Stage), and its memory is reused, by any client. So does a
+//     leaf with few keys, if its sibling has room for them: it is closed, its records never change
+//     again, the sibling takes over copies of them with its range. The page's next incarnation has
+//     another address: a reader that follows a pointer to the former incarnation begins again at
+//     the root. Internal pages leave the tree only when they have one child left, the first leaf
+//     stays, and the height of the tree never decreases. Pages of published trees are never merged.
 //   - Locks survive their owners. A lock word names its owner, a node; the memory service knows the
 //     owner of each connection. A client that has seen the same tag for longer than the lease has
 //     the service end all connections of the owner (the fence), and only then swaps its own tag in:

@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Merging takes empty pages out of the tree, in the steps that layout.Stage describes. Each step
-// changes one page under its lock, and after each step the tree is valid: if a client dies during a
-// merge, it leaves a closed page, and the next writer that finds the page takes it out of the tree.
+// Merging takes pages with few records or none out of the tree, in the steps that layout.Stage
+// describes. Each step changes one page under its lock, and after each step the tree is valid: if a
+// client dies during a merge, it leaves a closed page, and the next writer that finds the page takes
+// it out of the tree.
 
 // errClosed: the page accepts no records, because it is leaving the tree.
 var errClosed = errors.New("the page is being merged")
@@ -24,32 +25,52 @@ const maxMerges = 16
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	wrote := c.wrote // WRITEs of a merge are not effects of the operation
 	defer func() { c.wrote = wrote }()
-	for depth < maxMerges {
-		left, right, err := c.pair(a, deadline)
+	for tries := 0; depth < maxMerges && tries < maxRestarts; tries++ {
+		left, err := c.header(a, deadline)
 		if err != nil || left.Stage != layout.Closed {
 			return gone(err)
 		}
+		right, err := c.header(left.Sibling, deadline)
 		switch {
+		case err != nil:
 		case left.Absorbed(right.Lowest):
-			return gone(c.takeOut(left, depth, deadline))
+			if err = c.takeOut(left, depth, deadline); err == nil {
+				return nil
+			}
 		case right.Stage == layout.Closed:
 			err = c.finish(left.Sibling, depth+1, deadline)
 		default:
 			err = c.absorb(left, deadline)
+			if errors.Is(err, errNoSlot) {
+				err = c.makeRoom(left.Sibling, deadline)
+			}
 		}
+		// ErrBroken: some page on the way has left the tree. The page at a may be out of all
+		// chains by now, so that no other client would find it: this client goes on.
 		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
 			return err
 		}
-		depth++
+		if tries > someRestarts {
+			if c.rt.Now() >= deadline {
+				return kv.TimedOut(errClosed)
+			}
+			c.rt.Sleep(pause)
+		}
 	}
 	return nil
+}
+
+// header reads the header of a page.
+func (c *changer) header(a layout.Addr, deadline clock.Time) (layout.Header, error) {
+	err := c.readPage(a, &c.sib, c.sibBuf, deadline)
+	return c.sib.Header, err
 }
 
 // beyond finishes the merge of the closed page at a, and returns the page that has taken over its
 // range; 0: the caller must search again.
 func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error) {
 	err := c.finish(a, 0, deadline)
-	if err != nil && !errors.Is(err, errNoLevel) && !errors.Is(err, errNoSlot) {
+	if err != nil && !errors.Is(err, errNoLevel) && (!errors.Is(err, errNoSlot) || errors.Is(err, kv.ErrFull)) {
 		return 0, err
 	}
 	left, right, err := c.pair(a, deadline)
@@ -142,16 +163,71 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 			return nil
 		}
 		var ok bool
-		if c.ranges, ok = p.Absorb(&c.sib.Header, c.ranges); !ok {
+		if c.ranges, ok = p.Absorb(&c.sib, c.ranges); !ok {
 			return errNoSlot
 		}
 		return nil
 	})
 }
 
-// errNoSlot: the page that should take over the range of another one is full. The closed page stays
-// in the tree until the full one is split.
+// errNoSlot: the page that should take over the range of another one is full, and there is no memory
+// to split it. The closed page stays in the tree.
 var errNoSlot = errors.New("the sibling of a closed page is full")
+
+// makeRoom splits the page at a, which has too few free slots to take over the range of the closed
+// page to its left. This is rare: when that one was closed, there was room.
+func (c *changer) makeRoom(a layout.Addr, deadline clock.Time) error {
+	if err := c.reserve(deadline); err != nil {
+		return errors.Join(errNoSlot, err)
+	}
+	h, err := c.acquire(a, deadline)
+	if err != nil {
+		return err
+	}
+	p := &c.page
+	if err := c.readPage(a, p, c.pageBuf, deadline); err != nil {
+		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
+	}
+	if p.Stage != layout.Live || p.Level == 0 && 2*p.Count() <= p.Slots() || p.Level > 0 && p.FreeSlot() >= 0 {
+		return c.release(h, deadline) // another client has made room
+	}
+	return c.split(h, a, 0, nil, deadline)
+}
+
+// merge merges the leaf at a, in which this client has left few records, with its sibling; or, if
+// the sibling has no room, with its left neighbour if that one has few records, too.
+func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
+	lowest, closed, err := c.closeSparse(a, deadline)
+	if err == nil && !closed && lowest > 0 {
+		if a, err = c.locate(lowest-1, 0, deadline); err == nil {
+			_, closed, err = c.closeSparse(a, deadline)
+		}
+	}
+	if err != nil || !closed {
+		return err
+	}
+	return c.finish(a, 0, deadline)
+}
+
+// closeSparse closes the leaf at a if it is sparse and its sibling can take over its records. It
+// returns the leaf's lowest key.
+func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64, closed bool, err error) {
+	err = c.under(a, deadline, func(p *layout.Page) error {
+		if lowest = p.Lowest; !p.Sparse(p.Count()) {
+			return nil
+		}
+		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !p.MayMerge(&c.sib) {
+			return gone(err)
+		}
+		closed = true
+		c.ranges = append(c.ranges, p.Close())
+		return nil
+	})
+	if closed = closed && err == nil; closed {
+		c.node.count(func(s *NodeStats) { s.Joined++ })
+	}
+	return lowest, closed, err
+}
 
 // takeOut removes the pointers to a closed page whose range its sibling has taken over, and adds
 // the page to the list of unused pages.

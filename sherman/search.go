@@ -148,7 +148,8 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 }
 
 // behind returns the page that has taken over the range of the closed page c.page at a. If it
-// returns 0, no page has, and the key is absent, because the closed page is empty.
+// returns 0, no page had when the closed page, again in c.page, was read: its records, which never
+// change, were those of its range.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	was := c.page.Header
 	c.dead = a
@@ -159,7 +160,8 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 		return was.Sibling, nil
 	}
 	// As long as the closed page names the same sibling, only that one can take over its range; and
-	// it had not done so when it was read.
+	// it had not done so when it was read. A page that has been reused is not read as the closed one:
+	// all of its slots are younger than the header (layout.Page.Init).
 	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
 		return 0, err
 	}

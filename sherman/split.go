@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// split splits the full page c.page at a, whose lock the client holds, and adds a record: a key
-// with its value to a leaf, or a child to an internal page. It writes the new page before the old
+// split splits the page c.page at a, whose lock the client holds, and, if add is not nil, adds a
+// record for key by it to the page that covers the key then. It writes the new page before the old
 // page names it. Later repair adds the separator to the parent.
-func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child layout.Addr, deadline clock.Time) error {
+func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.Page) layout.Range, deadline clock.Time) error {
 	p := &c.page
 	to, ok := c.fresh()
 	if !ok || !p.CanSplit() {
@@ -20,18 +20,14 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child 
 	}
 	var sep uint64
 	sep, c.order, c.ranges = p.Split(to, c.sibBuf, &c.sib, c.order, c.ranges[:0])
-	in := p
-	if key >= sep {
-		in = &c.sib
-	}
-	var r layout.Range
-	if child != 0 {
-		r = in.PutChild(key, child)
-	} else {
-		r = in.Put(in.FreeSlot(), key, value)
-	}
-	if in == p && c.ranges[len(c.ranges)-1].Len < len(p.Bytes) {
-		c.ranges = append(c.ranges, r)
+	switch {
+	case add == nil:
+	case key >= sep:
+		add(&c.sib)
+	default:
+		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes) {
+			c.ranges = append(c.ranges, r)
+		}
 	}
 	if err := c.writeFresh(to.At, c.sibBuf, deadline); err != nil {
 		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
@@ -81,22 +77,17 @@ const maxRepairs = 2 * maxLevel
 // client that finds the page repeats it.
 func (c *changer) repair(deadline clock.Time) {
 	own, astray := c.cost, c.astray
-	for range maxRepairs {
-		s := c.heal
-		if c.heal = (separator{}); s.level == 0 {
-			break
-		}
-		if err := c.adopt(s, deadline); err != nil {
-			break
-		}
-	}
+	c.adoptAll(deadline)
 	if astray.from != 0 {
 		_ = c.repoint(astray, deadline) // if it fails, another client does it
 	}
 	if c.dead != 0 {
 		c.emptied = append(c.emptied, c.dead)
 	}
-	for range maxMerges {
+	if c.sparse != 0 {
+		_ = c.merge(c.sparse, deadline) // if it fails, the next writer that finds the page closed goes on
+	}
+	for range maxMerges { // merges may close further pages
 		n := len(c.emptied) - 1
 		if n < 0 {
 			break
@@ -107,7 +98,18 @@ func (c *changer) repair(deadline clock.Time) {
 			break
 		}
 	}
+	c.adoptAll(deadline)
 	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // the cost counts only those of the operation itself
+}
+
+// adoptAll adds the separators that are known to be missing.
+func (c *changer) adoptAll(deadline clock.Time) {
+	for range maxRepairs {
+		s := c.heal
+		if c.heal = (separator{}); s.level == 0 || c.adopt(s, deadline) != nil {
+			return
+		}
+	}
 }
 
 // adopt adds a separator to the page of its level that covers its key.
@@ -164,7 +166,7 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 		if len(c.spare) == 0 {
 			return 0, give(errRoom)
 		}
-		return 0, c.split(h, a, s.key, nil, s.child, deadline)
+		return 0, c.split(h, a, s.key, func(in *layout.Page) layout.Range { return in.PutChild(s.key, s.child) }, deadline)
 	}
 	c.ranges = append(c.ranges[:0], p.PutChild(s.key, s.child))
 	if err := c.commit(h, a, c.ranges, deadline); err != nil {

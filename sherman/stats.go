@@ -23,10 +23,10 @@ type NodeStats struct {
 	// Splits counts split pages. Roots counts new roots. Healed counts separators that were missing
 	// and added. Moves counts steps of searches to a sibling.
 	Splits, Roots, Healed, Moves uint64
-	// Merged counts empty pages taken out of the tree. Reused counts pages that were reused.
-	// Restarts counts searches that met a page which had left the tree, and began again at the
-	// root.
-	Merged, Reused, Restarts uint64
+	// Merged counts pages taken out of the tree. Joined counts leaves that were closed while they
+	// had records, which their siblings take over. Reused counts pages that were reused. Restarts
+	// counts searches that met a page which had left the tree, and began again at the root.
+	Merged, Joined, Reused, Restarts uint64
 	// Torn counts pages read again because they were written while they were being read.
 	Torn uint64
 	// CacheHits counts operations that found their leaf in the index cache. CacheMisses counts

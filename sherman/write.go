@@ -3,6 +3,7 @@ package sherman
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -13,9 +14,10 @@ import (
 type changer struct {
 	walker
 	// spare are pages that this client will use next for splits; emptied are pages that it has
-	// closed.
+	// closed. sparse is a leaf in which the operation has left few records; 0: none.
 	spare   []layout.Fresh
 	emptied []layout.Addr
+	sparse  layout.Addr
 	// sib is the new sibling in a split; its bytes are in sibBuf.
 	sib    layout.Page
 	sibBuf []byte
@@ -77,7 +79,7 @@ func (c *changer) check(v verb, value []byte) error {
 // modify changes one record of a leaf. It adds kv.ErrNoEffect to an error if the record was
 // certainly not changed.
 func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
-	c.wrote, c.emptied = false, c.emptied[:0]
+	c.wrote, c.emptied, c.sparse = false, c.emptied[:0], 0
 	err := c.attempt(v, key, value, deadline)
 	if len(c.spare) > 0 { // another client of the node may need the pages earlier
 		c.node.keepPages(c.spare...)
@@ -190,15 +192,19 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 			if len(c.spare) == 0 {
 				return 0, errors.Join(errRoom, ignoreRelease(c.release(h, deadline)))
 			}
-			return 0, c.split(h, a, key, value, 0, deadline)
+			return 0, c.split(h, a, key, func(in *layout.Page) layout.Range { return in.Put(in.FreeSlot(), key, value) }, deadline)
 		}
 		c.ranges = append(c.ranges, p.Put(slot, key, value))
 	}
 	if err := c.commit(h, a, c.ranges, deadline); err != nil {
 		return 0, err
 	}
-	if p.Stage == layout.Closed {
+	switch n := p.Count(); {
+	case p.Stage == layout.Closed:
 		c.emptied = append(c.emptied, a)
+	case v == remove && bits.OnesCount(uint(n)) == 1 && p.Sparse(n):
+		// not after each delete, because the sibling may have no room
+		c.sparse = a
 	}
 	return 0, nil
 }

@@ -80,4 +80,52 @@ var shermanBugs = []planted{
 		"",
 		"sherman TestDeletesGiveRoomBack",
 	},
+	{
+		"sherman: the records of a closed leaf are not found", "sherman/search.go",
+		"\t\t\tif next == 0 || err != nil {\n\t\t\t\treturn a, err\n",
+		"\t\t\tif next == 0 || err != nil {\n\t\t\t\tclear(c.page.Bytes[layout.Line:])\n\t\t\t\treturn a, err\n",
+		"sherman TestDeathInAMerge",
+	},
+	{
+		"sherman/layout: the range of a closed leaf is taken over without its records", "sherman/layout/merge.go",
+		"\t} else if ranges, ok = p.adoptRecords(left, ranges); !ok {",
+		"\t} else if _, ok = p.adoptRecords(left, nil); !ok {",
+		"sherman TestDeathInAMerge",
+	},
+	{
+		"sherman/layout: copies of an interrupted merge become records", "sherman/layout/merge.go",
+		"if b, mark := p.hardenedRecord(i); mark != 0 && from.Value == nil &&",
+		"if b, mark := p.hardenedRecord(i); mark == 1 && from.Value == nil &&",
+		"sherman/layout TestAbsorbAgain",
+	},
+	{
+		"sherman/layout: a header is written before the records that it covers", "sherman/layout/merge.go",
+		"\treturn append(ranges, p.putHeader()), true\n",
+		"\treturn append([]Range{p.putHeader()}, ranges...), true\n",
+		"sherman/layout TestAbsorbIsSeenAsAWhole",
+	},
+	{
+		"sherman/layout: an empty slot of a reused page has no epoch", "sherman/layout/page.go",
+		"if s.Kind != Hardened || p.Epoch == 1 {",
+		"if s.Kind != Hardened || p.Epoch > 0 {",
+		"sherman/layout TestAReusedPageIsNotTakenForAnEmptyOne",
+	},
+	{
+		"sherman: a leaf is closed although its sibling has no room", "sherman/layout/merge.go",
+		"\t\tp.Count()+sib.Count() <= (p.Slots()+mergedShare-1)/mergedShare\n",
+		"\t\tp.Count()+sib.Count() <= 2*p.Slots()\n",
+		"sherman/layout TestMayMerge",
+	},
+	{
+		"sherman: a full sibling is not split for a closed leaf", "sherman/merge.go",
+		"\t\t\t\terr = c.makeRoom(left.Sibling, deadline)\n",
+		"\t\t\t\terr = nil\n",
+		"sherman TestTheSiblingOfASparseLeafIsFull",
+	},
+	{
+		"sherman: a merge ends when another page on its way has left", "sherman/merge.go",
+		"\t\tif err != nil && !errors.Is(err, errOwner) && gone(err) != nil {\n",
+		"\t\tif err != nil && !errors.Is(err, errOwner) {\n",
+		"sherman TestFillAndEmptyTenTimes",
+	},
 }

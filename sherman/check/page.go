@@ -20,7 +20,8 @@ type page struct {
 	// children are the children of an internal page, sorted by their lowest keys.
 	children []child
 	// linked: the chain of its level contains the page. named: a page above names it.
-	linked, named bool
+	// absorbed: it is closed, and its sibling has taken over its range.
+	linked, named, absorbed bool
 }
 
 type child struct {

@@ -87,7 +87,9 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 		}
 		from := p.highest
 		if q := c.pages[p.sibling.Place()]; p.stage == layout.Closed && q != nil && q.lowest == p.lowest {
-			from = p.lowest // the sibling has taken over the range
+			from = p.lowest // the sibling has taken over the range, and has copies of the records
+			p.content = Content{}
+			p.absorbed = true
 		}
 		if p, err = c.find(p.sibling, p.addr, p.level, from, false); err != nil {
 			return chain, err
@@ -126,7 +128,7 @@ func (c *checker) leaves(chain []*page) error {
 		c.report.Content.Keys += p.content.Keys
 		c.report.Content.Sum += p.content.Sum
 		c.report.Room += uint64(c.Super.Shape.Slots(0))
-		if c.Visit == nil {
+		if c.Visit == nil || p.absorbed {
 			continue
 		}
 		if err := c.visit(p); err != nil {

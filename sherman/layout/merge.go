@@ -1,16 +1,21 @@
 package layout
 
+import "encoding/binary"
+
 // Stage is the state of a hardened page between its use in the tree and its reuse. A page leaves
 // the tree in steps, each of which is the WRITE of one line of one page, under the lock of that
 // page:
 //
-//  1. The page is Closed: it has no records (an internal page: only its leftmost child), and gets
-//     none any more.
-//  2. Its sibling takes over its range (Absorb). Until then a key of the range is certainly absent.
+//  1. The page is Closed: its records never change again. A leaf has few of them or none, an
+//     internal page only its leftmost child.
+//  2. Its sibling takes over its range, with copies of its records (Absorb). Until then the closed
+//     page has the records of the range.
 //  3. The pages above name the sibling instead (Redirect), and so does the left neighbour (Bypass).
 //  4. The page is Unused. Its next incarnation has another address.
 //
-// A client that finds a Closed page can do the remaining steps. The leftmost page of a level is
+// Because a Closed page does not change, each step needs the lock of one page only, and a client
+// that finds a Closed page can do the remaining steps: if it repeats what another client has done in
+// part, it writes the same. The leftmost page of a level is
 // never closed, so that a remembered root, or one that is being replaced, always leads to the keys.
 type Stage uint8
 
@@ -47,7 +52,27 @@ func (p *Page) CanClose(n int) bool {
 	return p.Shape.Kind == Hardened && p.Stage == Live && n == 0 && p.Lowest > 0 && p.Sibling != 0
 }
 
-// Close makes the page Closed. CanClose must have returned true.
+// Shares of a leaf's slots: a leaf is sparse if it has at most 1/sparseShare of its records; two
+// leaves are merged if together they have at most 1/mergedShare.
+const (
+	sparseShare = 4
+	mergedShare = 2
+)
+
+// Sparse reports whether a leaf with n records has so few that it should be merged with its sibling
+// (see MayMerge).
+func (p *Page) Sparse(n int) bool {
+	return p.Level == 0 && p.CanClose(0) && n <= max(1, p.Slots()/sparseShare)
+}
+
+// MayMerge reports whether a sparse leaf may be Closed so that sib, its sibling, takes over its
+// records: sib keeps at least as much room as it has records then, so that it is not split soon.
+func (p *Page) MayMerge(sib *Page) bool {
+	return p.Sparse(p.Count()) && sib.Stage == Live && sib.Level == 0 && sib.Lowest == p.Highest &&
+		p.Count()+sib.Count() <= (p.Slots()+mergedShare-1)/mergedShare
+}
+
+// Close makes the page Closed. CanClose or MayMerge must have returned true.
 func (p *Page) Close() Range {
 	p.Stage = Closed
 	return p.putHeader()
@@ -57,10 +82,10 @@ func (p *Page) Close() Range {
 // sibling's lowest key.
 func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.Lowest }
 
-// Absorb makes this page take over the range of the closed page to its left. It appends the pieces
-// that must be written, in their order. It returns false if an internal page has no slot for its
-// former leftmost child.
-func (p *Page) Absorb(left *Header, ranges []Range) ([]Range, bool) {
+// Absorb makes this page take over the range of the closed page to its left, and copies of its
+// records. It appends the pieces that must be written, in their order. It returns false if the page
+// has too few free slots for them.
+func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 	if p.Level > 0 {
 		if p.FreeSlot() < 0 {
 			return ranges, false
@@ -68,10 +93,50 @@ func (p *Page) Absorb(left *Header, ranges []Range) ([]Range, bool) {
 		// A reader that sees the new header without this record goes to a page further left.
 		ranges = append(ranges, p.PutChild(p.Lowest, p.Leftmost))
 		p.Leftmost = left.Leftmost
+	} else if ranges, ok = p.adoptRecords(left, ranges); !ok {
+		return ranges, false
 	}
 	p.Reach = max(p.Reach, p.Lowest, left.Reach)
 	p.Lowest = left.Lowest
 	return append(ranges, p.putHeader()), true
+}
+
+// adoptRecords copies the records of the closed leaf left into free slots. They are out of the
+// page's range, so no reader sees them before the header says that the range is the page's. A client
+// that died before it wrote the header may have left copies in other slots: these are removed.
+func (p *Page) adoptRecords(left *Page, ranges []Range) (_ []Range, ok bool) {
+	var r Range // from the first to the last slot that changes
+	changed := func(piece Range) {
+		if r.Len == 0 {
+			r = piece
+		}
+		r.Len = piece.Off + piece.Len - r.Off // slots are visited in the order of their offsets
+	}
+	next := 0
+	for i := range p.Slots() {
+		if _, state := p.Slot(i); state == Used {
+			continue
+		}
+		var from Record
+		for state := Free; state != Used && next < left.Slots(); next++ {
+			from, state = left.Slot(next)
+			if state == Used {
+				changed(p.putHardenedRecord(i, from.Key, from.Value))
+			}
+		}
+		if b, mark := p.hardenedRecord(i); mark != 0 && from.Value == nil && left.Covers(binary.LittleEndian.Uint64(b)) {
+			changed(p.removeHardened(i))
+		}
+	}
+	for ; next < left.Slots(); next++ {
+		if _, state := left.Slot(next); state == Used {
+			return ranges, false
+		}
+	}
+	if r.Len > 0 {
+		ranges = append(ranges, r)
+	}
+	return ranges, true
 }
 
 // Bypass makes next the page's sibling; next is the sibling of its present, closed sibling.

@@ -89,11 +89,21 @@ func (p *Page) Parse(s Shape, b []byte) error {
 }
 
 // Init makes b an empty page with header h, whose Epoch 0 stands for 1.
+//
+// In a hardened page with a later epoch, all slots have marks of that epoch: a READ that sees the
+// header of an earlier incarnation with such a slot notices that the slot is younger, and does not
+// take a record for absent that the earlier incarnation had.
 func (p *Page) Init(s Shape, b []byte, h Header) {
 	clear(b)
 	h.Epoch, h.Last = max(h.Epoch&epochMask, 1), -1
 	*p = Page{Shape: s, Header: h, Bytes: b}
 	p.putHeader()
+	if s.Kind != Hardened || p.Epoch == 1 {
+		return
+	}
+	for i := range p.Slots() {
+		p.removeHardened(i)
+	}
 }
 
 // putHeader writes the header into the page and returns the piece that it has changed.
