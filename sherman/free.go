@@ -10,23 +10,29 @@ import (
 // Each memory server has a list of pages that were merged: FreeWord names the first one, and the
 // header of each names the next. A client that takes the first page, or adds one, changes the word
 // by a compare-and-swap. If the compare-and-swap is not answered, the page is never reused.
+//
+// A second list, which SlackWord names, has a page that ordinary splits do not take. When a leaf is
+// closed with records, its sibling may be full before the merge goes on, for instance because the
+// client has died; and then, with all memory in use, no client could write to the keys of the
+// closed leaf. The split of the sibling takes that page, and the closed leaf takes its place when it leaves
+// the tree.
 
-// readHead reads the word of a server's list.
-func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
+// readHead reads the word of a list of a server.
+func (c *memory) readHead(i int, list uint64, deadline clock.Time) (layout.FreeHead, error) {
 	if err := c.reach(i, deadline); err != nil {
 		return 0, err
 	}
-	w, err := c.readWord(c.target(layout.At(i, layout.FreeWord)), wordAtomic, deadline)
+	w, err := c.readWord(c.target(layout.At(i, list)), wordAtomic, deadline)
 	return layout.FreeHead(w), err
 }
 
-// swapHead changes the word of a server's list by a compare-and-swap. lost reports that its outcome
+// swapHead changes the word of a list of a server by a compare-and-swap. lost reports that its outcome
 // is unknown.
-func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
+func (c *memory) swapHead(i int, list uint64, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
 	if err := c.reach(i, deadline); err != nil {
 		return false, false, err
 	}
-	was, err := c.swap(c.target(layout.At(i, layout.FreeWord)), uint64(old), uint64(to), deadline)
+	was, err := c.swap(c.target(layout.At(i, list)), uint64(old), uint64(to), deadline)
 	return err == nil && was == uint64(old), err != nil, err
 }
 
@@ -56,10 +62,10 @@ func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (
 // server.
 const maxPops = 64
 
-// pop takes the first page of a server's list for this client.
-func (c *changer) pop(i int, deadline clock.Time) error {
+// pop takes the first page of a list of a server for this client.
+func (c *changer) pop(i int, list uint64, deadline clock.Time) error {
 	for range maxPops {
-		head, err := c.readHead(i, deadline)
+		head, err := c.readHead(i, list, deadline)
 		if err == nil && head.Place() == 0 {
 			return errNone
 		}
@@ -73,7 +79,7 @@ func (c *changer) pop(i int, deadline clock.Time) error {
 		if err == nil {
 			f, ok := p.Renewed()
 			var won bool
-			won, _, err = c.swapHead(i, head, head.Then(p.Sibling), deadline)
+			won, _, err = c.swapHead(i, list, head, head.Then(p.Sibling), deadline)
 			if won && ok {
 				c.spare = append(c.spare, f)
 				c.node.count(func(s *NodeStats) { s.Reused++ })
@@ -90,13 +96,13 @@ func (c *changer) pop(i int, deadline clock.Time) error {
 	return errNone
 }
 
-// push adds a page to the list of its server. It first writes the page's header, which is safe
+// push adds a page to a list of its server. It first writes the page's header, which is safe
 // because the page belongs to this client alone: the client has made the page Unused, or has never
 // used it.
-func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
+func (c *changer) push(f layout.Fresh, list uint64, deadline clock.Time) error {
 	i := f.At.Server()
 	for {
-		head, err := c.readHead(i, deadline)
+		head, err := c.readHead(i, list, deadline)
 		if err == nil {
 			next := layout.Addr(0)
 			if head.Place() != 0 {
@@ -108,7 +114,7 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 		}
 		if err == nil {
 			var won, lost bool
-			won, lost, err = c.swapHead(i, head, head.Then(f.At), deadline)
+			won, lost, err = c.swapHead(i, list, head, head.Then(f.At), deadline)
 			if won || lost {
 				return err
 			}
@@ -120,6 +126,38 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 			return err
 		}
 	}
+}
+
+// slack returns a server that has a page for splits that merges need; -1: none has.
+func (c *changer) slack(deadline clock.Time) (server int, err error) {
+	for i := range c.links {
+		head, err := c.readHead(i, layout.SlackWord, deadline)
+		if err != nil || head.Place() != 0 {
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
+// keepSlack makes sure that a page is kept for splits that merges need.
+func (c *changer) keepSlack(deadline clock.Time) error {
+	if i, err := c.slack(deadline); err != nil || i >= 0 {
+		return err
+	}
+	if err := c.reserve(deadline); err != nil {
+		return err
+	}
+	f, _ := c.fresh()
+	return c.push(f, layout.SlackWord, deadline)
+}
+
+// giveBack adds a page that has left the tree to a list of its server.
+func (c *changer) giveBack(f layout.Fresh, deadline clock.Time) error {
+	list := uint64(layout.FreeWord)
+	if i, err := c.slack(deadline); err == nil && i < 0 {
+		list = layout.SlackWord
+	}
+	return c.push(f, list, deadline)
 }
 
 // leave gives the unused pages of a client that closes to its node. The last client of the node
@@ -138,7 +176,7 @@ func (c *changer) leave(deadline clock.Time) {
 		if !ok {
 			return
 		}
-		if err := c.push(f, deadline); err != nil && !errors.Is(err, ErrBroken) {
+		if err := c.push(f, layout.FreeWord, deadline); err != nil && !errors.Is(err, ErrBroken) {
 			return // the memory of the page is not reused
 		}
 	}
@@ -158,7 +196,7 @@ func (c *Client) Unused(server, most int, deadline clock.Time) (int, error) {
 }
 
 func (c *Client) countUnused(server, most int, deadline clock.Time) (n int, err error) {
-	head, err := c.readHead(server, deadline)
+	head, err := c.readHead(server, layout.FreeWord, deadline)
 	for ; err == nil && head.Place() != 0 && n < most; n++ {
 		var p *layout.Page
 		if p, err = c.readUnused(server, head, deadline); p == nil {

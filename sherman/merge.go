@@ -177,7 +177,16 @@ var errNoSlot = errors.New("the sibling of a closed page is full")
 // makeRoom splits the page at a, which has too few free slots to take over the range of the closed
 // page to its left. This is rare: when that one was closed, there was room.
 func (c *changer) makeRoom(a layout.Addr, deadline clock.Time) error {
-	if err := c.reserve(deadline); err != nil {
+	err := c.reserve(deadline)
+	if errors.Is(err, kv.ErrFull) {
+		var i int
+		if i, err = c.slack(deadline); i < 0 {
+			err = c.errFull()
+		} else if err == nil {
+			err = c.pop(i, layout.SlackWord, deadline)
+		}
+	}
+	if err != nil {
 		return errors.Join(errNoSlot, err)
 	}
 	h, err := c.acquire(a, deadline)
@@ -197,6 +206,9 @@ func (c *changer) makeRoom(a layout.Addr, deadline clock.Time) error {
 // merge merges the leaf at a, in which this client has left few records, with its sibling; or, if
 // the sibling has no room, with its left neighbour if that one has few records, too.
 func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
+	if err := c.keepSlack(deadline); err != nil {
+		return err
+	}
 	lowest, closed, err := c.closeSparse(a, deadline)
 	if err == nil && !closed && lowest > 0 {
 		if a, err = c.locate(lowest-1, 0, deadline); err == nil {
@@ -216,7 +228,7 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 		if lowest = p.Lowest; !p.Sparse(p.Count()) {
 			return nil
 		}
-		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !p.MayMerge(&c.sib) {
+		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !layout.MayMerge(p, &c.sib) {
 			return gone(err)
 		}
 		closed = true
@@ -256,7 +268,7 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 		return err // if the outcome is unknown, the memory of the page is not reused
 	}
 	c.node.count(func(s *NodeStats) { s.Merged++ })
-	_ = c.push(f, deadline) // if it fails, the memory is not reused; the page has left the tree
+	_ = c.giveBack(f, deadline) // if it fails, the memory is not reused; the page has left the tree
 	return nil
 }
 

@@ -163,7 +163,7 @@ func deathInAMerge(t *testing.T, n int) (died bool) {
 	return died
 }
 
-// A client closes a sparse leaf and stops. Before anybody goes on with the merge, others fill the
+// A client closes a sparse leaf and stops. Before another one goes on with the merge, others fill the
 // leaf's sibling: it is split, and then takes over the records.
 func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)

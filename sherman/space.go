@@ -98,7 +98,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 		if unused {
 			err = c.extend(i, deadline)
 		} else {
-			err = c.pop(i, deadline)
+			err = c.pop(i, layout.FreeWord, deadline)
 		}
 		if len(c.spare) > 0 {
 			return nil

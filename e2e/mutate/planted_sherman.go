@@ -88,8 +88,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman/layout: the range of a closed leaf is taken over without its records", "sherman/layout/merge.go",
-		"\t} else if ranges, ok = p.adoptRecords(left, ranges); !ok {",
-		"\t} else if _, ok = p.adoptRecords(left, nil); !ok {",
+		"\t} else if ranges, ok = adoptRecords(p, left, ranges); !ok {",
+		"\t} else if _, ok = adoptRecords(p, left, nil); !ok {",
 		"sherman TestDeathInAMerge",
 	},
 	{

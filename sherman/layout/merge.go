@@ -65,9 +65,10 @@ func (p *Page) Sparse(n int) bool {
 	return p.Level == 0 && p.CanClose(0) && n <= max(1, p.Slots()/sparseShare)
 }
 
-// MayMerge reports whether a sparse leaf may be Closed so that sib, its sibling, takes over its
-// records: sib keeps at least as much room as it has records then, so that it is not split soon.
-func (p *Page) MayMerge(sib *Page) bool {
+// MayMerge reports whether the leaf p, if it is sparse, may be Closed so that sib, its sibling, takes
+// over its records: sib keeps at least as much room as it has records then, so that it is not split
+// soon.
+func MayMerge(p, sib *Page) bool {
 	return p.Sparse(p.Count()) && sib.Stage == Live && sib.Level == 0 && sib.Lowest == p.Highest &&
 		p.Count()+sib.Count() <= (p.Slots()+mergedShare-1)/mergedShare
 }
@@ -93,7 +94,7 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 		// A reader that sees the new header without this record goes to a page further left.
 		ranges = append(ranges, p.PutChild(p.Lowest, p.Leftmost))
 		p.Leftmost = left.Leftmost
-	} else if ranges, ok = p.adoptRecords(left, ranges); !ok {
+	} else if ranges, ok = adoptRecords(p, left, ranges); !ok {
 		return ranges, false
 	}
 	p.Reach = max(p.Reach, p.Lowest, left.Reach)
@@ -101,10 +102,10 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 	return append(ranges, p.putHeader()), true
 }
 
-// adoptRecords copies the records of the closed leaf left into free slots. They are out of the
+// adoptRecords copies the records of the closed leaf left into free slots of p. They are out of the
 // page's range, so no reader sees them before the header says that the range is the page's. A client
 // that died before it wrote the header may have left copies in other slots: these are removed.
-func (p *Page) adoptRecords(left *Page, ranges []Range) (_ []Range, ok bool) {
+func adoptRecords(p, left *Page, ranges []Range) (_ []Range, ok bool) {
 	var r Range // from the first to the last slot that changes
 	changed := func(piece Range) {
 		if r.Len == 0 {

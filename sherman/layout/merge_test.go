@@ -142,7 +142,7 @@ func TestMayMerge(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&left, &right)
 		}
-		if got := left.MayMerge(&right); got != tc.want {
+		if got := MayMerge(&left, &right); got != tc.want {
 			t.Errorf("%d records and %d beside them: %v", tc.left, tc.right, got)
 		}
 	}

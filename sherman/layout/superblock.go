@@ -20,6 +20,9 @@ const (
 	// OwnerWord is the offset of the word with the last owner number that was given out. Clients
 	// take numbers by a FETCH_ADD on it.
 	OwnerWord = 72
+	// SlackWord is the offset of the word that names the first page of a second list of unused pages,
+	// which are kept for splits that merges need.
+	SlackWord = 88
 	// RootWord, on server 0, is the offset of the word with the address of the root page. (The
 	// published code has it at 16 MiB.)
 	RootWord = 128

@@ -84,6 +84,26 @@ func TestArrive(t *testing.T) {
 	}
 }
 
+// Atomics to words whose addresses are equal modulo the slots exclude each other, wherever their
+// memory is. Other requests wait only for the word that they access.
+func TestSlots(t *testing.T) {
+	w, cas := wire.RCWriteOnly, wire.RCCmpSwap
+	n := nic()
+	n.Atomic.Slots = 4096
+	c := NewCard(n, locate)
+	for i, s := range []step{
+		{0, packet(cas, 1, hostKey, 8, 0), 340},
+		{0, packet(cas, 2, hostKey, 8+4096, 0), 2340},
+		{0, packet(cas, 3, hostKey, 16, 0), 540},
+		{0, packet(cas, 4, deviceKey, 8+8192, 0), 4040},
+		{0, packet(w, 5, hostKey, 8+8192, 8), 540},
+	} {
+		if got := c.Arrive(s.now, s.frame); got != s.want {
+			t.Errorf("step %d: handed over at %v, want %v", i, got, s.want)
+		}
+	}
+}
+
 func TestDepart(t *testing.T) {
 	c := NewCard(nic(), locate)
 	for i, s := range []struct {
@@ -175,6 +195,7 @@ func TestValidate(t *testing.T) {
 		"rate of -1":    func(m *Model) { m.NIC.Atomic.Word.Device = -1 },
 		"rate of -2":    func(m *Model) { m.Switch.Rewrite = -2 },
 		"latency":       func(m *Model) { m.NIC.Send.Latency.Host = -1 },
+		"slots":         func(m *Model) { m.NIC.Atomic.Slots = MaxSlots + 8 },
 	} {
 		var m Model
 		spoil(&m)

@@ -79,6 +79,9 @@ type Verb struct {
 	// Word, for atomics only, is the rate of all atomics on one 64-bit word. Other accesses to the
 	// word wait.
 	Word Place[Rate]
+	// Slots, for atomics only: atomics to different words whose addresses are equal modulo Slots bytes
+	// exclude each other, as those to one word do. 0: they never do.
+	Slots int
 	// Latency is the time from the beginning of the responder's work until it takes effect.
 	Latency Place[time.Duration]
 }
@@ -101,6 +104,8 @@ const (
 	maxOverhead = 1000
 	// MaxCores is the largest number of cores of a switch.
 	MaxCores = 4096
+	// MaxSlots is the largest value of Verb.Slots.
+	MaxSlots = 1 << 16
 )
 
 // Validate returns an error for a figure that is out of its limits.
@@ -133,6 +138,9 @@ func (m *Model) Validate() error {
 	}
 	if n := m.Metadata.Threads; n < 0 || n > MaxCores {
 		return fmt.Errorf("cost: %d threads of the metadata server: want 0 to %d", n, MaxCores)
+	}
+	if n := m.NIC.Atomic.Slots; n < 0 || n > MaxSlots || n%8 != 0 {
+		return fmt.Errorf("cost: slots for atomics of %d bytes: want a multiple of 8, 0 to %d", n, MaxSlots)
 	}
 	rates := []Rate{m.Switch.Forward, m.Switch.Rewrite}
 	for _, v := range []*Verb{&m.NIC.Send, &m.NIC.Write, &m.NIC.Read, &m.NIC.Atomic} {

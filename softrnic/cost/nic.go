@@ -20,7 +20,9 @@ type Card struct {
 	here     map[wire.QPN]*pair
 	peers    map[peer]*line
 	words    words
-	frame    wire.Frame
+	// slots has, by address modulo Verb.Slots, when the last atomic there ends.
+	slots []pico
+	frame wire.Frame
 }
 
 // pair is the responder of one local queue pair.
@@ -46,7 +48,7 @@ const maxPairs = 1 << 14
 
 // NewCard returns a Card. It looks up addresses in memory.
 func NewCard(nic *NIC, memory Memory) *Card {
-	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]*line), words: newWords()}
+	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]*line), words: newWords(), slots: make([]pico, nic.Atomic.Slots/8)}
 }
 
 // verb returns the costs of a request's opcode.
@@ -81,6 +83,11 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	busy := v.QP.of(q.device).span()
 	if f.BTH.Opcode.Is(wire.OpAtomic) {
 		word := v.Word.of(q.device).span()
+		if n := uint64(len(c.slots)); n > 0 {
+			slot := &c.slots[f.AtomicETH.VA/8%n]
+			start = max(start, *slot)
+			*slot = start + word
+		}
 		c.words.occupy(now, touched, start+word)
 		busy = max(busy, word)
 	}

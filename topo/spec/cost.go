@@ -104,7 +104,10 @@ func (d *decoder) costNIC(n ast.Node, nic *cost.NIC) {
 				place(d, "latency", &v.Latency, ParseDuration),
 			}
 			if v == &nic.Atomic {
-				entries = append(entries, place(d, "word", &v.Word, parseOps))
+				entries = append(entries, place(d, "word", &v.Word, parseOps), set(d, "slots", &v.Slots, func(s string) (int, error) {
+					n, err := ParseSize(s)
+					return int(n), err
+				}))
 			}
 			d.mapping(n, key, entries)
 		}}

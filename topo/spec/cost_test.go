@@ -29,6 +29,7 @@ nic:
     total: 500k
     qp: {device: 9M}
     word: {host: 3M, device: 1234}
+    slots: 4KiB
 `
 
 func TestParseCost(t *testing.T) {
@@ -45,7 +46,7 @@ func TestParseCost(t *testing.T) {
 			Send:   cost.Verb{Total: 4e9, QP: cost.Place[cost.Rate]{Host: 1}, Latency: cost.Place[time.Duration]{Host: 1000, Device: 2000}},
 			Write:  cost.Verb{Total: 63e6},
 			Read:   cost.Verb{Total: 65e6},
-			Atomic: cost.Verb{Total: 5e5, QP: cost.Place[cost.Rate]{Device: 9e6}, Word: cost.Place[cost.Rate]{Host: 3e6, Device: 1234}},
+			Atomic: cost.Verb{Total: 5e5, QP: cost.Place[cost.Rate]{Device: 9e6}, Word: cost.Place[cost.Rate]{Host: 3e6, Device: 1234}, Slots: 4096},
 		},
 	}
 	if *got != want {
@@ -108,6 +109,8 @@ func TestMistakesInCosts(t *testing.T) {
 		"client: {post: 1ns}\nclient: {}":   `x.yaml:2:1: mapping key "client" already defined`,
 		"name: a/b":                         "x.yaml:1:7: name",
 		"---\nname: a\n---\nname: b":        "a second document begins here",
+		"nic: {atomic: {slots: 12}}":        "x.yaml:1:1: cost: slots for atomics of 12 bytes: want a multiple of 8",
+		"nic: {write: {slots: 4KiB}}":       `x.yaml:1:15: unknown key "slots" in write`,
 		"nic: {atomic: {word: {host: []}}}": "x.yaml:1:29: host must be a single value, but is a list",
 	} {
 		_, err := ParseCost("x.yaml", []byte(text), nil)
