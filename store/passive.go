@@ -140,7 +140,7 @@ func (p *Passive[Known, C]) open(k *Known, servers []string, v verbs.Context, de
 func (p *Passive[Known, C]) Clients(ClientOptions) (func(verbs.Context) Clients, error) {
 	k, servers, err := p.Known()
 	return func(v verbs.Context) Clients {
-		return opener(func(deadline clock.Time) (kv.Store, error) {
+		return Opener(func(deadline clock.Time) (kv.Store, error) {
 			c, err := p.open(k, servers, v, deadline)
 			if err != nil {
 				return nil, err // and no client that is a nil of type C
@@ -150,14 +150,14 @@ func (p *Passive[Known, C]) Clients(ClientOptions) (func(verbs.Context) Clients,
 	}, err
 }
 
-// opener opens clients that share nothing.
-type opener func(deadline clock.Time) (kv.Store, error)
+// Opener opens clients that share nothing.
+type Opener func(deadline clock.Time) (kv.Store, error)
 
 // Open implements Clients.
-func (f opener) Open(deadline clock.Time) (kv.Store, error) { return f(deadline) }
+func (f Opener) Open(deadline clock.Time) (kv.Store, error) { return f(deadline) }
 
 // Close implements Clients.
-func (opener) Close() error { return nil }
+func (Opener) Close() error { return nil }
 
 // Status implements Node.
 func (p *Passive[Known, C]) Status() Status {

@@ -1,6 +1,7 @@
 package kvtest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,9 +10,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// Capture records the RoCEv2 packets of connections on the link of the host cn0, in order. Its See
-// is simrack.Options.Trace.
+// Capture records the RoCEv2 packets of connections on the link of a host, in order. Its See is
+// simrack.Options.Trace.
 type Capture struct {
+	// Host is the host, "": cn0.
+	Host string
+
 	list  []packet
 	frame wire.Frame
 }
@@ -23,7 +27,7 @@ type packet struct {
 
 // See records a packet.
 func (c *Capture) See(ev *sim.Event) {
-	if ev.Kind != sim.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
+	if ev.Kind != sim.Sent || ev.Link() != cmp.Or(c.Host, "cn0") || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
 		return
 	}
 	what := strings.TrimPrefix(c.frame.BTH.Opcode.String(), "RC_")

@@ -142,7 +142,7 @@ var table = map[string]row{
 	"store":                 {level: 5, beside: []string{"store/kv", "store/passive"}, touches: noClock},
 	"store/all":             {level: 5, beside: []string{"clover/plugin", "fusee/plugin", "sherman/plugin", "store/pdpm", "store/template"}},
 	"store/passive":         {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
-	"store/pdpm":            {level: 5, beside: []string{"softrnic/memservice", "store", "store/kv", "store/passive"}, touches: noClock},
+	"store/pdpm":            {level: 5, beside: []string{"softrnic/memservice", "softrnic/remotemem", "store", "store/kv", "store/passive"}, touches: noClock},
 	"store/template":        {level: 5, beside: []string{"store", "store/kv", "store/passive"}, touches: noClock},
 	"store/kv":              {level: 5, touches: noClock},
 	"store/client":          {level: 5, beside: []string{"store", "store/bytekeys", "store/kv"}},

@@ -34,7 +34,7 @@ const (
 )
 
 // plantedBugs are bugs of the stores. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs)
+var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

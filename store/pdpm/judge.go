@@ -11,7 +11,7 @@ import (
 func judge(memory [][]byte, _ bool) error {
 	for i, m := range memory {
 		var s Shape
-		if err := s.parse(m, len(m)); err != nil {
+		if err := s.parse(m, direct, len(m)); err != nil {
 			return fmt.Errorf("memory server %d: %w", i, err)
 		}
 		for n := range uint64(s.Entries) {
@@ -25,6 +25,36 @@ func judge(memory [][]byte, _ bool) error {
 				return fmt.Errorf("memory server %d: key %d: the copy in place is torn (locked: %v, redo copy whole: %v)", i, key, held, ready)
 			case !held && ready && tagOf(place) != tagOf(redo):
 				return fmt.Errorf("memory server %d: key %d: a change was left in the redo copy", i, key)
+			}
+		}
+	}
+	return nil
+}
+
+// judgeCentral checks the memory of the servers: no key has two entries, and of the copies of an
+// entry at most one is torn if its key was ever inserted.
+func judgeCentral(memory [][]byte, _ bool) error {
+	for i, m := range memory {
+		var s Shape
+		if err := s.parse(m, central, len(m)); err != nil {
+			return fmt.Errorf("memory server %d: %w", i, err)
+		}
+		seen := map[uint64]bool{}
+		for n := range uint64(s.Entries) {
+			key := binary.LittleEndian.Uint64(m[s.keyAt(n):]) - 1
+			if key+1 == 0 {
+				continue
+			}
+			if seen[key] {
+				return fmt.Errorf("memory server %d: key %d has two entries", i, key)
+			}
+			seen[key] = true
+			b := m[s.entryAt(n)+lockLen:]
+			one, other := b[:s.copyLen()], b[s.copyLen():2*s.copyLen()]
+			_, first := valueOf(one, key)
+			_, second := valueOf(other, key)
+			if !first && !second || tagOf(one) != 0 && tagOf(one) == tagOf(other) {
+				return fmt.Errorf("memory server %d: key %d: copies with the versions %d and %d, whole: %v, %v", i, key, tagOf(one), tagOf(other), first, second)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 // Lengths and places in a server's memory, in bytes.
 const (
 	superLen  = 64
+	atServing = 40 // word with the number of the coordinator, of pDPM-Central
 	atClients = 48 // word that counts clients, on the first server
 	keyLen    = 8
 	headLen   = 16 // of a copy, before its value
@@ -17,14 +18,20 @@ const (
 	line      = 64
 )
 
-const magic = 0x3130_5244_4d50_4470 // "pDPMDR01"
+// kind is the first word of a superblock: which of the two stores has made the table.
+type kind uint64
+
+const (
+	direct  kind = 0x3130_5244_4d50_4470 // "pDPMDR01"
+	central kind = 0x3130_4543_4d50_4470 // "pDPMCE01"
+)
 
 // errAbsent: the memory was never formatted, or was lost. errForeign: it holds other data.
 // errServers: the table was made on another list of servers.
 var (
-	errServers = errors.New("the table was made on another list of memory servers; `rdmalab pdpm-direct start --fresh` makes a new one")
+	errServers = errors.New("the table was made on another list of memory servers; start the store with --fresh to make a new one")
 	errAbsent  = errors.New("no table in the memory: it is not formatted, or was lost")
-	errForeign = errors.New("the memory holds data that is not a table of pDPM-Direct; `rdmalab pdpm-direct start --fresh` overwrites it")
+	errForeign = errors.New("the memory holds other data, not a table of this store; start the store with --fresh to overwrite it")
 )
 
 // Shape is the superblock: a random generation, the number of servers, the entries of each server,
@@ -55,22 +62,22 @@ func (s Shape) size() uint64 { return s.entryAt(uint64(s.Entries)) }
 // Need is how much memory each server must lend for a table of this shape, in bytes.
 func (s Shape) Need() int { return int(s.size()) + line + keyLen + s.entryLen() }
 
-func (s Shape) encode() []byte {
+func (s Shape) encode(k kind) []byte {
 	b := make([]byte, superLen)
-	for i, v := range []uint64{magic, s.Generation, uint64(s.Servers)<<32 | uint64(s.Value), uint64(s.Entries), uint64(s.Lease)} {
+	for i, v := range []uint64{uint64(k), s.Generation, uint64(s.Servers)<<32 | uint64(s.Value), uint64(s.Entries), uint64(s.Lease)} {
 		binary.LittleEndian.PutUint64(b[8*i:], v)
 	}
 	return b
 }
 
 // parse reads what encode wrote, for memory of size bytes.
-func (s *Shape) parse(b []byte, size int) error {
+func (s *Shape) parse(b []byte, k kind, size int) error {
 	u := func(i int) int { return int(binary.LittleEndian.Uint64(b[8*i:])) }
 	*s = Shape{Generation: uint64(u(1)), Servers: u(2) >> 32, Value: u(2) & (1<<32 - 1), Entries: u(3), Lease: time.Duration(u(4))}
 	switch {
 	case u(0) == 0:
 		return errAbsent
-	case u(0) != magic || s.Value < 0 || s.Value > maxValue || s.Entries < 1 || s.Entries > maxEntries || s.Lease <= 0 || s.size() > uint64(size):
+	case kind(u(0)) != k || s.Value < 0 || s.Value > maxValue || s.Entries < 1 || s.Entries > maxEntries || s.Lease <= 0 || s.size() > uint64(size):
 		return errForeign
 	}
 	return nil

@@ -28,10 +28,14 @@ const (
 
 var form = passive.Form{Buffer: bufferLen, Len: superLen, Clients: atClients}
 
-// Format makes an empty table, whatever the memory of the servers has; see passive.Form.Format. Of
-// the shape, Value, Entries and Lease are used; 0: the defaults, and as many entries as there is
-// room for.
+// Format makes an empty table of pDPM-Direct, whatever the memory of the servers has; see
+// passive.Form.Format. Of the shape, Value, Entries and Lease are used; 0: the defaults, and as many
+// entries as there is room for.
 func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
+	return s.format(cfg, direct, deadline)
+}
+
+func (s Shape) format(cfg passive.Config, k kind, deadline clock.Time) (Shape, error) {
 	if s.Value < 0 || s.Value > maxValue || s.Entries < 0 || s.Entries > maxEntries || s.Lease < 0 {
 		return s, fmt.Errorf("a table with %d entries, values of %d bytes and a lease of %v: want at most %d and %d, and no negative lease",
 			s.Entries, s.Value, s.Lease, maxEntries, maxValue)
@@ -45,7 +49,7 @@ func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 		if s.Entries = cmp.Or(s.Entries, min(room, maxEntries)); s.Entries < 1 || s.Entries > room {
 			return nil, 0, fmt.Errorf("%w: %d bytes of a memory server have room for %d entries with values of %d bytes; choose other --entries or --value", kv.ErrFull, memory, room, s.Value)
 		}
-		return s.encode(), s.size(), nil
+		return s.encode(k), s.size(), nil
 	}, deadline)
 	return s, err
 }
@@ -74,22 +78,33 @@ func Open(cfg passive.Config, deadline clock.Time) (*Client, error) {
 	c := &Client{known: make(map[uint64]entry)}
 	var err error
 	c.conn, err = form.Join(cfg, func(conn *passive.Conn, server int, first []byte) error {
-		var s Shape
-		if err := s.parse(first, conn.Len(server)); err != nil {
-			return err
-		}
-		if c.shape == (Shape{}) {
-			c.shape = s
-		}
-		if s != c.shape || s.Servers != conn.Servers() {
-			return errServers
-		}
-		return nil
+		return c.shape.learn(direct, conn, server, first)
 	}, deadline)
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// learn compares a superblock with the shape, or makes it the shape if that is not known yet.
+func (s *Shape) learn(k kind, conn *passive.Conn, server int, first []byte) error {
+	var found Shape
+	if err := found.parse(first, k, conn.Len(server)); err != nil {
+		return err
+	}
+	if *s == (Shape{}) {
+		*s = found
+	}
+	if found != *s || found.Servers != conn.Servers() {
+		return errServers
+	}
+	return nil
+}
+
+// serverOf is the server that has the entry of a key, and the hash by which it was chosen.
+func (s *Shape) serverOf(key uint64) (server int, h uint64) {
+	h = hash(key) >> 16
+	return int(h % uint64(s.Servers)), h
 }
 
 // entry is the entry of a key: its server, and its place there.
@@ -110,8 +125,8 @@ func (c *Client) find(key uint64, claim bool, deadline clock.Time) (entry, error
 	if e, ok := c.known[key]; ok {
 		return e, nil
 	}
-	h := hash(key) >> 16
-	e := entry{server: int(h % uint64(c.shape.Servers))}
+	server, h := c.shape.serverOf(key)
+	e := entry{server: server}
 	place := h / uint64(c.shape.Servers) % uint64(c.shape.Entries)
 	for i, n := uint64(0), uint64(0); i < min(maxProbe, uint64(c.shape.Entries)); i += n {
 		first := (place + i) % uint64(c.shape.Entries)

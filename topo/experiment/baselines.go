@@ -10,31 +10,35 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// cloverBaselines compares Clover with a baseline of its paper.
+// cloverBaselines compares Clover with the baselines of its paper.
 var cloverBaselines = Experiment{
 	Name:   "clover-baselines",
-	Short:  "Clover beside pDPM-Direct under YCSB A, B and C: throughput, latency, round trips",
-	Figure: "Clover's comparison of its designs under YCSB (ATC 2020), without replication and without pDPM-Central",
-	Long: "Clients run the workloads A (50% updates), B (5%) and C (reads only) of YCSB on the stores Clover and\n" +
-		"pDPM-Direct, with the same keys, values, hosts and switch. Clients know the places of all keys, as in the paper:\n" +
-		"Clover's from a location cache of each host, those of pDPM-Direct from having read each key.\n\n" +
+	Short:  "Clover beside pDPM-Direct and pDPM-Central under YCSB A, B and C: throughput, latency, round trips",
+	Figure: "Clover's comparison of its designs under YCSB (ATC 2020), without replication",
+	Long: "Clients run the workloads A (50% updates), B (5%) and C (reads only) of YCSB on the stores Clover, pDPM-Direct and\n" +
+		"pDPM-Central, with the same keys, values, hosts and switch. Clients know the places of all keys, as in the paper:\n" +
+		"Clover's from a location cache of each host, those of pDPM-Direct from having read each key. In pDPM-Central the\n" +
+		"coordinator knows them, which has --cores cores; each request takes a core as long as a call takes Clover's metadata\n" +
+		"server.\n\n" +
 		"  Mops                operations, in millions per second\n" +
 		"  READ, UPDATE us     latency, median and 99th percentile\n" +
 		"  RTT/OP              round trips per operation; in parentheses those of the authors' designs without contention:\n" +
-		"                      GET and PUT take 1 and 2 with Clover, and 1 and 4 with pDPM-Direct\n" +
+		"                      GET and PUT take 1 and 2 with Clover, 1 and 4 with pDPM-Direct, 2 and 2 with pDPM-Central\n" +
+		"                      (the client's and the coordinator's)\n" +
 		"  FIRST TRY %         share of the updates that lose no race: for the newest node, or for the lock\n" +
 		"  BYTES/OP            bytes on the wire per operation\n" +
 		"  FAILED              operations that failed, had a wrong value or found no key\n\n" +
 		"The paper has 100,000 keys, values of 1,000 bytes, Zipf 0.99. The switch keeps up with every load.",
 	Sim: "5 min", Cost: "connectx5",
 	New: func() Body {
-		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, keys: 1024, value: 1000, zipf: 0.99}
+		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, cores: 12, keys: 1024, value: 1000, zipf: 0.99}
 	},
 }
 
 type baselinesBody struct {
 	workloads        []string
 	clients, servers []int
+	cores            int
 	keys             uint64
 	value            int
 	zipf             float64
@@ -45,6 +49,7 @@ func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&b.workloads, "workloads", b.workloads, "workloads of YCSB, separated by commas: a, b, c")
 	clientsFlag(fs, &b.clients)
 	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, separated by commas")
+	fs.IntVar(&b.cores, "cores", b.cores, "cores of the coordinator of pDPM-Central")
 	fs.Uint64Var(&b.keys, "keys", b.keys, "keys that are loaded before")
 	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value")
 	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent")
@@ -53,6 +58,7 @@ func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 // Bounds of the parameters.
 const (
 	baselineServers = 8
+	baselineCores   = 64
 	baselineKeys    = 20000
 	baselineValue   = 4000
 )
@@ -70,6 +76,8 @@ func (b *baselinesBody) Check(at Place) error {
 		return fmt.Errorf("--servers %v: want numbers of 1 to %d", b.servers, baselineServers)
 	}
 	switch {
+	case b.cores < 1 || b.cores > baselineCores:
+		return fmt.Errorf("--cores %d: want 1 to %d", b.cores, baselineCores)
 	case b.keys < 1 || b.keys > baselineKeys:
 		return fmt.Errorf("--keys %d: want 1 to %d", b.keys, baselineKeys)
 	case b.value < kv.MinValue || b.value > baselineValue:
@@ -92,7 +100,7 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 		Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"}, Column{Key: "firstTry", Title: "FIRST TRY %", Format: "%.1f"},
 		Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"}, Column{Key: "failed", Title: "FAILED"},
 	)
-	n, all := 0, 2*len(b.workloads)*len(b.servers)*len(b.clients)
+	n, all := 0, 3*len(b.workloads)*len(b.servers)*len(b.clients)
 	for _, name := range b.workloads {
 		w, err := kv.FindWorkload(name)
 		if err != nil {
@@ -100,10 +108,10 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 		}
 		for _, servers := range b.servers {
 			for _, clients := range b.clients {
-				for _, store := range []string{"Clover", "pDPM-Direct"} {
+				for _, store := range []string{"Clover", "pDPM-Direct", "pDPM-Central"} {
 					n++
 					r.begin(n, all, "%s, workload %s, %d servers, %d clients", store, name, servers, clients)
-					res, put, err := b.measure(ctx, pl, store, w, servers, clients)
+					res, paper, err := b.measure(ctx, pl, store, w, servers, clients)
 					if err != nil {
 						return fmt.Errorf("%s, workload %s, %d servers, %d clients: %w", store, name, servers, clients, err)
 					}
@@ -115,7 +123,7 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 					}
 					r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store), Num(res.Throughput()/1e6),
 						us(kv.KindRead, 50), us(kv.KindRead, 99), us(kv.KindUpdate, 50), us(kv.KindUpdate, 99),
-						Beside(res.Summary().RTTsPerOp, w.Read+w.Update*put), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
+						Beside(res.Summary().RTTsPerOp, w.Read*paper[0]+w.Update*paper[1]), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
 				}
 			}
 		}
@@ -123,10 +131,10 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return nil
 }
 
-// measure runs a store. put is how many round trips its PUT takes in the paper.
+// measure runs a store. paper is how many round trips a GET and a PUT take in the authors' code.
 func (b *baselinesBody) measure(
 	ctx context.Context, pl Platform, store string, w kv.Workload, servers, clients int,
-) (res StoreResult, put float64, err error) {
+) (res StoreResult, paper [2]float64, err error) {
 	if store == "Clover" {
 		l := Clover{
 			Clients: clients, Writes: 100 * w.Update, Keys: b.keys, Value: b.value, Zipf: b.zipf, Servers: servers, Pool: baselinePool,
@@ -136,12 +144,16 @@ func (b *baselinesBody) measure(
 			l.hasten(pl.On())
 		}
 		res, err = pl.Clover(ctx, l)
-		return res, 2, err
+		return res, [2]float64{1, 2}, err
 	}
 	l := Direct{Clients: clients, Workload: w, Keys: b.keys, Value: b.value, Zipf: b.zipf, Servers: servers, Warm: 2 * quickRun, Run: 5 * quickRun}
 	if b.quick {
 		l.Warm, l.Run = quickWarm, quickRun
 	}
+	paper = [2]float64{1, 4}
+	if store == "pDPM-Central" {
+		l.Central, paper = b.cores, [2]float64{2, 2}
+	}
 	res, err = pl.Direct(ctx, l)
-	return res, 4, err
+	return res, paper, err
 }

@@ -23,7 +23,7 @@ type Platform interface {
 	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
 	// Fusee runs clients of FUSEE. It returns errors.ErrUnsupported if the platform has no such load.
 	Fusee(ctx context.Context, l Fusee) (StoreResult, error)
-	// Direct runs clients of pDPM-Direct. It returns errors.ErrUnsupported if the platform has no such
+	// Direct runs clients of pDPM-Direct or pDPM-Central. It returns errors.ErrUnsupported if the platform has no such
 	// load.
 	Direct(ctx context.Context, l Direct) (StoreResult, error)
 	// NIC runs one-sided operations and returns how many complete in a second. It returns
@@ -202,10 +202,12 @@ type Sherman struct {
 }
 
 // Direct is a load of clients of pDPM-Direct. All keys are loaded before, and clients know where they
-// are. Value is the length of values in bytes, Servers the number of memory servers, Zipf the skew.
-// Warm and Run are as in Clover.
+// are. With Central it is a load of pDPM-Central, whose coordinator has that many cores. Value is the
+// length of values in bytes, Servers the number of memory servers, Zipf the skew. Warm and Run are as
+// in Clover.
 type Direct struct {
 	Clients   int
+	Central   int
 	Workload  kv.Workload
 	Keys      uint64
 	Value     int

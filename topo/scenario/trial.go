@@ -52,7 +52,7 @@ func runTrial(e *env, own func(*rand.Rand, int) store.Trial, plant func(kv.Store
 	p := drawTrial(e, own)
 	calm := newDraw(e.seed ^ calmSeeds).chance(0.1)
 	if calm {
-		p.links, p.rules, p.faults = "calm ", nil, nil
+		p.links, p.rules, p.faults, p.serverFaults = "calm ", nil, nil, nil
 	}
 	e.report.Plan = p.String()
 	r := newTrialRun(e, p, plant)
@@ -82,7 +82,11 @@ func newTrialRun(e *env, p *trialPlan, plant func(kv.Store) kv.Store) *trialRun 
 // begin makes the rack with the given number of compute hosts, and starts servers and clients.
 func (r *trialRun) begin(hosts int) error {
 	e, p := r.env, r.plan
-	if err := e.build(passiveRack(p.servers, hosts), p.rack); err != nil {
+	rack := passiveRack(p.servers, hosts)
+	if p.Server != nil {
+		rack += fmt.Sprintf("  - {name: \"md[0-%d]\", role: metadata}\n", len(serverHosts)-1)
+	}
+	if err := e.build(rack, p.rack); err != nil {
 		return err
 	}
 	e.setFaults(p.rules)
@@ -95,6 +99,9 @@ func (r *trialRun) begin(hosts int) error {
 		r.ready = err == nil
 		return err
 	})
+	if p.Server != nil {
+		r.startServer(serverHosts[0])
+	}
 	for i := range p.clients {
 		r.start(i)
 	}
@@ -130,7 +137,7 @@ func (r *trialRun) start(id int) {
 		if !r.prompt && d.chance(0.3) {
 			rt.Sleep(d.span(0, 3*time.Millisecond)) // maybe after the deaths of others
 		}
-		c, err := r.plan.Open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
+		c, err := r.open(r.config(h, ctx), rt.Now().Add(20*trialPatience))
 		if err != nil && r.lost {
 			return nil
 		}
@@ -199,6 +206,11 @@ func (r *trialRun) disturb() {
 	for _, x := range r.plan.faults {
 		if x.after == r.begun {
 			r.env.rack.At(r.env.rack.Now().Add(x.late), func() { r.inject(x) })
+		}
+	}
+	for _, x := range r.plan.serverFaults {
+		if x.after == r.begun {
+			r.env.rack.At(r.env.rack.Now().Add(x.late), func() { r.failServer(x) })
 		}
 	}
 }

@@ -19,6 +19,8 @@ type trialPlan struct {
 	// deletes.
 	mix    [3]float64
 	faults []trialFault
+	// serverFaults are those of the store's server, if it has one.
+	serverFaults []serverFault
 }
 
 // trialFault is a fault of a host. It begins late after the after-th operation has begun, and lasts
@@ -63,13 +65,18 @@ func drawTrial(e *env, own func(*rand.Rand, int) store.Trial) *trialPlan {
 	p.drawMix(d)
 	p.Trial = own(newDraw(d.Uint64()).Rand, p.servers)
 	servers := memoryServers(p.servers)
-	p.drawWire(e, passiveHosts(p.servers), servers, 0.6)
+	hosts := passiveHosts(p.servers)
+	if p.Server != nil {
+		hosts = append(hosts, serverHosts...)
+	}
+	p.drawWire(e, hosts, servers, 0.6)
 	if d.chance(0.3) {
 		p.belated(d, servers)
 	}
 	if p.Crashes && d.chance(0.7) {
 		p.fail(d, servers)
 	}
+	p.drawServers(e.seed)
 	return p
 }
 
@@ -97,6 +104,9 @@ func (p *trialPlan) longest() (out time.Duration) {
 	for _, x := range p.faults {
 		out += x.down
 	}
+	for _, x := range p.serverFaults {
+		out += x.down
+	}
 	return out
 }
 
@@ -105,6 +115,9 @@ func (p *trialPlan) String() string {
 	s := fmt.Sprintf("%s; %d servers, %d clients, %d keys, %d rounds; links %s", p.Plan, p.servers, p.clients, p.keys, p.rounds, strings.TrimSpace(p.links))
 	for _, x := range p.faults {
 		s += fmt.Sprintf("; %s: %s after %d operations and %v, for %v", x.victim, x.what, x.after, x.late, x.down)
+	}
+	for _, x := range p.serverFaults {
+		s += x.String()
 	}
 	return s
 }

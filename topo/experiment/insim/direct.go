@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -19,23 +21,24 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// directRun is a load of pDPM-Direct in progress.
+// directRun is a load of pDPM-Direct or pDPM-Central in progress.
 type directRun struct {
 	workload
+	cores   int // of the coordinator; 0: pDPM-Direct
 	model   *cost.Model
 	shape   pdpm.Shape
 	servers []netip.Addr
 	ready   bool // the keys are loaded
 }
 
-// Direct runs clients of pDPM-Direct, whose programs take the time that those of Clover take. The
-// switch keeps up with every load.
+// Direct runs clients of pDPM-Direct or pDPM-Central, whose programs take the time that those of
+// Clover take. The switch keeps up with every load.
 func (p *Sim) Direct(ctx context.Context, l experiment.Direct) (experiment.StoreResult, error) {
 	s, err := spec.Parse(fmt.Appendf(nil, rackFile, l.Servers-1, machines-1))
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
-	r := &directRun{model: p.model(&experiment.Switch{LineRate: true}), shape: pdpm.Shape{Value: l.Value, Entries: int(4 * l.Keys)}}
+	r := &directRun{cores: l.Central, model: p.model(&experiment.Switch{LineRate: true}), shape: pdpm.Shape{Value: l.Value, Entries: int(4 * l.Keys)}}
 	r.rack, err = simrack.New(s, simrack.Options{Seed: seed(0), Cost: r.model, Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.StoreResult{}, err
@@ -60,10 +63,17 @@ func (r *directRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 
 // fill makes the table and loads the keys.
 func (r *directRun) fill(h *simrack.Host, ctx verbs.Context) error {
-	if _, err := pdpm.Format(r.config(h, ctx), r.shape, indexReady); err != nil {
+	format := pdpm.Format
+	if r.cores > 0 {
+		format = pdpm.FormatCentral
+	}
+	if _, err := format(r.config(h, ctx), r.shape, indexReady); err != nil {
 		return err
 	}
-	c, err := pdpm.Open(r.config(h, ctx), indexReady)
+	if r.cores > 0 {
+		r.coordinate()
+	}
+	c, err := r.open(h, ctx, indexReady)
 	if err != nil {
 		return err
 	}
@@ -76,6 +86,37 @@ func (r *directRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	return c.Close()
 }
 
+// open opens a client.
+func (r *directRun) open(h *simrack.Host, ctx verbs.Context, deadline clock.Time) (kv.Store, error) {
+	if r.cores == 0 {
+		return pdpm.Open(r.config(h, ctx), deadline)
+	}
+	cfg := pdpm.CentralConfig{Context: ctx, Manager: h.Manager(ctx), Coordinators: []netip.Addr{r.rack.Host("md0").Addr()}}
+	return pdpm.OpenCentral(cfg, deadline)
+}
+
+// coordinate starts the coordinator of pDPM-Central. A request takes one of its cores for as long as
+// a request takes a thread of Clover's metadata server.
+func (r *directRun) coordinate() {
+	md := r.rack.Host("md0")
+	md.Go("coordinator", true, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		free := make([]clock.Time, r.cores) // when each core is free
+		c, err := pdpm.NewCoordinator(pdpm.CoordinatorConfig{
+			Config: passive.Config{Context: ctx, Servers: r.servers}, Manager: md.Manager(ctx),
+			Pace: func() {
+				core := slices.Index(free, slices.Min(free))
+				free[core] = max(free[core], rt.Now()).Add(r.model.Metadata.Call)
+				rt.Sleep(free[core].Sub(rt.Now()))
+			},
+		}, indexReady)
+		if err == nil {
+			err = c.Serve()
+		}
+		r.rack.Stop(err)
+	})
+}
+
 // client reads all keys, so that it knows their places, waits until all clients have done so, and
 // executes the workload.
 func (r *directRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
@@ -84,7 +125,7 @@ func (r *directRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	if !r.ready {
 		return fmt.Errorf("the keys were not loaded at %v", rt.Now())
 	}
-	c, err := pdpm.Open(r.config(h, ctx), indexWarm)
+	c, err := r.open(h, ctx, indexWarm)
 	if err != nil {
 		return err
 	}

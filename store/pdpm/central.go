@@ -1,0 +1,264 @@
+package pdpm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// CentralConfig describes a client of pDPM-Central.
+type CentralConfig struct {
+	// Context is the client's; the caller closes it.
+	Context verbs.Context
+	// Manager connects queue pairs, with Params.
+	Manager rdmacm.Dialer
+	Params  rdmacm.Params
+	// Coordinators are the addresses of the hosts that may run the coordinator, at least one.
+	Coordinators []netip.Addr
+}
+
+// CentralClient is one client of pDPM-Central. It is used by one thread at a time.
+type CentralClient struct {
+	cfg   CentralConfig
+	rt    verbs.Runtime
+	fab   *remotemem.Fabric
+	shape Shape
+	// at is the coordinator to which the client sends, until it fails.
+	at  int
+	seq uint32
+	// arrived: the answer with the number seq is in the buffer.
+	arrived bool
+	op      remotemem.Op
+	// bytes is the request, in the answer's bytes.
+	bytes, in []byte
+	cost      kv.Cost
+	ended     bool
+}
+
+var _ kv.Store = (*CentralClient)(nil)
+
+// Times of a client.
+const (
+	// centralPause is between the first two attempts of a request. It doubles up to centralPauses.
+	centralPause  = 200 * time.Microsecond
+	centralPauses = 10 * time.Millisecond
+	// askAgain is how long a client waits for the first answer to a request that changes nothing; then
+	// it connects again, and waits twice as long each time.
+	askAgain = 100 * time.Millisecond
+	// answerMargin is the share of the time until the deadline that the coordinator leaves for its
+	// answer.
+	answerMargin = 8
+)
+
+// The client's buffer: a request, then an answer.
+const (
+	requestArea = requestHead + maxValue
+	answerArea  = answerHead + maxValue
+)
+
+// OpenCentral connects to the coordinator.
+func OpenCentral(cfg CentralConfig, deadline clock.Time) (_ *CentralClient, err error) {
+	if len(cfg.Coordinators) == 0 {
+		return nil, errors.New("no host that may run the coordinator: want at least one")
+	}
+	c := &CentralClient{cfg: cfg, rt: cfg.Context.Runtime(), in: make([]byte, answerArea)}
+	c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: requestArea + answerArea, Access: verbs.LocalWrite | verbs.RemoteWrite})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.fab.Close())
+		}
+	}()
+	c.fab.OnNotify(func(imm uint32) { c.arrived = c.arrived || imm == c.seq })
+	for _, addr := range cfg.Coordinators {
+		_, err := c.fab.AddPeer(addr, 2, func(qp verbs.QP, until clock.Time) error {
+			_, err := cfg.Manager.Dial(qp, addr, CentralService, cfg.Params, nil, until)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	a, err := c.call(&query{op: opHello}, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.value) != superLen {
+		return nil, errMessage
+	}
+	return c, c.shape.parse(a.value, central, math.MaxInt) // the coordinator knows that the table fits
+}
+
+// call has the coordinator execute an operation. It repeats a request that the coordinator has not
+// executed, or that changes nothing. An error that is not kv.ErrNoEffect says that the outcome is
+// unknown.
+func (c *CentralClient) call(q *query, deadline clock.Time) (a answer, err error) {
+	var last error
+	pause := centralPause
+	next := func() {
+		c.rt.Sleep(pause)
+		pause = min(2*pause, centralPauses)
+		c.at = (c.at + 1) % len(c.cfg.Coordinators)
+	}
+	for wait := askAgain; ; wait, c.cost.Retries = 2*wait, c.cost.Retries+1 {
+		if c.rt.Now() >= deadline {
+			return a, errors.Join(kv.TimedOut(last), kv.ErrNoEffect)
+		}
+		if err := c.fab.Open(c.at, deadline); err != nil {
+			last = err
+			next()
+			continue
+		}
+		until := deadline
+		if !q.op.changes() {
+			until = min(deadline, c.rt.Now().Add(wait))
+		}
+		posted, err := c.send(q, until)
+		if err == nil {
+			err = c.receive(&a)
+		}
+		switch {
+		case err == nil && a.status != deposed:
+			return a, nil
+		case errors.Is(err, verbs.ErrClosed):
+			return a, err
+		case err != nil && posted && q.op.changes():
+			return a, errors.Join(kv.TimedOut(err), c.fab.Break(c.at))
+		case err == nil:
+			err = errDeposed
+		}
+		last = errors.Join(err, c.fab.Break(c.at))
+		next()
+	}
+}
+
+// send sends a request and waits until the answer has come. posted: the coordinator may have the
+// request.
+func (c *CentralClient) send(q *query, deadline clock.Time) (posted bool, err error) {
+	c.seq++
+	c.arrived = false
+	mr := c.fab.MR()
+	left := deadline.Sub(c.rt.Now())
+	q.seq, q.addr, q.rkey = c.seq, mr.Addr()+requestArea, mr.RKey()
+	q.patience = min(left-left/answerMargin, maxPatience)
+	c.bytes = q.appendTo(c.bytes[:0])
+	if err := mr.WriteAt(c.bytes, 0); err != nil {
+		return false, err
+	}
+	c.fab.Send(&c.op, c.at, 0, len(c.bytes))
+	if err := c.fab.Start(&c.op); err != nil {
+		return false, err
+	}
+	c.cost.RTTs++
+	c.cost.RPCs++
+	err = c.fab.Until(deadline, func() bool { return c.arrived || !c.fab.Connected(c.at) })
+	if err == nil && !c.arrived {
+		err = &remotemem.OpError{Op: c.op.WR.Op, Peer: c.cfg.Coordinators[c.at].String(), Status: c.op.Status}
+	}
+	return true, err
+}
+
+// receive reads the answer.
+func (c *CentralClient) receive(a *answer) error {
+	if err := c.fab.MR().ReadAt(c.in, requestArea); err != nil {
+		return err
+	}
+	if err := a.parse(c.in); err != nil {
+		return err
+	}
+	c.cost.RTTs += a.trips
+	c.cost.Retries += a.waits
+	return nil
+}
+
+// do executes an operation.
+func (c *CentralClient) do(q *query, deadline clock.Time) ([]byte, error) {
+	c.cost = kv.Cost{}
+	switch {
+	case c.ended:
+		return nil, kv.ErrClosed
+	case len(q.value) > c.shape.Value:
+		err := fmt.Errorf("%w: %d bytes, and the table is for up to %d; `rdmalab pdpm-central start --fresh --value %d` makes an empty one for them",
+			kv.ErrTooLarge, len(q.value), c.shape.Value, len(q.value))
+		return nil, errors.Join(err, kv.ErrNoEffect)
+	case q.key+1 == 0 && q.op == opInsert:
+		return nil, errors.Join(errKey, kv.ErrNoEffect)
+	case q.key+1 == 0:
+		return nil, kv.ErrNotFound
+	}
+	a, err := c.call(q, deadline)
+	if err != nil {
+		return nil, err
+	}
+	switch a.status {
+	case notFound:
+		return nil, kv.ErrNotFound
+	case exists:
+		return nil, kv.ErrExists
+	case full:
+		err := fmt.Errorf("%w: each of the %d entries of the key's server has a key; `rdmalab pdpm-central start --fresh --entries %d` makes an empty table with twice the room",
+			kv.ErrFull, c.shape.Entries, 2*c.shape.Entries)
+		return nil, errors.Join(err, kv.ErrNoEffect)
+	case lost:
+		return nil, errors.Join(kv.ErrLost, kv.ErrNoEffect)
+	case failed:
+		return nil, errors.Join(kv.TimedOut(errors.New("the memory server of the key did not answer the coordinator in time")), kv.ErrNoEffect)
+	case doubtful:
+		return nil, kv.TimedOut(errors.New("the memory server of the key did not acknowledge the new value in time"))
+	case done, deposed, statusEnd:
+	}
+	return a.value, nil
+}
+
+// Get implements kv.Store.
+func (c *CentralClient) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	v, err := c.do(&query{op: opGet, key: key}, deadline)
+	return append(dst[:0], v...), err
+}
+
+// Put implements kv.Store.
+func (c *CentralClient) Put(key uint64, value []byte, deadline clock.Time) error {
+	_, err := c.do(&query{op: opPut, key: key, value: value}, deadline)
+	return err
+}
+
+// Insert implements kv.Store.
+func (c *CentralClient) Insert(key uint64, value []byte, deadline clock.Time) error {
+	_, err := c.do(&query{op: opInsert, key: key, value: value}, deadline)
+	return err
+}
+
+// Delete implements kv.Store.
+func (c *CentralClient) Delete(key uint64, deadline clock.Time) error {
+	_, err := c.do(&query{op: opDelete, key: key}, deadline)
+	return err
+}
+
+// Shape describes the table.
+func (c *CentralClient) Shape() Shape { return c.shape }
+
+// MaxValue is the longest value in bytes.
+func (c *CentralClient) MaxValue() int { return c.shape.Value }
+
+// Last implements kv.Store. RTTs counts the round trips that followed each other: the client's to
+// the coordinator, and the coordinator's to memory servers.
+func (c *CentralClient) Last() kv.Cost { return c.cost }
+
+// Close implements kv.Store.
+func (c *CentralClient) Close() error {
+	if c.ended {
+		return nil
+	}
+	c.ended = true
+	return c.fab.Close()
+}

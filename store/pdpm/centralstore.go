@@ -1,0 +1,263 @@
+package pdpm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Central describes pDPM-Central to the daemon of a host, the command line and `rdmalab sim`.
+var Central = store.Store{
+	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "a baseline of Clover's paper, too", Server: coordinatorHost,
+	Scenarios: []store.Scenario{{
+		Name: "pdpm-central", Doc: "histories of pDPM-Central under random faults and crashes, also of its coordinator: linearizable",
+		Trial: centralTrial,
+	}},
+}
+
+func init() {
+	Central.Node = func(h store.Host) store.Node {
+		return &centralNode{Passive: store.Passive[struct{}, *CentralClient]{Host: h, Store: &Central, What: "table"}}
+	}
+	Central.Commands = store.Commands{
+		Short: "Run the key-value store pDPM-Central on the rack, a baseline of Clover's paper",
+		Long: "pDPM-Central is a key-value store with which the paper on Clover compares it: clients send each operation to a\n" +
+			"coordinator, a process on the metadata host, which alone reads and writes the memory of the memory servers. The\n" +
+			"coordinator knows where each key is. It can be started again after a crash; then it reads all keys.",
+		Example: "  rdmalab pdpm-central start\n" +
+			"  rdmalab pdpm-central insert 7 hello && rdmalab pdpm-central get 7 -v\n" +
+			"  rdmalab run ycsb --store pdpm-central --workload a\n" +
+			"  rdmalab pdpm-central check",
+		Start: store.Command{
+			Short: "Start the coordinator, which finds the table, or makes an empty one",
+			Long: "start has the coordinator look for a table in the memory of the memory servers, and make an empty one if there is\n" +
+				"none. A coordinator that runs goes on as it is. --value and --entries are used only when a table is made.",
+			Example: "  rdmalab pdpm-central start\n" +
+				"  rdmalab pdpm-central stop; rdmalab pdpm-central start --fresh --value 1000",
+			New: newCentralStart,
+		},
+		Stop: store.Command{
+			Short: "Stop the coordinator; the table stays in memory",
+			Long:  "stop ends the coordinator. `rdmalab pdpm-central start` finds the table again in the memory of the memory servers.",
+			Example: "  rdmalab pdpm-central stop\n" +
+				"  rdmalab pdpm-central start # finds everything again",
+		},
+		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
+			_, err = startCentral(c, request{Finding: store.Finding{Format: true}, Shape: Shape{Value: max(w.Config.Value, DefaultValue)}})
+			return false, err
+		},
+	}
+	store.Register(Central)
+}
+
+// coordinatorHost is the host that runs the coordinator: the first with the role metadata.
+func coordinatorHost(r *spec.Rack) (string, error) {
+	if list := r.ByRole(spec.Metadata); len(list) > 0 {
+		return list[0].Name, nil
+	}
+	return "", fmt.Errorf("rack %s has no host for the coordinator: give one `role: metadata` in the rack file", r.Name)
+}
+
+// centralNode is the store's part of a host: the coordinator, if the host runs it, and clients.
+type centralNode struct {
+	store.Passive[struct{}, *CentralClient]
+
+	starting sync.Mutex // held while a coordinator is started
+	mu       sync.Mutex // guards the fields below
+	running  *Coordinator
+	context  verbs.Context
+	// over is closed when the coordinator has ended.
+	over chan struct{}
+}
+
+// Routes implements store.Node.
+func (n *centralNode) Routes(m *control.Mux) {
+	type none = struct{}
+	control.Handle(m, "POST "+Central.Path(store.PathStart), n.start)
+	control.Handle(m, "POST "+Central.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
+}
+
+// start makes the host run the coordinator. It leaves one that runs as it is, and replaces one that
+// has failed.
+func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
+	n.starting.Lock()
+	defer n.starting.Unlock()
+	if c := n.coordinator(); c != nil && c.ended() == nil {
+		if in.Fresh {
+			return out, control.Errorf(http.StatusConflict, "%s runs the coordinator of a table: run `rdmalab pdpm-central stop` when no client uses it", n.Host.Name())
+		}
+		return info{Shape: c.Shape()}, nil
+	}
+	out.Made, err = n.Find(
+		r, in.Finding, new(struct{}), errAbsent,
+		func(cfg passive.Config, deadline clock.Time) error { return probe(cfg, deadline) },
+		func(cfg passive.Config, deadline clock.Time) error {
+			_, err := FormatCentral(cfg, in.Shape, deadline)
+			return err
+		},
+	)
+	if err != nil {
+		return out, err
+	}
+	return out, n.Host.Service(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		_ = n.end() // the former one has failed, and logged why
+		v := n.Host.Context()
+		cfg, err := n.Config(v, in.Servers)
+		if err != nil {
+			return errors.Join(err, v.Close())
+		}
+		c, err := NewCoordinator(CoordinatorConfig{Config: cfg, Manager: n.Host.Manager()}, v.Runtime().Now().Add(Central.JoinPatience()))
+		if err != nil {
+			return errors.Join(control.Errorf(http.StatusBadGateway, "the coordinator on %s: %v", n.Host.Name(), err), v.Close())
+		}
+		out.Shape = c.Shape()
+		n.running, n.context, n.over = c, v, make(chan struct{})
+		go n.serve(c, n.over)
+		n.Host.Log().Info("the coordinator of a table is up", "memory", in.Servers, "made", out.Made)
+		return nil
+	})
+}
+
+// serve runs the coordinator until it is closed or fails.
+func (n *centralNode) serve(c *Coordinator, over chan struct{}) {
+	defer close(over)
+	if err := c.Serve(); err != nil {
+		n.Host.Log().Warn("the coordinator of a table has ended", "error", err)
+	}
+}
+
+// coordinator is the coordinator that the host runs, or has run until it failed; nil: none.
+func (n *centralNode) coordinator() *Coordinator {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.running
+}
+
+// Clients implements store.Node.
+func (n *centralNode) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
+	addr, err := n.Host.Address(o.Server)
+	return func(v verbs.Context) store.Clients {
+		return store.Opener(func(deadline clock.Time) (kv.Store, error) {
+			c, err := OpenCentral(CentralConfig{Context: v, Manager: n.Host.Manager(), Coordinators: []netip.Addr{addr}}, deadline)
+			if err != nil {
+				return nil, err // and no client that is a nil of another type
+			}
+			return c, nil
+		})
+	}, err
+}
+
+// Status implements store.Node.
+func (n *centralNode) Status() store.Status {
+	c := n.coordinator()
+	return store.Status{Up: c != nil && c.ended() == nil, Service: CentralService}
+}
+
+// Crash ends the coordinator. The memory servers keep the table: it can be started again.
+func (n *centralNode) Crash() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.end()
+}
+
+// NICGone is Crash, because the coordinator cannot work without connections.
+func (n *centralNode) NICGone() error { return n.Crash() }
+
+// end is Crash for a caller that holds mu.
+func (n *centralNode) end() error {
+	if n.running == nil {
+		return nil
+	}
+	err := errors.Join(n.running.Close(), n.context.Close())
+	<-n.over
+	n.running = nil
+	return err
+}
+
+func newCentralStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	in := request{Finding: store.Finding{Format: true}}
+	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
+	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", DefaultValue))
+	fs.IntVar(&in.Shape.Entries, "entries", 0, "keys for which each server has room (default: as many as fit)")
+	return func(c *store.Call) (store.Result, error) {
+		out, err := startCentral(c, in)
+		if err != nil {
+			return nil, err
+		}
+		return &centralInfo{out}, nil
+	}
+}
+
+// startCentral starts the coordinator on the rack's memory servers.
+func startCentral(c *store.Call, in request) (out info, err error) {
+	host, err := coordinatorHost(c.Rack)
+	if err != nil {
+		return out, err
+	}
+	if err := c.Free(); err != nil {
+		return out, err
+	}
+	in.Finding = in.For(c.Memory(), true)
+	return out, c.Post(host, Central.Path(store.PathStart), in, &out)
+}
+
+// centralTrial draws a table for `rdmalab sim pdpm-central`: small ones, in which keys meet.
+func centralTrial(r *rand.Rand, _ int) store.Trial {
+	s := Shape{Value: 16 << r.IntN(8), Entries: 1 + r.IntN(20)}
+	return store.Trial{
+		Plan:   fmt.Sprintf("%d entries, values to %d bytes", s.Entries, s.Value),
+		Memory: 256 << 10, Largest: s.Value, Crashes: true, Loss: true, Judge: judgeCentral,
+		Format: func(cfg passive.Config, deadline clock.Time) error {
+			_, err := FormatCentral(cfg, s, deadline)
+			return err
+		},
+		Server: &store.TrialServer{
+			Start: func(cfg passive.Config, m rdmacm.Manager, deadline clock.Time) (func() error, error) {
+				c, err := NewCoordinator(CoordinatorConfig{Config: cfg, Manager: m}, deadline)
+				if err != nil {
+					return nil, err
+				}
+				return c.Serve, nil
+			},
+			Open: func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error) {
+				c, err := OpenCentral(CentralConfig{Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Coordinators: hosts}, deadline)
+				if err != nil {
+					return nil, err
+				}
+				return c, nil
+			},
+			Replaced: errDeposed,
+		},
+	}
+}
+
+// centralInfo is the answer to a start in words.
+type centralInfo struct{ info }
+
+// Write implements store.Result.
+func (i *centralInfo) Write(out io.Writer) error {
+	what := "found"
+	if i.Made {
+		what = "made"
+	}
+	_, err := fmt.Fprintf(out, "%s a table on %d memory servers, each with %d entries for values of up to %d bytes\n", what, i.Servers, i.Entries, i.Value)
+	return err
+}

@@ -1,0 +1,124 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+)
+
+// Faults of the host of a store's server. In all cases another server is started meanwhile or
+// later, on the same host or the other one.
+const (
+	trialServerStops = "server crashes"
+	// trialServerAgain: a second server starts though nothing has failed.
+	trialServerAgain = "another server starts"
+)
+
+// serverSeeds is combined with the seed to draw what happens to the servers of a store, so that the
+// plans of stores without one stay the same.
+const serverSeeds = 0x73727672
+
+// serverHosts are the hosts that may run a store's server.
+var serverHosts = []string{"md0", "md1"}
+
+// serverFault is a fault of a server's host: see trialFault. again is when after its begin another
+// server is started on the host next.
+type serverFault struct {
+	trialFault
+	next  string
+	again time.Duration
+}
+
+// drawServers draws the faults of the servers.
+func (p *trialPlan) drawServers(seed uint64) {
+	d := newDraw(seed ^ serverSeeds)
+	if p.Server == nil || !p.Crashes || d.chance(0.3) {
+		return
+	}
+	at := serverHosts[0]
+	for range d.between(1, 3) {
+		x := serverFault{next: one(d, serverHosts...)}
+		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
+		x.down, x.again = d.span(time.Millisecond, 120*time.Millisecond), d.span(0, 60*time.Millisecond)
+		x.what = one(d, trialServerStops, trialServerStops, trialServerAgain, trialNICHang, trialHostHang, trialLinkCut)
+		if x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for long
+			x.next = serverHosts[0]
+			if at == x.next {
+				x.next = serverHosts[1]
+			}
+		}
+		p.serverFaults = append(p.serverFaults, x)
+		at = x.next
+	}
+}
+
+// String describes the fault.
+func (x serverFault) String() string {
+	return fmt.Sprintf("; %s: %s after %d operations and %v, for %v, the next on %s after %v", x.victim, x.what, x.after, x.late, x.down, x.next, x.again)
+}
+
+// startServer runs a server of the store on a host.
+func (r *trialRun) startServer(host string) {
+	h, s := r.env.rack.Host(host), r.plan.Server
+	h.Go("server", true, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for !r.ready {
+			rt.Sleep(50 * time.Microsecond)
+		}
+		for {
+			serve, err := s.Start(r.config(h, ctx), h.Manager(ctx), rt.Now().Add(trialPatience))
+			if err == nil {
+				err = serve()
+			}
+			switch {
+			case err == nil, errors.Is(err, verbs.ErrClosed), errors.Is(err, s.Replaced), r.lost:
+				return
+			case !errors.Is(err, rdmacm.ErrInUse) && !errors.Is(err, kv.ErrTimeout) && !errors.Is(err, verbs.ErrTimeout) && !errors.Is(err, kv.ErrLost):
+				r.env.fail("server of the store on %s: %w", host, err)
+				return
+			}
+			rt.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
+// failServer injects a fault of a server's host, and schedules its end and the next server.
+func (r *trialRun) failServer(x serverFault) {
+	rack, h := r.env.rack, r.env.rack.Host(x.victim)
+	again := x.again
+	switch x.what {
+	case trialServerStops:
+		h.CrashApps() // requests that it has posted may still be executed
+		if x.next == x.victim {
+			again = max(again, x.down)
+		}
+		over := rack.Now().Add(x.down)
+		rack.At(over, func() { h.Crash(); h.Restart() })
+		r.env.goOnUntil(over, survivor)
+	case trialServerAgain:
+	default:
+		r.inject(x.trialFault)
+	}
+	next := rack.Now().Add(again)
+	rack.At(next, func() { r.startServer(x.next) })
+	r.env.goOnUntil(next, survivor)
+}
+
+// open opens a client of the store.
+func (r *trialRun) open(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
+	if r.plan.Server == nil {
+		return r.plan.Open(cfg, deadline)
+	}
+	var hosts []netip.Addr
+	for _, h := range serverHosts {
+		hosts = append(hosts, r.env.addrOf(h))
+	}
+	return r.plan.Server.Open(cfg, hosts, deadline)
+}
