@@ -113,7 +113,8 @@ func (c *Client) meet(deadline clock.Time) error {
 // enter takes a number, and connects again as its owner.
 func (c *Client) enter(deadline clock.Time) error {
 	c.use(c.newer)
-	if c.missing != 0 {
+	// In the middle of a change the primary may be another one, which does not know the last number yet.
+	if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {
 		if err := c.passOver(deadline); err != nil {
 			return err
 		}
@@ -147,7 +148,8 @@ func (c *Client) enter(deadline clock.Time) error {
 	return nil
 }
 
-// passOver has a master go on with the members that answer. The first one with the index gives out numbers.
+// passOver has a master go on with the members that answer. The first one with the index gives out numbers:
+// greater ones than that of a former master, which is fenced by its number.
 func (c *Client) passOver(deadline clock.Time) error {
 	c.index = slices.DeleteFunc(c.index, func(i int) bool { return c.missing>>i&1 == 1 })
 	if len(c.index) == 0 {

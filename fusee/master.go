@@ -54,8 +54,8 @@ type sign struct {
 	claimed bool
 }
 
-// errDeposed: another master has taken charge of the store.
-var errDeposed = errors.New("another master has taken charge of the store")
+// ErrDeposed means that another master has taken charge of the store. This one changes nothing any more.
+var ErrDeposed = errors.New("another master has taken charge of the store")
 
 // deadAfter is how many READs in sequence must fail until a server is taken for crashed.
 const deadAfter = 2
@@ -118,7 +118,7 @@ func (m *Master) Step() error {
 		if m.c.view.Has(i) && (s.lost || s.dead) {
 			return m.change(m.c.rt.Now().Add(changePatience))
 		}
-		if s.failed > 0 {
+		if m.c.view.Has(i) && s.failed > 0 {
 			quiet++
 		}
 	}
@@ -129,7 +129,7 @@ func (m *Master) Step() error {
 	m.notice(m.c.rt.Now())
 	switch {
 	case m.c.fenced:
-		return errDeposed
+		return ErrDeposed
 	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost):
 		return err
 	}
@@ -154,7 +154,7 @@ func (m *Master) probe() (quiet int, err error) {
 		m.notice(asked)
 		err := m.ask(i, asked.Add(m.c.cfg.Lease/4))
 		if m.c.fenced {
-			return 0, errDeposed
+			return 0, ErrDeposed
 		}
 		if now := m.c.rt.Now(); m.notice(now) {
 			quiet++ // the answer may have come while the master was hung
@@ -163,7 +163,7 @@ func (m *Master) probe() (quiet int, err error) {
 		switch {
 		case err == nil:
 			s.since, s.failed = asked, 0
-		case errors.Is(err, errDeposed), errors.Is(err, verbs.ErrClosed):
+		case errors.Is(err, ErrDeposed), errors.Is(err, verbs.ErrClosed):
 			return 0, err
 		case errors.Is(err, errReborn):
 			s.lost = true
@@ -209,7 +209,7 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 		m.words[i] = v
 		return nil
 	}
-	return errDeposed
+	return ErrDeposed
 }
 
 // claim ends the former master at a server: none of its requests is executed there after that. Of several
@@ -233,7 +233,7 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 			return err
 		}
 		if v, err := c.fab.Word(found); err != nil || v != was {
-			return errors.Join(err, errDeposed)
+			return errors.Join(err, ErrDeposed)
 		}
 	}
 	v, err := c.viewOf(i, deadline)
@@ -263,8 +263,8 @@ func (m *Master) change(deadline clock.Time) error {
 			}
 			return nil
 		case m.c.fenced:
-			return errDeposed
-		case errors.Is(err, errDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+			return ErrDeposed
+		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
@@ -373,7 +373,7 @@ func (m *Master) announce(v layout.View, deadline clock.Time) error {
 			return err
 		}
 		if was != uint64(m.words[i]) && was != uint64(v) {
-			return errDeposed
+			return ErrDeposed
 		}
 		m.words[i] = v
 	}

@@ -120,17 +120,21 @@ func (g *rig) word(server int, at uint64) uint64 {
 
 func (g *rig) poke(server int, at, v uint64) { binary.LittleEndian.PutUint64(g.memory[server][at:], v) }
 
-// A master that is hung for longer than its lease, at any packet, takes no server for crashed.
+// A master that is hung for longer than its lease, at any packet, and again soon after, takes no server for
+// crashed.
 func TestAHungMasterLosesNoServer(t *testing.T) {
 	for n := 1; n <= 24; n++ {
 		var g *rig
-		armed, left := false, n
+		armed, left, again := false, n, 1+n%12
 		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
 			if armed && ev.Link() == "cn3" {
 				if left--; left == 0 {
 					armed = false
 					g.At(g.Now(), g.Host("cn3").HangAll)
-					g.At(g.Now().Add(300*time.Millisecond), g.Host("cn3").ResumeAll)
+					g.At(g.Now().Add(300*time.Millisecond), func() {
+						g.Host("cn3").ResumeAll()
+						armed, left, again = again > 0, again, 0
+					})
 				}
 			}
 		}})
@@ -211,9 +215,13 @@ func TestAHungMasterDoesNothingAfterItsSuccessor(t *testing.T) {
 				t.Logf("request %d: not reached", n)
 				return nil
 			}
+			former := g.word(1, layout.MasterWord)
 			g.keep("cn2", 100*time.Millisecond, &ready2, &m2, &ended2)
 			for !ready2 {
 				rt.Sleep(time.Millisecond)
+			}
+			if now := g.word(1, layout.MasterWord); now == former || now == 0 {
+				t.Errorf("request %d: the master had the number %d, its successor has %d: it cannot be fenced", n, former, now)
 			}
 			if err := c.Put(1, []byte("third"), soon(rt)); err != nil {
 				return fmt.Errorf("request %d: put: %w", n, err)

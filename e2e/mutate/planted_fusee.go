@@ -15,6 +15,24 @@ var fuseeBugs = []planted{
 		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
 	},
 	{
+		"fusee: a master has the number of the one that it ends", "fusee/introduce.go",
+		"if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {",
+		"if c.missing != 0 {",
+		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
+	},
+	{
+		"fusee: the master does not look for dead clients after a crash", "fusee/master.go",
+		"if m.c.view.Has(i) && s.failed > 0 {",
+		"if s.failed > 0 {",
+		"fusee TestTheMasterRecoversDeadClients",
+	},
+	{
+		"fusee: a client does not show that it is alive", "fusee/client.go",
+		"c.pulsate = c.beat",
+		"_ = c.beat",
+		"fusee TestTheMasterRecoversDeadClients",
+	},
+	{
 		"fusee: a loser is free while a backup names it", "fusee/recover.go",
 		"if winner == before {",
 		"if winner != 0 {",
@@ -41,7 +59,7 @@ var fuseeBugs = []planted{
 	{
 		"fusee: a master leaves replicas of the index different", "fusee/master.go",
 		"if err := r.all(); err != nil {",
-		"if err := r.words8(layout.DepthWord, 8, false); err != nil {",
+		"if err := r.words8(c.super.Shape.EntryAt(0), 8, false); err != nil {",
 		"sim fusee",
 	},
 	{

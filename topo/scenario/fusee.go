@@ -37,6 +37,11 @@ type tablePlan struct {
 	// the memory servers.
 	masters int
 	rule    time.Duration
+	// clientLease is that of clients with the master. successor is how many operations have begun when the
+	// second master begins. vigil: the master recovers what dead clients have left, before any client does.
+	clientLease time.Duration
+	successor   int
+	vigil       bool
 }
 
 func drawTable(e *env) *tablePlan {
@@ -75,6 +80,12 @@ func (p *tablePlan) String() string {
 	}
 	for _, x := range p.faults {
 		text += fmt.Sprintf("; %s %s after %d operations and %v, restarts after %v", x.victim, x.what, x.after, x.late, x.down)
+	}
+	if p.masters > 0 {
+		text += fmt.Sprintf("; %d masters, lease %v, of clients %v", p.masters, p.rule, p.clientLease)
+	}
+	if p.masters > 1 {
+		text += fmt.Sprintf(", the second after %d operations", p.successor)
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -92,6 +93,10 @@ func (r *tableRun) arm() {
 	}
 }
 
+// vigil is how long a master may take to recover all clients, beside two leases of them: a memory server may
+// have crashed.
+const vigil = 5 * time.Second
+
 // buryPatience bounds the time in which one client recovers what all others have left.
 const buryPatience = time.Minute
 
@@ -103,6 +108,9 @@ func (r *tableRun) bury() {
 		for len(r.gone) < r.plan.clients {
 			rt.Sleep(time.Millisecond)
 		}
+		if r.plan.vigil {
+			rt.Sleep(vigil + 2*cmp.Or(r.plan.clientLease, 20*r.plan.rule))
+		}
 		end := rt.Now().Add(buryPatience)
 		c, err := fusee.Open(r.plan.config(r.config(h, ctx)), end)
 		if err != nil {
@@ -112,6 +120,9 @@ func (r *tableRun) bury() {
 			owners, err := c.RecoverAll(end)
 			if err != nil || len(owners) == 0 {
 				return errors.Join(err, c.Close())
+			}
+			if r.plan.vigil {
+				return errors.Join(fmt.Errorf("the master has not recovered the clients with the numbers %v", owners), c.Close())
 			}
 			r.env.note("blocks were those of the clients with the numbers %v", owners)
 		}
