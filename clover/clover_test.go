@@ -37,6 +37,7 @@ type rig struct {
 	region int
 	server *meta.Server
 	cfg    meta.Config
+	lent   map[string][]byte // the memory of each memory server
 }
 
 func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig {
@@ -66,7 +67,7 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	g := &rig{Rack: r, t: t, region: region, cfg: cfg}
+	g := &rig{Rack: r, t: t, region: region, cfg: cfg, lent: map[string][]byte{}}
 	for _, name := range []string{"ms0", "ms1"} {
 		g.memory(name)
 	}
@@ -78,7 +79,8 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 func (g *rig) memory(name string) {
 	h := g.Host(name)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: g.region})
+		g.lent[name] = make([]byte, g.region)
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.lent[name]})
 		if err == nil {
 			err = s.Serve()
 		}

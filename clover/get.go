@@ -43,7 +43,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
 			}
-			slot = c.firstSlot(&k)
+			slot = -1 // a stale shortcut would lead to the same node again
 			if c.rt.Now() >= deadline {
 				return dst, kv.ErrTimeout
 			}
