@@ -15,8 +15,8 @@ import (
 )
 
 // The metadata server knows a node that has a successor by now. The shortcut names an older node of
-// the key, whose successor has been reused for another key. A GET finds the value nevertheless, with few READs: it does not follow the
-// same shortcut again.
+// the key, whose successor has been reused for another key. A GET finds the value nevertheless, with
+// few READs: it does not follow the same shortcut again.
 func TestStaleShortcutIsFollowedOnce(t *testing.T) {
 	const key, other, size = 1, 2, 40
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 16}, region)

@@ -6,6 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	_ "github.com/rdmalab/rdmalab/store/pdpm"     // and the one with a server
 	_ "github.com/rdmalab/rdmalab/store/template" // the store of these tests
 )
 
@@ -75,6 +76,30 @@ func TestTrialsHaveFaults(t *testing.T) {
 		}
 	}
 	for _, what := range []string{trialClientsDie, trialNICHang, trialHostHang, trialLinkCut, trialNICCrash, trialMemoryLost} {
+		if seen[what] < 5 {
+			t.Errorf("%s: %d times in 200 plans", what, seen[what])
+		}
+	}
+}
+
+// The plans of a store with a server contain every fault of its host, and no host takes the place of
+// itself while it may be down.
+func TestTrialsHaveServerFaults(t *testing.T) {
+	t.Parallel()
+	s, err := store.Find("pdpm-central")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for seed := uint64(1); seed <= 200; seed++ {
+		for _, x := range drawTrial(newEnv(Scenario{}, seed, Options{}), s.Scenarios[0].Trial).serverFaults {
+			seen[x.what]++
+			if x.next == x.victim && x.what != trialServerStops && x.what != trialServerAgain {
+				t.Errorf("seed %d:%v", seed, x)
+			}
+		}
+	}
+	for _, what := range []string{trialServerStops, trialServerAgain, trialNICHang, trialHostHang, trialLinkCut} {
 		if seen[what] < 5 {
 			t.Errorf("%s: %d times in 200 plans", what, seen[what])
 		}
