@@ -49,8 +49,9 @@ type Batch struct {
 	arena  []byte
 }
 
-// arenaChunk is the size of a new arena: it holds 16 frames of the largest path MTU.
-const arenaChunk = 72 << 10
+// arenaChunk is the size of the first arena: it holds two frames of the largest path MTU. An arena
+// that is too small for one batch is replaced by one of twice the size.
+const arenaChunk = 9 << 10
 
 // Reset empties b. Slices from earlier calls of Alloc become invalid.
 func (b *Batch) Reset() {

@@ -51,8 +51,9 @@ func grown[T any](s *[]T) *T {
 	return e
 }
 
-// arenaChunk is the size of a fresh payload arena in bytes.
-const arenaChunk = 64 << 10
+// arenaChunk is the size of the first payload arena in bytes. An arena that is too small for one
+// batch is replaced by one of twice the size.
+const arenaChunk = 8 << 10
 
 // alloc returns n bytes that stay valid until Reset.
 func (a *Actions) alloc(n int) []byte {

@@ -231,14 +231,26 @@ type reverse struct {
 // New makes a Conn without a connection.
 func New(cfg Config, user User) *Conn {
 	cfg = cfg.withDefaults()
-	n := 1
-	for n < cfg.Ring+cfg.Waiting {
-		n *= 2
-	}
 	c := &Conn{user: user}
-	c.cfg, c.ring = cfg, make([]entry, n)
+	c.cfg, c.ring = cfg, make([]entry, firstRing)
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
 	return c
+}
+
+// firstRing is the length of a new ring, a power of two.
+const firstRing = 32
+
+// grow doubles the ring when it is full. It happens a few times in a Conn's life, until the ring
+// has room for Config.Ring and Config.Waiting together.
+func (c *requests) grow() {
+	if int(c.tail-c.una) < len(c.ring) {
+		return
+	}
+	old := c.ring
+	c.ring = make([]entry, 2*len(old))
+	for pos := c.una; pos != c.tail; pos++ {
+		*c.at(pos) = old[pos&uint32(len(old)-1)]
+	}
 }
 
 func (c *requests) at(pos uint32) *entry { return &c.ring[pos&uint32(len(c.ring)-1)] }
@@ -339,6 +351,7 @@ func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 		return false
 	}
 	c.stats.Submitted++
+	c.grow()
 	e := c.at(c.tail)
 	c.tail++
 	e.tag, e.since, e.sent = t, ctx.Now, false
