@@ -12,16 +12,26 @@ import (
 type coverage struct {
 	run    *smallRun
 	node   sim.Node
-	states map[entry]string
+	states map[entry]*visited
 	seen   map[transition]struct{}
-	cause  wire.Opcode // opcode of the packet that is being processed; ticked: none is
-	visit  func(table string, n uint32, state string)
+	// order has the users in the order in which the last sample visited them: nearly always, the next
+	// sample visits them in the same order, and needs no lookup. at is the next place in it.
+	order []*visited
+	at    int
+	cause wire.Opcode // opcode of the packet that is being processed; ticked: none is
+	visit func(table string, n uint32, state string)
 }
 
 // entry identifies a user of a state table.
 type entry struct {
 	table string
 	n     uint32
+}
+
+// visited is a user of a state table with the state that the last sample found.
+type visited struct {
+	entry
+	state string
 }
 
 // transition is a change of state, or a state that a packet has not changed.
@@ -59,19 +69,36 @@ func (c *coverage) sample(cause wire.Opcode) {
 	}
 	c.run.adv.steps++
 	if c.visit == nil {
-		c.states, c.seen = make(map[entry]string), make(map[transition]struct{})
+		c.states, c.seen = make(map[entry]*visited), make(map[transition]struct{})
 		c.visit = c.look
 	}
-	c.cause = cause
+	c.cause, c.at = cause, 0
 	c.run.program().States(c.visit)
 }
 
 func (c *coverage) look(table string, n uint32, state string) {
-	k := entry{table, n}
-	before, known := c.states[k]
-	if known && before == state {
+	v := c.user(entry{table, n})
+	if v.state == state {
 		return
 	}
-	c.states[k] = state
+	before := v.state
+	v.state = state
 	c.seen[transition{table, before, state, c.cause}] = struct{}{}
+}
+
+// user returns the user that is visited next; its state is "" if it is new.
+func (c *coverage) user(k entry) *visited {
+	if c.at == len(c.order) {
+		c.order = append(c.order, nil)
+	}
+	v := c.order[c.at]
+	if v == nil || v.entry != k {
+		if v = c.states[k]; v == nil {
+			v = &visited{entry: k}
+			c.states[k] = v
+		}
+		c.order[c.at] = v
+	}
+	c.at++
+	return v
 }
