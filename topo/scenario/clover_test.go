@@ -195,14 +195,16 @@ func TestPlantedStoreBugsAreCaught(t *testing.T) {
 
 // The checks find them with each mix of keys, memory, links and faults.
 func TestPlantedStoreBugsAreCaughtInEveryMix(t *testing.T) {
-	t.Parallel()
 	for _, m := range storeMixes {
-		for name, plant := range storeBugs {
-			const seeds = 40
-			if catch(m.name, plant, seeds, 1) == 0 {
-				t.Errorf("--mix %s: %s: not caught with %d seeds", m.name, name, seeds)
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for name, plant := range storeBugs {
+				const seeds = 40
+				if catch(m.name, plant, seeds, 1) == 0 {
+					t.Errorf("%s: not caught with %d seeds", name, seeds)
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -7,4 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 )
 
-func init() { transport.Observer = record.Cells("s") }
+func init() {
+	transport.Observer = record.Cells("s")
+	ofScenario = seedsPerTest
+}

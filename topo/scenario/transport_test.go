@@ -9,12 +9,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// seedsPerTest is the number of seeds that a test runs, small because of the race detector.
-// fewSeeds are the scenarios whose seeds take long. `make scenarios` runs 1,000 seeds of each, and
-// the whole soak.
+// seedsPerTest is the number of seeds of each variant that a test runs. ofScenario is that of the
+// scenarios themselves, of which `make test` runs many more seeds beside (FEW in the Makefile);
+// `make coverage`, which does not run those, has a larger one. fewSeeds are the scenarios whose
+// seeds take long.
 const seedsPerTest = 16
 
-var fewSeeds = map[string]int{"soak": len(soakFaults), "planned": 2, "holes": 4}
+var (
+	ofScenario = 4
+	fewSeeds   = map[string]int{"soak": len(soakFaults), "planned": 1, "holes": 1}
+)
 
 func mustFind(t *testing.T, name string) Scenario {
 	t.Helper()
@@ -25,12 +29,26 @@ func mustFind(t *testing.T, name string) Scenario {
 	return s
 }
 
+func mustVary(t *testing.T, s Scenario, p Params) Scenario {
+	t.Helper()
+	s, err := s.Vary(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestEveryScenarioHolds(t *testing.T) {
-	for _, s := range Variants() {
+	scenarios := len(All())
+	for i, s := range Variants() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			n, few := fewSeeds[s.Name]
-			if !few {
+			switch {
+			case few:
+			case i < scenarios:
+				n = ofScenario
+			default:
 				n = seedsPerTest
 			}
 			for seed := uint64(1); seed <= uint64(n); seed++ {
@@ -49,20 +67,26 @@ func TestEveryScenarioHolds(t *testing.T) {
 // The same seed gives the same events, packet for packet; another seed gives others.
 func TestSeedsReplay(t *testing.T) {
 	for _, s := range Variants() {
-		if s.Name == "soak" {
+		switch s.Name {
+		case "soak":
 			continue // transport shows the same, with more kinds of operations
+		case "planned":
+			s = mustVary(t, s, Params{Schedules: 100})
 		}
-		var last uint64
-		for seed := uint64(1); seed <= 3; seed++ {
-			a, b := s.Run(seed, Options{Hash: true}), s.Run(seed, Options{Hash: true})
-			if a.Hash != b.Hash || a.Hash == 0 || a.Events != b.Events {
-				t.Errorf("%s seed %d: digests %x and %x of %d and %d events", s.Name, seed, a.Hash, b.Hash, a.Events, b.Events)
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			var last uint64
+			for seed := uint64(1); seed <= 3; seed++ {
+				a, b := s.Run(seed, Options{Hash: true}), s.Run(seed, Options{Hash: true})
+				if a.Hash != b.Hash || a.Hash == 0 || a.Events != b.Events {
+					t.Errorf("seed %d: digests %x and %x of %d and %d events", seed, a.Hash, b.Hash, a.Events, b.Events)
+				}
+				if a.Hash == last {
+					t.Errorf("seeds %d and %d have one digest", seed-1, seed)
+				}
+				last = a.Hash
 			}
-			if a.Hash == last {
-				t.Errorf("%s: seeds %d and %d have one digest", s.Name, seed-1, seed)
-			}
-			last = a.Hash
-		}
+		})
 	}
 }
 
