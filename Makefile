@@ -2,6 +2,10 @@
 
 SHELL := /bin/sh
 GO    ?= go
+# All commands build in one way, as bin/rdmalab is built, so that none compiles again what another has compiled. Only the race detector
+# needs cgo.
+export GOFLAGS     := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+export CGO_ENABLED ?= 0
 BIN   := $(CURDIR)/.bin
 
 GOLANGCI_VERSION  := v2.15.0
@@ -55,11 +59,16 @@ VIRTUAL := clover clover/layout clover/meta clover/rpc fusee fusee/layout fusee/
 READERS := e2e/console e2e/coverage e2e/report compose/examples
 # CHECKED is run by make check, which goes before make test.
 CHECKED := e2e/layering
-PLAIN  := $(VIRTUAL:%=./%) $(READERS:%=./%)
+# LONG are those of them that take longest. They run first: at the end no processor waits for a single package.
+LONG   := topo/scenario topo/experiment/insim swordbox/serialize fusee sherman clover softrnic/transport topo/simrack e2e/console
+PLAIN  := $(patsubst %,./%,$(LONG) $(filter-out $(LONG),$(VIRTUAL) $(READERS)))
 RACED  := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1 | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/%s\n' $(VIRTUAL) $(READERS) $(CHECKED))")
 ALONE  := $$(grep -rlE --include='*_test.go' '^func (Test|Fuzz|Example)[A-Za-z0-9_]*($(NORACE))' . | xargs -n 1 dirname | sort -u | grep -vxF "$$(printf './%s\n' $(VIRTUAL))")
 # Tests are vetted by make check, once, and not by each run in its way of building.
 GOTEST := $(GO) test -vet=off -json
+# RACETEST is GOTEST with the race detector, if there is a C compiler.
+CGO      := $(if $(RACE),env CGO_ENABLED=1)
+RACETEST := $(CGO) $(GOTEST) $(RACE)
 # PROGRAM lets suites take what the target build has made; without it each builds its own.
 PROGRAM := RDMALAB_E2E_PROGRAM=$(CURDIR)/bin/rdmalab
 # NOW says in a report when a part of it began.
@@ -102,7 +111,7 @@ $(VERBSLIB): $(VERBSSRC)
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
 	@$(MAKE) --no-print-directory verbs >/dev/null 2>&1 || echo "bin/rdmalab is built without the library for unmodified RDMA programs: make verbs says why"
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/rdmalab ./topo/cmd/rdmalab
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rdmalab ./topo/cmd/rdmalab
 
 .PHONY: up
 up: build ## bring the default rack up and verify every compute-to-memory path (root)
@@ -133,16 +142,16 @@ compose-down: build ## take it away, containers, networks and all
 # compilations of one would take twice as long.
 FIRST_OF_TWO  := switch transport
 SECOND_OF_TWO := chaos clover docs fusee sherman
-SUITE = $(PROGRAM) $(1) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(2) -args $(LIMITS) -ginkgo.randomize-all
+SUITE = $(PROGRAM) $(1) $(RACETEST) -count=1 -p 1 -timeout 15m $(2) -args $(LIMITS) -ginkgo.randomize-all
 
 .PHONY: test
 test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
 	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
 	@rm -rf out/test; mkdir -p out/test; cp bin/rdmalab out/test
-	@{ $(call NOW,packages are built); $(GO) build $(RACE) ./...; \
+	@{ $(call NOW,packages are built); $(CGO) $(GO) build $(RACE) ./...; \
 	   $(IDLE) $(AGAIN) virtual & virtual=$$!; trap "kill -- -$$virtual 2>/dev/null" EXIT; trap "exit 1" HUP INT PIPE TERM; \
-	   $(call NOW,unit tests); $(GOTEST) $(RACE) -shuffle=on -timeout 30m -skip '$(NORACE)' $(RACED) $(ENDED); \
+	   $(call NOW,unit tests); $(RACETEST) -shuffle=on -timeout 30m -skip '$(NORACE)' $(RACED) $(ENDED); \
 	   $(call NOW,those without the race detector); $(GOTEST) -run '$(NORACE)' $(ALONE) $(ENDED); \
 	   $(call NOW,suites that run two at a time); $(call SUITE,setsid,$(SECOND_OF_TWO:%=./e2e/%)) >out/test/second.json 2>&1 & second=$$!; \
 	   trap "kill -- -$$virtual -$$second 2>/dev/null" EXIT; $(call SUITE,,$(FIRST_OF_TWO:%=./e2e/%)) $(ENDED); wait $$second $(ENDED); cat out/test/second.json; \
@@ -204,7 +213,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	@mkdir -p out; date +%s >out/soak.began
 	@$(MAKE) --no-print-directory mutate MUTANTS=5 SEED=$(FIRST) LEAST=40 MUTATED='softrnic/mem softrnic/cm'
 	@end=$$(( $$(cat out/soak.began) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); seeds=0; schedules=0; \
-	$(PROGRAM) RDMALAB_E2E_LONG=1 $(GOTEST) $(RACE) -count=1 -timeout 25m ./e2e/transport \
+	$(PROGRAM) RDMALAB_E2E_LONG=1 $(RACETEST) -count=1 -timeout 25m ./e2e/transport \
 	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report || exit 1; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	  for s in $(SOAKED); do \
@@ -232,35 +241,35 @@ planted: ## bugs of the stores that are written down (e2e/mutate/planted_*.go), 
 
 .PHONY: race
 race: ## the unit tests that run in virtual time, with the race detector
-	@$(GOTEST) $(RACE) -shuffle=on -timeout 60m $(VIRTUAL:%=./%) 2>&1 | $(GO) run ./e2e/report
+	@$(RACETEST) -shuffle=on -timeout 60m $(VIRTUAL:%=./%) 2>&1 | $(GO) run ./e2e/report
 
 .PHONY: unit
 unit: ## unit tests alone; no privilege needed
-	@$(GOTEST) $(RACE) -shuffle=on -timeout 20m $(UNIT) 2>&1 | $(GO) run ./e2e/report
+	@$(RACETEST) -shuffle=on -timeout 20m $(UNIT) 2>&1 | $(GO) run ./e2e/report
 
 .PHONY: e2e
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
-	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
+	@$(PROGRAM) $(RACETEST) -count=1 -p 1 -timeout 15m $(SUITES) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-cni
 e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
-	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
+	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
 
 .PHONY: e2e-verbs
 e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
-	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/verbs -args $(LIMITS) \
+	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/verbs -args $(LIMITS) \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-docker
 e2e-docker: build ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
-	@$(PROGRAM) RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
+	@$(PROGRAM) RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(RACETEST) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: interop
 interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
-	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 20m ./e2e/interop \
+	@$(PROGRAM) $(RACETEST) -count=1 -timeout 20m ./e2e/interop \
 	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
 
 # THROUGH are the runs of `make transparency`: what the switch does, and the suite.
@@ -270,7 +279,7 @@ THROUGH := track:transport track:interop move:transport move:interop
 transparency: build ## the suites transport and interop again, through a switch that tracks and through one that moves requests
 	@for run in $(THROUGH); do \
 	  $(call NOW,through a switch that does: $$run); \
-	  $(PROGRAM) RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+	  $(PROGRAM) RDMALAB_E2E_SWITCH=$${run%:*} $(RACETEST) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)' || exit 1; \
 	done
 
@@ -281,7 +290,7 @@ SINGLE := :transport :switch track:transport move:transport
 singleframes: build ## the suites transport and switch again, without super-frames: gso: off on all hosts
 	@for run in $(SINGLE); do \
 	  $(call NOW,without super-frames: $$run); \
-	  $(PROGRAM) RDMALAB_E2E_GSO=off RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+	  $(PROGRAM) RDMALAB_E2E_GSO=off RDMALAB_E2E_SWITCH=$${run%:*} $(RACETEST) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 
@@ -292,7 +301,7 @@ MEMORY := :transport :switch move:transport
 memorylinks: build ## the suites transport and switch again, over memory links: cable: memory in all rack files
 	@for run in $(MEMORY); do \
 	  $(call NOW,over memory links: $$run); \
-	  $(PROGRAM) RDMALAB_E2E_CABLE=memory RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+	  $(PROGRAM) RDMALAB_E2E_CABLE=memory RDMALAB_E2E_SWITCH=$${run%:*} $(RACETEST) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 

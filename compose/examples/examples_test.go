@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,17 +19,32 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The client of the README is a Go module of its own, as a user's program is.
+// The client of the README is a Go module of its own, as a user's program is: its go.mod is complete
+// and names this repository. It is built in a workspace with the repository, because the go command
+// compiles every package once more for a module that is replaced.
 func TestClientBuilds(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "client")
-	for _, args := range [][]string{{"vet", "./..."}, {"build", "-o", out, "."}, {"build", "-o", out + "-hello", "./hello"}, {"build", "-o", out + "-greet", "./greet"}, {"mod", "tidy", "-diff"}} {
+	out, work := filepath.Join(t.TempDir(), "client"), filepath.Join(t.TempDir(), "go.work")
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(workspace string, args ...string) {
+		t.Helper()
 		cmd := exec.Command("go", args...)
 		cmd.Dir = "goclient"
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build does
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK="+workspace) // as make build does
 		if b, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, b)
 		}
 	}
+	run("off", "mod", "tidy", "-diff")
+	if err := os.WriteFile(work, fmt.Appendf(nil, "go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "compose/examples/goclient")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(work, "vet", "./...")
+	run(work, "build", "-o", out, ".")
+	run(work, "build", "-o", out+"-hello", "./hello")
+	run(work, "build", "-o", out+"-greet", "./greet")
 	for program, arg := range map[string]string{out: "10.77.0.3", out + "-hello": "10.77.0.3", out + "-greet": "clover"} {
 		b, err := exec.Command(program, arg).CombinedOutput()
 		if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
