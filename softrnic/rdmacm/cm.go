@@ -57,8 +57,7 @@ type CM struct {
 	closed atomic.Bool
 
 	mu        sync.Mutex // guards the fields below; while it is held, nothing else is locked or waited for
-	listeners map[*cmListener]struct{}
-	datagrams map[*DatagramListener]struct{}
+	listeners map[*listening]struct{}
 	requests  map[*cmRequest]struct{} // accepted by an application and not answered
 	stats     CMStats
 }
@@ -80,7 +79,7 @@ func NewCM(cfg CMConfig) (*CM, error) {
 		cfg.Backlog = defaultBacklog
 	}
 	return &CM{
-		cfg: cfg, nic: ctx.ConnManager(), listeners: make(map[*cmListener]struct{}), datagrams: make(map[*DatagramListener]struct{}),
+		cfg: cfg, nic: ctx.ConnManager(), listeners: make(map[*listening]struct{}),
 		requests: make(map[*cmRequest]struct{}),
 	}, nil
 }
@@ -103,13 +102,9 @@ func (m *CM) Close() error {
 	m.closed.Store(true)
 	m.mu.Lock()
 	listeners, requests := slices.Collect(maps.Keys(m.listeners)), slices.Collect(maps.Keys(m.requests))
-	datagrams := slices.Collect(maps.Keys(m.datagrams))
 	m.mu.Unlock()
 	var errs []error
 	for _, l := range listeners {
-		errs = append(errs, l.Close())
-	}
-	for _, l := range datagrams {
 		errs = append(errs, l.Close())
 	}
 	for _, r := range requests {

@@ -14,35 +14,18 @@ import (
 
 // Listen accepts requests for a service.
 func (m *CM) Listen(name string) (Listener, error) {
-	const op = "listen"
-	if err := checkNames(op, name, nil); err != nil {
+	s := serviceOf(name)
+	l, err := m.listen("listen", name, func() (*engine.CMListener, error) { return m.nic.Listen(s.ID, m.cfg.Backlog) })
+	if err != nil {
 		return nil, err
 	}
-	if m.closed.Load() {
-		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
-	}
-	l := &cmListener{m: m, name: name, service: serviceOf(name)}
-	var err error
-	if l.l, err = m.nic.Listen(l.service.ID, m.cfg.Backlog); errors.Is(err, verbs.ErrBusy) {
-		return nil, opError(op, ErrInUse, "%q", name)
-	} else if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	m.listeners[l] = struct{}{}
-	m.mu.Unlock()
-	if m.closed.Load() { // closed while Listen ran
-		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
-	}
-	return l, nil
+	return &cmListener{l, s}, nil
 }
 
 // cmListener receives the requests for one service.
 type cmListener struct {
-	m       *CM
-	name    string
+	*listening
 	service service
-	l       *engine.CMListener
 }
 
 // Accept waits for the next request. It skips requests whose initiator has given up, and refuses
@@ -50,7 +33,7 @@ type cmListener struct {
 func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
 	const op = "accept"
 	for {
-		c, err := l.m.next(op, l.l, "service", l.name, deadline)
+		c, err := l.next(op, "service", deadline)
 		if err != nil {
 			return nil, err
 		}
@@ -64,38 +47,6 @@ func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
 		}
 		l.m.reject(l.service, c, err.Error())
 	}
-}
-
-func (l *cmListener) Close() error {
-	l.m.mu.Lock()
-	delete(l.m.listeners, l)
-	l.m.mu.Unlock()
-	return l.m.unlisten(l.l)
-}
-
-// next waits for the next request to a listener; kind and name are for errors.
-func (m *CM) next(op string, l *engine.CMListener, kind, name string, deadline clock.Time) (c *engine.CMConn, err error) {
-	err = m.nic.Await(op, func() bool {
-		if c == nil && !l.Dead() {
-			c = l.Next()
-		}
-		return c != nil || l.Dead() || m.closed.Load()
-	}, deadline)
-	if err == nil && c == nil {
-		err = opError(op, verbs.ErrClosed, "%s %q", kind, name)
-	}
-	if err != nil && c != nil {
-		m.abort(c) // the request arrived while the listener was closed
-	}
-	return c, err
-}
-
-// unlisten closes a listener of the NIC.
-func (m *CM) unlisten(l *engine.CMListener) error {
-	if err := m.nic.Unlisten(l); !errors.Is(err, verbs.ErrClosed) {
-		return err
-	}
-	return nil // the listener has ended with its NIC
 }
 
 // cmRequest is a connection request that waits for an answer.

@@ -1,7 +1,6 @@
 package rdmacm
 
 import (
-	"errors"
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -71,42 +70,29 @@ func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadli
 	return DatagramPeer{Peer: to, QPN: seen.Answered.QPN, QKey: seen.Answered.QKey, Private: got}, err
 }
 
-// DatagramListener receives the SIDR requests for one datagram service.
+// DatagramListener receives the SIDR requests for one datagram service. Close ends the service and
+// refuses the waiting requests; a second Close does nothing.
 type DatagramListener struct {
-	m       *CM
-	name    string
+	*listening
 	service cm.DatagramService
-	l       *engine.CMListener
 }
 
 // ListenDatagrams accepts SIDR requests for a datagram service. It fails with ErrInUse if the
 // service has a listener.
 func (m *CM) ListenDatagrams(name string) (*DatagramListener, error) {
-	const op = "listen for datagrams"
-	if err := checkNames(op, name, nil); err != nil {
+	s := cm.DatagramServiceOf(name)
+	l, err := m.listen("listen for datagrams", name, func() (*engine.CMListener, error) { return m.nic.ListenDatagrams(s.ID, m.cfg.Backlog) })
+	if err != nil {
 		return nil, err
 	}
-	l := &DatagramListener{m: m, name: name, service: cm.DatagramServiceOf(name)}
-	var err error
-	if l.l, err = m.nic.ListenDatagrams(l.service.ID, m.cfg.Backlog); errors.Is(err, verbs.ErrBusy) {
-		return nil, opError(op, ErrInUse, "%q", name)
-	} else if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	m.datagrams[l] = struct{}{}
-	m.mu.Unlock()
-	if m.closed.Load() {
-		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
-	}
-	return l, nil
+	return &DatagramListener{l, s}, nil
 }
 
 // Accept waits for the next SIDR request. It refuses malformed ones.
 func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error) {
 	const op = "accept"
 	for {
-		c, err := l.m.next(op, l.l, "datagram service", l.name, deadline)
+		c, err := l.next(op, "datagram service", deadline)
 		if err != nil {
 			return nil, err
 		}
@@ -116,14 +102,6 @@ func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error)
 		}
 		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // the peer may have ended the exchange
 	}
-}
-
-// Close ends the service and refuses the waiting requests. A second Close does nothing.
-func (l *DatagramListener) Close() error {
-	l.m.mu.Lock()
-	delete(l.m.datagrams, l)
-	l.m.mu.Unlock()
-	return l.m.unlisten(l.l)
 }
 
 // DatagramRequest is a SIDR request that waits for an answer. Either Answer or Reject must be

@@ -1,0 +1,70 @@
+package rdmacm
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// listening is a listener of the NIC that belongs to a CM: what the listeners for connections and
+// for datagrams have in common.
+type listening struct {
+	m    *CM
+	name string // of the service
+	l    *engine.CMListener
+}
+
+// listen makes a listener for the service called name; open makes that of the NIC.
+func (m *CM) listen(op, name string, open func() (*engine.CMListener, error)) (*listening, error) {
+	if err := checkNames(op, name, nil); err != nil {
+		return nil, err
+	}
+	if m.closed.Load() {
+		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+	}
+	nic, err := open()
+	if errors.Is(err, verbs.ErrBusy) {
+		return nil, opError(op, ErrInUse, "%q", name)
+	} else if err != nil {
+		return nil, err
+	}
+	l := &listening{m: m, name: name, l: nic}
+	m.mu.Lock()
+	m.listeners[l] = struct{}{}
+	m.mu.Unlock()
+	if m.closed.Load() { // closed while open ran
+		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
+	}
+	return l, nil
+}
+
+// Close ends the service and refuses the waiting requests. A second Close does nothing.
+func (l *listening) Close() error {
+	l.m.mu.Lock()
+	delete(l.m.listeners, l)
+	l.m.mu.Unlock()
+	if err := l.m.nic.Unlisten(l.l); !errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil // the listener has ended with its NIC
+}
+
+// next waits for the next request; kind is the kind of the service, for errors.
+func (l *listening) next(op, kind string, deadline clock.Time) (c *engine.CMConn, err error) {
+	m := l.m
+	err = m.nic.Await(op, func() bool {
+		if c == nil && !l.l.Dead() {
+			c = l.l.Next()
+		}
+		return c != nil || l.l.Dead() || m.closed.Load()
+	}, deadline)
+	if err == nil && c == nil {
+		err = opError(op, verbs.ErrClosed, "%s %q", kind, l.name)
+	}
+	if err != nil && c != nil {
+		m.abort(c) // the request arrived while the listener was closed
+	}
+	return c, err
+}
