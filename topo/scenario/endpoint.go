@@ -101,9 +101,10 @@ func parseRemotes(b []byte) []remote {
 
 func remoteOf(mr verbs.MR) remote { return remote{mr.Addr(), mr.RKey(), mr.Len()} }
 
-// dial connects to a service of a host.
-func dial(e *env, from *simrack.Host, ctx verbs.Context, qp verbs.QP, service string, p rdmacm.Params) ([]remote, error) {
-	private, err := from.Manager(ctx).Dial(qp, e.addrOf(server), service, p, nil, ctx.Runtime().Now().Add(dialPatience))
+// dial connects qp to a service of the server and returns the regions that the server names. private
+// is the request's private data.
+func dial(e *env, from *simrack.Host, ctx verbs.Context, qp verbs.QP, service string, p rdmacm.Params, private []byte) ([]remote, error) {
+	private, err := from.Manager(ctx).Dial(qp, e.addrOf(server), service, p, private, ctx.Runtime().Now().Add(dialPatience))
 	return parseRemotes(private), err
 }
 

@@ -85,7 +85,7 @@ func (s *sleepy) send(e *env, from string, ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := dial(e, e.rack.Host(from), ctx, end.qp, s.service, s.params); err != nil {
+	if _, err := dial(e, e.rack.Host(from), ctx, end.qp, s.service, s.params, nil); err != nil {
 		return err
 	}
 	start := end.rt.Now()

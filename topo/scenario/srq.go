@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -28,15 +27,9 @@ type srqRun struct {
 
 // srqPair is one connection.
 type srqPair struct {
-	run      *srqRun
-	index    int
-	host     string
-	ops      int
-	depth    int
-	draw     *draw
-	msgs     perf.Pattern
-	received int
-	qp       verbs.QP // the server's queue pair
+	pair
+	run *srqRun
+	qp  verbs.QP // the server's queue pair
 }
 
 func runSRQ(e *env) error {
@@ -61,10 +54,7 @@ func runSRQ(e *env) error {
 	}
 	e.disturb(m)
 	for i := range pairs {
-		p := &srqPair{
-			run: r, index: i, host: fmt.Sprintf("cn%d", i%2), ops: d.between(50, 300), depth: d.between(1, 32),
-			draw: newDraw(d.Uint64()), msgs: perf.Pattern{Seed: d.Uint64()},
-		}
+		p := &srqPair{run: r, pair: drawPair(d, i)}
 		r.pairs = append(r.pairs, p)
 		e.client(p.host, fmt.Sprintf("srq-%d", i), p.client)
 	}
@@ -88,27 +78,20 @@ func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
 // client sends all messages of its connection.
 func (p *srqPair) client(ctx verbs.Context) error {
 	slot := max(p.run.maxLen, 1)
-	end, err := newEndsOf(ctx, verbs.QPInit{MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot, 2*p.depth, verbs.LocalWrite)
+	o, mem, err := p.open(p.run.env, ctx, verbs.RC, srqService, p.run.params, slot)
 	if err != nil {
 		return err
 	}
-	h := p.run.env.rack.Host(p.host)
-	private, err := h.Manager(ctx).Dial(end.qp, p.run.env.addrOf(server), srqService, p.run.params, []byte{byte(p.index)}, end.rt.Now().Add(dialPatience))
-	if err != nil {
-		return err
-	}
-	mem := parseRemotes(private)[0]
-	o := &outbox{ends: end, draw: p.draw, ops: p.ops, depth: p.depth}
 	err = o.send(func(k int) verbs.SendWR {
 		op, size, imm := p.message(k)
 		at := k % p.depth * slot
-		p.msgs.Fill(end.buf[at:at+size], uint64(k))
-		return verbs.SendWR{Op: op, Imm: imm, SGL: []verbs.SGE{end.mr.SGE(at, size)}, RemoteAddr: mem.addr, RKey: mem.rkey}
+		p.msgs.Fill(o.buf[at:at+size], uint64(k))
+		return verbs.SendWR{Op: op, Imm: imm, SGL: []verbs.SGE{o.mr.SGE(at, size)}, RemoteAddr: mem.addr, RKey: mem.rkey}
 	})
 	if err != nil {
-		return end.limit(err, p.host)
+		return o.limit(err, p.host)
 	}
-	return end.close()
+	return o.close()
 }
 
 // check checks after the run that no message or event is missing.

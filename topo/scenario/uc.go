@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -41,20 +40,14 @@ func (l *letter) takesReceive() bool { return l.op != verbs.OpWrite }
 
 // ucPair is one connection.
 type ucPair struct {
+	pair
 	run      *ucRun
-	index    int
-	host     string
-	ops      int
-	depth    int
-	draw     *draw
-	msgs     perf.Pattern
 	firstPSN wire.PSN
 	letters  []letter
 	packets  int
 	region   []byte // memory of the server, in which each WRITE has its own place
 	used     int
 	oracle   ucOracle
-	received int
 }
 
 func runUC(e *env) error {
@@ -78,10 +71,7 @@ func runUC(e *env) error {
 	}
 	e.disturb(m)
 	for i := range pairs {
-		p := &ucPair{
-			run: r, index: i, host: fmt.Sprintf("cn%d", i%2), ops: d.between(50, 300), depth: d.between(1, 32),
-			draw: newDraw(d.Uint64()), msgs: perf.Pattern{Seed: d.Uint64()},
-		}
+		p := &ucPair{run: r, pair: drawPair(d, i)}
 		p.oracle.cur = noLetter
 		p.region = make([]byte, p.ops*r.maxLen)
 		r.pairs = append(r.pairs, p)
@@ -109,27 +99,20 @@ func (e *env) disturb(m faultMix) {
 func (p *ucPair) client(ctx verbs.Context) error {
 	r := p.run
 	slot := max(r.maxLen, 1)
-	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UC, MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot, 2*p.depth, verbs.LocalWrite)
+	o, mem, err := p.open(r.env, ctx, verbs.UC, ucService, rdmacm.Params{PathMTU: verbs.MTU(r.mtu)}, slot)
 	if err != nil {
 		return err
 	}
-	h := r.env.rack.Host(p.host)
-	private, err := h.Manager(ctx).Dial(end.qp, r.env.addrOf(server), ucService, rdmacm.Params{PathMTU: verbs.MTU(r.mtu)}, []byte{byte(p.index)}, end.rt.Now().Add(dialPatience))
-	if err != nil {
-		return err
-	}
-	mem := parseRemotes(private)[0]
-	attr, err := end.qp.Query()
+	attr, err := o.qp.Query()
 	if err != nil {
 		return err
 	}
 	p.firstPSN = attr.RTS.SendPSN
-	o := &outbox{ends: end, draw: p.draw, ops: p.ops, depth: p.depth}
 	err = o.send(func(k int) verbs.SendWR {
 		l := p.next(k)
 		at := k % p.depth * slot
-		p.msgs.Fill(end.buf[at:at+l.size], uint64(k))
-		wr := verbs.SendWR{Op: l.op, Imm: l.imm, SGL: []verbs.SGE{end.mr.SGE(at, l.size)}}
+		p.msgs.Fill(o.buf[at:at+l.size], uint64(k))
+		wr := verbs.SendWR{Op: l.op, Imm: l.imm, SGL: []verbs.SGE{o.mr.SGE(at, l.size)}}
 		if l.op == verbs.OpWrite || l.op == verbs.OpWriteImm {
 			wr.RemoteAddr, wr.RKey = mem.addr+uint64(l.off), mem.rkey
 		}
@@ -138,7 +121,7 @@ func (p *ucPair) client(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	return end.close()
+	return o.close()
 }
 
 // next draws message k.
