@@ -33,9 +33,11 @@ type meter struct {
 	elapsed time.Duration
 	count   int // messages completed in earlier timed parts
 	part    int // messages completed in this one
-	mark    clock.Time
-	marked  int // messages of this part that were complete at mark
-	peak    float64
+	// mark is when the rate was last measured, and marked the number of messages of this part that
+	// were complete then. peak is the highest rate between two marks.
+	mark   clock.Time
+	marked int
+	peak   float64
 }
 
 func (m *meter) start() {

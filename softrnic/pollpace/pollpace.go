@@ -96,7 +96,8 @@ func (s *Spinner) Pause() bool {
 	return s.Took(time.Since(start))
 }
 
-// Took is Crowd.Took for a pause that was made elsewhere.
+// Took tells the crowd how long a pause took that the caller has made by itself, without Pause. Its
+// result is that of Pause.
 func (s *Spinner) Took(d time.Duration) bool { return s.crowd().Took(d) }
 
 // Found is called when polling was successful.

@@ -27,8 +27,8 @@ type Load struct {
 	wrap func(name string, n sim.Node) sim.Node
 }
 
-// Throughput measures the load in a rack with model m and a switch at line rate. It returns
-// operations a second.
+// Throughput runs the load in a simulated rack with the cost model m and a switch that never limits
+// the rate, and returns the operations a second.
 func (l Load) Throughput(m *cost.Model) (float64, error) { return l.throughput(m.AtLineRate()) }
 
 const rackFile = `

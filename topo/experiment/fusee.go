@@ -99,7 +99,8 @@ func fuseeSingle(clients int, w kv.Workload, quick bool) Fusee {
 // operations are those of the microbenchmark.
 var operations = []string{"INSERT", "UPDATE", "SEARCH", "DELETE"}
 
-// cloverBeside is the load of Clover that a figure of FUSEE has beside its own.
+// cloverBeside is the load on Clover in the figures of the FUSEE paper that compare FUSEE with
+// Clover.
 func cloverBeside(clients int, updates float64, quick bool) Clover {
 	l := Clover{
 		Clients: clients, Writes: updates, Keys: fuseeKeys, Zipf: fuseeZipf, Value: fuseePair - nodeOverhead, Servers: 2, Pool: 1 << 16,

@@ -147,7 +147,8 @@ type contentionBody struct {
 	clients []int
 	steer   string
 	share   int
-	// reporter is ofClient or ofProcess.
+	// reporter says who reports appends to the metadata server: ofClient, each client its own, or
+	// ofProcess, one reporter for all clients of a process.
 	reporter string
 	quick    bool
 }

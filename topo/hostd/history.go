@@ -97,7 +97,8 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	return out, nil
 }
 
-// client runs one client from its connection to its end.
+// client opens the store for one client, executes its rounds, each recorded in the history, and
+// closes the store.
 func (h *history) client(clients store.Clients, id int) error {
 	c, err := clients.Open(h.rt.Now().Add(max(checkPatience, h.desc.JoinPatience())))
 	if err != nil {

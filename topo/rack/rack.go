@@ -103,7 +103,8 @@ func (r *Rack) useSaved() error {
 // name is the name of the rack.
 func (r *Rack) name() string { return filepath.Base(r.Paths.Dir) }
 
-// useCgroup chooses the keeper: with cgroups below root, or with signals if root is "".
+// useCgroup chooses how the rack stops, resumes and ends the processes of its nodes: by cgroups below
+// root, or by signals if root is "".
 func (r *Rack) useCgroup(root, name string) {
 	if root == "" {
 		r.keep = &signalKeeper{paths: r.Paths}

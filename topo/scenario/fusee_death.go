@@ -14,10 +14,11 @@ import (
 // maxDeaths bounds the clients that die in one run; each has a host of its own.
 const maxDeaths = 2
 
-// deathLane makes the draw of deaths another one than that of the rest of the plan.
+// deathLane is combined with the seed to draw the deaths from random numbers of their own: a plan
+// with deaths is the same in all other parts as one without.
 const deathLane = 0xdead << 32
 
-// growthLane makes the draw of an index that grows another one than that of the rest of the plan.
+// growthLane does the same for the growth of the index.
 const growthLane = 0x6707 << 32
 
 // tableDeath is a client that dies: the applications of its host end, or the NIC with them.

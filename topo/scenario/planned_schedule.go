@@ -15,9 +15,9 @@ type schedule struct {
 	acts  []act
 }
 
-// joins reports whether an act may be on the same packet as the act before it, and has an effect
-// that neither has alone: rules change beside another act, or two lists of rules follow each other;
-// or a late packet has a copy that is late by another number.
+// joins reports whether both acts may apply to the same packet with an effect that neither has
+// alone. There are three such pairs: new rules and then another act; new rules and then another list
+// of rules; and a late packet with a copy that is late by another number of packets.
 func (a act) joins(before act) bool {
 	switch {
 	case a.half != before.half || a.index != before.index:

@@ -208,7 +208,8 @@ func integer(low, high int64) func(s string) (int64, error) {
 	}
 }
 
-// number is integer for an int.
+// number returns the parser of a whole number from low to high, as integer does, with results of
+// type int.
 func number(low, high int) func(s string) (int, error) {
 	parse := integer(int64(low), int64(high))
 	return func(s string) (int, error) {

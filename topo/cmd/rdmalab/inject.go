@@ -17,7 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// injectCmd makes faults.
+// injectCmd returns the command inject, which makes faults.
 func injectCmd() *cobra.Command {
 	var flags ruleFlags
 	cmd := &cobra.Command{

@@ -236,13 +236,13 @@ func (f *format) choices() string {
 	return strings.Join(f.words[:last], ", ") + " or " + f.words[last]
 }
 
-// String returns the word.
+// String returns the chosen word.
 func (f *format) String() string { return f.word }
 
 // Type returns the type that the help shows behind the flag.
 func (f *format) Type() string { return "string" }
 
-// Set sets the word if it is an accepted one.
+// Set chooses a word; an error lists the accepted ones.
 func (f *format) Set(word string) error {
 	if !slices.Contains(f.words, word) {
 		return badUse("output format %q is unknown; use %s", word, f.choices())
