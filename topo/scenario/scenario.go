@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type Options struct {
 	observe func(*sim.Event) // sees the events of a repeated run
 	rules   []fault.Rule     // for tests: replaces what transport draws
 	skew    int              // for tests: is added to the limit that srq sets
+	events  uint64           // for tests: bounds the events of the run; 0: maxEvents
 }
 
 // Report is the result of a run. Err nil means that every check held.
@@ -211,7 +213,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 func (e *env) buildOf(s *spec.Rack, opt simrack.Options) error {
 	var err error
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
-	opt.MaxEvents, opt.MaxTime, opt.Cancelled = maxEvents, maxVirtual, e.opt.Cancelled
+	opt.MaxEvents, opt.MaxTime, opt.Cancelled = cmp.Or(e.opt.events, maxEvents), maxVirtual, e.opt.Cancelled
 	if e.opt.Pcap != nil {
 		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
 			return err
