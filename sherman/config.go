@@ -88,6 +88,9 @@ type FormatConfig struct {
 	Locks int
 	// HostLocks puts the lock words into host memory, for comparison.
 	HostLocks bool
+	// PageLocks puts a lock word into each page, as in FG+; Locks and HostLocks have no effect then.
+	// The pages must be layout.Checksummed.
+	PageLocks bool
 	// Chunk bounds the memory in bytes that a node takes from a server at a time; 0: 1 MiB, less on
 	// small servers.
 	Chunk int

@@ -166,11 +166,14 @@ func (m *maker) putWord(i int, off, word uint64, deadline clock.Time) error {
 // plan makes the superblock of the new tree, with defaults for the fields of f that are zero.
 func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	s := layout.Superblock{
-		Shape: f.Shape.WithDefaults(), Servers: len(m.servers), Locks: f.Locks, HostLocks: f.HostLocks, Chunk: f.Chunk, Generation: f.Generation,
+		Shape: f.Shape.WithDefaults(), Servers: len(m.servers), Locks: f.Locks, HostLocks: f.HostLocks || f.PageLocks, PageLocks: f.PageLocks, Chunk: f.Chunk, Generation: f.Generation,
 	}
 	least := m.mem[0].Region.Len
 	for i := range m.mem {
 		least = min(least, m.mem[i].Region.Len)
+	}
+	if s.PageLocks {
+		s.Locks = 1
 	}
 	if s.Locks == 0 {
 		s.Locks = layout.DefaultLocks

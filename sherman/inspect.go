@@ -85,6 +85,9 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	if server < 0 || server >= len(c.links) {
 		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))
 	}
+	if c.super.PageLocks {
+		return c.pageLocks(server, deadline)
+	}
 	b, asked := make([]byte, 8*c.super.Locks), c.rt.Now()
 	for off := 0; off < len(b); off += zeros / 4 {
 		n := min(zeros/4, len(b)-off)
@@ -95,18 +98,42 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	}
 	var list []LockState
 	for i := range c.super.Locks {
-		tag := layout.TagOf(b[8*i:])
-		if tag == 0 {
-			continue
+		if tag := layout.TagOf(b[8*i:]); tag != 0 {
+			s, err := c.lockState(lock.Key{Server: server, Index: i}, tag, asked, deadline)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, s)
 		}
-		s := LockState{Server: server, Index: i, Tag: tag}
-		s.Seen = c.node.sighted(lock.Key{Server: server, Index: i}, tag, asked, c.rt.Now())
-		s.Left = max(0, c.node.cfg.Lease-s.Seen)
-		var err error
-		if s.Holder, err = memservice.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], tag.Owner(), deadline); err != nil && tag.Owner() != 0 {
-			return nil, err
-		}
-		list = append(list, s)
 	}
 	return list, nil
+}
+
+// pageLocks is Locks for a tree whose pages have the lock words.
+func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, err error) {
+	end, err := c.AllocEnd(server, deadline)
+	page := uint64(c.super.Shape.Page)
+	for at := c.super.FirstChunk(); err == nil && at+page <= end; at += page {
+		var b [layout.LockLen]byte
+		asked := c.rt.Now()
+		if err = c.ReadPage(layout.At(server, at+page-layout.LockLen), b[:], deadline); err != nil {
+			break
+		}
+		if tag := layout.TagOf(b[:]); tag != 0 {
+			var s LockState
+			s, err = c.lockState(lock.Key{Server: server, Index: int(at / page)}, tag, asked, deadline)
+			list = append(list, s)
+		}
+	}
+	return list, err
+}
+
+// lockState describes a lock that had a tag when it was read.
+func (c *Client) lockState(k lock.Key, tag layout.Tag, asked, deadline clock.Time) (s LockState, err error) {
+	s = LockState{Server: k.Server, Index: k.Index, Tag: tag, Seen: c.node.sighted(k, tag, asked, c.rt.Now())}
+	s.Left = max(0, c.node.cfg.Lease-s.Seen)
+	if s.Holder, err = memservice.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[k.Server], tag.Owner(), deadline); tag.Owner() == 0 {
+		err = nil
+	}
+	return s, err
 }

@@ -110,7 +110,7 @@ func (c *memory) know(i int, deadline clock.Time) error {
 	}
 	var s layout.Superblock
 	err := s.Parse(b[:])
-	if err == nil && !s.HostLocks && l.mem.Locks.Len < 8*s.Locks {
+	if err == nil && !s.HostLocks && !s.PageLocks && l.mem.Locks.Len < 8*s.Locks {
 		err = fmt.Errorf("memory server %d has %d bytes for locks, the tree needs %d: %w", i, l.mem.Locks.Len, 8*s.Locks, ErrBroken)
 	}
 	if err == nil {

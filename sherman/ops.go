@@ -47,6 +47,9 @@ func (c *memory) target(a layout.Addr) remotemem.Target {
 // lockTarget returns the memory of a lock word. A region in the memory of the server's NIC begins
 // at address zero.
 func (c *memory) lockTarget(k lock.Key) remotemem.Target {
+	if n := uint64(c.super.Shape.Page); c.super.PageLocks {
+		return c.target(layout.At(k.Server, (uint64(k.Index)+1)*n-layout.LockLen))
+	}
 	if c.super.HostLocks {
 		return c.target(layout.At(k.Server, layout.LocksAt+8*uint64(k.Index)))
 	}
@@ -56,6 +59,9 @@ func (c *memory) lockTarget(k lock.Key) remotemem.Target {
 
 // lockOf returns the lock of a page.
 func (c *memory) lockOf(a layout.Addr) lock.Key {
+	if c.super.PageLocks {
+		return lock.Key{Server: a.Server(), Index: int(a.Offset() / uint64(c.super.Shape.Page))}
+	}
 	return lock.Key{Server: a.Server(), Index: layout.LockOf(a, c.super.Locks)}
 }
 

@@ -91,7 +91,7 @@ func TestRaceForTheRootLeavesNoPage(t *testing.T) {
 		}
 		for seed := range uint64(8) {
 			g := newRig(t, simrack.Options{Seed: seed + 1}, region)
-			g.format(sherman.FormatConfig{Shape: layout.Shape{Kind: st.Kind, Page: 256}, HostLocks: st.HostLocks, Chunk: 4096})
+			g.format(sherman.FormatConfig{Shape: layout.Shape{Kind: st.Kind, Page: 256}, PageLocks: st.PageLocks, Chunk: 4096})
 			const clients = 6
 			done := 0
 			for i := range uint64(clients) {

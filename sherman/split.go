@@ -25,7 +25,7 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 	case key >= sep:
 		add(&c.sib)
 	default:
-		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes) {
+		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes)-layout.LockLen { // otherwise the whole page is written
 			c.ranges = append(c.ranges, r)
 		}
 	}

@@ -9,21 +9,22 @@ import (
 )
 
 // Step is one of the designs between FG+, the baseline of Sherman's paper, and Sherman itself. Each
-// step adds one technique to the one before. FG+ is a tree whose writers lock a page in host memory
-// by CAS and write it as a whole; it has Sherman's index cache and locks pages one at a time.
+// step adds one technique to the one before. FG+ is a tree whose writers lock a page by CAS on a word
+// in the page (CONFIG_ENABLE_EMBEDDING_LOCK in the authors' code) and write it as a whole; it has
+// Sherman's index cache and locks pages one at a time.
 type Step struct {
 	// Name selects the step; Adds says what it adds to the one before.
 	Name, Adds string
-	// Uncombined and Unqueued are those of NodeConfig, HostLocks that of FormatConfig. Kind is the kind of
+	// Uncombined and Unqueued are those of NodeConfig, PageLocks that of FormatConfig. Kind is the kind of
 	// pages of a new tree.
-	Uncombined, HostLocks, Unqueued bool
+	Uncombined, PageLocks, Unqueued bool
 	Kind                            layout.Kind
 }
 
 // Steps lists the steps from FG+ to Sherman, in the order of the paper.
 func Steps() []Step {
 	return []Step{
-		{"fg+", "locks in host memory, no queues, whole pages with a checksum", true, true, true, layout.Checksummed},
+		{"fg+", "a lock in each page, no queues, whole pages with a checksum", true, true, true, layout.Checksummed},
 		{"combine", "the WRITE of the page and the release of its lock share a doorbell", false, true, true, layout.Checksummed},
 		{"on-chip", "lock words in device memory of the NICs", false, false, true, layout.Checksummed},
 		{"hierarchical", "clients of a compute node queue for locks and hand them over", false, false, false, layout.Checksummed},

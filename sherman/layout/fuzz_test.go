@@ -57,6 +57,8 @@ func FuzzSuperblock(f *testing.F) {
 	f.Add(s.AppendTo(nil))
 	s.HostLocks, s.Server = true, 1
 	f.Add(s.AppendTo(nil))
+	s.PageLocks, s.Shape.Kind = true, Checksummed
+	f.Add(s.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s, again Superblock
 		if s.Parse(b) != nil {

@@ -285,8 +285,13 @@ func (p *Page) Order(dst []uint16) []uint16 {
 	return dst
 }
 
-// whole is the range of the whole page.
-func (p *Page) whole() Range { return Range{0, len(p.Bytes)} }
+// whole is the range of the whole page, without the lock word that a checksummed page may have.
+func (p *Page) whole() Range {
+	if p.Shape.Kind == Checksummed {
+		return Range{0, len(p.Bytes) - LockLen}
+	}
+	return Range{0, len(p.Bytes)}
+}
 
 const _ = uint16(MaxPage / 16 & math.MaxUint16) // slot indices have 16 bits
 

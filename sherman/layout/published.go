@@ -7,7 +7,8 @@ import "encoding/binary"
 // 8, level 1, index of the last record 2, lowest key 8, highest key 8, records from 44 on, and after
 // the last possible record the rear version 1. A leaf's record is front version 1, key 8, value,
 // rear version 1, with 4 significant bits in each version; a record of an internal or checksummed
-// page is key 8, child or value.
+// page is key 8, child or value. The last 8 bytes of a checksummed page are its lock word, if the
+// tree has PageLocks.
 const (
 	publishedHeader = 44
 	recordVersion   = 15

@@ -16,6 +16,8 @@ const (
 	MaxHardenedValue = Line - hardenedOverhead
 	// MaxPublishedValue leaves room for several records in the smallest page.
 	MaxPublishedValue = 54
+	// LockLen is the length of the lock word in a checksummed page (Superblock.PageLocks).
+	LockLen = 8
 	// Line is the unit that memory reads and writes as a whole.
 	Line = 64
 )
@@ -106,6 +108,9 @@ func (s Shape) sorted(level int) bool {
 
 // Slots is how many records a page of a level holds.
 func (s Shape) Slots(level int) int {
+	if s.Kind == Checksummed {
+		return (s.Page - publishedHeader - 1 - LockLen) / s.RecordLen(level)
+	}
 	if s.Kind != Hardened {
 		return (s.Page - publishedHeader - 1) / s.RecordLen(level)
 	}

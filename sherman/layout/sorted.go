@@ -5,8 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// sum is the checksum of a checksummed page with the given bytes.
-func sum(b []byte) uint32 { return crc32.Checksum(b[4:], castagnoli) }
+// sum is the checksum of a checksummed page with the given bytes. It leaves out the lock word, which
+// changes alone.
+func sum(b []byte) uint32 { return crc32.Checksum(b[4:len(b)-LockLen], castagnoli) }
 
 // insertSorted inserts a record at its place, and shifts the records after it.
 func insertSorted(p *Page, key uint64, value []byte) Range {

@@ -51,6 +51,9 @@ type Superblock struct {
 	// LocksAt, not on the NIC.
 	Locks     int
 	HostLocks bool
+	// PageLocks: each page has its lock word in its own last 8 bytes, and there are no other lock
+	// words (Checksummed only).
+	PageLocks bool
 	// Chunk is the most bytes of memory that a node takes at a time, a multiple of the page.
 	Chunk int
 	// Len is how many bytes of the region belong to the tree.
@@ -60,7 +63,10 @@ type Superblock struct {
 // superMagic begins a superblock: "sherman" and a version.
 const superMagic = 0x01_6e616d72656873
 
-const flagHostLocks = 1
+const (
+	flagHostLocks = 1 << iota
+	flagPageLocks
+)
 
 // ErrSuperblock means that the bytes are not a superblock.
 var ErrSuperblock = errors.New("no tree in this memory: format one first")
@@ -77,6 +83,8 @@ func (s *Superblock) Validate() error {
 		return fmt.Errorf("superblock: server %d of %d; want at most %d", s.Server, s.Servers, MaxServers)
 	case s.Locks < 1 || s.Locks > MaxLockWords:
 		return fmt.Errorf("superblock: %d lock words; want 1 to %d", s.Locks, MaxLockWords)
+	case s.PageLocks && s.Shape.Kind != Checksummed:
+		return fmt.Errorf("superblock: %v pages have no lock words", s.Shape.Kind)
 	case s.Chunk < MinChunk || s.Chunk > MaxChunk || s.Chunk%s.Shape.Page != 0:
 		return fmt.Errorf("superblock: chunks of %d bytes; want %d to %d, a multiple of the page", s.Chunk, MinChunk, MaxChunk)
 	case s.Len > 1<<offsetBits:
@@ -114,7 +122,10 @@ func (s *Superblock) AppendTo(b []byte) []byte {
 	b = le.AppendUint16(b, uint16(s.Shape.Value))
 	flags := byte(0)
 	if s.HostLocks {
-		flags = flagHostLocks
+		flags |= flagHostLocks
+	}
+	if s.PageLocks {
+		flags |= flagPageLocks
 	}
 	b = append(b, byte(s.Shape.Kind), flags)
 	b = le.AppendUint16(b, uint16(s.Server))
@@ -132,7 +143,7 @@ func (s *Superblock) Parse(b []byte) error {
 	*s = Superblock{
 		Generation: le.Uint64(b[8:]), Len: le.Uint64(b[16:]), Chunk: int(le.Uint32(b[24:])), Locks: int(le.Uint32(b[28:])),
 		Shape:     Shape{Page: int(le.Uint32(b[32:])), Value: int(le.Uint16(b[36:])), Kind: Kind(b[38])},
-		HostLocks: b[39]&flagHostLocks != 0, Server: int(le.Uint16(b[40:])), Servers: int(le.Uint16(b[42:])),
+		HostLocks: b[39]&flagHostLocks != 0, PageLocks: b[39]&flagPageLocks != 0, Server: int(le.Uint16(b[40:])), Servers: int(le.Uint16(b[42:])),
 	}
 	return s.Validate()
 }

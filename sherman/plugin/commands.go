@@ -138,12 +138,12 @@ func (i *Info) Write(out io.Writer) error {
 	if i.Made {
 		what = "made"
 	}
-	where := "on the NICs"
-	if i.HostLocks {
-		where = "in host memory"
+	locks := fmt.Sprintf("%d locks a server", i.Locks)
+	if i.PageLocks {
+		locks = "locks"
 	}
-	_, err := fmt.Fprintf(out, "%s a tree on %d memory servers: %s pages of %d bytes, values of up to %d, %d locks a server %s\n",
-		what, i.Servers, i.Layout, i.Page, i.Value, i.Locks, where)
+	_, err := fmt.Fprintf(out, "%s a tree on %d memory servers: %s pages of %d bytes, values of up to %d, %s %s\n",
+		what, i.Servers, i.Layout, i.Page, i.Value, locks, lockPlace(i.PageLocks, i.HostLocks))
 	return err
 }
 

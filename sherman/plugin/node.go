@@ -81,7 +81,7 @@ type Config struct {
 	HandOver int           `json:"handOver,omitempty"`
 	BackOff  time.Duration `json:"backOffNs,omitempty"`
 	// Step names one of sherman.Steps; "": Sherman. It decides how the host uses the tree. For a new
-	// tree, a step other than Sherman also decides Layout and HostLocks.
+	// tree, a step other than Sherman also decides Layout, and whether pages have their lock words.
 	Step string `json:"step,omitempty"`
 }
 
@@ -94,6 +94,7 @@ type Info struct {
 	Servers    int    `json:"servers"`
 	Locks      int    `json:"locks"`
 	HostLocks  bool   `json:"hostLocks"`
+	PageLocks  bool   `json:"pageLocks,omitempty"`
 	Chunk      int    `json:"chunk"`
 	// Made: this request has made the tree.
 	Made bool `json:"made,omitempty"`
@@ -102,7 +103,7 @@ type Info struct {
 func infoOf(s layout.Superblock) Info {
 	return Info{
 		Generation: s.Generation, Layout: kindName(s.Shape.Kind), Page: s.Shape.Page, Value: s.Shape.Value, Servers: s.Servers,
-		Locks: s.Locks, HostLocks: s.HostLocks, Chunk: s.Chunk,
+		Locks: s.Locks, HostLocks: s.HostLocks, PageLocks: s.PageLocks, Chunk: s.Chunk,
 	}
 }
 
@@ -131,7 +132,7 @@ func (c *Config) settle() (layout.Kind, error) {
 		if c.Layout != "" && kinds[c.Layout] != step.Kind {
 			return 0, fmt.Errorf("layout %q: step %s has %s pages; leave out the layout", c.Layout, step.Name, kindName(step.Kind))
 		}
-		c.Layout, c.HostLocks = kindName(step.Kind), c.HostLocks || step.HostLocks
+		c.Layout = kindName(step.Kind)
 	}
 	return kindOf(c.Layout)
 }
@@ -139,13 +140,24 @@ func (c *Config) settle() (layout.Kind, error) {
 // fits returns an error if a tree that exists is not one of the step. Sherman uses every tree.
 func (c *Config) fits(s layout.Superblock) error {
 	step, err := sherman.FindStep(c.Step)
-	if err != nil || step.Kind == layout.Hardened || step.Kind == s.Shape.Kind && c.HostLocks == s.HostLocks {
+	want, have := lockPlace(step.PageLocks, c.HostLocks), lockPlace(s.PageLocks, s.HostLocks)
+	if err != nil || step.Kind == layout.Hardened || step.Kind == s.Shape.Kind && want == have {
 		return err
 	}
-	place := map[bool]string{false: "on the NICs", true: "in host memory"}
 	return control.Errorf(http.StatusConflict, "step %s has %s pages and locks %s, and the tree that is there has %s pages and locks %s; "+
 		"`rdmalab sherman start --fresh --step %s` makes an empty tree in its place",
-		c.Step, kindName(step.Kind), place[c.HostLocks], kindName(s.Shape.Kind), place[s.HostLocks], c.Step)
+		c.Step, kindName(step.Kind), want, kindName(s.Shape.Kind), have, c.Step)
+}
+
+// lockPlace says where a tree has its lock words.
+func lockPlace(inPages, host bool) string {
+	switch {
+	case inPages:
+		return "in its pages"
+	case host:
+		return "in host memory"
+	}
+	return "on the NICs"
 }
 
 // kindName is the name of a kind of pages.
@@ -212,6 +224,10 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	if err != nil {
 		return out, control.Errorf(http.StatusBadRequest, "%v", err)
 	}
+	step, err := sherman.FindStep(in.Step)
+	if err != nil {
+		return out, err
+	}
 	in.Lease = cmp.Or(in.Lease, rackLease)
 	t := new(tree)
 	out.Made, err = n.Find(
@@ -225,7 +241,7 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 				return err
 			}
 			s, err := sherman.Format(config(cfg), cfg.Servers, sherman.FormatConfig{
-				Shape: layout.Shape{Kind: kind, Page: in.Page, Value: in.Value}, Locks: in.Locks, HostLocks: in.HostLocks,
+				Shape: layout.Shape{Kind: kind, Page: in.Page, Value: in.Value}, Locks: in.Locks, HostLocks: in.HostLocks, PageLocks: step.PageLocks,
 			}, deadline)
 			out, t.generation = infoOf(s), s.Generation
 			return err

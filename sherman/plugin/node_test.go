@@ -11,27 +11,29 @@ import (
 // Sherman uses every tree, by its name and without one.
 func TestStepFitsTree(t *testing.T) {
 	for _, c := range []struct {
-		step  string
-		kind  layout.Kind
-		host  bool
-		wrong bool
+		step   string
+		kind   layout.Kind
+		inPage bool
+		host   bool
+		wrong  bool
 	}{
-		{"fg+", layout.Checksummed, true, false},
-		{"fg+", layout.Checksummed, false, true},
-		{"fg+", layout.Hardened, true, true},
-		{"on-chip", layout.Checksummed, false, false},
-		{"on-chip", layout.Checksummed, true, true},
-		{"hierarchical", layout.Published, false, true},
-		{"", layout.Checksummed, true, false},
-		{"sherman", layout.Checksummed, true, false},
+		{"fg+", layout.Checksummed, true, true, false},
+		{"fg+", layout.Checksummed, false, true, true},
+		{"fg+", layout.Checksummed, false, false, true},
+		{"on-chip", layout.Checksummed, false, false, false},
+		{"on-chip", layout.Checksummed, false, true, true},
+		{"on-chip", layout.Checksummed, true, true, true},
+		{"hierarchical", layout.Published, false, false, true},
+		{"", layout.Checksummed, false, true, false},
+		{"sherman", layout.Checksummed, true, true, false},
 	} {
 		in := Config{Step: c.step}
 		if _, err := in.settle(); err != nil {
 			t.Fatal(err)
 		}
-		err := in.fits(layout.Superblock{Shape: layout.Shape{Kind: c.kind}, HostLocks: c.host})
+		err := in.fits(layout.Superblock{Shape: layout.Shape{Kind: c.kind}, PageLocks: c.inPage, HostLocks: c.host})
 		if c.wrong != (err != nil) || err != nil && !strings.Contains(err.Error(), "`rdmalab sherman start --fresh --step "+c.step+"`") {
-			t.Errorf("step %q on %s pages, locks in host memory %v: %v", c.step, kindName(c.kind), c.host, err)
+			t.Errorf("step %q on %s pages, locks %s: %v", c.step, kindName(c.kind), lockPlace(c.inPage, c.host), err)
 		}
 	}
 	unnamed, named := Config{}, Config{Step: "sherman"}

@@ -191,14 +191,17 @@ type Sherman struct {
 	// server. Only the simulator supports Alone.
 	HandOver int
 	Alone    bool
-	// Step names one of sherman.Steps; "": Sherman. Its locks are in host memory also if Locks does not
-	// say so. Servers is the number of memory servers in the simulator; 0: 1.
+	// Step names one of sherman.Steps; "": Sherman. If Locks is "", locks are where the step has them.
+	// Servers is the number of memory servers in the simulator; 0: 1.
 	Step    string
 	Servers int
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
-	// Run is how long operations are counted; 0: the platform's default.
-	Run time.Duration
+	// Warm is how long the clients work before operations are counted, Run is how long they are
+	// counted; 0: the platform's default. Slots replaces the cost model's slots for atomics; 0: it does
+	// not. Only the simulator supports Warm and Slots.
+	Warm, Run time.Duration
+	Slots     int
 }
 
 // Direct is a load of clients of pDPM-Direct. All keys are loaded before, and clients know where they

@@ -157,7 +157,7 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 
 // hasten shortens a load of the tree, for --quick.
 func (l *Sherman) hasten(on string) {
-	l.Keys = 2000
+	l.Keys, l.Warm = 2000, 0
 	if l.Run = quickRun / 2; on == OnRack {
 		l.Run = quickRackRun
 	}

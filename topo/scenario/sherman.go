@@ -201,7 +201,7 @@ func (r *treeRun) format() {
 		rt := ctx.Runtime()
 		_, err := sherman.Format(r.config(h, ctx), r.addrs(), sherman.FormatConfig{
 			Shape: r.plan.shape, Locks: r.plan.locks, Chunk: layout.MinChunk, Generation: r.env.seed<<8 | 1,
-			HostLocks: r.plan.step.HostLocks,
+			PageLocks: r.plan.step.PageLocks,
 		}, rt.Now().Add(20*treePatience))
 		r.ready = err == nil
 		return err

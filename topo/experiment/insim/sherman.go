@@ -65,19 +65,23 @@ func (r *treeRun) rackFile() string {
 
 // Sherman runs clients of the tree. The switch keeps up with every load.
 func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.StoreResult, error) {
-	l.Keys, l.Run, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), seed(l.Seed)
+	l.Keys, l.Run, l.Warm, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), cmp.Or(l.Warm, treeWarmUp), seed(l.Seed)
 	step, err := sherman.FindStep(l.Step)
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
 	r := &treeRun{load: l, step: step, count: cmp.Or(l.Servers, 1), value: kv.MinValue}
-	err = r.build(simrack.Options{Cost: p.Cost.AtLineRate(), Cancelled: cancelled(ctx)})
+	model := p.Cost.AtLineRate()
+	if l.Slots > 0 {
+		model.NIC.Atomic.Slots = l.Slots
+	}
+	err = r.build(simrack.Options{Cost: model, Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
 	r.cfg = kv.RunConfig{
-		Workload: l.Workload, Keys: l.Keys, Value: r.value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: treeWarmUp, Duration: l.Run,
+		Workload: l.Workload, Keys: l.Keys, Value: r.value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: l.Warm, Duration: l.Run,
 		Patience: time.Second, Verify: true,
 	}
 	r.clients(treeHosts, r.client)
@@ -138,7 +142,7 @@ func (r *treeRun) build(opt simrack.Options) error {
 func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	cfg := sherman.Config{Context: ctx, Manager: h.Manager(ctx)}
 	_, err := sherman.Format(cfg, r.servers, sherman.FormatConfig{
-		Shape: layout.Shape{Kind: r.step.Kind, Value: r.value}, HostLocks: r.step.HostLocks || r.load.Locks == experiment.LocksHost,
+		Shape: layout.Shape{Kind: r.step.Kind, Value: r.value}, HostLocks: r.load.Locks == experiment.LocksHost, PageLocks: r.step.PageLocks && r.load.Locks == "",
 		Chunk: 32 << 10, Generation: 1,
 	}, treeReady)
 	if err != nil {

@@ -1,0 +1,119 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// shermanChoices measures what each choice of the simulator's model does to Sherman's gain over FG+.
+var shermanChoices = Experiment{
+	Name:   "sherman-choices",
+	Short:  "how much Sherman's gain over FG+ in the simulator depends on each choice of the model",
+	Figure: "Sherman §5: throughput under skewed, write-intensive load; the paper has no such table",
+	Long: "The first row has the throughput of FG+ and of Sherman under write-intensive load with Zipf 0.99, as\n" +
+		"sherman-figures measures it, with the paper's claim in parentheses. In each further row one choice is replaced:" + "\n\n" +
+		treeChoiceList() + "\n" +
+		"  FG+, SHERMAN Mops    operations, in millions per second\n" +
+		"  GAIN ×, p99 ÷        Sherman's throughput divided by FG+'s; FG+'s 99th percentile of updates divided by Sherman's\n" +
+		"  CAS/LOCK             CAS for each lock of FG+\n" +
+		"  FAILED               operations that failed, had a wrong value or found no key",
+	Sim: "2 min with two processors, with --quick 10 s", Cost: "connectx5",
+	New: func() Body { return new(treeChoicesBody) },
+}
+
+// treeChoice is one row of the table: change takes one choice of the model back.
+type treeChoice struct {
+	name   string
+	change func(l *Sherman)
+}
+
+// treeChoices are the rows, the first with all choices of the model.
+var treeChoices = []treeChoice{
+	{"all choices", func(*Sherman) {}},
+	{"counted from 0.2 to 2.2 ms, not from 10 to 20 ms", func(l *Sherman) { l.Warm, l.Run = 200*time.Microsecond, 2*time.Millisecond }},
+	{"FG+'s locks in a table in host memory, not in its pages", func(l *Sherman) {
+		if l.Step == "fg+" {
+			l.Locks = LocksHost
+		}
+	}},
+	{"atomics exclude each other by 12 bits of the address", func(l *Sherman) { l.Slots = 4096 }},
+	{"10,000 keys, not 100,000", func(l *Sherman) { l.Keys /= 10 }},
+	{"88 clients, not 176", func(l *Sherman) { l.Clients /= 2 }},
+	{"1 memory server, not 8", func(l *Sherman) { l.Servers = 1 }},
+	{"4 hand-overs in a row, not 8", func(l *Sherman) { l.HandOver = 4 }},
+	{"another seed", func(l *Sherman) { l.Seed = 2 }},
+}
+
+func treeChoiceList() string {
+	var b strings.Builder
+	for _, c := range treeChoices[1:] {
+		fmt.Fprintf(&b, "  %s\n", c.name)
+	}
+	return b.String()
+}
+
+type treeChoicesBody struct{ quick bool }
+
+// Flags defines no flags, because there are no parameters.
+func (*treeChoicesBody) Flags(*pflag.FlagSet) {}
+
+// Check returns nil, because there are no parameters.
+func (b *treeChoicesBody) Check(at Place) error {
+	b.quick = at.Quick
+	return nil
+}
+
+// of returns the load of a row and a step.
+func (b *treeChoicesBody) of(row treeChoice, step string) (Sherman, error) {
+	w, err := mixOf("write-intensive")
+	l := Sherman{
+		Clients: stepClients, Workload: w, Keys: stepKeys, Zipf: 0.99, Step: step, Servers: stepServers, Seed: 1, Warm: skewWarm, Run: skewRun,
+	}
+	if b.quick {
+		l.hasten(OnSim)
+	}
+	row.change(&l)
+	return l, err
+}
+
+// Run measures the loads. If it fails, the report has the rows that were measured before.
+func (b *treeChoicesBody) Run(ctx context.Context, p Platform, r *Report) error {
+	r.Columns(
+		Column{Key: "model", Title: "MODEL"}, Column{Key: "base", Title: "FG+ Mops", Format: "%.4g"}, Column{Key: "mops", Title: "SHERMAN Mops", Format: "%.4g"},
+		Column{Key: "gain", Title: "GAIN ×", Format: "%.1f"}, Column{Key: "p99less", Title: "p99 ÷", Format: "%.1f"},
+		Column{Key: "casPerLock", Title: "CAS/LOCK", Format: "%.1f"}, Column{Key: "failed", Title: "FAILED"},
+	)
+	var list []load
+	for _, row := range treeChoices {
+		for _, step := range []string{"fg+", "sherman"} {
+			l, err := b.of(row, step)
+			if err != nil {
+				return err
+			}
+			list = append(list, l)
+		}
+	}
+	longestFirst(list)
+	done, err := measureAll(ctx, p, r.Watch, list)
+	for i, row := range treeChoices {
+		base, _ := b.of(row, "fg+")
+		mine, _ := b.of(row, "sherman")
+		from, to := done[base].store, done[mine].store
+		if from == nil || to == nil {
+			continue
+		}
+		cells := stepCells(&mine, to, from)
+		gain, less := cells[4], cells[7]
+		if i > 0 {
+			gain.Paper, less.Claim = 0, ""
+		}
+		cas, _ := locksTaken(from.Tree)
+		failed := from.Failed + from.Wrong + from.NotFound + to.Failed + to.Wrong + to.NotFound
+		r.Add(Label(row.name), Num(from.Throughput()/1e6), Num(to.Throughput()/1e6), gain, less, cas, Num(float64(failed)))
+	}
+	return err
+}
