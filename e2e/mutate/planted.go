@@ -33,8 +33,8 @@ const (
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs)
+// plantedBugs are bugs of the stores, and of counting in their servers' memory. make planted tries them.
+var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {
