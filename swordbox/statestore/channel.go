@@ -14,6 +14,8 @@ import (
 type channel struct {
 	m   *Machine
 	key switchconn.Key
+	// number names the channel in captures.
+	number uint32
 	// depth is how many FETCH_ADDs may be in flight by the rules. users is the number of rules.
 	depth, users int
 
@@ -52,17 +54,17 @@ func (f *flight) pop() sent {
 	return s
 }
 
-// newChannel makes a channel for a number of FETCH_ADDs in flight.
+// newChannel makes a channel for a number of FETCH_ADDs in flight. number names it in captures.
 func newChannel(m *Machine, key switchconn.Key, depth int, number uint32) *channel {
-	ch := &channel{m: m, key: key}
+	ch := &channel{m: m, key: key, number: number}
 	ch.pending.reset()
-	ch.resize(depth, number)
+	ch.resize(depth)
 	return ch
 }
 
 // resize makes the requester of a channel, or another one if the depth has changed. Nothing may be in
 // flight.
-func (ch *channel) resize(depth int, number uint32) {
+func (ch *channel) resize(depth int) {
 	if ch.conn != nil && ch.depth == depth {
 		return
 	}
@@ -71,7 +73,7 @@ func (ch *channel) resize(depth int, number uint32) {
 		n *= 2
 	}
 	ch.depth, ch.flight = depth, flight{ring: make([]sent, n)}
-	ch.conn = requester.New(requester.Config{Number: number, Ring: depth, Waiting: 1, Silence: ch.m.cfg.Silence}, ch)
+	ch.conn = requester.New(requester.Config{Number: ch.number, Ring: depth, Waiting: 1, Silence: ch.m.cfg.Silence}, ch)
 }
 
 // limit is how many FETCH_ADDs may be in flight now: no more than the server's NIC remembers, so that

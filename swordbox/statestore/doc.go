@@ -29,5 +29,5 @@
 //	machine.go  the handler: requests, connections
 //	channel.go  one connection to a store, and what is in flight on it
 //	pending.go  what waits for a connection
-//	info.go     what an operator sees
+//	info.go     what an operator sees; slots.go: which counter counts what
 package statestore

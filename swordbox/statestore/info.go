@@ -21,7 +21,7 @@ var Kind = handler.Kind{
 	New: func(e *handler.Env) handler.Handler {
 		return New(Config{Failed: e.Failed, Behind: e.Behind, FormerlyBehind: e.FormerlyBehind, Silence: e.Silence})
 	},
-	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores)},
+	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores), handler.NewListing(slotsHelp, (*Machine).slots, printSlots)},
 }
 
 // Kind is the machine's entry of the registry.
@@ -121,7 +121,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	list = append(list,
 		handler.Counter{Name: "pending", Value: pending, Help: "how much of the amount waits in the switch"},
 		handler.Counter{Name: "in_flight", Value: inFlight, Help: "how much of the amount is in FETCH_ADDs that are not answered"},
-		handler.Counter{Name: "former", Value: m.former, Help: "how much earlier incarnations of the switch have counted and lost at most"})
+		handler.Counter{Name: "former", Value: m.Formerly(), Help: "how much earlier incarnations of the switch have counted and lost at most"})
 	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", sum)...)}
 }
 

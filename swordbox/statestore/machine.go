@@ -1,7 +1,6 @@
 package statestore
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -31,12 +30,14 @@ type Config struct {
 type Machine struct {
 	cfg      Config
 	counts   []counted
-	channels []*channel // in the order in which rules have first needed them; none is ever removed
+	channels []*channel // in the order in which rules have first needed them
 	byQPN    map[wire.QPN]*channel
 	labels   labels
 	stats    Stats
+	made     uint32 // channels so far
 	behind   uint64 // as Config.Behind was told
 	former   uint64 // what Config.FormerlyBehind has returned
+	asked    bool   // it was called
 }
 
 // counted is a rule with the channels of its stores: channel (store, shard) is at store·Shards+shard.
@@ -68,13 +69,7 @@ var (
 )
 
 // New makes a Machine without rules.
-func New(cfg Config) *Machine {
-	m := &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*channel)}
-	if cfg.FormerlyBehind != nil {
-		m.former = cfg.FormerlyBehind()
-	}
-	return m
-}
+func New(cfg Config) *Machine { return &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*channel)} }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
@@ -88,8 +83,15 @@ func (m *Machine) Waiting() (pending, inFlight uint64) {
 	return pending, inFlight
 }
 
-// Formerly returns how much earlier incarnations of the switch have counted and lost at most.
-func (m *Machine) Formerly() uint64 { return m.former }
+// Formerly returns how much earlier incarnations of the switch have counted and lost at most. The
+// first call asks the journal: the program before this one may use it until this one runs.
+func (m *Machine) Formerly() uint64 {
+	if !m.asked && m.cfg.FormerlyBehind != nil {
+		m.former = m.cfg.FormerlyBehind()
+	}
+	m.asked = true
+	return m.former
+}
 
 // SetRules takes new rules. What waits for a store stays, also if no rule names the store any more.
 func (m *Machine) SetRules(set *rules.Set) {
@@ -110,20 +112,21 @@ func (m *Machine) SetRules(set *rules.Set) {
 		}
 		m.counts = append(m.counts, k)
 	}
+	m.channels = slices.DeleteFunc(m.channels, func(ch *channel) bool { return ch.users == 0 && ch.ownQPN == 0 && ch.pending.used == 0 })
 }
 
 // channel returns the channel with a key, and makes it if there is none.
 func (m *Machine) channel(key switchconn.Key, depth int) *channel {
-	number := func(i int) uint32 { return switchconn.CountShard + uint32(i) }
-	for i, ch := range m.channels {
+	for _, ch := range m.channels {
 		if ch.key == key {
 			if ch.flight.n == 0 && ch.ownQPN == 0 {
-				ch.resize(depth, number(i))
+				ch.resize(depth)
 			}
 			return ch
 		}
 	}
-	ch := newChannel(m, key, depth, number(len(m.channels)))
+	m.made++
+	ch := newChannel(m, key, depth, switchconn.CountShard+m.made)
 	m.channels = append(m.channels, ch)
 	return ch
 }
@@ -211,26 +214,18 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 			return
 		}
 		store, shard, offset := k.Place(slot)
-		m.ahead(amount)
+		m.record() // before a packet with the amount leaves
 		k.channels[store*k.Shards+shard].count(c, offset, amount)
 		m.record()
 		return
 	}
 }
 
-// ahead writes an amount to the journal before a packet with it leaves.
-func (m *Machine) ahead(amount uint64) {
-	if m.cfg.Behind != nil {
-		m.behind += amount
-		m.cfg.Behind(m.behind)
-	}
-}
-
 // record brings the journal up to date: a crash loses at most what waits, what is in flight and what
 // is uncertain.
 func (m *Machine) record() {
-	pending, inFlight := m.Waiting()
-	if now := pending + inFlight + m.stats.Uncertain; now != m.behind && m.cfg.Behind != nil {
+	m.Formerly()
+	if now := m.stats.Amount - m.stats.Applied - m.stats.Dropped; now != m.behind && m.cfg.Behind != nil {
 		m.behind = now
 		m.cfg.Behind(now)
 	}
@@ -285,20 +280,3 @@ func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipe
 
 // Closed does nothing: the machine keeps no state of flows.
 func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
-
-// label says which request was the last one that a counter counted, for an operator.
-type label struct {
-	rule *rules.Rule
-	slot int
-	from netip.Addr
-	to   wire.QPN
-	va   uint64
-}
-
-// MaxLabels is how many counters have a label.
-const MaxLabels = 1024
-
-// labels are the labels of counters. Counters with the same remainder share one.
-type labels [MaxLabels]label
-
-func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }

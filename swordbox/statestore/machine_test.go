@@ -333,6 +333,9 @@ func TestEndsOfConnections(t *testing.T) {
 	if b.m.Formerly() != 5 {
 		t.Errorf("former %d", b.m.Formerly())
 	}
+	if list := b.m.slots(b.now); len(list) != 3 || list[2].Slot != 2 || list[2].Offset != 16 || list[2].Address != 16 {
+		t.Errorf("%+v", list)
+	}
 	names := []string{}
 	for _, c := range b.m.Info(b.now).Counters {
 		names = append(names, c.Name)

@@ -34,8 +34,7 @@ func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *p
 		return p.decide(c, e, s, q)
 	}
 	if !q.Intact() {
-		// The flow or the rules are new, so the table has not checked the ICRC of this packet.
-		return pipeline.Forward()
+		return pipeline.Forward() // it must neither count nor, by its PSN, keep its retransmission from counting
 	}
 	var at sight
 	expected, psn := s.Flow.Expected, q.BTH.PSN

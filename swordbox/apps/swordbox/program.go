@@ -295,7 +295,7 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 		// The former machine no longer sees the flow's packets, so its state of the flow is outdated.
 		former.machine.Closed(p.ctx, r)
 	}
-	r.Checked = e.machine != nil || e.watch != nil // a damaged request must neither count nor hide its retransmission
+	r.Checked = e.machine != nil
 	return e
 }
 
