@@ -292,8 +292,8 @@ func TestTheServersDepthIsKept(t *testing.T) {
 	for i := range uint64(10) {
 		b.observe(8 * i)
 	}
-	if len(b.sentAdds) != 2 {
-		t.Errorf("%d FETCH_ADDs in flight, want 2", len(b.sentAdds))
+	if pending, inFlight := b.m.Waiting(); len(b.sentAdds) != 2 || pending != 8 || inFlight != 2 {
+		t.Errorf("%d FETCH_ADDs in flight with %d, %d pending; want 2, 2, 8", len(b.sentAdds), inFlight, pending)
 	}
 }
 
