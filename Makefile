@@ -385,11 +385,11 @@ bench-rack: build ## rates, bandwidths and latencies of a rack beside raw frames
 bench-verbs: ## perftest, unmodified, on hosts of a rack beside the same tests by the daemons, in turn; ROUNDS=5 (root; package perftest)
 	@$(AGAIN) bench-rack ONLY='^verbs/'
 
-# KVM=1 lets KVM run the virtual machines; without it their processors are emulated, and only ratios mean anything.
+# KVM=1 lets KVM run the virtual machines; without it their processors are emulated, and only ratios mean anything. CPUS is how many each has.
 .PHONY: bench-rxe
 bench-rxe: build ## perftest, unmodified, over a stock kernel's NIC and over this one, in the same guests; ROUNDS=5, ONLY=regexp (QEMU, apt)
 	@mkdir -p out && $(GO) build -o out/benchrack ./e2e/benchrack && CGO_ENABLED=0 $(GO) build -trimpath -o out/guest ./e2e/interop/guest && \
-	  out/benchrack -rxe -rounds $(ROUNDS) -only '$(ONLY)' $(if $(KVM),-kvm) -o out/bench-rxe.txt
+	  out/benchrack -rxe -rounds $(ROUNDS) -only '$(ONLY)' $(if $(KVM),-kvm) $(if $(CPUS),-cpus $(CPUS)) -o out/bench-rxe.txt
 
 .PHONY: clean
 clean: ## remove what make made

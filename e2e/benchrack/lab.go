@@ -33,6 +33,7 @@ type lab struct {
 	bench
 	img  *image.Image
 	rack *spec.Rack
+	cpus int // of each machine
 	kvm  bool
 }
 
@@ -45,11 +46,15 @@ type setup struct {
 
 var setups = []setup{{"one", 1}, {"two", 2}}
 
+// defaultCPUs is a processor for each who polls: two programs and a daemon. A daemon that shares its
+// processor with a program waits for the end of the program's time slice at each hand-over.
+const defaultCPUs = 3
+
 // inGuest has the places of the rack's state in a guest, whose /run is mounted at boot.
 var inGuest = spec.Paths{Dir: "/rack"}
 
 // newLab makes the image of the virtual machines. boot is the file of their first program.
-func newLab(ctx context.Context, b bench, boot string, kvm bool) ([]stage, error) {
+func newLab(ctx context.Context, b bench, boot string, cpus int, kvm bool) ([]stage, error) {
 	if _, err := exec.LookPath(image.QEMU); err != nil {
 		return nil, fmt.Errorf("%w: install it (Debian: qemu-system-x86)", err)
 	}
@@ -61,7 +66,7 @@ func newLab(ctx context.Context, b bench, boot string, kvm bool) ([]stage, error
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
-	l := &lab{bench: b, kvm: kvm}
+	l := &lab{bench: b, cpus: cpus, kvm: kvm}
 	if l.rack, err = spec.Parse([]byte(hosts)); err != nil {
 		return nil, err
 	}
@@ -312,7 +317,7 @@ func (l *lab) start(ctx context.Context, dir string, i int, links []*os.File) (*
 	h := &l.rack.Hosts[i]
 	v := &vm{host: h.Name, addr: fmt.Sprintf("10.78.0.%d", i+1), ended: make(chan struct{})}
 	m := image.Machine{
-		Kernel: l.img.Kernel, Initrd: l.img.Initrd, MTU: l.rack.LinkMTU, Addrs: []string{v.addr + "/24"}, KVM: l.kvm, Memory: 1024,
+		Kernel: l.img.Kernel, Initrd: l.img.Initrd, MTU: l.rack.LinkMTU, Addrs: []string{v.addr + "/24"}, KVM: l.kvm, Memory: 1024, Processors: l.cpus,
 		Links:   []wire.MAC{{0x02, 0x78, 0, 0, 0, byte(i + 1)}, h.MAC}, // of eth0 and eth1
 		Command: filepath.Join(dir, fmt.Sprint("command", i)), Console: filepath.Join(dir, fmt.Sprint("console", i)),
 	}

@@ -33,6 +33,7 @@ func main() {
 	rxe := flag.Bool("rxe", false, "compare with the NIC of a stock kernel, in virtual machines")
 	boot := flag.String("init", "out/guest", "with -rxe: e2e/interop/guest, built without cgo")
 	kvm := flag.Bool("kvm", false, "with -rxe: let KVM run the processors of the virtual machines")
+	cpus := flag.Int("cpus", defaultCPUs, "with -rxe: how many processors each virtual machine has")
 	only := flag.String("only", ".", "regular expression of the measures to run, like ^default/")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -43,6 +44,8 @@ func main() {
 		err = fmt.Errorf("-only: %w", err)
 	case *rounds < 1:
 		err = errors.New("-rounds: at least 1 is needed")
+	case *cpus < 1:
+		err = errors.New("-cpus: at least 1 is needed")
 	case flag.NArg() > 0:
 		err = fmt.Errorf("%q: only flags are taken", flag.Arg(0))
 	}
@@ -53,7 +56,7 @@ func main() {
 	b := bench{program: *program, pick: pick}
 	stages := b.stages()
 	if *rxe {
-		stages, err = newLab(ctx, b, *boot, *kvm)
+		stages, err = newLab(ctx, b, *boot, *cpus, *kvm)
 	}
 	if err == nil {
 		err = run(ctx, stages, *rounds, *file)
