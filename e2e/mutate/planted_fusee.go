@@ -156,7 +156,7 @@ var fuseeBugs = []planted{
 		"fusee: a PUT that has lost to a mover takes it for a PUT", "fusee/ops.go",
 		"format.Leaving(c.beaten) && c.beaten != format.Leave(e.slot), nil",
 		"format.Leaving(c.beaten), nil",
-		"sim fusee",
+		"fusee TestKeysThatAreUpdatedWithoutPauseHoldUpNoSplit",
 	},
 	{
 		"fusee: slots that keys have left are not cleaned", "fusee/move.go",
