@@ -327,8 +327,9 @@ func (c *Coordinator) connect(req rdmacm.Request) (*handler, error) {
 		return nil, errors.Join(h.close(), req.Reject(fmt.Sprintf("%d clients are connected, or the coordinator ends", maxConns)))
 	}
 	if err := req.Accept(h.qp, c.cfg.Params, nil, c.rt.Now().Add(acceptTimeout)); err != nil {
+		err = errors.Join(err, c.drop(h))
 		c.left()
-		return nil, errors.Join(err, c.drop(h))
+		return nil, err
 	}
 	return h, nil
 }
