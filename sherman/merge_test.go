@@ -170,7 +170,6 @@ func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 	g.format(sherman.FormatConfig{Shape: mergeShape})
 	h := g.Host("cn0")
 	closed, over := false, false
-	var lowest uint64 // of the sibling of the closed leaf
 	h.Go("victim", false, func(ctx verbs.Context) {
 		rt, armed, writes := ctx.Runtime(), false, 0
 		stop := func(wrs []verbs.SendWR) []verbs.SendWR {
@@ -186,12 +185,12 @@ func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 		}
 		c, err := g.node(sherman.NodeConfig{}).Open(sherman.Config{Context: bent{ctx, stop}, Manager: h.Manager(ctx)}, soon(rt))
 		for k := uint64(0); k < mergeKeys && err == nil; k++ {
-			err = c.Insert(k, value(k, 0), soon(rt))
+			err = c.Insert(100*k, value(k, 0), soon(rt))
 		}
 		armed = true
 		for k := uint64(40); k < mergeKeys && err == nil && !closed; k++ {
 			if k%5 != 0 {
-				err = c.Delete(k, soon(rt))
+				err = c.Delete(100*k, soon(rt))
 			}
 		}
 		if !closed {
@@ -207,22 +206,39 @@ func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 		if err != nil || rep.Closed != 1 {
 			return fmt.Errorf("after the death: %v %w", rep, err)
 		}
-		if lowest, err = behindClosed(c, rt); err != nil {
+		closed, err := closedLeaf(c, rt)
+		if err != nil {
 			return err
+		}
+		lowest := closed.Highest
+		room := func() (n int, err error) { // of the sibling
+			var p layout.Page
+			b := make([]byte, mergeShape.Page)
+			if err = c.ReadPage(closed.Sibling, b, soon(rt)); err == nil {
+				err = p.Parse(c.Super().Shape, b)
+			}
+			return p.Slots() - p.Count(), err
 		}
 		want := map[uint64]bool{}
 		if err := c.Scan(0, 2*mergeKeys, func(k uint64, _ []byte) bool { want[k] = true; return true }, soon(rt)); err != nil {
 			return err
 		}
-		splits := n.Stats().Splits
-		for k := lowest; n.Stats().Splits == splits; k++ { // these keys are the sibling's
+		for k := lowest; ; k++ { // these keys are the sibling's
+			left, err := room()
+			if err != nil {
+				return err
+			}
+			if left == 0 {
+				break
+			}
 			if err := c.Upsert(k, value(k, 1), soon(rt)); err != nil {
 				return err
 			}
 			want[k] = true
-			if rep, err = whole(c, rt, -1); err != nil || rep.Closed == 0 {
-				return fmt.Errorf("key %d of the sibling: %v %w", k, rep, err)
-			}
+		}
+		splits := n.Stats().Splits
+		if rep, err = whole(c, rt, -1); err != nil || rep.Closed != 1 || splits > 0 {
+			return fmt.Errorf("the sibling is full: %d splits, %v %w", splits, rep, err)
 		}
 		for k := range want {
 			if _, err := c.Get(k, nil, soon(rt)); err != nil {
@@ -234,31 +250,31 @@ func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 		}
 		want[lowest-1] = true
 		rep, err = whole(c, rt, -1)
-		if err == nil && (rep.Closed != 0 || rep.Content.Keys != uint64(len(want))) {
-			err = fmt.Errorf("%d keys: %v", len(want), rep)
+		if err == nil && (rep.Closed != 0 || rep.Content.Keys != uint64(len(want)) || n.Stats().Splits != 1) {
+			err = fmt.Errorf("%d keys, %d splits: %v", len(want), n.Stats().Splits, rep)
 		}
 		return err
 	})
 	g.run()
 }
 
-// behindClosed returns the lowest key of the sibling of the closed leaf.
-func behindClosed(c *sherman.Client, rt verbs.Runtime) (lowest uint64, err error) {
+// closedLeaf returns the header of the closed leaf.
+func closedLeaf(c *sherman.Client, rt verbs.Runtime) (h layout.Header, err error) {
 	cfg, err := audit.Config(c, soon(rt))
 	if err != nil {
-		return 0, err
+		return h, err
 	}
 	s, b := c.Super(), make([]byte, c.Super().Shape.Page)
 	var p layout.Page
 	for server := range s.Servers {
 		for at := s.FirstChunk(); at < cfg.Ends[server]; at += uint64(s.Shape.Page) {
 			if err := cfg.Read(layout.At(server, at), b); err != nil {
-				return 0, err
+				return h, err
 			}
 			if p.Parse(s.Shape, b) == nil && p.Stage == layout.Closed {
-				return p.Highest, nil
+				return p.Header, nil
 			}
 		}
 	}
-	return 0, errors.New("no page is closed")
+	return h, errors.New("no page is closed")
 }
