@@ -27,9 +27,10 @@ func (d *Difference) Error() string {
 }
 
 // Frame decodes an Ethernet frame, without its FCS, with both decoders. It returns nil if both
-// agree on every field and on the ICRC, if both say that the frame is not RoCEv2, or if package
-// wire refuses it as malformed; otherwise a *Difference. The frame is only read. It must be
-// complete: a decoder cannot decode all fields of a truncated frame.
+// agree on every field and on the ICRC, if both say that the frame is neither RoCEv2 nor a message of
+// the NIC without connections, or if package wire or onerma/wire refuses it as malformed; otherwise a
+// *Difference. The frame is only read. It must be complete: a decoder cannot decode all fields of a
+// truncated frame.
 func Frame(data []byte) error {
 	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
 	var ours wire.Frame
@@ -40,7 +41,7 @@ func Frame(data []byte) error {
 		if bth != nil {
 			return &Difference{"frame", err.Error(), "it is RoCEv2"}
 		}
-		return nil
+		return message(data, packet)
 	case err != nil:
 		return nil // malformed: package wire also checks lengths and reserved values that gopacket accepts
 	case failed != nil:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -359,6 +360,11 @@ func TestOther(t *testing.T) {
 	v4 := testFrame().AppendTo(nil)
 	v6 := testFrame()
 	v6.V6 = true
+	message := (&onerma.Frame{
+		IPv4:   wire.IPv4{Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}},
+		Header: onerma.Header{Kind: onerma.Request, Op: onerma.Read, Slot: 1, Generation: 2, Region: 3, Offset: 4, Length: 5, PID: 6, Counter: 7},
+	}).AppendOpen(nil, 0)
+	message = append(message, make([]byte, onerma.TagLen)...)
 	for _, tc := range []struct {
 		want string
 		data []byte
@@ -369,6 +375,11 @@ func TestOther(t *testing.T) {
 		{"10.0.0.1 > 10.0.0.2 TCP", patch(v4, 23, 6, v4[24], v4[25]+11)},
 		{"10.0.0.1 > 10.0.0.2 ICMP", patch(v4, 23, 1, v4[24], v4[25]+16)},
 		{":: > :: ICMPv6", patch(v6.AppendTo(nil), 20, 58)},
+		{
+			"10.0.0.1 > 10.0.0.2 ONERMA READ request slot=1/2 region=3 offset=4 length=5 pid=6 class=0 counter=0x7",
+			message,
+		},
+		{"ONERMA message: wrong version: 9", patch(message, 42, 9)},
 		{":: > :: UDP", patch(v6.AppendTo(nil), 56, 0)},
 		{":: > :: IP protocol 89", patch(v6.AppendTo(nil), 20, 89)},
 	} {

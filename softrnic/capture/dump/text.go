@@ -1,11 +1,13 @@
 package dump
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -90,6 +92,8 @@ func appendOther(b, data []byte) []byte {
 	var v4 wire.IPv4
 	var v6 wire.IPv6
 	switch {
+	case message(data, &b):
+		return b
 	case eth.Type == wire.EtherTypeARP:
 		return fmt.Appendf(b, "%v > %v ARP", eth.Src, eth.Dst)
 	case eth.Type == wire.EtherTypeIPv4 && v4.Parse(rest) == nil:
@@ -100,6 +104,22 @@ func appendOther(b, data []byte) []byte {
 		return fmt.Appendf(b, "%v > %v %s", f.SrcAddr(), f.DstAddr(), protocolName(v6.NextHeader))
 	}
 	return fmt.Appendf(b, "%v > %v EtherType %#04x", eth.Src, eth.Dst, eth.Type)
+}
+
+// message appends a message of the NIC without connections; false: it is none.
+func message(data []byte, b *[]byte) bool {
+	var f onerma.Frame
+	err := onerma.ParseFrame(data, &f)
+	var malformed *onerma.FormatError
+	switch {
+	case err == nil:
+		*b = append(*b, f.String()...)
+	case errors.As(err, &malformed):
+		*b = append(*b, malformed.Error()...)
+	default:
+		return false
+	}
+	return true
 }
 
 // protocolName returns the name of an IP protocol that is usual on a rack.

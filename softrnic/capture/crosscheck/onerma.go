@@ -1,0 +1,34 @@
+package crosscheck
+
+import (
+	"reflect"
+
+	"github.com/google/gopacket"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/onerma/wire/layers"
+)
+
+// message is Frame for messages of the NIC without connections, which have no ICRC: their tags
+// cannot be checked without keys. It returns nil for frames that are none, or malformed.
+func message(data []byte, packet gopacket.Packet) error {
+	var ours onerma.Frame
+	if onerma.ParseFrame(data, &ours) != nil {
+		return nil
+	}
+	m, ok := packet.Layer(layers.LayerType).(*layers.Message)
+	if !ok {
+		return &Difference{"frame", "it is " + ours.Header.String(), "it is no ONERMA message"}
+	}
+	theirs := onerma.Header{
+		Kind: onerma.Kind(m.Kind), Op: onerma.Op(m.Operation), Class: m.Class, Slot: m.Slot, At: m.At, Generation: m.Generation, Region: m.Region,
+		Offset: m.Offset, Length: m.Length, PID: m.PID, Counter: m.Counter, Ticket: m.Ticket,
+	}
+	if d := compare("Header", reflect.ValueOf(ours.Header), reflect.ValueOf(theirs)); d != nil {
+		return d
+	}
+	if d := compare("Sealed", reflect.ValueOf(ours.Sealed), reflect.ValueOf(m.LayerPayload())); d != nil {
+		return d
+	}
+	return nil
+}
