@@ -1,0 +1,117 @@
+package nic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Config describes a NIC. Fields that are not marked as required have defaults.
+type Config struct {
+	MAC wire.MAC // required
+	// Addr is the NIC's IPv4 address; required.
+	Addr netip.Addr
+	// LinkMTU is the largest IP packet of the link in bytes; 0: 4200, enough for an operation in one
+	// packet. Smaller ones make data messages of a multiple of 64 bytes.
+	LinkMTU int
+	// Rand makes region keys and the first generations; required. On a rack it must be one whose
+	// numbers cannot be guessed.
+	Rand *rand.Rand
+	// Resolve returns the MAC address of a peer; required. It must not block.
+	Resolve func(netip.Addr) (wire.MAC, bool)
+	// Epoch numbers the incarnations of this NIC, from 0 to MaxEpoch. The shell must store it, and
+	// must give each incarnation a larger one than all before it had: it is a part of every
+	// initialisation vector, which must not repeat under a key.
+	Epoch uint32
+	// RTT is the round trip of the rack, from which the defaults below follow; 0: 50 µs.
+	RTT time.Duration
+	// DispatchTimeout is how long a command may wait for the window; 0: 2 RTT. Timeout is how long the
+	// next message of an operation may take; 0: 4 RTT. All NICs of a rack should have the same.
+	DispatchTimeout, Timeout time.Duration
+	// Window is the number of inbound bytes that may be solicited at a time; 0: 65536.
+	Window int
+	// Threshold is the number of bytes in waiting inbound requests from which on further requests get
+	// a NACK; 0: the bytes that the link sends in Timeout − RTT − DispatchTimeout, or 65536 if Rate is
+	// 0.
+	Threshold int
+	// Rate is the rate at which data are sent in bits a second; 0: at once, and at most 64 messages a
+	// step.
+	Rate int64
+	// Slots is the number of commands in flight, Tickets that of inbound WRITEs, Regions that of
+	// regions; 0: 1024 each.
+	Slots, Tickets, Regions int
+}
+
+// Bounds of a configuration.
+const (
+	// MaxEpoch is the largest number of an incarnation.
+	MaxEpoch = 1<<24 - 1
+	maxTable = 1 << 16
+	// maxTimeout is the largest time-out: the body of a pull has 32 bits of nanoseconds.
+	maxTimeout = time.Second
+	minMTU     = onerma.Overhead + onerma.Unit
+)
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.LinkMTU, 4200)
+	setDefault(&c.RTT, 50*time.Microsecond)
+	setDefault(&c.DispatchTimeout, 2*c.RTT)
+	setDefault(&c.Timeout, 4*c.RTT)
+	setDefault(&c.Window, 65536)
+	setDefault(&c.Slots, 1024)
+	setDefault(&c.Tickets, 1024)
+	setDefault(&c.Regions, 1024)
+	if c.Threshold == 0 {
+		c.Threshold = 65536
+		if slack := c.Timeout - c.RTT - c.DispatchTimeout; c.Rate > 0 {
+			c.Threshold = max(onerma.MaxOp, int(float64(slack)/float64(time.Second)*float64(c.Rate)/8))
+		}
+	}
+	return c
+}
+
+// Validate returns an error for the first field of c that is wrong.
+func (c Config) Validate() error {
+	if c.Rand == nil || c.Resolve == nil {
+		return fmt.Errorf("onerma config: Rand and Resolve are required")
+	}
+	if !c.Addr.Is4() || c.MAC == (wire.MAC{}) || c.MAC.IsMulticast() {
+		return fmt.Errorf("onerma config: address %v and MAC %v: give an IPv4 address and a unicast MAC", c.Addr, c.MAC)
+	}
+	if c.Epoch > MaxEpoch {
+		return fmt.Errorf("onerma config: epoch %d; the NIC has at most %d incarnations: give it another address", c.Epoch, MaxEpoch)
+	}
+	for name, v := range map[string]int{
+		"LinkMTU": c.LinkMTU, "RTT": int(c.RTT), "DispatchTimeout": int(c.DispatchTimeout), "Timeout": int(c.Timeout), "Window": c.Window,
+		"Threshold": c.Threshold, "Rate": int(c.Rate), "Slots": c.Slots, "Tickets": c.Tickets, "Regions": c.Regions,
+	} {
+		if v < 0 {
+			return fmt.Errorf("onerma config: %s is %d; it cannot be negative", name, v)
+		}
+	}
+	d := c.withDefaults()
+	switch {
+	case d.LinkMTU < minMTU:
+		return fmt.Errorf("onerma config: link MTU %d; give at least %d", d.LinkMTU, minMTU)
+	case d.Window < onerma.MaxOp:
+		return fmt.Errorf("onerma config: a window of %d bytes admits no operation; give at least %d", d.Window, onerma.MaxOp)
+	case d.Timeout < d.DispatchTimeout+2*d.RTT:
+		return fmt.Errorf("onerma config: time-out %v; a WRITE waits for %v at its target, so give at least that and 2 RTT of %v", d.Timeout, d.DispatchTimeout, d.RTT)
+	case d.Timeout > maxTimeout:
+		return fmt.Errorf("onerma config: time-out %v; give at most %v", d.Timeout, maxTimeout)
+	case d.Slots > maxTable || d.Tickets > maxTable || d.Regions > maxTable:
+		return fmt.Errorf("onerma config: %d slots, %d tickets, %d regions; a table has at most %d", d.Slots, d.Tickets, d.Regions, maxTable)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package nic
+
+import (
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// egress makes frames.
+type egress struct {
+	self   [4]byte
+	sealer sealer
+	tx     onerma.Frame
+	stats  *Stats
+}
+
+// open begins a frame: everything in front of the body of size bytes. It gives the message its
+// counter; false: there is none.
+func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch) ([]byte, bool) {
+	counter, ok := e.sealer.next()
+	if !ok {
+		e.stats.Exhausted++
+		return nil, false
+	}
+	h.Counter = counter
+	e.sealer.iv.set(counter, e.self)
+	e.tx.Header, e.tx.Eth.Dst, e.tx.IPv4.Dst = *h, to.mac, to.addr
+	return e.tx.AppendOpen(out.Alloc(e.tx.Len(size)), size), true
+}
+
+// seal encrypts the body at the end of b, which open has begun, and sends the frame.
+func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio.Batch) {
+	b = e.sealer.seal(b, len(b)-size-onerma.HeaderLen, size, c, prev)
+	e.stats.Sent++
+	e.stats.SentBytes += uint64(len(b))
+	out.Add(0, b)
+}
+
+// send sends a message with a body. The sealer's vector is that of the message when it returns.
+func (e *egress) send(to *peer, h *onerma.Header, c *Cipher, prev *vector, body []byte, out *packetio.Batch) {
+	if b, ok := e.open(to, h, len(body), out); ok {
+		e.seal(append(b, body...), len(body), c, prev, out)
+	}
+}
+
+// answer sends a message without body.
+func (e *egress) answer(to *peer, request *onerma.Header, k onerma.Kind, c *Cipher, prev *vector, out *packetio.Batch) {
+	h := *request
+	h.Kind, h.At = k, 0
+	e.send(to, &h, c, prev, nil, out)
+}

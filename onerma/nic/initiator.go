@@ -1,0 +1,199 @@
+package nic
+
+import (
+	"encoding/binary"
+	"time"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// end completes a command.
+func (n *NIC) end(now clock.Time, i uint16, status Status) {
+	s := &n.slots[i]
+	if s.state == queued {
+		s.entered = now
+	}
+	n.abandon(i)
+	s.state = ended
+	s.completion = Completion{
+		Tag: s.cmd.Tag, Slot: i, Op: s.cmd.Op, Status: status, Length: s.cmd.Length,
+		IssueDelay: s.entered.Sub(s.issued), TotalDelay: now.Sub(s.issued),
+	}
+	n.stats.Ended[status]++
+	n.activity++
+	s.portal.done.push(i)
+}
+
+// abandon gives back what a command in flight has: its part of the window, its timer, its local
+// memory.
+func (n *NIC) abandon(i uint16) {
+	s := &n.slots[i]
+	switch s.state {
+	case idle, ended:
+		return
+	case waiting:
+		n.window.refund(s.cmd.Length)
+	case queued, offered, serving:
+	}
+	n.timers.Remove(uint32(i))
+	if s.cmd.Local != nil {
+		s.cmd.Local.uses--
+	}
+	s.state = ended
+}
+
+// request sends the request of a command that enters service.
+func (n *NIC) request(now clock.Time, i uint16, out *packetio.Batch) {
+	s := &n.slots[i]
+	s.entered = now
+	s.state = offered
+	if s.cmd.Op == onerma.Read {
+		s.state = waiting
+	}
+	n.timers.Set(uint32(i), now.Add(n.cfg.Timeout))
+	mac, ok := n.cfg.Resolve(s.cmd.Target)
+	if !ok {
+		n.stats.Unresolved++
+		return // it ends as TIMEOUT, as if the target did not answer
+	}
+	s.to.mac = mac
+	h := n.headerOf(i, onerma.Request)
+	n.egress.send(&s.to, &h, s.cmd.Key, &vector{}, nil, out)
+	s.prev, s.request = n.egress.sealer.iv, n.egress.sealer.iv
+}
+
+// headerOf returns the header of a message of a command.
+func (n *NIC) headerOf(i uint16, k onerma.Kind) onerma.Header {
+	s := &n.slots[i]
+	return onerma.Header{
+		Kind: k, Op: s.cmd.Op, Class: s.cmd.Class, Slot: i, Generation: s.generation, Region: uint32(s.cmd.Remote), Offset: s.cmd.Offset,
+		Length: uint32(s.cmd.Length), PID: uint32(s.portal.pid), Ticket: s.ticket,
+	}
+}
+
+// command returns the command in flight that a message to the initiator belongs to; nil: none.
+func (n *NIC) command(f *onerma.Frame) *slot {
+	if int(f.Slot) >= len(n.slots) {
+		return nil
+	}
+	s := &n.slots[f.Slot]
+	switch s.state {
+	case waiting, offered, serving:
+	case idle, queued, ended:
+		return nil
+	}
+	if s.generation != f.Generation || s.to.addr != f.IPv4.Src || s.cmd.Op != f.Op || s.cmd.Length != int(f.Length) {
+		return nil
+	}
+	return s
+}
+
+// landRead takes a data message of a READ.
+func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
+	s := n.command(f)
+	if s == nil || s.state != waiting {
+		n.stats.Stale++
+		return
+	}
+	mask := maskOf(int(f.At), len(f.Sealed)-onerma.TagLen)
+	body, ok := n.egress.sealer.open(f, s.cmd.Key, &s.prev)
+	switch {
+	case !ok:
+		n.stats.Forged++
+		return
+	case s.landed&mask != 0:
+		n.stats.Copies++
+		return
+	case s.cmd.Local.mem.WriteAt(body, int(s.cmd.LocalOffset)+int(f.At)) != nil:
+		return // the memory was deregistered in its table
+	}
+	s.landed |= mask
+	if s.landed.complete(s.cmd.Length) {
+		n.end(now, f.Slot, OK)
+	}
+}
+
+// pulled takes a pull: the target is ready for the data. The first pull that arrives is the one that
+// is served, and its copies are, too; another pull belongs to a copy of the request, and its time-out
+// at the target may be later than that of this command.
+func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
+	s := n.command(f)
+	if s == nil || s.state != offered && (s.state != serving || s.ticket != f.Ticket) {
+		n.stats.Stale++
+		return
+	}
+	if s.state == serving {
+		n.pulledAgain(f, s)
+		return
+	}
+	body, ok := n.egress.sealer.open(f, s.cmd.Key, &s.request)
+	if !ok {
+		n.stats.Forged++
+		return
+	}
+	limit := time.Duration(binary.BigEndian.Uint32(body))
+	if limit > 2*n.cfg.Timeout {
+		n.stats.Refused++ // the bound of this command would not hold
+		return
+	}
+	if n.server.full() {
+		return // no room: the target may time out
+	}
+	s.state, s.ticket = serving, f.Ticket
+	s.prev = n.egress.sealer.iv
+	n.timers.Set(uint32(f.Slot), now.Add(limit+limit/32))
+	n.serveWrite(f.Slot)
+}
+
+// pulledAgain serves a copy of the pull that is served. The timer goes on.
+func (n *NIC) pulledAgain(f *onerma.Frame, s *slot) {
+	var iv vector
+	iv.set(f.Counter, f.IPv4.Src)
+	if iv != s.prev || n.server.full() {
+		n.stats.Stale++
+		return
+	}
+	if _, ok := n.egress.sealer.open(f, s.cmd.Key, &s.request); !ok {
+		n.stats.Forged++
+		return
+	}
+	n.serveWrite(f.Slot)
+}
+
+// finished takes the last message of a WRITE or REKEY.
+func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
+	s := n.command(f)
+	if s == nil || s.state != serving || s.ticket != f.Ticket {
+		n.stats.Stale++
+		return
+	}
+	if _, ok := n.egress.sealer.open(f, s.cmd.Key, &s.prev); !ok {
+		n.stats.Forged++
+		return
+	}
+	n.end(now, f.Slot, OK)
+}
+
+// refused takes a NACK or AUTHFAIL. Before the pull, the first is signed with K_d and the second with
+// the reserved key. After it, the target has K_d and takes its pull back with it.
+func (n *NIC) refused(now clock.Time, f *onerma.Frame) {
+	s := n.command(f)
+	if s == nil || s.state == serving && f.Kind == onerma.Nack {
+		n.stats.Stale++
+		return
+	}
+	c, status := s.cmd.Key, NACK
+	if f.Kind == onerma.AuthFail {
+		status = RemoteAuthenticationFailure
+		if s.state != serving {
+			c = n.egress.sealer.reserved
+		}
+	}
+	if _, ok := n.egress.sealer.open(f, c, &s.prev); !ok {
+		n.stats.Forged++
+		return
+	}
+	n.end(now, f.Slot, status)
+}

@@ -1,0 +1,138 @@
+package nic
+
+import (
+	"fmt"
+	"slices"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Portal is a process's access to the NIC: some command slots and their completions.
+type Portal struct {
+	nic    *NIC
+	pid    PID
+	slots  []uint16
+	free   []uint16
+	done   ring[uint16] // slots whose completions were not polled
+	closed bool
+}
+
+// Open gives a process slots. The driver calls it: pid is a part of what the keys of the process were
+// derived from.
+func (n *NIC) Open(pid PID, slots int) (*Portal, error) {
+	if !n.up {
+		return nil, errDown("open")
+	}
+	if slots < 1 || slots > len(n.freeSlots) {
+		return nil, opError("open", verbs.ErrLimit, fmt.Sprintf("%d slots; %d are free", slots, len(n.freeSlots)))
+	}
+	at := len(n.freeSlots) - slots
+	p := &Portal{nic: n, pid: pid, slots: slices.Clone(n.freeSlots[at:]), done: newRing[uint16](slots)}
+	p.free = slices.Clone(p.slots)
+	n.freeSlots = n.freeSlots[:at]
+	for _, i := range p.slots {
+		n.slots[i].portal = p
+	}
+	return p, nil
+}
+
+// PID returns the process's number.
+func (p *Portal) PID() PID { return p.pid }
+
+// Free returns the number of slots that have no command.
+func (p *Portal) Free() int { return len(p.free) }
+
+// Close ends the portal: its commands in flight have no completions, and move no bytes from now on,
+// except that the last data of a WRITE may be on their way. A second Close does nothing.
+func (p *Portal) Close() {
+	if p.closed {
+		return
+	}
+	p.closed = true
+	mine := func(w waiter) bool { return !w.ticket && slices.Contains(p.slots, w.index) }
+	p.nic.window.remove(mine)
+	p.nic.offers.remove(mine)
+	for _, i := range p.slots {
+		s := &p.nic.slots[i]
+		p.nic.abandon(i)
+		s.state, s.portal, s.cmd = idle, nil, Command{}
+	}
+	p.nic.freeSlots = append(p.nic.freeSlots, p.slots...)
+}
+
+// Issue starts a command, which Tick sends: Deadline is due at once. It fails with ErrLimit if all
+// slots have a command, and with ErrInvalid for a command that no NIC could execute.
+func (p *Portal) Issue(now clock.Time, c *Command) error {
+	n := p.nic
+	if p.closed || !n.up {
+		return errDown("issue")
+	}
+	if err := n.check(c); err != nil {
+		return err
+	}
+	if len(p.free) == 0 {
+		return opError("issue", verbs.ErrLimit, "all slots have commands: poll their completions")
+	}
+	i := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	s := &n.slots[i]
+	s.generation++
+	s.state, s.cmd, s.issued, s.entered, s.landed, s.ticket = queued, *c, now, now, 0, 0
+	s.to.addr = c.Target.As4()
+	if c.Local != nil {
+		c.Local.uses++
+	}
+	n.last = max(n.last, now)
+	if c.Op == onerma.Read {
+		n.window.fifos[c.Class].push(waiter{index: i, generation: s.generation, deadline: now.Add(n.cfg.DispatchTimeout), size: c.Length})
+	} else {
+		n.offers.push(waiter{index: i, generation: s.generation})
+	}
+	return nil
+}
+
+// check checks what can be checked without the target.
+func (n *NIC) check(c *Command) error {
+	bad := func(format string, args ...any) error {
+		return opError("issue", verbs.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case c.Op < onerma.Read || c.Op > onerma.Rekey:
+		return bad("%v: use READ, WRITE or REKEY", c.Op)
+	case c.Length < 1 || c.Length > onerma.MaxOp || c.Op == onerma.Rekey && (c.Length != onerma.KeyLen || c.Offset != 0):
+		return bad("%v of %d bytes: use 1 to %d, and %d at offset 0 of a REKEY", c.Op, c.Length, onerma.MaxOp, onerma.KeyLen)
+	case c.Class >= onerma.Classes:
+		return bad("class %d: use 0 or 1", c.Class)
+	case c.Key == nil:
+		return bad("no key: pass the cipher of the key that the region's owner has granted")
+	case !c.Target.Is4() || c.Target == n.cfg.Addr:
+		return bad("target %v: use the IPv4 address of another NIC", c.Target)
+	case c.Op == onerma.Rekey && c.Local != nil:
+		return bad("a REKEY has no local memory")
+	case c.Op == onerma.Rekey:
+		return nil
+	case c.Local == nil || c.Local.gone || n.region(uint32(c.Local.id)) != c.Local:
+		return bad("the local region is not registered on this NIC")
+	case !c.Local.holds(c.LocalOffset, c.Length):
+		return bad("bytes [%d,+%d) of a local region of %d", c.LocalOffset, c.Length, c.Local.mem.Len())
+	case c.Op == onerma.Read && c.Local.mem.Access()&verbs.LocalWrite == 0:
+		return bad("a READ needs local memory with LocalWrite")
+	}
+	return nil
+}
+
+// Poll moves completions to out, in the order in which the commands ended, and returns their number.
+// It frees their slots.
+func (p *Portal) Poll(out []Completion) int {
+	k := 0
+	for ; k < len(out) && p.done.n > 0 && !p.closed; k++ {
+		i := p.done.pop()
+		s := &p.nic.slots[i]
+		out[k] = s.completion
+		s.state, s.cmd = idle, Command{}
+		p.free = append(p.free, i)
+	}
+	return k
+}

@@ -1,0 +1,128 @@
+package nic
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"net/netip"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// RegionID names a region of a NIC.
+type RegionID uint32
+
+// Region is an entry of the NIC's region table: memory, and the key under which peers may use it.
+type Region struct {
+	id    RegionID
+	mem   *mem.Region
+	key   Key
+	block cipher.Block // of key
+	// version counts the keys of the region; a transfer that began under another one is not served.
+	version uint32
+	uses    int // commands whose local memory it is
+	gone    bool
+}
+
+// ID returns the name of the region.
+func (r *Region) ID() RegionID { return r.id }
+
+// Key returns K_r as it is now.
+func (r *Region) Key() Key { return r.key }
+
+// Grant returns K_d of a process for the region. It is what the owner of the region gives a client,
+// by a channel of its own that is encrypted.
+func (r *Region) Grant(from netip.Addr, pid PID, op onerma.Op) Key {
+	return Derive(r.key, from, pid, op)
+}
+
+func (r *Region) setKey(k Key) {
+	block, err := aes.NewCipher(k[:])
+	if err != nil {
+		panic(err) // 16 bytes are always a key
+	}
+	r.key, r.block = k, block
+	r.version++
+}
+
+// holds reports whether the region has length bytes at offset.
+func (r *Region) holds(offset uint64, length int) bool {
+	size := uint64(r.mem.Len())
+	return uint64(length) <= size && offset <= size-uint64(length)
+}
+
+// allows reports whether peers may do op on the bytes, apart from their key. A REKEY needs the key
+// alone.
+func (r *Region) allows(h *onerma.Header) bool {
+	switch h.Op {
+	case onerma.Read:
+		return r.mem.Access()&verbs.RemoteRead != 0 && r.holds(h.Offset, int(h.Length))
+	case onerma.Write:
+		return r.mem.Access()&verbs.RemoteWrite != 0 && r.holds(h.Offset, int(h.Length))
+	case onerma.Rekey:
+		return h.Offset == 0
+	}
+	return false
+}
+
+func opError(op string, err error, detail string) error {
+	return &verbs.OpError{Op: "onerma " + op, Err: err, Detail: detail}
+}
+
+// Register makes a region of memory that the caller has registered in a mem.Table and keeps until
+// Deregister. Its access rights are those for peers. Its key is random.
+func (n *NIC) Register(m *mem.Region) (*Region, error) {
+	if !n.up {
+		return nil, errDown("register")
+	}
+	for i := range n.regions {
+		if n.regions[i] != nil {
+			continue
+		}
+		r := &Region{id: RegionID(i + 1), mem: m}
+		var k Key
+		for j := 0; j < len(k); j += 8 {
+			binary.BigEndian.PutUint64(k[j:], n.cfg.Rand.Uint64())
+		}
+		r.setKey(k)
+		n.regions[i] = r
+		return r, nil
+	}
+	return nil, opError("register", verbs.ErrLimit, "all entries of the region table are in use")
+}
+
+// SetKey replaces K_r by its owner, as the driver does without a REKEY operation: inbound WRITEs of
+// the region end, and those who have keys of the former K_r are refused from now on.
+func (n *NIC) SetKey(r *Region, k Key) error {
+	if r.gone || !n.up {
+		return opError("set key", verbs.ErrClosed, "the region was deregistered")
+	}
+	r.setKey(k)
+	n.revoke(r, nil)
+	return nil
+}
+
+// Deregister ends a region. It fails with ErrBusy while commands use it as their local memory. When
+// it returns, the NIC does not touch the memory any more.
+func (n *NIC) Deregister(r *Region) error {
+	switch {
+	case r.gone || !n.up:
+		return opError("deregister", verbs.ErrClosed, "the region was deregistered")
+	case r.uses > 0:
+		return opError("deregister", verbs.ErrBusy, "commands use it: wait for their completions")
+	}
+	r.gone = true
+	n.regions[r.id-1] = nil
+	n.revoke(r, nil)
+	return nil
+}
+
+// region returns the entry of the table; nil: there is none.
+func (n *NIC) region(id uint32) *Region {
+	if id == 0 || id > uint32(len(n.regions)) {
+		return nil
+	}
+	return n.regions[id-1]
+}

@@ -1,0 +1,111 @@
+package nic
+
+import (
+	"time"
+
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// transfer is data to be sent: for a READ of a peer, or for a WRITE or REKEY of this NIC.
+type transfer struct {
+	to     peer
+	head   onerma.Header // of the next data message
+	cipher *Cipher
+	prev   vector
+	// source has the bytes, beginning at from; nil for a REKEY. version is that of its key when the
+	// READ was accepted.
+	source  *Region
+	from    uint64
+	version uint32
+}
+
+// server sends data in the order in which they were asked for.
+type server struct {
+	queue ring[transfer]
+	// free is when the link will have sent what was given to it.
+	free clock.Time
+}
+
+// Bounds of the server.
+const (
+	// maxQueued is the number of inbound READs that may wait, besides the NIC's own WRITEs.
+	maxQueued = 4096
+	// maxStep is the number of data messages of one step without a rate.
+	maxStep = 64
+)
+
+func (s *server) full() bool { return s.queue.full() }
+
+// serveRead queues the data of a READ.
+func (n *NIC) serveRead(r *Region, request *onerma.Header, to peer, c *Cipher, prev *vector) {
+	h := *request
+	h.Kind = onerma.Data
+	n.server.queue.push(transfer{to: to, head: h, cipher: c, prev: *prev, source: r, from: h.Offset, version: r.version})
+}
+
+// serveWrite queues the data of a command.
+func (n *NIC) serveWrite(i uint16) {
+	s := &n.slots[i]
+	n.server.queue.push(transfer{
+		to: s.to, head: n.headerOf(i, onerma.Data), cipher: s.cmd.Key, prev: s.prev, source: s.cmd.Local, from: s.cmd.LocalOffset,
+	})
+}
+
+// serve sends data while the link is free.
+func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
+	for range maxStep {
+		if n.server.queue.n == 0 || n.server.free > now {
+			return
+		}
+		x := n.server.queue.front()
+		size := min(n.piece, int(x.head.Length)-int(x.head.At))
+		if n.current(x, out) {
+			n.sendData(now, x, size, out)
+		} else {
+			size = int(x.head.Length) - int(x.head.At)
+		}
+		if x.head.Op == onerma.Read {
+			n.inbound -= size
+		}
+		x.head.At += uint16(size)
+		if int(x.head.At) == int(x.head.Length) {
+			n.server.queue.pop()
+		}
+	}
+}
+
+// current reports whether a transfer may go on. The initiator of a READ whose region has got another
+// key is told.
+func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
+	if x.head.Op != onerma.Read {
+		s := &n.slots[x.head.Slot]
+		return s.state == serving && s.generation == x.head.Generation
+	}
+	if !x.source.gone && x.source.version == x.version {
+		return true
+	}
+	n.stats.AuthFails++
+	n.egress.answer(&x.to, &x.head, onerma.AuthFail, n.egress.sealer.reserved, &x.prev, out)
+	return false
+}
+
+// sendData sends the next message of a transfer.
+func (n *NIC) sendData(now clock.Time, x *transfer, size int, out *packetio.Batch) {
+	b, ok := n.egress.open(&x.to, &x.head, size, out)
+	if !ok {
+		return
+	}
+	body := len(b)
+	b = b[:body+size]
+	if x.head.Op == onerma.Rekey {
+		copy(b[body:], n.slots[x.head.Slot].cmd.NewKey[:])
+	} else if x.source.mem.ReadAt(b[body:], int(x.from)+int(x.head.At)) != nil {
+		return // the memory was deregistered in its table
+	}
+	n.egress.seal(b, size, x.cipher, &x.prev, out)
+	if n.cfg.Rate > 0 {
+		n.server.free = max(n.server.free, now).Add(time.Duration(int64(len(b)+onerma.TagLen) * 8 * int64(time.Second) / n.cfg.Rate))
+	}
+}

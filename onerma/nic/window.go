@@ -1,0 +1,126 @@
+package nic
+
+import (
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// ring is a FIFO of bounded size that allocates once.
+type ring[T any] struct {
+	items   []T
+	head, n int
+}
+
+func newRing[T any](size int) ring[T] { return ring[T]{items: make([]T, size)} }
+
+func (r *ring[T]) full() bool { return r.n == len(r.items) }
+
+func (r *ring[T]) push(v T) {
+	r.items[(r.head+r.n)%len(r.items)] = v
+	r.n++
+}
+
+// front returns the oldest entry; the ring must not be empty.
+func (r *ring[T]) front() *T { return &r.items[r.head] }
+
+func (r *ring[T]) pop() T {
+	v := r.items[r.head]
+	var zero T
+	r.items[r.head] = zero
+	r.head = (r.head + 1) % len(r.items)
+	r.n--
+	return v
+}
+
+// remove takes the entries out that match.
+func (r *ring[T]) remove(match func(T) bool) {
+	for range r.n {
+		if v := r.pop(); !match(v) {
+			r.push(v)
+		}
+	}
+}
+
+// waiter is a command or a ticket that waits for the window.
+type waiter struct {
+	ticket     bool
+	index      uint16
+	generation uint32
+	deadline   clock.Time
+	size       int
+}
+
+// turnsOfFirst is how many turns class 0 gets for each of class 1 while both wait.
+const turnsOfFirst = 4
+
+// window is the solicitation window with its arbiter.
+type window struct {
+	size, used int // bytes
+	fifos      [onerma.Classes]ring[waiter]
+	turns      int // of class 0 since the last of class 1
+}
+
+func newWindow(size, waiters int) window {
+	w := window{size: size}
+	for i := range w.fifos {
+		w.fifos[i] = newRing[waiter](waiters)
+	}
+	return w
+}
+
+// ready reports whether admit would return a waiter.
+func (w *window) ready() bool {
+	return w.size-w.used >= onerma.MaxOp && w.fifos[0].n+w.fifos[1].n > 0
+}
+
+// admit takes the next waiter out of its FIFO and debits its size; false: none waits, or fewer than
+// 4096 bytes are free.
+func (w *window) admit() (waiter, bool) {
+	if !w.ready() {
+		return waiter{}, false
+	}
+	class := 0
+	switch both := w.fifos[0].n > 0 && w.fifos[1].n > 0; {
+	case both && w.turns < turnsOfFirst:
+		w.turns++
+	case both:
+		class, w.turns = 1, 0
+	case w.fifos[1].n > 0:
+		class, w.turns = 1, 0
+	}
+	x := w.fifos[class].pop()
+	w.used += x.size
+	return x, true
+}
+
+// refund gives back what admit has debited.
+func (w *window) refund(size int) { w.used -= size }
+
+// expired takes a waiter out of its FIFO whose time is over.
+func (w *window) expired(now clock.Time) (waiter, bool) {
+	for i := range w.fifos {
+		if f := &w.fifos[i]; f.n > 0 && f.front().deadline <= now {
+			return f.pop(), true
+		}
+	}
+	return waiter{}, false
+}
+
+// deadline is when the first waiter expires. All wait equally long, so the first ones of the FIFOs
+// expire first.
+func (w *window) deadline() clock.Time {
+	at := clock.Never
+	for i := range w.fifos {
+		if f := &w.fifos[i]; f.n > 0 {
+			at = clock.Min(at, f.front().deadline)
+		}
+	}
+	return at
+}
+
+// remove takes the waiters out that match.
+func (w *window) remove(match func(waiter) bool) {
+	for i := range w.fifos {
+		w.fifos[i].remove(match)
+	}
+}
