@@ -1,0 +1,343 @@
+package executor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Transfer is a READ or WRITE of any size.
+type Transfer struct {
+	Op     onerma.Op
+	Class  uint8
+	Target netip.Addr
+	Remote nic.RegionID
+	Offset uint64
+	Length int // bytes, at least 1
+	// Local has the bytes, from LocalOffset on. They belong to the NIC until the result was fetched.
+	Local       *nic.Region
+	LocalOffset uint64
+	// Key has K_d. NextKey, if not nil, is what is used when the target refuses Key, and then always.
+	Key, NextKey *nic.Cipher
+	// Deadline ends the transfer, at most the bound of one operation later. clock.Never: there is none.
+	Deadline clock.Time
+	// Once hands a failure up at once; otherwise what has failed is tried again until Deadline, except
+	// that a refused key always ends the transfer.
+	Once bool
+	// Tag is returned in the result.
+	Tag uint64
+}
+
+// Result says how a transfer has ended.
+type Result struct {
+	Tag    uint64
+	Status nic.Status // of the last failure that counted, or OK
+	// Moved is the number of bytes whose operations were OK: all if Status is OK. Retries is the number
+	// of operations that were issued again.
+	Moved, Retries int
+	Delay          time.Duration
+}
+
+// chunk is a part of a transfer, of at most 4096 bytes.
+type chunk struct{ at, length int }
+
+// transfer is a Transfer in progress.
+type transfer struct {
+	Transfer
+	begun   clock.Time
+	next    int // the first byte that was never issued
+	again   []chunk
+	flying  int
+	moved   int
+	retries int
+	status  nic.Status
+	failed  bool // no more operations are issued
+}
+
+// more reports whether an operation remains to be issued.
+func (t *transfer) more() bool { return !t.failed && (len(t.again) > 0 || t.next < t.Length) }
+
+// take returns the next chunk.
+func (t *transfer) take() chunk {
+	if k := len(t.again); k > 0 {
+		c := t.again[k-1]
+		t.again = t.again[:k-1]
+		return c
+	}
+	c := chunk{t.next, min(onerma.MaxOp, t.Length-t.next)}
+	t.next += c.length
+	return c
+}
+
+// flow is what goes to one peer in one direction.
+type flow struct {
+	window
+	queue []*transfer // take turns
+}
+
+type flowID struct {
+	peer netip.Addr
+	op   onerma.Op
+}
+
+// command is an operation in flight.
+type command struct {
+	t *transfer
+	f *flow
+	chunk
+	key *nic.Cipher
+}
+
+// Executor executes the transfers of one process.
+type Executor struct {
+	cfg    Config
+	portal *nic.Portal
+	local  window
+	flows  map[flowID]*flow
+	order  []*flow // in the order of their first transfers
+	turn   int
+	// commands has the operations in flight by tag; free the tags of the others.
+	commands []command
+	free     []int
+	done     []Result
+	pool     []*transfer
+	deadline clock.Time
+}
+
+// maxFlows bounds the peers, twice.
+const maxFlows = 4096
+
+// New makes the executor of a portal, whose commands it alone issues.
+func New(cfg Config, portal *nic.Portal) (*Executor, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Executor{cfg: cfg, portal: portal, local: window{cwnd: cfg.First}, flows: make(map[flowID]*flow), deadline: clock.Never}
+	if cfg.TotalDelay {
+		e.local.cwnd = cfg.Most
+	}
+	e.commands = make([]command, portal.Free())
+	for i := range e.commands {
+		e.free = append(e.free, i)
+	}
+	return e, nil
+}
+
+// Window returns the window for op at a peer, and the local one, in operations.
+func (e *Executor) Window(peer netip.Addr, op onerma.Op) (remote, local float64) {
+	if f := e.flows[flowID{peer, op}]; f != nil {
+		return f.cwnd, e.local.cwnd
+	}
+	return e.cfg.First, e.local.cwnd
+}
+
+// Start begins a transfer. Tick must be called after it.
+func (e *Executor) Start(now clock.Time, t Transfer) error {
+	switch {
+	case t.Op != onerma.Read && t.Op != onerma.Write:
+		return opError(verbs.ErrInvalid, "%v: use READ or WRITE", t.Op)
+	case t.Length < 1:
+		return opError(verbs.ErrInvalid, "%d bytes: use at least 1", t.Length)
+	case t.Key == nil || t.Local == nil:
+		return opError(verbs.ErrInvalid, "pass a key and a local region")
+	}
+	id := flowID{t.Target, t.Op}
+	f := e.flows[id]
+	if f == nil {
+		if len(e.flows) >= maxFlows {
+			return opError(verbs.ErrLimit, "transfers to %d peers and directions", maxFlows)
+		}
+		f = &flow{window: window{cwnd: e.cfg.First}}
+		e.flows[id] = f
+		e.order = append(e.order, f)
+	}
+	x := new(transfer)
+	if k := len(e.pool); k > 0 {
+		x = e.pool[k-1]
+		e.pool = e.pool[:k-1]
+	}
+	*x = transfer{Transfer: t, begun: now, again: x.again[:0]}
+	f.queue = append(f.queue, x)
+	e.deadline = now
+	return nil
+}
+
+func opError(err error, format string, args ...any) error {
+	return &verbs.OpError{Op: "onerma transfer", Err: err, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Results moves the results of transfers that have ended to out, and returns their number.
+func (e *Executor) Results(out []Result) int {
+	k := copy(out, e.done)
+	e.done = e.done[:copy(e.done, e.done[k:])]
+	return k
+}
+
+// Deadline returns when Tick must be called; clock.Never: when the NIC's Activity changes.
+func (e *Executor) Deadline() clock.Time { return e.deadline }
+
+// Tick takes completions and issues what windows, pace and slots allow. The error is that of a command
+// that the NIC refuses, which ends its transfer as nic.Timeout would.
+func (e *Executor) Tick(now clock.Time) error {
+	var out [16]nic.Completion
+	for {
+		k := e.portal.Poll(out[:])
+		for i := range out[:k] {
+			e.completed(now, &out[i])
+		}
+		if k < len(out) {
+			break
+		}
+	}
+	e.deadline = clock.Never
+	e.expire(now)
+	return e.issue(now)
+}
+
+// completed takes a completion: windows first, then the transfer.
+func (e *Executor) completed(now clock.Time, c *nic.Completion) {
+	i := int(c.Tag)
+	x := e.commands[i]
+	e.commands[i] = command{}
+	e.free = append(e.free, i)
+	e.local.flying--
+	x.f.flying--
+	e.adapt(now, x.f, c)
+	t := x.t
+	t.flying--
+	switch {
+	case c.Status == nic.OK:
+		t.moved += x.length
+	case c.Status == nic.RemoteAuthenticationFailure && t.NextKey != nil && x.key != t.NextKey:
+		t.Key = t.NextKey
+		t.again = append(t.again, x.chunk)
+		t.retries++
+	case t.Once || c.Status == nic.RemoteAuthenticationFailure:
+		t.failed, t.status = true, c.Status
+	default:
+		t.again = append(t.again, x.chunk)
+		t.status = c.Status
+		t.retries++
+	}
+	e.settle(now, x.f, t)
+}
+
+// adapt updates the windows.
+func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
+	target, remote := e.cfg.RemoteTarget, c.TotalDelay-c.IssueDelay
+	if c.Op == onerma.Write {
+		target *= 2
+	}
+	if e.cfg.TotalDelay {
+		remote = c.TotalDelay
+	}
+	switch c.Status {
+	case nic.OK:
+		if !e.cfg.TotalDelay {
+			e.local.succeeded(now, &e.cfg, c.IssueDelay, e.cfg.LocalTarget)
+		}
+		f.succeeded(now, &e.cfg, remote, target)
+	case nic.DispatchTimeout:
+		if e.cfg.TotalDelay {
+			f.failed(now, &e.cfg)
+		} else {
+			e.local.failed(now, &e.cfg)
+		}
+	case nic.NACK, nic.Timeout:
+		f.failed(now, &e.cfg)
+	case nic.RemoteAuthenticationFailure: // says nothing about congestion
+	}
+}
+
+// settle ends a transfer of which nothing is in flight, and nothing remains to be issued.
+func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
+	if t.flying > 0 || t.more() {
+		return
+	}
+	if t.moved == t.Length {
+		t.status = nic.OK
+	}
+	e.done = append(e.done, Result{Tag: t.Tag, Status: t.status, Moved: t.moved, Retries: t.retries, Delay: now.Sub(t.begun)})
+	for i, x := range f.queue {
+		if x == t {
+			f.queue = append(f.queue[:i], f.queue[i+1:]...)
+			break
+		}
+	}
+	e.pool = append(e.pool, t)
+}
+
+// expire ends the transfers whose deadline has come; their operations in flight end first.
+func (e *Executor) expire(now clock.Time) {
+	for _, f := range e.order {
+		for i := len(f.queue) - 1; i >= 0; i-- {
+			t := f.queue[i]
+			if t.failed {
+				continue
+			}
+			if t.Deadline > now {
+				e.deadline = clock.Min(e.deadline, t.Deadline)
+				continue
+			}
+			t.failed = true
+			if t.status == nic.OK {
+				t.status = nic.Timeout
+			}
+			e.settle(now, f, t)
+		}
+	}
+}
+
+// issue issues operations, flow by flow. It returns the first error, after the other transfers have had
+// their turns.
+func (e *Executor) issue(now clock.Time) (first error) {
+	for idle := 0; idle < len(e.order) && len(e.free) > 0; {
+		e.turn = (e.turn + 1) % len(e.order)
+		ok, err := e.one(now, e.order[e.turn])
+		if err != nil && first == nil {
+			first = err
+		}
+		if idle++; ok {
+			idle = 0
+		}
+	}
+	return first
+}
+
+// one issues one operation of a flow; false: there is none, or it must wait.
+func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
+	turn := slices.IndexFunc(f.queue, (*transfer).more)
+	if turn < 0 || !f.room() || !e.local.room() {
+		return false, nil
+	}
+	if at := max(f.next, e.local.next); at > now {
+		e.deadline = clock.Min(e.deadline, at)
+		return false, nil
+	}
+	t := f.queue[turn]
+	f.queue = append(append(f.queue[:turn], f.queue[turn+1:]...), t) // the others come first next time
+	i := e.free[len(e.free)-1]
+	c := t.take()
+	cmd := nic.Command{
+		Op: t.Op, Class: t.Class, Length: c.length, Target: t.Target, Remote: t.Remote, Offset: t.Offset + uint64(c.at), Key: t.Key,
+		Local: t.Local, LocalOffset: t.LocalOffset + uint64(c.at), Tag: uint64(i),
+	}
+	if err := e.portal.Issue(now, &cmd); err != nil {
+		t.failed, t.status = true, nic.Timeout
+		e.settle(now, f, t)
+		return true, err
+	}
+	e.free = e.free[:len(e.free)-1]
+	e.commands[i] = command{t, f, c, t.Key}
+	t.flying++
+	e.local.issued(now, &e.cfg, e.local.cwnd)
+	f.issued(now, &e.cfg, min(f.cwnd, e.local.cwnd))
+	return true, nil
+}

@@ -1,0 +1,67 @@
+package executor
+
+import (
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Machine is a NIC with the executors of its processes: a state machine like the NIC alone.
+type Machine struct {
+	nic       *nic.NIC
+	executors []*Executor
+	activity  uint64
+	// Ended, if not nil, is called after a step in which a command has ended.
+	Ended func()
+	// Failed, if not nil, is called with a command that the NIC has refused.
+	Failed func(error)
+}
+
+// NewMachine makes a machine of a NIC. Add adds executors.
+func NewMachine(n *nic.NIC) *Machine { return &Machine{nic: n} }
+
+// Add adds the executor of a portal of the NIC.
+func (m *Machine) Add(e *Executor) { m.executors = append(m.executors, e) }
+
+// Frame gives a frame to the NIC.
+func (m *Machine) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	m.nic.Frame(now, port, f, out)
+	m.after(now, out)
+}
+
+// Tick handles what is due.
+func (m *Machine) Tick(now clock.Time, out *packetio.Batch) {
+	m.nic.Tick(now, out)
+	m.after(now, out)
+}
+
+// after lets the executors act, and the NIC send what they issue.
+func (m *Machine) after(now clock.Time, out *packetio.Batch) {
+	ended := m.nic.Activity() != m.activity
+	m.activity = m.nic.Activity()
+	acted := false
+	for _, e := range m.executors {
+		if !ended && e.Deadline() > now {
+			continue
+		}
+		acted = true
+		if err := e.Tick(now); err != nil && m.Failed != nil {
+			m.Failed(err)
+		}
+	}
+	if acted && m.nic.Deadline() <= now {
+		m.nic.Tick(now, out)
+	}
+	if ended && m.Ended != nil {
+		m.Ended()
+	}
+}
+
+// Deadline returns when Tick must be called.
+func (m *Machine) Deadline() clock.Time {
+	at := m.nic.Deadline()
+	for _, e := range m.executors {
+		at = clock.Min(at, e.Deadline())
+	}
+	return at
+}

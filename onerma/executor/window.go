@@ -1,0 +1,98 @@
+package executor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Constants of algorithm 1.
+const (
+	additive        = 0.25 // growth in a round trip
+	beta            = 0.8  // how strongly a window follows a delay above the target
+	leastFactor     = 0.5  // of one decrease by a delay
+	timeoutDecrease = 0.1  // factor of a decrease by a failure
+)
+
+// Config has what the paper does not give. Zero values mean the defaults.
+type Config struct {
+	// RTT is the round trip of the rack; required.
+	RTT time.Duration
+	// LocalTarget is the target of the issue delay; 0: RTT / 2. RemoteTarget is the target of the rest
+	// of a READ's time; 0: 1.5 RTT. A WRITE takes twice as many hops, and has twice that.
+	LocalTarget, RemoteTarget time.Duration
+	// Least, Most and First are the bounds of a window and its first value, in operations; 0: 0.01, 64
+	// and 1.
+	Least, Most, First float64
+	// TotalDelay is the ablation of figure 15: the remote windows follow the whole time of an
+	// operation, and the local window stays at its largest.
+	TotalDelay bool
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.RTT <= 0 {
+		return c, fmt.Errorf("onerma executor: RTT %v; give the round trip of the rack", c.RTT)
+	}
+	if c.LocalTarget == 0 {
+		c.LocalTarget = c.RTT / 2
+	}
+	if c.RemoteTarget == 0 {
+		c.RemoteTarget = 3 * c.RTT / 2
+	}
+	if c.Least == 0 {
+		c.Least = 0.01
+	}
+	if c.Most == 0 {
+		c.Most = 64
+	}
+	if c.First == 0 {
+		c.First = 1
+	}
+	if c.LocalTarget < 0 || c.RemoteTarget < 0 || c.Least < 0.001 || c.Most < 1 || c.First < c.Least || c.First > c.Most {
+		return c, fmt.Errorf("onerma executor: targets %v and %v, windows from %g to %g, at first %g: give positive times, and 0.001 ≤ least ≤ first ≤ most, most at least 1",
+			c.LocalTarget, c.RemoteTarget, c.Least, c.Most, c.First)
+	}
+	return c, nil
+}
+
+// window is a congestion window, in operations.
+type window struct {
+	cwnd     float64
+	flying   int        // operations in flight
+	next     clock.Time // when the pace allows another one
+	lastDrop clock.Time // the last decrease
+	dropped  bool
+}
+
+// succeeded updates the window after an operation whose delay was d.
+func (w *window) succeeded(now clock.Time, c *Config, d, target time.Duration) {
+	switch {
+	case d < target && w.cwnd >= 1:
+		w.cwnd = min(w.cwnd+additive/w.cwnd, c.Most)
+	case d < target:
+		w.cwnd = min(w.cwnd+additive, c.Most)
+	default:
+		w.decrease(now, c, max(1-beta*float64(d-target)/float64(d), leastFactor))
+	}
+}
+
+// failed updates the window after a failure.
+func (w *window) failed(now clock.Time, c *Config) { w.decrease(now, c, timeoutDecrease) }
+
+// decrease multiplies the window by a factor, at most once in a round trip.
+func (w *window) decrease(now clock.Time, c *Config, factor float64) {
+	if w.dropped && now.Sub(w.lastDrop) < c.RTT {
+		return
+	}
+	w.cwnd, w.lastDrop, w.dropped = max(w.cwnd*factor, c.Least), now, true
+}
+
+// room is how many operations may be in flight.
+func (w *window) room() bool { return w.flying < int(max(1, w.cwnd)) }
+
+// issued counts an operation that was issued, and sets when the next one may be.
+func (w *window) issued(now clock.Time, c *Config, cwnd float64) {
+	w.flying++
+	w.next = max(w.next, now).Add(time.Duration(float64(c.RTT) / cwnd))
+}
