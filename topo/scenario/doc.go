@@ -26,6 +26,9 @@
 //	            turns
 //	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and
 //	            answers, foreign keys, old packets, a flood of queue pairs
+//	onerma      NICs without connections: every command ends within its bound, bytes are right, no byte
+//	            of a target changes after the end of a WRITE, the window is never exceeded, keys and
+//	            counters do what they must, under replays and forged refusals, too
 //
 // All lists the rest.
 //
@@ -40,6 +43,8 @@
 //	planned                          planned: setups, schedules, the adversary, the search
 //	holes                            holes, by what they damage (safety, liveness, wire, steer, client)
 //	clover, sherman, fusee           each store: _plan or _mix draws a run, others do it and judge
+//	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
+//	                                 check of messages
 //	trial, stores                    stores that define their own scenarios (store.Trial)
 //	mixes                            variations of a plan (--mix)
 //	check, promise                   counters of NICs against links; whether a queue pair gave up rightly
