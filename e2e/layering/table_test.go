@@ -50,6 +50,7 @@ var table = map[string]row{
 	"clover/layout":     {level: 0},
 	"sherman/layout":    {level: 0},
 	"fusee/layout":      {level: 0},
+	"onerma/wire":       {level: 0, beside: []string{"softrnic/wire"}},
 
 	// L1 [P]: mechanisms.
 	"softrnic/mem":            {level: 1},
@@ -82,6 +83,7 @@ var table = map[string]row{
 	"swordbox/transform":   {level: 2},
 	"swordbox/atomiccache": {level: 2, beside: []string{"swordbox/transform"}},
 	"topo/spec":            {level: 2},
+	"onerma/nic":           {level: 2},
 
 	// L3 [P]: composites.
 	"softrnic/engine":                {level: 3},
@@ -101,6 +103,7 @@ var table = map[string]row{
 	"swordbox/published/statestore":  {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/hotwords", "swordbox/requester", "swordbox/statestore"}},
 	"swordbox/cloversteer":           {level: 3, beside: []string{"swordbox/handler"}},
 	"swordbox/published/cloversteer": {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/requester"}},
+	"onerma/executor":                {level: 3},
 	"topo/sim":                       {level: 3},
 	"topo/racks":                     {level: 3},
 	"topo/costs":                     {level: 3},
@@ -112,7 +115,8 @@ var table = map[string]row{
 	"softrnic/packetio/memlink":   {level: 4, beside: []string{"softrnic/ipc/ring"}},
 	"softrnic/capture/tap":        {level: 4},
 	"softrnic/wire/layers":        {level: 4},
-	"softrnic/capture/crosscheck": {level: 4, beside: []string{"softrnic/wire/layers"}},
+	"onerma/wire/layers":          {level: 4},
+	"softrnic/capture/crosscheck": {level: 4, beside: []string{"onerma/wire/layers", "softrnic/wire/layers"}},
 	"softrnic/device":             {level: 4, beside: []string{"softrnic/clock/real", "softrnic/pollpace"}},
 	"softrnic/control":            {level: 4},
 	"softrnic/rdmacm":             {level: 4},
