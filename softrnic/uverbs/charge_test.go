@@ -56,6 +56,7 @@ func untouched() error {
 func TestPagesOfPeersAreChargedToTheProgram(t *testing.T) {
 	group := memcgroup.New(t)
 	h := newHouse(t, serve.Limits{})
+	h.timeout = 18 // eight times 1 s: the processors of a guest are emulated
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), untouchedVariable+"=1")
 	cmd.Stderr = os.Stderr
