@@ -18,7 +18,7 @@ import (
 // its lease.
 type session struct {
 	cfg Config
-	rt  verbs.Runtime
+	rt  *kv.Timeline
 	fab *remotemem.Fabric
 	at  areas
 	// slab is scratch memory of the length of the largest slab.
@@ -146,6 +146,7 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 	if err := c.fab.Open(c.meta, deadline); err != nil {
 		return nil, err
 	}
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
 	sent := c.rt.Now()
 	c.cost.RPCs++
 	c.call.arrived = false

@@ -23,7 +23,7 @@ import (
 // reports), and the operations of kv.Store themselves.
 type Client struct{ appender }
 
-var _ kv.Store = (*Client)(nil)
+var _ kv.Timed = (*Client)(nil)
 
 // server is a memory server as the client sees it.
 type server struct {
@@ -56,7 +56,7 @@ func (s *server) target(off int) remotemem.Target {
 func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	cfg = cfg.withDefaults()
 	c := new(Client)
-	c.cfg, c.rt, c.at, c.cache = cfg, cfg.Context.Runtime(), cfg.areas(), cfg.Cache
+	c.cfg, c.rt, c.at, c.cache = cfg, kv.NewTimeline(cfg.Context.Runtime()), cfg.areas(), cfg.Cache
 	if c.cache == nil {
 		c.cache = NewCache(cfg.Cached)
 	}
@@ -289,6 +289,7 @@ func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 		}
 	}
 	c.cost.RTTs++
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseTrip))
 	return c.fab.Do(deadline, ops...)
 }
 
@@ -333,6 +334,9 @@ func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
 
 // Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
+
+// Timeline returns the timeline of the client's operations.
+func (c *Client) Timeline() *kv.Timeline { return c.rt }
 
 // Placed returns the number of the memory server that has the node of the last write. It is valid
 // only after a write that has succeeded.

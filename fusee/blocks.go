@@ -231,8 +231,10 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		}
 		s.cost.RPCs++
 		word := layout.UseBy(s.id, r.units).Ahead(versionsAhead)
+		from := s.rt.Enter(kv.PhaseRPC)
 		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, r.number, shape.BlockTable(0), shape.Blocks,
 			uint64(word), deadline)
+		s.rt.Leave(from)
 		switch {
 		case errors.Is(err, memservice.ErrFull):
 			r.open = false

@@ -23,7 +23,7 @@ type Client struct {
 	nextSettle clock.Time
 }
 
-var _ kv.Store = (*Client)(nil)
+var _ kv.Timed = (*Client)(nil)
 
 // Open makes a client: it connects to all memory servers and takes a client number.
 func Open(cfg Config, deadline clock.Time) (*Client, error) {

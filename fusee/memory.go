@@ -16,7 +16,7 @@ import (
 // operations that take one round trip.
 type memory struct {
 	cfg   Config
-	rt    verbs.Runtime
+	rt    *kv.Timeline
 	fab   *remotemem.Fabric
 	links []link
 	// id is the number of the client, the owner of its connections; 0: not known yet.
@@ -76,7 +76,7 @@ const (
 
 // open connects to all servers.
 func (m *memory) open(cfg Config, deadline clock.Time) (err error) {
-	m.cfg, m.rt = cfg, cfg.Context.Runtime()
+	m.cfg, m.rt = cfg, kv.NewTimeline(cfg.Context.Runtime())
 	m.links = make([]link, len(cfg.Servers))
 	if m.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen}); err != nil {
 		return err
@@ -199,12 +199,17 @@ func (m *memory) do(deadline clock.Time) error {
 	}
 }
 
+// Timeline returns the timeline of the client's operations.
+func (m *memory) Timeline() *kv.Timeline { return m.rt }
+
 // once executes the batch and repeats nothing. After an error the batch is unchanged.
 func (m *memory) once(deadline clock.Time) error {
 	m.cost.RTTs++
 	err := m.attach(deadline)
 	if err == nil {
+		from := m.rt.Enter(kv.PhaseTrip)
 		err = m.fab.Do(deadline, m.batch...)
+		m.rt.Leave(from)
 	}
 	if err == nil {
 		err = m.confirm(deadline)

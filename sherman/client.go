@@ -21,7 +21,10 @@ type Client struct {
 	scans scanBuffers
 }
 
-var _ kv.Scanner = (*Client)(nil)
+var (
+	_ kv.Scanner = (*Client)(nil)
+	_ kv.Timed   = (*Client)(nil)
+)
 
 // separator is the entry for a child in its parent page.
 type separator struct {
@@ -65,7 +68,7 @@ func (c *memory) lay(page int) {
 // servers when it needs them.
 func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	c := new(Client)
-	c.node, c.cfg, c.rt, c.links = n, cfg, cfg.Context.Runtime(), make([]link, len(n.cfg.Servers))
+	c.node, c.cfg, c.rt, c.links = n, cfg, kv.NewTimeline(cfg.Context.Runtime()), make([]link, len(n.cfg.Servers))
 	c.rand, c.gate, c.locks = c.rt.Rand(), c.rt.NewGate(), n.locks
 	if n.cfg.Unqueued {
 		c.locks = lock.New(0)
@@ -149,6 +152,9 @@ func (c *walker) begin(deadline clock.Time) error {
 
 // Super describes the tree.
 func (c *Client) Super() layout.Superblock { return c.super }
+
+// Timeline returns the timeline of the client's operations.
+func (c *Client) Timeline() *kv.Timeline { return c.rt }
 
 // Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost.Cost }

@@ -77,6 +77,7 @@ func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	if !c.inside(a) {
 		return nil, fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseLock))
 	began := c.rt.Now()
 	h := &held{key: c.lockOf(a)}
 	h.ticket = c.locks.Enter(h.key, c.gate.Open)
@@ -270,6 +271,7 @@ func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	if owner == 0 {
 		return nil // no client writes such a word
 	}
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
 	return memservice.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
 }
 

@@ -18,7 +18,7 @@ import (
 type memory struct {
 	node  *Node
 	cfg   Config
-	rt    verbs.Runtime
+	rt    *kv.Timeline
 	rand  *rand.Rand
 	fab   *remotemem.Fabric
 	super layout.Superblock
@@ -102,6 +102,7 @@ func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	for _, o := range ops {
 		c.charge(o, true)
 	}
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseTrip))
 	return c.post(deadline, ops...)
 }
 
@@ -123,6 +124,7 @@ func (c *memory) post(deadline clock.Time, ops ...*remotemem.Op) error {
 // chain is one round trip: it posts operations with one doorbell, and waits for them.
 func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	c.cost.RTTs++
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseTrip))
 	for i, o := range ops {
 		c.charge(o, i == len(ops)-1)
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // plantedBugs are bugs of the stores, and of counting in their servers' memory. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs)
+var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, phasesBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

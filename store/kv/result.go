@@ -35,7 +35,10 @@ type Result struct {
 	Existed uint64
 	// FirstError explains the first failure.
 	FirstError string
-	hist       [kinds + 1]*hdrhistogram.Histogram
+	// Spent is the time that the operations of a kind were in each phase, in all: nothing if the
+	// store is not Timed.
+	Spent [kinds][phases]time.Duration
+	hist  [kinds + 1]*hdrhistogram.Histogram
 }
 
 // queue is the place in Result.hist of the time between the instant at which an operation of an open
@@ -52,6 +55,17 @@ func (r *Result) note(k Kind, took time.Duration, c Cost) {
 	r.RTTs += uint64(c.RTTs)
 	r.RPCs += uint64(c.RPCs)
 	r.record(k, took)
+}
+
+// spend adds the phases of an operation that was queued before; nil: its store has no timeline.
+func (r *Result) spend(k Kind, queued time.Duration, spent *[phases]time.Duration) {
+	if spent == nil {
+		return
+	}
+	for p, d := range spent {
+		r.Spent[k][p] += d
+	}
+	r.Spent[k][PhaseQueue] += queued
 }
 
 // record adds a duration to a histogram.
@@ -77,6 +91,9 @@ func (r *Result) Merge(o *Result) {
 			r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
 		}
 		r.hist[k].Merge(h)
+	}
+	for k := range o.Spent {
+		r.spend(Kind(k), 0, &o.Spent[k])
 	}
 	r.FirstTry += o.FirstTry
 	r.Retries += o.Retries
@@ -158,6 +175,53 @@ type Summary struct {
 	Existed    uint64    `json:"existed,omitempty"`
 	FirstError string    `json:"firstError,omitempty"`
 	Latencies  []Latency `json:"latencies"`
+	// Breakdown says where the time of the operations went; it is empty if the store does not note
+	// that.
+	Breakdown []Breakdown `json:"breakdown,omitempty"`
+}
+
+// AllKinds is the kind of the Breakdown of all operations together.
+const AllKinds = "all"
+
+// Breakdown is where the time of the operations of one kind went. The phases add up to the mean.
+type Breakdown struct {
+	Kind string `json:"kind"`
+	Ops  uint64 `json:"ops"`
+	// Mean is the mean latency in microseconds. Phases has the mean time of an operation in each phase
+	// that occurred, by its name; operations without the phase count as 0.
+	Mean   float64            `json:"meanUsec"`
+	Phases map[string]float64 `json:"phasesUsec"`
+}
+
+// breakdown makes the Breakdown of n operations.
+func breakdown(kind string, n uint64, spent *[phases]time.Duration) Breakdown {
+	b := Breakdown{Kind: kind, Ops: n, Phases: map[string]float64{}}
+	for p, d := range spent {
+		if d != 0 {
+			usec := float64(d) / float64(n) / 1e3
+			b.Phases[Phase(p).String()] = usec
+			b.Mean += usec
+		}
+	}
+	return b
+}
+
+// breakdowns makes the breakdown of each kind, and at the end that of all.
+func (r *Result) breakdowns() (list []Breakdown) {
+	var all [phases]time.Duration
+	for k := range r.Spent {
+		if r.Spent[k] == ([phases]time.Duration{}) || r.Ops[k] == 0 {
+			continue
+		}
+		list = append(list, breakdown(Kind(k).String(), r.Ops[k], &r.Spent[k]))
+		for p, d := range r.Spent[k] {
+			all[p] += d
+		}
+	}
+	if len(list) > 0 {
+		list = append(list, breakdown(AllKinds, r.Total(), &all))
+	}
+	return list
 }
 
 // Summary returns the result as a Summary.
@@ -166,6 +230,7 @@ func (r *Result) Summary() Summary {
 		Clients: r.Clients, Seconds: r.Span.Seconds(), Ops: r.Total(), Throughput: r.Throughput(), FirstTry: r.FirstTryShare(),
 		Retries: r.Retries, RPCs: r.RPCs, NotFound: r.NotFound, Failed: r.Failed, Wrong: r.Wrong, Existed: r.Existed, FirstError: r.FirstError,
 	}
+	s.Breakdown = r.breakdowns()
 	if s.Ops > 0 {
 		s.RTTsPerOp = float64(r.RTTs) / float64(s.Ops)
 	}

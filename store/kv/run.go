@@ -16,9 +16,10 @@ import (
 // their latencies; it is complete up to the error, if there is one.
 func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
 	cfg = cfg.withDefaults()
-	res, began := &Result{Clients: 1}, rt.Now()
+	res, began, line := &Result{Clients: 1}, rt.Now(), TimelineOf(s)
 	for key := uint64(cfg.Client); key < cfg.Keys; key += uint64(cfg.Clients) {
 		start := rt.Now()
+		line.begin(start)
 		err := s.Insert(key, MakeValue(key, key, cfg.size(rt.Rand())), start.Add(cfg.Patience))
 		switch {
 		case errors.Is(err, ErrExists):
@@ -26,7 +27,9 @@ func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
 		case err != nil:
 			return res, fmt.Errorf("load of key %d: %w", key, err)
 		default:
-			res.note(KindInsert, rt.Now().Sub(start), s.Last())
+			end := rt.Now()
+			res.note(KindInsert, end.Sub(start), s.Last())
+			res.spend(KindInsert, 0, line.end(end))
 		}
 		res.Span = rt.Now().Sub(began)
 	}
@@ -47,6 +50,7 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 type runner struct {
 	cfg   RunConfig
 	store Store
+	line  *Timeline // nil: the store has none
 	rt    verbs.Runtime
 	rand  *rand.Rand
 	keys  *chooser
@@ -63,7 +67,7 @@ type runner struct {
 func newRunner(s Store, rt verbs.Runtime, cfg RunConfig) *runner {
 	r := rt.Rand()
 	c := &runner{
-		cfg: cfg, store: s, rt: rt, rand: rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), misses: cfg.Workload.Delete > 0,
+		cfg: cfg, store: s, line: TimelineOf(s), rt: rt, rand: rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), misses: cfg.Workload.Delete > 0,
 		buf: make([]byte, 0, cfg.Value), result: &Result{Clients: 1},
 	}
 	c.keys = newChooser(&c.cfg)
@@ -145,6 +149,7 @@ func (c *runner) next(since time.Duration) Op {
 // once executes one operation, which was due at start, and reports whether it was counted.
 func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	kind, began := op.Kind, c.rt.Now()
+	c.line.begin(began)
 	cost, err := c.do(op, began.Add(c.cfg.Patience))
 	c.ops++
 	switch {
@@ -168,7 +173,8 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	if err != nil {
 		return false
 	}
-	took := c.rt.Now().Sub(start)
+	end := c.rt.Now()
+	took, spent := end.Sub(start), c.line.end(end)
 	if c.cfg.Observe != nil {
 		c.cfg.Observe(took)
 	}
@@ -176,6 +182,7 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 		return false
 	}
 	c.result.note(kind, took, cost)
+	c.result.spend(kind, began.Sub(start), spent)
 	if c.cfg.Rate > 0 || c.cfg.Pace > 0 {
 		c.result.record(queue, began.Sub(start))
 	}

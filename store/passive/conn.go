@@ -37,7 +37,7 @@ const (
 // Conn has a connection to each memory server. See the package comment.
 type Conn struct {
 	cfg   Config
-	rt    verbs.Runtime
+	rt    *kv.Timeline
 	fab   *remotemem.Fabric
 	mems  []memservice.Memory
 	owner uint32
@@ -64,7 +64,7 @@ func Open(cfg Config, buffer int) (*Conn, error) {
 	if len(cfg.Servers) == 0 {
 		return nil, errors.New("a store without memory servers: want at least one")
 	}
-	c := &Conn{cfg: cfg, rt: cfg.Context.Runtime(), mems: make([]memservice.Memory, len(cfg.Servers))}
+	c := &Conn{cfg: cfg, rt: kv.NewTimeline(cfg.Context.Runtime()), mems: make([]memservice.Memory, len(cfg.Servers))}
 	var err error
 	if c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: buffer}); err != nil {
 		return nil, err
@@ -163,7 +163,9 @@ func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ..
 			}
 			c.rtts++
 			sent++
-			if err = c.fab.Do(deadline, ops...); err == nil {
+			from := c.rt.Enter(kv.PhaseTrip)
+			err = c.fab.Do(deadline, ops...)
+			if c.rt.Leave(from); err == nil {
 				return sent, nil
 			}
 		}
@@ -240,8 +242,9 @@ func (c *Conn) TakeOver(
 ) (found uint64, sent int, err error) {
 	sent, err = c.do(server, deadline, func() error {
 		for {
+			from := c.rt.Enter(kv.PhaseRPC)
 			err := memservice.Fence(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[server], owner, deadline)
-			if err == nil {
+			if c.rt.Leave(from); err == nil {
 				break
 			}
 			if c.rt.Now() >= deadline {
@@ -287,8 +290,8 @@ func (c *Conn) Servers() int { return len(c.mems) }
 // Len is how much memory a server shares, in bytes, once an operation was made there.
 func (c *Conn) Len(server int) int { return c.mems[server].Len }
 
-// Runtime is the runtime of the client's context.
-func (c *Conn) Runtime() verbs.Runtime { return c.rt }
+// Runtime is the runtime of the client's context, which notes where the time of operations goes.
+func (c *Conn) Runtime() *kv.Timeline { return c.rt }
 
 // RTTs counts the operations that were sent.
 func (c *Conn) RTTs() int { return c.rtts }

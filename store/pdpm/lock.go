@@ -45,6 +45,7 @@ func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (ta
 	c.locks++
 	own := makeTag(c.conn.Owner(), c.locks)
 	rt := c.conn.Runtime()
+	defer rt.Leave(rt.Enter(kv.PhaseLock))
 	for w := (watch{}); ; c.cost.Retries++ {
 		got, sent, err := c.conn.SwapRead(e.server, e.at, 0, uint64(own), e.at+lockLen, head, deadline)
 		found := tag(got)

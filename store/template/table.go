@@ -53,7 +53,7 @@ type Client struct {
 	ended  bool
 }
 
-var _ kv.Store = (*Client)(nil)
+var _ kv.Timed = (*Client)(nil)
 
 // Open connects to a table; see passive.Form.Join.
 func Open(cfg passive.Config, deadline clock.Time) (*Client, error) {
@@ -83,6 +83,9 @@ func (c *Client) Shape() Shape { return c.shape }
 
 // MaxValue is the longest value in bytes.
 func (c *Client) MaxValue() int { return c.shape.Value }
+
+// Timeline implements kv.Timed.
+func (c *Client) Timeline() *kv.Timeline { return c.conn.Runtime() }
 
 // Last implements kv.Store.
 func (c *Client) Last() kv.Cost {

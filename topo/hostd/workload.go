@@ -178,6 +178,9 @@ type untilEnded struct {
 	ctx context.Context
 }
 
+// Timeline is that of the store.
+func (u untilEnded) Timeline() *kv.Timeline { return kv.TimelineOf(u.Store) }
+
 // Insert inserts a key. It fails if the job has ended.
 func (u untilEnded) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := store.Ended(u.ctx, "load"); err != nil {

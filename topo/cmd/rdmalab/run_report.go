@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -93,13 +96,53 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 	for _, l := range r.Latencies {
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Ops, l.P50, l.P90, l.P99, l.P999, l.Max)
 	}
-	if err := w.Flush(); err != nil {
+	if err := errors.Join(w.Flush(), writeBreakdown(out, r.Breakdown)); err != nil {
 		return err
 	}
 	if r.Failed+r.Wrong > 0 {
 		return exitCode(1)
 	}
 	return nil
+}
+
+// writeBreakdown prints the mean times of the phases that have occurred, a line for each kind.
+func writeBreakdown(out io.Writer, list []kv.Breakdown) error {
+	if len(list) == 0 {
+		return nil
+	}
+	all := list[len(list)-1].Phases
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprint(w, "usec\tmean")
+	for _, p := range kv.Phases() {
+		if _, ok := all[p.String()]; ok {
+			_, _ = fmt.Fprint(w, "\t"+p.String())
+		}
+	}
+	_, _ = fmt.Fprintln(w, "\t")
+	for _, b := range list {
+		_, _ = fmt.Fprintf(w, "%s\t%.1f", b.Kind, b.Mean)
+		for _, p := range kv.Phases() {
+			if _, ok := all[p.String()]; !ok {
+				continue
+			}
+			if usec, ok := b.Phases[p.String()]; ok {
+				_, _ = fmt.Fprintf(w, "\t%.1f", usec)
+			} else {
+				_, _ = fmt.Fprint(w, "\t-")
+			}
+		}
+		_, _ = fmt.Fprintln(w, "\t")
+	}
+	return w.Flush()
+}
+
+// phaseUsec is the mean time of an operation of any kind in a phase, in microseconds; 0 if there is
+// no breakdown.
+func (r *runReport) phaseUsec(p kv.Phase) float64 {
+	if len(r.Breakdown) == 0 {
+		return 0
+	}
+	return r.Breakdown[len(r.Breakdown)-1].Phases[p.String()]
 }
 
 func (r *runReport) writeCSV(cmd *cobra.Command) error {
@@ -109,15 +152,20 @@ func (r *runReport) writeCSV(cmd *cobra.Command) error {
 	for _, l := range r.Latencies {
 		p[l.Kind] = l
 	}
-	_ = w.Write([]string{
+	head := []string{
 		"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us",
 		"insert_p50_us", "insert_p99_us", "distribution", "sizes",
-	})
-	_ = w.Write([]string{
+	}
+	row := []string{
 		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),
 		num(r.FirstTry), strconv.FormatUint(r.Retries, 10), num(r.RTTsPerOp), num(r.BytesPerOp), num(p["read"].P50), num(p["read"].P99),
 		num(p["update"].P50), num(p["update"].P99), num(p["insert"].P50), num(p["insert"].P99), r.Distribution, r.Sizes,
-	})
+	}
+	for _, p := range kv.Phases() {
+		head = append(head, strings.NewReplacer(" ", "_", "-", "_").Replace(p.String())+"_us")
+		row = append(row, num(r.phaseUsec(p)))
+	}
+	_, _ = w.Write(head), w.Write(row) // Error has the first error
 	w.Flush()
 	return w.Error()
 }

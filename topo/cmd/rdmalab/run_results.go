@@ -102,6 +102,14 @@ func measures() []measure {
 	for _, kind := range []string{"read", "update", "insert", "scan", "read-modify-write", "delete", "queue"} {
 		list = append(list, latency(kind, "p50", func(l *kv.Latency) float64 { return l.P50 }), latency(kind, "p99", func(l *kv.Latency) float64 { return l.P99 }))
 	}
+	for _, p := range kv.Phases() {
+		list = append(list, measure{strings.ReplaceAll(p.String(), " ", "-"), p.String() + ", usec an operation", func(r *runReport) float64 {
+			if len(r.Breakdown) == 0 {
+				return math.NaN()
+			}
+			return r.phaseUsec(p)
+		}})
+	}
 	return list
 }
 

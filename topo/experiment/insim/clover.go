@@ -274,6 +274,9 @@ type program struct {
 	get, put time.Duration
 }
 
+// Timeline is that of the store.
+func (s *program) Timeline() *kv.Timeline { return kv.TimelineOf(s.Store) }
+
 // Get spends the program's time and calls Get of the store.
 func (s *program) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	s.rt.Sleep(s.get)
