@@ -197,13 +197,15 @@ func TestInsertsOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A second run on the same store inserts behind the keys of the first.
+// A second run on the same store inserts behind the keys of the first, also with another number of
+// clients.
 func TestInsertsGoOnBehindAnEarlierRun(t *testing.T) {
 	rt := newVirtual()
 	s := newTable(rt, 10)
-	for _, ops := range []uint64{1, 2, 3, 100, 2000, 5} {
-		for client := range 3 {
-			res, err := Run(s, rt, RunConfig{Workload: Workload{Insert: 1}, Keys: 10, Clients: 3, Client: client, Ops: ops}, nil)
+	for i, ops := range []uint64{1, 2, 3, 100, 2000, 5} {
+		clients := []int{3, 1, 5, 2}[i%4]
+		for client := range clients {
+			res, err := Run(s, rt, RunConfig{Workload: Workload{Insert: 1}, Keys: 10, Clients: clients, Client: client, Ops: ops}, nil)
 			if err != nil || res.Existed+res.Failed > 0 || res.Total() != ops {
 				t.Errorf("%d inserts of client %d: %+v, %v", ops, client, res, err)
 			}

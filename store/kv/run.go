@@ -220,10 +220,13 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 	}
 }
 
-// own is the n-th key behind the loaded ones that this client inserts.
-func (c *runner) own(n uint64) uint64 {
-	return c.cfg.Keys + n*uint64(c.cfg.Clients) + uint64(c.cfg.Client)
-}
+// MaxClients is the largest number of clients of a run.
+const MaxClients = 1 << 16
+
+// own is the n-th key behind the loaded ones that this client inserts. It does not depend on how many
+// clients there are, so that a later run with more or fewer of them finds no holes between the keys
+// of a client.
+func (c *runner) own(n uint64) uint64 { return c.cfg.Keys + n*MaxClients + uint64(c.cfg.Client) }
 
 // maxInserted bounds the search of inserted: behind so many keys it ends.
 const maxInserted = 1 << 40

@@ -150,6 +150,8 @@ func (c *RunConfig) Validate() error {
 		return fmt.Errorf("workload: %d keys; want at least 1", c.Keys)
 	case !(c.Zipf >= 0 && c.Zipf <= maxZipf):
 		return fmt.Errorf("workload: Zipf parameter %g; want 0 to %g", c.Zipf, maxZipf)
+	case c.Clients > MaxClients:
+		return fmt.Errorf("workload: %d clients; want at most %d", c.Clients, MaxClients)
 	case c.Clients < 1 || c.Client < 0 || c.Client >= c.Clients:
 		return fmt.Errorf("workload: client %d of %d", c.Client, c.Clients)
 	case c.Duration <= 0 && c.Ops == 0:

@@ -35,8 +35,8 @@ func sweepCmd() *cobra.Command {
 			"soon as it has it: a line of JSON with all flags, the build and the report. Values that have commas are separated by\n" +
 			"semicolons. All combinations are run --rounds times, in turn, so that a slow minute of the machine hits all of them.\n\n" +
 			"An interrupted sweep keeps what it has; --resume goes on with what FILE lacks. A run that fails is noted with its\n" +
-			"error, and the sweep goes on. Between runs on different stores the former one is stopped and the next one is made\n" +
-			"afresh. `rdmalab run compare` and `rdmalab run plot` read FILE.",
+			"error, and the sweep goes on. Between runs on different stores, or with values of other sizes, the former store is\n" +
+			"stopped and the next one is made afresh. `rdmalab run compare` and `rdmalab run plot` read FILE.",
 		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
 			"  rdmalab run sweep --over steer=none,both --over 'mix=get=50,put=50;get=95,put=5' -w steer.jsonl --resume",
 		Args: cobra.NoArgs,
@@ -120,6 +120,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 		return badUse("--rounds %d: want at least 1", s.rounds)
 	}
 	var stores []string
+	var values []string
 	for _, args := range list { // a mistake is reported before the first run
 		f, _, err := runOf(append(slices.Clone(typed), args...))
 		if err != nil {
@@ -128,12 +129,15 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 		if !slices.Contains(stores, f.store) {
 			stores = append(stores, f.store)
 		}
+		if !slices.Contains(values, f.value) {
+			values = append(values, f.value)
+		}
 	}
 	have, err := s.open()
 	if err != nil {
 		return asUse(err)
 	}
-	failed, n := 0, 0
+	failed, n, former := 0, 0, (*runFlags)(nil)
 	for round := 1; round <= s.rounds; round++ {
 		for _, args := range list {
 			n++
@@ -148,9 +152,10 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d of %d: %s\n", n, s.rounds*len(list), strings.Join(args, " "))
 			f.quiet = true
 			rec.At, rec.Build = time.Now().UTC(), readVersion()
-			if err = changeStore(cmd, stores, f.store); err == nil {
+			if err = changeStore(cmd, stores, f, len(values) > 1 && f.otherValues(former)); err == nil {
 				rec.Report, err = f.measure(cmd)
 			}
+			former = f
 			if ended := cmd.Context().Err(); ended != nil {
 				return fmt.Errorf("the sweep was interrupted: %d of %d runs are in %s, and --resume goes on", n-1, s.rounds*len(list), s.out)
 			}
@@ -174,10 +179,16 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 	return err
 }
 
+// otherValues reports whether the keys in the store may have values of other sizes than those of the
+// run, because the former run of the sweep has loaded them; nil: this is the first run.
+func (f *runFlags) otherValues(former *runFlags) bool {
+	return !f.noLoad && (former == nil || f.value != former.value)
+}
+
 // changeStore stops the store of the sweep that is up and is not the next one, and makes the next one
-// afresh then: it has the memory of the former one.
-func changeStore(cmd *cobra.Command, stores []string, next string) error {
-	changed := false
+// afresh then: it has the memory of the former one. afresh: it makes the next one afresh in any case.
+func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh bool) error {
+	changed := afresh
 	for _, name := range stores {
 		desc, err := store.Find(name)
 		if err != nil {
@@ -187,7 +198,7 @@ func changeStore(cmd *cobra.Command, stores []string, next string) error {
 		if err != nil {
 			return err
 		}
-		if name == next {
+		if name == next.store && !afresh {
 			continue
 		}
 		hosts, err := desc.Places(call.Rack)
@@ -205,11 +216,11 @@ func changeStore(cmd *cobra.Command, stores []string, next string) error {
 	if !changed {
 		return nil
 	}
-	return startFresh(cmd, next)
+	return startFresh(cmd, next.store, next.config.Value)
 }
 
-// startFresh starts a store whatever the memory holds.
-func startFresh(cmd *cobra.Command, name string) error {
+// startFresh starts a store, for values of up to that many bytes, whatever the memory holds.
+func startFresh(cmd *cobra.Command, name string, value int) error {
 	desc, err := store.Find(name)
 	if err != nil {
 		return err
@@ -220,10 +231,15 @@ func startFresh(cmd *cobra.Command, name string) error {
 	}
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	start := desc.Commands.Start.New(fs)
+	var args []string
 	if fs.Lookup("fresh") != nil {
-		if err := fs.Parse([]string{"--fresh"}); err != nil {
-			return err
-		}
+		args = append(args, "--fresh")
+	}
+	if fs.Lookup("value") != nil {
+		args = append(args, fmt.Sprintf("--value=%d", value))
+	}
+	if err := fs.Parse(args); err != nil {
+		return err
 	}
 	_, err = start(call)
 	return err

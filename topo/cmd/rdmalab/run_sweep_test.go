@@ -41,6 +41,24 @@ func TestRunOfSweep(t *testing.T) {
 	}
 }
 
+// Keys that the former run has loaded with values of another size are not used.
+func TestSweepOverSizes(t *testing.T) {
+	flags := func(args ...string) *runFlags {
+		f, _, err := runOf(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	small, large := flags("--value-size=100"), flags("--value-size=1KiB")
+	if !large.otherValues(small) || !small.otherValues(nil) || small.otherValues(flags("--value-size=100", "--clients=2")) {
+		t.Error("a run uses keys of another size, or makes those of its size again")
+	}
+	if flags("--value-size=1KiB", "--no-load").otherValues(small) {
+		t.Error("a run without load makes the store afresh")
+	}
+}
+
 // results makes a file with a run for each number of clients and round, whose throughput is rate
 // times the number of clients, plus the round.
 func results(t *testing.T, rate float64, more string) string {
