@@ -28,7 +28,7 @@ type CentralConfig struct {
 // CentralClient is one client of pDPM-Central. It is used by one thread at a time.
 type CentralClient struct {
 	cfg   CentralConfig
-	rt    verbs.Runtime
+	rt    *kv.Timeline
 	fab   *remotemem.Fabric
 	shape Shape
 	// at is the coordinator to which the client sends, until it fails.
@@ -43,7 +43,7 @@ type CentralClient struct {
 	ended     bool
 }
 
-var _ kv.Store = (*CentralClient)(nil)
+var _ kv.Timed = (*CentralClient)(nil)
 
 // Times of a client.
 const (
@@ -69,7 +69,7 @@ func OpenCentral(cfg CentralConfig, deadline clock.Time) (_ *CentralClient, err 
 	if len(cfg.Coordinators) == 0 {
 		return nil, errors.New("no host that may run the coordinator: want at least one")
 	}
-	c := &CentralClient{cfg: cfg, rt: cfg.Context.Runtime(), in: make([]byte, answerArea)}
+	c := &CentralClient{cfg: cfg, rt: kv.NewTimeline(cfg.Context.Runtime()), in: make([]byte, answerArea)}
 	c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: requestArea + answerArea, Access: verbs.LocalWrite | verbs.RemoteWrite})
 	if err != nil {
 		return nil, err
@@ -161,6 +161,7 @@ func (c *CentralClient) send(q *query, deadline clock.Time) (posted bool, err er
 	}
 	c.cost.RTTs++
 	c.cost.RPCs++
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
 	err = c.fab.Until(deadline, func() bool { return c.arrived || !c.fab.Connected(c.at) })
 	if err == nil && !c.arrived {
 		err = &remotemem.OpError{Op: c.op.WR.Op, Peer: c.cfg.Coordinators[c.at].String(), Status: c.op.Status}
@@ -249,6 +250,9 @@ func (c *CentralClient) Shape() Shape { return c.shape }
 
 // MaxValue is the longest value in bytes.
 func (c *CentralClient) MaxValue() int { return c.shape.Value }
+
+// Timeline implements kv.Timed.
+func (c *CentralClient) Timeline() *kv.Timeline { return c.rt }
 
 // Last implements kv.Store. RTTs counts the round trips that followed each other: the client's to
 // the coordinator, and the coordinator's to memory servers.
