@@ -100,7 +100,11 @@ func (r *trialRun) failServer(x serverFault) {
 			again = max(again, x.down)
 		}
 		over := rack.Now().Add(x.down)
-		rack.At(over, func() { h.Crash(); h.Restart() })
+		rack.At(over, func() { // perhaps the next server, or one after it, runs there by now
+			h.Crash()
+			h.Restart()
+			r.startServer(x.next)
+		})
 		r.env.goOnUntil(over, survivor)
 	case trialServerAgain:
 	default:
