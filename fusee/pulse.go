@@ -3,6 +3,8 @@ package fusee
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -88,7 +90,8 @@ func (m *Master) tend() error {
 		}
 	}
 	m.wards = wards
-	for owner, w := range wards {
+	for _, owner := range slices.Sorted(maps.Keys(wards)) { // in one order: a seed is replayed
+		w := wards[owner]
 		if asked < w.since.Add(lease) {
 			continue
 		}
