@@ -24,6 +24,8 @@ type reader struct {
 	cq verbs.CQ
 	qp verbs.QP
 	wr []verbs.SendWR
+
+	remote verbs.MR // that the work requests read
 }
 
 // newReader connects a queue pair of one context with one of another context, which may belong to
@@ -57,7 +59,7 @@ func newReader(from, to verbs.Context) (*reader, error) {
 			return nil, err
 		}
 	}
-	return &reader{cq: cq, qp: qa, wr: []verbs.SendWR{{
+	return &reader{cq: cq, qp: qa, remote: remote, wr: []verbs.SendWR{{
 		Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{local.SGE(0, 8)}, RemoteAddr: remote.Addr(), RKey: remote.RKey(),
 	}}}, nil
 }

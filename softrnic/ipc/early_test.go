@@ -209,3 +209,25 @@ func TestEarlyPostsOfALostNIC(t *testing.T) {
 	}
 	until(t, "a post is refused", func() bool { return errors.Is(r.qp.PostSend(r.wr...), verbs.ErrClosed) })
 }
+
+// A program posts a WRITE for which it wants no completion, and closes its context: the NIC has the
+// WRITE before its queue pair is destroyed.
+func TestCloseFollowsEarlyPosts(t *testing.T) {
+	for name, spin := range spins {
+		t.Run(name, func(t *testing.T) {
+			for range 5 {
+				h := newHouse(t, spin, nil)
+				a, b := h.open(t, 0), h.open(t, 1)
+				r, err := newReader(a, b)
+				must(t, err)
+				must(t, r.read()) // from here on posts return early
+				must(t, r.qp.PostSend(verbs.SendWR{
+					Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte{7}, RemoteAddr: r.wr[0].RemoteAddr, RKey: r.wr[0].RKey,
+				}))
+				must(t, a.Close())
+				var got [1]byte
+				until(t, "the WRITE arrives", func() bool { return r.remote.ReadAt(got[:], 0) == nil && got[0] == 7 })
+			}
+		})
+	}
+}

@@ -116,10 +116,10 @@ func (c *client) serve() error {
 			}
 			continue
 		}
+		c.s.pump.catchUp(c.port)
 		if req.Op == proto.OpClose {
 			return closeRequest(req.ID)
 		}
-		c.s.pump.catchUp(c.port)
 		if err := c.dispatch(req); err != nil {
 			return err
 		}

@@ -232,17 +232,20 @@ func (s *pump) woken(p *port) {
 
 // catchUp serves the bells that an application rang before its request, so that the NIC has its
 // earlier posts before the request changes an object. Other applications have their turns in
-// between. An application that goes on ringing is left to the pump.
+// between. It looks at the bells with exclusive use of the engine alone: while the pump serves some
+// of them, no bell seems set, and then the pump sets those again that it has not served. An
+// application that goes on ringing is left to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
-		if !p.ctl.Rung() {
-			return
-		}
 		now, e, out := s.shell.Enter()
 		if slices.Contains(s.ports, p) && p.serve(now, out) {
 			s.carry(e)
 		}
+		more := p.ctl.Rung()
 		s.shell.Leave()
+		if !more {
+			return
+		}
 	}
 }
 
