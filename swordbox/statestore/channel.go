@@ -10,14 +10,15 @@ import (
 )
 
 // channel is a connection to a store, and the user of its requester. It lasts from the first rule
-// that needs it until the program ends; connections come and go.
+// that needs it until no rule does and it has no connection; connections come and go.
 type channel struct {
 	m   *Machine
 	key switchconn.Key
 	// number names the channel in captures.
 	number uint32
-	// depth is how many FETCH_ADDs may be in flight by the rules. users is the number of rules.
-	depth, users int
+	// depth is how many FETCH_ADDs may be in flight by the rules. wanted is the depth of the rules that
+	// are in force, which the next connection has. users is the number of rules.
+	depth, wanted, users int
 
 	conn       *requester.Conn
 	generation uint32
@@ -56,7 +57,7 @@ func (f *flight) pop() sent {
 
 // newChannel makes a channel for a number of FETCH_ADDs in flight. number names it in captures.
 func newChannel(m *Machine, key switchconn.Key, depth int, number uint32) *channel {
-	ch := &channel{m: m, key: key, number: number}
+	ch := &channel{m: m, key: key, number: number, wanted: depth}
 	ch.pending.reset()
 	ch.resize(depth)
 	return ch
@@ -89,6 +90,9 @@ func (ch *channel) attach(s *switchconn.Shared) bool {
 	}
 	if ch.known && (g.Boot != ch.grant.Boot || g.Region != ch.grant.Region) {
 		ch.m.stats.Restarts++
+	}
+	if ch.flight.n == 0 {
+		ch.resize(ch.wanted)
 	}
 	ch.grant, ch.known, ch.why = g, true, ""
 	ch.generation, ch.ownQPN = s.Generation, s.OwnQPN

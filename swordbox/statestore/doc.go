@@ -24,6 +24,7 @@
 // Limits. Requests are counted, no other packets: programs of the switch see RoCEv2 alone. A counter
 // per flow is chosen by a hash of the flow's addresses and queue pair, so flows may share one. What
 // has waited when the last rule of a store goes is sent while its connection lasts, and then dropped.
+// A rule's new depth takes effect with the next connection.
 //
 //	rule.go     keys of rules, and where their counters are
 //	machine.go  the handler: requests, connections

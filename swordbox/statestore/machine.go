@@ -93,7 +93,8 @@ func (m *Machine) Formerly() uint64 {
 	return m.former
 }
 
-// SetRules takes new rules. What waits for a store stays, also if no rule names the store any more.
+// SetRules takes new rules. What waits for a store that no rule names any more stays as long as its
+// connection is up; without one it is dropped.
 func (m *Machine) SetRules(set *rules.Set) {
 	m.counts = nil
 	for _, ch := range m.channels {
@@ -112,13 +113,25 @@ func (m *Machine) SetRules(set *rules.Set) {
 		}
 		m.counts = append(m.counts, k)
 	}
-	m.channels = slices.DeleteFunc(m.channels, func(ch *channel) bool { return ch.users == 0 && ch.ownQPN == 0 && ch.pending.used == 0 })
+	var dropped uint64
+	m.channels = slices.DeleteFunc(m.channels, func(ch *channel) bool {
+		if ch.users > 0 || ch.ownQPN != 0 {
+			return false
+		}
+		dropped += ch.pending.sum
+		return true
+	})
+	if dropped > 0 { // otherwise the program may not run yet, and the journal is another's
+		m.stats.Dropped += dropped
+		m.record()
+	}
 }
 
 // channel returns the channel with a key, and makes it if there is none.
 func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 	for _, ch := range m.channels {
 		if ch.key == key {
+			ch.wanted = depth
 			if ch.flight.n == 0 && ch.ownQPN == 0 {
 				ch.resize(depth)
 			}

@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -26,6 +27,9 @@ func ruleSet(t testing.TB, texts ...string) (*rules.Set, error) {
 		r, err := rules.Parse(text)
 		if err == nil {
 			err = r.Resolve(func(name string) []netip.Addr {
+				if name == "fd00::2" { // the other address of ms1
+					name = "ms1"
+				}
 				if a, ok := hosts[name]; ok {
 					return []netip.Addr{a}
 				}
@@ -49,6 +53,8 @@ func TestRules(t *testing.T) {
 		"mode=published":          "no mode published without store",
 		"store=ms9":               `"ms9" is no host`,
 		"store=ms1,ms1":           `"ms1" is there twice`,
+		"store=fd00::9,fd00:0::9": `"fd00::9" is there twice`,
+		"store=ms1,FD00:0::2":     `"10.0.0.2" is there twice`,
 		"store=,":                 "neither a host's name nor an address",
 		"store=0.0.0.0":           "no address of a machine",
 		"store=a,b,c,d,e,f,g,h,i": "9 servers; at most 8",
@@ -71,6 +77,8 @@ func TestRules(t *testing.T) {
 		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=56", "give one of them at=0x78"},
 		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=64 depth=1", "must be the same in both"},
 		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=64 mode=published", "must be the same in both"},
+		{"range=0-0x1000 store=fd00::9", "range=0x1000-0x2000 store=fd00:0::9", "their counters overlap"},
+		{"range=0-0x1000 store=fd00:0::2 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=64 depth=1", "must be the same in both"},
 	} {
 		_, err := ruleSet(t, base+tc.one, base+tc.other)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
@@ -383,5 +391,42 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// When the last rule of a store goes while there is no connection, what waits is dropped, and nothing
+// stays in the switch for the store.
+func TestRuleGoesWithoutAConnection(t *testing.T) {
+	b := newBed(t, "slots=8")
+	b.observe(0)
+	empty, err := rules.NewSet(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.m.SetRules(empty)
+	p, f := b.m.Waiting()
+	if st := b.m.Stats(); p != 0 || f != 0 || st.Amount != 1 || st.Dropped != 1 || len(b.m.channels) != 0 || b.journal != 0 {
+		t.Errorf("%d pending, %d in flight, %d channels, %d in the journal, %+v", p, f, len(b.m.channels), b.journal, st)
+	}
+}
+
+// A rule's new depth holds for the next connection.
+func TestDepthOfTheNextConnection(t *testing.T) {
+	for was, is := range map[string]int{"1": 16, "16": 1} {
+		b := newBed(t, "slots=64 per=address depth="+was)
+		b.attach(16, 0)
+		set, err := ruleSet(t, fmt.Sprintf("server=ms0 action=count store=ms1 slots=64 per=address depth=%d", is))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.m.SetRules(set)
+		b.rule = &set.All()[0]
+		b.attach(16, 100)
+		for i := range uint64(20) {
+			b.observe(8 * i)
+		}
+		if _, f := b.m.Waiting(); f != uint64(is) {
+			t.Errorf("depth %s, then %d: %d in flight", was, is, f)
+		}
 	}
 }

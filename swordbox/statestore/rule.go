@@ -38,8 +38,7 @@ var (
 func init() {
 	rules.Extend(hotwords.Count, rules.Definition{
 		Keys: []rules.Field{
-			rules.Option(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: the memory servers, at most %d, between commas, in whose "+
-				"memory the switch counts by FETCH_ADD, instead of in its own; see `rdmalab switch counted`", MaxStores), checkStore),
+			storeKey(),
 			rules.Option(keyAt, "0x1000", "with store: offset of the first counter in the memory that the store's service lends, a "+
 				"multiple of 8; default: 0", checkAt),
 			rules.Option(keySlots, "4096", fmt.Sprintf("with store: number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
@@ -55,6 +54,24 @@ func init() {
 
 // Selects reports whether a rule of action count counts in a store.
 func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
+
+// storeKey is the key store. Each address is kept in its canonical text, so that equal addresses are
+// equal words: a store in two spellings would be two stores.
+func storeKey() rules.Field {
+	f := rules.Option(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: the memory servers, at most %d, between commas, in whose "+
+		"memory the switch counts by FETCH_ADD, instead of in its own; see `rdmalab switch counted`", MaxStores), checkStore)
+	set := f.Set
+	f.Set = func(r *rules.Rule, text string) error {
+		words := strings.Split(text, ",")
+		for i, w := range words {
+			if a, err := netip.ParseAddr(w); err == nil {
+				words[i] = a.String()
+			}
+		}
+		return set(r, strings.Join(words, ","))
+	}
+	return f
+}
 
 func checkStore(s string) error {
 	list := strings.Split(s, ",")
