@@ -100,12 +100,17 @@ func (c Config) Validate() error {
 			return fmt.Errorf("onerma config: %s is %d; it cannot be negative", name, v)
 		}
 	}
+	if c.RTT > maxTimeout || c.DispatchTimeout > maxTimeout { // the sums below would overflow
+		return fmt.Errorf("onerma config: RTT %v and dispatch time-out %v; give at most %v", c.RTT, c.DispatchTimeout, maxTimeout)
+	}
 	d := c.withDefaults()
 	switch {
 	case d.LinkMTU < minMTU:
 		return fmt.Errorf("onerma config: link MTU %d; give at least %d", d.LinkMTU, minMTU)
 	case d.Window < onerma.MaxOp:
 		return fmt.Errorf("onerma config: a window of %d bytes admits no operation; give at least %d", d.Window, onerma.MaxOp)
+	case d.Threshold < onerma.MaxOp:
+		return fmt.Errorf("onerma config: a threshold of %d bytes refuses long operations for ever; give at least %d", d.Threshold, onerma.MaxOp)
 	case d.Timeout < d.DispatchTimeout+2*d.RTT:
 		return fmt.Errorf("onerma config: time-out %v; a WRITE waits for %v at its target, so give at least that and 2 RTT of %v", d.Timeout, d.DispatchTimeout, d.RTT)
 	case d.Timeout > maxTimeout:
