@@ -33,8 +33,9 @@ const (
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores, and of counting in their servers' memory. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, phasesBugs)
+// plantedBugs are bugs of the stores, of counting in their servers' memory, and of the NIC without
+// connections. make planted tries them.
+var plantedBugs = slices.Concat(cloverBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, phasesBugs, onermaBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

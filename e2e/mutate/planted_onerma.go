@@ -1,7 +1,5 @@
 package main
 
-func init() { plantedBugs = append(plantedBugs, onermaBugs...) }
-
 // onermaBugs are bugs of the NIC without connections. The scenario must notice them from outside.
 var onermaBugs = []planted{
 	{
