@@ -71,7 +71,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv\n" +
 			"  rdmalab run ycsb --mix get=70,put=20,insert=5,delete=5 --distribution hotspot:20%:80% --move 5s --value-size 64-4KiB\n" +
-			"  rdmalab run ycsb --trace store/trace/small.csv --pace 1",
+			"  rdmalab run ycsb --trace a.csv --pace 1",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,9 +142,9 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
 		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
-	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (all alike), zipf:THETA:MIN-MAX (smaller ones are more "+
+	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
 		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
-	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (all alike) to 1.5")
+	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5")
 	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
 		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+

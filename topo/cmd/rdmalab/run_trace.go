@@ -140,7 +140,7 @@ func generateCmd() *cobra.Command {
 		Use:   "generate",
 		Short: "Print a synthetic trace for run --trace",
 		Long: "generate prints the operations that clients of a workload would execute, without a rack. The same flags and the same\n" +
-			"seed give the same trace. store/trace/small.csv was made by the second example.",
+			"seed give the same trace.",
 		Example: "  rdmalab run generate --workload a --operations 10000 > a.csv\n" +
 			"  rdmalab run generate --mix get=70,put=20,insert=5,delete=5 --keys 100 --clients 8 --rate 100 --value-size zipf:0.8:16-200",
 		Args: cobra.NoArgs,
