@@ -65,20 +65,22 @@ func (p *cached) child(key uint64) layout.Addr {
 	return p.children[p.childIndex(key)]
 }
 
-// leaves appends up to n leaves of one cached page, beginning with the leaf of key.
-func (c *cache) leaves(key uint64, n int, dst []layout.Addr) []layout.Addr {
+// leaves appends up to n leaves of one cached page, beginning with the leaf of key, and the
+// separators between them.
+func (c *cache) leaves(key uint64, n int, dst []layout.Addr, seps []uint64) ([]layout.Addr, []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.place(key)
 	if i < 0 || !c.pages[i].covers(key) {
 		c.miss++
-		return dst
+		return dst, seps
 	}
 	c.hits++
 	p := c.pages[i]
 	p.hits++
 	from := p.childIndex(key)
-	return append(dst, p.children[from:min(from+n, len(p.children))]...)
+	to := min(from+n, len(p.children))
+	return append(dst, p.children[from:to]...), append(seps, p.keys[from:to-1]...)
 }
 
 // put adds a copy of a page of level 1. If there is no room, evict draws two pages at random and

@@ -12,6 +12,7 @@ type scanBuffers struct {
 	pages    []layout.Page
 	pageBufs [][]byte
 	leaves   []layout.Addr
+	seps     []uint64 // between leaves
 	ops      [maxParallel]remotemem.Op
 }
 
@@ -25,7 +26,7 @@ func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool,
 	}
 	s := scan{next: from, left: n, f: f}
 	for s.left > 0 && !s.end {
-		c.scans.leaves = c.node.cache.leaves(s.next, c.batch(s.left), c.scans.leaves[:0])
+		c.scans.leaves, c.scans.seps = c.node.cache.leaves(s.next, c.batch(s.left), c.scans.leaves[:0], c.scans.seps[:0])
 		if len(c.scans.leaves) == 0 {
 			a, err := c.descend(s.next, 0, c.restarts > 0, deadline)
 			if err == nil {
@@ -79,7 +80,9 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 				return err
 			}
 		}
-		if !whole || p.Level != 0 || p.Stage != layout.Live || !p.Covers(s.next) {
+		// A leaf that covers keys below its separator may have taken them over during the READ, which
+		// then may have missed their records (see layout.Stage).
+		if !whole || p.Level != 0 || p.Stage != layout.Live || !p.Covers(s.next) || i > 0 && s.next < c.scans.seps[i-1] {
 			if i > 0 {
 				// the cache does not know a page between the previous one and this one; the
 				// previous one leads there

@@ -20,7 +20,8 @@
 //     carries the epoch of its page, which counts splits: a reader that finds a record younger than
 //     the header that it has read has read during a split, and reads again. So even if the lines of
 //     a page were read at different times, the result for each key was true at one moment of the
-//     READ.
+//     READ. The exception are keys that a page takes over from a closed one during the READ (see
+//     Stage).
 //   - Published, as in the paper (SIGMOD 2022): versions of 8 bits at both ends of a page and of 4
 //     bits at both ends of a record. Neither protects against torn copies in all cases (see the
 //     tests), nor against a writer that dies.

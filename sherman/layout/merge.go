@@ -3,20 +3,27 @@ package layout
 import "encoding/binary"
 
 // Stage is the state of a hardened page between its use in the tree and its reuse. A page leaves
-// the tree in steps, each of which is the WRITE of one line of one page, under the lock of that
-// page:
+// the tree in steps. Each step changes one page under its lock, and takes effect by the WRITE of one
+// line:
 //
 //  1. The page is Closed: its records never change again. A leaf has few of them or none, an
 //     internal page only its leftmost child.
-//  2. Its sibling takes over its range, with copies of its records (Absorb). Until then the closed
-//     page has the records of the range.
+//  2. Its sibling takes over its range, with copies of its records (Absorb). The copies are written
+//     before the header: until then the closed page has the records of the range.
 //  3. The pages above name the sibling instead (Redirect), and so does the left neighbour (Bypass).
 //  4. The page is Unused. Its next incarnation has another address.
 //
 // Because a Closed page does not change, each step needs the lock of one page only, and a client
 // that finds a Closed page can do the remaining steps: if it repeats what another client has done in
-// part, it writes the same. The leftmost page of a level is
-// never closed, so that a remembered root, or one that is being replaced, always leads to the keys.
+// part, it writes the same. When the sibling of a Closed page leaves the tree, its left neighbour
+// first comes to name the page behind it: so a Closed page whose sibling has left is at step 4. The
+// leftmost page of a level is never closed, so that a remembered root, or one that is being
+// replaced, always leads to the keys.
+//
+// A READ of the sibling that began before its new header was written may see that header without
+// the copies, if the NIC copies the lines in another order. A reader therefore looks in the sibling
+// for keys of the range only by a READ that it begins after a pointer of step 3, or the new header
+// itself, has led it there.
 type Stage uint8
 
 // Stages.
