@@ -44,7 +44,10 @@
 //     operations that had not written yet return kv.ErrNoEffect with it.
 //
 // Limits: a value fits into one line with its key (54 bytes). A published tree is not safe against
-// clients that die, and a checksummed one is so only if a page fits into one packet. A memory server that loses its memory loses its pages: operations that need
-// them end with kv.ErrLost, and with kv.ErrNoEffect, because the key may be in a page on another
-// server that other clients can still reach.
+// clients that die, and a checksummed one is so only if a page fits into one packet. When all
+// memory is in use, two deaths in the merge of one leaf can leave its keys without a write until
+// another page leaves the tree or its sibling loses keys (see changer.slack). A memory server that
+// loses its memory loses its pages: operations that need them end with kv.ErrLost, and with
+// kv.ErrNoEffect, because the key may be in a page on another server that other clients can still
+// reach.
 package sherman

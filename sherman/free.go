@@ -14,8 +14,12 @@ import (
 // A second list, which SlackWord names, has a page that ordinary splits do not take. When a leaf is
 // closed with records, its sibling may be full before the merge goes on, for instance because the
 // client has died; and then, with all memory in use, no client could write to the keys of the
-// closed leaf. The split of the sibling takes that page, and the closed leaf takes its place when it leaves
-// the tree.
+// closed leaf. The split of the sibling takes that page, and the closed leaf takes its place when
+// it leaves the tree. The first page of the list is the last one of the first server whose memory
+// is exhausted. The list is empty if BulkLoad has taken all memory to the last byte, and after a
+// client that has taken the page dies before its split: then, with all memory in use and the
+// sibling full, writes to the keys of the closed leaf end with kv.ErrFull until another page leaves
+// the tree or keys of the sibling are deleted.
 
 // readHead reads the word of a list of a server.
 func (c *memory) readHead(i int, list uint64, deadline clock.Time) (layout.FreeHead, error) {
@@ -139,16 +143,21 @@ func (c *changer) slack(deadline clock.Time) (server int, err error) {
 	return -1, nil
 }
 
-// keepSlack makes sure that a page is kept for splits that merges need.
-func (c *changer) keepSlack(deadline clock.Time) error {
-	if i, err := c.slack(deadline); err != nil || i >= 0 {
-		return err
+// keepSlack keeps the last page of a server's memory for splits that merges need, unless there is
+// such a page.
+func (c *changer) keepSlack(f layout.Fresh, deadline clock.Time) (kept bool) {
+	for {
+		i, err := c.slack(deadline)
+		switch {
+		case err == nil && i >= 0:
+			return false
+		case err == nil:
+			_ = c.push(f, layout.SlackWord, deadline) // if it fails, the memory is not reused
+			return true
+		case c.prepareRetry(err, deadline) != nil:
+			return false
+		}
 	}
-	if err := c.reserve(deadline); err != nil {
-		return err
-	}
-	f, _ := c.fresh()
-	return c.push(f, layout.SlackWord, deadline)
 }
 
 // giveBack adds a page that has left the tree to a list of its server.

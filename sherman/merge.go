@@ -32,6 +32,12 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		}
 		right, err := c.header(left.Sibling, deadline)
 		switch {
+		case errors.Is(err, errGone):
+			// The sibling left the tree after its left neighbour had come to name it: then no page
+			// named this one any more. Its client died before the last step, or was fenced.
+			if err = c.retire(left, deadline); err == nil {
+				return nil
+			}
 		case err != nil:
 		case left.Absorbed(right.Lowest):
 			if err = c.takeOut(left, depth, deadline); err == nil {
@@ -184,6 +190,11 @@ func (c *changer) makeRoom(a layout.Addr, deadline clock.Time) error {
 			err = c.errFull()
 		} else if err == nil {
 			err = c.pop(i, layout.SlackWord, deadline)
+			defer func() {
+				if f, ok := c.fresh(); ok { // no split has used it
+					_ = c.giveBack(f, deadline) // if it fails, the memory is not reused
+				}
+			}()
 		}
 	}
 	if err != nil {
@@ -206,9 +217,6 @@ func (c *changer) makeRoom(a layout.Addr, deadline clock.Time) error {
 // merge merges the leaf at a, in which this client has left few records, with its sibling; or, if
 // the sibling has no room, with its left neighbour if that one has few records, too.
 func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
-	if err := c.keepSlack(deadline); err != nil {
-		return err
-	}
 	lowest, closed, err := c.closeSparse(a, deadline)
 	if err == nil && !closed && lowest > 0 {
 		if a, err = c.locate(lowest-1, 0, deadline); err == nil {
@@ -241,8 +249,8 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 	return lowest, closed, err
 }
 
-// takeOut removes the pointers to a closed page whose range its sibling has taken over, and adds
-// the page to the list of unused pages.
+// takeOut removes the pointers to a closed page whose range its sibling has taken over, and retires
+// the page.
 func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) error {
 	// A page whose range this page has taken over leaves the tree first: as long as it is there,
 	// pointers to it may become pointers to this page. A closed page takes over no further ranges.
@@ -255,9 +263,16 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 	if err := c.bypass(left, true, depth, deadline); err != nil {
 		return err
 	}
+	return c.retire(left, deadline)
+}
+
+// retire makes a closed page Unused that no page names any more, and adds it to the list of unused
+// pages.
+func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	f, ok := layout.Fresh{}, false
 	err := c.under(left.Self, deadline, func(p *layout.Page) error {
-		if p.Stage != layout.Closed {
+		// a closed page that is still in the tree names another page when its sibling leaves
+		if p.Stage != layout.Closed || p.Sibling != left.Sibling {
 			return errGone
 		}
 		f, ok = layout.Fresh{At: p.Self, Epoch: p.Epoch}, true
@@ -272,7 +287,7 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 	return nil
 }
 
-// errGone: another client has taken the page out of the tree.
+// errGone: the page has left the tree.
 var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 
 // stillClosed returns errGone unless the page at a is closed. The client holds the lock of a page

@@ -78,6 +78,41 @@ func TestSparseLeavesGiveRoomBack(t *testing.T) {
 	}
 }
 
+// Seven of eight keys of a full tree from which no page has left yet are deleted, so that each leaf
+// keeps some: the leaves are merged, and their pages are used for other keys.
+func TestAFullTreeMergesItsSparseLeaves(t *testing.T) {
+	g := newRig(t, simrack.Options{}, 64<<10)
+	g.format(sherman.FormatConfig{Shape: layout.Shape{Value: 16}})
+	g.client("cn1", g.node(sherman.NodeConfig{}), func(c *sherman.Client, rt verbs.Runtime) error {
+		fill := func(from uint64) (n uint64, err error) {
+			for ; err == nil; n++ {
+				err = c.Insert(from+n, value(n, 0), soon(rt))
+			}
+			if errors.Is(err, kv.ErrFull) {
+				err = nil
+			}
+			return n - 1, err
+		}
+		filled, err := fill(0)
+		for k := uint64(0); k < filled && err == nil; k++ {
+			if k%8 != 0 {
+				err = c.Delete(k, soon(rt))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		more, err := fill(1 << 40)
+		if err == nil && more < filled/2 {
+			err = fmt.Errorf("full with %d new keys, after 7/8 of %d were deleted", more, filled)
+		}
+		rep, broken := whole(c, rt, 0)
+		t.Logf("%d keys, then %d: %v", filled, more, rep)
+		return errors.Join(err, broken)
+	})
+	g.run()
+}
+
 const mergeKeys = 200
 
 var mergeShape = layout.Shape{Page: 512, Value: 16}
@@ -165,7 +200,16 @@ func deathInAMerge(t *testing.T, n int) (died bool) {
 
 // A client closes a sparse leaf and stops. Before another one goes on with the merge, others fill the
 // leaf's sibling: it is split, and then takes over the records.
-func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
+func TestTheSiblingOfASparseLeafIsFull(t *testing.T) { theSiblingIsFull(t, region, mergeKeys) }
+
+// If the tree was full before the leaf was closed, the split takes the page that is kept for it.
+func TestTheSiblingOfASparseLeafAndTheTreeAreFull(t *testing.T) {
+	theSiblingIsFull(t, 48<<10, layout.MaxKey)
+}
+
+// theSiblingIsFull inserts the given number of keys, or as many as the tree has room for, before the
+// client closes the leaf.
+func theSiblingIsFull(t *testing.T, region int, keys uint64) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: mergeShape})
 	h := g.Host("cn0")
@@ -184,10 +228,12 @@ func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 			return wrs
 		}
 		c, err := g.node(sherman.NodeConfig{}).Open(sherman.Config{Context: bent{ctx, stop}, Manager: h.Manager(ctx)}, soon(rt))
-		for k := uint64(0); k < mergeKeys && err == nil; k++ {
+		for k := uint64(0); k < keys && err == nil; k++ {
 			err = c.Insert(100*k, value(k, 0), soon(rt))
 		}
-		armed = true
+		if armed = true; errors.Is(err, kv.ErrFull) {
+			err = nil
+		}
 		for k := uint64(40); k < mergeKeys && err == nil && !closed; k++ {
 			if k%5 != 0 {
 				err = c.Delete(100*k, soon(rt))
@@ -220,7 +266,7 @@ func TestTheSiblingOfASparseLeafIsFull(t *testing.T) {
 			return p.Slots() - p.Count(), err
 		}
 		want := map[uint64]bool{}
-		if err := c.Scan(0, 2*mergeKeys, func(k uint64, _ []byte) bool { want[k] = true; return true }, soon(rt)); err != nil {
+		if err := c.Scan(0, 1<<20, func(k uint64, _ []byte) bool { want[k] = true; return true }, soon(rt)); err != nil {
 			return err
 		}
 		for k := lowest; ; k++ { // these keys are the sibling's

@@ -180,7 +180,11 @@ func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock
 		return false, fmt.Errorf("%w: page %v: %w", ErrBroken, a, err)
 	}
 	if p.Shape.Kind == layout.Hardened && (p.Self != a || p.Generation != c.super.Generation || p.Stage == layout.Unused) {
-		return false, fmt.Errorf("%w: page %v has the header of %v of tree %x, which is %v", ErrBroken, a, p.Self, p.Generation, p.Stage)
+		cause := ErrBroken
+		if p.Self.Place() == a.Place() && p.Generation == c.super.Generation {
+			cause = errGone // the page is Unused, or the header is of its next incarnation
+		}
+		return false, fmt.Errorf("%w: page %v has the header of %v of tree %x, which is %v", cause, a, p.Self, p.Generation, p.Stage)
 	}
 	return true, nil
 }

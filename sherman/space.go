@@ -123,7 +123,7 @@ func (c *memory) errFull() error {
 	for i := range c.links {
 		bytes += (c.links[i].len - s.FirstChunk()) / uint64(s.Shape.Page) * uint64(s.Shape.Page)
 	}
-	return fmt.Errorf("%w: a split needs a page, and all %d bytes of pages on %d memory servers are in use (deleting all keys of a leaf gives its page back)",
+	return fmt.Errorf("%w: a split needs a page, and all %d bytes of pages on %d memory servers are in use (deleting most keys of a leaf gives its page back)",
 		kv.ErrFull, bytes, len(c.links))
 }
 
@@ -157,10 +157,15 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 			end = at
 		}
 		end -= (end - at) % page
+		exhausted := end < at+want
+		if at < end && end+page > c.links[i].len && c.super.Shape.Kind == layout.Hardened &&
+			c.keepSlack(layout.Fresh{At: layout.At(i, end-page)}, deadline) {
+			end, exhausted = end-page, true
+		}
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
 		p := &c.node.pool
-		p.exhausted[i] = end < at+want
+		p.exhausted[i] = exhausted
 		if end == at {
 			return errNone
 		}

@@ -128,4 +128,22 @@ var shermanBugs = []planted{
 		"\t\tif err != nil && !errors.Is(err, errOwner) {\n",
 		"sherman TestFillAndEmptyTenTimes",
 	},
+	{
+		"sherman: no page is kept for splits that merges need", "sherman/space.go",
+		"\t\t\tc.keepSlack(layout.Fresh{",
+		"\t\t\tfalse && c.keepSlack(layout.Fresh{",
+		"sherman TestTheSiblingOfASparseLeafAndTheTreeAreFull",
+	},
+	{
+		"sherman: a closed page stays when its sibling has left", "sherman/merge.go",
+		"\t\tcase errors.Is(err, errGone):\n",
+		"\t\tcase errors.Is(err, errGone) && depth < 0:\n",
+		"sherman TestAClosedPageWhoseSiblingHasLeft",
+	},
+	{
+		"sherman: a scan trusts a leaf with keys below its separator", "sherman/scan.go",
+		" || i > 0 && s.next < c.scans.seps[i-1] {",
+		" {",
+		"sherman TestScanReadsALeafDuringAMerge",
+	},
 }
