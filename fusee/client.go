@@ -102,7 +102,7 @@ func (c *Client) begin(deadline clock.Time) error {
 	}
 	if len(c.heirs)+len(c.unsure)+len(c.limbo) > 0 && c.rt.Now() >= c.nextSettle {
 		c.nextSettle = c.rt.Now().Add(c.cfg.Lease)
-		if err := errors.Join(c.settleHeirs(deadline), c.settleUnsure(deadline), c.settleLimbo(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+		if err := errors.Join(c.settleHeirs(deadline, deadline), c.settleUnsure(deadline), c.settleLimbo(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
 			return err
 		}
 	}
@@ -163,7 +163,8 @@ func (c *Client) Close() error {
 	}
 	if !c.fenced && (c.owed || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
 		end = c.rt.Now().Add(leaveTimeout)
-		for _, step := range []func(clock.Time) error{c.settleHeirs, c.settleUnsure, c.confess, c.leave} {
+		settle := func(end clock.Time) error { return c.settleHeirs(end, end) }
+		for _, step := range []func(clock.Time) error{settle, c.settleUnsure, c.confess, c.leave} {
 			if step(end) != nil && c.fenced {
 				break
 			}

@@ -27,12 +27,17 @@ type Config struct {
 	Threshold float64
 	// Lease is how long a client waits for another one that must go on, until it takes it for dead and
 	// has the memory servers end its connections (see Client.Recover); 0: 500 ms. A client that was
-	// only slow loses nothing but time.
+	// only slow loses nothing but time. That of a master is how long a memory server may be silent;
+	// MinMasterLease at least.
 	Lease time.Duration
 	// ClientLease is how long a master lets a client that owns blocks be silent before it recovers it, as
-	// Client.Recover does; 0: 20 times Lease. Negative: for ever.
+	// Client.Recover does; 0: 20 times Lease, and 10 s at least. Negative: for ever. A client that works
+	// shows that it is alive every half of its own Lease, which must be much shorter.
 	ClientLease time.Duration
 }
+
+// MinMasterLease is the shortest lease of a master: servers answer much sooner.
+const MinMasterLease = time.Millisecond
 
 const (
 	defaultLease     = 500 * time.Millisecond
@@ -63,13 +68,16 @@ const (
 func (c Config) withDefaults() Config {
 	c.Cache, c.Threshold = cmp.Or(c.Cache, defaultCache), cmp.Or(c.Threshold, defaultThreshold)
 	c.Lease = cmp.Or(c.Lease, defaultLease)
-	c.ClientLease = cmp.Or(c.ClientLease, clientLeases*c.Lease)
+	c.ClientLease = cmp.Or(c.ClientLease, clientLeases*max(c.Lease, defaultLease))
 	return c
 }
 
 func (c *Config) validate() error {
 	if len(c.Servers) < 1 || len(c.Servers) > layout.MaxServers {
 		return fmt.Errorf("fusee: %d memory servers; want 1 to %d", len(c.Servers), layout.MaxServers)
+	}
+	if c.Lease < 0 {
+		return fmt.Errorf("fusee: a lease of %v: want a positive one, or 0 for %v", c.Lease, defaultLease)
 	}
 	return nil
 }

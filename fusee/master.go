@@ -33,9 +33,16 @@ type Master struct {
 	Changed func(was, now layout.View)
 	// Recovered, if set, is called after the master has recovered a client.
 	Recovered func(owner uint32)
-	// wards are the clients that own blocks. nextTend is when the master looks at them again.
+	// Failed, if set, is called when clients cannot be recovered, once as long as the error is the same. The
+	// master tries it again.
+	Failed func(err error)
+	// failed is the last error.
+	failed string
+	// wards are the clients that own blocks. nextTend is when the master looks at them again. ended are dead
+	// ones whose blocks it has taken over, and has not settled all.
 	wards    map[uint32]ward
 	nextTend clock.Time
+	ended    []uint32
 }
 
 // errGrows: the repair after the crash of a server does not know splits, and operations in flight do not
@@ -65,6 +72,9 @@ const deadAfter = 2
 func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Lease != 0 && cfg.Lease < MinMasterLease {
+		return nil, fmt.Errorf("fusee: a master with a lease of %v: want %v at least", cfg.Lease, MinMasterLease)
 	}
 	n := len(cfg.Servers)
 	m := &Master{c: new(Client), signs: make([]sign, n), words: make([]layout.View, n), tried: make([]layout.View, n)}
@@ -133,7 +143,20 @@ func (m *Master) Step() error {
 	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost):
 		return err
 	}
-	return nil // a server does not answer: that shows when it is asked again
+	m.report(err) // if a server does not answer, that shows when it is asked again
+	return nil
+}
+
+// report calls Failed for an error that is not the last one.
+func (m *Master) report(err error) {
+	was := m.failed
+	m.failed = ""
+	if err == nil {
+		return
+	}
+	if m.failed = err.Error(); m.failed != was && m.Failed != nil {
+		m.Failed(err)
+	}
 }
 
 // changePatience bounds the time of one change of the members.
@@ -346,7 +369,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		return err
 	}
 	c.use(next)
-	c.heirs = slices.DeleteFunc(c.heirs, func(h heir) bool { return !c.has(h.server) })
+	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
 	m.wards = nil // the words of leases are perhaps on another server
 	return nil
 }

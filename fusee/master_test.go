@@ -22,7 +22,7 @@ func (g *rig) master(host string, ready *bool) {
 	h := g.Host(host)
 	h.Go("master", true, func(ctx verbs.Context) {
 		cfg := g.config(h, ctx)
-		cfg.Lease = 100 * time.Millisecond
+		cfg.Lease, cfg.ClientLease = 100*time.Millisecond, 2*time.Second
 		m, err := fusee.OpenMaster(cfg, soon(ctx.Runtime()))
 		if *ready = true; err == nil {
 			err = m.Run()

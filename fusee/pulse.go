@@ -3,6 +3,7 @@ package fusee
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -50,17 +51,46 @@ type ward struct {
 // is alive: it takes another number. That a word has not changed between two READs is true however long the
 // master was hung meanwhile; the second READ is repeated, so that what a client has sent while its memory
 // server was hung arrives.
+//
+// The objects of a block may take longer than the master may stay away from the memory servers: so it
+// settles some of them at a time. A client that dies meanwhile does not wait for that.
 func (m *Master) tend() error {
-	c := m.c
-	lease := c.cfg.ClientLease
-	if lease < 0 || c.rt.Now() < m.nextTend {
+	if m.c.cfg.ClientLease < 0 {
 		return nil
 	}
-	m.nextTend = c.rt.Now().Add(lease / 4)
-	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
-	if err := c.settleHeirs(end); err != nil {
-		return err
+	var looked error
+	if m.c.rt.Now() >= m.nextTend {
+		m.nextTend = m.c.rt.Now().Add(m.c.cfg.ClientLease / 4)
+		looked = m.look()
+		m.notice(m.c.rt.Now())
 	}
+	return errors.Join(looked, m.settle())
+}
+
+// settle goes on with the blocks of dead clients, for an eighth of the lease.
+func (m *Master) settle() error {
+	c := m.c
+	until := c.rt.Now().Add(max(c.cfg.Lease/8, minPatience/2))
+	err := c.settleHeirs(until, until.Add(max(c.cfg.Lease/4, minPatience)))
+	if len(c.heirs) == 0 {
+		for _, owner := range m.ended {
+			if m.Recovered != nil {
+				m.Recovered(owner)
+			}
+		}
+		m.ended = nil
+	}
+	if errors.Is(err, errLater) {
+		return nil
+	}
+	return err
+}
+
+// look reads the words of leases and the tables of blocks, and takes over the blocks of clients that have
+// been silent for their lease.
+func (m *Master) look() error {
+	c := m.c
+	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
 	asked := c.rt.Now()
 	c.read(c.root(), c.super.Shape.LeaseAt(0), atIn, 8*layout.Leases)
 	if err := c.do(end); err != nil {
@@ -90,22 +120,22 @@ func (m *Master) tend() error {
 		}
 	}
 	m.wards = wards
+	var failed error
 	for _, owner := range slices.Sorted(maps.Keys(wards)) { // in one order: a seed is replayed
 		w := wards[owner]
-		if asked < w.since.Add(lease) {
+		if asked < w.since.Add(c.cfg.ClientLease) {
 			continue
 		}
 		if w.silent++; w.silent < deadAfter {
 			wards[owner] = w
 			continue
 		}
-		if err := c.recover(owner, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience))); err != nil {
-			return err
+		if err := c.inherit(owner, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience))); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("recover client %d: %w", owner, err))
+			continue
 		}
 		delete(wards, owner)
-		if m.Recovered != nil {
-			m.Recovered(owner)
-		}
+		m.ended = append(m.ended, owner)
 	}
-	return nil
+	return failed
 }

@@ -3,6 +3,8 @@ package fusee_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,4 +90,109 @@ func TestTheMasterRecoversDeadClients(t *testing.T) {
 		})
 		g.run()
 	}
+}
+
+// The master ends the recovery of clients whose blocks take longer than its patience, a part of a block at a
+// time, and recovers others meanwhile.
+func TestTheMasterRecoversLongBlocks(t *testing.T) {
+	g := newRigOf(t, 3, 4<<20, simrack.Options{Delay: 50 * time.Microsecond})
+	g.format(fusee.FormatConfig{Groups: 40, Replicas: 2, IndexReplicas: 2, Block: 256 << 10})
+	ready := false
+	var dead, recovered []uint32
+	h := g.Host("cn3")
+	h.Go("master", true, func(ctx verbs.Context) {
+		cfg := g.config(h, ctx)
+		cfg.Lease, cfg.ClientLease = 100*time.Millisecond, time.Second
+		m, err := fusee.OpenMaster(cfg, soon(ctx.Runtime()))
+		if ready = true; err == nil {
+			m.Recovered = func(owner uint32) { recovered = append(recovered, owner) }
+			m.Failed = func(err error) { t.Error("the master reports", err) }
+			err = m.Run()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			t.Error("master:", err)
+		}
+	})
+	for i := range 2 {
+		h := g.Host(fmt.Sprintf("cn%d", i))
+		h.Go("dies", true, func(ctx verbs.Context) {
+			rt := ctx.Runtime()
+			for !ready {
+				rt.Sleep(time.Millisecond)
+			}
+			c, err := fusee.Open(g.config(h, ctx), soon(rt))
+			for n := uint64(0); n < 100 && err == nil; n++ {
+				err = c.Insert(uint64(i)<<20+n, kv.MakeValue(n, 1, 100), soon(rt))
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			dead = append(dead, c.Number())
+			h.CrashApps()
+		})
+	}
+	g.client("cn2", func(c *fusee.Client, rt verbs.Runtime) error {
+		rt.Sleep(12 * time.Second)
+		out, err := c.Audit(soon(rt))
+		slices.Sort(dead)
+		slices.Sort(recovered)
+		if len(out.Owners) > 0 || len(dead) != 2 || !slices.Equal(dead, recovered) {
+			t.Errorf("the dead clients are %d; %d were recovered, and blocks have the owners %v", dead, recovered, out.Owners)
+		}
+		return err
+	})
+	g.run()
+}
+
+// A client that works keeps its number, however short the lease of the master is: clients show that they are
+// alive by a lease of their own.
+func TestAShortLeaseOfTheMasterEndsNoClient(t *testing.T) {
+	g := newRig(t, 3, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 8, Replicas: 2, IndexReplicas: 2, Block: 16 << 10})
+	ready := false
+	var m *fusee.Master
+	var ended error
+	g.keep("cn3", 2*time.Millisecond, &ready, &m, &ended)
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		for !ready {
+			rt.Sleep(time.Millisecond)
+		}
+		number := c.Number()
+		for n := range uint64(1000) {
+			if err := errors.Join(c.Insert(n, nil, soon(rt)), c.Delete(n, soon(rt))); err != nil {
+				return err
+			}
+			rt.Sleep(time.Millisecond)
+		}
+		if c.Number() != number {
+			t.Errorf("a client that works had the number %d, and has %d", number, c.Number())
+		}
+		return nil
+	})
+	g.run()
+	if ended != nil && !errors.Is(ended, verbs.ErrClosed) {
+		t.Error("master:", ended)
+	}
+}
+
+// Leases that no client and no master can hold are refused.
+func TestBadLeases(t *testing.T) {
+	g := newRig(t, 1, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 8, Block: 16 << 10})
+	h := g.Host("cn0")
+	h.Go("refused", false, func(ctx verbs.Context) {
+		cfg := g.config(h, ctx)
+		cfg.Lease = -time.Second
+		if _, err := fusee.Open(cfg, soon(ctx.Runtime())); err == nil || !strings.Contains(err.Error(), "lease of -1s: want") {
+			t.Errorf("a client: %v", err)
+		}
+		for _, lease := range []time.Duration{-time.Second, 1, fusee.MinMasterLease - 1} {
+			cfg.Lease = lease
+			if _, err := fusee.OpenMaster(cfg, soon(ctx.Runtime())); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("lease of %v: want", lease)) {
+				t.Errorf("a master with a lease of %v: %v", lease, err)
+			}
+		}
+	})
+	g.run()
 }

@@ -26,6 +26,14 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	if owner == 0 || owner == c.id {
 		return c.settleUnsure(deadline)
 	}
+	if err := c.inherit(owner, deadline); err != nil {
+		return err
+	}
+	return c.settleHeirs(deadline, deadline)
+}
+
+// inherit is the first part of recover: it ends another client, and takes its blocks over.
+func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	for i, to := range c.cfg.Servers {
 		for c.has(i) {
 			err := memservice.Fence(c.cfg.Context, c.cfg.Manager, to, owner, deadline)
@@ -48,7 +56,7 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 			}
 			ok, err := c.become(h, h.use.By(c.id), deadline)
 			if ok || err != nil {
-				c.heirs = append(c.heirs, heir{h.blockID, h.use.By(c.id)})
+				c.heirs = append(c.heirs, estate{heir: heir{h.blockID, h.use.By(c.id)}})
 			}
 			return true, err
 		})
@@ -56,25 +64,29 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 			return err
 		}
 	}
-	return c.settleHeirs(deadline)
+	return nil
 }
 
-// settleHeirs settles the blocks that this client has taken from dead ones, and leaves them.
-func (c *changer) settleHeirs(deadline clock.Time) error {
+// estate is a block that this client has taken from a dead one. Its objects before next are settled: they
+// remain so as long as the client owns the block, because no other one uses them.
+type estate struct {
+	heir
+	block *block // nil: none of the objects is settled
+	next  int
+}
+
+// errLater: a client has spent the time that it had for the blocks of dead ones.
+var errLater = fmt.Errorf("%w: blocks of dead clients are not settled yet", kv.ErrTimeout)
+
+// settleHeirs settles the blocks that this client has taken from dead ones, and leaves them. It begins with
+// no object after until: then it ends with errLater, and the next call goes on with that object.
+func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	for len(c.heirs) > 0 {
-		word, err := c.slotAt(c.heirs[0].server, c.useAt(c.heirs[0].blockID), deadline)
-		if err != nil {
-			return err
-		}
-		if layout.BlockUse(word) != c.heirs[0].use { // it was left already, or was never taken
-			c.heirs = c.heirs[1:]
-			continue
-		}
-		left, err := c.settleBlock(c.heirs[0], deadline)
-		if err != nil {
-			return err
-		}
-		if _, err := c.become(c.heirs[0], left, deadline); err != nil {
+		e := &c.heirs[0]
+		if err := c.settleBlock(e, until, deadline); err != nil {
+			if !errors.Is(err, errLater) { // the others do not wait for this one
+				c.heirs = append(c.heirs[1:], *e)
+			}
 			return err
 		}
 		c.heirs = c.heirs[1:]
@@ -82,17 +94,26 @@ func (c *changer) settleHeirs(deadline clock.Time) error {
 	return c.confess(deadline)
 }
 
-// settleBlock settles all objects of a block whose owner has died, and returns the word with which
-// it is to be left.
-func (c *changer) settleBlock(h heir, deadline clock.Time) (layout.BlockUse, error) {
-	shape := &c.super.Shape
-	b := newBlock(h.blockID, h.use, h.use.Version(), 0, shape)
-	for i := range b.used {
-		if err := c.settleObject(object{b, i}, deadline); err != nil {
-			return 0, err
+// settleBlock settles the objects of a block whose owner has died, and leaves it.
+func (c *changer) settleBlock(e *estate, until, deadline clock.Time) error {
+	word, err := c.slotAt(e.server, c.useAt(e.blockID), deadline)
+	if err != nil || layout.BlockUse(word) != e.use { // it was left already, or was never taken
+		return err
+	}
+	if e.block == nil {
+		shape := &c.super.Shape
+		e.block = newBlock(e.blockID, e.use, e.use.Version(), 0, shape)
+	}
+	for ; e.next < len(e.block.used); e.next++ {
+		if c.rt.Now() >= until {
+			return errLater
+		}
+		if err := c.settleObject(object{e.block, e.next}, deadline); err != nil {
+			return err
 		}
 	}
-	return b.leaves(), nil
+	_, err = c.become(e.heir, e.block.leaves(), deadline)
+	return err
 }
 
 // settleUnsure settles the objects of this client whose operations have an unknown outcome.
@@ -357,8 +378,8 @@ func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 		return err
 	}
 	owner := layout.BlockUse(word).Client()
-	if owner == c.id && slices.ContainsFunc(c.heirs, func(h heir) bool { return h.blockID == id }) {
-		return c.settleHeirs(deadline)
+	if owner == c.id && slices.ContainsFunc(c.heirs, func(e estate) bool { return e.blockID == id }) {
+		return c.settleHeirs(deadline, deadline)
 	}
 	if owner == 0 {
 		return nil

@@ -22,13 +22,13 @@ type changer struct {
 	// differed.
 	beaten layout.Slot
 	// heirs are blocks of dead clients that this one settles.
-	heirs []heir
+	heirs []estate
 }
 
 // follow is space.follow, and forgets the blocks of dead clients on servers that are no member any more.
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
-	c.heirs = slices.DeleteFunc(c.heirs, func(h heir) bool { return !c.has(h.server) })
+	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
 	return err
 }
 

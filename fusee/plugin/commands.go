@@ -71,8 +71,8 @@ func commands() store.Commands {
 				"With --clients, that many clients on one host first read, write, insert and delete a few keys, and check proves\n" +
 				"that one order of all operations on each key explains all responses (that their history is linearizable). You\n" +
 				"may inject faults meanwhile.\n\n" +
-				"A client that dies while no other one waits for it keeps its blocks of memory, until a master recovers it, 20\n" +
-				"leases after its last sign of life. With --recover, check first ends\n" +
+				"A client that dies while no other one waits for it keeps its blocks of memory, until a master recovers it: 20\n" +
+				"leases of the master after its last sign of life, and 10 s at least. With --recover, check first ends\n" +
 				"the connections of all clients that own blocks, settles what they have begun, and leaves the blocks to others. A\n" +
 				"client that is alive goes on as a new one; one of its operations may end without an answer.\n\n" +
 				"The exit status is 1 if something is wrong.",
@@ -111,6 +111,9 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		}
 		if master == "" && lease != 0 {
 			return nil, errors.New("--lease is the lease of a master: name its host with --master")
+		}
+		if lease != 0 && lease < fusee.MinMasterLease {
+			return nil, fmt.Errorf("--lease %v: want %v at least", lease, fusee.MinMasterLease)
 		}
 		if hosts, err := c.Store.Places(c.Rack); err != nil || master != "" && !slices.Contains(hosts, master) {
 			return nil, errors.Join(err, fmt.Errorf("a master runs on a compute host, not on %q: use one of %s", master, strings.Join(hosts, ", ")))

@@ -60,6 +60,9 @@ func (n *node) rule(in MasterConfig) error {
 		m.Recovered = func(owner uint32) {
 			n.Host.Log().Warn("a client was silent for its lease, and its blocks are left to others", "client", owner)
 		}
+		m.Failed = func(err error) {
+			n.Host.Log().Warn("silent clients are not recovered yet; the master tries it again", "error", err)
+		}
 		n.Host.Log().Info("the master of a table is up", "memory", in.Servers, "members", in.names(m.View()))
 		go n.serve(m, n.master.ended)
 		return nil

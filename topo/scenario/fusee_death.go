@@ -110,7 +110,7 @@ func (r *tableRun) bury() {
 			rt.Sleep(time.Millisecond)
 		}
 		if r.plan.vigil {
-			rt.Sleep(vigil + 2*cmp.Or(r.plan.clientLease, 20*r.plan.rule))
+			rt.Sleep(vigil + 2*cmp.Or(r.plan.clientLease, 10*time.Second))
 		}
 		end := rt.Now().Add(buryPatience)
 		c, err := fusee.Open(r.plan.config(r.config(h, ctx)), end)
