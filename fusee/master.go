@@ -192,13 +192,27 @@ func (m *Master) probe() (quiet int, err error) {
 			s.lost = true
 		default:
 			s.failed++
-			s.dead = asked >= s.since.Add(m.c.cfg.Lease) && s.failed >= deadAfter
+			n := m.leases(i)
+			s.dead = asked >= s.since.Add(time.Duration(n)*m.c.cfg.Lease) && s.failed >= n*deadAfter
 			if !s.dead {
 				quiet++
 			}
 		}
 	}
 	return quiet, nil
+}
+
+// lastLeases is how many leases a server may be silent without which the store is lost. There is nothing to
+// be won by replacing it early, and its silence may be that of a link which loses packets.
+const lastLeases = 8
+
+// leases is how many leases a server may be silent.
+func (m *Master) leases(i int) int {
+	rest := m.c.view.Next(func(j int) bool { return j != i && !m.signs[j].lost && !m.signs[j].dead })
+	if m.c.super.Shape.Survives(rest) {
+		return 1
+	}
+	return lastLeases
 }
 
 // notice notes that the master is not hung at a time, and reports whether it has been: then the silence of

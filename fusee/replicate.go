@@ -76,6 +76,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if ch.heir && w.State() == snapshot.Waiting {
 				return false, nil
 			}
+			beaten := c.beaten // of this change, not of those that it carries out for others meanwhile
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
@@ -98,6 +99,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				lease = c.rt.Now().Add(c.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
 			}
+			c.beaten = beaten
 		}
 		if errors.Is(err, errView) && ch.log != nil {
 			return c.resolve(ch, late)
