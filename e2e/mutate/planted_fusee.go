@@ -100,8 +100,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a dead client's block keeps only the versions that its objects show", "fusee/recover.go",
-		"newBlock(h.blockID, h.use, h.use.Version(), 0, shape)",
-		"newBlock(h.blockID, h.use, 0, 0, shape)",
+		"newBlock(e.blockID, e.use, e.use.Version(), 0, shape)",
+		"newBlock(e.blockID, e.use, 0, 0, shape)",
 		"fusee TestATornObjectHasNoEarlierVersion",
 	},
 	{
