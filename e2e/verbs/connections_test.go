@@ -44,8 +44,12 @@ func listeners(rack *fixture.Rack, host string) (n int) {
 	return n
 }
 
+// rpingEnds is what a client rping says when its main thread closes the channel of events while its
+// other thread asks for the next event. rping has this race on every NIC; all data was exchanged.
+const rpingEnds = "rdma_get_cm_event: Bad file descriptor"
+
 // run runs both programs, and perftest up to 20 times, until its client is not too early: on a busy
-// machine one in 20 is.
+// machine one in 20 is. rping runs again if its threads raced at its end.
 func (s meeting) run(rack *fixture.Rack) {
 	GinkgoHelper()
 	for range 20 {
@@ -53,12 +57,16 @@ func (s meeting) run(rack *fixture.Rack) {
 		if strings.Contains(client.Stdout+client.Stderr, fixture.PerftestTooEarly) && strings.HasPrefix(s.client, "ib_") {
 			continue
 		}
+		if strings.Contains(client.Stdout+client.Stderr, rpingEnds) && strings.HasPrefix(s.client, "rping") {
+			Expect(client.Stdout).To(ContainSubstring(s.said))
+			continue
+		}
 		Expect(client).To(fixture.HaveExited(0))
 		Expect(client.Stdout).To(ContainSubstring(s.said))
 		Expect(server).To(fixture.HaveExited(0))
 		return
 	}
-	Fail(s.client + " was too early 20 times")
+	Fail(s.client + " was too early, or raced with itself, 20 times")
 }
 
 // attempt runs both programs until they have ended. A server whose client has failed is ended.
