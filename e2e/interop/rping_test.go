@@ -125,11 +125,16 @@ func (r *pinger) await(cq verbs.CQ) error {
 		return nil
 	case verbs.WRFlushErr:
 		return errEnded
+	case verbs.RemAccessErr:
+		return fmt.Errorf("completion %+v: %w", wc[0], errRefused)
 	}
 	return fmt.Errorf("completion %+v", wc[0])
 }
 
-var errEnded = errors.New("the connection has ended")
+var (
+	errEnded   = errors.New("the connection has ended")
+	errRefused = errors.New("the memory is not the peer's any more")
+)
 
 // recv posts the receive for the peer's next message.
 func (r *pinger) recv() error {
@@ -193,7 +198,10 @@ func (r *pinger) server(out io.Writer, leave, report int) (pings int, err error)
 		if leave > 0 && pings == leave {
 			return pings, r.cm.Disconnect(r.qp, r.rt.Now().Add(rpingLimit))
 		}
-		if err = r.serve(pings); errors.Is(err, errEnded) {
+		err = r.serve(pings)
+		// A kernel takes the memory of a killed program away before it ends the connection.
+		killed := report > 0 && pings >= report && errors.Is(err, errRefused)
+		if errors.Is(err, errEnded) || killed {
 			return pings, r.cm.AwaitDisconnect(r.qp, r.rt.Now().Add(rpingLimit))
 		}
 	}
