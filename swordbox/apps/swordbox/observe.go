@@ -18,12 +18,13 @@ type sight struct {
 
 // look finds the observing rule of a request among those of its server.
 func look(list []*rules.Rule, f *wire.Frame) sight {
-	t, ok := target(f)
+	va, length, rkey, ok := memory(f)
 	if !ok {
 		return sight{}
 	}
-	t.From = f.SrcAddr().Unmap()
-	return sight{rules.First(list, t.VA, int(t.Length), t.RKey), t}
+	return sight{rules.First(list, va, int(length), rkey), handler.Target{
+		Opcode: f.BTH.Opcode, VA: va, Length: length, RKey: rkey, From: f.SrcAddr().Unmap(), To: f.BTH.DestQP,
+	}}
 }
 
 // observed decides about a packet of a flow for which observing rules exist, and shows the packet

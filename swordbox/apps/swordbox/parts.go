@@ -153,18 +153,15 @@ func (p *parts) wants(set *rules.Set) []handler.Wanted {
 	return list
 }
 
-// target returns the operation and the memory that a request names; false: the packet names none.
-func target(f *wire.Frame) (handler.Target, bool) {
-	t := handler.Target{Opcode: f.BTH.Opcode, To: f.BTH.DestQP}
-	switch {
-	case t.Opcode.Has(wire.HasRETH):
-		t.VA, t.Length, t.RKey = f.RETH.VA, f.RETH.Length, f.RETH.RKey
-	case t.Opcode.Has(wire.HasAtomicETH):
-		t.VA, t.Length, t.RKey = f.AtomicETH.VA, wordSize, f.AtomicETH.RKey
-	default:
-		return t, false
+// memory returns the memory that a request names; false: the packet names none.
+func memory(f *wire.Frame) (va uint64, length, rkey uint32, ok bool) {
+	switch op := f.BTH.Opcode; {
+	case op.Has(wire.HasRETH):
+		return f.RETH.VA, f.RETH.Length, f.RETH.RKey, true
+	case op.Has(wire.HasAtomicETH):
+		return f.AtomicETH.VA, wordSize, f.AtomicETH.RKey, true
 	}
-	return t, true
+	return 0, 0, 0, false
 }
 
 // wordSize is the number of bytes that an atomic works on.
@@ -173,9 +170,9 @@ const wordSize = 8
 // ruleFor returns the first rule of a list that a request matches; nil if none does, or if the
 // packet names no memory.
 func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
-	t, ok := target(f)
+	va, length, rkey, ok := memory(f)
 	if !ok {
 		return nil
 	}
-	return rules.First(list, t.VA, int(t.Length), t.RKey)
+	return rules.First(list, va, int(length), rkey)
 }
