@@ -11,23 +11,23 @@ import (
 type known struct {
 	at   layout.Location
 	slot uint32
-	// fresh: the metadata server has named this chain during the present operation.
+	// fresh: the metadata server has named this chain during the current operation.
 	fresh bool
-	// epoch is an epoch in which the location is valid. In a later epoch the entry may hold another
-	// node with the same version.
+	// epoch is an epoch in which the location is valid. In a later epoch the entry may contain
+	// another node with the same version.
 	epoch uint32
 	// incarnation is the incarnation of the metadata server that counted the epoch. generation is
-	// the generation of the memory in which the node is.
+	// the generation of the memory that contains the node.
 	incarnation uint32
 	generation  uint64
 }
 
 // Cache maps keys to the newest nodes that clients have seen. When it is full, a new key replaces
-// the one that was inserted first. Clients of one process may share it, as the threads of the
-// published client do (Config.Cache): any thread may use it. A client uses an entry only if it
+// the key that was inserted first. Clients of one process may share a Cache, as the threads of the
+// published client do (Config.Cache); any thread may use it. A client uses an entry only if it
 // knows the same incarnation of the metadata server, the same epoch and the same generation of the
-// memory as the client that wrote the entry. So a client that learns of a change of these later
-// than others does not mislead them.
+// memory as the client that wrote the entry. So a client that learns of a change later than other
+// clients does not mislead them.
 type Cache struct {
 	mu    sync.Mutex // guards the fields below
 	max   int
@@ -36,7 +36,7 @@ type Cache struct {
 	next  int
 }
 
-// NewCache makes an empty cache for at most limit locations; 0: 1 << 20.
+// NewCache makes an empty cache for up to limit locations; 0: 1 << 20.
 func NewCache(limit int) *Cache {
 	if limit == 0 {
 		limit = defaultCached
@@ -67,14 +67,14 @@ func (c *Cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets a key's location. Its place in the ring is reused when it is the oldest one.
+// drop forgets the location of a key. The key's place in the ring is reused when it is the oldest.
 func (c *Cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.m, key)
 }
 
-// clear forgets everything.
+// clear forgets all locations.
 func (c *Cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,23 +82,24 @@ func (c *Cache) clear() {
 	c.order, c.next = c.order[:0], 0
 }
 
-// keys returns the keys in the order of their insertion.
+// keys returns the keys in the ring, in the order of their insertion.
 func (c *Cache) keys() []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.order)
 }
 
-// forgetLocations makes the client forget all locations. It empties a cache of the client alone. In
-// a shared cache it leaves the entries, because they may be valid for other clients; this client no
-// longer uses them.
+// forgetLocations makes the client forget all locations. If only this client uses the cache, it
+// empties the cache. It leaves the entries of a shared cache, because they may be valid for other
+// clients; this client no longer uses them (see cached).
 func (c *session) forgetLocations() {
 	if c.cfg.Cache == nil {
 		c.cache.clear()
 	}
 }
 
-// cached returns the cache's entry for a key, if it is valid for this client.
+// cached returns the cache's entry for a key. It returns false if there is none, or if it is not
+// valid for this client.
 func (c *finder) cached(key uint64) (known, bool) {
 	k, ok := c.cache.get(key)
 	if !ok || c.cfg.Cache == nil {
@@ -108,9 +109,9 @@ func (c *finder) cached(key uint64) (known, bool) {
 	return k, in && c.servers[p.Server].generation == k.generation && k.epoch == c.lease.epoch && k.incarnation == c.lease.incarnation
 }
 
-// remember keeps the location that an operation has found, unless the epoch has ended meanwhile:
-// the client confirms the new epoch to the metadata server, and thereby states that it remembers no
-// location of the old one.
+// remember puts a location that an operation has found into the cache, unless its epoch has ended
+// meanwhile. When a client confirms a new epoch to the metadata server, it promises that it
+// remembers no location of the old one.
 func (c *finder) remember(key uint64, k known) {
 	if k.epoch != c.lease.epoch || k.incarnation != c.lease.incarnation {
 		return
@@ -121,9 +122,9 @@ func (c *finder) remember(key uint64, k known) {
 	c.cache.put(key, k)
 }
 
-// Learn copies the locations that another client of the same store remembers, for keys that this
-// client does not know: for experiments that need clients with a warm cache. Locations are copied
-// only if both clients are in the same epoch of the same metadata server.
+// Learn copies locations that another client of the same store remembers, for keys that this client
+// does not know. Experiments call it to warm a client's cache. Learn copies a location only if both
+// clients are in the same epoch of the same metadata server.
 func (c *Client) Learn(from *Client) {
 	if c.cache == from.cache {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Get reads the newest value of key: one round trip if the client knows the newest node.
+// Get reads the newest value of key. It takes one round trip if the client knows the newest node.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	if err := c.begin(deadline); err != nil {
 		return dst[:0], err
@@ -76,9 +76,10 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			c.remember(key, k)
 			return append(dst, value...), nil
 		case ok && slot >= 0 && l != k.at && l != before:
-			// The shortcut's node is nearer to the end, or stale. The client recognises a stale
-			// one: its node has another key or another version, or leads to the tombstone of an
-			// older chain of the key, which proves nothing.
+			// The shortcut's node is nearer to the end of the chain, or the shortcut is stale. A
+			// stale shortcut does no harm: its node has another key or another version, or leads to
+			// the tombstone of an older chain of the key, which k.fresh = false makes the client
+			// check.
 			k.at, k.fresh = l, false
 		case before.IsZero() && c.cfg.LazyShortcut:
 			k.at, before, slot = next, k.at, int(k.slot)
@@ -90,8 +91,8 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// firstSlot returns the slot whose shortcut a GET reads together with the first node; -1: no
-// shortcut.
+// firstSlot returns the slot whose shortcut a GET reads together with the first node, or -1 if the
+// GET reads no shortcut with it.
 func (c *finder) firstSlot(k *known) int {
 	if c.cfg.LazyShortcut {
 		return -1
@@ -99,10 +100,10 @@ func (c *finder) firstSlot(k *known) int {
 	return int(k.slot)
 }
 
-// passLarge handles a node that is too long for this client's buffer. It reads only the header and
-// goes on to the successor, whose value may be shorter. If there is no successor, it returns
-// tooLarge. It does so only in a chain that the metadata server has named in this operation,
-// because only that chain certainly belongs to the key.
+// passLarge is called when a node is too long for this client's buffer. It reads only the node's
+// header and returns its successor, whose value may be shorter. If the node is the newest one of a
+// chain that the metadata server has named in this operation, passLarge returns tooLarge, because
+// that chain certainly belongs to the key. Otherwise it asks the metadata server for the chain.
 func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
 	if c.rt.Now() >= deadline {
 		return k, kv.ErrTimeout
@@ -123,7 +124,8 @@ func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.T
 	return c.query(key, deadline)
 }
 
-// isStale reports whether a node is not the one that its location named: its entry has been reused.
+// isStale reports whether err shows that a node is not the one that its location named, because its
+// entry was reused.
 func isStale(err error) bool {
 	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
 }

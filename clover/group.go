@@ -9,18 +9,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/qpshare"
 )
 
-// MaxGroup is the most clients that share queue pairs.
+// MaxGroup is the largest number of clients that share queue pairs.
 const MaxGroup = 256
 
-// Group is a set of clients of one application that share a queue pair to each memory server, as
+// Group is a set of clients of one application that share one queue pair to each memory server, as
 // the threads of the published system do. Each client has its own connection to the metadata
-// server. Any thread may call the methods of a Group; each client is still used by one thread.
+// server. Any thread may call the methods of a Group, but only one thread uses each client.
 type Group struct {
 	cfg Config
 	hub *qpshare.Hub
 }
 
-// NewGroup makes a group for at most n clients. It opens no client.
+// NewGroup makes a group for up to n clients. It opens no client.
 func NewGroup(cfg Config, n int) (*Group, error) {
 	if n < 1 || n > MaxGroup {
 		return nil, fmt.Errorf("%d clients on one queue pair: want 1 to %d", n, MaxGroup)
@@ -32,7 +32,7 @@ func NewGroup(cfg Config, n int) (*Group, error) {
 	return &Group{cfg: cfg, hub: hub}, nil
 }
 
-// Open is clover.Open for a new client of the group.
+// Open opens a new client of the group, like clover.Open.
 func (g *Group) Open(deadline clock.Time) (*Client, error) {
 	m, err := g.hub.Join()
 	if err != nil {
@@ -48,5 +48,5 @@ func (g *Group) Open(deadline clock.Time) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connections. The clients must have been closed.
+// Close ends the connections. The caller has closed all clients of the group.
 func (g *Group) Close() error { return g.hub.Close() }

@@ -10,16 +10,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// reports are the appends that a client has to report to the metadata server, and the shortcuts of
-// the newest nodes. It does so in the background: no operation waits for it.
+// reports has the appends that a client has yet to report to the metadata server, and the shortcuts
+// of their keys. The client reports them in the background: no operation waits for that.
 type reports struct {
 	records   []rpc.Record
 	shortcuts []shortcut // of the keys of records, in the same order
 	busy      bool
-	// batch is the number of records in the request that was sent last, or in part; these are the
-	// oldest ones. They are dropped when the answer arrives.
+	// batch is how many records the last request or part has. They are the oldest ones. The client
+	// drops them when the answer arrives.
 	batch int
-	// heard: the answer to the last request has arrived, and hear has not read it yet.
+	// heard: the answer to the last request has arrived, but hear has not read it yet.
 	heard   bool
 	seq     uint32
 	sent    clock.Time
@@ -27,37 +27,39 @@ type reports struct {
 	op      remotemem.Op
 	words   [rpc.MaxBatch]remotemem.Op
 
-	// part is what Config.Reporter has of this client; nil: nothing. parts counts these parts under
-	// the client's present number. gate opens when a part is over.
+	// part is the part that the client has handed to Config.Reporter; nil: none. parts counts such
+	// parts under the client's present number. gate opens when a part is over.
 	part  *part
 	parts uint32
 	gate  verbs.Gate
-	// oldest is the epoch of the oldest record that may yet arrive in a part; 0: none. A part that was
-	// lost may arrive until the metadata server has answered a later one.
+	// oldest is the epoch of the oldest record in a part that may still arrive at the metadata
+	// server; 0: there is none. A part that was lost may arrive until the metadata server has
+	// answered a later one.
 	oldest uint32
 }
 
-// shortcut has the fields of an append's shortcut other than the location of its node.
+// shortcut has what an append's shortcut needs besides the location of the node.
 type shortcut struct {
 	slot uint32
-	// epoch is the epoch in which the client was when it began to link the node.
+	// epoch is the epoch of the client when it began to link the node.
 	epoch uint32
 }
 
-// forget drops all records and the request in flight, because the metadata server does not know the
-// client any more.
+// forget drops all records and the request in flight. It is called when the metadata server does
+// not know the client any more.
 func (g *reports) forget() {
 	g.abandon()
 	g.heard, g.part, g.parts, g.oldest = false, nil, 0, 0
 	g.drop(len(g.records))
 }
 
-// are reports whether all records are of the given epoch, also those that may yet arrive.
+// are reports whether all records are from the given epoch, also those in parts that may still
+// arrive.
 func (g *reports) are(epoch uint32) bool {
 	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
 }
 
-// drop forgets the oldest n records.
+// drop removes the oldest n records.
 func (g *reports) drop(n int) {
 	g.records = g.records[:copy(g.records, g.records[n:])]
 	g.shortcuts = g.shortcuts[:copy(g.shortcuts, g.shortcuts[n:])]
@@ -71,11 +73,12 @@ func (g *reports) answered(seq uint32) {
 	}
 }
 
-// abandon is called when the connection to the metadata server has failed, before the client makes
-// another one: the answer to a request in flight will not arrive, and its records are sent again.
+// abandon is called when the connection to the metadata server has failed, before the client
+// connects again. The answer to a request in flight will not arrive, so its records are sent again
+// later.
 func (g *reports) abandon() { g.busy, g.batch = false, 0 }
 
-// appended records an append for the next report.
+// appended stores an append for the next report.
 func (c *appender) appended(r rpc.Record, s shortcut) {
 	g := &c.gc
 	if len(g.records) == maxPending {
@@ -86,9 +89,9 @@ func (c *appender) appended(r rpc.Record, s shortcut) {
 }
 
 // report sends the oldest records to the metadata server if there are at least Config.Records of
-// them; if now is true, fewer are enough. It sends nothing while a report is in flight or the
-// client has no connection to the server: the records stay for a later call. With Config.Reporter
-// it hands the records to the reporter of the process instead.
+// them, or if now is true. While a report is in flight, or without a connection to the server, it
+// sends nothing: the records stay for a later call. With Config.Reporter it hands the records to
+// the Reporter instead.
 func (c *session) report(now bool) {
 	g := &c.gc
 	if c.cfg.Reporter != nil {
@@ -109,12 +112,12 @@ func (c *session) report(now bool) {
 	g.request = rpc.Request{Op: rpc.OpGC, N: n}
 	copy(g.request.Records[:n], g.records)
 	if err := c.send(&g.request, &g.op, c.at.async, slotReport); err != nil {
-		return // the connection has failed; the next call makes a new one
+		return // the connection has failed; a later call of request makes a new one
 	}
 	g.busy, g.heard, g.seq, g.sent, g.batch = true, false, c.call.seq, c.rt.Now(), n
 }
 
-// handOver hands the oldest n records to the Reporter.
+// handOver hands the oldest n records to the Reporter, as one part.
 func (c *session) handOver(n int) {
 	g := &c.gc
 	c.writeShortcuts(n)
@@ -125,9 +128,9 @@ func (c *session) handOver(n int) {
 	c.cfg.Reporter.add(g.part)
 }
 
-// hear reads the answer to the last report, which renews the lease as every answer does. It takes
-// the outcome of a part that the Reporter has sent. That renews nothing, because it does not say
-// when the metadata server has last heard of this client.
+// hear reads the answer to the last report, which renews the lease as every answer does. It also
+// takes the outcome of a part that the Reporter has sent. That does not renew the lease, because it
+// does not say when the metadata server has last heard of this client.
 func (c *session) hear() {
 	if g := &c.gc; g.part != nil {
 		if over, lost := c.cfg.Reporter.outcome(g.part); over {
@@ -155,8 +158,8 @@ func (c *session) hear() {
 	c.renew(c.gc.sent, &a)
 }
 
-// idle reports whether the last WRITEs of shortcuts and the last request are complete, so that
-// their buffers can be reused.
+// idle reports whether the last WRITEs of shortcuts and the last report are complete, so that their
+// buffers can be used again.
 func (g *reports) idle() bool {
 	for i := range g.words {
 		if o := &g.words[i]; o.WR.SGL != nil && !o.Done {
@@ -166,8 +169,8 @@ func (g *reports) idle() bool {
 	return g.op.WR.SGL == nil || g.op.Done
 }
 
-// writeShortcuts posts the shortcut of each key among the first n records. If a key has several
-// records, its shortcut names the last one's node.
+// writeShortcuts posts the WRITE of a shortcut for each key among the first n records. If a key has
+// several records, its shortcut names the node of the last one.
 func (c *session) writeShortcuts(n int) {
 	for i := range n {
 		r := &c.gc.records[i]
@@ -185,11 +188,11 @@ func (c *session) writeShortcuts(n int) {
 			return
 		}
 		c.fab.Write(&c.gc.words[i], s.target(p.Offset), off, layout.ShortcutLen)
-		_ = c.fab.Start(&c.gc.words[i]) // if it fails, the shortcut names an older node
+		_ = c.fab.Start(&c.gc.words[i]) // on failure the shortcut names an older node
 	}
 }
 
-// lastOf returns the last of the first n records that has the key of record i.
+// lastOf returns the index of the last of the first n records that has the same key as record i.
 func (c *session) lastOf(i, n int) int {
 	for j := n - 1; j > i; j-- {
 		if c.gc.records[j].Key == c.gc.records[i].Key {
@@ -199,16 +202,17 @@ func (c *session) lastOf(i, n int) int {
 	return i
 }
 
-// farewell reports all appends and gives back unused nodes. If that fails, the metadata server
-// takes the nodes back when the lease ends.
+// farewell reports all appends, gives back spare nodes and says OpBye. If that fails, the metadata
+// server takes the nodes back when the lease ends.
 func (c *appender) farewell(deadline clock.Time) {
 	if c.cfg.Reporter != nil {
 		c.reportAll(deadline)
 	}
 	for c.cfg.Reporter == nil && len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
 		c.report(true)
+		// If the request could not be posted, the verbs context is closed.
 		if !c.gc.busy && c.gc.idle() {
-			return // the request could not be posted: the verbs context is closed
+			return
 		}
 		err := c.fab.Until(deadline, func() bool { return !c.gc.busy && c.gc.idle() || !c.fab.Connected(c.meta) })
 		if err != nil {
@@ -216,10 +220,11 @@ func (c *appender) farewell(deadline clock.Time) {
 		}
 	}
 	c.giveBack(deadline)
-	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline) // if the request is lost, the lease ends by itself
+	// If this request is lost, the lease ends by itself.
+	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline)
 }
 
-// reportAll waits until the Reporter has reported all appends, or has failed to.
+// reportAll waits until the Reporter has reported all appends, or has failed to do so.
 func (c *appender) reportAll(deadline clock.Time) {
 	g := &c.gc
 	for len(g.records) > 0 && c.fab.Until(deadline, g.idle) == nil {

@@ -11,26 +11,28 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Reporter reports the appends of all clients of a process to the metadata server, as the background
-// threads of the published client do. While a request is in flight, the reports of the clients wait;
-// the next request has them all. The Reporter has a connection of its own, which it makes for the
-// first report, and a thread that runs while there are reports. Any thread may call the methods.
+// Reporter reports the appends of all clients of a process to the metadata server, as the
+// background threads of the published client do. While a request is in flight, further reports
+// wait; the next request contains them all. The Reporter has a connection of its own, which it
+// makes for the first report, and a thread that runs while there are reports. Any thread may call
+// its methods.
 //
-// A client hands over one part at a time, so that its reports keep their order, and confirms no epoch
-// before the metadata server has its reports of earlier ones: a report names locations. What was
-// not reported when the process dies is lost, and the metadata server finds those nodes itself.
+// A client hands over one part at a time, so that its reports keep their order. Because reports
+// name locations, the client confirms no epoch before the metadata server has its reports of
+// earlier epochs. If the process dies, appends that were not reported are lost, and the metadata
+// server finds their nodes itself.
 type Reporter struct {
 	cfg Config
 	rt  verbs.Runtime
-	// gate wakes the thread, ended wakes Close.
+	// gate wakes the thread. ended wakes Close.
 	gate, ended verbs.Gate
 
 	mu sync.Mutex // guards the fields below, and the outcomes of parts; not held during a verb
-	// parts wait to be sent. They are no more than the clients, each of which has one part at a time.
+	// parts wait to be sent. Each client has at most one part here.
 	parts           []*part
 	running, closed bool
 
-	// The fields below are the thread's. Threads follow one another.
+	// Only the thread uses the fields below. There is at most one thread at a time.
 	fab     *remotemem.Fabric
 	meta    int
 	request rpc.Request
@@ -40,36 +42,37 @@ type Reporter struct {
 	heard   bool
 }
 
-// part is what one client has handed to the Reporter.
+// part is what one client has handed to the Reporter at a time.
 type part struct {
 	rpc.Part
-	gate verbs.Gate // of the client; it is opened when the part is over
-	// over: the metadata server has answered, or, if lost, it may have the part or not.
+	gate verbs.Gate // the client's gate; it opens when the part is over
+	// over: the metadata server has answered or, if lost is true, may or may not have the part.
 	over, lost bool
 }
 
 const (
-	// reportTimeout bounds an attempt to send a request, connection included. It is longer than the
-	// timeout of a call, because no operation waits for it. reportPause follows an attempt that has
-	// failed.
+	// reportTimeout is the time limit of an attempt to send a request, including the connection. It
+	// is longer than the timeout of a call, because no operation waits for a report. reportPause is
+	// the pause after a failed attempt.
 	reportTimeout = 1500 * time.Millisecond
 	reportPause   = time.Millisecond
 	// reportLinger is how long the thread waits for further reports before it ends.
 	reportLinger = 5 * time.Millisecond
 )
 
-// NewReporter makes a reporter for clients whose Config.Meta and Config.Params are those of cfg. Its
+// NewReporter makes a Reporter for clients with the same Config.Meta and Config.Params as cfg. Its
 // connection belongs to cfg.Context.
 func NewReporter(cfg Config) *Reporter {
 	rt := cfg.Context.Runtime()
 	return &Reporter{cfg: cfg, rt: rt, gate: rt.NewGate(), ended: rt.NewGate()}
 }
 
-// Close ends the connection. The clients must have been closed.
+// Close ends the connection. The caller has closed all clients.
 func (r *Reporter) Close() error {
 	for r.end() {
 		r.gate.Open()
-		_ = r.ended.Wait(clock.Never) // every thread opens it; an earlier one may have
+		// each thread opens the gate at its end, so an earlier thread may have opened it
+		_ = r.ended.Wait(clock.Never)
 	}
 	if r.fab == nil {
 		return nil
@@ -77,7 +80,7 @@ func (r *Reporter) Close() error {
 	return r.fab.Close()
 }
 
-// end lets the thread end, and reports whether it is still running.
+// end tells the thread to end. It returns true while the thread is still running.
 func (r *Reporter) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +88,7 @@ func (r *Reporter) end() bool {
 	return r.running
 }
 
-// add takes a part.
+// add takes a part from a client. It starts the thread if necessary.
 func (r *Reporter) add(p *part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,14 +105,14 @@ func (r *Reporter) add(p *part) {
 	r.rt.Go("reporter", r.run)
 }
 
-// outcome says whether a part is over, and whether it was lost.
+// outcome returns whether a part is over, and whether it was lost.
 func (r *Reporter) outcome(p *part) (over, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return p.over, p.lost
 }
 
-// run is the thread.
+// run is the thread that sends the parts.
 func (r *Reporter) run() {
 	for waited := false; ; {
 		list, more := r.next(waited)
@@ -125,8 +128,8 @@ func (r *Reporter) run() {
 	}
 }
 
-// next returns the oldest parts, as many as fit into a request. more is false when the thread is to
-// end: the Reporter is closed, or the thread has waited for nothing.
+// next returns the oldest parts, as many as fit into one request. more is false when the thread
+// must end: the Reporter is closed, or the thread has waited and no part has come.
 func (r *Reporter) next(waited bool) (list []*part, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +147,7 @@ func (r *Reporter) next(waited bool) (list []*part, more bool) {
 	return list, true
 }
 
-// done ends parts.
+// done is called after a request: its parts are over, and lost if sent is false.
 func (r *Reporter) done(list []*part, sent bool) {
 	r.mu.Lock()
 	for _, p := range list {
@@ -159,8 +162,8 @@ func (r *Reporter) done(list []*part, sent bool) {
 	}
 }
 
-// send sends a request with the parts, and reports whether the metadata server has answered. If it
-// has not, it may still receive the request, late.
+// send sends a request with the parts in list. It returns true if the metadata server has answered.
+// If not, the server may still receive the request later.
 func (r *Reporter) send(list []*part) bool {
 	deadline := r.rt.Now().Add(reportTimeout)
 	if r.connect(deadline) != nil {
@@ -182,7 +185,7 @@ func (r *Reporter) send(list []*part) bool {
 	if r.fab.Start(&r.op) != nil {
 		return false
 	}
-	// the request's buffer is reused, so its acknowledgement must be there, too
+	// The buffer of the request is used again, so the request must be acknowledged, too.
 	err := r.fab.Until(deadline, func() bool { return r.heard && r.op.Done || !r.fab.Connected(r.meta) })
 	if err != nil || !r.heard || !r.op.Done {
 		_ = r.fab.Break(r.meta) // the next attempt makes another connection
@@ -191,7 +194,7 @@ func (r *Reporter) send(list []*part) bool {
 	return true
 }
 
-// connect connects to the metadata server, unless there is a connection.
+// connect connects to the metadata server if there is no connection.
 func (r *Reporter) connect(deadline clock.Time) (err error) {
 	if r.fab == nil {
 		fab, err := remotemem.New(remotemem.Config{Context: r.cfg.Context, Buffer: rpc.MaxRequest + rpc.MaxAnswer, Access: verbs.RemoteWrite})

@@ -2,22 +2,25 @@ package clover
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// unsteer is called before the client looks for the outcome of an append that was not answered. After
-// it, that append can take effect only on the node that the client named, or on a node that a later
-// look at the chain finds.
+// unsteer is called before the client looks for the outcome of an append that was not answered.
+// After unsteer, that append can take effect only on the node that the client named, or on a node
+// that the client finds when it reads the chain afterwards.
 //
-// The append's request may still be in flight, or wait in a switch that steers. Suppose that the
-// switch sends it to the newest node after the client has looked for its node without finding it:
-// then it is carried out in addition to the append that the client makes next. A WRITE to an entry
-// that does not cover a whole node makes the switch forget that the entry is a node of the key. A
-// request of the old connection that reaches the switch after that goes to the node that the client
-// named. A request that the switch has forwarded earlier went to a node that was linked by then.
-// Either that node is the end of the chain that the client is about to find, and the append happens
-// there once at most; or it has a successor, and the old request fails. The WRITE has no bytes: it
-// leaves the memory unchanged, even if the entry belongs to another client by now.
+// Why it is needed: the append's request may still be in flight, or may wait in a switch that
+// steers. The client may read the chain without finding its node, and the switch may then send the
+// request to the newest node. So the append would happen in addition to the one that the client
+// makes next.
+//
+// How it works: a WRITE to an entry that does not cover a whole node makes the switch forget that
+// the entry is a node of the key. If a request of the old connection reaches the switch after that,
+// it goes to the node that the client named. If the switch forwarded the request earlier, it went
+// to a node that was already linked. That node may be the end of the chain that the client is about
+// to find; then the append happens there at most once. Or that node has a successor; then the old
+// request fails. The WRITE has no bytes: it leaves the memory unchanged, even if the entry belongs
+// to another client by now.
 func (c *appender) unsteer(n node, deadline clock.Time) error {
 	if err := c.owns(n, deadline); err != nil {
-		return err // the entry may hold another node now
+		return err // the entry may contain another node now
 	}
 	p, s, err := c.place(n.at, deadline)
 	if err != nil {

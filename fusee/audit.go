@@ -9,60 +9,62 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// maxDefects bounds the defects that Audit describes.
+// maxDefects is how many defects Audit describes at most.
 const maxDefects = 20
 
-// Report is what Audit has found.
+// Report is the result of Audit.
 type Report struct {
-	// Keys is how many keys have a value. Slots is how many slots the index has.
+	// Keys is how many keys exist. Slots is how many slots the index has.
 	Keys  int `json:"keys"`
 	Slots int `json:"slots"`
 	// Subtables is how many subtables the index has. Splitting is how many of them are being split.
 	Subtables int `json:"subtables"`
 	Splitting int `json:"splitting"`
-	// Unfinished is how many slots a client has begun to change and not finished: replicas of the slot
-	// differ, or its key was inserted and is not marked as valid. Clients that are at work leave such
-	// slots for some round trips, clients that have died until they are recovered.
+	// Unfinished is how many slots a client has begun to change and has not finished: the replicas
+	// of the slot differ, or its key was inserted and is not yet marked as valid. Clients at work
+	// leave such slots for some round trips; clients that have died leave them until they are
+	// recovered.
 	Unfinished int `json:"unfinished"`
-	// Members are the servers that belong to the store: the others were lost.
+	// Members are the servers that belong to the store. The others were lost.
 	Members []int `json:"members"`
-	// Taken is how many blocks of each server belong to clients. Blocks is how many blocks a server
-	// has.
+	// Taken is, for each server, how many blocks belong to clients or were left by them. Blocks is
+	// how many blocks a server has.
 	Taken  []int `json:"taken"`
 	Blocks int   `json:"blocks"`
-	// Left is how many of the blocks taken were left by their clients, and wait for others. Owners has
-	// how many blocks the others own, by client.
+	// Left is how many of the taken blocks their clients have left, so that other clients can take
+	// them. Owners is, for each client, how many of the other taken blocks it owns.
 	Left   int            `json:"left"`
 	Owners map[uint32]int `json:"owners,omitempty"`
-	// Defects describes at most 20 slots that are wrong.
+	// Defects describes slots and other parts that are wrong, at most 20.
 	Defects []string `json:"defects,omitempty"`
 }
 
-// Reader reads n bytes of the region of a memory server. They are valid until the next call.
+// Reader reads n bytes at offset off in the region of a memory server. The bytes are valid until
+// the next call.
 type Reader func(server int, off uint64, n int) ([]byte, error)
 
-// auditor is the state of one Audit.
+// auditor is the state of an Audit.
 type auditor struct {
 	layout.Superblock
 	read Reader
 	out  Report
 	dir  layout.Directory
-	// uses are the block tables.
+	// uses are the block tables, by server.
 	uses [][]layout.BlockUse
-	// where has the slot of each key that was found.
+	// where has the offset of the slot of each key that was found.
 	where  map[uint64]uint64
 	object layout.Object
 	view   layout.View
-	// index are the servers with replicas of the index.
+	// index are the members that have a replica of the index.
 	index []int
 }
 
-// Audit reads a whole store, and reports whether it is right: every slot of the index names an
-// object that is whole in all its replicas and belongs to that bucket, no key has two slots, and
-// the replicas of the index are alike. Every object that a slot names is in a block that a client
-// owns, or has left with objects of that length, and has no greater version than the block. An
-// error is one of read. Clients should not change the store meanwhile. Servers that are not members
-// any more (layout.View) are not read, but for their views.
+// Audit reads a whole store and checks it. In a valid store, every slot of the index names an
+// object that is complete in all its replicas and belongs to that bucket; no key has two slots; and
+// the replicas of the index are equal. Each object that a slot names is in a block that a client
+// owns, or has left with objects of that length, and the object's version is not greater than the
+// block's. An error is one that read has returned. Clients should not change the store meanwhile.
+// Of servers that are no members any more (layout.View), Audit reads only the views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	var view layout.View
 	for i := range super.Shape.Servers {
@@ -77,7 +79,7 @@ func Audit(super layout.Superblock, read Reader) (Report, error) {
 	return audit(super, view, read)
 }
 
-// audit is Audit of a store with a known view.
+// audit is Audit for a store whose view is known.
 func audit(super layout.Superblock, view layout.View, read Reader) (Report, error) {
 	a := &auditor{Superblock: super, read: read, where: make(map[uint64]uint64), view: view}
 	a.out.Members = []int{}
@@ -130,7 +132,7 @@ func audit(super layout.Superblock, view layout.View, read Reader) (Report, erro
 	return a.out, nil
 }
 
-// views checks that all members have the same settled view.
+// views checks that all members have the same, settled view.
 func (a *auditor) views() error {
 	for _, i := range a.out.Members {
 		b, err := a.read(i, layout.ViewWord, 8)
@@ -150,10 +152,10 @@ func (a *auditor) defect(format string, args ...any) {
 	}
 }
 
-// auditPiece is how many bytes are read at a time.
+// auditPiece is the number of bytes that one call of read reads.
 const auditPiece = 16 << 10
 
-// all reads n bytes, which may be more than one call of read returns.
+// all reads n bytes, if necessary by several calls of read.
 func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
 	out := make([]byte, 0, n)
 	for n > len(out) {
@@ -166,7 +168,7 @@ func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
 	return out, nil
 }
 
-// blocks counts the blocks of a server that belong to clients.
+// blocks reads the block table of a server and counts its blocks.
 func (a *auditor) blocks(server int) error {
 	if !a.view.Has(server) {
 		a.uses, a.out.Taken = append(a.uses, nil), append(a.out.Taken, 0)
@@ -194,7 +196,7 @@ func (a *auditor) blocks(server int) error {
 	return nil
 }
 
-// subtable checks the slots of a subtable.
+// subtable checks the slots of subtable n.
 func (a *auditor) subtable(n int) error {
 	s := &a.Shape
 	replicas := make([][]byte, len(a.index))
@@ -221,7 +223,8 @@ func (a *auditor) subtable(n int) error {
 		}
 		for i, slot := range b.Slots {
 			if main%2 == 1 && i/layout.BucketSlots != b.Main {
-				continue // the slot is in the overflow bucket, and was checked with the other main bucket
+				// The slot is in the overflow bucket and was checked with the other main bucket.
+				continue
 			}
 			a.out.Slots++
 			off := layout.SlotAt(from, i)
@@ -240,7 +243,7 @@ func (a *auditor) subtable(n int) error {
 	return nil
 }
 
-// slot checks one slot of a group of buckets.
+// slot checks one slot, which is at offset off in a group of buckets.
 func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot layout.Slot) error {
 	s := &a.Shape
 	if s.Format.Leaving(slot) {
@@ -258,7 +261,7 @@ func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot
 		return nil
 	}
 	if !a.view.Has(ref.Server) {
-		// the block table is lost, and no client uses the block
+		// the block table is lost, and no client uses the block any more
 	} else if u := a.uses[ref.Server][s.BlockOf(ref.Place)]; u.Units() != ref.Units || ref.Version > u.Version() || s.IndexOf(ref.Place, ref.Units) < 0 {
 		a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, which has the use %#x", off, ref.Units, ref.Version,
 			s.BlockOf(ref.Place), ref.Server, uint64(u))
@@ -298,8 +301,8 @@ func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot
 	return nil
 }
 
-// directories compares the directories of the backups with that of the primary. A client that has died
-// may have begun or ended a split in the backups alone: such an entry is unfinished.
+// directories compares the directories of the backups with that of the primary. A client that died
+// may have begun or ended a split in the backups only. Such an entry counts as unfinished.
 func (a *auditor) directories(primary []byte) error {
 	s := &a.Shape
 	for _, server := range a.index[1:] {
@@ -325,8 +328,8 @@ func (a *auditor) directories(primary []byte) error {
 	return nil
 }
 
-// heads compares the headers of the backups with those of the primary: they differ only while a split
-// changes them.
+// heads compares the bucket headers of the backups with those of the primary. They may differ only
+// while a split changes them.
 func (a *auditor) heads(v *sight, replicas [][]byte) {
 	for j := 1; j < len(replicas); j++ {
 		for at := 0; at < len(replicas[0]); at += layout.BucketLen {
@@ -345,7 +348,7 @@ func (a *auditor) heads(v *sight, replicas [][]byte) {
 	}
 }
 
-// unused checks that a subtable which is not in use is as Format has made it.
+// unused checks that subtable n, which is not in use, is as Format has made it.
 func (a *auditor) unused(n int) error {
 	s := &a.Shape
 	head := layout.Header{Depth: s.Begin(n).Depth, Prefix: uint32(n)}.Word()
@@ -367,7 +370,8 @@ func (a *auditor) unused(n int) error {
 	return nil
 }
 
-// moved counts a key that was taken from a subtable, and is not in the twin yet.
+// moved checks a slot whose key is leaving its subtable. If the key is not in the twin yet, the
+// slot counts as unfinished.
 func (a *auditor) moved(subtable int, off uint64) error {
 	s := &a.Shape
 	twin, _ := s.Twin(subtable, a.dir.At(subtable).Depth)
@@ -378,7 +382,7 @@ func (a *auditor) moved(subtable int, off uint64) error {
 	return err
 }
 
-// Audit reads the store, and reports whether it is right.
+// Audit reads and checks the store by this client: see the function Audit.
 func (c *Client) Audit(deadline clock.Time) (Report, error) {
 	if err := c.begin(deadline); err != nil {
 		return Report{}, err
@@ -391,7 +395,7 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 	return out, err
 }
 
-// reader reads by this client.
+// reader returns a Reader that reads by this client.
 func (c *Client) reader(deadline clock.Time) Reader {
 	return func(server int, off uint64, n int) ([]byte, error) {
 		c.read(server, off, atIn, n)

@@ -17,59 +17,62 @@ import (
 )
 
 const (
-	// tablePiece is how many words of a block table are read at a time.
+	// tablePiece is how many words of a block table one READ reads.
 	tablePiece = 2048
-	// versionsAhead is how many further versions a client may give to each object of a block, until it
-	// raises the version in the block's word. So many are lost at most when a client dies.
+	// versionsAhead is how many versions the word of a block is ahead of the block's objects after
+	// a client has raised it. When a client dies, each object loses at most so many versions.
 	versionsAhead = 256
-	// lookAgain is how long a client that has found no room in the blocks that others have left does
-	// not look into each of them again.
+	// lookAgain is how long a client that has found no room in the blocks left by others waits
+	// before it looks into all of them again.
 	lookAgain = time.Second
 )
 
 // blockID names a block.
 type blockID struct{ server, block int }
 
-// heir is a block that another client has left or has lost, and its word in the block table.
+// heir is a block that another client has left, or has lost because it was taken for dead. use is
+// the block's word in the block table.
 type heir struct {
 	blockID
 	use layout.BlockUse
 }
 
-// limbo is a block that a client has tried to take over, and whose word or objects it does not know
-// because of an error: its word, as it was and as it may be now. See settleLimbo.
+// limbo is a block that the client has tried to take over. Because of an error it does not know the
+// block's word or its objects. The word is use as before, or word. settleLimbo gives the block
+// back.
 type limbo struct {
 	heir
 	word layout.BlockUse
 }
 
-// request is a request for a block.
+// request is a request to a memory server for a block.
 type request struct {
 	number uint32
 	units  int
-	// open: its outcome is unknown.
+	// open: the outcome of the request is unknown.
 	open bool
 }
 
-// block is a block of this client.
+// block is a block that this client owns.
 type block struct {
 	blockID
 	units int
-	// word is its word in the block table. maybe, unless 0, is what the word may be instead, because the
-	// client does not know whether it has changed it.
+	// word is the block's word in the block table. maybe, unless 0, is what the word may be
+	// instead: the client does not know whether it has changed the word.
 	word, maybe layout.BlockUse
-	// from is the greatest version of the block's objects before the client got it. versions are those
-	// of the last use of each object, from for one that was not used since; used says which are in use,
-	// and keys have their keys.
+	// from is the greatest version of the block's objects before this client got the block. For
+	// each object, versions has the version of its last use (from, if this client has not used it),
+	// used says whether it is in use, and keys has its key.
 	from     uint32
 	versions []uint32
 	keys     []uint64
 	used     []bool
-	// hints: a bit of the bitmap does not prove that an object is free. It may come from a free that was
-	// decided when the block had another owner, or for an object that a sweep has found. In such a block
-	// only the index says what is free; the bits say that there is something to be found.
+	// hints: a bit in the bitmap does not prove that an object is free. The bit may come from a
+	// free that a client decided on when the block had another owner, or be for an object that a
+	// sweep has found already. In such a block only the index says which objects are free. A bit
+	// only shows that a sweep may find some.
 	hints bool
-	// swept is DoubtWord as it was before the last sweep of the block.
+	// swept is the value of DoubtWord before the last sweep of the block.
 	swept uint64
 }
 
@@ -81,7 +84,7 @@ func newBlock(id blockID, word layout.BlockUse, from uint32, doubts uint64, shap
 	}
 }
 
-// last is the greatest version that an object of the block has had.
+// last returns the greatest version that an object of the block has had.
 func (b *block) last() uint32 {
 	most := b.from
 	for _, v := range b.versions {
@@ -90,10 +93,10 @@ func (b *block) last() uint32 {
 	return most
 }
 
-// free reports whether an object can be used: there is a further version, and no slot names it.
+// free reports whether object i can be used: no slot names it, and it has a further version.
 func (b *block) free(i int) bool { return !b.used[i] && b.versions[i] < layout.MaxVersion }
 
-// leaves is the word of the block once this client has left it.
+// leaves returns the word of the block for after this client has left it.
 func (b *block) leaves() layout.BlockUse {
 	room := 0
 	for _, used := range b.used {
@@ -108,7 +111,7 @@ func (b *block) leaves() layout.BlockUse {
 	return layout.UseLeft(units, b.last(), room)
 }
 
-// useAt is where the word of a block is in the memory of its server.
+// useAt returns the offset of a block's word in the memory of its server.
 func (s *space) useAt(id blockID) uint64 { return s.super.Shape.BlockTable(0) + 8*uint64(id.block) }
 
 // refill finds objects that other clients have freed, or gets another block.
@@ -128,11 +131,11 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 	return err
 }
 
-// reclaimAtOnce is in how many blocks a client looks for objects that others have freed before it gets
-// another block. The next time it looks in others.
+// reclaimAtOnce is in how many blocks a client looks for freed objects before it gets another
+// block. The next time it looks in the following blocks.
 const reclaimAtOnce = 2
 
-// reclaim is space.reclaim for at most n blocks of a class, until objects are found.
+// reclaim calls space.reclaim for up to n blocks of the class, until it finds free objects.
 func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err error) {
 	for range min(n, len(c.blocks)) {
 		c.turn = (c.turn + 1) % len(c.blocks)
@@ -146,7 +149,7 @@ func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err e
 	return false, nil
 }
 
-// reclaim takes back the objects of a block that other clients have freed: it reads the bitmap and
+// reclaim takes back the objects of a block that other clients have freed. It reads the bitmap and
 // subtracts what it has read.
 func (s *space) reclaim(b *block, deadline clock.Time) error {
 	shape := &s.super.Shape
@@ -173,7 +176,8 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 			continue
 		}
 		s.add(server, off+uint64(at), -word)
-		if err := s.once(deadline); err != nil { // the bitmap is as before, or this is subtracted later
+		// After an error the bitmap is unchanged, or the subtraction takes effect later.
+		if err := s.once(deadline); err != nil {
 			s.drop()
 			b.hints, b.swept = true, s.doubts-1
 			return kv.TimedOut(err)
@@ -195,13 +199,14 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 	return s.sweep(b, deadline)
 }
 
-// grow gets a block: one that another client has left, or one that was never used.
+// grow gets another block: one that a client has left, or one that was never used.
 func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	suits := func(u layout.BlockUse) bool { return u.Units() == 0 || u.Units() == units && u.Room() > 0 }
 	if done, err := s.adopt(c, units, suits, deadline); done || err != nil {
 		return err
 	}
-	for range s.cfg.Servers { // clients with successive numbers begin with different servers
+	// Clients with successive numbers begin with different servers.
+	for range s.cfg.Servers {
 		server := (s.turn + int(s.id) - 1) % len(s.cfg.Servers)
 		if s.turn++; !s.has(server) {
 			continue
@@ -221,8 +226,8 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	return err
 }
 
-// ask gets a block from a server, for objects with the given number of units. If an earlier
-// request's outcome is unknown, it gets the block of that request first.
+// ask requests a block from a memory server, for objects with the given number of units. If the
+// outcome of an earlier request is unknown, ask first gets the block of that request.
 func (s *space) ask(server, units int, deadline clock.Time) error {
 	shape, r := &s.super.Shape, &s.asked[server]
 	for {
@@ -245,7 +250,8 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		case err != nil:
 			return kv.TimedOut(err)
 		}
-		if s.managed { // a server that has lost its memory would give out the same blocks again
+		// A server that has lost its memory would give out the same blocks again.
+		if s.managed {
 			if _, err := s.slotAt(server, layout.ViewWord, deadline); err != nil {
 				return err
 			}
@@ -262,7 +268,7 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 	}
 }
 
-// addBlock adds a block to those of the client.
+// addBlock adds a block to the blocks of this client.
 func (s *space) addBlock(b *block) {
 	s.blocks[b.blockID] = b
 	c := s.class(b.units)
@@ -274,8 +280,9 @@ func (s *space) addBlock(b *block) {
 	}
 }
 
-// raise lets the objects of a block have further versions. The word of the block has them before an
-// object has one: if this client dies, the next owner begins behind them, whatever the objects say.
+// raise allows the objects of a block further versions. It changes the block's word first, before
+// an object gets such a version. So if this client dies, the next owner begins after all versions
+// that the objects may have.
 func (s *space) raise(b *block, deadline clock.Time) error {
 	word := b.word.Ahead(versionsAhead)
 	b.maybe = word
@@ -291,7 +298,7 @@ func (s *space) raise(b *block, deadline clock.Time) error {
 	return nil
 }
 
-// table calls f for the blocks of a server, until f returns false or an error.
+// table calls f for each block of a server, until f returns false or an error.
 func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error)) error {
 	for from := 0; from < s.super.Shape.Blocks; from += tablePiece {
 		n := 8 * min(tablePiece, s.super.Shape.Blocks-from)
@@ -313,9 +320,9 @@ func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error
 	return nil
 }
 
-// adopt takes over blocks that other clients have left and for which suits returns true, until one of
-// them has room for an object of a class. A block that is taken over costs the operation one request, as
-// a fresh one does, and no round trips.
+// adopt takes over blocks that other clients have left and for which suits returns true, until one
+// of them has room for an object of class c. done: it has found room. For the operation's cost,
+// such a block counts as one request, like a fresh block, and its round trips do not count.
 func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) (done bool, err error) {
 	defer func(rtts int) { s.cost.RTTs = rtts }(s.cost.RTTs)
 	for n := range s.cfg.Servers {
@@ -324,8 +331,10 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 			continue
 		}
 		err := s.table(server, deadline, func(h heir) (bool, error) {
+			// A block in limbo is left out: settleLimbo would later take this take-over for the
+			// failed one.
 			settles := slices.ContainsFunc(s.limbo, func(l limbo) bool { return l.blockID == h.blockID })
-			if !h.use.Left() || h.use.Spent() || !suits(h.use) || settles { // settleLimbo must not take it for a failed one later
+			if !h.use.Left() || h.use.Spent() || !suits(h.use) || settles {
 				return true, nil
 			}
 			err := s.adoptOne(h, units, deadline)
@@ -339,9 +348,9 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 	return false, nil
 }
 
-// adoptOne takes over a block, unless another client is faster. The client gives the block back if
-// it has no room for objects with the given number of units. Until its word names their length, the
-// block has no such object.
+// adoptOne takes over a block, unless another client is faster. If the block has no room for
+// objects with the given number of units, the client gives it back. As long as the block's word
+// does not name this length, the block has no object of it.
 func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	word := h.use.By(s.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {
@@ -380,16 +389,15 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 	return nil
 }
 
-// adopted is a block that another client has left. Frees of the time before may still arrive.
+// adopted returns the block that the client has taken over. Frees from before may still arrive.
 func (s *space) adopted(h heir, word layout.BlockUse) *block {
 	b := newBlock(h.blockID, word, h.use.Version(), s.doubts, &s.super.Shape)
 	b.hints, b.swept = true, s.doubts-1
 	return b
 }
 
-// settleLimbo gives back the blocks that the client has tried to take over. They are as they were,
-// because it has used none of their objects. After that this client or another one can take them
-// over.
+// settleLimbo gives back the blocks that the client has tried to take over. They are unchanged,
+// because the client has used none of their objects. After that any client can take them over.
 func (s *space) settleLimbo(deadline clock.Time) error {
 	for len(s.limbo) > 0 {
 		h := s.limbo[0]
@@ -401,8 +409,8 @@ func (s *space) settleLimbo(deadline clock.Time) error {
 	return nil
 }
 
-// become changes the word of a block, if it is as the heir knows it. No other client makes it the
-// same.
+// become changes the word of a block from h.use to the value to. It returns true if the word now
+// has that value; no other client gives the word this value.
 func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, error) {
 	at := s.swap(h.server, s.useAt(h.blockID), uint64(h.use), uint64(to))
 	if err := s.do(deadline); err != nil {
@@ -412,8 +420,8 @@ func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, e
 	return err == nil && (found == uint64(h.use) || found == uint64(to)), err
 }
 
-// leave leaves the blocks of this client to others, but for those with an object whose outcome is
-// unknown: these remain those of its number, until another client recovers it.
+// leave leaves the blocks of this client to other clients. It keeps blocks with an object whose
+// operation has an unknown outcome: these belong to its number until another client recovers it.
 func (s *space) leave(deadline clock.Time) error {
 	if err := s.settleLimbo(deadline); err != nil {
 		return err

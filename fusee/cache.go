@@ -16,8 +16,8 @@ type remembered struct {
 	// remembers nothing.
 	at   uint64
 	slot layout.Slot
-	// uses counts the operations that have used the entry. wrong counts those of them that have
-	// found another value in the slot.
+	// uses counts the operations that have used the entry. wrong counts those of them that found
+	// another value in the slot.
 	uses, wrong float64
 }
 
@@ -28,7 +28,7 @@ func (c *cache) place(key uint64, h layout.Hash) *remembered {
 	return &c.places[(uint64(h.Prefix())^key)%uint64(len(c.places))]
 }
 
-// get returns what the client remembers of a key; nil: nothing.
+// get returns what the client remembers of a key, or nil.
 func (c *cache) get(key uint64, h layout.Hash) *remembered {
 	if r := c.place(key, h); r != nil && r.key == key && r.slot != 0 {
 		return r
@@ -40,14 +40,15 @@ func (c *cache) get(key uint64, h layout.Hash) *remembered {
 // the slot.
 func (c *cache) trusts(r *remembered) bool { return r != nil && r.wrong <= c.threshold*r.uses }
 
-// used records whether the slot of a key had the remembered value.
+// used records a use of the entry. right: the slot had the remembered value.
 func (r *remembered) used(right bool) {
 	if r.uses++; !right {
 		r.wrong++
 	}
 }
 
-// in reports whether the slot still has its value, by a list of those that may name the key.
+// in reports whether the slot still has the remembered value. list has the slots that may name the
+// key.
 func (r *remembered) in(list []entry) bool {
 	for _, e := range list {
 		if e.at == r.at {
@@ -75,6 +76,6 @@ func (c *cache) drop(key uint64, h layout.Hash) {
 	}
 }
 
-// Learn makes the client remember what another client of the same store remembers of all keys, as if
-// it had read them. Both clients must have caches of the same length.
+// Learn copies what another client of the same store remembers of all keys, as if this client had
+// read them. Both clients must have caches of the same size.
 func (c *Client) Learn(from *Client) { copy(c.cache.places, from.cache.places) }

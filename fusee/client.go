@@ -9,17 +9,19 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is one client thread: a connection to each memory server. See the package comment. It
-// consists of layers. Each embeds the layer below it, and calls nothing of the layers above: memory
-// (operations on the servers), space (objects and blocks), finder (the index), changer (changes of
-// slots), grower (splits of subtables), and the operations of kv.Store themselves.
+// Client is one client thread, with a connection to each memory server. See the package comment. It
+// consists of layers. Each layer embeds the one below it and calls nothing above it. From the
+// bottom: memory (operations on the servers), space (objects and blocks), finder (the index),
+// changer (changes of slots), grower (splits of subtables), and Client itself (the operations of
+// kv.Store).
 type Client struct {
 	grower
 	out   []byte
 	ended bool
-	// rival is another INSERT of the key that this client inserts.
+	// rival is an INSERT of another client for the key that this client is inserting.
 	rival rival
-	// nextSettle is when the client looks again what has become of operations with an unknown outcome.
+	// nextSettle is the earliest time at which the client tries again to settle operations with an
+	// unknown outcome.
 	nextSettle clock.Time
 }
 
@@ -34,7 +36,7 @@ func Open(cfg Config, deadline clock.Time) (*Client, error) {
 	return c, nil
 }
 
-// start connects a client. After an error the client must not be used.
+// start connects the client. After an error the client must not be used.
 func (c *Client) start(cfg Config, deadline clock.Time) error {
 	if err := cfg.validate(); err != nil {
 		return err
@@ -53,8 +55,8 @@ func (c *Client) start(cfg Config, deadline clock.Time) error {
 	return nil
 }
 
-// register takes a client number by a FETCH_ADD. If a FETCH_ADD fails, its number may have been
-// taken, and is not used.
+// register takes a client number by a FETCH_ADD. If the FETCH_ADD fails, its number may be taken,
+// and the client takes another one.
 func (c *Client) register(deadline clock.Time) error {
 	for {
 		word := c.add(c.root(), layout.ClientWord, 1)
@@ -77,7 +79,7 @@ func (c *Client) register(deadline clock.Time) error {
 	return c.breakAll() // connect again, as the owner with the new number
 }
 
-// begin starts an operation.
+// begin is called at the start of each operation.
 func (c *Client) begin(deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if c.ended {
@@ -109,8 +111,8 @@ func (c *Client) begin(deadline clock.Time) error {
 	return nil
 }
 
-// rejoin takes another number, after another client has taken this one for dead. What was this
-// client's is no more.
+// rejoin is called after another client has taken this one for dead. The client takes a new number.
+// It has lost all that it owned.
 func (c *Client) rejoin(deadline clock.Time) error {
 	was := c.super
 	c.id, c.heirs = 0, nil
@@ -129,29 +131,32 @@ func (c *Client) rejoin(deadline clock.Time) error {
 	return err
 }
 
-// Super describes the store.
+// Super returns the superblock, which describes the store.
 func (c *Client) Super() layout.Superblock { return c.super }
 
 // Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// MaxValue is the longest value that the store takes, in bytes: its object must fit into a block.
+// MaxValue returns the length in bytes of the longest value that the store can store: its object
+// must fit into a block.
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
-// Leaked counts objects of operations of this client whose outcome is unknown, and frees that were
-// perhaps not executed. The former are reused when their outcome is known, the latter when
-// their owners have found them.
+// Leaked returns how many objects this client may have leaked: objects of its operations with an
+// unknown outcome, and frees that were perhaps not executed. The former are reused when their
+// outcome is known. The latter are reused when the owners of their blocks have found them.
 func (c *Client) Leaked() uint64 { return uint64(len(c.unsure)) + c.lost }
 
-// Close sends the frees that were collected, leaves the client's blocks to other clients, and ends
-// the connections. A block with an object whose outcome is unknown, and all blocks if the memory
-// servers do not answer, remain those of the number until another client recovers it.
+// Close sends the frees that the client has collected, leaves its blocks to other clients, and ends
+// the connections. Some blocks remain those of its number until another client recovers it: blocks
+// with an object whose operation has an unknown outcome and, if the memory servers do not answer,
+// all blocks.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil
 	}
 	c.ended = true
-	if !c.fenced { // keys that are being moved reach their places; any client can go on with the rest of the split
+	// Keys that are being moved reach their places. Any client can continue the split after that.
+	if !c.fenced {
 		_ = c.complete(false, c.rt.Now().Add(leaveTimeout))
 	}
 	end := c.rt.Now().Add(farewellTimeout)

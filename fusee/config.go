@@ -16,27 +16,31 @@ type Config struct {
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Params of the connections.
+	// Params are the parameters of the connections.
 	Params rdmacm.Params
 	// Servers are the memory servers, in the order in which the store was formatted.
 	Servers []netip.Addr
-	// Cache bounds the number of keys whose slots the client remembers; 0: 16,384. Negative: none.
+	// Cache is the largest number of keys whose slots the client remembers; 0: 16,384. Negative: no
+	// cache.
 	Cache int
-	// Threshold is a share of a key's uses. If the remembered slot was wrong in a larger share of
-	// them, a GET reads the slot before it reads the object. 0: 0.1, as published.
+	// Threshold is a share of a key's uses. If the remembered slot was wrong in more than this
+	// share of them, a GET reads the slot before it reads the object. 0: 0.1, as published.
 	Threshold float64
-	// Lease is how long a client waits for another one that must go on, until it takes it for dead and
-	// has the memory servers end its connections (see Client.Recover); 0: 500 ms. A client that was
-	// only slow loses nothing but time. That of a master is how long a memory server may be silent;
-	// MinMasterLease at least.
+	// Lease is how long a client waits for another client that must go on. After that it takes the
+	// other one for dead, and makes the memory servers end its connections (see Client.Recover); 0:
+	// 500 ms. A client that was only slow loses nothing but time. For a master, Lease is how long a
+	// memory server may be silent; at least MinMasterLease.
 	Lease time.Duration
-	// ClientLease is how long a master lets a client that owns blocks be silent before it recovers it, as
-	// Client.Recover does; 0: 20 times Lease, and 10 s at least. Negative: for ever. A client that works
-	// shows that it is alive every half of its own Lease, which must be much shorter.
+	// ClientLease is how long a client that owns blocks may be silent. After that the master
+	// recovers it, as Client.Recover does. 0: 20 times Lease, but at least 10 s. Negative: the
+	// master never recovers a client. A client that works shows that it is alive once in half of
+	// its own Lease, which must be much shorter than ClientLease. A client that waits until the
+	// master has settled a block treats the master in the same way: it may be silent for
+	// ClientLease.
 	ClientLease time.Duration
 }
 
-// MinMasterLease is the shortest lease of a master: servers answer much sooner.
+// MinMasterLease is the shortest lease of a master. Servers answer in much less time.
 const MinMasterLease = time.Millisecond
 
 const (
@@ -50,18 +54,18 @@ const (
 	// changed the primary.
 	poll = 10 * time.Microsecond
 	// stuckAfter is how long an INSERT waits for the winner of its slot before it chooses another
-	// slot: some round trips. After avoidFor the client may choose the first slot again; maxStuck
-	// bounds the slots that it avoids.
+	// slot: some round trips. avoidFor is how long the client does not choose the first slot again.
+	// maxStuck is the largest number of slots that it avoids.
 	stuckAfter = 5 * time.Millisecond
 	avoidFor   = time.Second
 	maxStuck   = 64
-	// settleTimeout is how much later than its deadline an operation may end. Once it has swapped a
+	// settleTimeout is by how much an operation may exceed its deadline. After it has swapped a
 	// backup of a slot, other clients wait for it.
 	settleTimeout = time.Second
-	// farewellTimeout bounds the wait for a server to confirm the end of a connection; without a
-	// confirmation the server notices the end later.
+	// farewellTimeout is how long a client waits for a server to confirm the end of a connection.
+	// Without a confirmation the server notices the end later.
 	farewellTimeout = 100 * time.Millisecond
-	// leaveTimeout bounds the time in which a client that closes leaves its blocks to others.
+	// leaveTimeout is how long a closing client may take to leave its blocks to others.
 	leaveTimeout = time.Second
 )
 
@@ -82,36 +86,38 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// FormatConfig describes a store to be made.
+// FormatConfig describes a store that Format is to make.
 type FormatConfig struct {
-	// Replicas is how many servers have a copy of each object. IndexReplicas is how many have the
-	// index. 0 for both: 2 for objects and 1 for the index, as in the paper's measurements, but at
+	// Replicas is how many servers have a copy of each object. IndexReplicas is how many servers
+	// have the index. 0: 2 for objects and 1 for the index, as in the paper's measurements, but at
 	// most as many as there are servers.
 	Replicas, IndexReplicas int
-	// Depth is the depth of all subtables at first: there are 2^Depth of them. Groups is the number of groups
-	// of three buckets of a subtable; 0: as many as fit into an eighth of a server's memory.
+	// Depth is the depth of all subtables at first: there are 2^Depth of them. Groups is the number
+	// of groups of three buckets in a subtable; 0: as many as fit into an eighth of a server's
+	// memory.
 	Depth, Groups int
-	// Grow is how often each subtable can be split: the index has room for 2^(Depth+Grow) subtables.
-	// 0: it does not grow. With more than 3 replicas of the index it cannot (see the package comment).
+	// Grow is how many times each subtable can be split: the index has room for 2^(Depth+Grow)
+	// subtables. 0: the index does not grow. An index with more than 3 replicas cannot grow (see
+	// the package comment).
 	Grow int
-	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less, so that a
-	// server has a thousand blocks.
+	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less so that a
+	// server has about a thousand blocks.
 	Block int
 	// Generation identifies the store; 0: a random number.
 	Generation uint64
 }
 
-// Bounds and defaults of a format.
+// Limits and defaults of a format.
 const (
 	defaultBlock = 256 << 10
 	minBlock     = 64 * layout.Unit
-	minBlocks    = 1024 // of an area, if the memory allows, because each client takes some
+	minBlocks    = 1024 // of an area, if the memory allows it, because each client takes some
 	groupLen     = 3 * layout.BucketLen
 	indexShare   = 8
-	growReplicas = 3 // of an index that grows
+	growReplicas = 3 // of an index that can grow
 )
 
-// shape computes the arrangement of the memory for servers with the given number of bytes each.
+// shape computes the arrangement of the memory. memory is the number of bytes of each server.
 func (f *FormatConfig) shape(servers int, memory uint64) (layout.Shape, error) {
 	s := layout.Shape{
 		Servers: servers, Replicas: cmp.Or(f.Replicas, min(2, servers)), IndexReplicas: cmp.Or(f.IndexReplicas, 1),

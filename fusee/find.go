@@ -13,14 +13,14 @@ import (
 type finder struct {
 	space
 	cache cache
-	// sight is what was read last of the key. stale: its subtable was split meanwhile. leaving are its
-	// slots that are being moved.
+	// sight is what the client has read last for the key. stale: the subtable was split meanwhile.
+	// leaving are the key's slots that are being moved.
 	sight   sight
 	stale   bool
 	leaving []entry
-	// waits counts the times in sequence that leaving was not empty.
+	// waits is how many times in a row leaving was not empty.
 	waits int
-	// vacant is how many slots are empty in the buckets of the key, as vacancy has counted them.
+	// vacant is how many slots in the buckets of the key are empty. vacancy counts them.
 	vacant  int
 	found   []entry
 	scratch []byte
@@ -29,18 +29,18 @@ type finder struct {
 	object layout.Object
 }
 
-// entry is a slot and its value.
+// entry is a slot, by its offset at, with its value.
 type entry struct {
 	at   uint64
 	slot layout.Slot
-	// mark is the mark of the object that the slot names, once inspect has read it.
+	// mark is the mark of the object that the slot names, after inspect has read the object.
 	mark layout.Mark
 }
 
-// errDirectory: the buckets are not those of the subtable that the directory names.
+// errDirectory: the buckets do not belong to the subtable that the directory names.
 var errDirectory = errors.New("the index is damaged or not the one that this client knows")
 
-// loadDirectory reads the directory.
+// loadDirectory reads the whole directory.
 func (f *finder) loadDirectory(deadline clock.Time) error {
 	shape := &f.super.Shape
 	n := 8 * shape.Subtables
@@ -63,7 +63,7 @@ func (f *finder) loadDirectory(deadline clock.Time) error {
 	return nil
 }
 
-// readBuckets adds READs of the buckets of a hash to the batch. set chooses one of two parts of the
+// readBuckets adds READs of the buckets of hash h to the batch. set chooses one of two parts of the
 // buffer.
 func (f *finder) readBuckets(h layout.Hash, set int) {
 	f.aim(&f.sight, h)
@@ -72,9 +72,9 @@ func (f *finder) readBuckets(h layout.Hash, set int) {
 
 func bucketsAt(set int) int { return atBuckets + set*sightLen }
 
-// look parses the buckets that readBuckets has read, and lists the slots that may name the key. The
-// list is valid until the next call. The error errChanged means that the index changes its form there:
-// the caller must catch up and read again.
+// look parses the buckets that readBuckets has read, and returns the slots that may name the key.
+// The list is valid until the next call. The error errChanged means that the index changes its form
+// there: the caller must call catchUp and read again.
 func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
 	err := f.parseSight(&f.sight, bucketsAt(set))
@@ -104,8 +104,8 @@ func (f *finder) look(set int) ([]entry, error) {
 	return f.found, nil
 }
 
-// list adds an entry, unless it is in the list. A slot of an overflow bucket can be in both
-// combined buckets.
+// list adds an entry to f.found, unless it is there already. A slot of an overflow bucket can be in
+// both combined buckets.
 func (f *finder) list(e entry) {
 	for _, was := range f.found {
 		if was.at == e.at {
@@ -115,14 +115,14 @@ func (f *finder) list(e entry) {
 	f.found = append(f.found, e)
 }
 
-// avoided is an empty slot that the client does not choose for a time.
+// avoided is an empty slot that the client does not choose until a certain time.
 type avoided struct {
 	at    uint64
 	until clock.Time
 }
 
-// avoid makes vacancy choose other slots than the one at an offset, because the winner of that slot
-// does not go on.
+// avoid makes vacancy choose other slots than the one at offset at, because the winner of that slot
+// makes no progress.
 func (f *finder) avoid(at uint64) {
 	now := f.rt.Now()
 	f.stuck = slices.DeleteFunc(f.stuck, func(a avoided) bool { return a.at == at || a.until <= now })
@@ -132,13 +132,13 @@ func (f *finder) avoid(at uint64) {
 	f.stuck = append(f.stuck, avoided{at, now.Add(avoidFor)})
 }
 
-// avoids reports whether the client avoids the slot at an offset.
+// avoids reports whether the client avoids the slot at offset at.
 func (f *finder) avoids(at uint64) bool {
 	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
 }
 
-// vacancy chooses an empty slot in the combined bucket that has fewer keys. It chooses a slot that
-// the client avoids only if there is no other one.
+// vacancy chooses an empty slot in the combined bucket with fewer keys. It chooses a slot that the
+// client avoids only if there is no other empty slot. ok is false if there is none.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
 	f.vacant = 0
@@ -170,8 +170,8 @@ func (f *finder) vacancy() (e entry, ok bool) {
 	return e, ok
 }
 
-// readObject adds a READ of the object that a slot names to the batch. It returns false if the slot
-// names none.
+// readObject adds a READ of the object that slot s names to the batch. part is the part of the
+// buffer for it. It returns false if the slot names no object.
 func (f *finder) readObject(s layout.Slot, part int) bool {
 	shape := &f.super.Shape
 	r := shape.Format.Ref(s)
@@ -184,8 +184,8 @@ func (f *finder) readObject(s layout.Slot, part int) bool {
 }
 
 // parse parses the object that readObject has read. It returns false if the object is not the one
-// that the slot names, because the slot has changed meanwhile. The value of the object is valid
-// until the next call.
+// that slot s names, because the slot has changed meanwhile. The object's value is valid until the
+// next call.
 func (f *finder) parse(s layout.Slot, part int) (bool, error) {
 	r := f.super.Shape.Format.Ref(s)
 	var err error
@@ -196,12 +196,12 @@ func (f *finder) parse(s layout.Slot, part int) (bool, error) {
 	return err == nil && f.object.Version == r.Version, nil
 }
 
-// errChanged: a slot has changed while its object was read.
+// errChanged: a slot has changed while the client read its object. The caller reads again.
 var errChanged = errors.New("a slot has changed")
 
-// inspect reads the objects of entries and returns those of the key. If one of them is visible, it
-// is the only one, and object is it. The error errChanged means that the caller must read the
-// buckets again.
+// inspect reads the objects of the entries in list and returns the entries of the key. If one of
+// the objects is valid, inspect returns only its entry, and f.object is that object. The error
+// errChanged means that the caller must read the buckets again.
 func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
 	out := list[:0]
 	for len(list) > 0 {

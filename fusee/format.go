@@ -9,19 +9,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 )
 
-// piece is how many bytes one WRITE of Format carries.
+// piece is the number of bytes of one WRITE of Format.
 const piece = 32 << 10
 
-// maker formats a store.
+// maker makes a store: see Format.
 type maker struct {
 	memory
 	deadline clock.Time
 }
 
-// Format makes an empty store on memory servers, whatever they contain. It removes the superblocks
-// of an earlier store first, and then ends the connections of its clients: none of their requests
-// arrives later, and no client of the new store gets the number of an earlier client. A client that
-// connects as an owner after that finds no superblock, or those of the new store (see introduce).
+// Format makes an empty store on memory servers, whatever they contain. It first removes the
+// superblocks of an earlier store, and then ends the connections of that store's clients. So none
+// of their requests arrives later, and no client of the new store gets the number of an earlier
+// client. A client that connects as an owner after that finds no superblock or those of the new
+// store (see introduce).
 func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	if err := cfg.validate(); err != nil {
 		return layout.Superblock{}, err
@@ -64,7 +65,7 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 			return s, err
 		}
 	}
-	for i := range cfg.Servers { // the superblocks last: without them no client opens the store
+	for i := range cfg.Servers { // the superblocks last: no client opens the store before
 		var b [layout.SuperblockLen]byte
 		s.Server = i
 		s.Put(b[:])
@@ -76,7 +77,7 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 	return s, nil
 }
 
-// withdraw connects to the servers, and removes their superblocks.
+// withdraw connects to the servers and removes their superblocks.
 func (m *maker) withdraw() error {
 	for i := range m.cfg.Servers {
 		if err := m.reach(i, m.deadline); err != nil {
@@ -89,8 +90,8 @@ func (m *maker) withdraw() error {
 	return nil
 }
 
-// retire ends the connections of all clients. It returns the largest client number, and the memory
-// of the smallest server in bytes.
+// retire makes the servers end the connections of all clients. It returns the largest client
+// number, and the memory size of the smallest server in bytes.
 func (m *maker) retire() (last uint32, memory uint64, err error) {
 	memory = ^uint64(0)
 	for i, addr := range m.cfg.Servers {
@@ -108,7 +109,7 @@ func (m *maker) retire() (last uint32, memory uint64, err error) {
 	return last, memory, nil
 }
 
-// bytesAt writes bytes to a server.
+// bytesAt writes b to server i at offset off.
 func (m *maker) bytesAt(i int, off uint64, b []byte) error {
 	for len(b) > 0 {
 		n := min(piece, len(b))
@@ -124,7 +125,7 @@ func (m *maker) bytesAt(i int, off uint64, b []byte) error {
 	return nil
 }
 
-// clear writes zeros to the first size bytes of a server's region.
+// clear writes zeros into the first size bytes of the region of server i.
 func (m *maker) clear(i int, size uint64) error {
 	if err := m.put(make([]byte, piece), atOut); err != nil {
 		return err
@@ -140,8 +141,8 @@ func (m *maker) clear(i int, size uint64) error {
 	return nil
 }
 
-// index writes the directory, and the headers of all buckets, also of subtables that are not in use
-// yet: a split finds them ready.
+// index writes the directory and the headers of all buckets to server i. It includes subtables that
+// are not in use yet: a split needs their headers.
 func (m *maker) index(i int, s *layout.Shape) error {
 	var b []byte
 	for n := range s.Subtables {

@@ -48,8 +48,9 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 // errCrowded: the buckets of a key have no empty slot.
 var errCrowded = errors.New("the buckets of the key are full")
 
-// makeRoom splits the subtable of the key whose buckets are full, or works on its split until its
-// buckets are settled, or until all are.
+// makeRoom is called when the buckets of a key are full. It splits the key's subtable, or works on
+// the present split, until the key's buckets are settled or, if they are settled already, until the
+// split is complete.
 func (c *grower) makeRoom(deadline clock.Time) error {
 	v := &c.sight
 	if !v.entry.Splitting {
@@ -63,13 +64,14 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 	if err := c.complete(v.settled(), deadline); err != nil {
 		return err
 	}
-	if mine != nil { // as good as a client that was slow
+	if mine != nil { // the client continues its earlier split, like a client that was slow
 		c.split = mine
 	}
 	return nil
 }
 
-// foresee begins a split if the buckets of the key that was inserted are almost full, or joins one.
+// foresee is called after an INSERT. If the buckets of the key are almost full, it begins a split
+// of the subtable. It joins a split of the subtable if there is one.
 func (c *grower) foresee(deadline clock.Time) error {
 	v := &c.sight
 	if c.split != nil {
@@ -84,17 +86,17 @@ func (c *grower) foresee(deadline clock.Time) error {
 	return nil
 }
 
-// errPending: another client is inserting the same key, and has not finished.
+// errPending: another client is inserting the same key and has not finished.
 var errPending = errors.New("another client inserts the key")
 
-// rival is another INSERT of the key. since and last are when the client has begun to read what has shown
-// it first and last.
+// rival is an INSERT of another client for the same key. slot is its slot. since is when this
+// client first saw that value; last is when it began the READ that saw the value last.
 type rival struct {
 	slot        layout.Slot
 	since, last clock.Time
 }
 
-// see notes the rival that shows in what the client has begun to read at a time.
+// see records that a READ, begun at time asked, has shown the rival's slot.
 func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	if r.slot != slot {
 		*r = rival{slot: slot, since: now}
@@ -102,8 +104,9 @@ func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	r.last = asked
 }
 
-// outwait recovers a rival that has not gone on for the lease. This client may have been hung since it
-// has read: so the time of its READs counts, not the present one.
+// outwait recovers the owner of the rival if the rival has made no progress for the lease. It uses
+// the time at which the last READ began, not the present time, because this client may have been
+// hung since then.
 func (c *Client) outwait(deadline clock.Time) error {
 	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.cfg.Lease) {
 		return nil
@@ -113,7 +116,8 @@ func (c *Client) outwait(deadline clock.Time) error {
 	return c.recoverOwner(slot, deadline)
 }
 
-// insert is one attempt of Insert. errChanged and errPending ask for another one.
+// insert is one attempt of Insert. The errors errChanged, errPending and errCrowded make Insert try
+// again.
 func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.Time) error {
 	f, o, err := c.compose(key, h, value, layout.OpInsert, deadline)
 	if err != nil {
@@ -133,7 +137,8 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 		c.forsake(f, err)
 	}
 	switch {
-	case errors.Is(err, errStuck): // this change of the slot has no effect, whatever happens to the winner
+	// This change of the slot has no effect, whatever happens to the winner.
+	case errors.Is(err, errStuck):
 		c.avoid(into.at)
 		return errChanged
 	case err != nil:
@@ -161,7 +166,7 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	return c.show(key, h, own, f, deadline)
 }
 
-// absent executes the batch, checks that the key has no slot, and chooses an empty one.
+// absent executes the batch, checks that the key has no slot, and chooses an empty slot.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	asked := c.rt.Now()
 	if err := c.do(deadline); err != nil {
@@ -188,9 +193,10 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 	return into, nil
 }
 
-// alone decides between clients that insert one key into different slots; see the package comment.
-// own is this client's slot, whose object is pending; the buckets were read after the CAS that put
-// it there, and later than asked. It returns nil if no other client has a slot any more.
+// alone decides between clients that insert one key into different slots (see the package comment).
+// own is this client's slot, whose object is pending. The buckets were read after the CAS that
+// changed this slot, by READs begun after asked. alone returns nil when no other client has a slot
+// for the key.
 func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
 		list, err := c.look(set)
@@ -208,7 +214,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		case err != nil:
 			return err
 		case !c.sight.takes(own.at):
-			return errChanged // a split has begun: the slot may have come too late to be moved
+			return errChanged // a split has begun; it may not have seen the slot
 		case len(list) == 0:
 			return nil
 		case list[0].mark == layout.Valid:
@@ -236,16 +242,16 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 	}
 }
 
-// before compares the places of slots of one key. It does not depend on whether a split has moved
-// them.
+// before reports whether slot one is at a lower place in its subtable than slot other. So the
+// result does not depend on whether a split has moved the slots.
 func (c *grower) before(one, other uint64) bool {
 	_, a := c.super.Shape.Within(one)
 	_, b := c.super.Shape.Within(other)
 	return a < b
 }
 
-// withdraw empties the slot of a pending object of this client again, because of the error why. No
-// other client changes the slot.
+// withdraw empties the slot of this client's pending object because of the error why. No other
+// client changes the slot.
 func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) error {
 	emptied := c.super.Shape.Format.Emptied(f.Ref)
 	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
@@ -268,10 +274,12 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 	}
 	if err != nil {
 		c.unsure = append(c.unsure, f.object)
-		return ended(err) // also if the slot has changed: another client may have seen the object before
+		// Also if the slot has changed: another client may have seen the object before that.
+		return ended(err)
 	}
 	c.cache.put(key, h, own.at, own.slot)
-	if c.foresee(deadline) == nil { // the INSERT has succeeded, whatever becomes of the split
+	// The INSERT has succeeded, whatever happens to the split.
+	if c.foresee(deadline) == nil {
 		c.assist(c.vacant < urgentRoom, deadline)
 	}
 	return nil

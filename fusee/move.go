@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// replaceChunks is replaceAll for as many moves at a time as a batch takes.
+// replaceChunks calls replaceAll with as many moves at a time as fit into a batch.
 func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
 	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.backups())))) {
 		if err := c.replaceAll(some, deadline); err != nil {
@@ -18,11 +18,11 @@ func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
 	return nil
 }
 
-// replaceAll replaces the slots of moves, all at the same time, by the rules of SNAPSHOT. It does not
-// wait for other writers that win.
+// replaceAll replaces the slots of several moves at the same time, by the rules of SNAPSHOT. If
+// another writer wins a slot, replaceAll does not wait for it.
 //
-// Several clients may replace one slot by the same value. All that have that value win, so all of them
-// know what becomes of it; the values of other writers lose to it, or all of them lose.
+// Several clients may replace one slot by the same value. If this value wins, all of them win, and
+// all know it. If it does not win, all of them lose.
 func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 	for i := range list {
 		m := &list[i]
@@ -47,10 +47,11 @@ func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 	}
 }
 
-// propose adds what a move does next to the batch.
+// propose adds the next operations of a move to the batch.
 func (c *grower) propose(m *move) {
 	m.words = m.words[:0]
-	if m.action == snapshot.Log { // the log entry of the object belongs to the operation that has made it
+	// The log entry of the object belongs to the operation that has made the object.
+	if m.action == snapshot.Log {
 		m.action = m.w.Logged()
 	}
 	switch {
@@ -63,12 +64,13 @@ func (c *grower) propose(m *move) {
 		}
 	case m.action == snapshot.SwapPrimary:
 		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Old(), m.w.Value()))
-	case m.action == snapshot.ReadPrimary: // a CAS from a value that no slot has reads, as a READ does
+	// A CAS from a value that the slot does not have reads the slot.
+	case m.action == snapshot.ReadPrimary:
 		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Value(), m.w.Value()))
 	}
 }
 
-// answer takes what the operations of a move have found.
+// answer passes what the operations of a move have found to its Writer.
 func (c *grower) answer(m *move) error {
 	c.seen = c.seen[:0]
 	for _, at := range m.words {
@@ -83,12 +85,12 @@ func (c *grower) answer(m *move) error {
 		m.action = m.w.Backups(c.seen)
 	case snapshot.SwapPrimary, snapshot.ReadPrimary:
 		m.action = m.w.Primary(c.seen[0])
-	case snapshot.None, snapshot.Log: // propose has sent nothing for the move
+	case snapshot.None, snapshot.Log: // propose has added no operation for the move
 	}
 	return nil
 }
 
-// plantGroups puts the keys that were taken from the subtable into the twin.
+// plantGroups puts the keys that have left the subtable into the twin.
 func (c *grower) plantGroups(s *split, deadline clock.Time) error {
 	shape := &c.super.Shape
 	shift := shape.SubtableAt(s.twin) - shape.SubtableAt(s.subtable)
@@ -99,7 +101,8 @@ func (c *grower) plantGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// cleanGroups makes the slots empty that keys have left: a later split must not take them for its own.
+// cleanGroups empties the slots that keys have left, because a later split must not take them for
+// slots of its own.
 func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 	format := c.super.Shape.Format
 	for i := range s.moves {
@@ -121,8 +124,9 @@ func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// plant puts keys that have left the subtable into the twin: into the backups first, so that they have
-// the slot when the primary has it. A slot that was ever used is not 0, and remains as it is.
+// plant puts keys that have left the subtable into the twin. It changes the backups first, so that
+// all of them have the slot when the primary has it. A slot of the twin that was ever used is not
+// 0, and stays as it is.
 func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 	format := c.super.Shape.Format
 	put := func(server int, m move) {
@@ -153,7 +157,7 @@ func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 	return nil
 }
 
-// settleGroups makes the buckets of the groups settled.
+// settleGroups makes the headers of the groups settled.
 func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 	_, moves, done := s.heads()
 	if err := c.head(s, moves, done, deadline, func() {}); err != nil {
@@ -166,13 +170,15 @@ func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// finishSplit ends the split: all groups are settled. The twin is a subtable like others then.
+// finishSplit ends the split when all groups are settled. After that the twin is a subtable like
+// any other.
 func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 	c.split = nil
 	return c.enter(s.subtable, layout.Entry{Depth: s.depth, Splitting: true}, layout.Entry{Depth: s.depth + 1}, deadline)
 }
 
-// catchUp prepares to read buckets again in which look has found that the index changes its form.
+// catchUp is called after look has found that the index changes its form. After catchUp, the caller
+// reads the buckets again.
 func (c *grower) catchUp(deadline clock.Time) error {
 	if c.stale {
 		c.stale = false
@@ -182,7 +188,7 @@ func (c *grower) catchUp(deadline clock.Time) error {
 		return nil
 	}
 	c.waits = 0
-	// the client that moves these keys may have died
+	// The client that moves these keys may have died, so this client plants them.
 	list := make([]move, len(c.leaving))
 	for i, e := range c.leaving {
 		list[i] = move{entry: e, left: true}
@@ -201,8 +207,9 @@ func (c *grower) catchUp(deadline clock.Time) error {
 	return c.plant(list, c.sight.shift, deadline)
 }
 
-// helpAfter is how often a client reads a slot again that is being moved, until it does that itself.
+// helpAfter is how many times a client reads a slot again whose key is being moved, before it
+// plants the key itself.
 const helpAfter = 3
 
-// backups are the servers with the backups of the index.
+// backups returns the servers with the backups of the index.
 func (c *changer) backups() []int { return c.index[1:] }

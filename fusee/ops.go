@@ -38,7 +38,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get is one attempt of Get. If it finds the key, object is the object of the key.
+// get is one attempt of Get. If it finds the key, c.object is the key's object.
 func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool, err error) {
 	c.readBuckets(h, 0)
 	known := c.cache.get(key, h)
@@ -55,8 +55,10 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 		known.used(right)
 		if right && early {
 			same, err := c.parse(known.slot, 0)
+			// Another client replaced the object after the slot was read, and its memory is used
+			// again.
 			if err == nil && !same {
-				err = errChanged // another client replaced the object after the slot was read, and its memory is reused
+				err = errChanged
 			}
 			return same, err
 		}
@@ -69,7 +71,7 @@ func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool
 	return true, nil
 }
 
-// retry prepares another attempt of an operation.
+// retry prepares another attempt of an operation. It returns an error when the deadline has passed.
 func (c *Client) retry(deadline clock.Time) error {
 	c.cost.Retries++
 	if c.rt.Now() >= deadline {
@@ -79,7 +81,7 @@ func (c *Client) retry(deadline clock.Time) error {
 }
 
 // Put implements kv.Store. If another change of the slot wins, this PUT takes effect immediately
-// before it, and succeeds: the winner has replaced the same value of the slot.
+// before that change, and succeeds: the winner has replaced the same value of the slot.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.write1(key, value, layout.OpUpdate, deadline)
 }
@@ -89,7 +91,7 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.write1(key, nil, layout.OpDelete, deadline)
 }
 
-// write1 changes the slot of a key that exists, for PUT and DELETE.
+// write1 changes the slot of an existing key, for PUT and DELETE.
 func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.Time) error {
 	if len(value) > c.MaxValue() {
 		return kv.ErrTooLarge
@@ -122,7 +124,7 @@ func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.T
 	}
 }
 
-// update is one attempt of write1.
+// update is one attempt of write1. done: the operation has taken effect.
 func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (done bool, err error) {
 	f, o, err := c.compose(key, h, value, op, deadline)
 	if err != nil {
@@ -139,16 +141,18 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	switch {
 	case op == layout.OpDelete:
 		to = format.Emptied(f.Ref)
-	case c.sight.moving(e.at): // a PUT moves the key itself: else PUTs without pause would hold the split up
+	// A PUT moves its key itself. Otherwise PUTs without pause would delay the split.
+	case c.sight.moving(e.at):
 		to, shift = format.Leave(slot), c.sight.shift
 	}
 	won, err := c.replace(change{at: e.at, old: e.slot, new: to, log: &o, ref: f.Ref}, deadline)
 	if err != nil {
 		c.forsake(f, err)
 		if errors.Is(err, errReplaced) {
-			c.lose() // of the object that this change has replaced, perhaps
+			c.lose() // perhaps the free of the object that this change has replaced
 			if op == layout.OpUpdate {
-				return true, nil // if another change of the slot has won, this one is in the order before it
+				// if another change has won the slot, this one is in the order before it
+				return true, nil
 			}
 		}
 		return false, err
@@ -159,7 +163,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	}
 	if won {
 		c.free(format.Ref(e.slot))
-		if shift != 0 { // the PUT has succeeded: what is not planted any client plants
+		if shift != 0 { // the PUT has succeeded; if it is not planted, any client plants it
 			_ = c.plant([]move{{entry: entry{at: e.at, slot: to}, fingerprint: h.Fingerprint()}}, shift, deadline)
 		}
 		if op == layout.OpUpdate {
@@ -172,9 +176,9 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	return won, err
 }
 
-// overtaken reports whether a PUT that has lost takes effect immediately before the winner, because
-// that has replaced the same value by another one of the key. A split that has moved the value has
-// not replaced it.
+// overtaken reports whether a PUT that has lost its slot to another change takes effect immediately
+// before that change. It does if the winner has replaced the same value of the key by another
+// value. It does not if the winner is a split, which only moves the value.
 func (c *grower) overtaken(e entry, deadline clock.Time) (bool, error) {
 	shape := &c.super.Shape
 	subtable, _ := shape.Within(e.at)
@@ -186,8 +190,8 @@ func (c *grower) overtaken(e entry, deadline clock.Time) (bool, error) {
 	if _, ok := shape.Twin(subtable, last); !ok {
 		return true, nil // the subtable cannot be split
 	}
-	// Keys are moved only from a bucket that shows it in its header. What the CASes have found may be
-	// of later changes, and does not say what has replaced the value.
+	// Before keys are moved from a bucket, its header shows it. What the CASes have found may come
+	// from later changes, and does not say what has replaced the value.
 	b := e.at / layout.BucketLen * layout.BucketLen
 	word, err := c.slotAt(c.root(), b, deadline)
 	if err != nil {
@@ -197,13 +201,13 @@ func (c *grower) overtaken(e entry, deadline clock.Time) (bool, error) {
 	if uint64(word) != was.Word() {
 		return false, nil
 	}
-	// Under one header, a key leaves its slot once. So if the slot leaves with another object, a PUT has
-	// replaced the value.
+	// Under one header, a key leaves its slot only once. So if the slot leaves with another object,
+	// a PUT has replaced the value.
 	format := shape.Format
 	return stays || format.Leaving(c.beaten) && c.beaten != format.Leave(e.slot), nil
 }
 
-// unchanged marks the error of an operation that has changed nothing.
+// unchanged adds kv.ErrNoEffect to the error of an operation that has changed nothing.
 func unchanged(err error) error {
 	if errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrLost) || errors.Is(err, kv.ErrFull) {
 		return errors.Join(err, kv.ErrNoEffect)
@@ -211,8 +215,8 @@ func unchanged(err error) error {
 	return err
 }
 
-// compose takes an unused object, and adds to the batch the WRITEs of its replicas and the READs of
-// the key's buckets.
+// compose takes a spare object. It adds the WRITEs of the object's replicas and the READs of the
+// key's buckets to the batch.
 func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (f fresh, o layout.Object, err error) {
 	if f, err = c.take(c.unitsFor(len(value)), key, h, deadline); err != nil {
 		return f, o, err
@@ -230,7 +234,7 @@ func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, 
 	return f, o, nil
 }
 
-// existing executes the batch, and finds the slot of the key.
+// existing executes the batch and returns the slot of the key.
 func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	if err := c.do(deadline); err != nil {
 		return entry{}, err

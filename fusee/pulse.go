@@ -12,16 +12,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// pulse is how a client of a store with a master shows that it is alive: now and then it writes its word
-// of leases, in a batch that it sends anyway. So an operation takes no longer for it, and an idle client
-// is silent: a master takes it for dead after Config.ClientLease, and its next operation begins by taking
-// another number (see Client.renew).
+// pulse is how a client of a store with a master shows that it is alive: from time to time it
+// writes its word of leases, in a batch that it sends anyway. So no operation takes longer. An idle
+// client is silent: a master takes it for dead after Config.ClientLease, and its next operation
+// begins by taking a new number (see Client.renew).
 type pulse struct {
 	next  clock.Time
 	count uint32
 }
 
-// beat adds the WRITE of the client's word to the batch, when it is time.
+// beat adds the WRITE of the client's word to the batch, if it is time for it.
 func (c *changer) beat() {
 	now := c.rt.Now()
 	if !c.managed || c.exempt || c.view == 0 || c.id == 0 || c.room() == 0 || now < c.pulse.next {
@@ -33,27 +33,30 @@ func (c *changer) beat() {
 	}
 }
 
-// renew takes another number after an operation has failed because the client was taken for dead, and
-// reports whether the operation, which has changed nothing, is to be repeated.
+// renew is called when an operation has failed and changed nothing. If the cause is that the client
+// was taken for dead, renew takes a new number and returns true: then the operation is to be
+// repeated.
 func (c *Client) renew(err error, deadline clock.Time) bool {
 	return c.fenced && errors.Is(err, kv.ErrTimeout) && c.rt.Now() < deadline && c.rejoin(deadline) == nil
 }
 
-// ward is what a master knows of a client that owns blocks: its word of leases, since when the word has
-// not changed, and how often the master has found it so when the lease was over.
+// ward is what a master knows of a client that owns blocks: the value of the client's word of
+// leases, since when it is unchanged, and how many checks after the end of the lease have found it
+// unchanged.
 type ward struct {
 	beat   uint64
 	since  clock.Time
 	silent int
 }
 
-// tend recovers clients that own blocks and have been silent for their lease. That is harmless for one that
-// is alive: it takes another number. That a word has not changed between two READs is true however long the
-// master was hung meanwhile; the second READ is repeated, so that what a client has sent while its memory
-// server was hung arrives.
+// tend recovers clients that own blocks and have been silent for their lease. That is harmless for
+// a client that is alive: it takes a new number. A word that is unchanged between two READs proves
+// silence even if the master was hung in between. The master repeats the second READ, so that what
+// a client has sent while its memory server was hung can arrive.
 //
-// The objects of a block may take longer than the master may stay away from the memory servers: so it
-// settles some of them at a time. A client that dies meanwhile does not wait for that.
+// Settling the objects of all blocks may take longer than the master may stay away from the memory
+// servers. So it settles some of them in each call. A client that dies meanwhile need not wait for
+// that.
 func (m *Master) tend() error {
 	if m.c.cfg.ClientLease < 0 {
 		return nil
@@ -67,7 +70,7 @@ func (m *Master) tend() error {
 	return errors.Join(looked, m.settle())
 }
 
-// settle goes on with the blocks of dead clients, for an eighth of the lease.
+// settle continues with the blocks of dead clients, for an eighth of the lease.
 func (m *Master) settle() error {
 	c := m.c
 	until := c.rt.Now().Add(max(c.cfg.Lease/8, minPatience/2))
@@ -86,8 +89,8 @@ func (m *Master) settle() error {
 	return err
 }
 
-// look reads the words of leases and the tables of blocks, and takes over the blocks of clients that have
-// been silent for their lease.
+// look reads the words of leases and the block tables, and takes over the blocks of clients that
+// have been silent for their lease.
 func (m *Master) look() error {
 	c := m.c
 	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
@@ -121,7 +124,8 @@ func (m *Master) look() error {
 	}
 	m.wards = wards
 	var failed error
-	for _, owner := range slices.Sorted(maps.Keys(wards)) { // in one order: a seed is replayed
+	// in a fixed order, so that a seed can be replayed
+	for _, owner := range slices.Sorted(maps.Keys(wards)) {
 		w := wards[owner]
 		if asked < w.since.Add(c.cfg.ClientLease) {
 			continue

@@ -9,31 +9,31 @@ import (
 	"github.com/rdmalab/rdmalab/fusee/snapshot"
 )
 
-// repair makes the replicas of the index alike on the members of a view. No client is at work: their
-// connections have ended.
+// repair makes the replicas of the index equal on the members of a view. No client is at work:
+// their connections have ended.
 //
-// If the primary remains, its value of a slot counts: no change that it does not show has been
-// acknowledged. If the primary was lost, the backups decide, by the rules of SNAPSHOT: a value that was
-// ever in the primary is in all backups, until one of them has the value of a later writer; so whatever
-// the rules choose, nothing that was acknowledged is undone. A client that has waited for the outcome
-// finds it in the slot (see changer.resolve).
+// If the primary remains, its value of each slot counts, because no change was acknowledged that it
+// does not show. If the primary was lost, the backups decide, by the rules of SNAPSHOT. A value
+// that was ever in the primary is in all backups, until one of them has the value of a later
+// writer. So whatever the rules choose, nothing that was acknowledged is undone. A client that
+// waits for an outcome finds it in the slot (see changer.resolve).
 //
-// An object whose first server was lost and that is pending is withdrawn, because no client can be
-// found by its block any more. No other client has seen it: it is marked as valid in the first replica
-// last.
+// If an object is pending and its first replica was on a lost server, repair withdraws the object:
+// the block table that names its owner was lost, too. No other client has seen the object, because
+// its owner marks the first replica as valid last.
 type repair struct {
 	*changer
-	// same: the primary is where it was.
+	// same: the primary is on the same server as before.
 	same bool
 	// patience is how long a server may take to answer.
 	patience time.Duration
-	// orphans are slots whose objects are to be checked.
+	// orphans are slots whose objects have their first replica on a lost server.
 	orphans []entry
 	words   [][]byte
 	list    []uint64
 }
 
-// repairPiece is how many bytes of each replica are read at a time.
+// repairPiece is how many bytes of each replica one READ reads.
 const repairPiece = 16 << 10
 
 func (r *repair) all() error {
@@ -49,7 +49,8 @@ func (r *repair) all() error {
 	return nil
 }
 
-// words8 makes n bytes alike, word by word. slots says that they are buckets.
+// words8 makes n bytes at offset off equal in all replicas, word by word. slots: the bytes are
+// buckets.
 func (r *repair) words8(off uint64, n int, slots bool) error {
 	for n > 0 {
 		some := min(n, repairPiece)
@@ -95,8 +96,8 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 	return r.withdraw()
 }
 
-// chosen is the value that a word gets whose replicas may differ. same says that the first value is that
-// of the primary; otherwise all are those of backups.
+// chosen returns the value that a word gets in all replicas. same: values[0] is the primary's;
+// otherwise all values are those of backups.
 func chosen(values []uint64, same bool) uint64 {
 	if same {
 		return values[0]
@@ -104,7 +105,7 @@ func chosen(values []uint64, same bool) uint64 {
 	return snapshot.Decide(values)
 }
 
-// set writes a word to all replicas of the index.
+// set writes a word at offset off of all replicas of the index.
 func (r *repair) set(off, value uint64) error {
 	if err := r.put(binary.LittleEndian.AppendUint64(nil, value), atLog); err != nil {
 		return err
@@ -115,7 +116,8 @@ func (r *repair) set(off, value uint64) error {
 	return r.do(r.rt.Now().Add(r.patience))
 }
 
-// withdraw empties the slots of orphans that are pending, and marks the others as valid in all replicas.
+// withdraw empties the slots of orphans that are pending. It marks the other orphans as valid in
+// all replicas.
 func (r *repair) withdraw() error {
 	for some := range slices.Chunk(r.orphans, maxOps/2) {
 		for i, e := range some {
@@ -132,7 +134,7 @@ func (r *repair) withdraw() error {
 		}
 		for i, e := range some {
 			if layout.Mark(marks[8*i]) != layout.Pending {
-				if layout.Mark(marks[8*i]) == layout.Valid { // clients have seen it
+				if layout.Mark(marks[8*i]) == layout.Valid { // clients have seen the object
 					if err := r.showAll(r.super.Shape.Format.Ref(e.slot), r.rt.Now().Add(r.patience)); err != nil {
 						return err
 					}

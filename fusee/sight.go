@@ -9,43 +9,43 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// sight is what a client sees of a key in the index: its two combined buckets, and while their
-// subtable is being split also those at the same places of the twin, the subtable to which the split
-// moves keys.
+// sight is what a client reads of a key in the index: its two combined buckets. While their
+// subtable is being split, it also has the buckets at the same places of the twin, the subtable to
+// which the split moves keys.
 type sight struct {
 	hash     layout.Hash
 	subtable int
 	entry    layout.Entry
 	twin     int
-	// shift is the distance from a place of the subtable to that of the twin.
+	// shift is the distance from a place in the subtable to the same place in the twin.
 	shift uint64
-	// moves: the split moves the key.
+	// moves: the split moves this key to the twin.
 	moves bool
 	old   [2]bucket
 	new   [2]layout.Combined
 }
 
-// bucket is a combined bucket and its offset.
+// bucket is a combined bucket with its offset and the index of its main bucket.
 type bucket struct {
 	layout.Combined
 	off  uint64
 	main int
 }
 
-// sightLen is how many bytes of the buffer a sight takes: four combined buckets, and the word of the
-// directory.
+// sightLen is how many bytes of the buffer a sight takes: four combined buckets, and the word of
+// the directory. sightReads is how many READs it takes.
 const (
 	sightLen   = 4*layout.CombinedLen + 8
 	sightReads = 5
 )
 
-// errStale: the buckets are not those that the client's copy of the directory says.
+// errStale: the buckets do not fit the client's copy of the directory.
 var errStale = errors.New("a subtable was split")
 
-// errSplits is errStale of a client whose copy of the directory is up to date again.
+// errSplits is errStale after the client has corrected its copy of the directory.
 var errSplits = fmt.Errorf("%w: a split has begun", errStale)
 
-// aim makes v the sight of a hash.
+// aim makes v the sight of the keys with hash h, by the client's copy of the directory.
 func (s *space) aim(v *sight, h layout.Hash) {
 	shape := &s.super.Shape
 	v.hash = h
@@ -59,8 +59,9 @@ func (s *space) aim(v *sight, h layout.Hash) {
 	}
 }
 
-// readSight adds READs of the buckets to the batch. Those of the twin come later: what has been moved
-// when its slot is read is there then. The word of the directory says whether the split has ended.
+// readSight adds READs of the buckets to the batch. The twin's buckets are read later than the
+// others: if a slot shows that its key has moved, the twin has the key when it is read. The word of
+// the directory says whether the split has ended.
 func (s *space) readSight(v *sight, to int) {
 	for i := range v.old {
 		s.read(s.root(), v.old[i].off, to+i*layout.CombinedLen, layout.CombinedLen)
@@ -75,8 +76,8 @@ func (s *space) readSight(v *sight, to int) {
 	s.read(s.root(), shape.EntryAt(v.subtable), to+4*layout.CombinedLen, 8)
 }
 
-// parseSight parses what readSight has read. The error errStale asks the caller to refresh the
-// directory.
+// parseSight parses what readSight has read. After the error errStale the caller refreshes its copy
+// of the directory.
 func (s *space) parseSight(v *sight, from int) (err error) {
 	for i := range v.old {
 		b := &v.old[i]
@@ -110,8 +111,8 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 	return s.learn(v.subtable, from+4*layout.CombinedLen)
 }
 
-// stale is errStale. If the header itself says that the subtable is being split, the client knows that
-// now (errSplits).
+// stale returns errStale. If the header itself says that the subtable is being split, stale
+// corrects the client's copy of the directory and returns errSplits.
 func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Header) error {
 	e := layout.Entry{Depth: v.entry.Depth, Splitting: true}
 	if v.entry.Splitting || !h.Moving || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || dir.Set(shape, v.subtable, e) != nil {
@@ -120,7 +121,7 @@ func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Heade
 	return errSplits
 }
 
-// learn reads the word of a subtable from the buffer.
+// learn takes the directory's word of a subtable from the buffer.
 func (s *space) learn(subtable, from int) (err error) {
 	if s.raw, err = s.bytes(s.raw, from, 8); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (s *space) learn(subtable, from int) (err error) {
 	return nil
 }
 
-// refresh reads the words of all subtables in which a hash can be.
+// refresh reads the directory's words of all subtables in which keys with hash h can be.
 func (s *space) refresh(h layout.Hash, deadline clock.Time) error {
 	shape := &s.super.Shape
 	s.homes = shape.Homes(h, s.homes[:0])
@@ -153,20 +154,20 @@ func (s *space) refresh(h layout.Hash, deadline clock.Time) error {
 	return nil
 }
 
-// stage is how far a split has come in a bucket of the subtable that is being split.
+// stage is how far a split has come in one bucket of the subtable that is being split.
 type stage uint8
 
 const (
-	// open: all keys are where they were, and keys are inserted there.
+	// open: all keys are in the bucket, and keys are inserted there.
 	open stage = iota
-	// moving: the twin has some of the keys that the split moves. Others of them are inserted there.
+	// moving: some of the keys that the split moves may be in the twin already. New keys of this
+	// kind are inserted into the twin.
 	moving
-	// settled: the twin has all of them.
+	// settled: all keys that the split moves are in the twin.
 	settled
 )
 
-// state returns the stage that a header shows. ok is false if the header does not belong to the
-// client's entry of the directory.
+// state returns the stage that a header shows. ok is false if the header does not fit v.entry.
 func (v *sight) state(h layout.Header) (s stage, ok bool) {
 	switch {
 	case h.Prefix != uint32(v.subtable):
@@ -181,23 +182,23 @@ func (v *sight) state(h layout.Header) (s stage, ok bool) {
 	return settled, true
 }
 
-// kind says what the key can find in a place of its buckets.
+// kind says what is in a place of the key's buckets, as far as the key is concerned.
 type kind uint8
 
 const (
 	// taken: a slot that names an object.
 	taken kind = iota
-	// vacant: an empty slot, into which the key can be inserted.
+	// vacant: an empty slot into which the key can be inserted.
 	vacant
-	// leaving: a slot from which a key is being moved, and that is not in the twin yet.
+	// leaving: a slot whose key is being moved and is not in the twin yet.
 	leaving
-	// reserved: nothing of the key, and no place for it.
+	// reserved: a slot that neither has this key nor may get it.
 	reserved
 )
 
-// cell returns what the key finds in place n of combined bucket i: in the subtable, or in the twin.
-// The twin has a slot that was never used, 0, until a key is moved there or inserted, and 0 never
-// comes back. So a slot of the twin that is not 0 counts, whatever the subtable has there.
+// cell returns what is in place n of combined bucket i: the slot of the subtable or of the twin. A
+// slot of the twin is 0 until a key is moved or inserted there, and never becomes 0 again. So if
+// the twin's slot is not 0, it counts, whatever the subtable has in that place.
 func (v *sight) cell(f layout.Format, i, n int) (entry, kind) {
 	e := entry{at: layout.SlotAt(v.old[i].off, n), slot: v.old[i].Slots[n]}
 	if !v.entry.Splitting {
@@ -232,7 +233,8 @@ func empty(f layout.Format, s layout.Slot) kind {
 	return taken
 }
 
-// find returns the combined bucket of a place and its number there. there: the place is in the twin.
+// find returns the combined bucket i and the index n of the slot at offset at. there: the slot is
+// in the twin. ok is false if the slot is not in the sight.
 func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	for i := range v.old {
 		for n := range layout.CombinedSlots {
@@ -247,7 +249,7 @@ func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	return 0, 0, false, false
 }
 
-// takes reports whether the key may be inserted at a place.
+// takes reports whether the key may be inserted into the slot at offset at.
 func (v *sight) takes(at uint64) bool {
 	i, n, there, ok := v.find(at)
 	if !ok || there || !v.moves {
@@ -257,7 +259,7 @@ func (v *sight) takes(at uint64) bool {
 	return state == open
 }
 
-// moving reports whether a split has begun to move the key from a place of the subtable.
+// moving reports whether a split has begun to move the key from the slot at offset at.
 func (v *sight) moving(at uint64) bool {
 	i, n, there, ok := v.find(at)
 	if !ok || there || !v.moves {
@@ -267,8 +269,8 @@ func (v *sight) moving(at uint64) bool {
 	return state == moving
 }
 
-// head returns the header of the bucket of a place. stays: no key was moved from there under this
-// header.
+// head returns the header of the bucket with the slot at offset at. stays: no key was moved out of
+// the slot while the bucket had this header.
 func (v *sight) head(at uint64) (h layout.Header, stays bool) {
 	i, n, there, ok := v.find(at)
 	if there {
@@ -277,7 +279,7 @@ func (v *sight) head(at uint64) (h layout.Header, stays bool) {
 	return v.old[i].Heads[n/layout.BucketSlots], ok && v.takes(at)
 }
 
-// settled reports whether the split has moved all keys of the buckets.
+// settled reports whether the split has moved all keys of the sight's buckets.
 func (v *sight) settled() bool {
 	for i := range v.old {
 		for _, h := range v.old[i].Heads {

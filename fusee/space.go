@@ -14,12 +14,12 @@ import (
 const (
 	// freeBatch is how many frees a client collects before it sends them (see space.free).
 	freeBatch = 16
-	// maxFrees bounds the frees that wait because a connection has failed.
+	// maxFrees is how many frees may wait while a connection has failed.
 	maxFrees = 1024
 )
 
-// space is the client's part of memory management: objects in its blocks, and frees for the owners
-// of other blocks.
+// space is the client's part of memory management: the objects in its own blocks, and frees of
+// objects in blocks of other clients.
 type space struct {
 	memory
 	super layout.Superblock
@@ -27,38 +27,38 @@ type space struct {
 	dir   layout.Directory
 	homes []int
 	raw   []byte
-	// index are the servers with replicas of the index: the primary, then the backups.
+	// index are the servers with replicas of the index: first the primary, then the backups.
 	index   []int
 	classes map[int]*class
 	blocks  map[blockID]*block
-	// turn chooses the server of the next block.
+	// turn chooses the server for the next block.
 	turn int
-	// asked is the last request for a block to each server.
+	// asked is, by server, the last request for a block.
 	asked []request
-	// doubts is DoubtWord as the client has read it last.
+	// doubts is the value of DoubtWord that the client has read last.
 	doubts uint64
-	// nextLook is when the client looks again for room in blocks that others have left.
+	// nextLook is when the client may look again for room in blocks that others have left.
 	nextLook clock.Time
 	// limbo are blocks that the client has tried to take over, with an unknown outcome.
 	limbo []limbo
-	// frees are objects to be freed. flight are the frees that were sent.
+	// frees are objects to be freed. flight are the FETCH_ADDs for frees that were sent.
 	frees  []layout.Ref
 	flight []*remotemem.Op
 	store  [freeBatch]remotemem.Op
-	// unsure are objects of this client whose operations have an unknown outcome: a slot may name
-	// them.
+	// unsure are objects of this client whose operations have an unknown outcome, so that a slot
+	// may name them.
 	unsure []object
-	// lost counts frees that were perhaps not executed; owed: that is not in DoubtWord yet.
+	// lost counts frees that were perhaps not executed. owed: DoubtWord does not count them yet.
 	lost uint64
 	owed bool
 }
 
-// class holds the objects of one length.
+// class has the client's objects of one length.
 type class struct {
 	blocks []*block
-	// turn is the block in which the client has looked last for objects that others have freed.
+	// turn is the index of the block in which the client has last looked for freed objects.
 	turn int
-	// queue holds the unused objects in the order in which they will be used, so that the log entry
+	// queue has the free objects in the order in which the client will use them. So the log entry
 	// of an object can name the next one.
 	queue []object
 	last  layout.Link
@@ -70,20 +70,20 @@ type object struct {
 	i int
 }
 
-// ref is what a slot says that names the last use of an object.
+// ref returns the content of the slot that names the last use of the object.
 func (o object) ref(s *layout.Shape, fingerprint byte) layout.Ref {
 	return layout.Ref{
 		Fingerprint: fingerprint, Units: o.units, Server: o.server, Place: s.PlaceOf(o.block.block, o.i, o.units), Version: o.versions[o.i],
 	}
 }
 
-// link names the object in a log entry.
+// link returns the link to the object in log entries.
 func (o object) link(s *layout.Shape) layout.Link {
 	return layout.LinkTo(o.server, s.PlaceOf(o.block.block, o.i, o.units))
 }
 
-// fresh is an object that was taken for one use: the content of the slot that will name it, and its
-// neighbours in the log.
+// fresh is an object that the client has taken for one use: the content of the slot that will name
+// it, and its neighbours in the log.
 type fresh struct {
 	layout.Ref
 	object object
@@ -91,7 +91,7 @@ type fresh struct {
 	prev   layout.Link
 }
 
-// clear forgets all blocks and frees: those of a number that has ended.
+// clear forgets all blocks and frees. It is called when the client's number has ended.
 func (s *space) clear() {
 	s.classes, s.blocks = make(map[int]*class), make(map[blockID]*block)
 	s.asked = make([]request, len(s.cfg.Servers))
@@ -99,7 +99,7 @@ func (s *space) clear() {
 	s.settle()
 }
 
-// largest is the length of the largest object, in units.
+// largest returns the length of the longest object that fits into a block, in units.
 func (s *space) largest() int {
 	units := layout.MaxUnits
 	for units > 1 && s.super.Shape.Objects(units) < 1 {
@@ -108,9 +108,9 @@ func (s *space) largest() int {
 	return units
 }
 
-// unitsFor is the length of the objects for values of n bytes. Each length that a client uses takes
-// a block. So above 8 units only some lengths are used: powers of two, and three between each two
-// of them.
+// unitsFor returns the length, in units, of the objects for values of n bytes. Each length that a
+// client uses takes a block. So above 8 units only some lengths are used: powers of two, and three
+// between two of them.
 func (s *space) unitsFor(n int) int {
 	units := layout.Units(n)
 	if shift := bits.Len(uint(units-1)) - 3; shift > 0 {
@@ -129,7 +129,8 @@ func (s *space) class(units int) *class {
 	return c
 }
 
-// take returns an object with the given number of units for a key.
+// take returns an object with the given number of units for a key. It gets further objects if few
+// are left.
 func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) (fresh, error) {
 	c := s.class(units)
 	if len(c.queue) < 2 {
@@ -154,7 +155,7 @@ func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) 
 	return f, nil
 }
 
-// ready notes that no slot names an object of this client: it can be used.
+// ready is called when no slot names an object of this client: the object can be used again.
 func (s *space) ready(o object) {
 	s.unsure = slices.DeleteFunc(s.unsure, func(other object) bool { return other == o })
 	if o.used[o.i] {
@@ -167,10 +168,11 @@ func (s *space) ready(o object) {
 	}
 }
 
-// giveBack makes an object of this client, which no slot names, ready for use.
+// giveBack makes an object that no slot names ready for use.
 func (s *space) giveBack(f fresh) { s.ready(f.object) }
 
-// forsake gives an object back whose operation has failed, unless a replica of a slot may name it.
+// forsake is called when the operation of an object has failed. It gives the object back, unless a
+// replica of a slot may name it.
 func (s *space) forsake(f fresh, err error) {
 	if errors.Is(err, kv.ErrNoEffect) {
 		s.giveBack(f)
@@ -179,7 +181,7 @@ func (s *space) forsake(f fresh, err error) {
 	s.unsure = append(s.unsure, f.object)
 }
 
-// free frees the object that a slot has named, and that this client has replaced.
+// free frees an object that a slot has named and this client has replaced.
 func (s *space) free(r layout.Ref) {
 	shape := &s.super.Shape
 	if !shape.Holds(r) || !s.has(r.Server) {
@@ -200,14 +202,14 @@ func (s *space) free(r layout.Ref) {
 	}
 }
 
-// lose notes that a free was lost: the owner of the object finds it by a sweep.
+// lose records that a free was lost. The owner of the object will find it by a sweep.
 func (s *space) lose() {
 	s.lost++
 	s.owed = true
 }
 
-// flush sends the frees that were collected and does not wait for them. The frees of the time before
-// have usually arrived; otherwise these wait for the next call.
+// flush sends the frees that the client has collected, and does not wait for their completion. If
+// earlier frees are not complete yet, it sends nothing: the frees wait for the next call.
 func (s *space) flush() {
 	for _, o := range s.flight {
 		if !o.Done {
@@ -224,14 +226,14 @@ func (s *space) flush() {
 		word, add := s.super.Shape.FreeBit(r.Place)
 		o := &s.store[i]
 		s.fab.FetchAdd(o, s.target(at, off+word), add, atFrees+8*i)
-		_ = s.fab.Start(o) // if it fails, settle finds that
+		_ = s.fab.Start(o) // a failure is found by settle
 		s.flight = append(s.flight, o)
 		return true
 	})
 }
 
-// settle counts the frees whose outcome is unknown. They are not repeated, because a bit that is
-// added twice frees another object.
+// settle counts the frees that have failed, whose outcome is unknown. They are not repeated: a bit
+// that is added twice frees another object.
 func (s *space) settle() {
 	for _, o := range s.flight {
 		if o.Status != 0 {
@@ -241,8 +243,8 @@ func (s *space) settle() {
 	s.flight = s.flight[:0]
 }
 
-// confess counts up DoubtWord if frees of this client were lost. It may be counted up more than
-// once.
+// confess increments DoubtWord if frees of this client were lost. If it is repeated, it may
+// increment the word more than once.
 func (s *space) confess(deadline clock.Time) error {
 	if !s.owed {
 		return nil

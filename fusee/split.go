@@ -12,16 +12,18 @@ import (
 )
 
 const (
-	// splitRoom: an INSERT that leaves fewer empty slots in the buckets of its key begins a split.
+	// splitRoom: an INSERT begins a split if it leaves fewer empty slots than that in the buckets
+	// of its key.
 	splitRoom = 9
-	// sliceRTTs is how many round trips an operation spends on a split on which its client works.
+	// sliceRTTs is how many round trips an operation spends on the client's split.
 	sliceRTTs = 4
-	// pauseRTTs bounds the round trips of an operation together with those that it spends on a split. An
-	// INSERT that leaves fewer empty slots than urgentRoom in the buckets of its key spends all of them.
+	// pauseRTTs is the largest number of round trips of an operation, including those that it
+	// spends on a split. An INSERT spends all of them if it leaves fewer empty slots than
+	// urgentRoom in the buckets of its key.
 	pauseRTTs  = 10
 	urgentRoom = 5
-	// groupsAtOnce is how many groups of buckets a client works on at a time. It looks at groupsAhead
-	// further ones, which are perhaps settled.
+	// groupsAtOnce is how many groups of buckets a client works on at a time. groupsAhead is how
+	// many further groups it reads, because they may be settled already.
 	groupsAtOnce = 3
 	groupsAhead  = 16
 	groupSlots   = 3 * layout.BucketSlots
@@ -30,25 +32,28 @@ const (
 // grower splits subtables.
 type grower struct {
 	changer
-	// split is the split on which this client works; nil: none.
+	// split is the split on which this client works, or nil.
 	split *split
 }
 
-// split is a client's work on the split of a subtable. Any number of clients may work on one: all
-// that they write are CASes from a value that never comes back, to a value that is the same for all
-// of them. So none of them can do harm, however late, and none has to wait for another one.
+// split is a client's work on the split of a subtable. Any number of clients may work on the same
+// one: all their writes are CASes, from a value that never comes back to a value that is the same
+// for all clients. So none of them can do harm, however late it is, and none has to wait for
+// another one.
 type split struct {
 	subtable, twin int
 	depth          int
 	does           task
-	// Groups before next are settled, modulo their number, so many as done says. groups are those on which
-	// the client works; none: it chooses some. ahead are those behind them.
+	// The done groups before next are settled (numbers are modulo the number of groups). groups are
+	// those on which the client works; if there are none, it chooses some. ahead are groups after
+	// them.
 	next, done    int
 	groups, ahead []int
 	moves         []move
-	// blocked: other clients must change slots first, and the groups are worked on again. held: that
-	// showed in the last step. pending is a slot with an object that is pending. suspect is a value whose
-	// client has not gone on since a time.
+	// blocked: other clients must change slots first, and the client works on the groups again
+	// later. held: the last step has found that. pending is a slot whose object is pending. suspect
+	// is the value of a client that has made no progress since the time since. asked is when the
+	// last flip began.
 	blocked          bool
 	held             bool
 	pending, suspect layout.Slot
@@ -56,17 +61,17 @@ type split struct {
 	asked            clock.Time
 }
 
-// move is a key that is moved: the offset of its slot in the subtable, the slot, and its fingerprint.
+// move is a key that a split moves: its slot in the subtable, and its fingerprint.
 type move struct {
 	entry
 	fingerprint byte
-	// to is what the slot becomes.
+	// to is the value that the slot gets.
 	to layout.Slot
-	// left: the subtable has the slot no more.
+	// left: the slot in the subtable is leaving already.
 	left   bool
 	w      snapshot.Writer
 	action snapshot.Action
-	// words are where the values are that the operations of the batch find.
+	// words are the offsets in the buffer of the values that the move's operations find.
 	words []int
 }
 
@@ -74,32 +79,32 @@ type move struct {
 type task uint8
 
 const (
-	// flip makes buckets moving that are not settled, and reads them.
+	// flip makes the headers of buckets moving, and reads the buckets.
 	flip task = iota
-	// inspect reads the keys.
+	// inspect reads the heads of the objects.
 	inspect
-	// vacate takes keys that move from the subtable.
+	// vacate makes the slots of keys that move leaving.
 	vacate
-	// plant puts them into the twin.
+	// plant puts the keys into the twin.
 	plant
-	// clean makes their slots in the subtable empty.
+	// clean empties the slots of these keys in the subtable.
 	clean
-	// settle makes buckets settled.
+	// settle makes the headers of buckets settled.
 	settle
 	// finish ends the split.
 	finish
 )
 
-// costs returns how many round trips a task takes if no other client interferes. Keys that are taken
-// from the subtable are absent until they are in the twin: so vacate begins only if there is time for
-// plant as well.
+// costs returns how many round trips a task takes if no other client interferes. Between vacate and
+// plant, the keys are absent. So the cost of vacate includes that of plant, and vacate begins only
+// if there is time for both.
 func (c *grower) costs(t task) int {
 	backups := min(1, len(c.backups()))
 	return [...]int{flip: 1 + backups, inspect: 1, vacate: 2 + 2*backups, plant: 1 + backups, clean: 1 + backups, settle: 1 + backups, finish: 1 + backups}[t]
 }
 
-// begins starts a split of a subtable, if its entry is still e, and joins it. The error kv.ErrFull
-// means that there is no room for another subtable.
+// begins starts a split of a subtable whose entry is e. It changes nothing if the entry is another
+// one by now. The error kv.ErrFull means that there is no room for another subtable.
 func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error {
 	if _, ok := c.super.Shape.Twin(subtable, e.Depth); !ok {
 		return kv.ErrFull
@@ -107,7 +112,7 @@ func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error
 	return c.enter(subtable, e, layout.Entry{Depth: e.Depth, Splitting: true}, deadline)
 }
 
-// enter changes the entry of a subtable, and remembers what it is then.
+// enter changes the entry of a subtable from from to to, and reads what the entry is then.
 func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time) error {
 	at := c.super.Shape.EntryAt(subtable)
 	for _, server := range c.backups() {
@@ -122,7 +127,7 @@ func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time)
 	return c.reread(subtable, deadline)
 }
 
-// reread reads the entry of a subtable, behind what is in the batch.
+// reread executes the batch, then reads the entry of a subtable.
 func (c *grower) reread(subtable int, deadline clock.Time) error {
 	c.read(c.root(), c.super.Shape.EntryAt(subtable), atIn, 8)
 	if err := c.do(deadline); err != nil {
@@ -131,7 +136,8 @@ func (c *grower) reread(subtable int, deadline clock.Time) error {
 	return c.learn(subtable, atIn)
 }
 
-// joins has the client work on the split of a subtable, beginning with the groups of a key.
+// joins makes the client work on the split of the sight's subtable, beginning with the groups of
+// its key.
 func (c *grower) joins(v *sight) {
 	e := c.dir.At(v.subtable)
 	if c.split != nil || !e.Splitting {
@@ -149,7 +155,7 @@ func (c *grower) joins(v *sight) {
 	c.split = s
 }
 
-// finishAll works on all splits of subtables until they have ended.
+// finishAll works on the splits of all subtables until they have ended.
 func (c *grower) finishAll(deadline clock.Time) error {
 	if err := c.loadDirectory(deadline); err != nil {
 		return err
@@ -174,7 +180,7 @@ func (c *grower) finishAll(deadline clock.Time) error {
 	return nil
 }
 
-// startsBegun begins the split of a subtable that a client has begun in a backup alone.
+// startsBegun begins the split of a subtable if a client has begun it in a backup only.
 func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	e := c.dir.At(subtable)
 	next := layout.Entry{Depth: e.Depth, Splitting: true}
@@ -190,8 +196,9 @@ func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	return nil
 }
 
-// assist works on the client's split behind an operation that has succeeded: whatever becomes of the
-// split, the operation has. An operation that took long works less.
+// assist works on the client's split after an operation that has succeeded. The operation has
+// succeeded whatever happens to the split. After an operation that took many round trips, assist
+// works less.
 func (c *grower) assist(urgent bool, deadline clock.Time) {
 	rtts := sliceRTTs
 	if urgent {
@@ -200,7 +207,7 @@ func (c *grower) assist(urgent bool, deadline clock.Time) {
 	_ = c.advance(min(rtts, pauseRTTs-c.cost.RTTs), deadline)
 }
 
-// advance works on the client's split, for at most that number of round trips.
+// advance works on the client's split for at most rtts round trips.
 func (c *grower) advance(rtts int, deadline clock.Time) error {
 	from := c.cost.RTTs
 	for c.split != nil && c.cost.RTTs-from+c.costs(c.split.does) <= rtts {
@@ -214,7 +221,8 @@ func (c *grower) advance(rtts int, deadline clock.Time) error {
 	return nil
 }
 
-// complete works on the client's split until it has ended, or until its groups are settled.
+// complete works on the client's split until its groups are settled or, if all is true, until the
+// split has ended.
 func (c *grower) complete(all bool, deadline clock.Time) error {
 	for c.split != nil && (all || c.split.does != flip || len(c.split.groups) > 0) {
 		if err := c.step(deadline); err != nil {
@@ -230,7 +238,7 @@ func (c *grower) complete(all bool, deadline clock.Time) error {
 	return nil
 }
 
-// step does the next task of the client's split.
+// step executes the next task of the client's split.
 func (c *grower) step(deadline clock.Time) error {
 	s := c.split
 	s.held = false
@@ -244,13 +252,14 @@ func (c *grower) step(deadline clock.Time) error {
 	return err
 }
 
-// heads are the headers of a bucket before, while and after its keys are moved.
+// heads returns the headers of a bucket before, while and after its keys are moved.
 func (s *split) heads() (open, moving, settled layout.Header) {
 	n := uint32(s.subtable)
 	return layout.Header{Depth: s.depth, Prefix: n}, layout.Header{Depth: s.depth + 1, Prefix: n, Moving: true}, layout.Header{Depth: s.depth + 1, Prefix: n}
 }
 
-// stageOf is the earliest stage of the buckets of a group that was read.
+// stageOf returns the earliest stage of the buckets of a group, which is at offset from in the
+// buffer.
 func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 	v := sight{subtable: s.subtable, entry: layout.Entry{Depth: s.depth, Splitting: true}}
 	least = settled
@@ -271,7 +280,8 @@ func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 	return least, nil
 }
 
-// head changes the headers of the groups in all replicas of the index, the primary last.
+// head changes the headers of the groups in all replicas of the index, the primary last. behind
+// adds operations that follow the CASes of the primary.
 func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, behind func()) error {
 	swap := func(server int) {
 		for _, g := range s.groups {
@@ -297,9 +307,10 @@ func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, beh
 	return c.do(deadline)
 }
 
-// flipGroups makes the buckets of the groups moving. From now on no key that moves is inserted there:
-// an INSERT reads the headers again behind its CAS. So the keys that are read behind the flip are all
-// that have to be moved; others of them are pending, and will be withdrawn.
+// flipGroups makes the headers of the groups moving. After that no key that moves is inserted into
+// these buckets: an INSERT reads the headers again after its CAS. So the keys that are read after
+// the flip are all that must be moved. Any others are pending, and their clients will withdraw
+// them.
 func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	shape := &c.super.Shape
 	s.ahead = s.ahead[:0]
@@ -345,14 +356,15 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// pass notes that a group is settled.
+// pass is called when a group is settled.
 func (s *split) pass(group, groups int) {
 	if group == s.next && s.done < groups {
 		s.next, s.done = (s.next+1)%groups, s.done+1
 	}
 }
 
-// listGroup lists the slots of a group that name objects, or have named them.
+// listGroup adds the slots of group number group, the n-th in the buffer, to s.moves: slots that
+// name objects, and leaving slots.
 func (c *grower) listGroup(s *split, group, n int) (err error) {
 	shape := &c.super.Shape
 	if c.scratch, err = c.bytes(c.scratch, groupIn(n), layout.GroupLen); err != nil {
@@ -368,7 +380,7 @@ func (c *grower) listGroup(s *split, group, n int) (err error) {
 	return nil
 }
 
-// groupIn is where group n of the work is in the buffer.
+// groupIn returns the offset in the buffer of the n-th group.
 func groupIn(n int) int { return atIn + n*layout.GroupLen }
 
 // readGroups adds READs of the groups to the batch.
@@ -378,10 +390,10 @@ func (c *grower) readGroups(s *split) {
 	}
 }
 
-// inspectGroups reads the marks, versions and keys of the objects. An object with the version of its slot
-// has the key that the slot had when it was read, behind the flip. So a key that remains may change its
-// slot as often as it likes: no key that moves comes there. A key that moves is taken away by the next
-// PUT (see Client.update).
+// inspectGroups reads the marks, versions and keys of the objects. If an object has the version of
+// its slot, its key is the key that the slot had when it was read, after the flip. So the slot of a
+// key that stays may change as often as its clients like: no key that moves comes there. A key that
+// moves is also moved by its next PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readKeys(s.moves, deadline); err != nil {
 		return err
@@ -398,11 +410,11 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 		case m.left:
 			list = append(list, m)
 		case head.Version != c.super.Shape.Format.Ref(m.slot).Version:
-			s.blocked = true // the slot has changed, and its object is reused
+			s.blocked = true // the slot has changed, and its object is in use again
 		case !h.Moves(s.depth):
 		case head.Mark == layout.Valid:
 			list = append(list, m)
-		default: // its client shows it or withdraws it
+		default: // its client marks it as valid or withdraws it
 			s.blocked, s.pending = true, m.slot
 		}
 	}
@@ -411,7 +423,7 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// readKeys reads the beginnings of the objects of some slots.
+// readKeys reads the heads of the objects of some slots.
 func (c *grower) readKeys(list []move, deadline clock.Time) error {
 	shape := &c.super.Shape
 	for i, m := range list {
@@ -429,7 +441,7 @@ func (c *grower) readKeys(list []move, deadline clock.Time) error {
 	return c.do(deadline)
 }
 
-// headOf is the head of object i that readKeys has read.
+// headOf returns the head of object i that readKeys has read.
 func (c *grower) headOf(i int) (layout.Head, error) {
 	b, err := c.bytes(c.scratch, atIn+layout.HeadLen*i, layout.HeadLen)
 	if err != nil {
@@ -439,8 +451,9 @@ func (c *grower) headOf(i int) (layout.Head, error) {
 	return layout.ParseHead(b), nil
 }
 
-// suspects recovers the client that has begun a change of a slot and has not gone on for the lease. It
-// is never a mover, because all of them write the same value.
+// suspects recovers the client that has begun to change a slot to the value slot, if it has made no
+// progress for the lease. That client is never one that moves the key, because all of those write
+// the same value.
 func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error {
 	switch {
 	case slot == 0:
@@ -455,7 +468,7 @@ func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error
 	return c.recoverOwner(slot, deadline)
 }
 
-// vacateGroups takes the keys that move from the subtable.
+// vacateGroups makes the slots of the keys that move leaving.
 func (c *grower) vacateGroups(s *split, deadline clock.Time) error {
 	var some []move
 	list := s.moves[:0]

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// sweep finds by the index which objects of a block are in use, whatever the bitmap says. Objects
-// whose operations have an unknown outcome are left alone.
+// sweep finds out from the index which objects of a block are in use, whatever the bitmap says. It
+// leaves out objects whose operations have an unknown outcome.
 func (s *space) sweep(b *block, deadline clock.Time) error {
 	doubts := s.doubts
 	var list []int
@@ -23,7 +23,7 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 		o := object{b, i}
 		if slot != s.super.Shape.Format.Slot(o.ref(&s.super.Shape, byte(slot))) {
 			s.ready(o)
-			b.hints = true // the client that has replaced it may free it yet
+			b.hints = true // the client that has replaced the object may still free it
 		}
 	})
 	if err == nil {
@@ -32,9 +32,9 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 	return err
 }
 
-// inspectBlock finds out which objects of a block are in use that another client has left. Their
-// headers have their keys, and the slots of these the versions. What a header says is right if a
-// slot names the object.
+// inspectBlock finds out which objects are in use in a block that another client has left. It reads
+// the objects' keys from their heads, and their versions from the slots of these keys. A head is
+// right if a slot names its object.
 func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	shape := &s.super.Shape
 	list := make([]int, len(b.used))
@@ -64,9 +64,9 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	})
 }
 
-// named reads the buckets of the keys of some objects of a block, and calls f with the slot of the
-// primary that names each object; 0: none does. A slot from which the key is being moved names its
-// object until the twin has a slot.
+// named reads the buckets of the keys of some objects of a block. It calls f for each object with
+// the slot of the primary that names it, or 0 if none does. While a key is being moved, its leaving
+// slot names its object until the twin has a slot.
 func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, slot layout.Slot)) error {
 	sights := make([]sight, min(len(list), maxOps/sightReads))
 	for len(list) > 0 {
@@ -85,7 +85,7 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 					err = s.refresh(sights[n].hash, deadline)
 				}
 				if errors.Is(err, errSplits) || err == nil {
-					break // what was read for the others is read again
+					break // what was read for the other objects is read again
 				}
 			}
 			if err != nil {
@@ -98,7 +98,7 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 	return nil
 }
 
-// namedIn is the slot that names the object; 0: none does.
+// namedIn returns the slot in a sight that names the object, or 0.
 func (o object) namedIn(v *sight, shape *layout.Shape) (found layout.Slot) {
 	format, place := shape.Format, o.ref(shape, 0).Place
 	for i := range v.old {
@@ -119,7 +119,7 @@ func (o object) namedIn(v *sight, shape *layout.Shape) (found layout.Slot) {
 	return found
 }
 
-// slotAt reads a slot of one replica of the index, or another word of a server.
+// slotAt reads a slot in one replica of the index, or another word of a server.
 func (s *space) slotAt(server int, at uint64, deadline clock.Time) (layout.Slot, error) {
 	s.read(server, at, atLog, 8)
 	if err := s.do(deadline); err != nil {

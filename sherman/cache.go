@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// cache is the node's index cache: copies of pages of level 1, which name the leaves. A copy that
-// is out of date leads to the correct page or to one to the left of it, from which a search reaches
-// the correct page through siblings. It never leads to a page to the right of the correct one.
+// cache is the node's index cache. It holds copies of pages of level 1, whose entries name the
+// leaves. A copy may be out of date. Then its entry for a key names the leaf that covers the key or
+// a leaf to the left of that one, never one to the right. From there a search reaches the leaf
+// through siblings.
 type cache struct {
 	mu    sync.Mutex // never held during a wait
 	limit int        // bytes
@@ -21,7 +22,8 @@ type cache struct {
 	miss  uint64
 }
 
-// cached is one page of the cache. children[0] is for the keys from lowest to below keys[0].
+// cached is the copy of one page. children[0] covers the keys from lowest to below keys[0], and
+// children[i+1] those from keys[i].
 type cached struct {
 	lowest, highest uint64
 	keys            []uint64
@@ -33,12 +35,14 @@ const cachedOverhead = 96
 
 func (p *cached) bytes() int { return cachedOverhead + 16*len(p.keys) + 8 }
 
-// place returns the index of the last page whose lowest key is not above key; -1: none.
+// place returns the index of the last page whose lowest key is not above key, or -1 if there is
+// none.
 func (c *cache) place(key uint64) int {
 	return sort.Search(len(c.pages), func(i int) bool { return c.pages[i].lowest > key }) - 1
 }
 
-// leaf returns the leaf of a key.
+// leaf returns the address of the leaf for a key. It returns false if the cache has no page that
+// covers the key.
 func (c *cache) leaf(key uint64) (layout.Addr, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +69,9 @@ func (p *cached) child(key uint64) layout.Addr {
 	return p.children[p.childIndex(key)]
 }
 
-// leaves appends up to n leaves of one cached page, beginning with the leaf of key, and the
-// separators between them.
+// leaves appends to dst the addresses of up to n leaves of one cached page, beginning with the leaf
+// for key. It appends to seps the separators between these leaves. If the cache has no page that
+// covers the key, it appends nothing.
 func (c *cache) leaves(key uint64, n int, dst []layout.Addr, seps []uint64) ([]layout.Addr, []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +88,8 @@ func (c *cache) leaves(key uint64, n int, dst []layout.Addr, seps []uint64) ([]l
 	return append(dst, p.children[from:to]...), append(seps, p.keys[from:to-1]...)
 }
 
-// put adds a copy of a page of level 1. If there is no room, evict draws two pages at random and
-// removes the one with fewer hits.
+// put adds a copy of the page p of level 1. As long as the cache is too large, put calls evict,
+// which draws two pages at random and removes the one with fewer hits.
 func (c *cache) put(p *layout.Page, r *rand.Rand) {
 	e := &cached{lowest: p.Lowest, highest: p.Highest, children: []layout.Addr{p.Leftmost}}
 	for _, i := range p.Order(nil) {

@@ -12,10 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is one client thread of a node: a queue pair to each memory server. See the package
-// comment. It is made of layers, each of which embeds the one below and calls nothing above it:
-// memory (operations on pages and words), locker (locks, fences, WRITEs whose outcome is unknown),
-// walker (search), changer (changes and splits), and the operations of kv.Store themselves.
+// Client is one client thread of a compute node, with a queue pair to each memory server (see the
+// package comment). It consists of layers. Each layer embeds the one below it and calls nothing
+// above it. From the bottom: memory (operations on pages and words), locker (locks, fences, WRITEs
+// with unknown outcome), walker (search), changer (changes and splits), and Client itself (the
+// operations of kv.Store).
 type Client struct {
 	changer
 	scans scanBuffers
@@ -26,7 +27,7 @@ var (
 	_ kv.Timed   = (*Client)(nil)
 )
 
-// separator is the entry for a child in its parent page.
+// separator is the entry for a child in its parent page: the child's lowest key and its address.
 type separator struct {
 	level int // of the parent page; 0: no separator
 	key   uint64
@@ -34,22 +35,23 @@ type separator struct {
 }
 
 const (
-	// maxChain bounds the WRITEs that one doorbell posts.
+	// maxChain is the greatest number of WRITEs that the client posts with one doorbell.
 	maxChain = 64
 	// maxParallel is how many leaves a scan reads at a time.
 	maxParallel = 32
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond
-	// closeTimeout bounds the time that Close spends on locks whose state is unknown.
+	// closeTimeout is how long Close may take to release locks whose state is unknown, and again to
+	// return unused pages.
 	closeTimeout = time.Second
 )
 
-// areas of the registered buffer.
+// areas has the offsets of the areas in the client's registered buffer, and its length.
 type areas struct{ super, words, out, sib, in, len int }
 
-// Words of the buffer.
+// Indices of the 8-byte words in the client's registered buffer.
 const (
-	wordAtomic = iota // the value that an atomic has found in remote memory
+	wordAtomic = iota // the value that an atomic found in remote memory
 	wordZero          // zero, which the WRITE that releases a lock writes
 	wordLock
 	wordRoot
@@ -64,8 +66,8 @@ func (c *memory) lay(page int) {
 	c.at.len = c.at.in + maxParallel*page
 }
 
-// Open makes a client: it reads the superblock of the first server. The client connects to other
-// servers when it needs them.
+// Open makes a client. It connects to the first memory server and reads the superblock there. The
+// client connects to the other servers when it first needs them.
 func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	c := new(Client)
 	c.node, c.cfg, c.rt, c.links = n, cfg, kv.NewTimeline(cfg.Context.Runtime()), make([]link, len(n.cfg.Servers))
@@ -119,11 +121,12 @@ func (c *memory) introduce(deadline clock.Time) error {
 	}
 }
 
-// errServers: the tree was formatted on another list of servers.
+// errServers: the client's list of memory servers is not the list for which the tree was formatted.
 var errServers = errors.New("the tree was formatted on another list of memory servers")
 
-// prepareRetry decides whether an attempt that has failed with err is repeated. It returns nil,
-// after a pause, if it is.
+// prepareRetry is called after an attempt has failed with err. If the caller should try again,
+// prepareRetry pauses and returns nil. Otherwise it returns the error with which the operation
+// ends.
 func (c *memory) prepareRetry(err error, deadline clock.Time) error {
 	switch {
 	case errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrFull), errors.Is(err, ErrBroken), errors.Is(err, verbs.ErrClosed):
@@ -135,10 +138,11 @@ func (c *memory) prepareRetry(err error, deadline clock.Time) error {
 	return nil
 }
 
-// ErrBroken means that a page is not the expected one. The tree is damaged, or was formatted again.
+// ErrBroken means that a page is not the page that the client expects. The tree is damaged, or was
+// formatted again.
 var ErrBroken = errors.New("the tree is damaged or not the one that this client knows")
 
-// begin starts an operation.
+// begin starts an operation: it clears what the client remembers of the previous one.
 func (c *walker) begin(deadline clock.Time) error {
 	c.cost, c.heal, c.astray, c.dead, c.restarts = Cost{}, separator{}, pointer{}, 0, 0
 	if c.ended {
@@ -150,7 +154,7 @@ func (c *walker) begin(deadline clock.Time) error {
 	return c.fab.Poll()
 }
 
-// Super describes the tree.
+// Super returns the superblock, which describes the tree.
 func (c *Client) Super() layout.Superblock { return c.super }
 
 // Timeline returns the timeline of the client's operations.
@@ -162,10 +166,10 @@ func (c *Client) Last() kv.Cost { return c.cost.Cost }
 // LastCost returns the cost of the last operation in detail.
 func (c *Client) LastCost() Cost { return c.cost }
 
-// MaxValue is the longest value that the tree takes, in bytes.
+// MaxValue returns the length in bytes of the longest value that the tree can store.
 func (c *Client) MaxValue() int { return c.super.Shape.Value }
 
-// Close ends the connections. Before, it tries to release the locks whose state is unknown.
+// Close first tries to release the locks whose state is unknown, and then ends the connections.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

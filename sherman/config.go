@@ -15,7 +15,7 @@ type Config struct {
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Params of the connections.
+	// Params are the parameters of the connections.
 	Params rdmacm.Params
 }
 
@@ -23,28 +23,29 @@ type Config struct {
 type NodeConfig struct {
 	// Servers are the memory servers, in the order in which the tree was formatted.
 	Servers []netip.Addr
-	// CacheBytes bounds the index cache in bytes; 0: 64 MiB. Negative: no cache.
+	// CacheBytes is the greatest size of the index cache in bytes; 0: 64 MiB. Negative: no cache.
 	CacheBytes int
-	// HandOver is how often in a row a lock is handed to the next local client before other nodes
-	// can get it; 0: 8. Negative: never. During hand-overs other nodes see the same tag, which
-	// would make them suspect this node; so a series of hand-overs also ends after a quarter of the
-	// lease.
+	// HandOver is how many times in a row a client may hand a lock over to the next client of this
+	// node before other nodes can get it; 0: 8. Negative: never. Other nodes see the same tag
+	// during hand-overs, and would suspect this node after a lease. Therefore a series of
+	// hand-overs ends after a quarter of the lease at the latest.
 	HandOver int
-	// Lease is how long this node sees the same tag in a lock word before it suspects the owner; 0:
-	// 50 ms. It must be longer than an operation holds a lock. Otherwise live clients are fenced,
-	// which costs time, but loses no data.
+	// Lease is how long this node must see the same tag in a lock word before it suspects the tag's
+	// owner; 0: 50 ms. It must be longer than an operation holds a lock. If it is too short, live
+	// clients are fenced, which costs time but loses no data.
 	Lease time.Duration
-	// BackOff is the upper limit of the random pause after a failed CAS, which grows with each
-	// failure; 0: no pause, as published.
+	// BackOff is the upper limit of the random pause after a failed CAS on a lock word. The pause
+	// grows with each failure. 0: no pause, as in the published system.
 	BackOff time.Duration
-	// LostSearch keeps the search of the published code, which does not find a key while its record
-	// is being written (issue 27 of that code). It is for trees of kind Published.
+	// LostSearch keeps an error of the published code: a search does not find a key while a client
+	// writes the key's record (issue 27 of that code). It has an effect only in trees of kind
+	// Published.
 	LostSearch bool
-	// Unqueued: clients of the node do not queue for locks and hand none over. Each of them requests the
-	// word from the memory server, as in FG+ (see Steps).
+	// Unqueued: clients of the node do not queue for locks and do not hand them over. Each client
+	// swaps its tag into the lock word itself, as in FG+ (see Steps).
 	Unqueued bool
-	// Uncombined: a client posts the WRITE that releases a lock when its WRITEs to the page have been
-	// acknowledged, which takes one more round trip, as in FG+.
+	// Uncombined: a client waits until its WRITEs to the page are acknowledged, and then posts the
+	// WRITE that releases the lock. This takes one more round trip, as in FG+.
 	Uncombined bool
 }
 
@@ -68,7 +69,7 @@ func (c NodeConfig) withDefaults() NodeConfig {
 	return c
 }
 
-// Validate returns an error for the first field that is out of bounds.
+// Validate returns an error for the first field that is out of range.
 func (c *NodeConfig) Validate() error {
 	switch {
 	case len(c.Servers) < 1 || len(c.Servers) > layout.MaxServers:
@@ -79,20 +80,21 @@ func (c *NodeConfig) Validate() error {
 	return nil
 }
 
-// FormatConfig describes a tree to be made.
+// FormatConfig describes a tree that Format is to make.
 type FormatConfig struct {
 	// Shape is the shape of the pages; the zero value is the default.
 	Shape layout.Shape
-	// Locks is the number of lock words of each server; 0: 32768, or as many as the servers' lock
-	// tables have.
+	// Locks is the number of lock words of each server; 0: 32768, or fewer if the servers have less
+	// memory for locks.
 	Locks int
-	// HostLocks puts the lock words into host memory, for comparison.
+	// HostLocks puts the lock words into the servers' host memory instead of NIC memory, for
+	// comparison.
 	HostLocks bool
-	// PageLocks puts a lock word into each page, as in FG+; Locks and HostLocks have no effect then.
-	// The pages must be layout.Checksummed.
+	// PageLocks puts a lock word into each page, as in FG+. Then Locks and HostLocks have no
+	// effect. The pages must be layout.Checksummed.
 	PageLocks bool
-	// Chunk bounds the memory in bytes that a node takes from a server at a time; 0: 1 MiB, less on
-	// small servers.
+	// Chunk is the greatest number of bytes that a node takes from a server at a time; 0: 1 MiB, or
+	// less on small servers.
 	Chunk int
 	// Generation identifies the tree; 0: a random number.
 	Generation uint64

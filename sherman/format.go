@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// maker has a connection to each memory server for Format and BulkLoad, during which no client uses
-// the tree.
+// maker has a connection to each memory server. Format and BulkLoad use it; no client may use the
+// tree meanwhile.
 type maker struct {
 	cfg     Config
 	fab     *remotemem.Fabric
@@ -24,7 +24,7 @@ type maker struct {
 	buf     int
 }
 
-// newMaker connects to all servers. buf is the size in bytes of the buffer that it registers.
+// newMaker connects to all servers. buf is the size in bytes of the buffer to register.
 func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_ *maker, err error) {
 	if len(servers) < 1 || len(servers) > layout.MaxServers {
 		return nil, fmt.Errorf("sherman: %d memory servers; want 1 to %d", len(servers), layout.MaxServers)
@@ -53,7 +53,7 @@ func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_
 	return m, nil
 }
 
-// retried repeats f until it succeeds or the deadline passes. Repeating f must do no harm.
+// retried repeats f until it succeeds or the deadline passes. f must be safe to repeat.
 func (m *maker) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
@@ -71,7 +71,7 @@ func (m *maker) target(i int, off uint64) remotemem.Target {
 	return remotemem.Target{Peer: i, Addr: m.mem[i].Addr + off, RKey: m.mem[i].RKey}
 }
 
-// put writes bytes to a server.
+// put writes b to the memory of server i at offset off.
 func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 	if err := m.fab.MR().WriteAt(b, 0); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 	})
 }
 
-// get reads bytes of a server.
+// get reads len(b) bytes of server i at offset off into b.
 func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	err := m.retried(deadline, func() error {
 		var o remotemem.Op
@@ -96,7 +96,7 @@ func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	return err
 }
 
-// close ends the connections, and asks the servers to free their queue pairs.
+// close ends the connections and asks the servers to free their queue pairs.
 func (m *maker) close() error {
 	err := m.fab.Close()
 	for i, addr := range m.servers {
@@ -106,12 +106,12 @@ func (m *maker) close() error {
 	return err
 }
 
-// zeros is how many bytes one WRITE clears.
+// zeros is the number of bytes that one WRITE clears.
 const zeros = 64 << 10
 
-// Format makes an empty tree on memory servers, whatever they contain. It fences the clients of an
-// earlier tree before it writes anything: none of their requests arrives later, and no client of
-// the new tree gets the owner number of one of them. The operations of the earlier clients end with
+// Format makes an empty tree on memory servers, whatever they contain. Before it writes anything,
+// it fences the clients of an earlier tree: none of their requests arrives later, and no client of
+// the new tree gets one of their owner numbers. The operations of the earlier clients end with
 // kv.ErrLost.
 func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	m, err := newMaker(cfg, servers, max(zeros, layout.MaxPage), deadline)
@@ -144,7 +144,7 @@ func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Tim
 		err = errors.Join(err, m.putWord(i, layout.AllocWord, first, deadline))
 	}
 	err = errors.Join(err, m.putWord(0, layout.RootWord, uint64(root), deadline))
-	for i := range servers { // the superblocks last: without them no client opens the tree
+	for i := range servers { // the superblocks last: no client opens the tree before
 		s.Server, s.Len = i, uint64(m.mem[i].Len)
 		err = errors.Join(err, m.put(i, 0, s.AppendTo(nil), deadline))
 	}
@@ -203,8 +203,8 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	return s, nil
 }
 
-// clear removes the old tree from a server: first the superblock, so that no client opens the tree;
-// then it fences the clients; then it clears words and locks.
+// clear removes the old tree from server i, in this order: it clears the superblock, so that no
+// client opens the tree; it fences the old clients; it clears the other words and the locks.
 func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	b := make([]byte, zeros)
 	err := m.put(i, 0, b[:layout.SuperblockLen], deadline)
@@ -242,13 +242,13 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	return nil
 }
 
-// maxOwner bounds the owner numbers of clients. A larger value of the owner word was not written by
-// a tree.
+// maxOwner is greater than every owner number that clients get. If the owner word has a larger
+// value, no tree has written it.
 const maxOwner = 1 << 31
 
-// retire fences the clients of the old tree. It then sets the word that counts owners to a value
-// above all of their numbers, including a number that was given out a moment ago. The word never
-// decreases while the memory exists.
+// retire fences the clients of the old tree on server i. Then it sets the owner word, which counts
+// owner numbers, to a value that is not below any of their numbers, including one that was given
+// out a moment ago. The word never decreases while the memory exists.
 func (m *maker) retire(i int, deadline clock.Time) error {
 	for {
 		was, err := m.word(i, layout.OwnerWord, deadline)
@@ -270,7 +270,7 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 		if last >= maxOwner {
 			return fmt.Errorf("memory server %v has no owner numbers left for clients: restart it", m.servers[i])
 		}
-		// The next iteration of the loop finds out whether the compare-and-swap succeeded.
+		// The next iteration of the loop reads whether the compare-and-swap succeeded.
 		_ = m.retried(deadline, func() error {
 			var o remotemem.Op
 			m.fab.CompareSwap(&o, m.target(i, layout.OwnerWord), was, uint64(last), 0)
@@ -279,7 +279,7 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 	}
 }
 
-// word reads a word of a server.
+// word reads the word at offset off of server i.
 func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
 	err := m.retried(deadline, func() error {
 		var o remotemem.Op

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// ReadPage reads len(b) bytes of memory at an address without checking them; they may be torn. One
-// READ takes at most 32 pages.
+// ReadPage reads len(b) bytes of memory at an address into b. It does not check them: they may be
+// torn. One READ takes at most 32 pages.
 func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 	if a.Server() >= len(c.links) || a.Offset() >= 1<<47 {
 		return fmt.Errorf("%w: %d bytes at %v", ErrBroken, len(b), a)
@@ -28,7 +28,8 @@ func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 	return nil
 }
 
-// fetch reads memory of a server. It repeats failed attempts until the deadline.
+// fetch reads len(b) bytes of a server's memory at the target that t returns. It repeats failed
+// attempts until the deadline.
 func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline clock.Time) error {
 	for {
 		err := c.reach(server, deadline)
@@ -46,8 +47,8 @@ func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline
 	}
 }
 
-// AllocEnd returns the offset at which the allocated memory of a server ends: all its pages are
-// between FirstChunk and there.
+// AllocEnd returns the offset at which the allocated memory of a server ends. All pages of the
+// server lie between FirstChunk and this offset.
 func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
 	for {
 		err := c.reach(server, deadline)
@@ -63,23 +64,23 @@ func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
 	}
 }
 
-// Len returns how many bytes of a server's memory belong to the tree; 0 before the client has
-// connected to the server.
+// Len returns how many bytes of a server's memory belong to the tree. It returns 0 before the
+// client has connected to the server.
 func (c *Client) Len(server int) uint64 { return c.links[server].len }
 
-// LockState is a lock that is held.
+// LockState describes a lock that is held.
 type LockState struct {
 	Server, Index int
 	Tag           layout.Tag
-	// Seen is for how long this node has seen this tag in the word. Left is the time until the node
+	// Seen is how long this node has seen the tag in the word. Left is the time until the node
 	// suspects the owner; 0: it suspects the owner now.
 	Seen, Left time.Duration
-	// Holder is the memory server's information about the owner. An owner without queue pairs is
-	// dead or has ended.
+	// Holder is what the memory server knows of the owner. An owner without queue pairs is dead or
+	// has ended.
 	Holder memservice.Holder
 }
 
-// Locks lists the locks of a server that are held. The tags in the results of two calls show which
+// Locks lists the locks of a server that are held. Comparing the tags of two calls shows which
 // locks have changed their holders.
 func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	if server < 0 || server >= len(c.links) {
@@ -109,7 +110,7 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	return list, nil
 }
 
-// pageLocks is Locks for a tree whose pages have the lock words.
+// pageLocks is Locks for a tree whose lock words are in the pages.
 func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, err error) {
 	end, err := c.AllocEnd(server, deadline)
 	page := uint64(c.super.Shape.Page)
@@ -128,7 +129,7 @@ func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, e
 	return list, err
 }
 
-// lockState describes a lock that had a tag when it was read.
+// lockState describes lock k. A READ posted at time asked found tag in its word.
 func (c *Client) lockState(k lock.Key, tag layout.Tag, asked, deadline clock.Time) (s LockState, err error) {
 	s = LockState{Server: k.Server, Index: k.Index, Tag: tag, Seen: c.node.sighted(k, tag, asked, c.rt.Now())}
 	s.Left = max(0, c.node.cfg.Lease-s.Seen)

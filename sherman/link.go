@@ -19,25 +19,26 @@ import (
 type link struct {
 	peer int
 	mem  memservice.Memory
-	// asked is the owner number for the connection that is being made. owner is the owner number of
-	// the established connection.
+	// asked is the owner number under which the client is connecting. owner is the owner number of
+	// the established connection, or 0.
 	asked, owner uint32
-	// known: the client has checked that the memory of this connection belongs to the tree.
+	// known: the client has checked that the memory behind this connection belongs to the tree.
 	known bool
 	// len is how many bytes of the memory belong to the tree.
 	len uint64
-	// lost is the boot number of the server's incarnation that has lost the tree's memory; 0: it
-	// has not lost it.
+	// lost is the server's boot number when the client found that the server no longer has the
+	// tree; 0: the client has not found that.
 	lost uint64
 	mtu  int
 }
 
-// farewellTimeout bounds the wait for a server to confirm the end of a connection; without a
-// confirmation the server notices the end later.
+// farewellTimeout is how long a client waits for a server to confirm the end of a connection.
+// Without a confirmation the server notices the end later.
 const farewellTimeout = 100 * time.Millisecond
 
-// dial connects as the owner that reach has chosen, and makes the server end the previous
-// connection: requests that were in flight on it are not executed any more.
+// dial returns the function that connects to server i under the owner number that reach has chosen.
+// It makes the server end the previous connection, so that requests in flight there are not
+// executed any more.
 func (c *memory) dial(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &c.links[i]
@@ -56,8 +57,8 @@ func (c *memory) dial(i int, addr netip.Addr) remotemem.Connect {
 	}
 }
 
-// reach makes sure that the client is connected to a server under the node's owner number, and that
-// the server's memory is the tree's.
+// reach makes sure that the client is connected to server i under the node's owner number, and that
+// the server's memory belongs to the tree.
 func (c *memory) reach(i int, deadline clock.Time) error {
 	for {
 		l := &c.links[i]
@@ -90,7 +91,7 @@ func (c *memory) reach(i int, deadline clock.Time) error {
 	}
 }
 
-// know checks that the memory behind a new connection is the tree's.
+// know checks that the memory behind the connection to server i belongs to the tree.
 func (c *memory) know(i int, deadline clock.Time) error {
 	l := &c.links[i]
 	if l.known {
@@ -131,12 +132,13 @@ func (c *memory) know(i int, deadline clock.Time) error {
 	return nil
 }
 
-// errOther: the memory belongs to a Clover store, which only an explicit request may overwrite.
+// errOther: the memory holds a Clover store. Only the flag --fresh overwrites it.
 var errOther = errors.New("the memory holds a Clover store; `rdmalab sherman start --fresh` overwrites it")
 
 func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 
-// compare compares the superblock of server i with the node's copy, which the first client has set.
+// compare checks that the superblock s of server i fits the node's copy, which the node's first
+// client has set.
 func (c *memory) compare(i int, s layout.Superblock) error {
 	n := c.node
 	n.mu.Lock()
@@ -160,7 +162,7 @@ func (c *memory) compare(i int, s layout.Superblock) error {
 	return nil
 }
 
-// booted records the boot number of a server. A new boot number means that the memory of the
+// booted records the boot number of server i. A new boot number means that the memory of the
 // server's NIC was cleared.
 func (n *Node) booted(i int, boot uint64) {
 	n.mu.Lock()
@@ -168,10 +170,10 @@ func (n *Node) booted(i int, boot uint64) {
 	n.servers[i].boot = boot
 }
 
-// register obtains an owner number for the node at a server.
+// register gets an owner number for the node from server i.
 func (c *memory) register(i int, deadline clock.Time) error {
 	if c.node.owner(i) != 0 {
-		return nil // another client of the node has done it
+		return nil // another client of the node has registered it
 	}
 	o := &c.ops[0]
 	l := &c.links[i]
@@ -186,7 +188,7 @@ func (c *memory) register(i int, deadline clock.Time) error {
 	return err
 }
 
-// farewell ends a connection, and asks the server to free its queue pair.
+// farewell ends the connection to server i and asks the server to free its queue pair.
 func (c *memory) farewell(i int) {
 	l := &c.links[i]
 	if l.mem.Conn == 0 {
@@ -196,7 +198,7 @@ func (c *memory) farewell(i int) {
 	_ = memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[i], l.mem.Conn, c.rt.Now().Add(farewellTimeout))
 }
 
-// inside reports whether an address can be that of a page. The servers' regions may have different
+// inside reports whether a can be the address of a page. The servers' regions may have different
 // lengths.
 func (c *memory) inside(a layout.Addr) bool {
 	s := c.super

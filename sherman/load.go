@@ -10,25 +10,26 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// LoadStats describes the tree that BulkLoad has made.
+// LoadStats describes the tree that BulkLoad made.
 type LoadStats struct {
 	Keys   uint64
-	Pages  []int // of each level, leaves first
+	Pages  []int // the number of pages on each level, leaves first
 	Writes int
-	// Bytes is how many bytes were written.
+	// Bytes is the number of bytes written.
 	Bytes uint64
 }
 
-// fillPercent is how full the loader makes pages, so that later inserts do not split every page at
-// once.
+// fillPercent is how full the loader makes pages, in percent of their slots. The free slots keep
+// later inserts from splitting every page at once.
 const fillPercent = 75
 
-// extent is the largest number of bytes that one WRITE carries; they are neighbouring pages.
+// extent is the largest number of bytes that one WRITE carries. They are a run of neighbouring
+// pages.
 const extent = 256 << 10
 
-// BulkLoad fills an empty tree bottom up with keys that next returns in strictly increasing order,
-// until ok is false. No client may use the tree meanwhile. After an error the tree must be
-// formatted again.
+// BulkLoad fills an empty tree from the leaves up. next returns the keys in strictly increasing
+// order, and ok false after the last one. No client may use the tree meanwhile. After an error the
+// tree must be formatted again.
 func BulkLoad(cfg Config, servers []netip.Addr, next func() (key uint64, value []byte, ok bool), deadline clock.Time) (_ LoadStats, err error) {
 	m, err := newMaker(cfg, servers, extent, deadline)
 	if err != nil {
@@ -49,7 +50,7 @@ type loader struct {
 	*maker
 	deadline clock.Time
 	levels   []*growing
-	// at is the offset of each server's next extent.
+	// at is the offset of the next piece on each server.
 	at    []uint64
 	old   layout.Addr // the root of the empty tree
 	turn  int
@@ -65,18 +66,18 @@ type growing struct {
 	used  int
 }
 
-// piece is a run of neighbouring pages of a server that one WRITE carries, when all of them are
-// finished.
+// piece is a run of neighbouring pages of one server. The loader writes it with WRITEs of up to
+// l.buf bytes when all of its pages are finished.
 type piece struct {
 	server   int
 	off      uint64
 	buf      []byte
 	next     int // offset of the next unused page
-	open     int // how many of its pages are being filled
+	open     int // how many of its pages the loader is still filling
 	detached bool
 }
 
-// loader reads the superblocks and words of the tree that is to be filled.
+// loader makes a loader for the tree on the servers: it reads their superblocks and words.
 func (m *maker) loader(deadline clock.Time) (*loader, error) {
 	l := &loader{maker: m, deadline: deadline, at: make([]uint64, len(m.servers))}
 	for i := range m.servers {
@@ -117,7 +118,7 @@ func (m *maker) loader(deadline clock.Time) (*loader, error) {
 	return l, nil
 }
 
-// empty returns errNotEmpty unless the tree is one page without keys.
+// empty returns errNotEmpty unless the tree is one leaf without keys.
 func (l *loader) empty(at layout.Addr) error {
 	if at != layout.At(0, l.super.FirstChunk()) {
 		return errNotEmpty
@@ -161,8 +162,8 @@ func (l *loader) run(next func() (uint64, []byte, bool)) error {
 	return l.finish()
 }
 
-// room returns the page of a level into which a record with the given key goes. If the present page
-// is full, it ends before this key, and room begins another one.
+// room returns the page of a level to which the record with the given key is to be added. If the
+// current page of the level is full, room ends it before this key and opens a new one.
 func (l *loader) room(level int, key uint64) (*growing, error) {
 	if level == len(l.levels) {
 		g := &growing{}
@@ -188,7 +189,7 @@ func (l *loader) room(level int, key uint64) (*growing, error) {
 	return g, l.link(level+1, key, old, g.addr)
 }
 
-// link adds a separator for a page to the level above.
+// link adds a separator for page, the right neighbour of left, to the given level.
 func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
 	// the first page of a level becomes the leftmost child of the first page above
 	if level == len(l.levels) {
@@ -212,7 +213,7 @@ func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
 	return nil
 }
 
-// open begins a page of a level.
+// open starts a new page of a level.
 func (l *loader) open(g *growing, level int, lowest uint64, leftmost layout.Addr) error {
 	b, err := l.take(g)
 	if err != nil {
@@ -225,7 +226,7 @@ func (l *loader) open(g *growing, level int, lowest uint64, leftmost layout.Addr
 	return nil
 }
 
-// finish ends the last page of each level and makes the top one the root.
+// finish ends the last page of each level and makes the page of the top level the root.
 func (l *loader) finish() error {
 	if len(l.levels) == 0 {
 		return nil
@@ -243,12 +244,12 @@ func (l *loader) finish() error {
 	if err := l.putWord(0, layout.RootWord, uint64(l.levels[len(l.levels)-1].addr), l.deadline); err != nil {
 		return err
 	}
-	// No page names the empty root any more. It is overwritten, so that a node that remembers its
-	// address does not take it for the root of the tree.
+	// No page names the empty root any more. finish overwrites it: a node that remembers its
+	// address must not take it for the root of the tree.
 	return l.put(l.old.Server(), l.old.Offset(), make([]byte, l.super.Shape.Page), l.deadline)
 }
 
-// take assigns a page its address and buffer.
+// take gives page g its address and returns its buffer.
 func (l *loader) take(g *growing) ([]byte, error) {
 	page := l.super.Shape.Page
 	var p *piece
@@ -272,7 +273,8 @@ func (l *loader) take(g *growing) ([]byte, error) {
 	return b, nil
 }
 
-// piece takes memory for the next piece from a server; the servers take turns.
+// piece takes memory for a new piece from the server whose turn it is, or from the next one that
+// has enough memory.
 func (l *loader) piece() (*piece, error) {
 	size := max(extent/l.super.Chunk, 1) * l.super.Chunk
 	for range l.servers {
@@ -287,8 +289,8 @@ func (l *loader) piece() (*piece, error) {
 	return nil, fmt.Errorf("%w: after %d keys", kv.ErrFull, l.stats.Keys)
 }
 
-// closed records that a page is finished. When all pages of its piece are finished and no further
-// one will be added, closed writes the piece.
+// closed is called when a page is finished. If all pages of its piece are finished and no further
+// page will be added to the piece, closed writes the piece.
 func (l *loader) closed(g *growing) error {
 	p := g.piece
 	if p.open--; p.open > 0 {

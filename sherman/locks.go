@@ -14,32 +14,33 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// locker takes and releases the locks of pages: first the local lock among the clients of the node,
-// then the lock word in remote memory. It fences owners whose lease has ended, and finds the
+// locker takes and releases the locks of pages: first the local lock, which the clients of the node
+// share, then the lock word in remote memory. It fences owners whose lease has ended. It finds the
 // outcome of WRITEs whose completions failed.
 type locker struct {
 	memory
-	// locks has the queues for the locks: those of the node, or of this client alone (NodeConfig.Unqueued).
+	// locks has the queues for the locks. The clients of a node share them, except with
+	// NodeConfig.Unqueued.
 	locks *lock.Table
-	gate  verbs.Gate // opened when this client is the first of its node in the queue of a lock
-	// wrote reports that the operation has posted WRITEs to a page that other clients can reach:
-	// the server may or may not have executed them.
+	gate  verbs.Gate // opened when this client becomes the first of its node in a lock's queue
+	// wrote: the operation has posted WRITEs to a page that other clients can reach. The server may
+	// or may not have executed them.
 	wrote bool
 }
 
 const (
-	// still is how long a tag must stay the same before the client polls the lock less often: after
-	// that the pause between polls is the time for which the tag has been seen, divided by
-	// stillShare.
+	// still is how long the node must see the same tag before its clients poll the lock word less
+	// often. From then on the pause between two polls is the time for which the node has seen the
+	// tag, divided by stillShare.
 	still      = 500 * time.Microsecond
 	stillShare = 16
-	// passShare bounds a series of hand-overs: it may last for the lease divided by passShare.
+	// passShare limits a series of hand-overs: it lasts at most for the lease divided by passShare.
 	passShare = 4
-	// firstBackOff bounds the random pause after the first failed CAS, if NodeConfig.BackOff asks
-	// for pauses.
+	// firstBackOff is the upper limit of the random pause after the first failed CAS, if
+	// NodeConfig.BackOff is not 0.
 	firstBackOff = time.Microsecond
-	// settleTimeout is how long an operation may go on after its deadline to find the state of a
-	// lock.
+	// settleTimeout is how long an operation may go on after its deadline to find out the state of
+	// a lock.
 	settleTimeout = 20 * time.Millisecond
 )
 
@@ -52,27 +53,29 @@ type held struct {
 	since  clock.Time // when a client of the node swapped the tag into the word
 }
 
-// leaves returns the state in which this client leaves the lock word to the next client of its
-// node.
+// leaves returns the state of the lock word that this client passes to the next client of its node.
+// doubt is the connection whose requests may still change the word, or 0.
 func (h *held) leaves(doubt uint64) lock.Held {
 	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot, Since: h.since}
 }
 
-// mayPass reports whether a lock may be handed over. The word keeps the same tag during hand-overs,
-// so their time is bounded: other nodes must not take this node for dead.
+// mayPass reports whether the client may hand the lock over to the next client of its node. The
+// word keeps its tag during hand-overs, so their total time is limited: other nodes must not take
+// this node for dead.
 func (c *locker) mayPass(h *held) bool {
 	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
 }
 
-// valid reports whether a tag of this node is still valid: the node has the same owner number, and
-// the server has not restarted.
+// valid reports whether a tag of this node is still valid: the node still has the owner number in
+// the tag, and the server has not restarted since.
 func (c *locker) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
 	l := &c.links[k.Server]
 	return tag != 0 && l.owner == tag.Owner() && c.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot
 }
 
-// acquire takes the lock of a page: first among the clients of the node, then the word in the
-// server's memory, unless the previous local client hands it over.
+// acquire takes the lock of the page at a. The client first waits for its turn among the clients of
+// the node. Then it takes the lock word in the server's memory, unless the previous client of the
+// node hands it over.
 func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	if !c.inside(a) {
 		return nil, fmt.Errorf("%w: address %v", ErrBroken, a)
@@ -112,24 +115,24 @@ func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	return h, nil
 }
 
-// queue waits until the client is the first of its node. When the deadline passes, it leaves the
-// queue.
+// queue waits until the client is the first of its node in the queue. If the deadline passes first,
+// the client leaves the queue.
 func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 	for {
 		ahead, left := t.Place()
 		if ahead == 0 {
 			return left, nil
 		}
-		// A queue that the client has left may have opened the gate. Then the loop checks the place
-		// in this queue again.
+		// The gate may have been opened by another queue, which the client has left. The loop
+		// checks the place in this queue again.
 		if err := c.gate.Wait(deadline); err != nil && t.GiveUp() {
 			return lock.Held{}, kv.TimedOut(fmt.Errorf("other clients of this node hold the lock: %w", err))
 		}
 	}
 }
 
-// drop gives up a lock that the client has not taken. Nevertheless the lock word may have this
-// node's tag, if the outcome of a CAS is unknown.
+// drop leaves the queue of a lock that the client has not taken. If the outcome of a CAS is unknown
+// (h.tag is not 0), the lock word may have this node's tag.
 func (c *locker) drop(h *held, left lock.Held) {
 	l := &c.links[h.key.Server]
 	switch {
@@ -140,8 +143,8 @@ func (c *locker) drop(h *held, left lock.Held) {
 	}
 }
 
-// inherit takes over the lock word in the state in which the previous local holder left it. It
-// returns true if the node holds the word.
+// inherit takes over the lock word in the state left, in which the previous client of the node left
+// it. It returns true if the word still has the node's tag: then this client holds the lock.
 func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, error) {
 	tag := layout.Tag(left.Tag)
 	if tag == 0 {
@@ -150,8 +153,8 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	for {
 		err := c.reach(h.key.Server, deadline)
 		if err == nil && !c.valid(h.key, tag, left.Boot) {
-			// the owner was fenced, and other nodes take the word over; or the server has
-			// restarted, which cleared the memory of its NIC
+			// The owner was fenced, so that other nodes take the word over, or the server has
+			// restarted, which cleared the memory of its NIC.
 			return false, nil
 		}
 		if err == nil && left.Doubt == 0 {
@@ -179,8 +182,8 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	}
 }
 
-// take swaps this node's tag into the lock word. If the word has shown the same tag for longer than
-// the lease, take fences its owner and takes the word over.
+// take swaps a tag of this node into the lock word. If the word has had the same other tag for
+// longer than the lease, take fences the tag's owner and takes the lock from it.
 func (c *locker) take(h *held, deadline clock.Time) error {
 	wait := firstBackOff
 	for {
@@ -229,9 +232,9 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 	}
 }
 
-// untilNextLook returns the pause before the next poll of a lock word whose tag the node has seen
-// for the given time: a share of that time, but not beyond the end of the lease, or of the
-// operation.
+// untilNextLook returns the pause before the next poll of a lock word, if the node has seen its tag
+// for the time seen. The pause is a share of that time, but ends no later than the lease and the
+// operation's deadline.
 func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
 	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
 	if left := c.node.cfg.Lease - seen; left >= 0 {
@@ -240,9 +243,9 @@ func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Dur
 	return wait
 }
 
-// takeOver takes a lock from an owner whose tag has not changed during the lease. First it makes
-// the server end all connections of the owner. Then no request that the owner had in flight can
-// arrive after this client's requests.
+// takeOver takes a lock from an owner whose tag has not changed during the lease. First the server
+// ends all connections of the owner, so that no request that the owner had in flight arrives later.
+// It returns true if this client holds the lock, false if the caller must try again.
 func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
 	err := c.fence(h.key.Server, from.Owner(), deadline)
 	if err == nil {
@@ -275,15 +278,16 @@ func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	return memservice.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
 }
 
-// release gives up a lock without a change of the page.
+// release releases a lock without a change of the page.
 func (c *locker) release(h *held, deadline clock.Time) error {
 	return c.commit(h, 0, nil, deadline)
 }
 
-// commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell;
-// or, when the WRITEs have been acknowledged, hands the lock over to the next client of the node
-// (NodeConfig.Uncombined: or releases it). Afterwards the client does not hold the lock. errOwner means that nothing was written; after any
-// other error the outcome is unknown.
+// commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell.
+// If another client of the node waits, commit instead hands the lock over when the WRITEs have been
+// acknowledged. With NodeConfig.Uncombined it waits for the acknowledgements before it releases the
+// lock. After commit the client does not hold the lock. errOwner means that nothing was written;
+// after any other error the outcome is unknown.
 func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
 		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {
@@ -291,7 +295,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		}
 		c.fab.Write(&c.ops[i], c.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.at.out+r.Off, r.Len)
 	}
-	// an operation that has begun to write finishes
+	// An operation that has begun to write goes on for a while after its deadline.
 	deadline = max(deadline, c.rt.Now().Add(settleTimeout))
 	pass := c.mayPass(h)
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
@@ -313,7 +317,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		return c.resolve(h, a, ranges, !first, err, deadline)
 	case pass && h.ticket.Pass(h.leaves(0)):
 		return nil
-	case first: // as Uncombined asks, or the client that waited for the lock has left the queue
+	case first: // Uncombined, or the client that waited for the lock has left the queue
 		// The WRITEs have been acknowledged, so the operation is done and must not be repeated,
 		// even if the release fails.
 		return ignoreRelease(c.commit(h, 0, nil, deadline))
@@ -327,7 +331,8 @@ func (c *locker) unlock(h *held, i int) {
 	c.fab.Write(&c.ops[i], c.lockTarget(h.key), c.wordAt(wordZero), 8)
 }
 
-// chainOf returns the first n operations and, if release is true, the one that releases the lock.
+// chainOf returns the first n operations of c.ops and, if release is true, the next one, which
+// releases the lock.
 func (c *memory) chainOf(n int, release bool) []*remotemem.Op {
 	if release {
 		n++

@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Node is a compute node: the state that its clients share. To the memory servers its clients are
-// one owner of locks, and a fence concerns all of them. Any thread may call its methods.
+// Node is a compute node: the state that its clients share. To the memory servers, all clients of a
+// node are one owner of locks, and a fence hits all of them. Any thread may call the methods of a
+// Node.
 type Node struct {
 	cfg   NodeConfig
 	locks *lock.Table
@@ -29,21 +30,21 @@ type Node struct {
 
 // ownership is the node's identity at one memory server.
 type ownership struct {
-	owner uint32 // 0: the node has no number yet, or it was fenced
-	// boot is the boot number of the server at the last connection.
+	owner uint32 // 0: the node has no owner number yet, or its number was fenced
+	// boot is the server's boot number at the last connection.
 	boot uint64
 	// fenced counts how many times an owner number of this node was fenced.
 	fenced int
 }
 
-// sight is a tag of another node in a lock word, with the time at which this node first saw it
-// there.
+// sight is a tag of another node in a lock word, and when this node first saw it there.
 type sight struct {
 	tag   layout.Tag
 	since clock.Time
 }
 
-// maxSights bounds the tags that a node watches, one for each lock that its clients wait for.
+// maxSights is the greatest number of tags that a node watches, one for each lock for which its
+// clients wait.
 const maxSights = 1 << 16
 
 // NewNode makes a compute node without clients.
@@ -75,8 +76,8 @@ func (n *Node) owner(server int) uint32 {
 	return n.servers[server].owner
 }
 
-// claim makes id the node's owner number at a server, unless another client of the node has set a
-// number meanwhile.
+// claim makes id the node's owner number at a server, unless another client of the node has set one
+// meanwhile.
 func (n *Node) claim(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,7 +86,8 @@ func (n *Node) claim(server int, id uint32) {
 	}
 }
 
-// fenced records that a server has fenced an owner number of the node.
+// fenced is called when a server rejects owner number id of the node, because the number was
+// fenced.
 func (n *Node) fenced(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +98,7 @@ func (n *Node) fenced(server int, id uint32) {
 	}
 }
 
-// nextTag returns a tag that was never used.
+// nextTag returns a tag of owner that the node has never used.
 func (n *Node) nextTag(owner uint32) layout.Tag {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +106,8 @@ func (n *Node) nextTag(owner uint32) layout.Tag {
 	return layout.MakeTag(owner, n.seq)
 }
 
-// rootHint returns the last root that a client has seen; setRoot sets it.
+// rootHint returns the address of the last root page that a client of the node has seen. setRoot
+// sets it.
 func (n *Node) rootHint() layout.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,15 +121,15 @@ func (n *Node) setRoot(a layout.Addr) {
 }
 
 // sighted records that a poll of a lock word, posted at time asked, found a tag of another owner.
-// It returns for how long the word has had this tag. That time ends at asked, because the answer to
-// the poll may be old, for example if the client was suspended.
+// It returns how long the node has seen this tag in the word. That time ends at asked and not at
+// now, because the answer to the poll may be old, for example if the client was suspended.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, known := n.sights[k]
 	if !known || s.tag != tag {
 		if !known && len(n.sights) >= maxSights {
-			clear(n.sights) // so the leases of all watched tags begin again
+			clear(n.sights) // the leases of all watched tags begin again
 		}
 		n.sights[k] = sight{tag, now}
 		return 0
@@ -134,14 +137,15 @@ func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.D
 	return max(0, asked.Sub(s.since))
 }
 
-// forgetSight forgets what this node has seen in a lock word, because the node has taken the word.
+// forgetSight forgets the tag that this node has seen in a lock word, because the node has taken
+// the lock.
 func (n *Node) forgetSight(k lock.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.sights, k)
 }
 
-// count calls f to change the counters.
+// count calls f to change the counters of the node.
 func (n *Node) count(f func(s *NodeStats)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

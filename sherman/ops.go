@@ -14,7 +14,7 @@ import (
 )
 
 // memory is a client's access to the memory servers: the connections, the registered buffer, and
-// operations on pages and words. It knows the layout of pages, and nothing of the tree's structure.
+// operations on pages and words. It knows the layout of a page, but not the structure of the tree.
 type memory struct {
 	node  *Node
 	cfg   Config
@@ -26,7 +26,7 @@ type memory struct {
 	at    areas
 	ops   [maxChain]remotemem.Op
 	list  []*remotemem.Op
-	// page is the last page that was read; its bytes are in pageBuf.
+	// page is the last page that the client read; its bytes are in pageBuf.
 	page    layout.Page
 	pageBuf []byte
 	cost    Cost // of the current operation
@@ -38,14 +38,14 @@ func (c *memory) wordAt(i int) int { return c.at.words + 8*i }
 // load returns word i of the buffer.
 func (c *memory) load(i int) (uint64, error) { return c.fab.MR().Load64(c.wordAt(i)) }
 
-// target returns the remote memory at an address. The client must be connected to its server.
+// target returns the remote memory at address a. The client must be connected to the server of a.
 func (c *memory) target(a layout.Addr) remotemem.Target {
 	l := &c.links[a.Server()]
 	return remotemem.Target{Peer: l.peer, Addr: l.mem.Addr + a.Offset(), RKey: l.mem.RKey}
 }
 
-// lockTarget returns the memory of a lock word. A region in the memory of the server's NIC begins
-// at address zero.
+// lockTarget returns the remote memory of the lock word k: in its page, in host memory, or in the
+// memory of the server's NIC.
 func (c *memory) lockTarget(k lock.Key) remotemem.Target {
 	if n := uint64(c.super.Shape.Page); c.super.PageLocks {
 		return c.target(layout.At(k.Server, (uint64(k.Index)+1)*n-layout.LockLen))
@@ -65,8 +65,8 @@ func (c *memory) lockOf(a layout.Addr) lock.Key {
 	return lock.Key{Server: a.Server(), Index: layout.LockOf(a, c.super.Locks)}
 }
 
-// charge adds the bytes of an operation to the cost. answer says whether the responder acknowledges
-// the operation.
+// charge adds the bytes of an operation to the cost. answer says whether the responder sends an ACK
+// of its own for the operation.
 func (c *memory) charge(o *remotemem.Op, answer bool) {
 	n, mtu := 0, 1024
 	for i := range c.links {
@@ -95,8 +95,8 @@ func (c *memory) charge(o *remotemem.Op, answer bool) {
 	}
 }
 
-// do is one round trip: it posts operations, each with its own acknowledgement, and waits for them.
-// The client must be connected to their servers.
+// do takes one round trip: it posts operations, each with an acknowledgement of its own, and waits
+// for all of them. The client must be connected to their servers.
 func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	c.cost.RTTs++
 	for _, o := range ops {
@@ -106,8 +106,8 @@ func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	return c.post(deadline, ops...)
 }
 
-// post starts operations and waits for all of them. It does not connect, because reach must check
-// the memory behind a new connection before the client uses it.
+// post starts operations and waits for all of them. It does not connect to a server: reach must
+// check the memory behind a new connection before the client uses it.
 func (c *memory) post(deadline clock.Time, ops ...*remotemem.Op) error {
 	var first error
 	for _, o := range ops {
@@ -121,7 +121,7 @@ func (c *memory) post(deadline clock.Time, ops ...*remotemem.Op) error {
 	return first
 }
 
-// chain is one round trip: it posts operations with one doorbell, and waits for them.
+// chain takes one round trip: it posts operations with one doorbell and waits for all of them.
 func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	c.cost.RTTs++
 	defer c.rt.Leave(c.rt.Enter(kv.PhaseTrip))
@@ -134,12 +134,13 @@ func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	return c.fab.Wait(deadline, ops...)
 }
 
-// readPage reads a page of the tree into buf. It repeats the READ until the page is whole.
+// readPage reads the page at a into buf and parses it into p. It repeats the READ until the copy is
+// not torn.
 func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) error {
 	if !c.inside(a) {
 		return fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
-	// this ends the walk in a damaged tree, all of whose pages can be read
+	// In a damaged tree whose pages can all be read, only the deadline ends a walk.
 	if c.rt.Now() >= deadline {
 		return kv.ErrTimeout
 	}
@@ -166,7 +167,8 @@ func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 	}
 }
 
-// parse parses a page; it returns false if the page was written while it was being read.
+// parse parses a page. whole: the copy is not torn; false without an error: the caller must read
+// the page again.
 func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) (whole bool, err error) {
 	err = p.Parse(c.super.Shape, buf)
 	if errors.Is(err, layout.ErrTorn) {
@@ -189,7 +191,7 @@ func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock
 	return true, nil
 }
 
-// readWord reads a word of a server.
+// readWord reads a word of a server into word i of the buffer, and returns it.
 func (c *memory) readWord(t remotemem.Target, i int, deadline clock.Time) (uint64, error) {
 	o := &c.ops[0]
 	c.fab.Read(o, t, c.wordAt(i), 8)
@@ -199,7 +201,7 @@ func (c *memory) readWord(t remotemem.Target, i int, deadline clock.Time) (uint6
 	return c.load(i)
 }
 
-// swap does a compare-and-swap on a word of a server and returns the value that it found.
+// swap executes a compare-and-swap on a word of a server and returns the value that it found there.
 func (c *memory) swap(t remotemem.Target, compare, swap uint64, deadline clock.Time) (uint64, error) {
 	o := &c.ops[0]
 	c.fab.CompareSwap(o, t, compare, swap, c.wordAt(wordAtomic))

@@ -9,11 +9,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// resolve finds the outcome of a commit whose connection failed. The client connects again, and the
+// resolve finds the outcome of a commit whose connection failed. The client connects again. The
 // server first ends the old connection, so that none of its requests arrives later. Then, if the
 // node was not fenced, the lock word shows the outcome. If the word still has the node's tag, the
-// client repeats all WRITEs, which does no harm if they were executed before. Otherwise the WRITE
-// that releases the lock was executed, and so were all WRITEs before it.
+// client repeats all WRITEs, which does no harm if they were executed before. If it does not, the
+// WRITE that releases the lock was executed, and so were all WRITEs before it.
 func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
 	late := max(deadline, c.rt.Now().Add(settleTimeout))
 	c.node.count(func(s *NodeStats) { s.Doubts++ })
@@ -36,7 +36,9 @@ func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released
 
 var errTaken = errors.New("this node was fenced while it wrote")
 
-// repeat repeats a commit whose release of the lock was not executed.
+// repeat reads the lock word and repeats the commit if the word still has the node's tag. It
+// returns true if the commit is complete. *released says whether the client has posted a WRITE that
+// releases the lock.
 func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released *bool, deadline clock.Time) (bool, error) {
 	if err := c.reach(h.key.Server, deadline); err != nil {
 		return false, err
@@ -62,8 +64,8 @@ func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released 
 	return true, c.chain(deadline, c.chainOf(len(ranges), true))
 }
 
-// settle releases the lock words that may still have a tag of this client's queues and for which no
-// client waits in them.
+// settle releases the lock words that may still have a tag of this node and for which no client of
+// the node waits.
 func (c *locker) settle(deadline clock.Time) {
 	for _, k := range c.locks.Doubts() {
 		h := &held{key: k, ticket: c.locks.Enter(k, c.gate.Open)}
@@ -76,7 +78,8 @@ func (c *locker) settle(deadline clock.Time) {
 		case err != nil:
 			h.ticket.Leave(left)
 		case over:
-			_ = c.release(h, deadline) // if it fails, the next client of the node does it, or the lease ends
+			// if this fails, the next client of the node does it, or the lease ends
+			_ = c.release(h, deadline)
 		default:
 			h.ticket.Leave(lock.Held{})
 		}

@@ -7,19 +7,19 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// scanBuffers hold the leaves that a scan reads at a time.
+// scanBuffers hold the leaves that a scan reads with one round trip.
 type scanBuffers struct {
 	pages    []layout.Page
 	pageBufs [][]byte
 	leaves   []layout.Addr
-	seps     []uint64 // between leaves
+	seps     []uint64 // seps[i] is the lowest key of leaves[i+1]
 	ops      [maxParallel]remotemem.Op
 }
 
-// Scan calls f for up to n keys in increasing order, beginning with the smallest that is not below
-// from, until f returns false. It reads leaves that the index cache knows together, up to 32 at a
-// time. Each record was in the tree at some moment of the scan; the moment may differ between
-// leaves.
+// Scan calls f with up to n keys in increasing order, from the smallest key that is not below from,
+// until f returns false. It reads leaves that the index cache knows together, up to 32 with one
+// round trip. Each record was in the tree at some moment of the scan. This moment may differ from
+// leaf to leaf.
 func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -57,13 +57,13 @@ type scan struct {
 	f    func(key uint64, value []byte) bool
 }
 
-// batch returns how many leaves are likely to hold the next n records.
+// batch returns how many leaves are likely to hold the next n records, at most maxParallel.
 func (c *Client) batch(n int) int {
 	return min(1+n/max(1, c.super.Shape.Slots(0)/2), maxParallel)
 }
 
-// scanLeaves reads several leaves at once and uses them in their order. A leaf that was torn, or
-// that does not cover the next key, is read again.
+// scanLeaves reads several leaves with one round trip and uses them in their order. If a leaf was
+// torn or does not cover the next key, scanLeaves reads it again.
 func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	leaves := c.scans.leaves
 	read := c.readAll(leaves, deadline)
@@ -80,18 +80,19 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 				return err
 			}
 		}
-		// A leaf that covers keys below its separator may have taken them over during the READ, which
-		// then may have missed their records (see layout.Stage).
+		// A leaf that covers keys below its separator may have taken them over while it was read.
+		// Then the READ may have missed their records (see layout.Stage).
 		if !whole || p.Level != 0 || p.Stage != layout.Live || !p.Covers(s.next) || i > 0 && s.next < c.scans.seps[i-1] {
 			if i > 0 {
-				// the cache does not know a page between the previous one and this one; the
-				// previous one leads there
+				// The cache does not know a page between the previous leaf and this one. Scan goes
+				// on from the previous leaf's end, through its siblings.
 				return nil
 			}
 			if _, err := c.covering(a, s.next, 0, deadline); err != nil {
 				return err
 			}
-			p = &c.page // covering uses the buffer of the first leaf, whose records have been used already
+			// covering reads into the first leaf's buffer, whose records are used already
+			p = &c.page
 		}
 		if err := c.emit(s, p, deadline); err != nil || s.end || s.left == 0 {
 			return err
@@ -100,8 +101,8 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	return nil
 }
 
-// readAll reads pages into the buffer in one round trip. It returns false if they must be read one
-// by one.
+// readAll reads pages into the buffer with one round trip. It returns false if that fails; then the
+// caller reads them one by one.
 func (c *Client) readAll(leaves []layout.Addr, deadline clock.Time) bool {
 	c.list = c.list[:0]
 	for i, a := range leaves {
@@ -115,7 +116,7 @@ func (c *Client) readAll(leaves []layout.Addr, deadline clock.Time) bool {
 	return c.do(deadline, c.list...) == nil
 }
 
-// emit calls the function of the scan with the records of a page.
+// emit calls the scan's function f with the records of page p.
 func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
 	if p.Shape.Kind == layout.Published && !c.node.cfg.LostSearch {
 		for i := range p.Slots() {
@@ -139,8 +140,8 @@ func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
 	for n, i := range c.order {
 		r, _ := p.Slot(int(i))
 		if r.Key < s.next || n > 0 && r.Key == last {
-			// of two records with this key, the second was put in after the first was removed,
-			// during the READ
+			// A key can occur twice in the copy: its record was removed and then inserted in
+			// another slot while the page was read.
 			continue
 		}
 		last = r.Key

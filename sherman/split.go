@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// split splits the page c.page at a, whose lock the client holds, and, if add is not nil, adds a
-// record for key by it to the page that covers the key then. It writes the new page before the old
-// page names it. Later repair adds the separator to the parent.
+// split splits c.page, the page at a, whose lock h the client holds. If add is not nil, split calls
+// add with the page that then covers key, to add the record. It writes the new page before the old
+// page names it. The separator is added to the parent later, by repair.
 func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.Page) layout.Range, deadline clock.Time) error {
 	p := &c.page
 	to, ok := c.fresh()
@@ -25,7 +25,9 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 	case key >= sep:
 		add(&c.sib)
 	default:
-		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes)-layout.LockLen { // otherwise the whole page is written
+		// If the split writes the whole page (kinds other than Hardened), the record needs no
+		// range.
+		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes)-layout.LockLen {
 			c.ranges = append(c.ranges, r)
 		}
 	}
@@ -37,7 +39,7 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 		if errors.Is(err, errOwner) { // no page names the new page
 			c.spare = append(c.spare, to)
 		}
-		return err // otherwise, if no page names the new page, its memory is not reused
+		return err // if the outcome is unknown, the new page is not reused
 	}
 	c.node.count(func(s *NodeStats) { s.Splits++ })
 	if level == 2 {
@@ -48,7 +50,7 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 	return nil
 }
 
-// writeFresh writes a page that no other page names yet. Repeating the WRITE is safe.
+// writeFresh writes a page that no other page names yet. It is safe to repeat the WRITE.
 func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error {
 	for {
 		err := c.reach(a.Server(), deadline)
@@ -68,13 +70,13 @@ func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error
 	}
 }
 
-// maxRepairs bounds the separators that one operation adds: one for a split of each level, and as
-// many for splits of other clients.
+// maxRepairs is the greatest number of separators that one operation adds: one for a split on each
+// level, and as many for splits of other clients.
 const maxRepairs = 2 * maxLevel
 
-// repair adds missing separators to parents, and takes closed pages out of the tree: those that
-// this operation has caused or found. The operation itself is complete: if repair fails, a later
-// client that finds the page repeats it.
+// repair is called when an operation is complete. It adds missing separators to parents and takes
+// closed pages out of the tree, if this operation has caused or found them. If repair fails, a
+// later client that finds such a page repeats it.
 func (c *changer) repair(deadline clock.Time) {
 	own, astray := c.cost, c.astray
 	c.adoptAll(deadline)
@@ -85,7 +87,8 @@ func (c *changer) repair(deadline clock.Time) {
 		c.emptied = append(c.emptied, c.dead)
 	}
 	if c.sparse != 0 {
-		_ = c.merge(c.sparse, deadline) // if it fails, the next writer that finds the page closed goes on
+		// if it fails, the next writer that finds the page closed goes on
+		_ = c.merge(c.sparse, deadline)
 	}
 	for range maxMerges { // merges may close further pages
 		n := len(c.emptied) - 1
@@ -99,10 +102,11 @@ func (c *changer) repair(deadline clock.Time) {
 		}
 	}
 	c.adoptAll(deadline)
-	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // the cost counts only those of the operation itself
+	// the cost counts only the CAS of the operation itself
+	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries
 }
 
-// adoptAll adds the separators that are known to be missing.
+// adoptAll adds the missing separators that the client knows.
 func (c *changer) adoptAll(deadline clock.Time) {
 	for range maxRepairs {
 		s := c.heal
@@ -112,7 +116,7 @@ func (c *changer) adoptAll(deadline clock.Time) {
 	}
 }
 
-// adopt adds a separator to the page of its level that covers its key.
+// adopt adds a separator to the page of level s.level that covers the separator's key.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
 	return c.onPage(
 		func() (layout.Addr, error) { return c.descend(s.key, s.level, true, deadline) },
@@ -129,7 +133,8 @@ func (c *changer) adopt(s separator, deadline clock.Time) error {
 	)
 }
 
-// putChild adds a separator to the page at a, or returns the page to try next.
+// putChild adds a separator to the page at a. If that page does not cover the key, putChild returns
+// its sibling as the next page to try, otherwise 0.
 func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -155,10 +160,10 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	if _, _, there, _ := p.Find(s.key); there || s.key == p.Lowest {
 		return 0, c.release(h, deadline)
 	}
-	// A page that has been closed gets no new pointer. A merge first closes a page, then removes the
-	// pointers to it, each under the lock of the page that has the pointer. This client holds the
-	// lock of page a: if the child is live now, a later merge of it waits for that lock, and finds
-	// the new pointer.
+	// A closed page gets no new pointer. A merge closes a page first and then removes the pointers
+	// to it, each under the lock of the page that has the pointer. This client holds the lock of
+	// page a. If the child is live now, a later merge of the child waits for this lock and then
+	// finds the new pointer.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}
@@ -179,8 +184,8 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	return 0, nil
 }
 
-// isLive reports whether the child of a separator is a page of the tree. Only hardened pages
-// leave it.
+// isLive reports whether the child of a separator is still a page of the tree. Pages other than
+// hardened ones never leave the tree.
 func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
 	if c.super.Shape.Kind != layout.Hardened {
 		return true, nil
@@ -194,7 +199,7 @@ func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
 // errRoot: another client has made a new root.
 var errRoot = errors.New("another client has made a new root")
 
-// newRoot makes a root above the present one, which must be one level below the separator's.
+// newRoot makes a root above the present one. The present root must be one level below s.level.
 func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	old, err := c.Root(deadline)
 	if err != nil {
@@ -209,8 +214,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	if c.page.Level != s.level-1 || c.page.Lowest != 0 {
 		return fmt.Errorf("%w: root %v of level %d with lowest key %d", ErrBroken, old, c.page.Level, c.page.Lowest)
 	}
-	// If the child is closed later, the merge finds it in the new root, or the compare-and-swap
-	// fails: a page that no page above names does not leave the tree.
+	// If the child is closed later, its merge finds the pointer in the new root, or the
+	// compare-and-swap fails. A page does not leave the tree as long as no page above names it.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return err
 	}
@@ -232,11 +237,13 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	for doubt := false; ; doubt = true {
 		won, err := c.swapRoot(old, at, deadline)
 		if err == nil && !won {
-			if !doubt { // if the outcome is unknown, it may be the root, or an inner page of the tree by now
-				clear(c.sibBuf[:layout.Line]) // so that nothing takes the page for one of the tree
+			// doubt: the outcome of an attempt is unknown, so the page may be in the tree by now.
+			if !doubt {
+				// so that no client takes the page for one of the tree
+				clear(c.sibBuf[:layout.Line])
 				if c.writeFresh(at, c.sibBuf[:layout.Line], deadline) == nil {
 					c.spare = append(c.spare, to)
-				} // otherwise the WRITE may still be executed: the page is not reused
+				} // if it fails, the WRITE may still be executed: the page is not reused
 			}
 			return errRoot
 		}
@@ -251,8 +258,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	}
 }
 
-// swapRoot makes the page at the root by a compare-and-swap of the root word. If the outcome of an
-// attempt is unknown, the next attempt finds it.
+// swapRoot makes the page at the root, by a compare-and-swap of the root word from old. It returns
+// true if the word is at now. If the outcome of an attempt is unknown, the next attempt finds it.
 func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
 	if err := c.reach(0, deadline); err != nil {
 		return false, err

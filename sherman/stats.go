@@ -8,34 +8,35 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// NodeStats has the counters of a node's clients.
+// NodeStats has the counters of a compute node's clients.
 type NodeStats struct {
-	// Acquires counts the locks that were taken. HandOvers counts those that came from another
-	// client of the same node, without a request to the memory server. CAS counts the attempts to
-	// take the other locks by CAS.
+	// Acquires counts the locks that clients took. HandOvers counts those of them that another
+	// client of the same node handed over, without a request to the memory server. CAS counts the
+	// attempts to take the other locks by CAS.
 	Acquires, HandOvers, CAS uint64
-	// Recovered counts locks taken over from an owner whose lease had ended. Fenced counts how
-	// often this node was fenced.
+	// Recovered counts locks that were taken over from an owner whose lease had ended. Fenced
+	// counts how many times this node was fenced.
 	Recovered, Fenced uint64
-	// Doubts counts operations whose connection failed while they held a lock, so that they had to
-	// find out whether their WRITEs were executed.
+	// Doubts counts how many times clients had to find out whether their WRITEs were executed,
+	// because a connection failed while they held a lock.
 	Doubts uint64
-	// Splits counts split pages. Roots counts new roots. Healed counts separators that were missing
-	// and added. Moves counts steps of searches to a sibling.
+	// Splits counts pages that were split. Roots counts new roots. Healed counts missing separators
+	// that were added. Moves counts steps of searches to a sibling.
 	Splits, Roots, Healed, Moves uint64
-	// Merged counts pages taken out of the tree. Joined counts leaves that were closed while they
-	// had records, which their siblings take over. Reused counts pages that were reused. Restarts
-	// counts searches that met a page which had left the tree, and began again at the root.
+	// Merged counts pages that were taken out of the tree. Joined counts leaves that were closed
+	// while they had records, for their siblings to take over. Reused counts pages that were used
+	// again. Restarts counts searches that came to a page which had left the tree, and began again
+	// at the root.
 	Merged, Joined, Reused, Restarts uint64
-	// Torn counts pages read again because they were written while they were being read.
+	// Torn counts pages that were read again because they were written while they were being read.
 	Torn uint64
 	// CacheHits counts operations that found their leaf in the index cache. CacheMisses counts
-	// those that began at the root. CachePages and CacheBytes are the present contents of the index
-	// cache.
+	// those that did not, and began at the root. CachePages and CacheBytes are the present size of
+	// the index cache.
 	CacheHits, CacheMisses uint64
 	CachePages, CacheBytes int
-	// Wait is a histogram of the times, in nanoseconds, for which clients waited for locks,
-	// including locks that were handed over.
+	// Wait is a histogram of the times that clients waited for locks, in nanoseconds. It includes
+	// locks that were handed over.
 	Wait *hdrhistogram.Histogram
 }
 
@@ -48,9 +49,9 @@ func newNodeStats() NodeStats {
 	return NodeStats{Wait: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
 
-// waited records the wait for a lock.
+// waited records how long a client waited for a lock.
 func (s *NodeStats) waited(d time.Duration) {
-	_ = s.Wait.RecordValue(int64(min(max(d, 1), maxWait))) // the time is in the range of the histogram
+	_ = s.Wait.RecordValue(int64(min(max(d, 1), maxWait))) // in the range of the histogram
 }
 
 // Stats returns a copy of the counters.
@@ -66,17 +67,18 @@ func (n *Node) Stats() NodeStats {
 // Cost is the cost of one operation.
 type Cost struct {
 	kv.Cost
-	// CAS counts the attempts to take locks. HandOvers counts the locks that came from another
-	// client of the node.
+	// CAS counts the attempts to take locks by CAS. HandOvers counts the locks that another client
+	// of the node handed over.
 	CAS, HandOvers int
-	// Wait is the time spent waiting for locks.
+	// Wait is the time for which the operation waited for locks.
 	Wait time.Duration
-	// Bytes counts the bytes of the IP packets of all operations in both directions, provided that
-	// none is lost and that each message that requests an acknowledgement gets its own.
+	// Bytes is the length of all IP packets of the operation, in both directions. It assumes that
+	// no packet is lost and that each message which requests an acknowledgement gets its own.
 	Bytes int
 }
 
-// Lengths of IP packets without payload: UDP, BTH and ICRC, and what each operation adds.
+// Lengths in bytes. ipBase is an IP packet without payload: headers of IP and UDP, BTH, ICRC. The
+// others are what an operation adds to it. ipAck is a whole ACK.
 const (
 	ipBase   = 20 + 8 + 12 + 4
 	ipRETH   = 16
@@ -85,6 +87,6 @@ const (
 	ipAck    = ipBase + ipAETH
 )
 
-// packets returns the bytes of a message of n bytes in packets of at most mtu, with headers and
-// padding.
+// packets returns how many bytes of IP packets a message of n bytes takes, in packets with up to
+// mtu bytes of payload, with headers and padding.
 func packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu)*ipBase + (n+3)&^3 }

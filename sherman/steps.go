@@ -9,19 +9,19 @@ import (
 )
 
 // Step is one of the designs between FG+, the baseline of Sherman's paper, and Sherman itself. Each
-// step adds one technique to the one before. FG+ is a tree whose writers lock a page by CAS on a word
-// in the page (CONFIG_ENABLE_EMBEDDING_LOCK in the authors' code) and write it as a whole; it has
-// Sherman's index cache and locks pages one at a time.
+// step adds one technique to the step before it. FG+ is a tree with Sherman's index cache. Its
+// writers lock a page by CAS on a word in the page (CONFIG_ENABLE_EMBEDDING_LOCK in the authors'
+// code) and write the page as a whole. They lock pages one at a time.
 type Step struct {
-	// Name selects the step; Adds says what it adds to the one before.
+	// Name selects the step. Adds says what it adds to the step before it.
 	Name, Adds string
-	// Uncombined and Unqueued are those of NodeConfig, PageLocks that of FormatConfig. Kind is the kind of
-	// pages of a new tree.
+	// Uncombined and Unqueued are fields of NodeConfig, PageLocks is one of FormatConfig. Kind is
+	// the kind of the pages of a new tree.
 	Uncombined, PageLocks, Unqueued bool
 	Kind                            layout.Kind
 }
 
-// Steps lists the steps from FG+ to Sherman, in the order of the paper.
+// Steps lists the steps from FG+ to Sherman in the order of the paper.
 func Steps() []Step {
 	return []Step{
 		{"fg+", "a lock in each page, no queues, whole pages with a checksum", true, true, true, layout.Checksummed},
@@ -32,7 +32,7 @@ func Steps() []Step {
 	}
 }
 
-// FindStep returns a step by name; "" is Sherman.
+// FindStep returns the step with a name; "" is Sherman.
 func FindStep(name string) (Step, error) {
 	all := Steps()
 	if name == "" {

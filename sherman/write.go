@@ -10,23 +10,25 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// changer changes pages under their locks, splits them, and enters separators into their parents.
+// changer changes pages under their locks, splits them, and adds separators to their parents.
 type changer struct {
 	walker
-	// spare are pages that this client will use next for splits; emptied are pages that it has
-	// closed. sparse is a leaf in which the operation has left few records; 0: none.
+	// spare are pages that this client will use for its next splits. emptied are pages that it has
+	// closed, and that repair takes out of the tree. sparse is a leaf in which the operation has
+	// left few records, or 0.
 	spare   []layout.Fresh
 	emptied []layout.Addr
 	sparse  layout.Addr
-	// sib is the new sibling in a split; its bytes are in sibBuf.
+	// sib is the new page of a split, or a page that is read beside c.page; its bytes are in
+	// sibBuf.
 	sib    layout.Page
 	sibBuf []byte
 	order  []uint16
 	ranges []layout.Range
 }
 
-// verb is the kind of a write: Put, Insert, Upsert and Delete differ in how they treat an existing
-// and a missing record.
+// verb is the kind of a write. Put, Insert, Upsert and Delete differ in how they treat a key that
+// exists and one that does not.
 type verb uint8
 
 const (
@@ -36,13 +38,13 @@ const (
 	remove
 )
 
-// Put replaces the value of a key that exists: lock, read, and write with release. It takes three
-// round trips, two if the lock is handed over.
+// Put replaces the value of a key that exists. It takes three round trips (lock, READ, WRITE with
+// the release of the lock), or two if the lock is handed over.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(put, key, value, deadline)
 }
 
-// Insert gives a new key a value.
+// Insert adds a key that does not exist yet, with a value.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(insert, key, value, deadline)
 }
@@ -52,12 +54,12 @@ func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(upsert, key, value, deadline)
 }
 
-// Delete removes a key. Its slot is reused; a page without keys leaves the tree.
+// Delete removes a key. Later inserts reuse its slot. A page without keys leaves the tree.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.modify(remove, key, nil, deadline)
 }
 
-// errZeros: in a published tree, a record of zeros is an empty slot.
+// errZeros: in a published tree, a record whose value is all zeros is an empty slot.
 var errZeros = errors.New("a published tree cannot store a value of zeros: it marks an empty slot")
 
 func (c *changer) check(v verb, value []byte) error {
@@ -76,12 +78,12 @@ func (c *changer) check(v verb, value []byte) error {
 	return nil
 }
 
-// modify changes one record of a leaf. It adds kv.ErrNoEffect to an error if the record was
-// certainly not changed.
+// modify changes one record of a leaf. If it fails and the record was certainly not changed, it
+// adds kv.ErrNoEffect to the error.
 func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
 	c.wrote, c.emptied, c.sparse = false, c.emptied[:0], 0
 	err := c.attempt(v, key, value, deadline)
-	if len(c.spare) > 0 { // another client of the node may need the pages earlier
+	if len(c.spare) > 0 { // another client of the node may need the pages first
 		c.node.keepPages(c.spare...)
 		c.spare = c.spare[:0]
 	}
@@ -91,10 +93,11 @@ func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) 
 	return noEffect(err)
 }
 
-// noEffect marks the error of an operation that posted no WRITE to a page that a reader can reach.
+// noEffect adds kv.ErrNoEffect to the error of an operation that has posted no WRITE to a page that
+// readers can reach.
 func noEffect(err error) error { return fmt.Errorf("%w (%w)", err, kv.ErrNoEffect) }
 
-// attempt is modify without kv.ErrNoEffect: after an error, c.wrote says whether the record may
+// attempt is modify without kv.ErrNoEffect. After an error, c.wrote says whether the record may
 // have been written.
 func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
@@ -114,10 +117,10 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 	return err
 }
 
-// onPage changes the page of a level that covers a key. find finds the page. change changes it, or
-// returns the page to try next. onPage repeats them as long as other clients prevent the change.
-// other is called with an error of another kind; the search then begins again unless other returns
-// an error, or done.
+// onPage changes the page that covers a key. It calls find to find the page, and change to change
+// it; change returns 0, or the next page to try. onPage repeats both as long as another try may
+// succeed. If find or change returns an error of another kind, onPage calls other. Then it ends if
+// other returns done or an error, and begins again with find if not.
 func (c *changer) onPage(
 	find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
 ) error {
@@ -151,8 +154,8 @@ func (c *changer) onPage(
 	}
 }
 
-// change executes the write if the page at a covers the key. Otherwise it returns the page to try
-// next.
+// change executes the write v if the page at a covers the key, and returns 0. Otherwise it returns
+// the page to try next.
 func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -203,13 +206,14 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 	case p.Stage == layout.Closed:
 		c.emptied = append(c.emptied, a)
 	case v == remove && bits.OnesCount(uint(n)) == 1 && p.Sparse(n):
-		// not after each delete, because the sibling may have no room
+		// The client tries a merge only when the number of records is a power of 2, not after each
+		// Delete: the sibling may have no room.
 		c.sparse = a
 	}
 	return 0, nil
 }
 
-// refusal returns the error of a write that must change nothing, or nil. there says whether the key
+// refusal returns the error of a write that must not change anything, or nil. there: the key
 // exists.
 func refusal(v verb, there bool) error {
 	switch {
@@ -221,6 +225,6 @@ func refusal(v verb, there bool) error {
 	return nil
 }
 
-// ignoreRelease drops the error of a release of a lock: the outcome of the operation is known, and
-// an unknown outcome of the release must not make it unknown.
+// ignoreRelease drops the error of a release of a lock. The outcome of the operation itself is
+// known, and stays known even if the outcome of the release is not.
 func ignoreRelease(error) error { return nil }

@@ -2,7 +2,7 @@ package layout
 
 import "fmt"
 
-// Slab classes: entries of 128·2^i bytes.
+// Slab classes. An entry of class i has 128·2^i bytes.
 const (
 	MinSlab = 128
 	MaxSlab = 32768
@@ -13,10 +13,11 @@ const (
 // Class is the index of a slab class.
 type Class uint8
 
-// Size is the length of an entry in bytes.
+// Size returns the length of an entry in bytes.
 func (c Class) Size() int { return MinSlab << c }
 
-// ClassOf returns the smallest class that holds n bytes; ok is false if none does.
+// ClassOf returns the smallest class whose entries have room for n bytes. ok is false if there is
+// none.
 func ClassOf(n int) (c Class, ok bool) {
 	for c = 0; c < Classes; c++ {
 		if n <= c.Size() {
@@ -26,13 +27,13 @@ func ClassOf(n int) (c Class, ok bool) {
 	return 0, false
 }
 
-// String prints the size.
+// String returns the size of an entry in words.
 func (c Class) String() string { return fmt.Sprintf("%d B", c.Size()) }
 
 // Counts is the number of entries of each class on one memory server.
 type Counts [Classes]int
 
-// Total is the number of entries of all classes.
+// Total returns the number of entries of all classes.
 func (c Counts) Total() int {
 	n := 0
 	for _, k := range c {
@@ -41,7 +42,7 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Bytes returns the size of all entries.
+// Bytes returns the size of all entries in bytes.
 func (c Counts) Bytes() int {
 	n := 0
 	for i, k := range c {

@@ -1,8 +1,8 @@
 // Package layout describes Clover's remote memory byte for byte: pointer words, nodes, slab
-// classes, shortcuts, and the arithmetic that leads from a handle to a server and an address. The
-// store and the switch's steering program both import it, so that neither depends on the other.
+// classes, shortcuts, and how to compute a server and an address from a handle. The store and the
+// switch's steering program both import it, so that neither depends on the other.
 //
-// A memory server's region has four parts:
+// A memory server's region has five parts:
 //
 //	superblock   64 bytes: magic, format, boot generation, sizes
 //	shortcuts    8 bytes each: a location near the end of a key's chain
@@ -11,10 +11,14 @@
 //	slabs        nodes of 128 to 32768 bytes: each class has a part of its own, as the published
 //	             system has it, or segments of 32768 bytes that have one class or another in turn
 //
+// If the nodes of a store have several copies, each key has as many records. The further records
+// are where other stores have the mirror. Behind its own table and slabs, each server has the
+// copies of the tables and slabs of the servers before it.
+//
 // The versions of a key's value are a chain of nodes. The first word of each node, its header,
-// names its successor; the header of the newest node names none. A client appends by writing a node
-// and swapping its location into the header of the newest (§4.1 of "Disaggregating Persistent
-// Memory and Controlling Them Remotely", USENIX ATC 2020).
+// names its successor; the header of the newest node names none. A client appends a node by writing
+// it and then swapping its location into the header of the newest node (§4.1 of "Disaggregating
+// Persistent Memory and Controlling Them Remotely", USENIX ATC 2020).
 //
 // The package does no I/O and reaches no remote memory. A Word is a number here; remote memory
 // holds it in little-endian byte order.

@@ -6,24 +6,24 @@ import (
 	"hash/crc32"
 )
 
-// Lengths in bytes of the parts of a node.
+// Lengths of the parts of a node, in bytes.
 const (
 	// HeaderLen is the length of the header, the word at the start of the node.
 	HeaderLen = 8
-	// KeyLen is the length of the key, which follows the header in keyed formats.
+	// KeyLen is the length of the key, which comes after the header in keyed formats.
 	KeyLen = 8
 	// CheckLen is the length of the trailer at the end of the slab in checked formats.
 	CheckLen = 8
 )
 
 // Format says which fields a node has besides header and value. The zero value is the published
-// format, which has none: a value always has the full size of its slab, and only the header's
-// version protects a reader against a node that is reused while it is being read.
+// format, which has no other fields. There a value always has the full size of its slab, and only
+// the header's version protects a reader against a node that is reused while it is being read.
 type Format struct {
 	// Keyed puts the key after the header, where a switch can read it.
 	Keyed bool
-	// Checked puts length, version and a checksum at the end of the slab. A reader recognises a
-	// copy whose parts are of different age, in whatever order the bytes were copied.
+	// Checked puts length, version and a checksum at the end of the slab. With them a reader
+	// recognises a torn copy, in whatever order the bytes were copied.
 	Checked bool
 }
 
@@ -34,7 +34,7 @@ var (
 	Hardened  = Format{Keyed: true, Checked: true}
 )
 
-// Numbers of the properties of a Format in packets and in memory.
+// Bits that stand for the fields of a Format in packets and in memory.
 const (
 	formatKeyed = 1 << iota
 	formatChecked
@@ -51,12 +51,12 @@ func (f Format) Bits() (b uint32) {
 	return b
 }
 
-// FormatOf reads what Bits returned; ok is false if b has other bits.
+// FormatOf returns the Format for a number that Bits returned. ok is false if b has other bits.
 func FormatOf(b uint32) (f Format, ok bool) {
 	return Format{Keyed: b&formatKeyed != 0, Checked: b&formatChecked != 0}, b < formatChecked<<1
 }
 
-// Overhead is the number of bytes of a node that are not its value.
+// Overhead returns the number of bytes of a node that are not its value.
 func (f Format) Overhead() int {
 	n := HeaderLen
 	if f.Keyed {
@@ -68,22 +68,22 @@ func (f Format) Overhead() int {
 	return n
 }
 
-// Capacity is the longest value that fits into a slab, in bytes.
+// Capacity returns the length of the longest value that fits into a slab, in bytes.
 func (f Format) Capacity(slab int) int { return max(0, slab-f.Overhead()) }
 
 // Errors of ParseNode.
 var (
-	// ErrTorn: the parts of a node do not belong together, because it was written while it was
+	// ErrTorn: the parts of a node do not fit together, because the node was written while it was
 	// being read.
 	ErrTorn = errors.New("node was written while it was read")
 	// ErrNode: the bytes cannot be a node.
 	ErrNode = errors.New("not a node")
-	// ErrOtherKey: a node holds another key.
+	// ErrOtherKey: the node belongs to another key.
 	ErrOtherKey = errors.New("node of another key")
 )
 
-// PutNode writes a whole node into slab, which has the length of the node's class. Bytes after the
-// value become zero. It reports false if the value does not fit.
+// PutNode writes a whole node into slab, which has the length of the node's class. It clears the
+// bytes after the value. It returns false if the value does not fit.
 func (f Format) PutNode(slab []byte, header Word, key uint64, value []byte) bool {
 	if len(value) > f.Capacity(len(slab)) {
 		return false
@@ -105,9 +105,9 @@ func (f Format) PutNode(slab []byte, header Word, key uint64, value []byte) bool
 	return true
 }
 
-// ParseNode reads a node that PutNode wrote. header is its first word, which names the successor if
-// the node has one by now. value points into slab; in a format without Checked it fills the slab.
-// The errors are ErrNode, ErrTorn and ErrOtherKey.
+// ParseNode parses a node that PutNode wrote. header is the node's first word, which may name a
+// successor by now. value is a part of slab; in a format without Checked it reaches to the slab's
+// end. The errors are ErrNode, ErrTorn and ErrOtherKey.
 func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, err error) {
 	if len(slab) < f.Overhead() {
 		return 0, nil, ErrNode
@@ -139,9 +139,8 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 	return header, slab[at : at+n], nil
 }
 
-// Relabel changes the version in a copy of a whole node. If the node is not of the version from, or
-// the format shows that it was written while it was read, Relabel returns false and changes
-// nothing.
+// Relabel changes the version in a copy of a whole node. It returns false and changes nothing if
+// the node's version is not from, or if the format shows that the copy is torn.
 func (f Format) Relabel(slab []byte, from, to Version) bool {
 	if len(slab) < f.Overhead() {
 		return false
@@ -163,10 +162,10 @@ func (f Format) Relabel(slab []byte, from, to Version) bool {
 	return true
 }
 
-// HeaderOf reads the first word of a node.
+// HeaderOf returns the first word of a node.
 func HeaderOf(b []byte) Word { return Word(binary.LittleEndian.Uint64(b)) }
 
-// KeyOf reads the key of a node in a keyed format; ok is false if b is too short.
+// KeyOf returns the key of a node in a keyed format. ok is false if b is too short.
 func KeyOf(b []byte) (key uint64, ok bool) {
 	if len(b) < HeaderLen+KeyLen {
 		return 0, false
@@ -176,11 +175,11 @@ func KeyOf(b []byte) (key uint64, ok bool) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum covers the key, the version, the length and the value: all parts of a node that never
-// change in one version of its entry.
+// checksum returns the checksum of the key, the version, the length and the value. These parts of a
+// node do not change as long as its entry has the same version.
 func (f Format) checksum(slab []byte, key uint64, n int) uint32 {
 	sum := uint32(0)
-	if f.Keyed { // the key is in the slab: nothing has to be copied
+	if f.Keyed { // the key is in the slab, so it need not be copied
 		sum = crc32.Update(0, castagnoli, slab[HeaderLen:HeaderLen+KeyLen])
 	} else {
 		sum = crc32.Update(0, castagnoli, binary.LittleEndian.AppendUint64(nil, key))

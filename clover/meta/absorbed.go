@@ -2,13 +2,14 @@ package meta
 
 import "github.com/rdmalab/rdmalab/clover/layout"
 
-// A node that its client has reported need not be in the chain. A switch that steers lets an append
-// be absorbed: the node was overwritten at once, and its header names the node that has overwritten
-// it. The server frees such a node with its next version, like one that the chain has passed.
+// A node that a client has reported need not be in the chain. A switch that steers may let a
+// waiting append be absorbed: a later append overwrites the node at once, and the node's header
+// names the node of that append. The server frees an absorbed node with its next version, as it
+// frees a node that the chain has passed.
 
-// freeAbsorbed frees those reported nodes of an entry that are not in the chain. A reported node is
-// not if the chain has passed its successor, or if ended is true: the chain was followed to its end
-// after the report.
+// freeAbsorbed frees the reported nodes of an entry that are not in the chain. A reported node is
+// not in the chain if the chain has passed the node's successor, or if ended is true: then the
+// server has followed the chain to its end after the report.
 func freeAbsorbed(s *chains, e *entry, ended bool) {
 	left := e.reported[:0]
 	for _, l := range e.reported {
@@ -27,7 +28,7 @@ func freeAbsorbed(s *chains, e *entry, ended bool) {
 	e.reported = left
 }
 
-// leftOut reports whether the chain has passed the successor of a reported node, but not the node.
+// leftOut reports whether the chain has passed the successor of the reported node l, but not l.
 func leftOut(s *chains, l layout.Location) bool {
 	next, ok := s.walk.successors[l]
 	if !ok {

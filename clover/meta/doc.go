@@ -1,23 +1,24 @@
-// Package meta is Clover's metadata server: it gives out space, knows where keys begin, and takes
-// back the nodes that have been superseded. A client that knows a node of its key does not need it
-// for a GET or PUT.
+// Package meta is Clover's metadata server. It gives out space, knows where keys begin, and takes
+// back nodes that have been superseded. A client that knows a node of its key does not need the
+// metadata server for a GET or PUT.
 //
-// One thread runs the server and waits for completions; with Config.Threads others take requests, and
-// answer those that need no memory server (threads.go). The server reads every chain from the
-// memory servers itself; reports of clients are only hints where to look. So wrong or lost reports,
-// and appends that a switch has steered to another node, leak no node.
+// One thread, the main thread, runs the server and waits for completions. With Config.Threads other
+// threads take requests and answer those that need no memory server (threads.go). The server reads
+// every chain from the memory servers itself. Reports of clients only tell it where to look. So no
+// node leaks if a report is wrong or lost, or if a switch has steered an append to another node.
 //
-// Every node is in exactly one state:
+// Every node is in exactly one of these states:
 //
 //	free     in the list of its class, with the version of its next use
-//	held     given to a client, and not yet seen in a chain
+//	held     given to a client, and not yet seen in a chain by the server
 //	linked   in the chain of a key, at or behind the newest node that the server knows of
-//	worn     its versions are used up; free with version 1 when every client has confirmed a new
-//	         epoch
+//	worn     its versions are used up; it becomes free with version 1 when every client has
+//	         confirmed a new epoch
 //
-// A client of an earlier incarnation of the server, or one that has not heard of a loss of memory,
-// may still link a node that the server does not know it to hold. Such nodes are held by a client
-// number that no client has (the orphan) until that cannot happen any more.
+// A client of an earlier incarnation of the server may still link a node of which the server does
+// not know that the client holds it. So may a client that has not learnt of a loss of memory. Until
+// that cannot happen any more, the server counts such nodes as held by the orphan, a client number
+// that no client has.
 //
 // The parts:
 //
@@ -27,11 +28,13 @@
 //	fence.go                 fencer: the memory servers end the connections of a client
 //	memory.go, load.go       memories: connections to memory servers; the store found or formatted
 //	recover.go, lose.go      after a restart of this server; after the loss of a server's memory
+//	copies.go, view.go        several copies of each node: links, filling; which servers' copies count
+//	balance.go                how many of the new nodes each memory server gives
 //	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
 //	segments.go              the class of each segment in a shared space
 //	walk.go, hints.go        chains: follows chains, retires what they have passed; reports as hints
 //	keys.go, absorbed.go     opens, finds and erases keys; nodes that were absorbed
 //
-// The server retires a node that the chain has passed. It moves the directory on first, so that a
-// restarted server never begins at a node that may have been reused.
+// Before the server retires a node that the chain has passed, it moves the directory's record on.
+// So a restarted server never begins at a node that may have been reused.
 package meta

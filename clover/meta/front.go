@@ -20,33 +20,36 @@ type front struct {
 	pd  verbs.PD
 	srq verbs.SRQ
 	mr  verbs.MR // memory for requests
-	// threads take the requests. Each thread handles the requests of its own connections.
+	// threads take the requests. Each thread takes those of its own connections.
 	threads []*thread
 
-	mu    sync.Mutex // guards the fields below, which the threads that accept connections use as well
+	mu    sync.Mutex // guards the fields below; the threads that accept connections use them, too
 	conns map[wire.QPN]*conn
-	made  int // connections
-	// leaving are connections that have ended, some of whose completions may still be in the queue.
+	made  int // how many connections were made
+	// leaving are connections that have ended, while some of their completions may still be in the
+	// queue.
 	leaving []*conn
-	// accepting is how many threads accept connections; ended reports that the listener is closed.
+	// accepting is how many threads accept connections. ended: the listener is closed.
 	accepting int
 	ended     bool
 }
 
-// conn is a connection of a client. When the client connects again, it has another conn.
+// conn is one connection of a client. If the client connects again, the new connection has another
+// conn.
 type conn struct {
 	qp verbs.QP
-	mr verbs.MR // memory for answers, one for each slot
-	t  *thread  // that takes the requests
-	// queued is how many requests wait for the main thread, which may be executing the first.
+	mr verbs.MR // memory for answers, one area for each slot
+	t  *thread  // the thread that takes the requests
+	// queued is how many requests wait for the main thread, including the one that it may be
+	// executing.
 	queued atomic.Int32
 }
 
-// sendID is a bit in the IDs of work requests that send answers; completions without it are of
-// receives.
+// sendID is a bit in the IDs of work requests that send answers. Work requests for receives do not
+// have it.
 const sendID = 1 << 63
 
-// maxAnswers is how many answers to a client may be in flight: a client that has received an answer
+// maxAnswers is how many answers to a client may be in flight. A client that has received an answer
 // may send its next request before the server has seen the acknowledgement of the answer.
 const maxAnswers = 16
 
@@ -76,12 +79,12 @@ func (f *front) open(ctx verbs.Context, threads int) (err error) {
 	return nil
 }
 
-// post posts receive i to the shared receive queue again.
+// post posts receive i to the shared receive queue.
 func (f *front) post(i int) error {
 	return f.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{f.mr.SGE(i*rpc.MaxRequest, rpc.MaxRequest)}})
 }
 
-// close destroys what open and accept made.
+// close destroys what open and connect have made.
 func (f *front) close() error {
 	var errs []error
 	note := func(err error) {
@@ -110,7 +113,7 @@ func (f *front) close() error {
 
 func (c *conn) close() error { return errors.Join(c.qp.Destroy(), c.mr.Dereg()) }
 
-// find returns a client's connection, or nil.
+// find returns the connection with queue pair number qpn, or nil.
 func (f *front) find(qpn wire.QPN) *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +159,7 @@ func (s *Server) accept() {
 		if err != nil {
 			break
 		}
-		_ = s.connect(req) // an error concerns only this client, whose request connect has rejected
+		_ = s.connect(req) // an error concerns only the client, whose request connect has rejected
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,7 +167,7 @@ func (s *Server) accept() {
 	f.accepting--
 }
 
-// stopAcceptors waits until every thread that makes connections has ended.
+// stopAcceptors closes the listener and waits until all threads that accept connections have ended.
 func (s *Server) stopAcceptors() {
 	_ = s.listener.Close() // Close has usually closed it already
 	for {
@@ -178,8 +181,8 @@ func (s *Server) stopAcceptors() {
 	}
 }
 
-// connect answers one request for a connection. It enters the queue pair into the table before it
-// accepts, because the client's first request may arrive at once.
+// connect accepts or rejects one request for a connection. It enters the queue pair into the table
+// before it accepts, because the client's first request may arrive immediately after that.
 func (s *Server) connect(req rdmacm.Request) error {
 	f := &s.front
 	mr, err := f.pd.RegMR(nil, rpc.AnswerSlots*rpc.MaxAnswer, verbs.LocalWrite)
@@ -209,7 +212,7 @@ func (s *Server) connect(req rdmacm.Request) error {
 	return nil
 }
 
-// next returns the thread of the next connection.
+// next returns the thread for a new connection; the threads take turns.
 func (f *front) next() *thread {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,8 +220,8 @@ func (f *front) next() *thread {
 	return f.threads[f.made%len(f.threads)]
 }
 
-// take handles one completion. It calls request for a request in receive i of n bytes; true: the
-// receive can be posted again.
+// take handles one completion. If it is of a request of n bytes in receive i, take calls request.
+// When request returns true, take posts the receive again.
 func (s *Server) take(wc *verbs.WC, request func(c *conn, i, n int) bool) {
 	c := s.front.find(wc.QPN)
 	if wc.ID&sendID != 0 {
@@ -228,14 +231,15 @@ func (s *Server) take(wc *verbs.WC, request func(c *conn, i, n int) bool) {
 		return
 	}
 	if wc.Status != verbs.Success || c == nil || request(c, int(wc.ID), int(wc.ByteLen)) {
-		_ = s.front.post(int(wc.ID)) // if it fails, the server's NIC is gone; the next poll returns the error
+		// if this fails, the server's NIC is gone, and the next poll returns the error
+		_ = s.front.post(int(wc.ID))
 	}
 	if wc.Status != verbs.Success {
 		s.hangUp(wc.QPN)
 	}
 }
 
-// dropDead ends the connections whose queue pairs are in ERROR: their clients have gone without
+// dropDead ends the connections whose queue pairs are in ERROR. Their clients have gone without
 // OpBye.
 func (s *Server) dropDead() {
 	for _, c := range s.front.all() {
@@ -251,12 +255,12 @@ func (s *Server) answer(c *conn, r *rpc.Request, a *rpc.Answer) {
 	s.send(c, r, a)
 }
 
-// stamp writes into an answer what every answer says.
+// stamp sets the fields that every answer has.
 func (s *Server) stamp(a *rpc.Answer) {
 	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
 }
 
-// send writes an answer into the client's buffer by a WRITE with immediate.
+// send writes an answer into the client's buffer, by a WRITE with immediate.
 func (s *Server) send(c *conn, r *rpc.Request, a *rpc.Answer) {
 	slot := int(a.Seq & 1)
 	b := a.AppendTo(nil)

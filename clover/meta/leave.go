@@ -6,13 +6,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A connection ends in two steps. Its requests may still be in the completion queue, each with a
-// receive of the shared receive queue. Destroying the queue pair at once would remove those
-// completions, and their receives could not be posted again. After a few hundred broken clients the
-// shared receive queue would be empty, and every request would draw RNR NAKs for ever.
+// A connection ends in two steps, hangUp and bury. Some of its requests may still be in the
+// completion queue, each in a receive of the shared receive queue. Destroying the queue pair at
+// once would remove these completions, and their receives could not be posted again. After a few
+// hundred broken clients the shared receive queue would be empty, and every request would draw RNR
+// NAKs for ever.
 
-// hangUp ends a failed connection: its queue pair flushes its work requests. The lease of the
-// client goes on, and the client may connect again.
+// hangUp ends a failed connection: its queue pair flushes its work requests. The client's lease
+// goes on, and the client may connect again.
 func (s *Server) hangUp(qpn wire.QPN) {
 	f := &s.front
 	f.mu.Lock()
@@ -28,7 +29,7 @@ func (s *Server) hangUp(qpn wire.QPN) {
 	f.mu.Unlock()
 }
 
-// left returns the connections of a thread that have ended, and none of whose requests waits for the
+// left returns those connections of thread t that have ended and have no request waiting for the
 // main thread. They make no new completions.
 func (f *front) left(t *thread) (list []*conn) {
 	f.mu.Lock()
@@ -41,8 +42,8 @@ func (f *front) left(t *thread) (list []*conn) {
 	return list
 }
 
-// bury destroys connections that left has returned. The caller has found the completion queue empty
-// since that call.
+// bury destroys connections that left has returned. Between the two calls the caller has found the
+// completion queue empty.
 func (f *front) bury(list []*conn) {
 	if len(list) == 0 {
 		return
@@ -51,6 +52,6 @@ func (f *front) bury(list []*conn) {
 	f.leaving = slices.DeleteFunc(f.leaving, func(c *conn) bool { return slices.Contains(list, c) })
 	f.mu.Unlock()
 	for _, c := range list {
-		_ = c.close() // an object that cannot be destroyed is left behind
+		_ = c.close() // an object that cannot be destroyed stays
 	}
 }

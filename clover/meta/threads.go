@@ -8,35 +8,39 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// With Config.Threads the server has request threads beside the main thread, which runs Serve. A
-// connection belongs to one request thread, which takes the requests from its completion queue. The
-// tables have one owner at a time: the main thread, or, while the main thread waits for a memory
-// server or for work, the request threads, one after the other. A request thread answers a request
-// itself if the tables are free and the request needs no memory server (see quick): it gives out
-// nodes without waiting for the headers that the main thread reads. All other requests go to the
-// main thread in the order of their arrival. Reports always go to the main thread: a request thread
-// only puts them down and answers. So the main thread finds the keys and chains after a wait as
-// they were before, and collects reports only between two of its steps: a chain that it has
-// followed to the end was followed after the report.
+// With Config.Threads the server has request threads beside the main thread, which runs Serve. Each
+// connection belongs to one request thread, which takes its requests from the thread's completion
+// queue.
 //
-// The requests of a connection are executed in the order of their arrival: while one of them waits
-// for the main thread, those behind it do, too. While the main thread executes a request of a
-// client, it also executes requests of the same client from other connections, later.
+// The tables have one owner at a time. Usually that is the main thread. While the main thread waits
+// for a memory server or for work, it lends the tables to the request threads, which use them one
+// after the other. A request thread answers a request itself if the tables are lent and the request
+// needs no memory server (see quick). So it gives out nodes without waiting for the headers that
+// the main thread reads. All other requests go to the main thread, in the order of their arrival.
+//
+// Reports always go to the main thread: a request thread only stores and answers them. So after a
+// wait the main thread finds the keys and chains as they were before it. It collects reports only
+// between two of its steps. Therefore, if it has followed a chain to its end in a step, it has done
+// so after all reports that it has collected.
+//
+// The requests of a connection are executed in the order of their arrival: if one of them waits for
+// the main thread, so do the later ones. While the main thread executes a request of a client,
+// requests of the same client from other connections wait for the main thread, too.
 
-// MaxThreads bounds Config.Threads.
+// MaxThreads is the greatest value of Config.Threads.
 const MaxThreads = 16
 
-// maxReports bounds the reports that wait for the main thread. While there are as many, further
-// ones wait in the queue of requests, unanswered.
+// maxReports is how many reports may wait for the main thread. Further reports wait, unanswered, in
+// the queue of requests.
 const maxReports = 4096
 
-// thread takes the requests of a part of the connections.
+// thread takes the requests of some of the connections.
 type thread struct {
 	cq  verbs.CQ
 	wcs [64]verbs.WC
 }
 
-// job is a request in receive i, of n bytes, that waits for the main thread.
+// job is a request that waits for the main thread. It has n bytes and is in receive i.
 type job struct {
 	c    *conn
 	i, n int
@@ -45,24 +49,27 @@ type job struct {
 // handoff is what the main thread and the request threads pass to each other.
 type handoff struct {
 	s    *Server
-	gate verbs.Gate // at which the main thread waits for jobs and reports
-	// The owner of the tables also owns these: serving is the client whose request the main thread
-	// executes; 0: none, or one without a number. reports wait for the main thread.
+	gate verbs.Gate // the main thread waits at it for jobs and reports
+	// The owner of the tables also owns the next two fields. serving is the number of the client
+	// whose request the main thread executes; 0: none, or a client without a number. reports wait
+	// for the main thread.
 	serving uint32
 	reports []rpc.Request
 
-	mu sync.Mutex // guards the fields below, and the tables while lent is true; no thread waits with it
+	// mu guards the fields below, and the tables while lent is true. No thread waits with it.
+	mu sync.Mutex
 	// lent: the request threads may use the tables.
 	lent    bool
 	jobs    []job
-	running int   // request threads
-	stopped bool  // the request threads are to end
-	failed  error // of a request thread
+	running int   // how many request threads run
+	stopped bool  // the request threads must end
+	failed  error // the error of a request thread that has failed
 }
 
-// lend lets the request threads use the tables until the main thread calls regain. The main thread
-// first answers those of the oldest waiting requests that need no memory server. It leaves those that
-// come meanwhile: clients that send faster than it answers must not keep it from its own work.
+// lend lets the request threads use the tables until the main thread calls regain. Before that, the
+// main thread answers the oldest waiting requests, up to the first one that needs a memory server.
+// It leaves requests that arrive meanwhile: clients that send faster than it answers must not keep
+// it from its own work.
 func (s *memories) lend() {
 	h := s.hand
 	if h == nil {
@@ -85,7 +92,7 @@ func (s *memories) lend() {
 	h.mu.Unlock()
 }
 
-// regain ends lend.
+// regain takes the tables back from the request threads.
 func (s *memories) regain() {
 	if h := s.hand; h != nil {
 		h.mu.Lock()
@@ -94,7 +101,7 @@ func (s *memories) regain() {
 	}
 }
 
-// pop takes the oldest job.
+// pop takes the oldest job. It returns false if there is none.
 func (h *handoff) pop() (j job, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,22 +113,22 @@ func (h *handoff) pop() (j job, ok bool) {
 	return j, true
 }
 
-// add queues a job. The caller holds mu.
+// add puts a job into the queue. The caller holds mu.
 func (h *handoff) add(j job) {
 	j.c.queued.Add(1)
 	h.jobs = append(h.jobs, j)
 	h.gate.Open()
 }
 
-// waiting reports whether there is work for the main thread, which calls it, and the error of a
-// thread that has failed.
+// waiting reports whether jobs or reports wait for the main thread, which calls it. The error is
+// that of a request thread that has failed.
 func (h *handoff) waiting() (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.jobs)+len(h.reports) > 0, h.failed
 }
 
-// serveThreads is serve with request threads: the work of the main thread.
+// serveThreads starts the request threads. Then it is the loop of the main thread.
 func (s *Server) serveThreads() error {
 	h := &handoff{s: s, gate: s.rt.NewGate(), running: len(s.front.threads)}
 	s.hand = h
@@ -159,12 +166,12 @@ func (s *Server) serveThreads() error {
 			continue
 		}
 		s.lend()
-		_ = h.gate.Wait(s.keepAt) // an error means that it is time for keep
+		_ = h.gate.Wait(s.keepAt) // an error means that it is time to call keep
 		s.regain()
 	}
 }
 
-// stop waits until the request threads have ended.
+// stop tells the request threads to end, and waits until they have.
 func (h *handoff) stop() {
 	for {
 		h.mu.Lock()
@@ -178,7 +185,7 @@ func (h *handoff) stop() {
 	}
 }
 
-// drain collects the reports that the request threads have taken.
+// drain collects the reports that the request threads have stored.
 func (h *handoff) drain() {
 	for i := range h.reports {
 		h.s.gather(&h.reports[i])
@@ -186,13 +193,13 @@ func (h *handoff) drain() {
 	h.reports = h.reports[:0]
 }
 
-// end ends a job: its receive is posted again.
+// end is called when a job is done: it posts the job's receive again.
 func (h *handoff) end(j job) {
-	_ = h.s.front.post(j.i) // if it fails, the server's NIC is gone
+	_ = h.s.front.post(j.i) // on failure the server's NIC is gone
 	j.c.queued.Add(-1)
 }
 
-// work is a request thread.
+// work is the loop of a request thread.
 func (h *handoff) work(t *thread) {
 	s := h.s
 	for {
@@ -218,7 +225,7 @@ func (h *handoff) work(t *thread) {
 	}
 }
 
-// goesOn reports whether a request thread that has met err is to go on.
+// goesOn reports whether a request thread continues after err, which may be nil.
 func (h *handoff) goesOn(err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,8 +240,8 @@ func (h *handoff) goesOn(err error) bool {
 	return false
 }
 
-// accept takes a request on a request thread: it answers the request, or hands it to the main
-// thread. It reports whether the receive can be posted again.
+// accept is called by a request thread with a request: it answers the request, or makes it a job
+// for the main thread. It returns true if the receive can be posted again.
 func (h *handoff) accept(c *conn, i, n int) bool {
 	s := h.s
 	r, ok := s.parse(i, n)
@@ -256,9 +263,10 @@ func (h *handoff) accept(c *conn, i, n int) bool {
 	return done
 }
 
-// quick executes a request if that needs no memory server, and no table but those that the main
-// thread looks at again after a wait: of free and of held nodes, and what is known of the client. It
-// reports whether it has, and whether there is an answer. The caller owns the tables.
+// quick executes a request if that needs no memory server and no tables other than those that the
+// main thread reads again after a wait: free nodes, held nodes, and what the server knows of the
+// client. done: quick has executed the request. answered: a is the answer to send. The caller owns
+// the tables.
 func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	s := h.s
 	cl := s.clients[r.Client]
@@ -302,7 +310,7 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	return true, true
 }
 
-// tryQuick executes a job on the main thread if that is quick.
+// tryQuick executes a job on the main thread if quick can do it. It returns false if not.
 func (h *handoff) tryQuick(j job) bool {
 	r, ok := h.s.parse(j.i, j.n)
 	if !ok {
@@ -319,7 +327,7 @@ func (h *handoff) tryQuick(j job) bool {
 	return done
 }
 
-// report puts a report down for the main thread, unless too many wait.
+// report stores a report for the main thread. It returns false if too many reports wait.
 func (h *handoff) report(r *rpc.Request) bool {
 	if len(h.reports) >= maxReports {
 		return false

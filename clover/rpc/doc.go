@@ -1,5 +1,5 @@
-// Package rpc defines the messages between Clover's clients and its metadata server: requests, each
-// one SEND, and answers that the server writes into a buffer of the client.
+// Package rpc defines the messages between Clover's clients and its metadata server. A request is
+// one SEND. The server writes the answer into a buffer of the client.
 //
 //	request                                                   answer
 //	0   4   5   6   8      12     16       24          28     0   4      6   8      12
@@ -7,6 +7,6 @@
 //	|seq|op |cls| n |client|epoch | answers| their rkey| body |seq|status| n |epoch | body
 //	+---+---+---+---+------+------+--------+-----------+----  +---+------+---+------+----
 //
-// All numbers are little endian. A request has at most MaxRequest bytes, an answer at most
-// MaxAnswer. Parsing never panics, and the counts that it returns are within bounds.
+// All numbers are little-endian. A request has at most MaxRequest bytes, an answer at most
+// MaxAnswer. Parsing never panics, and the counts that it returns are within their limits.
 package rpc

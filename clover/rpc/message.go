@@ -11,14 +11,15 @@ import (
 // Service is the name under which the metadata server's connection manager listens.
 const Service = "clover"
 
-// Sizes in bytes and bounds of a message.
+// Sizes in bytes, and limits, of a message.
 const (
 	MaxRequest = 512
 	MaxAnswer  = 2048
-	// MaxBatch bounds the number of locations in an answer and of records in a request.
+	// MaxBatch is the largest number of locations in an answer and of records in a request.
 	MaxBatch = 16
-	// AnswerSlots is the number of answers to a client that may be in flight. The lowest bit of Seq
-	// chooses the slot; the slots follow each other at BufAddr, MaxAnswer bytes each.
+	// AnswerSlots is how many answers to a client may be in flight. The lowest bit of Seq chooses
+	// the slot of the answer. The slots lie one after the other at BufAddr, with MaxAnswer bytes
+	// each.
 	AnswerSlots = 2
 
 	requestHead = 28
@@ -30,34 +31,34 @@ type Op uint8
 
 // Requests.
 const (
-	// Hello introduces a client; the answer has a Welcome.
+	// Hello introduces a client. The answer has a Welcome.
 	OpHello Op = iota + 1
-	// Alloc asks for N entries of Class, of the server Near if it has some; the answer has their
+	// Alloc asks for N nodes of Class, of server Near if that one has some. The answer has their
 	// locations.
 	OpAlloc
-	// Query asks where Key is. The answer has the newest known location and the slot. If At is set,
-	// it names a node that the client was given, and the answer is Done if the server has seen this
-	// node in a chain.
+	// Query asks for a node of the chain of Key. The answer has the newest known node and the slot.
+	// If At is set, it names a node that the client was given, and the answer is Done if the server
+	// has seen this node in a chain.
 	OpQuery
 	// Open makes a new key known. At is its first node, which the client has written. The answer
 	// has the slot.
 	OpOpen
-	// GC reports appends; the body has N records.
+	// GC reports appends. The body has N records.
 	OpGC
-	// Beat renews the lease and confirms the epoch of the request.
+	// Beat renews the lease and confirms the request's epoch.
 	OpBeat
-	// Return gives back N entries that the client has not used.
+	// Return gives back N nodes that the client has not used.
 	OpReturn
 	// Bye ends the client's lease.
 	OpBye
-	// Stat asks for the server's counters; the client need not be known.
+	// Stat asks for the server's counters. The server need not know the client.
 	OpStat
-	// Reports reports appends of several clients of a process; the body has Parts. It says nothing
-	// else of these clients.
+	// Reports reports appends of several clients of a process. The body has Parts. The request
+	// neither renews the leases of these clients nor confirms an epoch.
 	OpReports
 )
 
-// opEnd is the number after the last request.
+// opEnd is one more than the number of the last request.
 const opEnd = int(OpReports) + 1
 
 var opNames = [opEnd]string{
@@ -84,15 +85,15 @@ const (
 	Full
 	// Lost: the key's value was in memory that is lost.
 	Lost
-	// Unknown: the server does not know the client, or does not know it any more; the client must
+	// Unknown: the server does not know the client, or does not know it any more. The client must
 	// send Hello again.
 	Unknown
-	// Refused: the server cannot do what the request asks for.
+	// Refused: the server cannot do what the request asks.
 	Refused
-	// Busy: try again in a moment.
+	// Busy: the client should try again after a moment.
 	Busy
 	// Done: for Open, an earlier copy of the request was executed, and the key has been deleted or
-	// written since; for Query, the node At has been linked.
+	// written since. For Query, the node At has been linked.
 	Done
 )
 
@@ -106,12 +107,13 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint16(s))
 }
 
-// After reports whether a client has sent the request with number seq after the one with number
-// than. The numbers have 31 bits and wrap around.
+// After reports whether a client has sent the request with sequence number seq after the one with
+// number than. The numbers have 31 bits and wrap around. The lowest bit is the slot and does not
+// count.
 func After(seq, than uint32) bool { return int32(seq&^1-than&^1) > 0 }
 
-// Record is an append that a client made: Old is the node on whose header it posted the
-// compare-and-swap, New is the node that it appended.
+// Record is an append that a client made. Old is the node on whose header the client posted the
+// compare-and-swap. New is the node that it appended.
 type Record struct {
 	Key      uint64
 	Old, New layout.Location
@@ -125,37 +127,38 @@ const (
 	partLen   = 4 + 4 + 4
 )
 
-// Part is what a request Reports has of one client.
+// Part is what a Reports request has of one client.
 type Part struct {
-	// Client is the number of the client. A client has another one after each Hello, and no two
-	// incarnations of the metadata server give the same one: so a part belongs to one incarnation of
-	// client and server.
+	// Client is the number of the client. A client gets another number with each Hello, and no two
+	// incarnations of the metadata server give out the same number. So a part belongs to one
+	// incarnation of the client and of the server.
 	Client uint32
 	// Seq numbers the parts of a client from 1 on, in the order of its appends.
 	Seq     uint32
 	Records []Record
 }
 
-// Len is how many bytes the part takes in a request.
+// Len returns how many bytes the part takes in a request.
 func (p *Part) Len() int { return partLen + len(p.Records)*recordLen }
 
-// MaxParts is how many bytes the parts of a request may take together.
+// MaxParts is how many bytes all parts of a request may take together.
 const MaxParts = MaxRequest - requestHead
 
-// Request is a client's request.
+// Request is a client's request to the metadata server.
 type Request struct {
-	// Seq is the number of the request, and in its lowest bit the slot of the answer. A client numbers
-	// its requests in the order in which it sends them, also over several connections.
+	// Seq is the sequence number of the request, with the slot for the answer in its lowest bit. A
+	// client numbers its requests in the order in which it sends them, also over several
+	// connections.
 	Seq    uint32
 	Op     Op
 	Class  layout.Class
 	N      int
 	Client uint32
 	Epoch  uint32
-	// BufAddr and BufRKey name the first of the client's answer slots.
+	// BufAddr and BufRKey are the address and the key of the client's first answer slot.
 	BufAddr uint64
 	BufRKey uint32
-	// Quiet, in Hello and Bye: the client with the number Client no longer uses any node or
+	// Quiet, in Hello and Bye: under the number Client, the client no longer uses any node or
 	// location that it was given, and none of its requests to memory servers is in flight.
 	Quiet bool
 	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
@@ -163,13 +166,13 @@ type Request struct {
 	Owner uint32
 	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0: any.
 	Near int
-	// Tombstone, in Alloc: the nodes are for tombstones (the last nodes of deleted keys). The server
-	// keeps some nodes in reserve for these, so that a key can be deleted when the store is full.
+	// Tombstone, in Alloc: the client wants the nodes for tombstones. The server reserves some
+	// nodes for them, so that a key can be deleted when the store is full.
 	Tombstone bool
 	// Key and At are fields of Query and Open.
 	Key uint64
 	At  layout.Location
-	// Records are fields of GC and Return; Return uses only New.
+	// Records is a field of GC and Return. Return uses only New.
 	Records [MaxBatch]Record
 	// Parts is a field of Reports.
 	Parts []Part
@@ -217,13 +220,13 @@ func (r *Request) AppendTo(b []byte) []byte {
 	return b
 }
 
-// tombstoneBit in N marks an Alloc for tombstones. The bits of N from nearShift on hold Near.
+// tombstoneBit in N marks an Alloc for tombstones. The bits of N from nearShift on are Near.
 const (
 	tombstoneBit = 1 << 8
 	nearShift    = 9
 )
 
-// deletedBit marks a tombstone in a record's New, in a bit that no location uses.
+// deletedBit marks a tombstone in a record's New. No location uses this bit.
 const deletedBit = 1
 
 func (c *Record) appendTo(b []byte) []byte {
@@ -259,7 +262,7 @@ func (p *Part) appendTo(b []byte) []byte {
 	return b
 }
 
-// parseParts reads the body of Reports.
+// parseParts parses the body of a Reports request.
 func parseParts(b []byte) (list []Part, err error) {
 	for len(b) > 0 {
 		if len(b) < partLen {
@@ -285,8 +288,8 @@ func parseParts(b []byte) (list []Part, err error) {
 	return list, nil
 }
 
-// Parse reads a request; it overwrites all of r except unused records. It returns ErrMessage for
-// bytes that are no request.
+// Parse parses a request into r. It overwrites all of r except unused records. It returns
+// ErrMessage if b is no request.
 func (r *Request) Parse(b []byte) error {
 	if len(b) < requestHead {
 		return ErrMessage

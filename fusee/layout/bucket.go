@@ -21,25 +21,27 @@ const (
 	groupBuckets  = 3
 )
 
-// ErrBucket means that the bytes are no combined bucket of a subtable.
+// ErrBucket means that the bytes are no bucket of a subtable.
 var ErrBucket = errors.New("no bucket of the index")
 
-// Header is the header of a bucket. It says to which subtable the bucket belongs. Its word only ever
-// changes to one that it did not have before: Depth grows by one, with Moving, and then Moving ends.
+// Header is the header of a bucket. It says to which subtable the bucket belongs. Its word never
+// has a former value again: Depth grows by one and Moving becomes true, and later Moving becomes
+// false.
 type Header struct {
-	// Depth is the local depth of the subtable. Prefix holds the lowest Depth bits of the prefixes
-	// of its keys, which are the same for all of them.
+	// Depth is the local depth of the subtable. Prefix has the lowest Depth bits of the prefixes of
+	// the subtable's keys, which are the same for all of them.
 	Depth  int
 	Prefix uint32
-	// Moving: the subtable is being split, and keys that are not the subtable's any more may still be
-	// in the bucket. No such key is inserted there any more.
+	// Moving: the subtable is being split, and the bucket may still have keys that no longer belong
+	// to the subtable. Such keys are not inserted there any more.
 	Moving bool
 }
 
-// Has reports whether the keys of a hash are in the subtable.
+// Has reports whether keys with hash k belong to the subtable.
 func (h Header) Has(k Hash) bool { return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0 }
 
-// Had reports whether the keys of a hash are in the subtable, or are those that a split moves from it.
+// Had reports whether keys with hash k belong to the subtable, or did before the present split of
+// it.
 func (h Header) Had(k Hash) bool {
 	if h.Moving {
 		h.Depth--
@@ -47,13 +49,13 @@ func (h Header) Had(k Hash) bool {
 	return (k.Prefix()^h.Prefix)&mask(h.Depth) == 0
 }
 
-// mask has the lowest depth bits set.
+// mask returns a number whose lowest depth bits are set.
 func mask(depth int) uint32 { return uint32(1)<<depth - 1 }
 
 // movingBit marks a header with Moving.
 const movingBit = 1 << 8
 
-// Word is the word of the header.
+// Word returns the header as a number.
 func (h Header) Word() uint64 {
 	w := uint64(byte(h.Depth)) | uint64(h.Prefix)<<32
 	if h.Moving {
@@ -65,7 +67,7 @@ func (h Header) Word() uint64 {
 // Put writes the header to b.
 func (h Header) Put(b []byte) { binary.LittleEndian.PutUint64(b, h.Word()) }
 
-// Parse reads what Put wrote.
+// Parse parses a header that Put wrote.
 func (h *Header) Parse(b []byte) error {
 	w := binary.LittleEndian.Uint64(b)
 	*h = Header{Depth: int(min(uint32(byte(w)), MaxDepth+1)), Prefix: uint32(w >> 32), Moving: w&movingBit != 0}
@@ -77,14 +79,14 @@ func (h *Header) Parse(b []byte) error {
 
 // Combined is a combined bucket in local memory.
 type Combined struct {
-	// Heads are the headers of the two buckets. While the subtable is being split they may differ.
+	// Heads are the headers of the two buckets. They may differ while the subtable is being split.
 	Heads [2]Header
-	// Main says which of the two buckets is the main one; the other is the overflow bucket.
+	// Main is the index, 0 or 1, of the main bucket. The other one is the overflow bucket.
 	Main  int
 	Slots [CombinedSlots]Slot
 }
 
-// Parse reads a combined bucket. main is the index of its main bucket.
+// Parse parses a combined bucket. main is the index of its main bucket in the subtable.
 func (c *Combined) Parse(main int, b []byte) error {
 	if len(b) != CombinedLen {
 		return ErrBucket
@@ -101,14 +103,14 @@ func (c *Combined) Parse(main int, b []byte) error {
 	return nil
 }
 
-// slotAt is the offset of slot i in a combined bucket.
+// slotAt returns the offset of slot i in a combined bucket.
 func slotAt(i int) int {
 	return i/BucketSlots*BucketLen + bucketHeader + i%BucketSlots*8
 }
 
-// GroupSlot is the offset of slot i of a group of buckets.
+// GroupSlot returns the offset of slot i in a group of buckets.
 func GroupSlot(i int) int { return slotAt(i) }
 
-// Order is the number of the slot that is tried as number n of a combined bucket: those of the main
-// bucket come before those of the overflow bucket, which another main bucket shares.
+// Order returns the index of the n-th slot to try in a combined bucket. Slots of the main bucket
+// come before those of the overflow bucket, which another main bucket shares.
 func (c *Combined) Order(n int) int { return (n + c.Main*BucketSlots) % CombinedSlots }

@@ -12,17 +12,18 @@ const MaxDepth = 16
 // ErrDirectory means that a word is no entry of the directory.
 var ErrDirectory = errors.New("no entry of the directory")
 
-// The directory has a word for each subtable for which there is room. A subtable of local depth d has
-// the keys whose prefixes have the number of the subtable in their lowest d bits. A split of it moves
-// the keys with bit d to the subtable whose number has this bit as well, at the same places. So the
-// number of a subtable says from which one it was split, and at which depth.
+// The directory has a word for each subtable for which there is room. A subtable of local depth d
+// has the keys whose prefixes have the number of the subtable in their lowest d bits. A split
+// moves the keys that have a 1 in bit d. They go to the subtable whose number has a 1 in bit d as
+// well. A key has the same place in both. So the number of a subtable says from which subtable it
+// was split, and at which depth.
 
 // Entry is the word of a subtable in the directory.
 //
 //	bits 0 to 7  local depth | bit 8  the subtable is being split
 //
-// It only ever changes to a word that it did not have before: a split begins, and Depth grows when it
-// has ended. A subtable that is not in use has the depth with which its use begins.
+// The word never has a former value again: Splitting becomes true when a split begins, and when it
+// ends Depth grows. A subtable that is not in use has the depth with which its use begins.
 type Entry struct {
 	Depth     int
 	Splitting bool
@@ -30,7 +31,7 @@ type Entry struct {
 
 const splitting = 1 << 8
 
-// Word is the word of the entry.
+// Word returns the entry as a number.
 func (e Entry) Word() uint64 {
 	w := uint64(byte(e.Depth))
 	if e.Splitting {
@@ -39,7 +40,7 @@ func (e Entry) Word() uint64 {
 	return w
 }
 
-// Parse reads an entry of a directory.
+// Parse parses an entry of a directory.
 func (e *Entry) Parse(w uint64) error {
 	*e = Entry{Depth: int(byte(w)), Splitting: w&splitting != 0}
 	if e.Depth > MaxDepth || e.Word() != w {
@@ -48,22 +49,23 @@ func (e *Entry) Parse(w uint64) error {
 	return nil
 }
 
-// Begin is the entry of a subtable before any split of it.
+// Begin returns the entry of a subtable before any split of it.
 func (s *Shape) Begin(subtable int) Entry {
 	return Entry{Depth: max(s.Depth, bits.Len(uint(subtable)))}
 }
 
-// Twin is the subtable to which a split of a subtable of a local depth moves keys. ok is false if there
-// is no room for it.
+// Twin returns the subtable to which a split of a subtable with the given local depth moves keys.
+// ok is false if there is no room for it.
 func (s *Shape) Twin(subtable, depth int) (twin int, ok bool) {
 	twin = subtable | 1<<depth
 	return twin, depth < MaxDepth && twin < s.Subtables
 }
 
-// Moves reports whether a split of a subtable of that local depth moves the keys of a hash.
+// Moves reports whether a split of a subtable with the given local depth moves the keys with hash
+// h.
 func (h Hash) Moves(depth int) bool { return h.Prefix()>>depth&1 != 0 }
 
-// Homes appends to dst the subtables in which the keys of a hash can ever be, in the order in which
+// Homes appends to dst the subtables in which keys with hash h can ever be, in the order in which
 // splits move them.
 func (s *Shape) Homes(h Hash, dst []int) []int {
 	for depth := s.Depth; depth <= MaxDepth; depth++ {
@@ -78,10 +80,10 @@ func (s *Shape) Homes(h Hash, dst []int) []int {
 	return dst
 }
 
-// Directory is a copy of the directory in local memory, which may be older than the directory.
+// Directory is a copy of the directory in local memory. It may be older than the directory itself.
 type Directory struct{ entries []Entry }
 
-// Of returns the subtable of a hash.
+// Of returns the subtable of the keys with hash h, and its entry.
 func (d *Directory) Of(s *Shape, h Hash) (subtable int, e Entry) {
 	for depth := s.Depth; ; depth++ {
 		subtable = int(h.Prefix() & mask(depth))
@@ -94,7 +96,8 @@ func (d *Directory) Of(s *Shape, h Hash) (subtable int, e Entry) {
 // At returns the entry of a subtable.
 func (d *Directory) At(subtable int) Entry { return d.entries[subtable] }
 
-// Uses reports whether a subtable is in use: whether a split has begun that makes it.
+// Uses reports whether a subtable is in use: a split that makes it has begun, or it is there from
+// the beginning.
 func (d *Directory) Uses(s *Shape, subtable int) bool {
 	for begin := s.Begin(subtable).Depth; begin > s.Depth; begin = s.Begin(subtable).Depth {
 		subtable &= int(mask(begin - 1))
@@ -105,7 +108,8 @@ func (d *Directory) Uses(s *Shape, subtable int) bool {
 	return true
 }
 
-// Set changes the entry of a subtable. Its word must be one that Read accepts.
+// Set changes the entry of a subtable. It returns ErrDirectory for an entry that the subtable
+// cannot have.
 func (d *Directory) Set(s *Shape, subtable int, e Entry) error {
 	_, ok := s.Twin(subtable, max(e.Depth-1, 0))
 	if least := s.Begin(subtable).Depth; e.Depth < least || e.Depth > least && !ok {
@@ -118,7 +122,7 @@ func (d *Directory) Set(s *Shape, subtable int, e Entry) error {
 	return nil
 }
 
-// Read reads the words of all subtables.
+// Read parses the words of all subtables.
 func (d *Directory) Read(s *Shape, b []byte) error {
 	if len(b) != 8*s.Subtables {
 		return ErrDirectory

@@ -1,7 +1,7 @@
-// Package layout describes FUSEE's remote memory byte for byte: slots and buckets of the hash index,
-// its directory, objects with their log entries, blocks with their bitmaps, and where all of that
-// lies in a memory server (FUSEE, FAST 2023; the index is that of RACE hashing, USENIX ATC 2021). It
-// does no I/O: callers read and write remote memory and pass the bytes.
+// Package layout describes FUSEE's remote memory byte for byte: slots and buckets of the hash
+// index, its directory, objects with their log entries, blocks with their bitmaps, and the offsets
+// of all these parts in a memory server (FUSEE, FAST 2023; the index is that of RACE hashing,
+// USENIX ATC 2021). It does no I/O: callers read and write remote memory and pass the bytes.
 //
 // The region of each memory server has these parts:
 //
@@ -11,28 +11,29 @@
 //	block table  a word for each block: the client that owns it, and the size of its objects
 //	areas        blocks of objects; one area for each replica
 //
-// The index replica of number i is on server i; all have the same bytes at the same offsets. An
-// object's first replica is in area 0 of its server; replica j is at the same offset in area j of
-// the server whose number is greater by j, modulo the number of servers. So a slot that names the
-// first replica names all of them.
+// Replica i of the index is on server i; all replicas have the same bytes at the same offsets. The
+// first replica of an object is in area 0 of its server. Replica j is at the same offset in area j
+// of the server whose number is greater by j, modulo the number of servers. So a slot that names
+// the first replica names all of them.
 //
-// A key's hash chooses a subtable by the directory, and two combined buckets in it: a main bucket
-// and the overflow bucket next to it, 128 bytes that one READ fetches. Each bucket has the local
-// depth and the prefix of its subtable: a client whose copy of the directory is older than a split
-// sees that the bucket is not the key's. All subtables have the same arrangement, so that a split
-// moves a key to the same place of another subtable.
+// A key's hash chooses a subtable, through the directory, and two combined buckets in it. A
+// combined bucket is a main bucket and the overflow bucket next to it: 128 bytes, which one READ
+// fetches. Each bucket has the local depth and the prefix of its subtable. So a client whose copy
+// of the directory is older than a split sees that the bucket does not belong to its key. All
+// subtables have the same arrangement, so a split moves a key to the same place in another
+// subtable.
 //
 // There are two formats:
 //
-//   - Hardened, the default. A slot has the version of its object, 20 bits that grow with each use of
-//     the object's memory and never return (see BlockUse): a slot never has the same value twice, so
-//     that neither a CAS nor a reader takes a later use for an earlier one. An empty slot is one whose length is
-//     0, whatever else is in it: a DELETE leaves a value that no other DELETE leaves, which SNAPSHOT
-//     replication needs. The checksum of an object covers its key, its value and its version; the
-//     outcome in a log entry has a checksum, too, and is told from no outcome even if the old value
-//     was 0. Subtables do not overlap.
-//   - Published, the bytes of the public code: a slot has the address in units of 256 bytes, and is
-//     0 if it is empty; the checksum in a log entry is a constant; the mask that frees an object is
-//     shifted as a number of 32 bits; subtables are placed at the distance of their main buckets
-//     alone, so that each overlaps the next one.
+//   - Hardened, the default. A slot has the version of its object: 20 bits that grow with each use
+//     of the object's memory and never return (see BlockUse). So a slot never has the same value
+//     twice, and neither a CAS nor a reader takes a later use for an earlier one. A slot is empty
+//     if its length is 0, whatever else is in it: a DELETE leaves a value that no other DELETE
+//     leaves, which SNAPSHOT replication needs. The checksum of an object covers its key, its value
+//     and its version. The outcome in a log entry has a checksum, too, so it differs from no
+//     outcome even if the old value was 0. Subtables do not overlap.
+//   - Published, the bytes of the public code. A slot has the address in units of 256 bytes, and is
+//     0 if it is empty. The checksum in a log entry is a constant. The mask that frees an object is
+//     shifted as a number of 32 bits. The distance of subtables is the length of their main buckets
+//     alone, so that each subtable overlaps the next one.
 package layout

@@ -1,14 +1,15 @@
 package layout
 
-// Hash is the hash of a key, 64 bits.
+// Hash is the hash of a key.
 type Hash struct {
-	// bits chooses subtable, fingerprint and, in the published format, both buckets; other is the
-	// second, independent hash of the hardened format.
+	// bits chooses the subtable, the fingerprint, one bucket and, in the published format, both
+	// buckets. other is a second, independent hash, which chooses the second bucket in the hardened
+	// format.
 	bits, other uint64
 }
 
-// HashOf returns the hash of a key. (The published code uses the family of xxhash. Any hash will do,
-// as long as all clients use the same.)
+// HashOf returns the hash of a key. (The published code uses the family of xxhash. Any hash works
+// if all clients use the same one.)
 func HashOf(key uint64) Hash {
 	return Hash{mix(key + 0x9e3779b97f4a7c15), mix(key ^ 0xd6e8feb86659fd93)}
 }
@@ -20,16 +21,17 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Prefix is the part of the hash that the directory uses. Its lowest bits, as many as the global
-// depth, are the index of an entry.
+// Prefix returns the part of the hash that the directory uses. A subtable of depth d has the keys
+// with the same lowest d bits in it.
 func (h Hash) Prefix() uint32 { return uint32(h.bits >> 32) }
 
-// Fingerprint is the byte of the hash that a slot holds, so that a client reads few objects of
-// other keys.
+// Fingerprint returns the byte of the hash that a slot contains. With it a client reads few objects
+// of other keys.
 func (h Hash) Fingerprint() byte { return byte(h.bits>>48) ^ byte(h.bits>>56) }
 
-// Buckets returns the indices of the two main buckets of a hash in a subtable with the given number
-// of main buckets, which is even. The first is in the lower half, the second in the upper half.
+// Buckets returns the indices of the two main buckets of a hash, in a subtable with mains main
+// buckets, an even number. The first is in the lower half of the subtable, the second in the upper
+// half.
 func (f Format) Buckets(h Hash, mains int) (first, second int) {
 	half := uint64(mains / 2)
 	if f == Hardened {
@@ -40,6 +42,6 @@ func (f Format) Buckets(h Hash, mains int) (first, second int) {
 	return int(one), int(half + (one^tag*0xc6a4a7935bd1e995)%half)
 }
 
-// firstOf is the number of the first bucket of a combined bucket, whose main bucket has the index
-// main: groups are main, overflow, main.
+// firstOf returns the number of the first bucket of a combined bucket. main is the index of its
+// main bucket. Groups of buckets are main, overflow, main.
 func firstOf(main int) int { return main/2*3 + main%2 }

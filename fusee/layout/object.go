@@ -12,10 +12,10 @@ import (
 //	           6 version, upper bytes 2 | 8 key | value | log entry
 //	published  0 mark 1 | 1 unused 1 | 2 length of the key 2 | 4 length of the value 4 | 8 key | value | log entry
 //
-// So the first 16 bytes, which no reader sees in parts, say of which use of the memory they are, and of
-// which key (Head).
+// So the first 16 bytes say to which use of the memory and to which key the object belongs (Head).
+// No reader sees only a part of them.
 //
-// The log entry has 32 bytes and follows the value without padding, so that one WRITE carries both:
+// The log entry has 32 bytes and follows the value without padding, so that one WRITE writes both:
 //
 //	hardened   0 next 6 | 6 previous 6 | 12 unused 2 | 14 operation and used bit 1 | 15 unused 1
 //	           16 checksum 4 | 20 old value of the slot 8 | 28 checksum of the outcome 4
@@ -26,13 +26,13 @@ const (
 	keyLen        = 8
 	atVersion     = 1
 	atVersionHigh = 6
-	// HeadLen is the length of the part of an object that ParseHead reads.
+	// HeadLen is the length of the part of an object that ParseHead parses.
 	HeadLen = objectHeader + keyLen
 	// EntryLen is the length of a log entry.
 	EntryLen = 32
 	// Overhead is the number of bytes of an object that are not its value.
 	Overhead = objectHeader + keyLen + EntryLen
-	// MaxValue is the longest value, in bytes.
+	// MaxValue is the length of the longest value in bytes.
 	MaxValue = MaxUnits*Unit - Overhead
 )
 
@@ -40,8 +40,7 @@ const (
 var (
 	// ErrObject: the bytes are no object.
 	ErrObject = errors.New("the bytes are no object of the store")
-	// ErrTorn: the object was written while it was read, or the WRITE of the object was not
-	// complete.
+	// ErrTorn: the object was written while it was being read, or its WRITE was not completed.
 	ErrTorn = errors.New("an object that is not whole")
 )
 
@@ -53,41 +52,42 @@ const (
 	OpInsert Op = iota + 1
 	OpUpdate
 	OpDelete
-	// OpFinished replaces the operation in the log entry of an operation that has lost, in the
-	// published format.
+	// OpFinished replaces the operation in the log entry of an operation that has lost. Only the
+	// published format has it.
 	OpFinished
 )
 
-// Mark is the first byte of an object. It is written again, alone, after the object was written.
+// Mark is the first byte of an object. Clients write it again, alone, after the object was written.
 type Mark uint8
 
 // Marks.
 const (
-	// Invalid (Published only): the object was replaced. A client that has remembered its place does
-	// not use it any more.
+	// Invalid (Published only): the object was replaced. A client that has remembered its place
+	// does not use it any more.
 	Invalid Mark = iota
 	Valid
 	// Pending (Hardened only): the object was inserted, but its client does not know yet whether
-	// another client inserts the same key. For all other clients the key is absent.
+	// another client inserts the same key. The key is absent for all other clients.
 	Pending
 )
 
-// Link names an object in the list of a client's objects of one size: its first replica. 0: none.
+// Link names an object, by its first replica, in the list of a client's objects of one size. 0:
+// none.
 //
 //	bits 0 to 3  server | bits 4 to 47  place in units
 type Link uint64
 
 const linkBits = 1<<48 - 1
 
-// LinkTo names an object.
+// LinkTo returns the link to an object.
 func LinkTo(server int, place uint64) Link {
 	return Link(place<<4|uint64(server%MaxServers)) & linkBits
 }
 
-// Server has the first replica of the object.
+// Server returns the server with the first replica of the object.
 func (l Link) Server() int { return int(l % MaxServers) }
 
-// Place is the offset of the object in its area, in units.
+// Place returns the offset of the object in its area, in units.
 func (l Link) Place() uint64 { return uint64(l >> 4) }
 
 // Object is an object in local memory.
@@ -95,14 +95,14 @@ type Object struct {
 	Mark  Mark
 	Key   uint64
 	Value []byte
-	// Next and Previous are the objects after and before this one in the list of the client's
-	// objects of one size, which is in the order of allocation.
+	// Next and Previous are the neighbours of this object in the list of the client's objects of
+	// one size, in the order in which the client uses them.
 	Next, Previous Link
 	// Version grows with each use of the object's memory (Hardened only).
 	Version uint32
 	Op      Op
-	// Outcome is the outcome of the operation that has made the object. Old is the value that the
-	// operation has replaced in the slot.
+	// Outcome is the outcome of the operation that has made the object. Old is the value in the
+	// slot that the operation has replaced.
 	Outcome Outcome
 	Old     Slot
 	// sum is the checksum of the object (Hardened only).
@@ -114,22 +114,22 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	// Unknown: the log entry says nothing yet.
+	// Unknown: the log entry contains no outcome yet.
 	Unknown Outcome = iota
-	// Incomplete: the WRITE of the outcome was not complete.
+	// Incomplete: the WRITE of the outcome was not completed.
 	Incomplete
 	// Committed: the operation has won, and may have changed the slot.
 	Committed
-	// Finished: the operation has lost, and changes nothing any more.
+	// Finished: the operation has lost and does not change anything any more.
 	Finished
 )
 
 var outcomeNames = [...]string{"unknown", "incomplete", "committed", "finished"}
 
-// String is the name of the outcome.
+// String returns the name of the outcome.
 func (o Outcome) String() string { return outcomeNames[min(o, Finished)] }
 
-// Units is the length of an object with a value of n bytes, in units.
+// Units returns the length, in units, of an object with a value of n bytes.
 func Units(n int) int { return (Overhead + n + Unit - 1) / Unit }
 
 // Offsets in a log entry.
@@ -150,7 +150,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendTo appends the bytes of an object whose outcome is not known yet. One WRITE writes them.
+// AppendTo appends the bytes of an object without an outcome. A client writes them by one WRITE.
 func (o *Object) AppendTo(f Format, b []byte) []byte {
 	at := len(b)
 	b = append(b, byte(o.Mark), 0)
@@ -177,8 +177,8 @@ func (o *Object) AppendTo(f Format, b []byte) []byte {
 	return b
 }
 
-// sumOf computes the checksum of an object. It covers all bytes except the mark and those that are
-// written later.
+// sumOf returns the checksum of an object. It covers all bytes except the mark and the bytes that
+// are written later.
 func sumOf(b []byte) uint32 { return crc32.Checksum(b[1:len(b)-EntryLen+atSum], castagnoli) }
 
 func putLink(b []byte, l Link) {
@@ -190,8 +190,8 @@ func link(b []byte) Link {
 	return Link(binary.LittleEndian.Uint32(b)) | Link(binary.LittleEndian.Uint16(b[4:]))<<32
 }
 
-// Parse reads an object at the beginning of b. Value points into b. The error ErrTorn means that
-// the object has a valid length, but is not whole.
+// Parse parses the object at the beginning of b. Value is a part of b. The error ErrTorn means that
+// the lengths are valid but the object is not complete.
 func (o *Object) Parse(f Format, b []byte) error {
 	if len(b) < Overhead || b[0] > byte(Pending) || f == Published && b[0] > byte(Valid) || binary.LittleEndian.Uint16(b[2:]) != keyLen {
 		return ErrObject
@@ -230,25 +230,25 @@ func (o *Object) Parse(f Format, b []byte) error {
 	return nil
 }
 
-// versionIn is the version in the head of an object of the hardened format.
+// versionIn returns the version in the head of a hardened object.
 func versionIn(b []byte) uint32 {
 	return uint32(b[atVersion]) | uint32(binary.LittleEndian.Uint16(b[atVersionHigh:]))<<8
 }
 
-// Head is what the first bytes of an object of the hardened format say. The rest of the object may be
-// torn: Parse checks that.
+// Head is what the first HeadLen bytes of a hardened object contain. The rest of the object may be
+// torn; Parse finds that out.
 type Head struct {
 	Mark    Mark
 	Version uint32
 	Key     uint64
 }
 
-// ParseHead reads the first HeadLen bytes of an object. b has so many at least.
+// ParseHead parses the first HeadLen bytes of an object. b must have at least so many.
 func ParseHead(b []byte) Head {
 	return Head{Mark: Mark(b[0]), Version: versionIn(b), Key: binary.LittleEndian.Uint64(b[objectHeader:])}
 }
 
-// parsePublished reads a log entry as the public code does: an old value other than 0 means that the
+// parsePublished parses a log entry as the public code does: if the old value is not 0, the
 // operation is committed, whatever the checksum is.
 func (o *Object) parsePublished(e []byte) error {
 	if e[atPublishedOp]&usedBit == 0 {
@@ -264,7 +264,7 @@ func (o *Object) parsePublished(e []byte) error {
 	return nil
 }
 
-// outcomeSum is the checksum of an outcome. It is never 0, and differs between objects.
+// outcomeSum returns the checksum of an outcome. It is never 0, and differs from object to object.
 func outcomeSum(old Slot, object uint32) uint32 {
 	var b [12]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(old))
@@ -272,12 +272,12 @@ func outcomeSum(old Slot, object uint32) uint32 {
 	return max(1, crc32.Checksum(b[:], castagnoli))
 }
 
-// Range is a piece of an object.
+// Range is a part of an object, in bytes.
 type Range struct{ Off, Len int }
 
-// Commit makes the bytes that commit an operation in the log entry of its object, which AppendTo
-// has made, and appends them to b. old is the value that the operation replaces in the slot. The
-// range says where the bytes belong in the object.
+// Commit appends to b the bytes that commit an operation. They belong into the log entry of its
+// object, which AppendTo has made; the Range says where in the object. old is the value in the slot
+// that the operation replaces.
 func (o *Object) Commit(f Format, old Slot, b []byte) ([]byte, Range) {
 	if f == Published {
 		b = append(binary.LittleEndian.AppendUint64(b, uint64(old)), publishedSum)

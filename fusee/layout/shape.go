@@ -6,19 +6,19 @@ import "fmt"
 type Shape struct {
 	Format Format
 	// Servers is the number of memory servers. Replicas is how many of them have a copy of an
-	// object. IndexReplicas is how many have the index.
+	// object. IndexReplicas is how many of them have the index.
 	Servers, Replicas, IndexReplicas int
-	// Depth is the local depth of all subtables after the memory was formatted. Subtables is the
-	// number of subtables for which there is room.
+	// Depth is the local depth of all subtables directly after formatting. Subtables is the number
+	// of subtables for which there is room.
 	Depth, Subtables int
-	// Groups is the number of groups of three buckets of a subtable.
+	// Groups is the number of groups of three buckets in a subtable.
 	Groups int
-	// Blocks is the number of blocks of an area. BlockUnits is the length of a block in units, a
+	// Blocks is the number of blocks in an area. BlockUnits is the length of a block in units, a
 	// multiple of 64.
 	Blocks, BlockUnits int
 }
 
-// Bounds of a shape.
+// Limits of a shape.
 const (
 	maxGroups     = 1 << 20
 	maxSubtables  = 1 << MaxDepth
@@ -26,7 +26,7 @@ const (
 	maxBlockUnits = 1 << 20
 )
 
-// Validate returns an error for the first field that is out of bounds.
+// Validate returns an error for the first field that is out of range.
 func (s *Shape) Validate() error {
 	switch {
 	case s.Format > Published:
@@ -49,34 +49,36 @@ func (s *Shape) Validate() error {
 	return nil
 }
 
-// Mains is the number of main buckets of a subtable.
+// Mains returns the number of main buckets in a subtable.
 func (s *Shape) Mains() int { return 2 * s.Groups }
 
-// SubtableLen is the length of a subtable in bytes, up to the end of its last bucket.
+// SubtableLen returns the length of a subtable in bytes, up to the end of its last bucket.
 func (s *Shape) SubtableLen() uint64 { return uint64(s.Groups) * groupBuckets * BucketLen }
 
-// stride is the distance in bytes between the beginnings of two subtables.
+// stride returns the distance in bytes from the beginning of a subtable to that of the next one.
 func (s *Shape) stride() uint64 {
 	if s.Format == Published {
-		return uint64(s.Mains()) * BucketLen // the public code forgets the overflow buckets
+		// The public code does not count the overflow buckets.
+		return uint64(s.Mains()) * BucketLen
 	}
 	return s.SubtableLen()
 }
 
 // Offsets of the first parts of a region.
 const (
-	// ClientWord is the offset, on server 0, of the word with the number of the last client.
+	// ClientWord is the offset, on the server with the primary, of the word with the last client
+	// number.
 	ClientWord = SuperblockLen + 8
-	// DoubtWord, on server 0, counts the times that clients may have lost frees: because they died, or
-	// do not know whether a FETCH_ADD was executed.
+	// DoubtWord is the offset, on the same server, of a word that counts how often clients may have
+	// lost frees: they died, or do not know whether a FETCH_ADD was executed.
 	DoubtWord = SuperblockLen + 16
 	directory = SuperblockLen + 64
 )
 
-// EntryAt is the offset of the entry of a subtable in the directory.
+// EntryAt returns the offset of a subtable's entry in the directory.
 func (s *Shape) EntryAt(subtable int) uint64 { return directory + uint64(subtable)*8 }
 
-// SubtableAt is the offset of a subtable.
+// SubtableAt returns the offset of subtable n.
 func (s *Shape) SubtableAt(n int) uint64 {
 	return align(s.EntryAt(s.Subtables)) + uint64(n)*s.stride()
 }
@@ -84,54 +86,55 @@ func (s *Shape) SubtableAt(n int) uint64 {
 // GroupLen is the length of a group of buckets in bytes.
 const GroupLen = groupBuckets * BucketLen
 
-// GroupAt is the offset of a group of buckets of a subtable.
+// GroupAt returns the offset of a group of buckets in a subtable.
 func (s *Shape) GroupAt(subtable, group int) uint64 {
 	return s.SubtableAt(subtable) + uint64(group)*GroupLen
 }
 
-// Within takes the offset of a slot apart: its subtable, and its offset in it (Hardened only).
+// Within returns the subtable of the slot at offset at, and the slot's offset in it (Hardened
+// only).
 func (s *Shape) Within(at uint64) (subtable int, off uint64) {
 	at -= s.SubtableAt(0)
 	return int(at / s.stride()), at % s.stride()
 }
 
-// CombinedAt is the offset of the combined bucket that belongs to a main bucket of a subtable.
+// CombinedAt returns the offset of the combined bucket of a main bucket in a subtable.
 func (s *Shape) CombinedAt(subtable, main int) uint64 {
 	return s.SubtableAt(subtable) + uint64(firstOf(main))*BucketLen
 }
 
-// SlotAt is the offset of slot i of the combined bucket that begins at offset combined.
+// SlotAt returns the offset of slot i in the combined bucket at offset combined.
 func SlotAt(combined uint64, i int) uint64 { return combined + uint64(slotAt(i)) }
 
-// BlockTable is the offset of the block table of an area: a word for each block. The tables of all
-// areas follow one another.
+// BlockTable returns the offset of the block table of an area, which has a word for each block. The
+// tables of all areas follow one another.
 func (s *Shape) BlockTable(area int) uint64 {
 	end := s.SubtableAt(s.Subtables-1) + s.SubtableLen()
 	return align(end) + uint64(area)*uint64(s.Blocks)*8
 }
 
-// AreaAt is the offset of an area.
+// AreaAt returns the offset of an area.
 func (s *Shape) AreaAt(area int) uint64 {
 	return align(s.BlockTable(s.Replicas)) + uint64(area)*s.AreaLen()
 }
 
-// AreaLen is the length of an area in bytes.
+// AreaLen returns the length of an area in bytes.
 func (s *Shape) AreaLen() uint64 { return uint64(s.Blocks) * uint64(s.BlockUnits) * Unit }
 
-// Len is how many bytes a region needs.
+// Len returns how many bytes a region needs.
 func (s *Shape) Len() uint64 { return s.LeaseAt(0) + 8*Leases }
 
-// Replica returns where replica j of an object is: the server, and the offset in the region of that
-// server. server and place say where the first replica is.
+// Replica returns the server of replica j of an object, and the replica's offset in that server's
+// region. server and place say where the first replica is.
 func (s *Shape) Replica(server int, place uint64, j int) (at int, off uint64) {
 	return (server + j) % s.Servers, s.AreaAt(j) + place*Unit
 }
 
-// Holds reports whether the place and length of an object are within the areas of the shape.
+// Holds reports whether the place and the length in r lie in one block of the areas.
 func (s *Shape) Holds(r Ref) bool {
 	return r.Server < s.Servers && r.Units > 0 && r.Place < uint64(s.Blocks)*uint64(s.BlockUnits) &&
 		r.Place%uint64(s.BlockUnits)+uint64(r.Units) <= uint64(s.BlockUnits)
 }
 
-// align rounds up to a unit.
+// align rounds n up to a multiple of a unit.
 func align(n uint64) uint64 { return (n + Unit - 1) / Unit * Unit }

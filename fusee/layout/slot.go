@@ -11,7 +11,7 @@ const (
 	Published
 )
 
-// String is the name of the format.
+// String returns the name of the format.
 func (f Format) String() string {
 	if f == Published {
 		return "published"
@@ -19,14 +19,14 @@ func (f Format) String() string {
 	return "hardened"
 }
 
-// Unit is the unit of objects' lengths and places, in bytes.
+// Unit is the unit of the lengths and places of objects, in bytes.
 const Unit = 256
 
-// Bounds of what a slot can name.
+// Limits of what a slot can name.
 const (
 	// MaxServers is the largest number of memory servers.
 	MaxServers = 16
-	// MaxUnits is the longest object, in units.
+	// MaxUnits is the length of the longest object in units.
 	MaxUnits = 255
 	// MaxPlace is the number of units of an area in the hardened format: 4 GiB.
 	MaxPlace = 1 << 24
@@ -34,21 +34,21 @@ const (
 	MaxVersion = 1<<20 - 1
 )
 
-// Slot is the word of the index that names an object: the number that a CAS compares. Remote memory
-// holds it in little-endian byte order. Where the replicas of a slot differ, the last rule of SNAPSHOT
-// (package snapshot) compares their Slots as numbers. Its bytes in remote memory:
+// Slot is a word of the index that names an object. It is the number that a CAS compares; remote
+// memory has it in little-endian byte order. If the replicas of a slot differ, the last rule of
+// SNAPSHOT (package snapshot) compares their Slots as numbers. Its bytes in remote memory:
 //
 //	hardened   0: fingerprint | 1: length | 2-7: version (20 bits), server (4), place (24)
 //	published  0: fingerprint | 1: length | 2: server | 3-7: address in units, big-endian
 type Slot uint64
 
-// Ref is the content of a slot.
+// Ref is the content of a slot in its parts.
 type Ref struct {
 	Fingerprint byte
 	// Units is the length of the object in units; 0: the slot is empty.
 	Units int
 	// Server is the server with the first replica of the object. Place is the offset of the object
-	// in area 0, in units. (The public code has the virtual address there; its areas begin at the
+	// in area 0, in units. (The public code has the virtual address there. Its areas begin at the
 	// same address on all servers.)
 	Server int
 	Place  uint64
@@ -56,7 +56,7 @@ type Ref struct {
 	Version uint32
 }
 
-// Slot encodes a Ref. Fields that are out of bounds lose their upper bits.
+// Slot encodes a Ref. Fields that are too large lose their upper bits.
 func (f Format) Slot(r Ref) Slot {
 	low := uint64(r.Fingerprint) | uint64(byte(r.Units))<<8
 	if f == Hardened {
@@ -89,9 +89,9 @@ func (f Format) Empty(s Slot) bool {
 	return byte(s>>8) == 0
 }
 
-// Emptied is the value that a DELETE leaves in a slot. r is the object that the DELETE has taken
-// for its log entry, and that no other operation uses. So in the hardened format the value differs
-// from those of other DELETEs.
+// Emptied returns the value that a DELETE leaves in a slot. r is the object that the DELETE uses
+// for its log entry. No other operation uses this object, so in the hardened format no other DELETE
+// leaves the same value.
 func (f Format) Emptied(r Ref) Slot {
 	if f == Published {
 		return 0
@@ -100,19 +100,19 @@ func (f Format) Emptied(r Ref) Slot {
 	return f.Slot(r)
 }
 
-// Leave is the value that takes the place of a slot whose key moves to another subtable. It counts as
-// empty, and says which object the slot has named (Hardened only): the length of the object is where
-// other slots have a fingerprint. No DELETE leaves such a value.
+// Leave returns the value that replaces a slot when its key moves to another subtable (Hardened
+// only). The value counts as empty, but says which object the slot has named: it has the object's
+// length in the place of the fingerprint. No DELETE leaves such a value.
 func (f Format) Leave(s Slot) Slot {
 	r := f.Ref(s)
 	r.Fingerprint, r.Units = byte(r.Units), 0
 	return f.Slot(r)
 }
 
-// Leaving reports whether Leave has made the value of a slot.
+// Leaving reports whether s is a value that Leave returns.
 func (f Format) Leaving(s Slot) bool { return f == Hardened && byte(s>>8) == 0 && byte(s) != 0 }
 
-// Left is the slot from which Leave has made a value. fingerprint is that of its key.
+// Left returns the slot from which Leave has made s. fingerprint is that of the slot's key.
 func (f Format) Left(s Slot, fingerprint byte) Slot {
 	r := f.Ref(s)
 	r.Fingerprint, r.Units = fingerprint, int(r.Fingerprint)

@@ -10,12 +10,12 @@ const SuperblockLen = 64
 
 const superblockMagic = 0x3430_4545_5355_4652 // "RFUSEE04"
 
-// ErrSuperblock means that the memory does not begin with a superblock. It was never formatted, or
+// ErrSuperblock means that the memory does not begin with a superblock: it was never formatted, or
 // was lost.
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
 
-// Superblock is at the start of a region. It shows a client that the memory is the store's, and that
-// it is still the same memory.
+// Superblock is at the start of each region. It shows a client that the memory belongs to the
+// store, and that it is still the same memory.
 //
 //	 0 magic 8           24 depth 4        40 blocks 4
 //	 8 generation 8      28 subtables 4    44 units of a block 4
@@ -23,8 +23,8 @@ var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or w
 //	   replicas of objects and of the index, server 1 each, 0 3
 type Superblock struct {
 	Shape Shape
-	// Generation is a random number, never 0, that all servers of a store have in common. The memory
-	// of a server that was restarted has none.
+	// Generation is a random number, never 0, which is the same on all servers of a store. The
+	// memory of a restarted server has none.
 	Generation uint64
 	// Server is the number of the server.
 	Server int
@@ -45,7 +45,7 @@ func (s *Superblock) Put(b []byte) {
 	le.PutUint32(b[44:], uint32(v.BlockUnits))
 }
 
-// Parse reads what Put wrote.
+// Parse parses a superblock that Put wrote.
 func (s *Superblock) Parse(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) < SuperblockLen || le.Uint64(b) != superblockMagic {

@@ -1,3 +1,3 @@
-// Package plugin registers the store FUSEE: its part in the daemon of a host, which tells the host
-// where the table is, and its commands.
+// Package plugin registers the store FUSEE: its part of a host's daemon, which knows where the
+// table is, and its commands.
 package plugin

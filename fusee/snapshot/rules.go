@@ -1,6 +1,6 @@
 package snapshot
 
-// verdict is what the rules say about one writer.
+// verdict is the result of the rules for one writer.
 type verdict uint8
 
 const (
@@ -9,22 +9,22 @@ const (
 	wins3                // by Rule 3
 	loses
 	open // Rule 3 must decide
-	gone // the primary has changed: another writer has won
+	gone // the primary has changed, because another writer has won
 )
 
-// rules decide which writer has won: by the backups alone, or by the primary.
+// rules decide which writer has won: first by the backups, and if necessary by the primary.
 type rules struct {
 	// backups decides by the values that the backups have after the swaps. list has the values that
-	// the writer's swaps have found, and the writer's own value where they have found the old one.
+	// the writer's swaps have found, with the writer's own value in place of the old one.
 	backups func(list []uint64, mine uint64) verdict
-	// primary decides when backups has left the question open and the writer has read the primary.
+	// primary decides if backups has returned open and the writer has read the primary.
 	primary func(list []uint64, mine, old, primary uint64) verdict
 }
 
 // theRules are the rules of the paper.
 var theRules = rules{byBackups, byPrimary}
 
-// byBackups are Rules 1 and 2. The list is not empty.
+// byBackups is Rules 1 and 2. The list is not empty.
 func byBackups(list []uint64, mine uint64) verdict {
 	value, most := majority(list)
 	switch {
@@ -53,7 +53,7 @@ func byPrimary(list []uint64, mine, old, primary uint64) verdict {
 	return wins3
 }
 
-// majority returns the value that more than half of the list has.
+// majority returns the value that more than half of the list has. ok is false if there is none.
 func majority(list []uint64) (value uint64, ok bool) {
 	for _, v := range list {
 		if 2*count(list, v) > len(list) {

@@ -6,50 +6,50 @@ type State uint8
 // States.
 const (
 	Idle State = iota
-	// Swapping: the writer is swapping its value into the backups.
+	// Swapping: the writer swaps its value into the backups.
 	Swapping
-	// Looking: the backups alone have not decided, and the writer reads the primary.
+	// Looking: the backups have not decided, and the writer reads the primary.
 	Looking
 	// Fixing: the writer has won, and swaps its value into the other backups.
 	Fixing
 	// Logging: the writer has won, and writes the outcome into its log entry.
 	Logging
-	// Committing: the writer is swapping the primary.
+	// Committing: the writer swaps the primary.
 	Committing
 	// Waiting: the writer has lost, and waits for the winner to change the primary.
 	Waiting
-	// Won and Lost are final states: the primary has changed. Failed is final, too: see Down.
+	// Won, Lost and Failed are final. In Won and Lost the primary has changed. For Failed see Down.
 	Won
 	Lost
 	Failed
-	states // their number
+	states // number of states
 )
 
 var stateNames = [...]string{"idle", "swapping", "looking", "fixing", "logging", "committing", "waiting", "won", "lost", "failed"}
 
-// String is the name of the state.
+// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // Ended reports whether the state is final.
 func (s State) Ended() bool { return s >= Won }
 
-// Action is what the owner of a Writer does next.
+// Action is what the owner of a Writer must do next.
 type Action uint8
 
 // Actions.
 const (
 	// None: the writer has ended.
 	None Action = iota
-	// SwapBackups: execute Swaps, all at the same time, and call Backups with the values that they
-	// have found.
+	// SwapBackups: execute all swaps that Swaps returns, at the same time, and call Backups with
+	// the values that they have found.
 	SwapBackups
-	// ReadPrimary: read the primary, and call Primary with its value. If the owner has read it
-	// before, it may pause first.
+	// ReadPrimary: read the primary, and call Primary with its value. Before reading it again, the
+	// owner may pause.
 	ReadPrimary
 	// Log: write the outcome into the log entry, and call Logged.
 	Log
-	// SwapPrimary: swap the primary from the old value to the new one, and call Primary with what the
-	// swap has found.
+	// SwapPrimary: swap the primary from the old value to the new one, and call Primary with the
+	// value that the swap has found.
 	SwapPrimary
 )
 
@@ -58,32 +58,32 @@ var actionNames = [...]string{"-", "swap the backups", "read the primary", "writ
 // String describes the action.
 func (a Action) String() string { return actionNames[a] }
 
-// event is what a Writer finds.
+// event is what happens to a Writer: what its owner has found.
 type event uint8
 
 const (
 	evBegin   event = iota // there are backups
-	evAlone                // there are none: the primary decides
+	evAlone                // there are no backups: the primary decides
 	evAll                  // Rule 1 decides for the writer
 	evMost                 // Rule 2 decides for the writer
-	evLost                 // Rule 1, 2 or 3 decides for another one
+	evLost                 // Rule 1, 2 or 3 decides for another writer
 	evOpen                 // neither Rule 1 nor Rule 2 decides
 	evLeast                // Rule 3 decides for the writer
-	evGone                 // the primary does not have the old value any more
+	evGone                 // the primary no longer has the old value
 	evSame                 // the primary has the old value
 	evFixed                // all backups have the new value
 	evLogged               // the outcome is in the log
 	evSwapped              // the swap of the primary has found the old value
 	evForeign              // a word has a value that no writer of this protocol leaves there
 	evDown                 // an operation has failed
-	events                 // their number
+	events                 // number of events
 )
 
 var eventNames = [...]string{
 	"begin", "no backups", "Rule 1", "Rule 2", "lost", "open", "Rule 3", "changed", "unchanged", "fixed", "logged", "swapped", "foreign", "down",
 }
 
-// String is the name of the event.
+// String returns the name of the event.
 func (e event) String() string { return eventNames[e] }
 
 // edges is the state diagram.
@@ -115,7 +115,7 @@ var edges = [...]struct {
 	{Logging, evDown, Failed, None},
 
 	{Committing, evSwapped, Won, None},
-	{Committing, evGone, Lost, None}, // without backups
+	{Committing, evGone, Lost, None}, // only without backups
 	{Committing, evForeign, Failed, None},
 	{Committing, evDown, Failed, None},
 
@@ -131,7 +131,7 @@ type cell struct {
 	ok   bool
 }
 
-// diagram holds the edges by state and event.
+// diagram has the edges by state and event.
 var diagram = func() (t [states][events]cell) {
 	for _, e := range edges {
 		t[e.from][e.on] = cell{e.to, e.does, true}

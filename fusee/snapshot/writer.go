@@ -10,23 +10,23 @@ type Writer struct {
 	state    State
 	n        uint8
 	old, new uint64
-	// has are the values of the backups, as far as the writer knows.
+	// has are the values of the backups as the writer knows them.
 	has [MaxBackups]uint64
 }
 
-// New makes a writer that replaces old, which it has read in the primary, by a value that no other
-// writer has. backups is the number of backups, at most MaxBackups.
+// New makes a writer that replaces the value old, which it has read in the primary, by value. No
+// other writer has this value. backups is the number of backups, at most MaxBackups.
 func New(old, value uint64, backups int) Writer {
 	return Writer{old: old, new: value, n: uint8(min(max(backups, 0), MaxBackups))}
 }
 
-// State is the state of the writer.
+// State returns the state of the writer.
 func (w *Writer) State() State { return w.state }
 
-// Old is the value that the writer replaces.
+// Old returns the value that the writer replaces.
 func (w *Writer) Old() uint64 { return w.old }
 
-// Value is the new value.
+// Value returns the new value.
 func (w *Writer) Value() uint64 { return w.new }
 
 // Swap is a compare-and-swap of one backup to the writer's value.
@@ -35,7 +35,7 @@ type Swap struct {
 	Compare uint64
 }
 
-// Swaps appends to dst the swaps to be executed for SwapBackups.
+// Swaps appends to dst the swaps that the action SwapBackups stands for.
 func (w *Writer) Swaps(dst []Swap) []Swap {
 	for i, v := range w.has[:w.n] {
 		switch {
@@ -48,7 +48,8 @@ func (w *Writer) Swaps(dst []Swap) []Swap {
 	return dst
 }
 
-// Begin returns the first action. It is called once, before any result is reported.
+// Begin returns the first action. The owner calls it once, before any other method that returns an
+// Action.
 func (w *Writer) Begin() Action {
 	if w.n == 0 {
 		return w.on(evAlone)
@@ -56,7 +57,7 @@ func (w *Writer) Begin() Action {
 	return w.on(evBegin)
 }
 
-// Backups reports what the swaps have found, in the order of Swaps.
+// Backups is called with the values that the swaps have found, in the order of Swaps.
 func (w *Writer) Backups(found []uint64) Action { return w.backups(found, theRules) }
 
 // verdicts maps each verdict to its event.
@@ -77,7 +78,7 @@ func (w *Writer) backups(found []uint64, r rules) Action {
 	return w.on(verdicts[r.backups(w.has[:w.n], w.new)])
 }
 
-// fixed checks that the swaps of the winner have found the values that the winner has seen before.
+// fixed checks that the winner's swaps have found the values that the winner has seen before.
 func (w *Writer) fixed(found []uint64) Action {
 	n := 0
 	for i, v := range w.has[:w.n] {
@@ -93,10 +94,10 @@ func (w *Writer) fixed(found []uint64) Action {
 	return w.on(evFixed)
 }
 
-// Logged reports that the outcome is in the log entry.
+// Logged is called when the outcome is in the log entry.
 func (w *Writer) Logged() Action { return w.on(evLogged) }
 
-// Primary reports the value of the primary that a READ or the swap has found.
+// Primary is called with the value of the primary that a READ or the swap has found.
 func (w *Writer) Primary(found uint64) Action { return w.primary(found, theRules) }
 
 func (w *Writer) primary(found uint64, r rules) Action {
@@ -119,8 +120,8 @@ func (w *Writer) primary(found uint64, r rules) Action {
 	}
 }
 
-// Winner is the value that wins by the rules, as far as a writer knows that has swapped all
-// backups.
+// Winner returns the value that wins by the rules, as far as this writer knows. It must have
+// swapped all backups.
 func (w *Writer) Winner() uint64 {
 	if w.n == 0 {
 		return 0
@@ -128,9 +129,9 @@ func (w *Writer) Winner() uint64 {
 	return Decide(w.has[:w.n])
 }
 
-// Decide is the value that wins by the rules among those of the backups. A master repairs with it a word
-// whose primary was lost: what was ever in the primary is in all backups, until one of them has the
-// value of a later writer. The list is not empty.
+// Decide returns the value that wins by the rules among the values of the backups. If a primary was
+// lost, a master repairs the word with this value: a value that was ever in the primary is in all
+// backups, until one of them has the value of a later writer. The list is not empty.
 func Decide(backups []uint64) uint64 {
 	if v, ok := majority(backups); ok {
 		return v
@@ -138,7 +139,7 @@ func Decide(backups []uint64) uint64 {
 	return slices.Min(backups)
 }
 
-// Left reports whether a backup may have the new value, or the primary: whether its owner must not
+// Left reports whether a backup or the primary may have the new value. If so, the owner must not
 // use what the value names for anything else.
 func (w *Writer) Left() bool {
 	switch w.state {
@@ -151,10 +152,10 @@ func (w *Writer) Left() bool {
 	}
 }
 
-// Down reports that an operation has failed, and that its owner gives up.
+// Down is called when an operation has failed and the owner gives up.
 func (w *Writer) Down() Action { return w.on(evDown) }
 
-// on handles an event. An event that does not belong to the state changes nothing.
+// on handles an event. An event that has no edge in the present state changes nothing.
 func (w *Writer) on(e event) Action {
 	c := diagram[w.state][e]
 	if !c.ok {

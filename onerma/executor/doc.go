@@ -1,17 +1,17 @@
-// Package executor is the software of the paper 1RMA above the NIC, as a sans-I/O machine: it moves
-// any number of bytes by operations of at most 4096, decides when each is issued, and what is tried
-// again. The paper calls the slots and completions of a process a CommandPortal (nic.Portal) and this
-// part the CommandExecutor.
+// Package executor is the software above the NIC in the paper 1RMA, as a sans-I/O machine. It moves
+// any number of bytes by operations of at most 4096 bytes. It decides when each operation is
+// issued, and which ones are tried again. The paper calls the slots and completions of a process a
+// CommandPortal (nic.Portal), and this part the CommandExecutor.
 //
-// Congestion control is the paper's algorithm 1. A NIC's executor has one local window, which follows
-// the time that commands wait for the solicitation window (the issue delay), and one remote window
-// for each peer and direction, which follows the rest of their time. The smaller one bounds the
-// operations in flight, and sets their pace: one in RTT / window, so that a window below 1 means
-// pauses. The constants are the paper's; targets, bounds and the first window, which it does not
-// give, are in Config.
+// Congestion control is algorithm 1 of the paper. The executor of a NIC has one local window. It
+// follows the time that commands wait for the solicitation window (the issue delay). There is one
+// remote window for each peer and direction. It follows the rest of the commands' time. The smaller
+// of the two windows bounds the operations in flight. It also sets the pace, one operation in RTT /
+// window, so that a window below 1 means pauses. The constants are those of the paper. Config has
+// what the paper does not give: targets, bounds and the first window.
 //
-// Transfers to one peer take turns, an operation each, and so do peers.
+// Transfers to the same peer take turns, one operation each, and so do the peers.
 //
-// The owner calls Tick when the NIC's Activity has changed, when Deadline has come, and after Start.
-// Tick issues commands, so the NIC's deadline is due afterwards.
+// The owner calls Tick when the NIC's Activity has changed, when Deadline has come, and after
+// Start. Tick issues commands, so the owner must call the NIC afterwards: its deadline is due.
 package executor

@@ -20,50 +20,52 @@ type Transfer struct {
 	Remote nic.RegionID
 	Offset uint64
 	Length int // bytes, at least 1
-	// Local has the bytes, from LocalOffset on. They belong to the NIC until the result was fetched.
+	// Local holds the bytes, from LocalOffset on. They belong to the NIC until Results has returned
+	// the transfer's result.
 	Local       *nic.Region
 	LocalOffset uint64
-	// Key has K_d. NextKey, if not nil, is what is used when the target refuses Key, and then always.
+	// Key is the cipher of K_d. NextKey, if not nil, replaces Key when the target has refused Key.
 	Key, NextKey *nic.Cipher
-	// Deadline ends the transfer, at most the bound of one operation later. clock.Never: there is none.
+	// Deadline ends the transfer. Its operations in flight end first, so the transfer may end later
+	// by the longest time of one operation. clock.Never: there is no deadline.
 	Deadline clock.Time
-	// Once hands a failure up at once; otherwise what has failed is tried again until Deadline, except
-	// that a refused key always ends the transfer.
+	// Once: the first failure of an operation ends the transfer. false: failed operations are tried
+	// again until Deadline. A refused key always ends the transfer.
 	Once bool
 	// Tag is returned in the result.
 	Tag uint64
 }
 
-// Result says how a transfer has ended.
+// Result says how a transfer ended.
 type Result struct {
 	Tag    uint64
-	Status nic.Status // of the last failure that counted, or OK
-	// Moved is the number of bytes whose operations were OK: all if Status is OK. Retries is the number
-	// of operations that were issued again.
+	Status nic.Status // OK, or the status of the last failure that counted
+	// Moved is the number of bytes whose operations were OK; it is the whole length if Status is
+	// OK. Retries is how many operations were issued again.
 	Moved, Retries int
 	Delay          time.Duration
 }
 
-// chunk is a part of a transfer, of at most 4096 bytes.
+// chunk is a part of a transfer, at most 4096 bytes.
 type chunk struct{ at, length int }
 
 // transfer is a Transfer in progress.
 type transfer struct {
 	Transfer
 	begun   clock.Time
-	next    int // the first byte that was never issued
+	next    int // offset of the first byte that was never issued
 	again   []chunk
 	flying  int
 	moved   int
 	retries int
 	status  nic.Status
-	failed  bool // no more operations are issued
+	failed  bool // no more operations are issued for the transfer
 }
 
-// more reports whether an operation remains to be issued.
+// more reports whether the transfer has an operation that must be issued.
 func (t *transfer) more() bool { return !t.failed && (len(t.again) > 0 || t.next < t.Length) }
 
-// take returns the next chunk.
+// take returns the next chunk to issue: first those that must be issued again.
 func (t *transfer) take() chunk {
 	if k := len(t.again); k > 0 {
 		c := t.again[k-1]
@@ -75,10 +77,10 @@ func (t *transfer) take() chunk {
 	return c
 }
 
-// flow is what goes to one peer in one direction.
+// flow holds the transfers to one peer in one direction.
 type flow struct {
 	window
-	queue []*transfer // take turns
+	queue []*transfer // the transfers take turns
 }
 
 type flowID struct {
@@ -102,7 +104,7 @@ type Executor struct {
 	flows  map[flowID]*flow
 	order  []*flow // in the order of their first transfers
 	turn   int
-	// commands has the operations in flight by tag; free the tags of the others.
+	// commands holds the operations in flight, by tag. free holds the unused tags.
 	commands []command
 	free     []int
 	done     []Result
@@ -110,10 +112,10 @@ type Executor struct {
 	deadline clock.Time
 }
 
-// maxFlows bounds the peers, twice.
+// maxFlows bounds the number of flows: peers times directions.
 const maxFlows = 4096
 
-// New makes the executor of a portal, whose commands it alone issues.
+// New makes the executor of a portal. Only the executor may issue commands at the portal.
 func New(cfg Config, portal *nic.Portal) (*Executor, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -130,7 +132,7 @@ func New(cfg Config, portal *nic.Portal) (*Executor, error) {
 	return e, nil
 }
 
-// Window returns the window for op at a peer, and the local one, in operations.
+// Window returns the remote window for op at a peer, and the local window, in operations.
 func (e *Executor) Window(peer netip.Addr, op onerma.Op) (remote, local float64) {
 	if f := e.flows[flowID{peer, op}]; f != nil {
 		return f.cwnd, e.local.cwnd
@@ -138,7 +140,7 @@ func (e *Executor) Window(peer netip.Addr, op onerma.Op) (remote, local float64)
 	return e.cfg.First, e.local.cwnd
 }
 
-// Start begins a transfer. Tick must be called after it.
+// Start begins a transfer. The caller must then call Tick.
 func (e *Executor) Start(now clock.Time, t Transfer) error {
 	switch {
 	case t.Op != onerma.Read && t.Op != onerma.Write:
@@ -173,18 +175,19 @@ func opError(err error, format string, args ...any) error {
 	return &verbs.OpError{Op: "onerma transfer", Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Results moves the results of transfers that have ended to out, and returns their number.
+// Results moves the results of ended transfers to out, and returns their number.
 func (e *Executor) Results(out []Result) int {
 	k := copy(out, e.done)
 	e.done = e.done[:copy(e.done, e.done[k:])]
 	return k
 }
 
-// Deadline returns when Tick must be called; clock.Never: when the NIC's Activity changes.
+// Deadline returns when Tick must be called; clock.Never: only when the NIC's Activity changes.
 func (e *Executor) Deadline() clock.Time { return e.deadline }
 
-// Tick takes completions and issues what windows, pace and slots allow. The error is that of a command
-// that the NIC refuses, which ends its transfer as nic.Timeout would.
+// Tick handles completions, and issues the operations that windows, pace and slots allow. The error
+// is that of a command that the NIC has refused. Such a refusal ends the command's transfer with
+// status nic.Timeout.
 func (e *Executor) Tick(now clock.Time) error {
 	var out [16]nic.Completion
 	for {
@@ -201,7 +204,7 @@ func (e *Executor) Tick(now clock.Time) error {
 	return e.issue(now)
 }
 
-// completed takes a completion: windows first, then the transfer.
+// completed handles a completion: first it updates the windows, then the transfer.
 func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 	i := int(c.Tag)
 	x := e.commands[i]
@@ -229,7 +232,7 @@ func (e *Executor) completed(now clock.Time, c *nic.Completion) {
 	e.settle(now, x.f, t)
 }
 
-// adapt updates the windows.
+// adapt updates the windows after a completion.
 func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
 	target, remote := e.cfg.RemoteTarget, c.TotalDelay-c.IssueDelay
 	if c.Op == onerma.Write {
@@ -252,11 +255,11 @@ func (e *Executor) adapt(now clock.Time, f *flow, c *nic.Completion) {
 		}
 	case nic.NACK, nic.Timeout:
 		f.failed(now, &e.cfg)
-	case nic.RemoteAuthenticationFailure: // says nothing about congestion
+	case nic.RemoteAuthenticationFailure: // a refused key says nothing about congestion
 	}
 }
 
-// settle ends a transfer of which nothing is in flight, and nothing remains to be issued.
+// settle ends a transfer if none of its operations is in flight, and none must be issued.
 func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 	if t.flying > 0 || t.more() {
 		return
@@ -274,7 +277,7 @@ func (e *Executor) settle(now clock.Time, f *flow, t *transfer) {
 	e.pool = append(e.pool, t)
 }
 
-// expire ends the transfers whose deadline has come; their operations in flight end first.
+// expire ends the transfers whose deadline has passed. Their operations in flight end first.
 func (e *Executor) expire(now clock.Time) {
 	for _, f := range e.order {
 		for i := len(f.queue) - 1; i >= 0; i-- {
@@ -295,8 +298,8 @@ func (e *Executor) expire(now clock.Time) {
 	}
 }
 
-// issue issues operations, flow by flow. It returns the first error, after the other transfers have had
-// their turns.
+// issue issues operations. The flows take turns. It returns the first error, but still gives the
+// other flows their turns.
 func (e *Executor) issue(now clock.Time) (first error) {
 	for idle := 0; idle < len(e.order) && len(e.free) > 0; {
 		e.turn = (e.turn + 1) % len(e.order)
@@ -311,7 +314,7 @@ func (e *Executor) issue(now clock.Time) (first error) {
 	return first
 }
 
-// one issues one operation of a flow; false: there is none, or it must wait.
+// one issues one operation of a flow. The bool is false if there is none, or if it must wait.
 func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 	turn := slices.IndexFunc(f.queue, (*transfer).more)
 	if turn < 0 || !f.room() || !e.local.room() {

@@ -6,14 +6,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Machine is a NIC with the executors of its processes: a state machine like the NIC alone.
+// Machine is a NIC with the executors of its processes. It is a state machine like the NIC alone.
 type Machine struct {
 	nic       *nic.NIC
 	executors []*Executor
 	activity  uint64
-	// Ended, if not nil, is called after a step in which a command has ended.
+	// Ended, if not nil, is called after a step in which a command ended.
 	Ended func()
-	// Failed, if not nil, is called with a command that the NIC has refused.
+	// Failed, if not nil, is called with the error of a command that the NIC has refused.
 	Failed func(error)
 }
 
@@ -23,19 +23,19 @@ func NewMachine(n *nic.NIC) *Machine { return &Machine{nic: n} }
 // Add adds the executor of a portal of the NIC.
 func (m *Machine) Add(e *Executor) { m.executors = append(m.executors, e) }
 
-// Frame gives a frame to the NIC.
+// Frame passes a frame to the NIC, and lets the executors act.
 func (m *Machine) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	m.nic.Frame(now, port, f, out)
 	m.after(now, out)
 }
 
-// Tick handles what is due.
+// Tick handles the deadlines that have passed.
 func (m *Machine) Tick(now clock.Time, out *packetio.Batch) {
 	m.nic.Tick(now, out)
 	m.after(now, out)
 }
 
-// after lets the executors act, and the NIC send what they issue.
+// after lets the executors act, and the NIC send what they have issued.
 func (m *Machine) after(now clock.Time, out *packetio.Batch) {
 	ended := m.nic.Activity() != m.activity
 	m.activity = m.nic.Activity()

@@ -9,24 +9,25 @@ import (
 
 // Constants of algorithm 1.
 const (
-	additive        = 0.25 // growth in a round trip
+	additive        = 0.25 // growth of a window in a round trip, in operations
 	beta            = 0.8  // how strongly a window follows a delay above the target
-	leastFactor     = 0.5  // of one decrease by a delay
-	timeoutDecrease = 0.1  // factor of a decrease by a failure
+	leastFactor     = 0.5  // the smallest factor of one decrease because of a delay
+	timeoutDecrease = 0.1  // the factor of a decrease because of a failure
 )
 
-// Config has what the paper does not give. Zero values mean the defaults.
+// Config has the parameters that the paper does not give. A zero value means the default.
 type Config struct {
-	// RTT is the round trip of the rack; required.
+	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration
-	// LocalTarget is the target of the issue delay; 0: RTT / 2. RemoteTarget is the target of the rest
-	// of a READ's time; 0: 1.5 RTT. A WRITE takes twice as many hops, and has twice that.
+	// LocalTarget is the target of the issue delay; 0: RTT / 2. RemoteTarget is the target of the
+	// rest of a READ's time; 0: 1.5 RTT. The messages of a WRITE take twice as many hops, so its
+	// target is twice RemoteTarget.
 	LocalTarget, RemoteTarget time.Duration
-	// Least, Most and First are the bounds of a window and its first value, in operations; 0: 0.01, 64
-	// and 1.
+	// Least and Most are the bounds of a window, First is its first value, all in operations; 0:
+	// 0.01, 64 and 1.
 	Least, Most, First float64
 	// TotalDelay is the ablation of figure 15: the remote windows follow the whole time of an
-	// operation, and the local window stays at its largest.
+	// operation, and the local window stays at its upper bound.
 	TotalDelay bool
 }
 
@@ -60,8 +61,8 @@ func (c Config) withDefaults() (Config, error) {
 type window struct {
 	cwnd     float64
 	flying   int        // operations in flight
-	next     clock.Time // when the pace allows another one
-	lastDrop clock.Time // the last decrease
+	next     clock.Time // when the pace allows another operation
+	lastDrop clock.Time // time of the last decrease
 	dropped  bool
 }
 
@@ -77,10 +78,10 @@ func (w *window) succeeded(now clock.Time, c *Config, d, target time.Duration) {
 	}
 }
 
-// failed updates the window after a failure.
+// failed updates the window after an operation that has failed.
 func (w *window) failed(now clock.Time, c *Config) { w.decrease(now, c, timeoutDecrease) }
 
-// decrease multiplies the window by a factor, at most once in a round trip.
+// decrease multiplies the window by a factor. It does so at most once in a round-trip time.
 func (w *window) decrease(now clock.Time, c *Config, factor float64) {
 	if w.dropped && now.Sub(w.lastDrop) < c.RTT {
 		return
@@ -88,10 +89,10 @@ func (w *window) decrease(now clock.Time, c *Config, factor float64) {
 	w.cwnd, w.lastDrop, w.dropped = max(w.cwnd*factor, c.Least), now, true
 }
 
-// room is how many operations may be in flight.
+// room reports whether the window allows another operation in flight.
 func (w *window) room() bool { return w.flying < int(max(1, w.cwnd)) }
 
-// issued counts an operation that was issued, and sets when the next one may be.
+// issued counts an issued operation, and sets when the pace allows the next one.
 func (w *window) issued(now clock.Time, c *Config, cwnd float64) {
 	w.flying++
 	w.next = max(w.next, now).Add(time.Duration(float64(c.RTT) / cwnd))

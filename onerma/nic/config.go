@@ -10,48 +10,53 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Config describes a NIC. Fields that are not marked as required have defaults.
+// Config describes a NIC. A field that is not marked as required has a default.
 type Config struct {
 	MAC wire.MAC // required
 	// Addr is the NIC's IPv4 address; required.
 	Addr netip.Addr
-	// LinkMTU is the largest IP packet of the link in bytes; 0: 4200, enough for an operation in one
-	// packet. Smaller ones make data messages of a multiple of 64 bytes.
+	// LinkMTU is the length of the largest IP packet of the link in bytes; 0: 4200, enough for an
+	// operation in one packet. With a smaller LinkMTU, the body of a data message is the largest
+	// multiple of 64 bytes that fits.
 	LinkMTU int
-	// Rand makes region keys and the first generations; required. On a rack it must be one whose
-	// numbers cannot be guessed.
+	// Rand makes region keys and the first generations; required. On a rack, its numbers must not
+	// be predictable.
 	Rand *rand.Rand
-	// Resolve returns the MAC address of a peer; required. It must not block.
+	// Resolve returns the MAC address of a peer; required. It must not block. The bool is false if
+	// the address is not known.
 	Resolve func(netip.Addr) (wire.MAC, bool)
-	// Epoch numbers the incarnations of this NIC, from 0 to MaxEpoch. The shell must store it, and
-	// must give each incarnation a larger one than all before it had: it is a part of every
-	// initialisation vector, which must not repeat under a key.
+	// Epoch is the number of this incarnation of the NIC, from 0 to MaxEpoch. The shell must store
+	// it, and must give each incarnation a larger one than all earlier incarnations had. The
+	// reason: Epoch is a part of every initialisation vector, and a vector must not repeat under a
+	// key.
 	Epoch uint32
-	// RTT is the round trip of the rack, from which the defaults below follow; 0: 50 µs.
+	// RTT is the round-trip time of the rack; 0: 50 µs. The defaults below depend on it.
 	RTT time.Duration
-	// DispatchTimeout is how long a command may wait for the window; 0: 2 RTT. Timeout is how long the
-	// next message of an operation may take; 0: 4 RTT. All NICs of a rack should have the same.
+	// DispatchTimeout is how long a command may wait for the window; 0: 2 RTT. Timeout is how long
+	// the next message of an operation may take; 0: 4 RTT. They should be the same for all NICs of
+	// a rack.
 	DispatchTimeout, Timeout time.Duration
-	// Window is the number of inbound bytes that may be solicited at a time; 0: 65536.
+	// Window is how many inbound bytes may be solicited at a time; 0: 65536.
 	Window int
-	// Threshold is the number of bytes in waiting inbound requests from which on further requests get
-	// a NACK; 0: the bytes that the link sends in Timeout − RTT − DispatchTimeout, or 65536 if Rate is
-	// 0.
+	// Threshold bounds the bytes of waiting inbound requests: from this number on, further requests
+	// get a NACK. 0: the bytes that the link sends in Timeout − RTT − DispatchTimeout, or 65536 if
+	// Rate is 0.
 	Threshold int
-	// Rate is the rate at which data are sent in bits a second; 0: at once, and at most 64 messages a
-	// step.
+	// Rate is the rate at which the NIC sends data, in bits per second; 0: it sends data at once,
+	// at most 64 messages in a step.
 	Rate int64
-	// Slots is the number of commands in flight, Tickets that of inbound WRITEs, Regions that of
-	// regions; 0: 1024 each.
+	// Slots is how many commands may be in flight. Tickets bounds the inbound WRITEs and REKEYs,
+	// Regions the regions; 0: 1024 each.
 	Slots, Tickets, Regions int
 }
 
 // Bounds of a configuration.
 const (
-	// MaxEpoch is the largest number of an incarnation.
+	// MaxEpoch is the largest Epoch.
 	MaxEpoch = 1<<24 - 1
 	maxTable = 1 << 16
-	// maxTimeout is the largest time-out: the body of a pull has 32 bits of nanoseconds.
+	// maxTimeout is the largest timeout, because the body of a pull has 32 bits for its
+	// nanoseconds.
 	maxTimeout = time.Second
 	minMTU     = onerma.Overhead + onerma.Unit
 )

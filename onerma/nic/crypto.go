@@ -9,15 +9,16 @@ import (
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 )
 
-// PID identifies a process to all NICs of a rack. The driver stamps it on a portal. It must not give
-// it to another process while a key may exist that was derived for it, also after a crash.
+// PID identifies a process to all NICs of a rack. The driver sets it for a portal. The driver must
+// not give the same PID to another process while there may be a key that was derived for it, not
+// even after a crash.
 type PID uint32
 
-// Key is K_r, the key of a region, or K_d, which is derived from it for one process and operation.
+// Key is K_r, the key of a region, or K_d, which is derived from K_r for one process and operation.
 type Key [16]byte
 
-// Derive returns K_d: the key with which the process pid on the NIC with the address from may do op
-// on the region whose key is region. from is an IPv4 address.
+// Derive returns K_d: with this key, process pid on the NIC with address from may do op on the
+// region with key region. from is an IPv4 address.
 func Derive(region Key, from netip.Addr, pid PID, op onerma.Op) Key {
 	block, err := aes.NewCipher(region[:])
 	if err != nil {
@@ -37,11 +38,11 @@ func fillBlock(in *Key, from [4]byte, pid PID, op onerma.Op) {
 	in[8] = byte(op)
 }
 
-// Cipher is a key in the form in which messages are sealed. Making one allocates memory, so a program
-// makes it once for each K_d.
+// Cipher is a key in the form that seals messages. Making one allocates memory, so a program makes
+// it once for each K_d.
 type Cipher struct{ aead cipher.AEAD }
 
-// NewCipher prepares a key.
+// NewCipher makes the Cipher of a key.
 func NewCipher(k Key) *Cipher {
 	block, err := aes.NewCipher(k[:])
 	if err != nil {
@@ -54,14 +55,15 @@ func NewCipher(k Key) *Cipher {
 	return &Cipher{aead}
 }
 
-// reservedKey signs the refusal of a message for which the target has no key. Everybody knows it, so
-// such a refusal proves nothing but that its sender has seen the request.
+// reservedKey seals the refusal of a message for which the target has no key. It is public, so such
+// a refusal proves only that its sender has seen the request.
 var reservedKey = Key([]byte("ONERMA, reserved"))
 
-// ReservedKey returns the key with which a target signs that it has no key for a request.
+// ReservedKey returns the key with which a target seals the answer that it has no key for a
+// request.
 func ReservedKey() Key { return reservedKey }
 
-// vector is an initialisation vector: the sender's message counter and its IPv4 address. It never
+// vector is an initialisation vector: the sender's message counter and IPv4 address. It never
 // repeats.
 type vector [12]byte
 
@@ -70,28 +72,30 @@ func (v *vector) set(counter uint64, sender [4]byte) {
 	copy(v[8:], sender[:])
 }
 
-// countBits is the size of the part of a counter that counts the messages of one incarnation.
+// countBits is how many bits of a counter count the messages of one incarnation.
 const countBits = 40
 
-// sealer has the memory for cryptography, so that an operation allocates none.
+// sealer holds the memory for cryptography, so that an operation allocates none.
 type sealer struct {
 	epoch uint64
-	count uint64 // messages that this incarnation has sent
+	count uint64 // number of messages that this incarnation has sent
 	iv    vector
-	// aad is the header of a message and the vector of the message before.
+	// aad is the additional authenticated data: the header of a message, and the vector of the
+	// message before.
 	aad      [onerma.HeaderLen + len(vector{})]byte
 	plain    [onerma.MaxOp]byte
 	in, out  Key
 	reserved *Cipher
-	// known are ciphers of inbound requests, each in the place that its key selects. The hardware
-	// derives the key each time; this saves the expansion, and no state of a peer.
+	// known caches the ciphers of inbound requests; a key selects its place. The paper's hardware
+	// derives the key each time. The cache only saves work: it holds no state of a peer.
 	known [1024]struct {
 		key    Key
 		cipher *Cipher
 	}
 }
 
-// next returns the counter of the next message; false: this incarnation has used up its counters.
+// next returns the counter of the next message. The bool is false if this incarnation has used up
+// its counters.
 func (s *sealer) next() (uint64, bool) {
 	if s.count+1 >= 1<<countBits {
 		return 0, false
@@ -100,8 +104,8 @@ func (s *sealer) next() (uint64, bool) {
 	return s.epoch<<countBits | s.count, true
 }
 
-// seal encrypts the last n bytes of b, which is a frame up to its body's end, in place and appends
-// the tag. header is at the offset at of b.
+// seal encrypts the last n bytes of b in place, and appends the tag. b is a frame up to the end of
+// its body. The header of the message is at offset at.
 func (s *sealer) seal(b []byte, at, n int, c *Cipher, prev *vector) []byte {
 	copy(s.aad[:], b[at:at+onerma.HeaderLen])
 	copy(s.aad[onerma.HeaderLen:], prev[:])
@@ -109,8 +113,8 @@ func (s *sealer) seal(b []byte, at, n int, c *Cipher, prev *vector) []byte {
 	return c.aead.Seal(b[:body], s.iv[:], b[body:], s.aad[:])
 }
 
-// open checks and decrypts a message. The body is valid until the next call; ok is false if the
-// message is not authentic.
+// open checks and decrypts a message. body is valid until the next call. ok is false if the message
+// is not authentic.
 func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok bool) {
 	copy(s.aad[:], f.Clear)
 	copy(s.aad[onerma.HeaderLen:], prev[:])
@@ -119,7 +123,8 @@ func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok
 	return body, err == nil
 }
 
-// derived returns the cipher of K_d for an inbound request.
+// derived returns the cipher of K_d for an inbound request: pid, on the NIC with address from,
+// wants to do op on region r.
 func (s *sealer) derived(r *Region, from [4]byte, pid PID, op onerma.Op) *Cipher {
 	fillBlock(&s.in, from, pid, op)
 	r.block.Encrypt(s.out[:], s.in[:])

@@ -1,31 +1,32 @@
-// Package nic is the connectionless NIC of the paper 1RMA (SIGCOMM 2020) as a sans-I/O machine:
-// one-sided operations of at most 4096 bytes that are encrypted and independent of each other. There
-// are no connections, no order, and no retransmission; each operation ends within a known time, and
-// software above the NIC decides what to try again.
+// Package nic is the connectionless NIC of the paper 1RMA (SIGCOMM 2020) as a sans-I/O machine. Its
+// one-sided operations have at most 4096 bytes, are encrypted, and are independent of each other.
+// There are no connections, no order, and no retransmission. Each operation ends within a known
+// time, and software above the NIC decides what to try again.
 //
-// The machine is handed frames and the time, appends frames to a batch of its caller, and says when
-// it must be called next, as softrnic/engine does:
+// The caller passes frames and the time. The machine appends frames to a batch of its caller, and
+// says when it must be called next, as softrnic/engine does:
 //
 //	Frame(now, port, frame, out)   a frame has arrived
 //	Tick(now, out)                 Deadline has come
 //	Deadline()                     also changes when Portal.Issue is called
 //
-// Inbound bytes are admitted by their receiver. A command of a READ waits in one of two FIFOs until
-// the solicitation window has 4096 bytes free, whatever its size, so that small operations cannot
-// starve large ones; then its size is debited and its request is sent. A WRITE is a request to read:
-// its target queues it under its own window in the same FIFOs, and pulls the data. If both FIFOs
-// wait, class 0 gets four turns for each of class 1.
+// Inbound bytes are admitted by their receiver. A READ command waits in one of two FIFOs until the
+// solicitation window has 4096 bytes free. It needs 4096 bytes whatever its size, so that small
+// operations cannot starve large ones. Then its size is debited and its request is sent. A WRITE is
+// a request to read: its target queues it under the target's own window, in the same FIFOs, and
+// then pulls the data. If both FIFOs wait, class 0 gets four turns for each turn of class 1.
 //
-// Bounds, with D the dispatch time-out and T the time-out: a READ ends within D + T, a WRITE or REKEY
-// within T + T·33/32. The target of a WRITE writes no byte later than T after its pull was made; the
-// initiator counts T·33/32 from the pull's arrival, so that it ends later than the target also if
-// their clocks differ by up to 3 %. When a WRITE has ended as TIMEOUT, no byte of the target's memory
-// changes any more. That holds against loss, delay, copies and replays, because the initiator serves
-// one pull of each command, and the target drops what arrives after its time.
+// Bounds, with D the dispatch timeout and T the timeout: a READ ends within D + T, a WRITE or REKEY
+// within T + T·33/32. The target of a WRITE writes no byte later than T after it has sent its pull.
+// The initiator counts T·33/32 from the arrival of the pull, so it ends later than the target even
+// if their clocks differ by up to 3 %. When a WRITE has ended as TIMEOUT, no byte of the target's
+// memory changes any more. That holds against loss, delay, copies and replays, because the
+// initiator serves one pull of each command, and the target drops data that arrive after its
+// timeout.
 //
-// Keys: a region has a key K_r. A process may use the region if it has
-// K_d = AES(K_r, address of its NIC, its PID, the operation). Messages are sealed by AES-GCM under
-// K_d; the vector is the sender's message counter and address, and the vector of the message before
-// is additional authenticated data. The upper 24 bits of the counter are Config.Epoch, the number of
+// Keys: a region has a key K_r. A process may use the region if it has K_d = AES(K_r, address of
+// its NIC, its PID, the operation). Messages are sealed by AES-GCM under K_d. The initialisation
+// vector is the sender's message counter and address. The vector of the message before is
+// additional authenticated data. The upper 24 bits of the counter are Config.Epoch, the number of
 // this incarnation of the NIC.
 package nic

@@ -13,8 +13,8 @@ type egress struct {
 	stats  *Stats
 }
 
-// open begins a frame: everything in front of the body of size bytes. It gives the message its
-// counter; false: there is none.
+// open begins a frame: it appends everything in front of a body of size bytes. It gives the message
+// its counter. The bool is false if no counter is left.
 func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch) ([]byte, bool) {
 	counter, ok := e.sealer.next()
 	if !ok {
@@ -27,7 +27,7 @@ func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch)
 	return e.tx.AppendOpen(out.Alloc(e.tx.Len(size)), size), true
 }
 
-// seal encrypts the body at the end of b, which open has begun, and sends the frame.
+// seal encrypts the body at the end of b, and sends the frame. open has begun the frame.
 func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio.Batch) {
 	b = e.sealer.seal(b, len(b)-size-onerma.HeaderLen, size, c, prev)
 	e.stats.Sent++
@@ -35,14 +35,14 @@ func (e *egress) seal(b []byte, size int, c *Cipher, prev *vector, out *packetio
 	out.Add(0, b)
 }
 
-// send sends a message with a body. The sealer's vector is that of the message when it returns.
+// send sends a message with a body. When it returns, the sealer's vector is that of the message.
 func (e *egress) send(to *peer, h *onerma.Header, c *Cipher, prev *vector, body []byte, out *packetio.Batch) {
 	if b, ok := e.open(to, h, len(body), out); ok {
 		e.seal(append(b, body...), len(body), c, prev, out)
 	}
 }
 
-// answer sends a message without body.
+// answer sends a message without a body.
 func (e *egress) answer(to *peer, request *onerma.Header, k onerma.Kind, c *Cipher, prev *vector, out *packetio.Batch) {
 	h := *request
 	h.Kind, h.At = k, 0

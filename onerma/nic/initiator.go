@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// end completes a command.
+// end completes the command in slot i.
 func (n *NIC) end(now clock.Time, i uint16, status Status) {
 	s := &n.slots[i]
 	if s.state == queued {
@@ -26,7 +26,7 @@ func (n *NIC) end(now clock.Time, i uint16, status Status) {
 	s.portal.done.push(i)
 }
 
-// abandon gives back what a command in flight has: its part of the window, its timer, its local
+// abandon releases what a command in flight holds: its part of the window, its timer, and its local
 // memory.
 func (n *NIC) abandon(i uint16) {
 	s := &n.slots[i]
@@ -56,7 +56,7 @@ func (n *NIC) request(now clock.Time, i uint16, out *packetio.Batch) {
 	mac, ok := n.cfg.Resolve(s.cmd.Target)
 	if !ok {
 		n.stats.Unresolved++
-		return // it ends as TIMEOUT, as if the target did not answer
+		return // the command ends as TIMEOUT, as if the target did not answer
 	}
 	s.to.mac = mac
 	h := n.headerOf(i, onerma.Request)
@@ -64,7 +64,7 @@ func (n *NIC) request(now clock.Time, i uint16, out *packetio.Batch) {
 	s.prev, s.request = n.egress.sealer.iv, n.egress.sealer.iv
 }
 
-// headerOf returns the header of a message of a command.
+// headerOf returns the header of a message of kind k for the command in slot i.
 func (n *NIC) headerOf(i uint16, k onerma.Kind) onerma.Header {
 	s := &n.slots[i]
 	return onerma.Header{
@@ -73,7 +73,8 @@ func (n *NIC) headerOf(i uint16, k onerma.Kind) onerma.Header {
 	}
 }
 
-// command returns the command in flight that a message to the initiator belongs to; nil: none.
+// command returns the command in flight to which a message belongs; nil if there is none. This NIC
+// is the initiator of the command.
 func (n *NIC) command(f *onerma.Frame) *slot {
 	if int(f.Slot) >= len(n.slots) {
 		return nil
@@ -90,7 +91,7 @@ func (n *NIC) command(f *onerma.Frame) *slot {
 	return s
 }
 
-// landRead takes a data message of a READ.
+// landRead handles a data message of a READ: it writes the data to memory.
 func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != waiting {
@@ -115,9 +116,9 @@ func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 	}
 }
 
-// pulled takes a pull: the target is ready for the data. The first pull that arrives is the one that
-// is served, and its copies are, too; another pull belongs to a copy of the request, and its time-out
-// at the target may be later than that of this command.
+// pulled handles a pull, by which the target asks for the data. The initiator serves the first pull
+// that arrives, and copies of it. Another pull belongs to a copy of the request, and its timeout at
+// the target may be later than that of this command.
 func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != offered && (s.state != serving || s.ticket != f.Ticket) {
@@ -139,7 +140,7 @@ func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 		return
 	}
 	if n.server.full() {
-		return // no room: the target may time out
+		return // no room; the target may time out
 	}
 	s.state, s.ticket = serving, f.Ticket
 	s.prev = n.egress.sealer.iv
@@ -147,7 +148,7 @@ func (n *NIC) pulled(now clock.Time, f *onerma.Frame) {
 	n.serveWrite(f.Slot)
 }
 
-// pulledAgain serves a copy of the pull that is served. The timer goes on.
+// pulledAgain serves a copy of the pull that is already served. The timer stays as it is.
 func (n *NIC) pulledAgain(f *onerma.Frame, s *slot) {
 	var iv vector
 	iv.set(f.Counter, f.IPv4.Src)
@@ -162,7 +163,7 @@ func (n *NIC) pulledAgain(f *onerma.Frame, s *slot) {
 	n.serveWrite(f.Slot)
 }
 
-// finished takes the last message of a WRITE or REKEY.
+// finished handles the last message of a WRITE or REKEY.
 func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != serving || s.ticket != f.Ticket {
@@ -176,8 +177,9 @@ func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
 	n.end(now, f.Slot, OK)
 }
 
-// refused takes a NACK or AUTHFAIL. Before the pull, the first is signed with K_d and the second with
-// the reserved key. After it, the target has K_d and takes its pull back with it.
+// refused handles a NACK or AUTHFAIL. Before the pull, a NACK is sealed with K_d and an AUTHFAIL
+// with the reserved key. After the pull the target has K_d, and seals an AUTHFAIL, which takes back
+// the pull, with K_d.
 func (n *NIC) refused(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state == serving && f.Kind == onerma.Nack {

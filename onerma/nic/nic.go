@@ -10,19 +10,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// NIC is one incarnation of a NIC. Only one goroutine may use it and its portals and regions.
+// NIC is one incarnation of a NIC. The NIC, its portals and its regions must be used by one
+// goroutine at a time.
 type NIC struct {
 	cfg     Config
 	up      bool
-	piece   int // bytes of a data message
+	piece   int // largest body of a data message, in bytes
 	regions []*Region
 
-	// The initiator: commands, those of the slots that no portal has, and WRITEs and REKEYs to be
-	// offered.
+	// The initiator: commands, the free slots that no portal has, and WRITEs and REKEYs whose
+	// requests are to be sent.
 	slots     []slot
 	freeSlots []uint16
 	offers    ring[waiter]
-	// The target: inbound WRITEs and REKEYs, and the bytes of all inbound requests that wait.
+	// State of the NIC as a target. tickets are its inbound WRITEs and REKEYs. inbound is the
+	// number of bytes of all inbound requests that wait.
 	tickets     []ticket
 	freeTickets []uint16
 	inbound     int
@@ -30,9 +32,10 @@ type NIC struct {
 	window window
 	server server
 	egress egress
-	// timers has the time-outs of slots by number, and behind them those of tickets.
+	// timers holds the timeouts of slots, by the number of the slot, and behind these the timeouts
+	// of tickets.
 	timers   clock.Queue
-	last     clock.Time // of the last step
+	last     clock.Time // time of the last step
 	rx       onerma.Frame
 	stats    Stats
 	activity uint64
@@ -74,21 +77,21 @@ func (n *NIC) Config() Config { return n.cfg }
 // Stats returns a copy of the counters.
 func (n *NIC) Stats() Stats { return n.stats }
 
-// Window returns the solicited bytes that have not arrived, and the size of the window.
+// Window returns the number of solicited bytes that have not arrived, and the size of the window.
 func (n *NIC) Window() (used, size int) { return n.window.used, n.window.size }
 
-// Activity changes when a command has ended.
+// Activity returns a number that changes when a command has ended.
 func (n *NIC) Activity() uint64 { return n.activity }
 
-// Down ends the NIC: commands have no completions, and nothing is sent or received any more.
+// Down ends the NIC. Its commands get no completions, and it sends and receives nothing any more.
 func (n *NIC) Down() { n.up = false }
 
 func errDown(op string) error {
 	return opError(op, verbs.ErrClosed, "the NIC or the portal is closed")
 }
 
-// Frame takes a received frame, which may be of any protocol. The port number is ignored: this NIC
-// has one port. Its bytes are not changed, and not kept.
+// Frame handles a received frame of any protocol. It ignores the port number, because the NIC has
+// one port. It neither changes nor keeps the bytes of the frame.
 func (n *NIC) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !n.up {
 		return
@@ -131,7 +134,7 @@ func (n *NIC) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	}
 }
 
-// Tick handles what is due.
+// Tick handles the timers that have expired, and sends what may be sent.
 func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	if !n.up {
 		return
@@ -141,8 +144,8 @@ func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	n.work(now, out)
 }
 
-// expire ends what has waited too long. It comes before everything else of a step, so that no byte
-// lands at or after the time-out of its operation.
+// expire ends operations, tickets and waiters of the window whose timeout has passed. Each step
+// calls it first, so that no byte is written to memory at or after the timeout of its operation.
 func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	for {
 		id, at := n.timers.Next()
@@ -173,7 +176,7 @@ func (n *NIC) expire(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// work sends what may be sent: offers, what the window admits, and data.
+// work sends what may be sent: the requests of offers, what the window admits, and data.
 func (n *NIC) work(now clock.Time, out *packetio.Batch) {
 	for n.offers.n > 0 {
 		n.request(now, n.offers.pop().index, out)

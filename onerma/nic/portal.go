@@ -9,18 +9,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Portal is a process's access to the NIC: some command slots and their completions.
+// Portal is a process's access to the NIC: a number of command slots, and their completions.
 type Portal struct {
 	nic    *NIC
 	pid    PID
 	slots  []uint16
 	free   []uint16
-	done   ring[uint16] // slots whose completions were not polled
+	done   ring[uint16] // slots whose completions have not been polled
 	closed bool
 }
 
-// Open gives a process slots. The driver calls it: pid is a part of what the keys of the process were
-// derived from.
+// Open gives a process a portal with slots. The driver calls it. pid must be the PID for which the
+// keys of the process were derived.
 func (n *NIC) Open(pid PID, slots int) (*Portal, error) {
 	if !n.up {
 		return nil, errDown("open")
@@ -38,14 +38,14 @@ func (n *NIC) Open(pid PID, slots int) (*Portal, error) {
 	return p, nil
 }
 
-// PID returns the process's number.
+// PID returns the PID of the process.
 func (p *Portal) PID() PID { return p.pid }
 
-// Free returns the number of slots that have no command.
+// Free returns the number of slots without a command.
 func (p *Portal) Free() int { return len(p.free) }
 
-// Close ends the portal: its commands in flight have no completions, and move no bytes from now on,
-// except that the last data of a WRITE may be on their way. A second Close does nothing.
+// Close ends the portal. Its commands in flight get no completions, and move no more bytes; only
+// the last data of a WRITE may still be on their way. A second Close does nothing.
 func (p *Portal) Close() {
 	if p.closed {
 		return
@@ -62,8 +62,8 @@ func (p *Portal) Close() {
 	p.nic.freeSlots = append(p.nic.freeSlots, p.slots...)
 }
 
-// Issue starts a command, which Tick sends: Deadline is due at once. It fails with ErrLimit if all
-// slots have a command, and with ErrInvalid for a command that no NIC could execute.
+// Issue starts a command. Tick sends its request: Deadline is due at once. Issue fails with
+// ErrLimit if all slots have a command, and with ErrInvalid if no NIC could execute the command.
 func (p *Portal) Issue(now clock.Time, c *Command) error {
 	n := p.nic
 	if p.closed || !n.up {
@@ -93,7 +93,7 @@ func (p *Portal) Issue(now clock.Time, c *Command) error {
 	return nil
 }
 
-// check checks what can be checked without the target.
+// check checks what the initiator can check without the target.
 func (n *NIC) check(c *Command) error {
 	bad := func(format string, args ...any) error {
 		return opError("issue", verbs.ErrInvalid, fmt.Sprintf(format, args...))
@@ -123,8 +123,8 @@ func (n *NIC) check(c *Command) error {
 	return nil
 }
 
-// Poll moves completions to out, in the order in which the commands ended, and returns their number.
-// It frees their slots.
+// Poll moves completions to out, in the order in which the commands ended, and returns their
+// number. It frees the slots of these commands.
 func (p *Portal) Poll(out []Completion) int {
 	k := 0
 	for ; k < len(out) && p.done.n > 0 && !p.closed; k++ {

@@ -14,26 +14,27 @@ import (
 // RegionID names a region of a NIC.
 type RegionID uint32
 
-// Region is an entry of the NIC's region table: memory, and the key under which peers may use it.
+// Region is an entry of the NIC's region table: memory, and the key with which peers may use it.
 type Region struct {
 	id    RegionID
 	mem   *mem.Region
 	key   Key
 	block cipher.Block // of key
-	// version counts the keys of the region; a transfer that began under another one is not served.
+	// version counts the keys that the region has had. A transfer that began under an earlier key
+	// is not served.
 	version uint32
-	uses    int // commands whose local memory it is
+	uses    int // number of commands whose local memory is this region
 	gone    bool
 }
 
 // ID returns the name of the region.
 func (r *Region) ID() RegionID { return r.id }
 
-// Key returns K_r as it is now.
+// Key returns the present K_r.
 func (r *Region) Key() Key { return r.key }
 
-// Grant returns K_d of a process for the region. It is what the owner of the region gives a client,
-// by a channel of its own that is encrypted.
+// Grant returns K_d of a process for the region. The owner of the region gives it to the process on
+// an encrypted channel of its own.
 func (r *Region) Grant(from netip.Addr, pid PID, op onerma.Op) Key {
 	return Derive(r.key, from, pid, op)
 }
@@ -53,8 +54,8 @@ func (r *Region) holds(offset uint64, length int) bool {
 	return uint64(length) <= size && offset <= size-uint64(length)
 }
 
-// allows reports whether peers may do op on the bytes, apart from their key. A REKEY needs the key
-// alone.
+// allows reports whether the region's access rights and length permit request h. It does not check
+// the key. A REKEY needs no access right, but its offset must be 0.
 func (r *Region) allows(h *onerma.Header) bool {
 	switch h.Op {
 	case onerma.Read:
@@ -71,8 +72,9 @@ func opError(op string, err error, detail string) error {
 	return &verbs.OpError{Op: "onerma " + op, Err: err, Detail: detail}
 }
 
-// Register makes a region of memory that the caller has registered in a mem.Table and keeps until
-// Deregister. Its access rights are those for peers. Its key is random.
+// Register makes a region of memory m. The caller has registered m in a mem.Table and keeps it
+// until Deregister. The access rights of m are the rights of peers. The key of the region is
+// random.
 func (n *NIC) Register(m *mem.Region) (*Region, error) {
 	if !n.up {
 		return nil, errDown("register")
@@ -93,8 +95,9 @@ func (n *NIC) Register(m *mem.Region) (*Region, error) {
 	return nil, opError("register", verbs.ErrLimit, "all entries of the region table are in use")
 }
 
-// SetKey replaces K_r by its owner, as the driver does without a REKEY operation: inbound WRITEs of
-// the region end, and those who have keys of the former K_r are refused from now on.
+// SetKey replaces K_r on behalf of the region's owner. The driver does so without a REKEY
+// operation. Inbound WRITEs of the region end, and from now on the NIC refuses keys that were
+// derived from the former K_r.
 func (n *NIC) SetKey(r *Region, k Key) error {
 	if r.gone || !n.up {
 		return opError("set key", verbs.ErrClosed, "the region was deregistered")
@@ -104,8 +107,8 @@ func (n *NIC) SetKey(r *Region, k Key) error {
 	return nil
 }
 
-// Deregister ends a region. It fails with ErrBusy while commands use it as their local memory. When
-// it returns, the NIC does not touch the memory any more.
+// Deregister ends a region. It fails with ErrBusy while commands use the region as their local
+// memory. When it returns, the NIC does not touch the memory any more.
 func (n *NIC) Deregister(r *Region) error {
 	switch {
 	case r.gone || !n.up:
@@ -119,7 +122,7 @@ func (n *NIC) Deregister(r *Region) error {
 	return nil
 }
 
-// region returns the entry of the table; nil: there is none.
+// region returns the region with an ID; nil if there is none.
 func (n *NIC) region(id uint32) *Region {
 	if id == 0 || id > uint32(len(n.regions)) {
 		return nil

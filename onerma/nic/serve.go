@@ -11,28 +11,28 @@ import (
 // transfer is data to be sent: for a READ of a peer, or for a WRITE or REKEY of this NIC.
 type transfer struct {
 	to     peer
-	head   onerma.Header // of the next data message
+	head   onerma.Header // header of the next data message
 	cipher *Cipher
 	prev   vector
-	// source has the bytes, beginning at from; nil for a REKEY. version is that of its key when the
-	// READ was accepted.
+	// source holds the bytes, which begin at offset from; nil for a REKEY. version is the version
+	// of the region's key when the READ was accepted.
 	source  *Region
 	from    uint64
 	version uint32
 }
 
-// server sends data in the order in which they were asked for.
+// server sends data, in the order in which they were asked for.
 type server struct {
 	queue ring[transfer]
-	// free is when the link will have sent what was given to it.
+	// free is when the link will have sent all data that was passed to it.
 	free clock.Time
 }
 
 // Bounds of the server.
 const (
-	// maxQueued is the number of inbound READs that may wait, besides the NIC's own WRITEs.
+	// maxQueued is how many inbound READs may wait, in addition to the NIC's own WRITEs.
 	maxQueued = 4096
-	// maxStep is the number of data messages of one step without a rate.
+	// maxStep is how many data messages a step sends at most.
 	maxStep = 64
 )
 
@@ -45,7 +45,7 @@ func (n *NIC) serveRead(r *Region, request *onerma.Header, to peer, c *Cipher, p
 	n.server.queue.push(transfer{to: to, head: h, cipher: c, prev: *prev, source: r, from: h.Offset, version: r.version})
 }
 
-// serveWrite queues the data of a command.
+// serveWrite queues the data of the WRITE or REKEY in slot i.
 func (n *NIC) serveWrite(i uint16) {
 	s := &n.slots[i]
 	n.server.queue.push(transfer{
@@ -76,8 +76,8 @@ func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// current reports whether a transfer may go on. The initiator of a READ whose region has got another
-// key is told.
+// current reports whether a transfer may go on. If the region of a READ has got another key,
+// current tells the initiator.
 func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 	if x.head.Op != onerma.Read {
 		s := &n.slots[x.head.Slot]

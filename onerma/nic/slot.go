@@ -9,24 +9,25 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Command is what a program writes into a slot.
+// Command is an operation that a program gives to a slot.
 type Command struct {
 	Op onerma.Op
 	// Class is 0 or 1; see the package comment.
 	Class uint8
-	// Length is 1 to 4096 bytes; 16 of a REKEY.
+	// Length is 1 to 4096 bytes; for a REKEY it is 16.
 	Length int
-	// Target is the address of the NIC that has the region Remote. Offset is in bytes.
+	// Target is the address of the NIC that has the region Remote. Offset is an offset in this
+	// region, in bytes.
 	Target netip.Addr
 	Remote RegionID
 	Offset uint64
-	// Key has K_d.
+	// Key is the cipher of K_d.
 	Key *Cipher
-	// Local and LocalOffset are the memory to write from or read to. It belongs to the NIC until the
-	// completion was polled. A REKEY has none.
+	// Local and LocalOffset name the memory that a WRITE sends, or into which a READ puts the data.
+	// The memory belongs to the NIC until the completion is polled. A REKEY has none.
 	Local       *Region
 	LocalOffset uint64
-	// NewKey is what a REKEY makes K_r.
+	// NewKey is the new K_r of a REKEY.
 	NewKey Key
 	// Tag is returned in the completion.
 	Tag uint64
@@ -39,7 +40,8 @@ type Completion struct {
 	Op     onerma.Op
 	Status Status
 	Length int
-	// IssueDelay is the time from Issue until the command entered service, TotalDelay until it ended.
+	// IssueDelay is the time from Issue until the command entered service. TotalDelay is the time
+	// from Issue until it ended.
 	IssueDelay, TotalDelay time.Duration
 }
 
@@ -68,7 +70,7 @@ type peer struct {
 	mac  wire.MAC
 }
 
-// slot is one command in flight.
+// slot holds one command in flight.
 type slot struct {
 	state      slotState
 	generation uint32
@@ -77,8 +79,8 @@ type slot struct {
 	to         peer
 	issued     clock.Time
 	entered    clock.Time
-	// request is the vector of the request; prev is the same until the pull, and then that of the
-	// pull. ticket is the pull's.
+	// request is the vector of the request. prev equals request until the pull arrives; from then
+	// on it is the vector of the pull. ticket is the ticket of the pull.
 	request    vector
 	prev       vector
 	ticket     uint32
@@ -86,10 +88,10 @@ type slot struct {
 	completion Completion
 }
 
-// pieces says which units of an operation have landed, a bit each.
+// pieces is a bit set: the units of an operation whose bytes have been written to memory.
 type pieces uint64
 
-// maskOf returns the units of n bytes from at on.
+// maskOf returns the units of the n bytes from offset at on.
 func maskOf(at, n int) pieces {
 	units := (n + onerma.Unit - 1) / onerma.Unit
 	if units == 64 {
@@ -98,5 +100,5 @@ func maskOf(at, n int) pieces {
 	return (1<<units - 1) << (at / onerma.Unit)
 }
 
-// complete reports whether all units of an operation have landed.
+// complete reports whether all units of an operation of length bytes are in the set.
 func (p pieces) complete(length int) bool { return p == maskOf(0, length) }

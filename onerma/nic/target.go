@@ -28,15 +28,15 @@ type ticket struct {
 	head       onerma.Header // of the request
 	cipher     *Cipher
 	region     *Region
-	prev       vector // of the request, or of the pull from then on
+	prev       vector // vector of the request; from the pull on, vector of the pull
 	landed     pieces
-	body       Key // of a REKEY
+	body       Key // the new key of a REKEY
 }
 
-// name returns what messages call the ticket.
+// name returns the ticket's name in messages. i is its index in tickets.
 func (t *ticket) name(i uint16) uint32 { return uint32(t.generation)<<16 | uint32(i) }
 
-// requested takes a request.
+// requested handles a request.
 func (n *NIC) requested(now clock.Time, f *onerma.Frame, out *packetio.Batch) {
 	from := peer{f.IPv4.Src, f.Eth.Src}
 	r := n.region(f.Region)
@@ -81,7 +81,7 @@ func (n *NIC) queue(now clock.Time, t *ticket) {
 	})
 }
 
-// pull asks for the data of a ticket that the window has admitted.
+// pull asks the initiator for the data of a ticket that the window has admitted.
 func (n *NIC) pull(now clock.Time, i uint16, out *packetio.Batch) {
 	t := &n.tickets[i]
 	t.state = pulling
@@ -110,7 +110,7 @@ func (n *NIC) release(i uint16) {
 	n.freeTickets = append(n.freeTickets, i)
 }
 
-// landWrite takes a data message of a WRITE or REKEY.
+// landWrite handles a data message of a WRITE or REKEY: it writes the data to memory.
 func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	i := uint16(f.Ticket)
 	if int(i) >= len(n.tickets) || n.tickets[i].state != pulling || n.tickets[i].name(i) != f.Ticket {
@@ -143,7 +143,7 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	}
 }
 
-// landed ends a ticket whose bytes are there.
+// landed ends a ticket whose bytes have all arrived.
 func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	t := &n.tickets[i]
 	if t.head.Op == onerma.Rekey {
@@ -159,8 +159,8 @@ func (n *NIC) landed(i uint16, out *packetio.Batch) {
 	}
 }
 
-// revoke ends the tickets of a region whose key has changed, or which is gone. Their initiators are
-// told if there is a batch for it; otherwise they time out.
+// revoke ends the tickets of a region whose key has changed, or that is gone. If out is not nil,
+// revoke tells their initiators; otherwise these time out.
 func (n *NIC) revoke(r *Region, out *packetio.Batch) {
 	n.window.remove(func(w waiter) bool { return w.ticket && n.tickets[w.index].region == r })
 	for i := range n.tickets {

@@ -20,7 +20,7 @@ func (r *ring[T]) push(v T) {
 	r.n++
 }
 
-// front returns the oldest entry; the ring must not be empty.
+// front returns the oldest entry. The ring must not be empty.
 func (r *ring[T]) front() *T { return &r.items[r.head] }
 
 func (r *ring[T]) pop() T {
@@ -32,7 +32,7 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
-// remove takes the entries out that match.
+// remove removes the entries for which match returns true.
 func (r *ring[T]) remove(match func(T) bool) {
 	for range r.n {
 		if v := r.pop(); !match(v) {
@@ -50,14 +50,14 @@ type waiter struct {
 	size       int
 }
 
-// turnsOfFirst is how many turns class 0 gets for each of class 1 while both wait.
+// turnsOfFirst is how many turns class 0 gets for each turn of class 1 while both wait.
 const turnsOfFirst = 4
 
 // window is the solicitation window with its arbiter.
 type window struct {
 	size, used int // bytes
 	fifos      [onerma.Classes]ring[waiter]
-	turns      int // of class 0 since the last of class 1
+	turns      int // turns of class 0 since the last turn of class 1
 }
 
 func newWindow(size, waiters int) window {
@@ -73,8 +73,8 @@ func (w *window) ready() bool {
 	return w.size-w.used >= onerma.MaxOp && w.fifos[0].n+w.fifos[1].n > 0
 }
 
-// admit takes the next waiter out of its FIFO and debits its size; false: none waits, or fewer than
-// 4096 bytes are free.
+// admit removes the next waiter from its FIFO and debits its size. The bool is false if none waits,
+// or fewer than 4096 bytes are free.
 func (w *window) admit() (waiter, bool) {
 	if !w.ready() {
 		return waiter{}, false
@@ -93,10 +93,10 @@ func (w *window) admit() (waiter, bool) {
 	return x, true
 }
 
-// refund gives back what admit has debited.
+// refund returns bytes that admit has debited.
 func (w *window) refund(size int) { w.used -= size }
 
-// expired takes a waiter out of its FIFO whose time is over.
+// expired removes a waiter whose time is over from its FIFO. The bool is false if there is none.
 func (w *window) expired(now clock.Time) (waiter, bool) {
 	for i := range w.fifos {
 		if f := &w.fifos[i]; f.n > 0 && f.front().deadline <= now {
@@ -106,8 +106,8 @@ func (w *window) expired(now clock.Time) (waiter, bool) {
 	return waiter{}, false
 }
 
-// deadline is when the first waiter expires. All wait equally long, so the first ones of the FIFOs
-// expire first.
+// deadline returns when the first waiter expires. All waiters wait equally long, so the first ones
+// of the FIFOs expire first.
 func (w *window) deadline() clock.Time {
 	at := clock.Never
 	for i := range w.fifos {
@@ -118,7 +118,7 @@ func (w *window) deadline() clock.Time {
 	return at
 }
 
-// remove takes the waiters out that match.
+// remove removes the waiters for which match returns true.
 func (w *window) remove(match func(waiter) bool) {
 	for i := range w.fifos {
 		w.fifos[i].remove(match)

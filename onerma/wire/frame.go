@@ -15,28 +15,28 @@ const UDPPort = 4792
 const (
 	ipv4Len = 20
 	udpLen  = 8
-	// Overhead is the number of bytes of an IP packet that are not part of a body.
+	// Overhead is the number of bytes of an IP packet that are not part of the body.
 	Overhead = ipv4Len + udpLen + HeaderLen + TagLen
 	// MaxFrame is the length of the longest frame with a VLAN tag.
 	MaxFrame = 18 + Overhead + MaxOp
 )
 
-// ErrNot means that a frame is no datagram over IPv4 to port 4792.
+// ErrNot is returned for a frame that is no datagram over IPv4 to port 4792.
 var ErrNot = errors.New("not an ONERMA frame")
 
-// Frame is a whole frame. Sealed and Clear point into the bytes that ParseFrame got.
+// Frame is a whole frame. Sealed and Clear point into the bytes that were passed to ParseFrame.
 type Frame struct {
 	Eth  wire.Ethernet
 	IPv4 wire.IPv4
 	UDP  wire.UDP
 	Header
-	// Clear has the bytes of the header, Sealed those of the encrypted body and the tag.
+	// Clear holds the bytes of the header, Sealed those of the encrypted body and the tag.
 	Clear, Sealed []byte
 }
 
-// ParseFrame parses a frame without FCS into f. The error is ErrNot, a *FormatError of this package
-// or of softrnic/wire. Padding behind the IP datagram is ignored, and so is the UDP checksum: the
-// tag covers header and body, and the addresses are part of what it proves.
+// ParseFrame parses a frame without FCS into f. The error is ErrNot, or a *FormatError of this
+// package or of softrnic/wire. Padding behind the IP datagram is ignored. The UDP checksum is
+// ignored, too: the tag covers header and body, and also proves the addresses.
 func ParseFrame(b []byte, f *Frame) error {
 	if err := f.Eth.Parse(b); err != nil || f.Eth.Type != wire.EtherTypeIPv4 {
 		return ErrNot
@@ -60,7 +60,8 @@ func ParseFrame(b []byte, f *Frame) error {
 	return nil
 }
 
-// toPort reports whether an IPv4 packet is a datagram to UDPPort; later fragments are none.
+// toPort reports whether an IPv4 packet is a datagram to UDPPort. The result is false for later
+// fragments.
 func toPort(b []byte) bool {
 	const fragment = 0x1fff
 	if len(b) < ipv4Len || b[9] != wire.ProtocolUDP || binary.BigEndian.Uint16(b[6:])&fragment != 0 {
@@ -71,8 +72,8 @@ func toPort(b []byte) bool {
 }
 
 // AppendOpen appends everything in front of the body: Ethernet, IPv4, UDP and the header of a
-// message with a body of n bytes. The caller appends n bytes and the tag. It allocates only if b has
-// no room.
+// message with a body of n bytes. The caller then appends the n bytes and the tag. AppendOpen
+// allocates only if b has no room.
 func (f *Frame) AppendOpen(b []byte, n int) []byte {
 	f.Eth.Type, f.IPv4.Protocol, f.UDP.DstPort = wire.EtherTypeIPv4, wire.ProtocolUDP, UDPPort
 	size := HeaderLen + n + TagLen

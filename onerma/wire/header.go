@@ -32,14 +32,14 @@ import "encoding/binary"
 const (
 	HeaderLen = 44
 	TagLen    = 16
-	// MaxOp is the largest operation.
+	// MaxOp is the length of the largest operation.
 	MaxOp = 4096
-	// Unit divides an operation into at most 64 pieces: each data message begins at a multiple of
-	// it, and ends at one or at the end of the operation.
+	// Unit divides an operation into at most 64 pieces. Each data message begins at a multiple of
+	// Unit, and ends at a multiple or at the end of the operation.
 	Unit = 64
-	// KeyLen is the length of a REKEY.
+	// KeyLen is the length of the body of a REKEY.
 	KeyLen = 16
-	// PullLen is the length of the body of a pull: the target's time-out in nanoseconds.
+	// PullLen is the length of the body of a pull: the target's timeout in nanoseconds.
 	PullLen = 4
 	// Classes is the number of classes of service.
 	Classes = 2
@@ -47,11 +47,11 @@ const (
 	version = 1
 )
 
-// Kind is what a message is in its operation.
+// Kind is the role of a message in its operation.
 type Kind uint8
 
-// Kinds of messages. Request begins every operation. Pull is a target's request for the data of a
-// WRITE or REKEY, Done its last answer. Nack and AuthFail refuse an operation.
+// Kinds of messages. Request begins every operation. Pull asks for the data of a WRITE or REKEY;
+// the target sends it. Done is the target's last answer. Nack and AuthFail refuse an operation.
 const (
 	Request Kind = 1 + iota
 	Pull
@@ -71,31 +71,31 @@ const (
 	Rekey
 )
 
-// Header is the part of a message that everybody may read; it is authenticated together with the
-// body.
+// Header is the unencrypted part of a message. It is authenticated together with the body.
 type Header struct {
 	Kind  Kind
 	Op    Op
 	Class uint8 // 0 is served first
-	// Slot and Generation name the initiator's command, in the messages of both ends.
+	// Slot and Generation name the initiator's command. Messages of both ends have them.
 	Slot       uint16
 	Generation uint32
-	// At is the place of a data message's body in the operation, in bytes; 0 in other messages.
+	// At is the offset of a data message's body in the operation, in bytes; 0 in other messages.
 	At uint16
-	// Region, Offset and Length name the target's memory, in all messages of the operation.
+	// Region, Offset and Length name the target's memory. All messages of the operation have them.
 	Region uint32
 	Offset uint64
 	Length uint32
-	// PID is that of the initiator's process.
+	// PID is the PID of the initiator's process.
 	PID uint32
-	// Counter is the number of this message among all that its sender has ever sent.
+	// Counter is the number of this message among all messages that its sender has ever sent.
 	Counter uint64
-	// Ticket is the target's name for a WRITE or REKEY from its pull on; 0 in other messages.
+	// Ticket is the target's name for a WRITE or REKEY, in all messages from the pull on; 0 in
+	// other messages.
 	Ticket uint32
 }
 
-// Parse reads the header at the start of b, which is a whole UDP payload, and checks its form and
-// the length of b. The error is a *FormatError.
+// Parse reads the header at the start of b, and checks its form and the length of b. b is a whole
+// UDP payload. The error is a *FormatError.
 func (h *Header) Parse(b []byte) error {
 	if len(b) < HeaderLen+TagLen {
 		return &FormatError{"message", "bytes", uint64(len(b))}
@@ -127,7 +127,7 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Ticket)
 }
 
-// Len is 44 bytes.
+// Len returns 44, the length of the header in bytes.
 func (h *Header) Len() int { return HeaderLen }
 
 // check checks the fields of a message with a body of n bytes.
@@ -149,7 +149,7 @@ func (h *Header) check(n int) error {
 	return h.checkBody(n)
 }
 
-// checkBody checks the length of a body and the place of data.
+// checkBody checks the length of a body, and the place of data in the operation.
 func (h *Header) checkBody(n int) error {
 	wrong := false
 	switch h.Kind {

@@ -8,14 +8,14 @@ type FormatError struct {
 	Got            uint64
 }
 
-// Error names the message, the field and its value.
+// Error names the message, the field and the field's value.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("ONERMA %s: wrong %s: %d", e.Message, e.Field, e.Got)
 }
 
 var kindNames = [...]string{Request: "request", Pull: "pull", Data: "data", Done: "done", Nack: "nack", AuthFail: "authfail"}
 
-// String returns the word of the package comment.
+// String returns the name of the kind, as the package comment uses it.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && k >= Request {
 		return kindNames[k]
@@ -33,7 +33,7 @@ func (o Op) String() string {
 	return fmt.Sprintf("operation %d", uint8(o))
 }
 
-// String returns the message on one line, without its body.
+// String returns the header on one line.
 func (h *Header) String() string {
 	text := fmt.Sprintf("%v %v slot=%d/%d region=%d offset=%d length=%d pid=%d class=%d counter=%#x",
 		h.Op, h.Kind, h.Slot, h.Generation, h.Region, h.Offset, h.Length, h.PID, h.Class, h.Counter)

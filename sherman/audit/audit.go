@@ -1,5 +1,5 @@
-// Package audit checks a Sherman tree through one of its clients: it passes a client's READs to
-// package check.
+// Package audit checks a Sherman tree through one of its clients. It gives package check the
+// client's READs.
 package audit
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Locks lists the locks of all servers that are held.
+// Locks lists the held locks of all servers.
 func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) {
 	var out []sherman.LockState
 	for i := range c.Super().Servers {
@@ -22,11 +22,11 @@ func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) 
 	return out, nil
 }
 
-// Alive reports whether the owner of a lock can still release it, according to its memory server:
-// an owner that was fenced or has no connection cannot.
+// Alive reports whether the owner of a lock can still release it, as far as its memory server
+// knows. An owner that was fenced or that has no connection cannot.
 func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
 
-// Config returns the configuration for a check of the whole tree by a client. The caller sets how
+// Config returns the configuration with which a client checks the whole tree. The caller sets how
 // many unfinished changes live or dead clients may have left: Unreachable, HalfSplits, DeadLocks.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}

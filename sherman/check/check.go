@@ -14,21 +14,22 @@ type checker struct {
 	Config
 	report Report
 	pages  map[layout.Addr]*page
-	// faults are the problems found within pages, by address. They are reported only if the page is
-	// part of the tree.
+	// faults are the problems found within a page, by the address of the page. They go into the
+	// report only if the page is part of the tree.
 	faults map[layout.Addr][]Problem
-	// unparsed are addresses whose bytes could not be parsed as a page, with the error.
+	// unparsed are the errors of addresses whose bytes could not be parsed as a page.
 	unparsed map[layout.Addr]error
 	buf      layout.Page
 	keys     []uint64
 	one      []byte
 }
 
-// Check reads the tree and returns what it found. The error means that the tree could not be read;
-// problems of the tree are in the report.
+// Check reads the tree and returns a report of what it found, including the problems of the tree.
+// An error means that the tree could not be read.
 //
-// If clients use the tree during the check, the check may find pointers that a merge has changed
-// meanwhile. Then Check repeats it, at most maxChecks times.
+// If clients use the tree during the check, a merge may change pointers that the check has read,
+// and the check reports false problems. Therefore Check repeats a check that has found problems in
+// a tree with merges, up to maxChecks checks in all.
 func Check(cfg Config) (rep *Report, err error) {
 	full, err := cfg.withDefaults()
 	for i := 0; err == nil && i < maxChecks; i++ {
@@ -40,7 +41,7 @@ func Check(cfg Config) (rep *Report, err error) {
 	return rep, err
 }
 
-// check does one check. merging reports that pages are leaving the tree, or have left it.
+// check does one check. merging: pages are leaving the tree, or have left it.
 func check(full Config) (_ *Report, merging bool, err error) {
 	c := &checker{
 		Config: full, pages: make(map[layout.Addr]*page), faults: make(map[layout.Addr][]Problem), unparsed: make(map[layout.Addr]error),
@@ -74,7 +75,7 @@ func (c *checker) add(p Problem) {
 	}
 }
 
-// read reads memory and counts the READs.
+// read reads len(b) bytes at addr into b, and counts the READ.
 func (c *checker) read(addr layout.Addr, b []byte) error {
 	c.report.Reads++
 	c.report.Bytes += uint64(len(b))
@@ -100,7 +101,7 @@ func (c *checker) scan(server int) error {
 	return nil
 }
 
-// take parses a page and keeps the result.
+// take parses the bytes b of the page at addr and stores the result in pages, faults or unparsed.
 func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
 	place := addr.Place()
 	delete(c.pages, place)
@@ -118,7 +119,7 @@ func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
 	return p, nil
 }
 
-// again reads a page again until it is whole, at most maxReads times.
+// again reads the page at addr until the copy is not torn, at most maxReads times.
 func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	for range maxReads {
 		c.report.Again++
@@ -132,12 +133,13 @@ func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	return p, nil // take has put the error into unparsed
 }
 
-// allocated reports whether a page at this address has been allocated.
+// allocated reports whether the memory of a page at address a has been allocated.
 func (c *checker) allocated(a layout.Addr) bool {
 	return c.Super.Inside(a) && a.Offset()+uint64(c.Super.Shape.Page) <= c.Ends[a.Server()]
 }
 
-// rereadEnd reads the end of a server's allocated pages again if an address is beyond it.
+// rereadEnd reads again where a server's allocated memory ends, if address a is beyond the known
+// end.
 func (c *checker) rereadEnd(a layout.Addr) error {
 	if c.End == nil || c.allocated(a) {
 		return nil
@@ -149,9 +151,9 @@ func (c *checker) rereadEnd(a layout.Addr) error {
 	return err
 }
 
-// find returns the page at address a, which the page at address from names (0: the root word names
-// it). The page must have the given level (-1: any) and begin at key lowest; a child (isChild) may
-// begin at a lower key, if it has taken over ranges up to lowest from pages that have left the
+// find returns the page at address a, to which the page at address from points (0: the root word
+// does). The page must have the given level (-1: any) and begin at key lowest. A child (isChild)
+// may begin at a lower key, if it has taken over ranges up to lowest from pages that have left the
 // tree. If there is no such page, find reports a problem and returns nil.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
 	p := c.pages[a.Place()]
@@ -196,7 +198,7 @@ func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bo
 	return nil, nil
 }
 
-// locks checks the owners of held locks.
+// locks counts the held locks and those of dead owners, and reports more of these than are allowed.
 func (c *checker) locks() {
 	c.report.Locked = len(c.Locks)
 	for _, l := range c.Locks {
@@ -209,7 +211,8 @@ func (c *checker) locks() {
 	}
 }
 
-// sorted returns pages in the order of their addresses, so that reports are reproducible.
+// sorted returns the pages for which want is true, in the order of their addresses, so that reports
+// are reproducible.
 func (c *checker) sorted(want func(*page) bool) []*page {
 	var out []*page
 	for _, p := range c.pages {

@@ -13,28 +13,29 @@ type Config struct {
 	Super layout.Superblock
 	// Root is the address of the root page, as the root word has it.
 	Root layout.Addr
-	// Ends are the offsets at which the allocated memory of each server ends: the allocation words.
+	// Ends are, by server, the offsets at which the allocated memory ends: the allocation words.
 	Ends []uint64
-	// Read reads len(buf) bytes of one server's region.
+	// Read reads len(buf) bytes at addr in one server's region.
 	Read func(addr layout.Addr, buf []byte) error
-	// Block is how many bytes one READ takes, rounded down to whole pages; 0: 64 KiB.
+	// Block is the number of bytes of one READ, rounded down to whole pages; 0: 64 KiB.
 	Block int
 	// Locks are the lock words that are not free.
 	Locks []Lock
-	// Unreachable is how many written pages may be unreachable: a client that is interrupted in a
-	// split leaves a page that no page names. Negative: any number.
+	// Unreachable is how many written pages may be unreachable. A client that is interrupted during
+	// a split leaves a page that no page names. Negative: any number.
 	Unreachable int
 	// HalfSplits is how many pages may have no separator in the level above. Negative: any number.
 	HalfSplits int
-	// DeadLocks is how many locks may have dead owners: such a lock stays held until another client
+	// DeadLocks is how many locks may have dead owners. Such a lock stays held until another client
 	// takes it over. Negative: any number.
 	DeadLocks int
-	// End, if set, reads a server's allocation word again: clients may have taken memory since.
+	// End, if set, reads a server's allocation word again. Clients may have taken memory since Ends
+	// were read.
 	End func(server int) (uint64, error)
 	// Want, if set, is the digest of the keys that the tree must hold.
 	Want *Content
-	// Visit, if set, is called for each record in the order of the keys; an error becomes a problem
-	// of kind Value. The value is valid during the call.
+	// Visit, if set, is called for each record, in the order of the keys. An error becomes a
+	// problem of kind Value. The value is valid only during the call.
 	Visit func(key uint64, value []byte) error
 }
 
@@ -42,22 +43,22 @@ type Config struct {
 type Lock struct {
 	Server, Index int
 	Tag           layout.Tag
-	// Alive: its owner can still release it.
+	// Alive: the owner can still release the lock.
 	Alive bool
 }
 
 const (
 	defaultBlock = 64 << 10
-	// maxReads is how many times a page is read that is torn, or that does not fit the pages read
-	// before it.
+	// maxReads is how many times the check reads a page that is torn, or that does not fit the
+	// pages read before it.
 	maxReads = 20
-	// maxChecks is how many times a tree is checked in which pages are being merged.
+	// maxChecks is how many times Check checks a tree in which pages are being merged.
 	maxChecks = 4
-	// maxStrays is for how many unreachable pages the check looks a second time.
+	// maxStrays is the number of unreachable pages for which the check looks a second time.
 	maxStrays = 1000
-	// maxProblems is how many problems a report describes.
+	// maxProblems is the number of problems that a report describes.
 	maxProblems = 20
-	// maxLevel bounds the level of the root.
+	// maxLevel is the greatest level that a root may have.
 	maxLevel = 32
 )
 
@@ -78,7 +79,7 @@ func (c *Config) withDefaults() (Config, error) {
 		return out, fmt.Errorf("check: %d allocation ends for %d servers", len(out.Ends), out.Super.Servers)
 	}
 	for i, end := range out.Ends {
-		// If a FETCH_ADD found no room, it has moved the allocation word beyond the end.
+		// A FETCH_ADD that finds no room moves the allocation word beyond the end of the memory.
 		out.Ends[i] = max(min(end, out.Super.Len), out.Super.FirstChunk())
 	}
 	return out, nil
@@ -90,9 +91,9 @@ type Kind string
 // Kinds of problems.
 const (
 	BadRoot     Kind = "root"        // the root word names no page
-	BadPage     Kind = "page"        // bytes that should be a page are not
+	BadPage     Kind = "page"        // bytes at the address of a page are not a page
 	Torn        Kind = "torn"        // a page is torn in every READ
-	Misplaced   Kind = "misplaced"   // a page of another address or another tree
+	Misplaced   Kind = "misplaced"   // a page with the header of another address or tree
 	BadLevel    Kind = "level"       // a child or sibling of the wrong level
 	Gap         Kind = "gap"         // ranges of neighbours do not meet, or a level does not cover all keys
 	Unsorted    Kind = "unsorted"    // records of an internal page in the wrong order
@@ -100,11 +101,11 @@ const (
 	OutOfRange  Kind = "range"       // a record that is not in the range of its page
 	Separator   Kind = "separator"   // a separator that is not the lowest key of its child
 	Gone        Kind = "gone"        // a pointer to a page that has left the tree
-	Dangling    Kind = "dangling"    // an address that cannot be a page's, or a missing first child
+	Dangling    Kind = "dangling"    // an address where no page can be, or a missing first child
 	Unallocated Kind = "unallocated" // a page in memory that is not allocated
 	DeadLock    Kind = "lock"        // a lock whose owner is dead
-	Lost        Kind = "unreachable" // more pages that no page names than Config allows
-	Unlinked    Kind = "unlinked"    // more pages without a separator than Config allows
+	Lost        Kind = "unreachable" // more pages than Config allows that no page names
+	Unlinked    Kind = "unlinked"    // more pages than Config allows that have no separator
 	WrongKeys   Kind = "content"     // the digest of the keys differs from Config.Want
 	Value       Kind = "value"       // a record for which Visit returned an error
 )

@@ -1,4 +1,4 @@
-// Package check reads a whole Sherman tree and checks its structure. In a whole tree
+// Package check reads a whole Sherman tree and checks its structure. In a valid tree
 //
 //   - the pages of each level are a chain that begins at the lowest key, ends at the highest, and
 //     covers every key once;
@@ -6,12 +6,12 @@
 //     level below;
 //   - records are in the range of their page, no key occurs twice, and records are sorted where the
 //     layout requires it;
-//   - lock words are free, or held by living owners;
-//   - pages that no page names are at most as many as interrupted clients may have left.
+//   - lock words are free, or owners that are alive hold them;
+//   - no more pages without a pointer to them exist than interrupted clients may have left.
 //
-// A function of the caller reads the memory, so the package works with every kind of access. It
-// reads most of the tree in large pieces: a tree of ten million keys takes seconds. The tree may be
-// in use: pages never change their lowest key and only ever lose keys to the right, so that a page
-// fits the one to its left if it was read later; a page that does not fit, or seems to be missing,
-// is read again.
+// The caller passes the function that reads memory, so the package works with every kind of access.
+// The check reads most of the tree in large pieces: a tree of ten million keys takes seconds.
+// Clients may use the tree meanwhile. A page's lowest key does not grow, and splits take keys only
+// from its right end, so a page that was read later fits the page to its left. If a page does not
+// fit or seems to be missing, the check reads it again.
 package check

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// page is what the check keeps of a page.
+// page is what the check remembers of a page.
 type page struct {
 	addr            layout.Addr
 	sibling         layout.Addr
@@ -19,8 +19,8 @@ type page struct {
 	content         Content
 	// children are the children of an internal page, sorted by their lowest keys.
 	children []child
-	// linked: the chain of its level contains the page. named: a page above names it.
-	// absorbed: it is closed, and its sibling has taken over its range.
+	// linked: the chain of its level contains the page. named: a page of the level above names it,
+	// or the root word. absorbed: it is closed, and its sibling has taken over its range.
 	linked, named, absorbed bool
 }
 
@@ -34,10 +34,10 @@ func (p *page) covers(key uint64) bool {
 	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
 }
 
-// errNothing: a page was never written.
+// errNothing: the page was never written.
 var errNothing = errors.New("never written")
 
-// parse parses a page. The problems that it returns are in the page's records. They are reported
+// parse parses the bytes b of the page at addr. The problems that it returns go into the report
 // only if the page is part of the tree.
 func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 	if err := c.buf.Parse(c.Super.Shape, b); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Content is a digest of a set of keys, in any order.
+// Content is a digest of a set of keys. It does not depend on their order.
 type Content struct {
 	Keys uint64 `json:"keys"`
 	Sum  uint64 `json:"sum"`
@@ -27,31 +27,32 @@ func mix(x uint64) uint64 {
 
 // Report is the result of a check.
 type Report struct {
-	// Levels are the numbers of pages, leaves first.
+	// Levels are the numbers of pages of each level, leaves first.
 	Levels []int `json:"levels"`
-	// Content is the digest of the keys in the leaves. Room is how many records the leaves can
-	// hold.
+	// Content is the digest of the keys in the leaves. Room is the number of records that the
+	// leaves can hold.
 	Content Content `json:"content"`
 	Room    uint64  `json:"room"`
-	// HalfSplits counts pages that have no separator in the level above yet; searches reach them
-	// through their left neighbour.
+	// HalfSplits counts pages that have no separator in the level above yet. Searches reach them
+	// through their left neighbours.
 	HalfSplits int `json:"halfSplits"`
-	// Closed counts empty pages that are leaving the tree. Free counts pages that have left it and
-	// can be reused.
+	// Closed counts pages that are leaving the tree. Free counts pages that have left it and can be
+	// reused.
 	Closed int `json:"closed"`
 	Free   int `json:"free"`
-	// Unreachable counts written pages that no page names, Unused allocated pages that were never
-	// written.
+	// Unreachable counts written pages that no page names. Unused counts allocated pages that were
+	// never written.
 	Unreachable int `json:"unreachable"`
 	Unused      int `json:"unused"`
-	// Locked counts lock words that were not free. Dead counts those of them whose owners are dead.
+	// Locked counts lock words that were not free, Dead those of them whose owners are dead.
 	Locked int `json:"locked"`
 	Dead   int `json:"dead"`
-	// Bytes and Reads count all READs; Again counts those of pages that were torn or did not fit.
+	// Bytes and Reads count all READs. Again counts repeated READs of pages that were torn or did
+	// not fit.
 	Bytes uint64 `json:"bytes"`
 	Reads int    `json:"reads"`
 	Again int    `json:"again"`
-	// Problems describes the first problems. Wrong counts all of them.
+	// Problems describes the first problems, at most maxProblems. Wrong counts all of them.
 	Problems []Problem `json:"problems,omitempty"`
 	Wrong    int       `json:"wrong"`
 }
@@ -72,7 +73,7 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%s", b.String())
 }
 
-// Has reports whether Problems has one of a kind.
+// Has reports whether Problems has a problem of kind k.
 func (r *Report) Has(k Kind) bool {
 	for _, p := range r.Problems {
 		if p.Kind == k {
@@ -82,7 +83,7 @@ func (r *Report) Has(k Kind) bool {
 	return false
 }
 
-// String summarises the report on one line.
+// String summarises the report in one line.
 func (r *Report) String() string {
 	pages := 0
 	for _, n := range r.Levels {

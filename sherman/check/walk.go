@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// walk follows the chain of each level, from the root down.
+// walk follows the chain of each level to the right, level by level from the root down.
 func (c *checker) walk() error {
 	root, err := c.root()
 	if err != nil || root == nil {
@@ -30,7 +30,8 @@ func (c *checker) walk() error {
 	return nil
 }
 
-// root returns the page that the root word names; nil, with a problem reported, if there is none.
+// root returns the page that the root word names. If there is none, root reports a problem and
+// returns nil.
 func (c *checker) root() (*page, error) {
 	if c.Super.Inside(c.Root) {
 		if err := c.rereadEnd(c.Root); err != nil {
@@ -60,7 +61,7 @@ func (c *checker) root() (*page, error) {
 	return p, nil
 }
 
-// chain follows the siblings of a level to its right end.
+// chain returns the pages of a level: p and its siblings up to the right end.
 func (c *checker) chain(p *page) (chain []*page, err error) {
 	for p != nil {
 		if p.linked {
@@ -87,7 +88,7 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 		}
 		from := p.highest
 		if q := c.pages[p.sibling.Place()]; p.stage == layout.Closed && q != nil && q.lowest == p.lowest {
-			from = p.lowest // the sibling has taken over the range, and has copies of the records
+			from = p.lowest // the sibling has taken over the range, with copies of the records
 			p.content = Content{}
 			p.absorbed = true
 		}
@@ -98,7 +99,7 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 	return chain, nil
 }
 
-// children checks the children that the pages of a level name, and returns the first page of the
+// children checks all children that the pages of a level name. It returns the first page of the
 // level below.
 func (c *checker) children(chain []*page) (first *page, err error) {
 	for _, p := range chain {
@@ -122,7 +123,7 @@ func (c *checker) children(chain []*page) (first *page, err error) {
 	return first, nil
 }
 
-// leaves adds up the content of the leaves, and calls Visit.
+// leaves adds up the contents of the leaves and calls visit for each of them.
 func (c *checker) leaves(chain []*page) error {
 	for _, p := range chain {
 		c.report.Content.Keys += p.content.Keys
@@ -138,7 +139,7 @@ func (c *checker) leaves(chain []*page) error {
 	return nil
 }
 
-// visit reads a leaf again and calls Visit with its records in the order of their keys.
+// visit reads a leaf again and calls Visit with its records, in the order of their keys.
 func (c *checker) visit(p *page) error {
 	var pg layout.Page
 	for range maxReads {
@@ -161,7 +162,7 @@ func (c *checker) visit(p *page) error {
 	return nil
 }
 
-// rest checks the pages that are in no chain, and those that no separator names.
+// rest counts and checks pages that no chain contains, and pages that no separator names.
 func (c *checker) rest() error {
 	for _, err := range c.unparsed {
 		if errors.Is(err, errNothing) {
@@ -169,7 +170,7 @@ func (c *checker) rest() error {
 		}
 	}
 	if c.report.Wrong > 0 {
-		return nil // a part of the tree could not be read, so a page that was not reached may be reachable
+		return nil // a part of the tree was not read, so a page that seems stray may be reachable
 	}
 	var stray layout.Addr
 	for _, p := range c.sorted(func(p *page) bool { return !p.linked }) {
@@ -182,7 +183,7 @@ func (c *checker) rest() error {
 			continue
 		}
 		if q := c.pages[p.addr.Place()]; q != nil && q.linked {
-			continue // secondLook has found it linked while it handled another page
+			continue // secondLook has found the page while it handled another one
 		}
 		found, err := c.secondLook(p)
 		if err != nil {
@@ -210,7 +211,7 @@ func (c *checker) rest() error {
 	return nil
 }
 
-// foreign reports whether a page belongs to an earlier tree in the same memory.
+// foreign reports whether page p belongs to an earlier tree in the same memory.
 func (c *checker) foreign(p *page) bool {
 	for _, f := range c.faults[p.addr.Place()] {
 		if f.Kind == Misplaced {
@@ -220,8 +221,8 @@ func (c *checker) foreign(p *page) bool {
 	return false
 }
 
-// secondLook reports whether a page that is in no chain has been linked since the chain was read:
-// it reads the left neighbour again.
+// secondLook is called for a page that no chain contains. It reads the left neighbours again, and
+// returns true if one of them names p now: a client has linked p since the chain was read.
 func (c *checker) secondLook(p *page) (bool, error) {
 	if c.report.Unreachable >= maxStrays {
 		return false, nil
@@ -251,7 +252,7 @@ func (c *checker) secondLook(p *page) (bool, error) {
 }
 
 // leftOf returns the page of the same level whose range contained the lowest key of p when the
-// chain was read.
+// chain was read, or nil.
 func (c *checker) leftOf(p *page) *page {
 	for _, q := range c.pages {
 		if q.linked && q.level == p.level && q.covers(p.lowest) {

@@ -2,13 +2,14 @@ package layout
 
 import "encoding/binary"
 
-// A published page, little-endian: 8 bytes unused (Checksummed: 4 of them are the checksum of what
-// follows them, as in an option of the authors' code), front version 1, leftmost child 8, sibling
-// 8, level 1, index of the last record 2, lowest key 8, highest key 8, records from 44 on, and after
-// the last possible record the rear version 1. A leaf's record is front version 1, key 8, value,
-// rear version 1, with 4 significant bits in each version; a record of an internal or checksummed
-// page is key 8, child or value. The last 8 bytes of a checksummed page are its lock word, if the
-// tree has PageLocks.
+// The fields of a published page, little-endian, with their lengths in bytes: 8 bytes unused (in a
+// checksummed page the first 4 are the checksum of the bytes after them, as in an option of the
+// authors' code), front version 1, leftmost child 8, sibling 8, level 1, index of the last record
+// 2, lowest key 8, highest key 8. The records begin at byte 44. The rear version, 1 byte, follows
+// the last possible record. A record of a published leaf: front version 1, key 8, value, rear
+// version 1, with 4 significant bits in each version. A record of an internal page or of a
+// checksummed page: key 8, child or value. The last 8 bytes of a checksummed page are its lock
+// word, if the tree has PageLocks.
 const (
 	publishedHeader = 44
 	recordVersion   = 15
@@ -55,7 +56,8 @@ func (p *Page) putPublished() Range {
 	return p.whole()
 }
 
-// rewritten gives the page its next version, which is never 0.
+// rewritten gives the page its next version, from 1 to 255, and returns the range of the whole
+// page.
 func (p *Page) rewritten() Range {
 	p.Epoch = p.Epoch%255 + 1
 	return p.putPublished()
@@ -99,7 +101,7 @@ func (p *Page) putPublishedRecord(i int, key uint64, value []byte) Range {
 	return Range{at, n}
 }
 
-// dropPublished removes the upper half of the records.
+// dropPublished removes the records in slots, the upper half of the page.
 func (p *Page) dropPublished(slots []uint16) {
 	if p.Shape.sorted(p.Level) {
 		p.Last -= len(slots)

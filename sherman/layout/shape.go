@@ -5,46 +5,49 @@ import (
 	"fmt"
 )
 
-// Bounds of a Shape, in bytes.
+// Limits of a Shape, in bytes.
 const (
 	DefaultPage = 1024
 	MinPage     = 256
 	MaxPage     = 16384
 	// DefaultValue is the published length of values.
 	DefaultValue = 8
-	// MaxHardenedValue is the longest value that fits into one line with key and mark.
+	// MaxHardenedValue is the length of the longest value that fits into one line with key and
+	// mark.
 	MaxHardenedValue = Line - hardenedOverhead
-	// MaxPublishedValue leaves room for several records in the smallest page.
+	// MaxPublishedValue is the greatest length of values in the other kinds of pages. The smallest
+	// page then still has several records.
 	MaxPublishedValue = 54
 	// LockLen is the length of the lock word in a checksummed page (Superblock.PageLocks).
 	LockLen = 8
-	// Line is the unit that memory reads and writes as a whole.
+	// Line is the length of the unit that memory reads and writes as a whole.
 	Line = 64
 )
 
-// MaxKey is the upper end of the last page's range. It belongs to that page.
+// MaxKey is the upper end of the last page's range. Unlike other upper ends, it belongs to its
+// page.
 const MaxKey = ^uint64(0)
 
-// Shape describes the pages of one tree. Zero fields stand for the defaults.
+// Shape describes the pages of one tree. Zero fields stand for defaults.
 type Shape struct {
 	Kind Kind
-	// Page is the length of a page, a power of two; 0: 1024.
+	// Page is the length of a page in bytes, a power of two; 0: 1024.
 	Page int
-	// Value is the longest value in bytes; 0: 8.
+	// Value is the length of the longest value in bytes; 0: 8.
 	Value int
 }
 
 // Errors of this package.
 var (
-	// ErrTorn: a page or record was written while it was being read; the caller reads it again.
+	// ErrTorn: a page or record was written while it was being read. The caller reads it again.
 	ErrTorn = errors.New("page was written while it was read")
 	// ErrPage: the bytes cannot be a page.
 	ErrPage = errors.New("not a page")
-	// ErrShape: a Shape is out of bounds.
+	// ErrShape: a field of a Shape is out of range.
 	ErrShape = errors.New("invalid shape of pages")
 )
 
-// WithDefaults replaces zero fields by the defaults.
+// WithDefaults returns the shape with defaults in place of zero fields.
 func (s Shape) WithDefaults() Shape {
 	if s.Page == 0 {
 		s.Page = DefaultPage
@@ -55,8 +58,8 @@ func (s Shape) WithDefaults() Shape {
 	return s
 }
 
-// Validate returns an error for the first field that is out of bounds. Zero fields are out of
-// bounds: see WithDefaults.
+// Validate returns an error for the first field that is out of range. Zero fields are out of range:
+// see WithDefaults.
 func (s Shape) Validate() error {
 	limit := MaxHardenedValue
 	if s.Kind != Hardened {
@@ -79,8 +82,8 @@ func (s Shape) String() string {
 	return fmt.Sprintf("%v, pages of %d bytes, values of up to %d", s.Kind, s.Page, s.Value)
 }
 
-// ValueLen is the length of the value field in a record of a level: internal records hold
-// addresses.
+// ValueLen returns the length of the value field in a record of a level. Records of internal pages
+// contain addresses.
 func (s Shape) ValueLen(level int) int {
 	if level > 0 {
 		return addrLen
@@ -90,23 +93,23 @@ func (s Shape) ValueLen(level int) int {
 
 const addrLen = 8
 
-// RecordLen is the length of a record of a level in bytes. It is also the length of the WRITE that
-// changes one record (Hardened, and leaves of Published).
+// RecordLen returns the length of a record of a level, in bytes. Hardened pages and published
+// leaves change one record by a WRITE of this length.
 func (s Shape) RecordLen(level int) int {
 	if s.sorted(level) {
 		return 8 + s.ValueLen(level)
 	}
-	// both kinds need 2 bytes more: a mark, or 2 versions
+	// Both kinds need 2 more bytes: Hardened for a mark, Published for two versions.
 	return s.ValueLen(level) + hardenedOverhead
 }
 
-// sorted reports whether the pages of a level have their records sorted and without versions. A
-// change then writes the whole page.
+// sorted reports whether records of a level are sorted and have no versions. Then each change
+// writes the whole page.
 func (s Shape) sorted(level int) bool {
 	return s.Kind == Checksummed || s.Kind == Published && level > 0
 }
 
-// Slots is how many records a page of a level holds.
+// Slots returns how many records a page of a level holds.
 func (s Shape) Slots(level int) int {
 	if s.Kind == Checksummed {
 		return (s.Page - publishedHeader - 1 - LockLen) / s.RecordLen(level)
@@ -119,7 +122,7 @@ func (s Shape) Slots(level int) int {
 
 func (s Shape) perLine(level int) int { return Line / s.RecordLen(level) }
 
-// slotAt is the offset of a record.
+// slotAt returns the offset of the record in slot i.
 func (s Shape) slotAt(level, i int) int {
 	if s.Kind != Hardened {
 		return publishedHeader + i*s.RecordLen(level)

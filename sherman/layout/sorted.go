@@ -5,11 +5,11 @@ import (
 	"hash/crc32"
 )
 
-// sum is the checksum of a checksummed page with the given bytes. It leaves out the lock word, which
-// changes alone.
+// sum returns the checksum of a checksummed page. It leaves out the lock word, which changes on its
+// own.
 func sum(b []byte) uint32 { return crc32.Checksum(b[4:len(b)-LockLen], castagnoli) }
 
-// insertSorted inserts a record at its place, and shifts the records after it.
+// insertSorted inserts a record in the order of the keys, and moves the records after it.
 func insertSorted(p *Page, key uint64, value []byte) Range {
 	i := p.Last + 1
 	for ; i > 0; i-- {
@@ -23,7 +23,7 @@ func insertSorted(p *Page, key uint64, value []byte) Range {
 	return replaceSorted(p, i, key, value)
 }
 
-// replaceSorted writes a record into a slot that is used; its key must fit into the order.
+// replaceSorted writes a record into a used slot. The key must fit into the order of the keys.
 func replaceSorted(p *Page, i int, key uint64, value []byte) Range {
 	at := p.Shape.slotAt(p.Level, i)
 	b := p.Bytes[at : at+p.Shape.RecordLen(p.Level)]
@@ -32,7 +32,7 @@ func replaceSorted(p *Page, i int, key uint64, value []byte) Range {
 	return p.rewritten()
 }
 
-// removeSorted removes the record in a slot, and shifts the records after it.
+// removeSorted removes the record in slot i, and moves the records after it.
 func removeSorted(p *Page, i int) Range {
 	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
 	copy(p.Bytes[at:], p.Bytes[at+p.Shape.RecordLen(p.Level):end])

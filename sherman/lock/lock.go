@@ -1,9 +1,9 @@
-// Package lock is the local half of Sherman's locks: the clients of one compute node that want the
+// Package lock is the local half of Sherman's locks. The clients of one compute node that want the
 // same lock word queue here. Only the first of them sends requests for the word to the memory
-// server, and it may hand the word over to the next client without releasing it.
+// server. It may hand the word over to the next client without releasing it.
 //
-// The package only keeps queues; none of its functions waits. It wakes a client that has come to
-// the front.
+// The package only keeps the queues. None of its functions waits: when a client comes to the front
+// of a queue, the package calls the client's wake function.
 package lock
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Key names a lock word: the memory server and the index in its table.
+// Key names a lock word: the memory server, and the index of the word there.
 type Key struct{ Server, Index int }
 
-// Held is the state of the lock word in remote memory, as a client leaves it to the next client of
-// its node. The zero value: the node does not hold the word.
+// Held is the state of the lock word in remote memory, which a client passes to the next client of
+// its node. The zero value: the node does not hold the lock.
 type Held struct {
 	// Tag is this node's tag in the word; 0: the word was released.
 	Tag uint64
-	// Doubt names a connection that a client has lost with WRITEs in flight. Until that connection
-	// has ended, the word may be released at any time, and must not be read to find out. 0: the
-	// word certainly holds Tag.
+	// Doubt names a connection that failed while a client had WRITEs in flight on it. Until the
+	// server has ended that connection, one of them may still release the word, so reading the word
+	// shows nothing. 0: the word certainly has Tag.
 	Doubt uint64
-	// Boot is the boot number of the memory server at the time when the tag was written; Since is
-	// that time, by the node's clock.
+	// Boot is the boot number of the memory server when Tag was written. Since is the time of that,
+	// by the node's clock.
 	Boot  uint64
 	Since clock.Time
 }
@@ -39,15 +39,15 @@ type Table struct {
 	queues map[Key]*queue
 }
 
-// queue holds the clients that want one lock. The first of them has the local lock.
+// queue has the clients that want one lock. The first client has the local lock.
 type queue struct {
 	waiting []*Ticket
 	held    Held
-	// passed is how many times in a row the word was handed over.
+	// passed is how many times in a row a client has handed the word over.
 	passed int
 }
 
-// New makes a table. A word is handed over at most limit times in a row.
+// New makes a table. Clients hand a word over at most limit times in a row.
 func New(limit int) *Table { return &Table{limit: limit, queues: make(map[Key]*queue)} }
 
 // Ticket is a client's place in a queue. One thread uses it.
@@ -57,9 +57,8 @@ type Ticket struct {
 	wake  func()
 }
 
-// Enter joins the queue of a lock. If other clients are before this one, the client that leaves the
-// front to it calls wake, once; wake must not wait. A client that is at the front at once is not
-// woken.
+// Enter puts a client at the end of the queue for a lock. When the client comes to the front later,
+// wake is called once; it must not wait. If the client is at the front at once, wake is not called.
 func (t *Table) Enter(k Key, wake func()) *Ticket {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,8 +72,8 @@ func (t *Table) Enter(k Key, wake func()) *Ticket {
 	return tk
 }
 
-// Doubts lists the locks whose words may still have this node's tag although no client is in the
-// queue. They are sorted.
+// Doubts lists, in order, the locks whose words may still have this node's tag although no client
+// is in the queue.
 func (t *Table) Doubts() []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,8 +92,8 @@ func (t *Table) Doubts() []Key {
 	return keys
 }
 
-// Place returns how many clients are before this one. At 0 the client has the local lock, and held
-// is the state that the previous holder left.
+// Place returns how many clients are ahead of this one. If there is none, this client has the local
+// lock, and held is the state in which the previous client left the word.
 func (tk *Ticket) Place() (ahead int, held Held) {
 	t := tk.table
 	t.mu.Lock()
@@ -107,8 +106,8 @@ func (tk *Ticket) Place() (ahead int, held Held) {
 	return ahead, held
 }
 
-// MayPass reports whether the holder, the client at the front, should hand the word over: another
-// client waits, and the word was handed over fewer than limit times in a row.
+// MayPass reports whether the client at the front should hand the word over: another client waits,
+// and clients have handed the word over fewer than limit times in a row.
 func (tk *Ticket) MayPass() bool {
 	t := tk.table
 	t.mu.Lock()
@@ -117,8 +116,8 @@ func (tk *Ticket) MayPass() bool {
 	return len(q.waiting) > 1 && q.passed < t.limit
 }
 
-// Pass hands the word with its tag to the next client. It returns false, and changes nothing, if no
-// client waits any more.
+// Pass hands the word with its tag over to the next client. If no client waits any more, it returns
+// false and changes nothing.
 func (tk *Ticket) Pass(h Held) bool {
 	t := tk.table
 	t.mu.Lock()
@@ -133,8 +132,8 @@ func (tk *Ticket) Pass(h Held) bool {
 	return true
 }
 
-// GiveUp leaves the queue if other clients are still before this one. It returns false if this
-// client has come to the front, and so has the lock.
+// GiveUp removes this client from the queue if other clients are ahead of it. It returns false if
+// this client is at the front: then it has the local lock.
 func (tk *Ticket) GiveUp() bool {
 	t := tk.table
 	t.mu.Lock()
@@ -148,9 +147,9 @@ func (tk *Ticket) GiveUp() bool {
 	return true
 }
 
-// Leave removes the client from the queue, at any position. At the front, it records h as the state
-// of the lock word, and wakes the next client. At another position h is ignored. A client that is
-// not in the queue changes nothing.
+// Leave removes the client from the queue, at any position. If the client is at the front, Leave
+// stores h as the state of the lock word and wakes the next client. Otherwise it ignores h. If the
+// client is not in the queue, Leave changes nothing.
 func (tk *Ticket) Leave(h Held) {
 	t := tk.table
 	t.mu.Lock()
@@ -162,8 +161,10 @@ func (tk *Ticket) Leave(h Held) {
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
+		// If the word keeps its tag, passed keeps its value, because clients of other nodes still
+		// wait.
 		if q.held = h; h.Tag == 0 {
-			q.passed = 0 // otherwise the word was not released, and clients of other nodes still wait for it
+			q.passed = 0
 		}
 		if len(q.waiting) > 0 {
 			q.waiting[0].wake()

@@ -15,8 +15,8 @@ import (
 
 // CheckRequest asks for a check of the structure of the tree.
 type CheckRequest struct {
-	// Unreachable and HalfSplits are how many pages interrupted splits may have left; negative: any
-	// number.
+	// Unreachable and HalfSplits are how many pages interrupted splits may have left; see
+	// check.Config. Negative: any number.
 	Unreachable int `json:"unreachable"`
 	HalfSplits  int `json:"halfSplits"`
 	// DeadLocks is how many locks may have dead owners; negative: any number.
@@ -30,10 +30,10 @@ type Checked struct {
 	Tree *check.Report `json:"tree,omitempty"`
 }
 
-// wholePatience bounds the time to read or to make a whole tree.
+// wholePatience is the time limit for reading or loading a whole tree.
 const wholePatience = 10 * time.Minute
 
-// check reads the tree and decides about its structure.
+// check reads the tree and checks its structure.
 func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) {
 	began := time.Now()
 	err = n.With(r, "check", func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
@@ -42,7 +42,8 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
 			out.Tree, err = check.Check(cfg)
 		}
-		if errors.Is(err, kv.ErrLost) { // a history that was made before the check keeps its verdict
+		// If a history was made before the check, its verdict stays in the result.
+		if errors.Is(err, kv.ErrLost) {
 			out.Tree, out.Why = nil, err.Error()
 			return nil
 		}

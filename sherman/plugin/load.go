@@ -14,11 +14,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// LoadRequest asks a host to load keys in bulk: the keys 1 to Keys, each with its number as value.
-// The tree must be empty.
+// LoadRequest asks a host to load the keys 0 to Keys-1 in bulk. The value of a key is its number
+// plus 1. The tree must be empty.
 type LoadRequest struct {
 	Keys uint64 `json:"keys"`
-	// Records asks for values as workloads make them, instead of 8 bytes.
+	// Records: the values are those that workloads make, instead of numbers of 8 bytes.
 	Records bool `json:"records,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type Loaded struct {
 	Took  time.Duration `json:"tookNs"`
 }
 
-// load fills an empty tree.
+// load fills an empty tree by sherman.BulkLoad.
 func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 	t, servers, err := n.Known()
 	if err != nil {
@@ -50,8 +50,8 @@ func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 	return out, store.HTTPError(err)
 }
 
-// feed returns a function that returns one key after the other, until all were returned or the job
-// has ended. With Records, value is the size of the values.
+// feed returns a function that returns the keys one after the other, until it has returned all or
+// ctx ends. With Records, values have value bytes.
 func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
 	key := uint64(0)
 	return func() (uint64, []byte, bool) {
@@ -64,7 +64,8 @@ func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byt
 	}
 }
 
-// whole returns an error if the job ended before all keys were loaded.
+// whole returns an error if the job ended before all keys were loaded. keys is how many were
+// loaded.
 func (in LoadRequest) whole(ctx context.Context, keys uint64) error {
 	if keys >= in.Keys {
 		return nil

@@ -19,15 +19,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Control requests of the tree, as last parts of a path. Every host that has clients is a compute
-// node; there is no server but the memory services.
+// Control requests of the store: the last part of their paths. Each host with clients is a compute
+// node. The memory services are the only servers.
 const (
 	PathStat  = "stat"  // POST: Stat
 	PathCheck = "check" // POST CheckRequest: Checked
 	PathLoad  = "load"  // POST LoadRequest: Loaded
 )
 
-// node is the store's part of a host. What the host knows is the compute node that it is.
+// node is the store's part of a host's daemon. When the host knows a tree, it is a compute node of
+// it.
 type node struct {
 	store.Passive[tree, *sherman.Client]
 }
@@ -46,7 +47,7 @@ func (n *node) Routes(m *control.Mux) {
 	control.Handle(m, post(PathLoad), n.load)
 }
 
-// Status implements store.Node. The values are in the order of columns.
+// Status implements store.Node. Its values are in the order of columns.
 func (n *node) Status() store.Status {
 	t, _, err := n.Known()
 	if err != nil {
@@ -56,32 +57,33 @@ func (n *node) Status() store.Status {
 	return store.Status{Up: true, Values: []uint64{s.Acquires, s.HandOvers, s.Fenced}}
 }
 
-// columns are the names of the values of Status.
+// columns are the names of the values that Status returns.
 var columns = []string{"LOCKS", "HANDED", "FENCED"}
 
 // Config describes a tree and how a host uses it. It is the body of store.PathStart.
 type Config struct {
 	store.Finding
-	// Keep leaves the host as it is if it already is a compute node of a tree on these servers.
+	// Keep: a host that is a compute node of a tree on these servers already stays as it is.
 	Keep bool `json:"keep,omitempty"`
-	// Layout is hardened or published, or an old name (kinds); "": hardened. Page and Value are in
-	// bytes; 0: 1024 and 8.
+	// Layout is hardened, published, checksummed, or an older name (see kinds); "": hardened. Page
+	// and Value are in bytes; 0: 1024 and 8.
 	Layout string `json:"layout,omitempty"`
 	Page   int    `json:"page,omitempty"`
 	Value  int    `json:"value,omitempty"`
-	// Locks is the number of lock words of each server; 0: 32768. HostLocks puts them into host
+	// Locks is the number of lock words on each server; 0: 32768. HostLocks puts them into host
 	// memory.
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
 	// Lease is the lease of locks; 0: 500 ms, because a process may have to wait that long for a
-	// processor. Cache is the size of the index cache in bytes; negative: none. See
-	// sherman.NodeConfig for HandOver and BackOff.
+	// processor. Cache is the size of the index cache in bytes; 0: 64 MiB. Negative: no cache. For
+	// HandOver and BackOff see sherman.NodeConfig.
 	Lease    time.Duration `json:"leaseNs,omitempty"`
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
 	BackOff  time.Duration `json:"backOffNs,omitempty"`
-	// Step names one of sherman.Steps; "": Sherman. It decides how the host uses the tree. For a new
-	// tree, a step other than Sherman also decides Layout, and whether pages have their lock words.
+	// Step names one of sherman.Steps; "": Sherman. It decides how the host uses the tree. A step
+	// other than Sherman also decides the Layout of a new tree, and whether its lock words are in
+	// the pages.
 	Step string `json:"step,omitempty"`
 }
 
@@ -96,7 +98,7 @@ type Info struct {
 	HostLocks  bool   `json:"hostLocks"`
 	PageLocks  bool   `json:"pageLocks,omitempty"`
 	Chunk      int    `json:"chunk"`
-	// Made: this request has made the tree.
+	// Made: this request has made the tree; it did not exist before.
 	Made bool `json:"made,omitempty"`
 }
 
@@ -107,7 +109,7 @@ func infoOf(s layout.Superblock) Info {
 	}
 }
 
-// kinds of pages by name, also by the two older names that are still accepted.
+// kinds are the kinds of pages by name. The two older names are still accepted.
 var kinds = map[string]layout.Kind{
 	"": layout.Hardened, "hardened": layout.Hardened, "published": layout.Published, "sound": layout.Hardened, "faithful": layout.Published,
 	"checksummed": layout.Checksummed,
@@ -121,7 +123,7 @@ func kindOf(name string) (layout.Kind, error) {
 	return k, nil
 }
 
-// settle applies the step, and returns the kind of pages of a new tree.
+// settle applies the step to the configuration. It returns the kind of the pages of a new tree.
 func (c *Config) settle() (layout.Kind, error) {
 	step, err := sherman.FindStep(c.Step)
 	if err != nil {
@@ -137,7 +139,8 @@ func (c *Config) settle() (layout.Kind, error) {
 	return kindOf(c.Layout)
 }
 
-// fits returns an error if a tree that exists is not one of the step. Sherman uses every tree.
+// fits returns an error if an existing tree does not fit the configured step. The step Sherman fits
+// every tree.
 func (c *Config) fits(s layout.Superblock) error {
 	step, err := sherman.FindStep(c.Step)
 	want, have := lockPlace(step.PageLocks, c.HostLocks), lockPlace(s.PageLocks, s.HostLocks)
@@ -149,7 +152,7 @@ func (c *Config) fits(s layout.Superblock) error {
 		c.Step, kindName(step.Kind), want, kindName(s.Shape.Kind), have, c.Step)
 }
 
-// lockPlace says where a tree has its lock words.
+// lockPlace says in words where a tree has its lock words.
 func lockPlace(inPages, host bool) string {
 	switch {
 	case inPages:
@@ -160,7 +163,7 @@ func lockPlace(inPages, host bool) string {
 	return "on the NICs"
 }
 
-// kindName is the name of a kind of pages.
+// kindName returns the name of a kind of pages.
 func kindName(k layout.Kind) string {
 	return layouts[k]
 }
@@ -168,23 +171,23 @@ func kindName(k layout.Kind) string {
 // layouts are the names of the kinds of pages, in the order of the kinds.
 var layouts = []string{"hardened", "published", "checksummed"}
 
-// joinPatience bounds the time to connect to memory servers and to make a tree there; it allows for
-// a busy machine.
+// joinPatience is the time limit for connecting to memory servers and making a tree there. It
+// leaves room for a busy machine.
 const joinPatience = 20 * time.Second
 
-// rackLease is the lease of locks on a rack: longer than a busy machine suspends a process that
-// holds a lock.
+// rackLease is the lease of locks on a rack. It is longer than a busy machine suspends a process
+// that holds a lock.
 const rackLease = 500 * time.Millisecond
 
-// tree is the state of a host that is a compute node of a tree.
+// tree is the state that makes a host a compute node of a tree.
 type tree struct {
 	cfg  Config
 	node *sherman.Node
-	// generation names the tree: another one may be made on the same servers.
+	// generation identifies the tree: another tree may be made later on the same servers.
 	generation uint64
 }
 
-// newTree makes the state of a compute node of a tree.
+// newTree returns the state of a new compute node.
 func newTree(in Config, servers []netip.Addr) (tree, error) {
 	var node *sherman.Node
 	step, err := sherman.FindStep(in.Step)
@@ -200,25 +203,25 @@ func newTree(in Config, servers []netip.Addr) (tree, error) {
 	return tree{cfg: in, node: node}, err
 }
 
-// config is the configuration of a client.
+// config returns the configuration of a client.
 func config(cfg passive.Config) sherman.Config {
 	return sherman.Config{Context: cfg.Context, Manager: cfg.Manager}
 }
 
-// open opens a client.
+// open opens a client of the compute node.
 func (t *tree) open(cfg passive.Config, deadline clock.Time) (*sherman.Client, error) {
 	return t.node.Open(config(cfg), deadline)
 }
 
-// sameAs reports whether the two are the same tree, used in the same way.
+// sameAs reports whether t and o are the same tree, used with the same settings.
 func (t *tree) sameAs(o *tree) bool {
 	return t.generation == o.generation && slices.Equal(t.cfg.Servers, o.cfg.Servers) && t.cfg.Lease == o.cfg.Lease && t.cfg.Cache == o.cfg.Cache &&
 		t.cfg.HandOver == o.cfg.HandOver && t.cfg.BackOff == o.cfg.BackOff && kinds[t.cfg.Layout] == kinds[o.cfg.Layout] &&
 		t.cfg.Step == o.cfg.Step
 }
 
-// start makes the host a compute node of a tree, and makes the tree if the configuration says so. A
-// host that is a compute node of the same tree keeps its state.
+// start makes the host a compute node of a tree. It makes the tree if in.Finding asks for that. If
+// the host already is a compute node of the same tree with the same settings, it keeps its state.
 func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	kind, err := in.settle()
 	if err != nil {
@@ -250,8 +253,9 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	return out, err
 }
 
-// join makes t a compute node of the tree on the servers: the one that the host is already, if that
-// is of the same tree and, unless in.Keep, has the same settings; otherwise a new one.
+// join makes t a compute node of the existing tree on the servers. It keeps the host's present
+// compute node if that is of the same tree, and has the same settings or in.Keep is set. Otherwise
+// t is a new one.
 func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time) (out Info, err error) {
 	young, err := newTree(in, cfg.Servers)
 	if err != nil {
@@ -264,7 +268,8 @@ func (n *node) join(t *tree, in Config, cfg passive.Config, deadline clock.Time)
 		*t = *old
 	}
 	c, err := t.open(cfg, deadline)
-	if t.node != young.node && errors.Is(err, kv.ErrLost) { // the host knows a tree that was replaced
+	// the host's tree was replaced by another
+	if t.node != young.node && errors.Is(err, kv.ErrLost) {
 		*t = young
 		c, err = t.open(cfg, deadline)
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Stat describes a tree as one compute node sees it.
+// Stat describes a tree as one compute node sees it, and that node.
 type Stat struct {
 	Tree Info `json:"tree"`
 	// Root is the address of the root page. Used is how many bytes of each memory server were
-	// allocated to pages. Size is how many bytes can be allocated. Free is how many of Used belong
-	// to pages that have left the tree and can be reused (stat looks at most at maxFree of
-	// them). Lease is in milliseconds.
+	// allocated to pages. Size is how many bytes can be allocated. Free is how many bytes of Used
+	// belong to pages that have left the tree and can be reused (at most maxFree pages are
+	// counted). Lease is in milliseconds.
 	Root  string   `json:"root"`
 	Used  []uint64 `json:"used"`
 	Size  []uint64 `json:"size"`
 	Free  []uint64 `json:"free"`
 	Lease float64  `json:"leaseMs"`
-	// Locks are the locks that are held. If the tag of a lock differs in a later Stat, its owner is
+	// Locks are the held locks. If the tag of a lock has changed in a later Stat, its owner is
 	// alive.
 	Locks []Lock   `json:"locks"`
 	Node  NodeStat `json:"node"`
@@ -29,11 +29,11 @@ type Stat struct {
 
 // Lock is a lock that is held.
 type Lock struct {
-	// Server is the memory server's name. Index is the number of the word there.
+	// Server is the memory server's name. Index is the number of the lock word there.
 	Server string `json:"server"`
 	Index  int    `json:"index"`
-	// Owner and Acquisition are the tag in the lock word: the compute node that holds the lock, and
-	// the number of the acquisition.
+	// Owner and Acquisition are the parts of the tag in the lock word: the compute node that holds
+	// the lock, and the number of its acquisition.
 	Owner       uint32 `json:"owner"`
 	Acquisition uint32 `json:"acquisition"`
 	// Peer is the address from which the owner last connected to the memory server. Host is the
@@ -43,13 +43,13 @@ type Lock struct {
 	QPs    int    `json:"queuePairs"`
 	Fenced bool   `json:"fenced"`
 	Alive  bool   `json:"alive"`
-	// SeenMs is for how long this node has seen the tag in the word. LeftMs is the rest of the
-	// lease after which this node suspects the owner. Both are in milliseconds.
+	// SeenMs is how long this node has seen the tag in the word. LeftMs is the time until this node
+	// suspects the owner. Both are in milliseconds.
 	SeenMs float64 `json:"seenMs"`
 	LeftMs float64 `json:"leaseLeftMs"`
 }
 
-// NodeStat counts what the clients of a compute node did: see sherman.NodeStats. Times are in
+// NodeStat has the counters of a compute node's clients: see sherman.NodeStats. Waits are in
 // microseconds.
 type NodeStat struct {
 	Acquires    uint64    `json:"acquires"`
@@ -73,7 +73,7 @@ type NodeStat struct {
 	WaitMax     float64   `json:"waitMaxUsec"`
 }
 
-// MergeStat counts pages that were merged and reused, and searches that met such a page.
+// MergeStat counts pages that were merged and reused, and searches that came to such a page.
 type MergeStat struct {
 	Merged   uint64 `json:"merged"`
 	Reused   uint64 `json:"reused"`
@@ -90,11 +90,11 @@ func nodeStat(s *sherman.NodeStats) NodeStat {
 	}
 }
 
-// maxFree bounds how many pages of each server's list of unused pages stat reads: each costs one
+// maxFree is how many pages of a server's list of unused pages stat reads at most. Each costs one
 // READ.
 const maxFree = 10_000
 
-// stat reads the state of the tree and its locks.
+// stat reads the state of the tree, its locks and the node's counters.
 func (n *node) stat(r *http.Request) (out Stat, err error) {
 	err = n.With(r, "stat", func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
 		deadline := rt.Now().Add(joinPatience)

@@ -36,7 +36,7 @@ func newStat(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// unmoved lists the locks that have the same tag in both looks.
+// unmoved lists the locks of after that have the same tag in before.
 func unmoved(before, after []Lock) (out []Lock) {
 	type name struct {
 		server     string

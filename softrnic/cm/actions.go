@@ -29,8 +29,8 @@ type Datagram struct {
 	MAD  [mad.Size]byte
 }
 
-// Way says between which addresses, and in which partition, a MAD has come. The addresses have no
-// zone. PKey is the entry of this port's table that matched; answers carry it, too.
+// Way says by which way a MAD has come: its addresses and its partition. The addresses have no
+// zone. PKey is the entry of this port's P_Key table that matched the MAD. Answers carry it, too.
 type Way struct {
 	Local, Peer netip.Addr
 	PKey        uint16

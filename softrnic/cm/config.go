@@ -29,14 +29,15 @@ type Config struct {
 	TimeWait uint8
 	// Pending is how long an application may leave a request without an answer. 0: one minute.
 	Pending time.Duration
-	// MaxConns is the largest number of connections that have not ended. MaxRequests bounds the
-	// connections that wait for an application's answer. MaxTimeWait bounds the ended connections
-	// that are kept. MaxListeners bounds the listeners. 0: 16384, 1024, 4096, 1024.
+	// MaxConns is the largest number of connections that have not ended. MaxRequests is the largest
+	// number of connections that wait for an application's answer. MaxTimeWait is the largest
+	// number of ended connections that are kept. MaxListeners is the largest number of listeners.
+	// 0: 16384, 1024, 4096, 1024.
 	MaxConns, MaxRequests, MaxTimeWait, MaxListeners int
 }
 
-// Limits of time codes of peers: a peer must not make this side wait forever, nor send without a
-// pause.
+// Limits for the time codes of peers. A peer must not make this side wait forever, nor make it send
+// without a pause.
 const (
 	minTimeout = 8  // 1 ms
 	maxTimeout = 24 // 69 s, which Linux asks for in an MRA

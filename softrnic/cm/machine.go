@@ -30,8 +30,8 @@ func New(cfg Config) (*Machine, error) {
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// maxTick is the largest number of connections that one Tick serves; if more are due, Deadline
-// stays in the past.
+// maxTick is the largest number of connections that one Tick serves. If more connections are due,
+// Deadline returns a time in the past.
 const maxTick = 256
 
 // Tick retransmits unanswered messages and ends connections whose time has expired.
@@ -128,8 +128,9 @@ type incoming struct {
 // way returns the way by which the message has come.
 func (in incoming) way() Way { return Way{in.local, in.peer, in.pkey} }
 
-// requested moves a connection along the edge of a call of the application. It fails with ErrClosed
-// if there is no such connection, and with an illegalState if its state has no such edge.
+// requested changes the state of a connection for a call of the application. It fails with
+// ErrClosed if there is no such connection, and with an illegalState if the state does not allow
+// the call.
 func (m *Machine) requested(op string, id mad.CommID, on cause) (*conn, error) {
 	c := m.conns[id]
 	if c == nil || c.orphan {

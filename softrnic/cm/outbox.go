@@ -45,8 +45,8 @@ func (o *outbox) send(on Way, tid uint64, msg mad.Message, out *Actions) {
 	mad.Append(out.Tx[len(out.Tx)-1].MAD[:0], tid, msg)
 }
 
-// repeat is called for a repeated message of the peer. It sends the last message again if that has
-// one of the kinds in answers.
+// repeat is called when the peer has repeated a message. If this side's last message is one of the
+// kinds in answers, repeat sends it again.
 func (o *outbox) repeat(c *conn, out *Actions, answers ...mad.Attr) {
 	for _, a := range answers {
 		if c.lastAttr == a {

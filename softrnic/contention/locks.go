@@ -16,32 +16,33 @@ const (
 	waitDigits = 3
 )
 
-// Locks counts what clients achieve that take and release locks. The clients of a thread share one
-// Locks.
+// Locks has the options and the counters of clients that take and release locks (Locker). The
+// clients of a thread share one Locks.
 type Locks struct {
 	Window
 	// Over, if not nil, ends the run early when it returns true.
 	Over func() bool
-	// Bits: words are 0 or 1, and a CAS releases a lock, as with the SwordBox paper's clients.
-	// Otherwise a word holds a value of its owner, and a WRITE of 0 releases the lock, as in
-	// Sherman.
+	// Bits is true if a lock word is 0 or 1 and a CAS releases the lock, as in the clients of the
+	// SwordBox paper. If Bits is false, the word holds a value of the lock's owner, and a WRITE of
+	// 0 releases the lock, as in Sherman.
 	Bits bool
-	// TakeOver is how long a word must stay the same before a client takes the lock from its owner,
-	// which may have ended without releasing it; 0: never.
+	// TakeOver is the time after which a client takes a lock from its owner if the word has not
+	// changed. The owner may have ended without releasing the lock. 0: never.
 	TakeOver time.Duration
 
 	// Attempts counts the CAS for a lock that were answered in the window. Acquired counts those
-	// that took it. TakenOver counts locks taken from an owner whose word did not change, at any
-	// time.
+	// among them that took the lock. TakenOver counts the locks that were taken from an owner whose
+	// word did not change, in the window or not.
 	Attempts, Acquired, TakenOver uint64
-	// Freed counts the releases by CAS of locks in Acquired.
+	// Freed counts the locks of Acquired that were released by CAS.
 	Freed uint64
-	// Waits has the times in nanoseconds from the first CAS for a lock to the answer of the CAS
-	// that took it. A client that waits for a lock at the end counts with its time so far.
+	// Waits is a histogram of waiting times in nanoseconds: from the first CAS for a lock to the
+	// answer of the CAS that took it. If a client still waits for a lock at the end of the run, its
+	// time so far is included.
 	Waits *hdrhistogram.Histogram
 }
 
-// NewLocks returns an empty count for a window.
+// NewLocks returns a Locks without counts for a window.
 func NewLocks(w Window) *Locks {
 	return &Locks{Window: w, Waits: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
@@ -77,9 +78,10 @@ const (
 	leaving                    // the run has ended
 )
 
-// Client returns a client of the run. take names the word and 8 bytes of local memory, which are
-// prior; free names the word and 8 bytes that hold 0. pick, if not nil, returns the address of the
-// word for each lock. The values that mark the client as owner are tag+1, tag+2 and so on.
+// Client returns a client that counts in l. take is the CAS: it has the address of the word and, as
+// local memory, prior, which has 8 bytes. free is the release: it has the address of the word and 8
+// bytes of local memory that hold 0. pick, if not nil, returns the address of the word for each
+// lock. The client marks its locks with the values tag+1, tag+2 and so on.
 func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick func() uint64, tag uint64) *Locker {
 	take.Op, take.Flags = verbs.OpCmpSwap, verbs.Signalled
 	free.Op, free.Flags = verbs.OpWrite, verbs.Signalled
@@ -92,7 +94,8 @@ func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick 
 // QP returns the client's queue pair.
 func (c *Locker) QP() verbs.QP { return c.qp }
 
-// Next returns the next CAS, or the release of a lock that the client holds.
+// Next returns the next CAS, or the release of a lock that the client has. It returns nil when the
+// client has ended.
 func (c *Locker) Next(now clock.Time) *verbs.SendWR {
 	switch c.state {
 	case holding:
@@ -115,7 +118,7 @@ func (c *Locker) Next(now clock.Time) *verbs.SendWR {
 	return &c.take
 }
 
-// begin makes the client try to take a lock, the next one if there are several.
+// begin makes the client try to take the next lock.
 func (c *Locker) begin(now clock.Time) {
 	c.since, c.seen, c.take.CompareAdd = now, 0, 0
 	if c.pick != nil {
@@ -163,8 +166,8 @@ func (c *Locker) Done(now clock.Time) {
 	}
 }
 
-// look sets the compare value of the next CAS: 0, or the value of an owner that has been in the
-// word for longer than TakeOver.
+// look sets the compare value of the next CAS. It is 0, or the value of an owner if the word has
+// had this value for longer than TakeOver.
 func (c *Locker) look(now clock.Time, found uint64) {
 	if found != c.seen {
 		c.seen, c.seenSince = found, now

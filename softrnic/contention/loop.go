@@ -33,15 +33,15 @@ type OpError struct {
 // Error includes operation and status.
 func (e *OpError) Error() string { return fmt.Sprintf("%v failed: %v", e.Op, e.WC.Status) }
 
-// waitStep is the longest single wait for completions; after each, Loop checks its patience.
+// waitStep is the longest single wait for completions. After each of them Loop checks Patience.
 const waitStep = 100 * time.Millisecond
 
 // Loop drives the clients of one thread. The send queues of all of them complete into CQ.
 type Loop struct {
 	Runtime verbs.Runtime
 	CQ      verbs.CQ
-	// Spin makes the thread poll all the time, as with a processor of its own; otherwise it waits
-	// for completions.
+	// Spin is true if the thread shall poll all the time, as if it had a processor of its own. If
+	// Spin is false, the thread sleeps until a completion comes.
 	Spin bool
 	// Patience is the longest time without a completion; after it, Run fails with verbs.ErrTimeout.
 	Patience time.Duration
@@ -113,8 +113,8 @@ func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	return 1, c.QP().PostSend(*wr)
 }
 
-// poll takes completions. If there is none it waits, unless Spin is set. idle is the time of the
-// last completion.
+// poll takes completions from CQ. If there is none, it waits, unless Spin is set. idle is the time
+// of the last completion.
 func (l *Loop) poll(idle clock.Time) (int, error) {
 	n, err := l.CQ.Poll(l.wcs[:])
 	if n > 0 || err != nil {

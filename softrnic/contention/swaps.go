@@ -8,17 +8,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Window is the time in which completions are counted: from From until before Until.
+// Window is the time in which completions are counted. From belongs to it, Until does not.
 type Window struct{ From, Until clock.Time }
 
 // Holds reports whether t is in the window.
 func (w Window) Holds(t clock.Time) bool { return t >= w.From && t < w.Until }
 
-// Swaps counts what clients achieve that do CAS on one word. The clients of a thread share one
-// Swaps.
+// Swaps has the options and the counters of clients that make CAS on one word (Swapper). The
+// clients of a thread share one Swaps.
 type Swaps struct {
 	Window
-	// More is called before each CAS except a client's first; false ends the client.
+	// More is called before each CAS, except the first of each client. If it returns false, the
+	// client ends.
 	More func(now clock.Time) bool
 
 	// Posted counts all posted CAS. Done counts those that were answered in the window. Won counts
@@ -28,8 +29,8 @@ type Swaps struct {
 	Waited time.Duration
 }
 
-// Swapper is a client that does one CAS after the other on a word. Each compares with the value
-// found last, and swaps in a value that no other client uses.
+// Swapper is a client that makes one CAS after the other on a word. Each CAS compares with the
+// value that the last one has found, and writes a value that no other client uses.
 type Swapper struct {
 	run    *Swaps
 	qp     verbs.QP
@@ -39,8 +40,9 @@ type Swapper struct {
 	posted clock.Time
 }
 
-// Client returns a client of the run. wr names the word and 8 bytes of local memory, which are
-// prior. The client swaps in the values tag+1, tag+2 and so on, which no other client may use.
+// Client returns a client that counts in s. wr is the CAS: it has the address of the word and, as
+// local memory, prior, which has 8 bytes. The client writes the values tag+1, tag+2 and so on. No
+// other client may use them.
 func (s *Swaps) Client(qp verbs.QP, wr verbs.SendWR, prior []byte, tag uint64) *Swapper {
 	wr.Op, wr.Flags = verbs.OpCmpSwap, verbs.Signalled
 	return &Swapper{run: s, qp: qp, wr: wr, prior: prior, tag: tag}
@@ -61,7 +63,7 @@ func (c *Swapper) Next(now clock.Time) *verbs.SendWR {
 	return &c.wr
 }
 
-// Done counts an answer.
+// Done counts the answer to a CAS.
 func (c *Swapper) Done(now clock.Time) {
 	s := c.run
 	counts := s.Holds(now)

@@ -1,6 +1,7 @@
 package cq
 
-// chain is the chain of a source that has completions, with the number of its oldest completion.
+// chain stands in the heap for the completions of one source. It has the number of the oldest of
+// them.
 type chain struct {
 	oldest uint64
 	s      *Source
@@ -9,8 +10,8 @@ type chain struct {
 // chains is a binary heap: the chain with the oldest completion is the first.
 type chains []chain
 
-// add appends the chain of a source. Its only completion is the newest of the queue, so the end of
-// the heap is the right place.
+// add appends the chain of a source that has just got its first completion. This completion is the
+// newest of the queue, so the chain belongs at the end of the heap.
 func (h *chains) add(s *Source, oldest uint64) {
 	s.at = len(*h)
 	*h = append(*h, chain{oldest: oldest, s: s})

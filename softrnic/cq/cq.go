@@ -1,14 +1,15 @@
-// Package cq is the completion queue: a bounded queue of work completions that the NIC fills and an
-// application empties, with arming, moderation of its events and overflow.
+// Package cq is the completion queue. It is a queue of limited size: the NIC adds work completions
+// and an application takes them. The package also has what belongs to it: arming, moderation of
+// events, and overruns.
 //
-// A CQ belongs to one engine and is as single-threaded. It wakes no thread: the engine checks Fired
-// after each step and wakes the threads that wait. A full queue loses the newest completion, never
-// an older one, and is in error from then on (IBTA 10.10: an overrun is an affiliated asynchronous
-// error of the queue).
+// A CQ belongs to one engine, and like the engine it is used by one thread at a time. It does not
+// wake threads. The engine calls Fired after each step and wakes the threads that wait. When a
+// queue is full, it loses the newest completion, never an older one. From then on it is in error
+// (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
 //
-// Each queue pair fills a CQ through a Source. The completions of a source are a chain, and the
-// chains that are not empty are in a heap by their oldest completion. So a source is purged in a
-// time that does not depend on how many completions wait, and its places are free at once.
+// Each queue pair adds completions through a Source. The completions of a source form a chain. The
+// chains that are not empty are in a heap, ordered by their oldest completion. So the time of Purge
+// does not depend on the number of completions, and their places are free at once.
 package cq
 
 import (
@@ -71,7 +72,7 @@ func (c *CQ) Poll(wc []verbs.WC) int {
 	return c.poll(wc)
 }
 
-// poll is Poll for a queue that is not empty.
+// poll does the work of Poll. The queue is not empty.
 func (c *CQ) poll(wc []verbs.WC) int {
 	k := min(len(wc), c.places.taken)
 	for i := range wc[:k] {
@@ -102,10 +103,10 @@ func (c *CQ) shift(s *Source) {
 	c.chains.down(0)
 }
 
-// Arm requests one event: for the next completion that is pushed, or if solicited is set, for the
-// next one that is solicited or failed. Moderate can delay it. Completions that are already in
-// the queue cause no event: poll once more after Arm. Arming a queue for solicited completions
-// does not change that it is armed for any.
+// Arm requests one event. If solicited is false, the next completion that is pushed raises it. If
+// solicited is true, the next completion raises it that is solicited or has failed. Moderate can
+// delay the event. Completions that are already in the queue raise no event: call Poll once more
+// after Arm. If the queue is already armed for any completion, Arm(true) does not change that.
 func (c *CQ) Arm(solicited bool) {
 	if solicited {
 		c.armed = max(c.armed, armedSolicited)

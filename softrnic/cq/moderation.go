@@ -16,9 +16,9 @@ type moderation struct {
 	due    clock.Time // when the event comes at the latest; valid if causes > 0
 }
 
-// Moderate delays events until count completions that may cause one were pushed, or until period
-// after the first of them. A count below 2 or a period of 0 ends that. An event that is delayed now
-// is raised at once.
+// Moderate delays the events of the queue. An event is raised when count completions that may cause
+// it were pushed, or when period has passed since the first of them. A count below 2 or a period of
+// 0 turns moderation off. Moderate raises an event at once if it is being delayed now.
 func (c *CQ) Moderate(count int, period time.Duration) error {
 	if count < 0 || period < 0 {
 		return &verbs.OpError{Op: "moderate cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d completions, %v", count, period)}
@@ -30,7 +30,8 @@ func (c *CQ) Moderate(count int, period time.Duration) error {
 	return nil
 }
 
-// Deadline returns when Tick raises an event that is delayed; clock.Never if none is.
+// Deadline returns the time at which Tick raises the delayed event. It is clock.Never if no event
+// is delayed.
 func (c *CQ) Deadline() clock.Time {
 	if c.causes == 0 {
 		return clock.Never

@@ -15,13 +15,14 @@ type places struct {
 	all   []place
 	taken int
 	used  int32 // index from which on places were never used
-	// spare is the first of a list of free places below used; valid if there is one.
+	// spare is the first of a list of free places below used. It is valid if there is such a place.
 	spare int32
 }
 
 func newPlaces(n int) places { return places{all: make([]place, n)} }
 
-// take returns a free place, preferably one that was used recently; -1 if there is none.
+// take returns a free place, if possible one that was used recently. It returns -1 if there is
+// none.
 func (p *places) take() int32 {
 	at := p.spare
 	switch {
@@ -37,7 +38,7 @@ func (p *places) take() int32 {
 	return at
 }
 
-// free returns a chain of n places.
+// free makes the n places of a chain free.
 func (p *places) free(first, last int32, n int) {
 	p.all[last].next = p.spare
 	p.spare = first

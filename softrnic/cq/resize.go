@@ -6,14 +6,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// maxMoved is the largest number of completions that Resize moves, because it does so with the
-// engine's lock held.
+// maxMoved is the largest number of completions that Resize moves. It is limited, because Resize
+// holds the lock of the engine meanwhile.
 const maxMoved = 1 << 14
 
-// Resize gives c the capacity of to, an empty queue that the caller has made for this and must not
-// use afterwards. Completions, their order, arming and the error of an overrun stay. It fails with
-// ErrInvalid if more completions wait than the new capacity, and with ErrBusy if so many wait that
-// moving them would stop the NIC.
+// Resize gives c the capacity of to. The caller has made to for this; it must be empty, and must
+// not be used afterwards. Completions, their order, arming and the error of an overrun stay. Resize
+// fails with ErrInvalid if more completions wait than the new capacity. It fails with ErrBusy if so
+// many wait that moving them would stop the NIC for a while.
 func (c *CQ) Resize(to *CQ) error {
 	const op = "resize cq"
 	switch n := c.Len(); {
@@ -29,7 +29,7 @@ func (c *CQ) Resize(to *CQ) error {
 	return nil
 }
 
-// moveTo copies the completions of a source to new places; there are enough.
+// moveTo copies the completions of a source to places in to, which has enough of them.
 func (s *Source) moveTo(to *places) {
 	at := s.head
 	for i := range s.n {

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Source is the send or receive queue of one queue pair as a completion queue sees it: it pushes
-// completions and can remove them.
+// Source is the part of a completion queue that belongs to one queue of a queue pair, its send
+// queue or its receive queue. It pushes completions, and can remove them.
 type Source struct {
 	c          *CQ
 	head, tail int32 // places of the oldest and the newest completion; valid if n > 0

@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// pollGrace is how long the progress goroutine leaves the port to an application that has polled,
-// before it checks again. A frame is handled at most this much later if the application stops
-// polling.
+// pollGrace is how long the progress goroutine leaves the port to an application that polls. Then
+// it checks again whether the application still polls. If the application has stopped, a frame is
+// handled at most this much later.
 const pollGrace = 500 * time.Microsecond
 
 // run is the progress goroutine.

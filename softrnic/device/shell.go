@@ -28,8 +28,8 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 // Leave ends the exclusive use.
 func (b *shell) Leave() { b.d.leave() }
 
-// patientPolls is the number of consecutive empty polls after which each further one yields the
-// processor. An application that waits after an empty poll never reaches it; one that only polls
+// patientPolls is a number of consecutive empty polls. Each further empty poll yields the
+// processor. An application that waits after an empty poll never makes so many. One that only polls
 // would otherwise keep its peers from running.
 const patientPolls = 4
 
@@ -43,7 +43,7 @@ func (b *shell) Progress() {
 	b.d.idle = b.d.emptyPolls > patientPolls
 }
 
-// Drive is Progress without a pause.
+// Drive does the work of Progress and does not pause.
 func (b *shell) Drive() bool { return b.d.progress() }
 
 // Await waits for a condition.
@@ -51,6 +51,7 @@ func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	return b.d.await(c, deadline)
 }
 
-// Polled keeps the progress goroutine away from the port for a while. Only polls do that: an
-// application that polls its own memory, or posts and computes, needs that goroutine.
+// Polled is called when an application polls a completion queue. It keeps the progress goroutine
+// away from the port for a while. An application that only polls its own memory, or that posts and
+// computes, still needs that goroutine.
 func (b *shell) Polled() { b.d.polled.Add(1) }

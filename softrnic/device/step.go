@@ -10,15 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// flushFrames is the number of frames after which they are sent, within one receive batch: enough
-// for a full send batch, and few enough to stay in the cache.
+// flushFrames is a number of frames. When a step has collected so many frames within one receive
+// batch, it sends them. They are enough for a full send batch, and few enough to stay in the cache.
 const flushFrames = 64
 
-// drainBatches is the largest number of receive batches that are handled before timers fire: as
-// many as a full receive ring has. So a flood of frames delays timers, but never stops them.
+// drainBatches is the largest number of receive batches that are handled before timers fire. A full
+// receive ring has so many. So a flood of frames delays timers, but never stops them.
 const drainBatches = 64
 
-// enter gives the caller exclusive use of the engine.
+// enter gives the caller exclusive use of the engine, and returns the time.
 func (d *Device) enter() clock.Time {
 	d.mu.Lock()
 	d.idle = false
@@ -26,8 +26,9 @@ func (d *Device) enter() clock.Time {
 	return d.entered
 }
 
-// leave ends it: it sends the frames of the step, wakes waiters whose condition is true, and wakes
-// the progress goroutine if there is an earlier deadline than that of its wake-up.
+// leave ends the exclusive use that enter has given. It sends the frames of the step and wakes
+// waiters whose condition is true. If the engine has an earlier deadline than the next wake-up of
+// the progress goroutine, it wakes that goroutine.
 func (d *Device) leave() {
 	if d.ring != nil && len(d.out.Frames) > 0 {
 		d.record(d.entered, pathtrace.Posted)
@@ -44,7 +45,7 @@ func (d *Device) leave() {
 		d.waiter.Wake()
 	}
 	if woken {
-		runtime.Gosched() // otherwise they run only when this goroutine blocks
+		runtime.Gosched() // otherwise the woken goroutines run only when this one blocks
 	}
 	if idle {
 		pollpace.Pause(emptyPolls, d.pace.Inside)
@@ -64,8 +65,8 @@ func (d *Device) flush() {
 	d.out.Reset()
 }
 
-// progress handles one receive batch and the timers that are due. It reports whether there was
-// work.
+// progress handles one receive batch and the timers that are due. It reports whether there was any
+// work to do.
 func (d *Device) progress() bool {
 	if d.dead {
 		return false
@@ -128,7 +129,7 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	d.e.EndBatch(now, &d.out)
 }
 
-// fail ends a NIC after its port has failed.
+// fail stops a NIC whose port has failed.
 func (d *Device) fail(err error) {
 	if d.dead {
 		return

@@ -53,8 +53,9 @@ func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	}
 }
 
-// lead polls until cond is true, or until polling is of no more use; it returns whether cond is
-// true. It is called between enter and leave and returns there.
+// lead polls the port until cond is true, or until polling is of no more use. It returns whether
+// cond is true. The caller has called enter and has not called leave. lead calls leave and enter
+// between the polls.
 func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 	end := d.clock.Now().Add(d.spin)
 	for {
@@ -141,8 +142,8 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	return err
 }
 
-// unpark removes w from the list after its deadline. If a result has arrived at the same moment it
-// is used: it may be the lead, which must not be lost.
+// unpark removes w from the list after its deadline. If a result for w has arrived at the same
+// moment, unpark returns that: it may be the lead, which must not be lost.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,12 +7,13 @@ const (
 	// maxConnections is the number of destination queue pairs whose first PSN is kept for a link
 	// and direction; the oldest one is removed first.
 	maxConnections = 4096
-	// maxTracked is how many packets a rule with Match.Transmission counts at a time.
+	// maxTracked is the largest number of packets whose transmissions a rule with
+	// Match.Transmission counts.
 	maxTracked = 4096
 )
 
-// A larger jump of the PSN than these means that the queue pair number is used by a new connection:
-// a retransmission goes back by at most the window, and a request ahead by at most the span of one
+// If the PSN jumps by more than this, the queue pair number belongs to a new connection. A
+// retransmission goes back by at most the window. A request goes ahead by at most the PSNs of one
 // READ.
 const (
 	restartBack  = 1 << 16
@@ -28,8 +29,8 @@ type ring[K comparable, V any] struct {
 	next  int
 }
 
-// at returns the value of k; if there is none, it adds a zero value, and fresh is true. The pointer
-// is valid until the next call.
+// at returns the value of k. If k has no value, at adds a zero value, and fresh is true. The
+// pointer is valid until the next call of at.
 func (r *ring[K, V]) at(k K) (v *V, fresh bool) {
 	if v, ok := r.vals[k]; ok {
 		return v, false
@@ -59,8 +60,7 @@ type connKey struct {
 	qpn wire.QPN
 }
 
-// connPSN is the first and the newest PSN that a direction of a link saw for a destination queue
-// pair.
+// connPSN has the first and the newest PSN that an injector has seen for a destination queue pair.
 type connPSN struct{ first, last wire.PSN }
 
 // connections records the first PSN of each connection.

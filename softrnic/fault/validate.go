@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Limits of a rule.
+// Limits for the fields of a rule.
 const (
-	// MaxDelay keeps a delayed frame well below the lifetime of a connection.
+	// MaxDelay is far below the lifetime of a connection.
 	MaxDelay = time.Minute
 	// MinRate is the lowest rate: with a lower one a single frame of the largest MTU would wait for
 	// minutes.

@@ -20,12 +20,12 @@ import (
 // between.
 type session struct {
 	conn *net.UnixConn
-	// patience is how long the daemon may be silent before the context gives it up.
+	// patience is the time after which a context abandons a daemon that does not answer.
 	patience time.Duration
 	writing  sync.Mutex // held while one message is written
 
 	wakes wakes
-	gone  atomic.Bool   // the daemon has ended or was given up
+	gone  atomic.Bool   // true when the daemon has ended, or when this side has abandoned it
 	dead  chan struct{} // closed when gone becomes true
 
 	mu       sync.Mutex // guards the fields below
@@ -51,7 +51,7 @@ func (c *session) call(op proto.Op, args, out any) error {
 	return err
 }
 
-// callFiles is call for answers with file descriptors. The caller must close them.
+// callFiles does the work of call for answers with file descriptors. The caller must close them.
 func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	a, err := json.Marshal(args)
 	if err != nil {
@@ -108,14 +108,14 @@ func (c *session) over(op string) error {
 	return c.lost(op)
 }
 
-// lost is over for a caller that holds mu.
+// lost does the work of over. The caller holds mu.
 func (c *session) lost(op string) error {
 	return opError(op, verbs.ErrClosed, "%v", c.failure)
 }
 
-// write sends a request. If the socket stays full for the patience, which write counts as await
-// does, the daemon is given up. The socket takes a message as a whole or not at all, so a write can
-// be repeated.
+// write sends a request. The socket takes a message as a whole or not at all, so write can try
+// again. If the socket stays full for the patience, write abandons the daemon. It counts this time
+// in the same way as await.
 func (c *session) write(b []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -134,12 +134,13 @@ func (c *session) write(b []byte) error {
 
 const (
 	defaultPatience = 30 * time.Second
-	// leastPatience is the smallest patience: the daemon shares its processors with other programs.
+	// leastPatience is the smallest patience. It is not shorter, because the daemon shares its
+	// processors with other programs.
 	leastPatience = time.Second
 	mostPatience  = 365 * 24 * time.Hour // small enough that no time overflows
-	// looks is how often a waiting call checks within the patience that the daemon responds. The
-	// call counts checks, not time: a hang of the host stops both daemon and program, and when the
-	// host resumes, at most one check has been used up.
+	// looks is the number of checks within one patience in which a waiting call asks whether the
+	// daemon responds. The call counts checks, not time. A pause of the host stops both daemon and
+	// program; when the host resumes, at most one check has been used up.
 	looks = 30
 )
 

@@ -180,9 +180,9 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	return true
 }
 
-// doze is sleep for a thread that waits for a peer or the NIC, perhaps without a deadline. In a
-// long wait it calls the daemon from time to time and gives up a daemon that does not answer:
-// nothing else would end the wait.
+// doze does the work of sleep for a thread that waits for a peer or the NIC. Such a wait may have
+// no deadline. In a long wait doze calls the daemon from time to time. If the daemon does not
+// answer, doze abandons it, because nothing else would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
 	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline comes first

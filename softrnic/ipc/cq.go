@@ -87,8 +87,8 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return 0, nil
 }
 
-// missed is called after an empty poll; emptyPolls is the number of consecutive empty polls. From
-// time to time it tells the daemon that the program polls, and it yields the CPU to other
+// missed is called after an empty poll. emptyPolls is the number of consecutive empty polls. From
+// time to time missed tells the daemon that the program polls, and yields the CPU to other
 // processes.
 func (c *Context) missed(emptyPolls int) {
 	if emptyPolls%looksPerClock == 1 {
@@ -114,7 +114,8 @@ func (c *cq) take(wc []verbs.WC) int {
 	return n
 }
 
-// release tells the daemon which completions were taken, and rings for more if the ring was full.
+// release tells the daemon which completions were taken. If the ring was full, it also rings the
+// bell, so that the daemon adds more.
 func (c *cq) release() {
 	c.q.Head.Store(c.head)
 	if c.q.Backlog.Load() != 0 {

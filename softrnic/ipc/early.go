@@ -7,15 +7,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// earlyPosts decides which lists of sends are posted without waiting until the daemon has taken
-// them: those that the NIC cannot refuse. All others wait for the NIC's word, so that a post returns
-// the same errors as in the other implementations. The lock of the queue's poster guards it.
+// earlyPosts decides for which lists of sends a post need not wait for the daemon: those that the
+// NIC cannot refuse. A post of any other list waits until the NIC has taken or refused it, so that
+// it returns the same errors as in the other implementations. The lock of the queue's poster guards
+// earlyPosts.
 type earlyPosts struct {
 	limits      transport.Config // Type, MaxSGE and MaxInline
 	maxSendWR   uint64
 	incarnation uint64
-	// sends: the NIC has taken a send since the last reset. Only a reset leads back to the states
-	// that refuse posts.
+	// sends is true if the NIC has taken a send since the last reset. Only a reset leads back to
+	// the states in which posts are refused.
 	sends bool
 }
 
@@ -26,10 +27,10 @@ func newEarlyPosts(t verbs.QPType, q proto.Queue) earlyPosts {
 	}
 }
 
-// sure reports whether the NIC is sure to take the list: the state accepts posts, the ring and the
-// NIC's queue have room, and each work request is valid. Datagrams wait, because only the daemon
-// knows their address handles, and so do local operations, whose effect on keys programs rely on
-// once the post has returned. The caller has called begin.
+// sure reports whether the NIC certainly takes the list: the state accepts posts, the ring and the
+// NIC's queue have room, and each work request is valid. It is false for datagrams, because only
+// the daemon knows their address handles. It is also false for local operations, because programs
+// rely on their effect on keys after the post has returned. The caller has called begin.
 func (q *qp) sure(wr []verbs.SendWR) bool {
 	e, p := &q.early, &q.send
 	next := p.tail + uint64(len(wr))

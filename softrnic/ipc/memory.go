@@ -40,7 +40,7 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 	return err
 }
 
-// callMemory is a call whose answer carries memory of *length bytes. It maps the memory.
+// callMemory makes a call whose answer has memory of *length bytes. It maps the memory.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
 	defer closeFiles(fds)
@@ -349,7 +349,7 @@ func (d *dm) Len() int { return d.length }
 // ReadAt copies bytes out of the memory. For the NIC, each 32 KiB of the copy happen at one moment.
 func (d *dm) ReadAt(p []byte, off int) error { return d.access(p, off, false) }
 
-// WriteAt copies bytes into the memory, in the same way.
+// WriteAt copies bytes into the memory. For the NIC, each 32 KiB of the copy happen at one moment.
 func (d *dm) WriteAt(p []byte, off int) error { return d.access(p, off, true) }
 
 func (d *dm) access(p []byte, off int, write bool) error {

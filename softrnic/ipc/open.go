@@ -40,8 +40,8 @@ type Config struct {
 // openWait is how long the daemon may take to answer the hello.
 const openWait = 10 * time.Second
 
-// Open connects to the daemon that owns the NIC. The caller must Close the context; the end of the
-// program does it, too.
+// Open connects to the daemon that owns the NIC. The caller must close the context. The end of the
+// program closes it, too.
 func Open(cfg Config) (*Context, error) {
 	if cfg.Socket == "" {
 		if cfg.Socket = os.Getenv(EnvSocket); cfg.Socket == "" {

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// eager is how many empty polls are made at full speed, which takes a tenth of a microsecond.
-	// Later polls yield the CPU, because the daemon may need it. eagerLooks is the same for checks
-	// of a single word.
+	// eager is the number of empty polls without a pause. Each takes a tenth of a microsecond.
+	// Later polls yield the CPU, because the daemon may need it. eagerLooks is the same number for
+	// checks of a single word.
 	eager      = 4
 	eagerLooks = 64
 	// looksPerClock is how many checks are made between two readings of the clock.
@@ -32,7 +32,7 @@ type poster struct {
 	closed bool
 }
 
-// begin locks the ring; end unlocks it.
+// begin locks the ring. end unlocks it.
 func (p *poster) begin(op string) error {
 	p.mu.Lock()
 	if p.closed {
@@ -69,14 +69,14 @@ func refusal(q *ring.Queue, op string, index int) error {
 	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
 }
 
-// again is how long a thread sleeps before it checks and rings once more, so that a lost wake-up
-// would cost that time and not hang the program. No wake-up is lost as long as no load is executed
-// before an earlier store; see ring.Shared.
+// again is how long a thread sleeps before it checks and rings once more. If a wake-up were lost,
+// it would cost this time and not stop the program for ever. In fact no wake-up is lost as long as
+// no load is executed before an earlier store; see ring.Shared.
 var again = 100 * time.Millisecond // tests change it
 
 // unserved is called by a waiting thread when the daemon has not served its bell for the time
-// again; *emptyPolls counts the calls of one wait. It rings once more, and gives up a daemon that
-// does not serve the bell within the patience.
+// again. *emptyPolls counts these calls in one wait. unserved rings once more. If the daemon does
+// not serve the bell within the patience, unserved abandons the daemon.
 func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.patience {
 		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
@@ -156,7 +156,7 @@ func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
 	return nil
 }
 
-// shifted adds by to the index in an error of a part of a list.
+// shifted adds by to the index in an error that concerns a part of a list.
 func shifted(err error, by int) error {
 	if op, ok := err.(*verbs.OpError); ok { //nolint:errorlint // made here, not wrapped
 		op.Index += by

@@ -116,8 +116,9 @@ func (q *qp) ToSQD() error     { return q.modify(proto.ModifyQP{To: proto.ToSQD}
 func (q *qp) ResumeRTS() error { return q.modify(proto.ModifyQP{To: proto.ResumeRTS}) }
 func (q *qp) ToError() error   { return q.modify(proto.ModifyQP{To: proto.ToError}) }
 
-// ToReset forgets the work requests and removes their completions. No post of another thread may
-// come between: the NIC would refuse it after it has returned.
+// ToReset removes the work requests and the completions of the queue pair. Meanwhile it holds the
+// lock of the send ring: no other thread may post a send now, because such a post could return
+// early and the NIC would refuse it.
 func (q *qp) ToReset() error {
 	q.send.mu.Lock()
 	err := q.pd.ctx.call(proto.OpModifyQP, proto.ModifyQP{H: q.h, To: proto.ToReset}, nil)
@@ -158,7 +159,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 		q.postEarly(wr)
 		return nil
 	}
-	if !p.ctx.consumed(p.q, p.tail, p.bell) { // what was posted early
+	if !p.ctx.consumed(p.q, p.tail, p.bell) { // the lists that were posted early
 		return p.ctx.over(op)
 	}
 	for done := 0; done < len(wr); {

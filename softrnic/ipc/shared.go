@@ -15,7 +15,7 @@ type Shared struct {
 	PD verbs.PD
 	// MR is the region. Dereg closes this handle; the region stays.
 	MR verbs.MR
-	// Created: Share has made the region.
+	// Created is true if Share has made the region.
 	Created bool
 }
 

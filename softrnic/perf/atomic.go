@@ -16,8 +16,8 @@ const (
 	atomicBytes = 16
 )
 
-// atomics is a series of CAS and FETCH_ADD on two words of the peer that no other client accesses,
-// so that each original value can be predicted.
+// atomics is a series of CAS and FETCH_ADD on two words of the peer. No other client accesses these
+// words, so each original value can be predicted.
 type atomics struct {
 	s     *session
 	total int
@@ -32,8 +32,8 @@ type atomics struct {
 	posted uint64 // number of posted CAS
 }
 
-// addend returns the addend of FETCH_ADD k. It is odd, so that the sum reveals every lost or
-// repeated one.
+// addend returns the addend of FETCH_ADD k. It is odd, so that the sum shows each FETCH_ADD that
+// was lost or executed twice.
 func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
 
 // token returns the value of the CAS word after n CASes.

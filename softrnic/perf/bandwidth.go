@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// hotBytes is the memory that a test without verification uses cyclically: it stays in a core's
-	// cache.
+	// hotBytes is the amount of memory that a test without verification uses again and again. It
+	// stays in the cache of a core.
 	hotBytes = 256 << 10
 	// chunkBytes is how many bytes a test with verification writes before it reads them back.
 	chunkBytes = 4 << 20
@@ -111,7 +111,8 @@ func planWriteBW(c *Config) plan {
 	return plan{local: local * c.Size, slot: c.Size, bytes: slots * c.Size, run: run}
 }
 
-// writeVerified writes a chunk, each message to a slot of its own, then reads it back and compares.
+// writeVerified writes a chunk, each message to its own slot. Then it reads the chunk back and
+// compares.
 func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	m := &meter{s: s, total: c.Iters}
 	same := func(k int) int { return k }
@@ -130,8 +131,8 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	return nil
 }
 
-// readBack READs n slots of the peer from the first on and compares them with messages at, at+1, …;
-// it uses the local slots from base on.
+// readBack READs n slots of the peer, beginning with first, and compares them with the messages at,
+// at+1 and so on. It uses the local slots from base on.
 func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	local := func(k int) int { return base + k%c.Depth }
 	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })

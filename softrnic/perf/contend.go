@@ -55,7 +55,8 @@ func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
 }
 
 // onOneWord connects cfg.Clients clients to the last word of the server's memory and runs them
-// until they end. client makes the i-th client; each is called repeatedly. It sets res.Elapsed.
+// until they end. client makes client i. each is called after the completions of each poll.
+// onOneWord sets res.Elapsed.
 func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) contention.Client, each func()) (err error) {
 	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
 	if err != nil {

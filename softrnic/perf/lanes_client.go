@@ -29,8 +29,8 @@ type laneClient struct {
 	credits
 }
 
-// credits limit the messages in flight of a sender without acknowledgements to the number of the
-// server's receives.
+// credits limits the number of messages in flight, for a sender that gets no acknowledgements, to
+// the number of the server's receives.
 type credits struct {
 	total int
 	// taken is the number of messages that the server reports as received. writtenOff is the number
@@ -44,8 +44,7 @@ const (
 	// lossPause is how long the server's count must not change before missing messages count as
 	// lost.
 	lossPause = 20 * time.Millisecond
-	// creditParts: the client reads the server's count after it has used this fraction of its
-	// credits.
+	// When the client has used one part in creditParts of its credits, it reads the server's count.
 	creditParts = 2
 )
 
@@ -219,8 +218,8 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 	return nil
 }
 
-// room reports whether the next message can be posted: the window of its lane has room, its slot is
-// free, and the server should have a receive.
+// room reports whether the next message can be posted now. It can if the window of its lane has
+// room, its slot is free, and the server probably has a receive for it.
 func (f *laneClient) room(c *Config, slots int) bool {
 	i := f.sent % f.n
 	if f.posted[i]-f.done[i] >= c.Depth || c.Verify && f.sent-f.ended >= slots {
@@ -258,7 +257,8 @@ func (f *laneClient) aim(wr *verbs.SendWR, i int) {
 	}
 }
 
-// collect takes completions. Each means that all earlier messages of its lane are complete, too.
+// collect takes completions. A completion means that all earlier messages of its lane are complete,
+// too.
 func (f *laneClient) collect() error {
 	n, err := f.laneCQ.Poll(f.wcs[:])
 	if err != nil {
@@ -297,8 +297,9 @@ func (f *laneClient) count() error {
 	return nil
 }
 
-// earn waits for credits: until the server has received more messages, or the missing ones count as
-// lost.
+// earn reads the server's count once, to get credits. The client gets credits if the server has
+// received more messages. If the count has not changed for lossPause, the missing messages count as
+// lost and give credits, too. Otherwise earn sleeps for a while.
 func (f *laneClient) earn() error {
 	if f.progressAt == 0 {
 		f.progressAt = f.rt.Now()
@@ -345,7 +346,7 @@ func (f *laneClient) judgeReport(res *Result) error {
 	return nil
 }
 
-// pingPong is session.pingPong over the only lane.
+// pingPong does the work of session.pingPong over the only lane.
 func (f *laneClient) pingPong(c *Config, res *Result) error {
 	off, room := f.words+laneBytes(f.n), f.lanes.room()
 	err := f.echoes(c, f.qps[0], f.mr.SGE(off, c.Size+room), res, func(k int) error {

@@ -94,7 +94,7 @@ func planLat(c *Config) plan {
 	return plan{local: 3 * c.Size, slot: c.Size, bytes: 2 * c.Size, run: run}
 }
 
-// verifyLat makes each message be compared, outside of the measured time.
+// verifyLat adds a comparison of each message to the stream, outside of the measured time.
 func verifyLat(s *session, c *Config, j *stream, res *Result) {
 	fill := j.wr
 	if c.Test == ReadLat {

@@ -84,8 +84,8 @@ func (w *work) Serve() {
 		return
 	}
 	s := &sink{work: w, pat: Pattern{w.seed}}
-	// The error needs no report: the client's work requests fail, or the report that it READs does
-	// not change any more.
+	// The error is not reported. The client notices that its work requests fail, or that the
+	// server's report does not change any more.
 	_ = s.serve()
 	_ = w.QP.ToError() // so that the retries of a client that still sends end its connection
 	_ = w.Conn.Destroy()

@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// idleLimit is how long the server of a mode waits for a message before it ends the connection.
+// idleLimit is how long a server waits for a message before it ends the connection.
 const idleLimit = 2 * time.Minute
 
 // sendID marks the completions of echoes.
 const sendID = 1 << 32
 
-// sink serves a connection with a mode: it posts receives and takes messages until the queue pair
-// goes to ERROR or the client is silent for idleLimit.
+// sink is the server's part in a connection without lanes. It posts receives and takes messages,
+// until the queue pair is in ERROR or the client has sent nothing for idleLimit.
 type sink struct {
 	*work
 	pat   Pattern
@@ -60,7 +60,7 @@ func (m *sink) recv(slot int) verbs.RecvWR {
 	return verbs.RecvWR{ID: uint64(slot), SGL: m.sges[slot : slot+1]}
 }
 
-// errFlushed ends the thread of a connection.
+// errFlushed says that the queue pair is in ERROR. Then the thread of the connection ends.
 var errFlushed = errors.New("queue pair in error")
 
 // take handles completions and posts their receives again.

@@ -27,9 +27,9 @@ func planSoak(c *Config) plan {
 	return plan{local: local + reportSize, slot: c.Size, bytes: data + atomicBytes + atomicSize, request: w, run: run}
 }
 
-// soakWriteRead posts WRITE k and then READ k: a READ must see the WRITE before it.
-// The other way round nothing is promised without a fence, so the window is one short of coming
-// back to a slot whose READ may still be asked for again.
+// soakWriteRead posts WRITE k and then READ k of the same slot: a READ must see the WRITE before
+// it. A WRITE need not wait for an earlier READ, unless it has a fence. So the window is one
+// message shorter than all slots: before a slot is written again, its READ is complete.
 func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 	return s.run(stream{
 		op: "write and read", total: 2 * c.Iters, depth: 2*half - 1, every: 1,

@@ -26,7 +26,8 @@ type stream struct {
 	wr func(k int, wr *verbs.SendWR)
 	// done is called for each message in order once it is known to be complete; nil: nothing to do.
 	done func(k int) error
-	// seen is called after each batch of completions with the number complete; nil: no call.
+	// seen is called after each batch of completions, with the number of complete messages. It may
+	// be nil.
 	seen func(now clock.Time, complete int)
 	// index starts the numbering of messages in errors.
 	index int
@@ -88,7 +89,8 @@ func (s *session) post(j *stream, posted, complete int) (int, error) {
 
 func inlinable(op verbs.WROpcode) bool { return op == verbs.OpSend || op == verbs.OpWrite }
 
-// reap polls once. complete is how many messages were complete before; it returns how many are now.
+// reap polls once. complete is the number of messages that were complete before. reap returns the
+// number that are complete now.
 func (s *session) reap(j *stream, complete int) (int, error) {
 	n, err := s.cq.Poll(s.wcs[:])
 	if err != nil {

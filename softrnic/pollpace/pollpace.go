@@ -21,30 +21,30 @@ const (
 	// work and yields in turn after some tens of microseconds; a process with other work keeps the
 	// CPU for a time slice, a millisecond or more.
 	hogged = 500 * time.Microsecond
-	// leastSkip and mostSkip are the least and the largest number of waits without polling after a
-	// longer pause.
+	// After a longer pause than hogged, some waits do not poll: at least leastSkip and at most
+	// mostSkip of them.
 	leastSkip, mostSkip = 16, 1024
-	// goschedEvery: each goschedEvery-th consecutive pause also lets other goroutines run.
+	// After each goschedEvery consecutive pauses, other goroutines may also run.
 	goschedEvery = 32
 )
 
 // Crowd says whether other processes need the CPUs on which waits of this process poll. It is safe
 // for concurrent use; its zero value is ready to use.
 //
-// Polling on a CPU that others need takes it from the processes that the thread waits for, and
-// Linux lets a thread that yields wait for a whole time slice. Sleeping is cheap then, because a
-// CPU that is not idle wakes a sleeping thread at once. So after such a long pause, some of the
-// next waits do not poll.
+// Polling on a CPU that others need takes it from the processes for which the thread waits. Linux
+// then also lets a thread that yields wait for a whole time slice. Sleeping is cheap in this case,
+// because a CPU that is not idle wakes a sleeping thread at once. So after such a long pause, some
+// of the next waits do not poll.
 type Crowd struct {
-	left    atomic.Int32 // waits that must still not poll
-	skipped atomic.Int32 // number of such waits the last time
+	left    atomic.Int32 // number of the next waits that must not poll
+	skipped atomic.Int32 // how many waits must not poll after the last long pause
 }
 
 // begin reports whether a new wait may poll.
 func (c *Crowd) begin() bool { return c.left.Load() <= 0 || c.left.Add(-1) < 0 }
 
-// Took takes the length of a pause. It reports whether another process kept the CPU for so long
-// that polling is of no use now.
+// Took gets the length of a pause. It reports whether another process kept the CPU for longer than
+// hogged. If it is true, polling is of no use now.
 func (c *Crowd) Took(d time.Duration) bool {
 	if d <= hogged {
 		return false
@@ -87,8 +87,8 @@ func (s *Spinner) Begin() bool {
 	return s.crowd().begin()
 }
 
-// Pause yields the CPU after an empty poll. It reports whether another process kept the CPU for so
-// long that polling is of no use now.
+// Pause yields the CPU after an empty poll. It returns true if another process then kept the CPU
+// for longer than hogged, so that polling is of no use now.
 func (s *Spinner) Pause() bool {
 	s.vain++
 	start := time.Now()
@@ -96,8 +96,8 @@ func (s *Spinner) Pause() bool {
 	return s.Took(time.Since(start))
 }
 
-// Took tells the crowd how long a pause took that the caller has made by itself, without Pause. Its
-// result is that of Pause.
+// Took tells the crowd the length of a pause that the caller has made without Pause. The result is
+// as for Pause.
 func (s *Spinner) Took(d time.Duration) bool { return s.crowd().Took(d) }
 
 // Found is called when polling was successful.
@@ -115,7 +115,7 @@ func Pause(vain int, inside bool) {
 	Yield()
 }
 
-// Yield yields the CPU to another process. If no process wants it, that takes 0.6 µs: short enough
-// to bypass Go's bookkeeping of system calls, with which a long absence costs this goroutine its
-// processor.
+// Yield yields the CPU to another process. If no process wants it, that takes 0.6 µs. So Yield does
+// not tell Go's scheduler about the system call. With the usual bookkeeping, this goroutine would
+// lose its processor whenever another process runs for long.
 func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) } // cannot fail

@@ -17,7 +17,7 @@ type MW interface {
 }
 
 // NextRKey returns the key that a window gets by its next bind, or a region by its next fast
-// registration. The low byte of a key belongs to the application, the rest names the window or
+// registration. The low byte of a key belongs to the application. The rest names the window or
 // region (ibv_inc_rkey).
 func NextRKey(key uint32) uint32 { return key&^0xff | uint32(uint8(key)+1) }
 

@@ -2,10 +2,10 @@
 // work requests, work completions, and one attribute struct for each queue pair transition. It only
 // declares types.
 //
-// Applications are plain blocking code over these interfaces. They wait only for completions, or
-// (Gate) for another of their threads that does, and take time, randomness and concurrency from the
-// Runtime of their Context. So the same code runs on a rack in real time and in the simulator in
-// virtual time.
+// Applications are plain blocking code over these interfaces. An application waits only for
+// completions, or by a Gate for another of its threads. It takes time, random numbers and threads
+// from the Runtime of its Context. So the same code runs on a rack in real time and in the
+// simulator in virtual time.
 //
 // Memory: a buffer given to a work request belongs to the NIC from the post until its completion
 // was polled. Memory that peers may access is read and written locally only through the methods of
@@ -181,10 +181,10 @@ type CQ interface {
 	// Resize changes the depth to at least depth entries; completions stay. It fails with
 	// ErrInvalid if more than that wait, and with ErrBusy if very many wait: poll first.
 	Resize(depth int) error
-	// Moderate delays the events of Arm until count completions that may cause one were queued, or
-	// until period after the first of them, whichever is earlier. A count below 2 or a period of 0
-	// ends that; an event that is delayed then comes at once. Poll and Wait find completions
-	// without delay.
+	// Moderate delays the events of Arm. An event comes when count completions that may cause it
+	// were queued, or when period has passed since the first of them, whichever is earlier. A count
+	// below 2 or a period of 0 turns moderation off; then a delayed event comes at once. Poll and
+	// Wait find completions without delay.
 	Moderate(count int, period time.Duration) error
 	// Destroy ends the queue. Threads that wait for it get ErrClosed.
 	Destroy() error

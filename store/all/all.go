@@ -1,4 +1,4 @@
-// Package all registers every store of this project. A new store adds its line to the imports.
+// Package all registers every store of this project. A new store adds one line to its imports.
 package all
 
 import (

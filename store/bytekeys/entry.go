@@ -10,20 +10,21 @@ import (
 //
 //	kind 1 | length of the key uvarint | length of the value uvarint | key | value
 //
-// It has both lengths because some stores fill values up to their own length.
+// An entry contains both lengths because some stores pad values to a fixed length.
 const (
 	claimed byte = 0xc1
 	filled  byte = 0xd1
 )
 
-// maxHeader is the longest header that has use: no store's values are longer than 2^31 bytes.
+// maxHeader is the greatest length of a header in bytes. No store has values longer than 2^31
+// bytes.
 const maxHeader = 1 + 2*binary.MaxVarintLen32
 
-// ErrForeign says that a number that a byte-string key may use has a value that this package has
-// not written.
+// ErrForeign means that a number which belongs to a byte-string key has a value that this package
+// has not written.
 var ErrForeign = errors.New("the place of the key has a value of a program that uses numbers as keys; use one kind of keys in a store")
 
-// entryLen is the length of an entry.
+// entryLen returns the length of the entry for a key and a value with these lengths.
 func entryLen(key, value int) int {
 	var b [maxHeader]byte
 	return len(header(b[:0], filled, key, value)) + key + value
@@ -42,7 +43,8 @@ func appendEntry(dst []byte, kind byte, key, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// parse reads an entry of a kind.
+// parse returns the key and the value of an entry of the given kind. It returns ErrForeign if b is
+// no such entry.
 func parse(b []byte, kind byte) (key, value []byte, err error) {
 	if len(b) == 0 || b[0] != kind {
 		return nil, nil, ErrForeign
@@ -62,7 +64,7 @@ func parse(b []byte, kind byte) (key, value []byte, err error) {
 	return b[:lens[0]], b[lens[0] : lens[0]+lens[1]], nil
 }
 
-// Hash chooses the first place of a key. All clients of a store use the same one.
+// Hash chooses the first place of a key. All clients of a store use the same function.
 func Hash(key []byte) uint64 {
 	sum := sha256.Sum256(key)
 	return binary.LittleEndian.Uint64(sum[:])
@@ -71,10 +73,11 @@ func Hash(key []byte) uint64 {
 const (
 	// maxPlaces is how many keys may have the same hash.
 	maxPlaces = 16
-	// places is the number of places. The greatest number is left out: the template cannot insert it.
+	// places is the number of places. The greatest number is left out, because the store template
+	// cannot insert it.
 	places = 1<<63 - 1
 	stride = 0x2545f4914f6cdd1d
 )
 
-// claimOf is the number of the claim of place i of a hash. The number behind it has the data.
+// claimOf returns the number of the claim at place i of a hash. The next number has the data.
 func claimOf(hash uint64, i int) uint64 { return (hash + uint64(i)*stride) % places * 2 }

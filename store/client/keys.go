@@ -11,14 +11,14 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Keys are the operations of a Pool on keys of one kind: byte strings or numbers.
+// Keys has the operations of a Pool on keys of one kind: byte strings or numbers.
 type Keys[K any] struct {
 	p     *Pool
 	of    func(m *member) operations[K]
 	clone func(K) K
 }
 
-// operations are what a client can do with keys of one kind.
+// operations is what a client does with keys of one kind.
 type operations[K any] interface {
 	Get(key K, dst []byte, deadline clock.Time) ([]byte, error)
 	Put(key K, value []byte, deadline clock.Time) error
@@ -43,12 +43,12 @@ const (
 type Op[K any] struct {
 	Kind  Kind
 	Key   K
-	Value []byte // of Put, Insert and Upsert
+	Value []byte // for Put, Insert and Upsert
 }
 
-// Result is what an operation has returned.
+// Result is the result of an operation.
 type Result struct {
-	Value []byte // of Get
+	Value []byte // for Get
 	Err   error
 }
 
@@ -63,13 +63,13 @@ func (k Keys[K]) Put(ctx context.Context, key K, value []byte) error {
 	return k.one(ctx, Op[K]{Put, key, value}).Err
 }
 
-// Insert adds a key with its value. If the key exists, the error is kv.ErrExists.
+// Insert adds a new key with its value. If the key exists, the error is kv.ErrExists.
 func (k Keys[K]) Insert(ctx context.Context, key K, value []byte) error {
 	return k.one(ctx, Op[K]{Insert, key, value}).Err
 }
 
-// Upsert gives a key a value whether it has one or not. A store that has no UPSERT of its own tries
-// PUT and INSERT in turn.
+// Upsert sets the value of a key, whether the key exists or not. If the store has no UPSERT of its
+// own, it tries PUT and INSERT in turn.
 func (k Keys[K]) Upsert(ctx context.Context, key K, value []byte) error {
 	return k.one(ctx, Op[K]{Upsert, key, value}).Err
 }
@@ -79,7 +79,7 @@ func (k Keys[K]) Delete(ctx context.Context, key K) error {
 	return k.one(ctx, Op[K]{Kind: Delete, Key: key}).Err
 }
 
-// MultiGet gets the values of several keys, with as many clients as the pool has.
+// MultiGet returns the values of several keys. It uses as many clients as the pool has.
 func (k Keys[K]) MultiGet(ctx context.Context, keys ...K) []Result {
 	ops := make([]Op[K], len(keys))
 	for i, key := range keys {
@@ -88,8 +88,8 @@ func (k Keys[K]) MultiGet(ctx context.Context, keys ...K) []Result {
 	return k.Do(ctx, ops...)
 }
 
-// MultiPut puts the values of several keys; values has as many elements as keys. The errors are in
-// the order of the keys. It is not a transaction: each PUT succeeds or fails alone.
+// MultiPut replaces the values of several keys. values has one element for each key. The errors are
+// in the order of the keys. It is not a transaction: each PUT succeeds or fails alone.
 func (k Keys[K]) MultiPut(ctx context.Context, keys []K, values [][]byte) []error {
 	ops, errs := make([]Op[K], len(keys)), make([]error, len(keys))
 	for i, key := range keys {
@@ -101,8 +101,8 @@ func (k Keys[K]) MultiPut(ctx context.Context, keys []K, values [][]byte) []erro
 	return errs
 }
 
-// Do executes several operations, with as many clients as the pool has, in no particular order. The
-// results are in the order of the operations.
+// Do executes several operations, in no particular order, with as many clients as the pool has. The
+// results are in the order of ops.
 func (k Keys[K]) Do(ctx context.Context, ops ...Op[K]) []Result {
 	out := make([]Result, len(ops))
 	var next atomic.Int64
@@ -118,24 +118,24 @@ func (k Keys[K]) Do(ctx context.Context, ops ...Op[K]) []Result {
 	return out
 }
 
-// Pending is an operation that Start has begun.
+// Pending is an operation that Start has started.
 type Pending struct {
 	done   chan struct{}
 	result Result
 }
 
-// Done is closed when the operation has ended.
+// Done returns a channel that is closed when the operation has ended.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the operation has ended.
+// Wait waits until the operation has ended, and returns its result.
 func (p *Pending) Wait() Result {
 	<-p.done
 	return p.result
 }
 
-// Start begins an operation and returns at once, unless very many are in progress: then it waits for
-// one of them. Operations that are in progress at a time are in no particular order. Key and value
-// belong to the caller again when Start returns.
+// Start starts an operation and returns at once. If maxPending operations are in progress, it waits
+// until one of them has ended. Operations in progress are executed in no particular order. After
+// Start has returned, the caller may change key and value.
 func (k Keys[K]) Start(ctx context.Context, op Op[K]) *Pending {
 	out := &Pending{done: make(chan struct{})}
 	op.Key, op.Value = k.clone(op.Key), cloneBytes(op.Value)
@@ -156,7 +156,7 @@ func (k Keys[K]) Start(ctx context.Context, op Op[K]) *Pending {
 
 // one executes an operation.
 func (k Keys[K]) one(ctx context.Context, op Op[K]) Result {
-	if ctx.Done() != nil { // then the operation may outlive this call
+	if ctx.Done() != nil { // the operation may go on after this call
 		op.Key, op.Value = k.clone(op.Key), cloneBytes(op.Value)
 	}
 	var value []byte

@@ -10,18 +10,19 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// members opens the clients of a pool.
+// members opens the clients of a Pool.
 type members struct {
-	// find makes a Node of the store, has it find the store, and prepares its clients.
+	// find makes a Node of the store, makes it find the store, and prepares its clients.
 	find func(ctx context.Context) (store.Clients, error)
-	// replaced: if the store that was found is lost, another one may be there, which find finds.
+	// replaced: if the store is lost, another store may have been made in its place, which find
+	// finds.
 	replaced bool
 
 	mu    sync.Mutex
-	found []store.Clients // by each find; the last one is used
+	found []store.Clients // the results of find; the last one is in use
 }
 
-// search finds the store.
+// search finds the store and adds its clients to found.
 func (l *members) search(ctx context.Context) error {
 	c, err := l.find(ctx)
 	if err == nil {
@@ -30,7 +31,7 @@ func (l *members) search(ctx context.Context) error {
 	return err
 }
 
-// last returns the clients of the store that was found last, and how many were found.
+// last returns the clients of the store that was found last, and how often search has found it.
 func (l *members) last() (store.Clients, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,7 +39,7 @@ func (l *members) last() (store.Clients, int) {
 	return l.found[n-1], n
 }
 
-// Open opens a client.
+// Open opens a client. If the store is lost and may be replaced, Open finds the store again first.
 func (l *members) Open(deadline clock.Time) (kv.Store, error) {
 	list, n := l.last()
 	c, err := list.Open(deadline)
@@ -52,7 +53,7 @@ func (l *members) Open(deadline clock.Time) (kv.Store, error) {
 	return list.Open(deadline)
 }
 
-// renew finds the store again, unless another Open has done so since n were found.
+// renew finds the store again, unless another Open has done so since last returned n.
 func (l *members) renew(n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +63,7 @@ func (l *members) renew(n int) error {
 	return l.search(context.Background())
 }
 
-// Close closes what the clients shared. The clients must have been closed.
+// Close closes what the clients have shared. The caller has closed the clients.
 func (l *members) Close() error {
 	var errs []error
 	for _, c := range l.found {

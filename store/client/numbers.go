@@ -11,12 +11,13 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Numbers returns the operations on the store's own keys, which are numbers. Values have no header.
+// Numbers returns the operations on the store's own keys, which are numbers. Their values have no
+// header.
 func (p *Pool) Numbers() Keys[uint64] {
 	return Keys[uint64]{p: p, of: func(m *member) operations[uint64] { return numbers{m.s} }, clone: func(n uint64) uint64 { return n }}
 }
 
-// numbers is a client with an UPSERT.
+// numbers is a client of a store that has an UPSERT in any case.
 type numbers struct{ kv.Store }
 
 // Upsert implements operations.
@@ -31,14 +32,14 @@ func (n numbers) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return err
 }
 
-// batch is how many records a scan reads by one operation of the store.
+// batch is how many records Scan reads by one operation of the store.
 const batch = 100
 
-// Scan returns the records whose keys are numbers of at least from, in ascending order. It reads them
-// in batches as the loop goes on; each is an operation of its own, so a change that is made meanwhile
-// may be seen or not. A value may be kept. failed returns the error that has ended the loop; nil: the
-// loop has seen all records, or has left. A store that keeps its keys in no order has no scan: the
-// error is errors.ErrUnsupported.
+// Scan returns the records with keys from from on, in ascending order. The keys are numbers. It
+// reads the records in batches while the loop runs. Each batch is an operation of its own, so Scan
+// may or may not return changes that are made meanwhile. The caller may keep the values. failed
+// returns the error that has ended the loop, or nil if the loop has seen all records or was left
+// early. If a store does not keep its keys in order, the error is errors.ErrUnsupported.
 //
 //	records, failed := s.Scan(ctx, 100)
 //	for key, value := range records { … }
@@ -67,7 +68,7 @@ type record struct {
 	value []byte
 }
 
-// scan reads a batch.
+// scan reads one batch of records, with keys from from on.
 func (p *Pool) scan(ctx context.Context, from uint64) ([]record, error) {
 	var list []record
 	late, err := p.do(ctx, func(m *member, deadline clock.Time) error {

@@ -23,27 +23,28 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Options say how a program uses a store. The zero value is for a program that `rdmalab exec` has
-// started.
+// Options say how a program uses a store. The zero value is for a program that was started by
+// `rdmalab exec`.
 type Options struct {
-	// Clients and Patience are those of Config.
+	// Clients and Patience are fields of Config.
 	Clients  int
 	Patience time.Duration
 	// NIC is the NIC of the program's host.
 	NIC ipc.Config
-	// Memory are the addresses of the memory servers in the order of the rack file, Server that of the
-	// host of the store's server, if it has one. They are needed where the rack's description cannot
-	// be read: in a container.
+	// Memory are the addresses of the memory servers in the order of the rack file. Server is the
+	// address of the host that runs the store's server, if the store has one. A program in a
+	// container needs them, because it cannot read the rack's description.
 	Memory []string
 	Server string
-	// Client are the options of clients (`rdmalab run ycsb` has flags for them); its Server is not used.
+	// Client are the options of clients, for which `rdmalab run ycsb` has flags. Its field Server
+	// is not used.
 	Client store.ClientOptions
-	// Start are fields of the store's start request that say how a host uses the store, such as
-	// Sherman's cache. They are not used for a store with a server.
+	// Start are fields of the store's start request. They say how a host uses the store, for
+	// instance the size of Sherman's cache. A store with a server does not use them.
 	Start map[string]any
 }
 
-// Open opens a store that is up on the rack of this program's host. The caller must Close the pool.
+// Open opens a store that runs on the rack of this program's host. The caller must close the Pool.
 func Open(ctx context.Context, name string, o Options) (*Pool, error) {
 	desc, err := store.Find(name)
 	if err != nil {
@@ -60,7 +61,7 @@ func Open(ctx context.Context, name string, o Options) (*Pool, error) {
 	return p, nil
 }
 
-// open makes the pool, and opens its first client.
+// open makes the Pool and opens its first client.
 func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) (*Pool, error) {
 	h := &host{nic: nic}
 	if len(o.Memory) == 0 {
@@ -97,7 +98,7 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 	p, err := New(Config{
 		Open: list.Open, Now: nic.Runtime().Now, Clients: o.Clients, Patience: o.Patience, Join: desc.JoinPatience(),
 		Stale: func(err error) bool {
-			// a store without a server is lost as a whole: another may have been made
+			// A store without a server is lost as a whole, and another store may have been made.
 			return desc.Broken != nil && errors.Is(err, desc.Broken) || desc.Server == nil && errors.Is(err, kv.ErrLost)
 		},
 		Close: func() error { return errors.Join(list.Close(), nic.Close()) },
@@ -111,8 +112,8 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 	return p, nil
 }
 
-// readRack reads the description of the rack that the socket of a NIC belongs to; "": that of the
-// environment.
+// readRack reads the description of the rack to which the socket of a NIC belongs. If socket is "",
+// it uses the socket that the environment names.
 func readRack(socket string) (*spec.Rack, error) {
 	if socket == "" {
 		socket = os.Getenv(ipc.EnvSocket)
@@ -125,15 +126,16 @@ func readRack(socket string) (*spec.Rack, error) {
 	return spec.Decode(b)
 }
 
-// host is the program as the host of a store's Node.
+// host is the store.Host of this program, for the store's Node.
 type host struct {
 	nic  *ipc.Context
-	rack *spec.Rack // nil: not known
+	rack *spec.Rack // nil: the rack is not known
 }
 
 var _ store.Host = (*host)(nil)
 
-// start has the node find a store without server, by the request that the daemons get.
+// start makes the node find a store without a server. It sends the request that the hosts' daemons
+// get.
 func (h *host) start(ctx context.Context, desc *store.Store, node store.Node, o *Options) error {
 	var mux control.Mux
 	node.Routes(&mux)
@@ -153,13 +155,13 @@ func (h *host) start(ctx context.Context, desc *store.Store, node store.Node, o 
 	var a answer
 	if mux.ServeHTTP(&a, r); a.status >= http.StatusBadRequest {
 		var why control.Error
-		_ = json.Unmarshal(a.body.Bytes(), &why) // otherwise the message is empty
+		_ = json.Unmarshal(a.body.Bytes(), &why) // if this fails, the message is empty
 		return fmt.Errorf("%s: %s; %s", desc.Name, why.Message, desc.HowToStart())
 	}
 	return nil
 }
 
-// answer is an http.ResponseWriter in memory.
+// answer is an http.ResponseWriter that keeps the response in memory.
 type answer struct {
 	status int
 	header http.Header
@@ -197,7 +199,7 @@ func (h *host) NameOf(addr string) string { return addr }
 // Manager implements store.Host.
 func (h *host) Manager() rdmacm.Manager { return h.nic.Manager() }
 
-// Context implements store.Host: all clients of the program share its NIC.
+// Context implements store.Host. All clients of the program share its NIC.
 func (h *host) Context() verbs.Context { return h.nic }
 
 // Log implements store.Host.

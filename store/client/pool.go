@@ -15,26 +15,26 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Config describes a Pool that New makes.
+// Config describes a Pool.
 type Config struct {
-	// Open opens a client of the store. It may be called by several goroutines at a time.
+	// Open opens a client of the store. Several goroutines may call it at a time.
 	Open func(deadline clock.Time) (kv.Store, error)
-	// Now is the clock of the clients' deadlines; nil: a clock of the pool's own.
+	// Now is the clock for the deadlines of clients; nil: the Pool has a clock of its own.
 	Now func() clock.Time
-	// Clients is the most operations that are in progress at a time, each by a client of its own; 0:
-	// DefaultClients. A client is opened when it is first needed.
+	// Clients is the greatest number of operations in progress at a time. Each uses a client of its
+	// own; 0: DefaultClients. A client is opened when it is first needed.
 	Clients int
-	// Patience limits every operation; its context may end earlier. 0: store.Patience. Join limits the
-	// opening of a client in the same way.
+	// Patience is the time limit of each operation; its context may end earlier. 0: store.Patience.
+	// Join is the time limit for opening a client.
 	Patience, Join time.Duration
 	// Stale reports whether an error means that the client cannot be used any more; nil: never. A
-	// client that is closed is always replaced.
+	// closed client is always replaced.
 	Stale func(error) bool
-	// Close is called when all clients are closed; nil: nothing.
+	// Close is called after all clients are closed; nil: no call.
 	Close func() error
 }
 
-// Bounds of a Pool.
+// Limits of a Pool.
 const (
 	DefaultClients = 4
 	mostClients    = 1024
@@ -42,7 +42,7 @@ const (
 	maxPending = 4096
 )
 
-// Pool uses a store by several clients. All goroutines of a program may call its methods.
+// Pool uses a store through several clients. All goroutines of a program may call its methods.
 type Pool struct {
 	Keys[[]byte]
 
@@ -52,7 +52,7 @@ type Pool struct {
 	ended   chan struct{} // closed by Close
 
 	mu     sync.Mutex // guards idle and closed
-	idle   []*member  // the last one was used last
+	idle   []*member  // sorted by last use, the latest last
 	closed bool
 }
 
@@ -87,7 +87,7 @@ func New(cfg Config) (*Pool, error) {
 
 func cloneBytes(b []byte) []byte { return append([]byte(nil), b...) }
 
-// Close waits for the operations in progress, and closes all clients. It may be called again.
+// Close waits for the operations in progress, and closes all clients. Further calls do nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -110,19 +110,20 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// MaxValue is the length of the store's longest value in bytes; 0: its clients do not know it.
+// MaxValue returns the length of the store's longest value in bytes, or 0 if its clients do not
+// know it.
 func (p *Pool) MaxValue(ctx context.Context) (n int, err error) {
 	late, err := p.do(ctx, func(m *member, _ clock.Time) error {
 		n = m.bytes.MaxEntry()
 		return nil
 	})
-	if late { // n may still be written
+	if late { // f may still write n
 		return 0, err
 	}
 	return n, err
 }
 
-// take waits for a client that no operation uses.
+// take waits for a client that no operation uses, and returns it.
 func (p *Pool) take(ctx context.Context) (*member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, over(ctx)
@@ -147,8 +148,8 @@ func (p *Pool) take(ctx context.Context) (*member, error) {
 	return m, nil
 }
 
-// give returns a client. It closes the client if the error of its operation says that it is of no
-// use any more.
+// give returns a client to the pool after an operation. If the operation's error err shows that the
+// client cannot be used any more, give closes it.
 func (p *Pool) give(m *member, err error) {
 	if errors.Is(err, kv.ErrClosed) || errors.Is(err, verbs.ErrClosed) || p.cfg.Stale != nil && p.cfg.Stale(err) {
 		_ = m.close() // its connections are gone
@@ -159,14 +160,13 @@ func (p *Pool) give(m *member, err error) {
 	<-p.tickets
 }
 
-// over is the error of an operation whose context has ended.
+// over returns the error of an operation whose context has ended.
 func over(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", kv.ErrTimeout, context.Cause(ctx))
 }
 
-// do runs f with a client, and returns f's error. f must not use memory of the caller that may change
-// after do has returned: when the context ends first, do returns and f goes on. late says that this
-// has happened.
+// do runs f with a client and returns f's error. If the context ends first, do returns at once,
+// late is true, and f goes on. So f must not use memory of the caller that may change later.
 func (p *Pool) do(ctx context.Context, f func(m *member, deadline clock.Time) error) (late bool, err error) {
 	m, err := p.take(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func (p *Pool) do(ctx context.Context, f func(m *member, deadline clock.Time) er
 	}
 }
 
-// run opens the client if necessary, and runs f.
+// run opens the client m if necessary, and runs f.
 func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline clock.Time) error) error {
 	if m.s == nil {
 		s, err := p.cfg.Open(p.deadline(ctx, p.cfg.Join))
@@ -200,7 +200,7 @@ func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline cl
 		}
 		m.s, m.bytes = s, bytekeys.New(s, bytekeys.Hash)
 	}
-	if ctx.Err() != nil { // while the client was opened
+	if ctx.Err() != nil { // the context has ended while the client was opened
 		return errors.Join(over(ctx), kv.ErrNoEffect)
 	}
 	err := f(m, p.deadline(ctx, p.cfg.Patience))
@@ -210,8 +210,8 @@ func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline cl
 	return err
 }
 
-// deadline is the deadline of a context on the clock of the clients, at most patience from now: an
-// operation whose context is cancelled keeps its client until then.
+// deadline returns the deadline of a context by the clients' clock, but at most patience from now.
+// An operation whose context is cancelled keeps its client until this deadline.
 func (p *Pool) deadline(ctx context.Context, patience time.Duration) clock.Time {
 	if at, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(at))

@@ -7,13 +7,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// ErrScan means that a scan returned keys in the wrong order, or more keys than requested.
+// ErrScan means that a scan has returned keys in the wrong order, or more keys than requested.
 var ErrScan = errors.New("scan is out of order")
 
-// Scan makes a scan and records its result for the given keys, which are sorted: a returned key as
-// a GET that found the value, a key that was passed over as a GET that found nothing, each at some
-// moment of the scan. Other keys belong to other clients. A scan promises nothing about several
-// keys at one moment.
+// Scan executes a scan. It records the result for the given keys, which are sorted: a returned key
+// as a GET that found its value, a key that the scan passed over as a GET that found nothing. Each
+// of these GETs takes place at some moment of the scan; the store promises no common moment. Other
+// keys belong to other clients.
 func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) error {
 	s, ok := r.Store.(Scanner)
 	if !ok {
@@ -40,7 +40,8 @@ func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) 
 		return true
 	}, deadline)
 	if err != nil {
-		return err // the scan may have shown some keys; the history says nothing of the others
+		// The scan may have returned some keys, but the history cannot say anything of the others.
+		return err
 	}
 	end := ^uint64(0)
 	if len(list) == n && n > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Map is a store in the memory of a process, for tests of programs that use a store and of checks.
+// Map is a store in the memory of a process, for tests of checks and of programs that use a store.
 // All threads may use it at a time, as one client or as many.
 type Map struct {
 	mu      sync.Mutex
@@ -18,10 +18,10 @@ type Map struct {
 
 var _ Scanner = (*Map)(nil)
 
-// NewMap makes an empty store that takes values of up to largest bytes.
+// NewMap makes an empty store with values of up to largest bytes.
 func NewMap(largest int) *Map { return &Map{values: make(map[uint64][]byte), largest: largest} }
 
-// MaxValue is the longest value in bytes.
+// MaxValue returns the length of the longest value in bytes.
 func (m *Map) MaxValue() int { return m.largest }
 
 // Get implements Store.
@@ -55,12 +55,12 @@ func (m *Map) Insert(key uint64, value []byte, _ clock.Time) error {
 	})
 }
 
-// Upsert gives a key a value whether it has one or not.
+// Upsert sets the value of a key, whether the key exists or not.
 func (m *Map) Upsert(key uint64, value []byte, _ clock.Time) error {
 	return m.set(key, value, func(bool) error { return nil })
 }
 
-// set gives a key a value unless refuse returns an error.
+// set sets the value of a key, unless refuse returns an error.
 func (m *Map) set(key uint64, value []byte, refuse func(exists bool) error) error {
 	if len(value) > m.largest {
 		return fmt.Errorf("%w: %d bytes, the map takes %d", ErrTooLarge, len(value), m.largest)

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// ParseMix reads a workload of one's own: the percentages of operations, like
+// ParseMix parses a workload that the user describes: percentages of operations, like
 // get=70,put=20,insert=5,delete=5. There are also scan, and rmw, which reads a key and writes it.
 func ParseMix(text string) (w Workload, err error) {
 	w.Name, w.Doc = text, "a mix of operations"
@@ -40,10 +40,10 @@ func ParseMix(text string) (w Workload, err error) {
 	return w, nil
 }
 
-// maxSet bounds the attempts of set, whose key other clients delete and insert meanwhile.
+// maxSet is how many times set tries again when other clients delete and insert its key meanwhile.
 const maxSet = 16
 
-// set gives a key a value. If the workload deletes keys, it inserts one that does not exist.
+// set sets the value of a key. If the workload deletes keys, it inserts a key that does not exist.
 func (c *runner) set(key uint64, value []byte, deadline clock.Time) (cost Cost, err error) {
 	for range maxSet {
 		err = c.store.Put(key, value, deadline)
@@ -56,12 +56,12 @@ func (c *runner) set(key uint64, value []byte, deadline clock.Time) (cost Cost, 
 		if !errors.Is(err, ErrExists) {
 			return cost, err
 		}
-		cost.Retries++ // another client has inserted it first
+		cost.Retries++ // another client has inserted the key first
 	}
 	return cost, err
 }
 
-// add adds the cost of a further part of the same operation.
+// add adds the cost of another part of the same operation.
 func (c *Cost) add(o Cost) {
 	c.RTTs += o.RTTs
 	c.RPCs += o.RPCs

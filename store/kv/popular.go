@@ -10,34 +10,35 @@ import (
 	"time"
 )
 
-// Shapes of popularity.
+// Shapes of popularity: how the operations of a workload choose their keys.
 const (
-	ShapeZipf    = "zipf"    // by RunConfig.Zipf; the smallest keys are the most popular ones
-	ShapeUniform = "uniform" // all keys alike
-	ShapeLatest  = "latest"  // by RunConfig.Zipf; the keys that were inserted last are the most popular ones
-	ShapeHotspot = "hotspot" // a part of the keys gets a part of the operations
-	// ShapeOwn: a client uses its part of the loaded keys (see Load), one after the other, and no
-	// client uses a key of another one. Programs choose it; ParsePopularity does not know it.
+	ShapeZipf    = "zipf"    // by RunConfig.Zipf; the smallest keys are the most popular
+	ShapeUniform = "uniform" // all keys are equally popular
+	// ShapeLatest: by RunConfig.Zipf; the keys inserted last are the most popular.
+	ShapeLatest  = "latest"
+	ShapeHotspot = "hotspot" // some keys get most operations: see Popularity.HotKeys
+	// ShapeOwn: each client uses its own part of the loaded keys (see Load), one key after the
+	// other. Programs choose this shape; ParsePopularity does not know it.
 	ShapeOwn = "own"
 )
 
-// Popularity says which keys the operations of a workload use. Its zero value is ShapeZipf, or
+// Popularity says which keys the operations of a workload use. The zero value means ShapeZipf, or
 // ShapeLatest for a Workload with Latest.
 type Popularity struct {
 	Shape string `json:"shape,omitempty"`
-	// HotKeys is the part of the keys that is hot, HotOps the part of the operations that use these
-	// keys; from 0 to 1. Only ShapeHotspot uses them.
+	// HotKeys is the share of the keys that is hot. HotOps is the share of the operations that use
+	// hot keys. Both are from 0 to 1, and only ShapeHotspot uses them.
 	HotKeys float64 `json:"hotKeys,omitempty"`
 	HotOps  float64 `json:"hotOps,omitempty"`
-	// MoveTime, MoveOps: after this time, or after this number of operations of all clients, other
-	// keys become the popular ones; 0: they stay. Each client counts its own time and operations, and
-	// all clients move to the same keys.
+	// MoveTime and MoveOps say after what time, and after how many operations of all clients, other
+	// keys become the popular ones; 0: the popular keys stay. Each client counts its own time and
+	// operations. All clients move to the same keys.
 	MoveTime time.Duration `json:"moveTimeNs,omitempty"`
 	MoveOps  uint64        `json:"moveOps,omitempty"`
 }
 
-// ParsePopularity reads zipf, uniform, latest, or hotspot:KEYS:OPERATIONS, whose parts are
-// fractions, or percentages with %.
+// ParsePopularity parses zipf, uniform, latest, or hotspot:KEYS:OPERATIONS. KEYS and OPERATIONS are
+// numbers from 0 to 1, or percentages with %.
 func ParsePopularity(text string) (p Popularity, err error) {
 	const want = "want zipf, uniform, latest, or hotspot:KEYS:OPERATIONS like hotspot:20%:80%"
 	parts := strings.Split(text, ":")
@@ -60,7 +61,7 @@ func ParsePopularity(text string) (p Popularity, err error) {
 	return p, nil
 }
 
-// fraction reads a number from 0 to 1, or a percentage.
+// fraction parses a number from 0 to 1, or a percentage.
 func fraction(text string) (float64, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	x, err := strconv.ParseFloat(number, 64)
@@ -73,7 +74,8 @@ func fraction(text string) (float64, error) {
 	return x, nil
 }
 
-// ParseMove sets when the popular keys move: after a time like 5s, or after a number of operations.
+// ParseMove parses when the popular keys move: after a time like 5s, or after a number of
+// operations.
 func (p *Popularity) ParseMove(text string) error {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
 		p.MoveOps = n
@@ -87,7 +89,7 @@ func (p *Popularity) ParseMove(text string) error {
 	return nil
 }
 
-// check reports what is wrong with the popularity.
+// check returns an error if the popularity is not valid.
 func (p *Popularity) check() error {
 	switch {
 	case p.Shape == ShapeLatest && (p.MoveTime > 0 || p.MoveOps > 0):
@@ -106,7 +108,7 @@ func (p *Popularity) check() error {
 	return fmt.Errorf("workload: unknown distribution %.40q", p.Shape)
 }
 
-// shape is the shape that a workload has with p.
+// shape returns the shape of a workload with popularity p.
 func (p *Popularity) shape(w *Workload) string {
 	switch {
 	case p.Shape != "":
@@ -138,12 +140,12 @@ func (c *RunConfig) Popular() (text string) {
 	return text
 }
 
-// chooser draws the loaded keys of one client.
+// chooser draws the keys for the operations of one client.
 type chooser struct {
 	cfg   *RunConfig
 	shape string
 	zipf  *Zipf
-	hot   uint64 // hot keys of a hotspot
+	hot   uint64 // number of hot keys of a hotspot
 }
 
 func newChooser(cfg *RunConfig) *chooser {
@@ -160,12 +162,12 @@ func newChooser(cfg *RunConfig) *chooser {
 	return c
 }
 
-// scrambleSeed is the same for all clients of all runs: which keys are popular does not matter, but
-// they must be the same ones.
+// scrambleSeed is the same for all clients of all runs. It does not matter which keys are popular,
+// but they must be the same keys for all clients.
 const scrambleSeed = 0x5eed
 
-// draw draws a key, or for ShapeLatest its rank. since is the time since the client began, ops the
-// number of operations that it has begun.
+// draw draws a key or, for ShapeLatest, the rank of a key. since is the time since the client
+// began. ops is the number of operations that it has begun.
 func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
 	k := uint64(0)
 	switch {
@@ -182,7 +184,7 @@ func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
 	return k
 }
 
-// place is the key of a rank of a hotspot.
+// place returns the key with a rank in a hotspot.
 func (c *chooser) place(rank uint64) uint64 {
 	if !c.cfg.Scramble {
 		return rank
@@ -190,8 +192,8 @@ func (c *chooser) place(rank uint64) uint64 {
 	return permute(rank, c.cfg.Keys, scrambleSeed)
 }
 
-// permute is a permutation of the numbers 0 to n-1, which the seed chooses: a Feistel network on a
-// power of 4 of at least n, applied until the number is below n.
+// permute returns element k of a permutation of the numbers 0 to n-1, which the seed chooses. It
+// applies a Feistel network on a power of 4 that is at least n, until the result is below n.
 func permute(k, n, seed uint64) uint64 {
 	half := (bits.Len64(n-1) + 1) / 2
 	mask := uint64(1)<<half - 1
@@ -206,7 +208,7 @@ func permute(k, n, seed uint64) uint64 {
 	}
 }
 
-// moves is how often the popular keys have moved.
+// moves returns how many times the popular keys have moved.
 func (c *chooser) moves(since time.Duration, ops uint64) (n uint64) {
 	if t := c.cfg.Popularity.MoveTime; t > 0 {
 		n += uint64(since / t)

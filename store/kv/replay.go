@@ -11,20 +11,24 @@ import (
 
 // Op is one operation of a workload or trace.
 type Op struct {
-	// At is when the operation is due in its trace, Client the client that executes it.
+	// At is the time in the trace at which the operation is due. Client is the client that executes
+	// it.
 	At     time.Duration
 	Client int
 	Kind   Kind
 	Key    uint64
-	// Size is the length of the value that is written, in bytes, or for KindScan the number of keys.
+	// Size is the length in bytes of the value that is written or, for KindScan, the number of
+	// keys.
 	Size int
 }
 
-// Replay executes the operations of one client of a trace, one after the other, as Run executes those
-// of a workload. With Pace they are due at their times. A key may be absent: what finds none is an
-// operation like the others, as is an insert that finds its key, and an update inserts the key.
+// Replay executes the operations of one client of a trace, one after the other, as Run executes
+// those of a workload. With Pace they are due at their times in the trace. A key may be absent: an
+// operation that does not find its key counts like the others, as does an insert whose key exists;
+// an update inserts the key.
 func Replay(s Store, rt verbs.Runtime, cfg RunConfig, ops []Op, stop func() bool) (*Result, error) {
-	cfg.Keys, cfg.Ops = max(1, cfg.Keys), uint64(len(ops))+1 // no limit of its own
+	// the number of operations sets no limit
+	cfg.Keys, cfg.Ops = max(1, cfg.Keys), uint64(len(ops))+1
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -56,9 +60,9 @@ func (c *runner) replay(ops []Op, stop func() bool) *Result {
 	return c.result
 }
 
-// Generate makes n operations that clients of a workload would execute, at the rate of
-// RunConfig.Rate for each client. The seed decides all of them. If stop is not nil, Generate calls it between operations,
-// and ends early when it returns true.
+// Generate returns n operations that the clients of a workload would execute, at RunConfig.Rate for
+// each client. The seed decides all of them. If stop is not nil, Generate calls it between
+// operations, and ends early when it returns true.
 func Generate(cfg RunConfig, n int, seed uint64, stop func() bool) []Op {
 	cfg = cfg.withDefaults()
 	period := time.Duration(float64(time.Second) / cmp.Or(cfg.Rate, 1000))

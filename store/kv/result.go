@@ -7,17 +7,17 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// maxLatency is the longest latency in the histograms; longer ones count as maxLatency. digits is
-// the precision in decimal digits.
+// maxLatency is the longest latency in the histograms. Longer ones count as maxLatency. digits is
+// the precision of the histograms in decimal digits.
 const (
 	maxLatency = time.Minute
 	digits     = 2
 )
 
-// Result has the measurements of one or several clients of a workload; Merge adds results.
+// Result has the measurements of one or several clients of a workload. Merge adds results.
 type Result struct {
 	Clients int
-	// Span is the time in which operations were counted.
+	// Span is the time during which operations were counted.
 	Span time.Duration
 	Ops  [kinds]uint64
 	// FirstTry counts writes (updates, inserts, deletes, read-modify-writes) that succeeded at the
@@ -26,23 +26,23 @@ type Result struct {
 	FirstTry, Retries uint64
 	// RTTs counts round trips on the data path. RPCs counts those to the metadata server.
 	RTTs, RPCs uint64
-	// NotFound counts operations on keys that did not exist. If the workload deletes keys, they are in
-	// Ops; otherwise they are not. Failed counts operations with another error, Wrong values that no
-	// client wrote.
+	// NotFound counts operations on keys that did not exist. Ops includes them only if the workload
+	// deletes keys. Failed counts operations with another error. Wrong counts values that no client
+	// wrote.
 	NotFound, Failed, Wrong uint64
-	// Existed counts inserts that found their key: of keys that were loaded before, or by an attempt
-	// whose outcome was unknown.
+	// Existed counts inserts that found their key: it was loaded before, or an earlier attempt
+	// whose outcome was unknown has inserted it.
 	Existed uint64
 	// FirstError explains the first failure.
 	FirstError string
-	// Spent is the time that the operations of a kind were in each phase, in all: nothing if the
-	// store is not Timed.
+	// Spent is the total time that operations of a kind were in each phase. It is zero if the store
+	// is not Timed.
 	Spent [kinds][phases]time.Duration
 	hist  [kinds + 1]*hdrhistogram.Histogram
 }
 
-// queue is the place in Result.hist of the time between the instant at which an operation of an open
-// loop was due and its beginning.
+// queue is the index in Result.hist for the waiting times of an open loop: from the time at which
+// an operation was due to its beginning.
 const queue = kinds
 
 // note counts one operation.
@@ -57,7 +57,8 @@ func (r *Result) note(k Kind, took time.Duration, c Cost) {
 	r.record(k, took)
 }
 
-// spend adds the phases of an operation that was queued before; nil: its store has no timeline.
+// spend adds the phases of an operation that has waited for the time queued before; spent is nil if
+// the store has no timeline.
 func (r *Result) spend(k Kind, queued time.Duration, spent *[phases]time.Duration) {
 	if spent == nil {
 		return
@@ -68,12 +69,13 @@ func (r *Result) spend(k Kind, queued time.Duration, spent *[phases]time.Duratio
 	r.Spent[k][PhaseQueue] += queued
 }
 
-// record adds a duration to a histogram.
+// record adds a latency to the histogram of a kind.
 func (r *Result) record(k Kind, took time.Duration) {
 	if r.hist[k] == nil {
 		r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
 	}
-	_ = r.hist[k].RecordValue(int64(min(max(took, 1), maxLatency))) // the duration is in the range of the histogram
+	// The latency is in the range of the histogram, so there is no error.
+	_ = r.hist[k].RecordValue(int64(min(max(took, 1), maxLatency)))
 }
 
 // Merge adds the measurements of other clients that ran at the same time.
@@ -108,7 +110,7 @@ func (r *Result) Merge(o *Result) {
 	}
 }
 
-// Total is the number of operations that were counted.
+// Total returns the number of operations that were counted.
 func (r *Result) Total() uint64 {
 	n := uint64(0)
 	for _, k := range r.Ops {
@@ -117,7 +119,7 @@ func (r *Result) Total() uint64 {
 	return n
 }
 
-// Throughput is in operations a second.
+// Throughput returns the number of operations per second.
 func (r *Result) Throughput() float64 {
 	if r.Span <= 0 {
 		return 0
@@ -125,13 +127,13 @@ func (r *Result) Throughput() float64 {
 	return float64(r.Total()) / r.Span.Seconds()
 }
 
-// Writes are operations that change a key.
+// Writes returns the number of operations that change a key.
 func (r *Result) Writes() uint64 {
 	return r.Ops[KindUpdate] + r.Ops[KindInsert] + r.Ops[KindReadModify] + r.Ops[KindDelete]
 }
 
-// FirstTryShare is the share of writes that succeeded at the first attempt; 1 if there were no
-// writes.
+// FirstTryShare returns the share of writes that succeeded at the first attempt, or 1 if there were
+// no writes.
 func (r *Result) FirstTryShare() float64 {
 	if r.Writes() == 0 {
 		return 1
@@ -139,8 +141,8 @@ func (r *Result) FirstTryShare() float64 {
 	return float64(r.FirstTry) / float64(r.Writes())
 }
 
-// Percentile is the latency of operations of a kind at percentile p, from 0 to 100; 0 if there were
-// no such operations.
+// Percentile returns the latency of operations of a kind at percentile p, from 0 to 100, or 0 if
+// there were no such operations.
 func (r *Result) Percentile(k Kind, p float64) time.Duration {
 	if r.hist[k] == nil {
 		return 0
@@ -148,7 +150,7 @@ func (r *Result) Percentile(k Kind, p float64) time.Duration {
 	return time.Duration(r.hist[k].ValueAtPercentile(p))
 }
 
-// Latency is the row of one kind in a Summary. Times are in microseconds.
+// Latency is the row for one kind in a Summary. Times are in microseconds.
 type Latency struct {
 	Kind string  `json:"kind"`
 	Ops  uint64  `json:"ops"`
@@ -159,7 +161,7 @@ type Latency struct {
 	Max  float64 `json:"maxUsec"`
 }
 
-// Summary is a Result for people and programs.
+// Summary is a Result in a form for people and programs.
 type Summary struct {
 	Clients    int       `json:"clients"`
 	Seconds    float64   `json:"seconds"`
@@ -175,25 +177,26 @@ type Summary struct {
 	Existed    uint64    `json:"existed,omitempty"`
 	FirstError string    `json:"firstError,omitempty"`
 	Latencies  []Latency `json:"latencies"`
-	// Breakdown says where the time of the operations went; it is empty if the store does not note
-	// that.
+	// Breakdown says in which phases the operations spent their time. It is empty if the store does
+	// not record that.
 	Breakdown []Breakdown `json:"breakdown,omitempty"`
 }
 
-// AllKinds is the kind of the Breakdown of all operations together.
+// AllKinds is the Kind in the Breakdown of all operations together.
 const AllKinds = "all"
 
-// Breakdown is where the time of the operations of one kind went. The phases add up to the mean.
+// Breakdown says in which phases the operations of one kind spent their time. The phases add up to
+// the mean.
 type Breakdown struct {
 	Kind string `json:"kind"`
 	Ops  uint64 `json:"ops"`
-	// Mean is the mean latency in microseconds. Phases has the mean time of an operation in each phase
-	// that occurred, by its name; operations without the phase count as 0.
+	// Mean is the mean latency in microseconds. Phases has, by name, the mean time of an operation
+	// in each phase that occurred; operations without the phase count as 0.
 	Mean   float64            `json:"meanUsec"`
 	Phases map[string]float64 `json:"phasesUsec"`
 }
 
-// breakdown makes the Breakdown of n operations.
+// breakdown returns the Breakdown of n operations.
 func breakdown(kind string, n uint64, spent *[phases]time.Duration) Breakdown {
 	b := Breakdown{Kind: kind, Ops: n, Phases: map[string]float64{}}
 	for p, d := range spent {
@@ -206,7 +209,7 @@ func breakdown(kind string, n uint64, spent *[phases]time.Duration) Breakdown {
 	return b
 }
 
-// breakdowns makes the breakdown of each kind, and at the end that of all.
+// breakdowns returns the Breakdown of each kind, and at the end that of all operations.
 func (r *Result) breakdowns() (list []Breakdown) {
 	var all [phases]time.Duration
 	for k := range r.Spent {
@@ -249,7 +252,7 @@ func (r *Result) Summary() Summary {
 	return s
 }
 
-// queueName is the name of the queue's row in a Summary.
+// queueName is the Kind of the queue's row in a Summary.
 const queueName = "queue"
 
 // MarshalJSON writes the result with its histograms.

@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Load inserts this client's part of the keys: every Clients-th of them, one after the other. A key
-// that exists already stays as it is, and Result.Existed counts it. The result has the inserts and
-// their latencies; it is complete up to the error, if there is one.
+// Load inserts this client's part of the keys: every Clients-th key, one after the other. A key
+// that exists already keeps its value, and Result.Existed counts it. The result has the inserts and
+// their latencies. After an error the result has everything up to the error.
 func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
 	cfg = cfg.withDefaults()
 	res, began, line := &Result{Clients: 1}, rt.Now(), TimelineOf(s)
@@ -50,17 +50,17 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 type runner struct {
 	cfg   RunConfig
 	store Store
-	line  *Timeline // nil: the store has none
+	line  *Timeline // nil: the store has no timeline
 	rt    verbs.Runtime
 	rand  *rand.Rand
 	keys  *chooser
 	buf   []byte
 	seq   uint64
-	ops   uint64 // operations that were begun
-	// misses: keys may be absent, because clients delete them. An operation that finds none is counted
-	// with the others.
+	ops   uint64 // how many operations were begun
+	// misses: keys may be absent, because clients delete them. An operation that does not find its
+	// key counts like the others.
 	misses bool
-	fresh  uint64 // how many keys behind the loaded ones are this client's and exist
+	fresh  uint64 // how many keys after the loaded ones this client has inserted
 	result *Result
 }
 
@@ -128,7 +128,7 @@ func (s *span) length() time.Duration {
 
 func (c *runner) period() time.Duration { return time.Duration(float64(time.Second) / c.cfg.Rate) }
 
-// next draws the next operation; since is the time since the client began.
+// next draws the next operation. since is the time since the client began.
 func (c *runner) next(since time.Duration) Op {
 	op := Op{Kind: c.cfg.Workload.pick(c.rand.Float64())}
 	if op.Kind == KindInsert {
@@ -141,12 +141,13 @@ func (c *runner) next(since time.Duration) Op {
 		op.Size = c.cfg.size(c.rand)
 	case KindScan:
 		op.Size = 1 + c.rand.IntN(c.cfg.ScanLen)
-	default: // no value is written
+	default: // the operation writes no value
 	}
 	return op
 }
 
-// once executes one operation, which was due at start, and reports whether it was counted.
+// once executes one operation, which was due at start. It returns true if the operation was
+// counted.
 func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	kind, began := op.Kind, c.rt.Now()
 	c.line.begin(began)
@@ -162,7 +163,7 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 		c.result.Wrong++
 	case kind == KindInsert && errors.Is(err, ErrExists):
 		if c.result.Existed++; c.misses {
-			err = nil // as regular as an operation that finds no key
+			err = nil // counted like an operation that does not find its key
 		}
 	case err != nil:
 		c.result.Failed++
@@ -199,7 +200,7 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 	case KindInsert:
 		err := c.store.Insert(op.Key, c.value(op), deadline)
 		if err == nil || errors.Is(err, ErrExists) {
-			c.fresh++ // otherwise the next insert tries this key again
+			c.fresh++ // after another error the next insert tries this key again
 		}
 		return c.store.Last(), err
 	case KindScan:
@@ -210,7 +211,7 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 		if err != nil && (!c.misses || !errors.Is(err, ErrNotFound)) {
 			return cost, err
 		}
-		cost.Retries = 0 // those of a read are no races lost
+		cost.Retries = 0 // retries of a read are no lost races
 		w, err := c.set(op.Key, c.value(op), deadline)
 		cost.add(w)
 		return cost, err
@@ -220,20 +221,21 @@ func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
 	}
 }
 
-// MaxClients is the largest number of clients of a run.
+// MaxClients is the largest number of clients in a run.
 const MaxClients = 1 << 16
 
-// own is the n-th key behind the loaded ones that this client inserts. It does not depend on how many
-// clients there are, so that a later run with more or fewer of them finds no holes between the keys
+// own returns the n-th key after the loaded ones that this client inserts. It does not depend on
+// the number of clients. So a later run with more or fewer clients finds no gaps between the keys
 // of a client.
 func (c *runner) own(n uint64) uint64 { return c.cfg.Keys + n*MaxClients + uint64(c.cfg.Client) }
 
-// maxInserted bounds the search of inserted: behind so many keys it ends.
+// maxInserted is the number of keys after which inserted stops its search.
 const maxInserted = 1 << 40
 
-// inserted is the place behind the client's own keys that exist because an earlier run has inserted
-// them. It looks for the first key that does not exist, in steps that double, and then between the
-// last two. A key whose value was lost counts as absent. The search ends early when stop returns true.
+// inserted returns how many of the client's own keys exist already, because an earlier run has
+// inserted them. It searches for the first key that does not exist: first in steps that double,
+// then between the last two. A key whose value was lost counts as absent. The search ends early
+// when stop returns true.
 func (c *runner) inserted(stop func() bool) (uint64, error) {
 	var failed error
 	get := func(n uint64) bool {
@@ -275,7 +277,7 @@ func (c *runner) scan(op Op, deadline clock.Time) (Cost, error) {
 	return s.Last(), err
 }
 
-// key draws a key. With ShapeLatest, the newest keys of this client are the most popular.
+// key draws a loaded key. With ShapeLatest, this client's newest keys are the most popular.
 func (c *runner) key(since time.Duration) uint64 {
 	if c.keys.shape == ShapeOwn {
 		clients, client := uint64(c.cfg.Clients), uint64(c.cfg.Client)

@@ -7,34 +7,35 @@ import (
 	"strings"
 )
 
-// Sizes says how long the values of a workload are. Each write draws a size.
+// Sizes says how long the values of a workload are. Each write draws one size.
 type Sizes struct {
 	// Min and Max are the smallest and the largest size in bytes.
 	Min int `json:"min"`
 	Max int `json:"max"`
-	// Zipf is the exponent by which smaller sizes are more frequent; 0: all sizes alike.
+	// Zipf is the exponent by which smaller sizes are more frequent; 0: all sizes are equally
+	// frequent.
 	Zipf float64 `json:"zipf,omitempty"`
-	// List, if not empty, has the only sizes, with their shares.
+	// List, if not empty, has all sizes that occur, with their shares.
 	List []SizeShare `json:"list,omitempty"`
 
-	ranks *Zipf   // made by the first draw
-	sum   float64 // of the shares
+	ranks *Zipf   // the first draw makes it
+	sum   float64 // sum of the shares
 }
 
-// SizeShare is one size of a list. The shares of a list need not add up to a certain sum.
+// SizeShare is one size of a list. The sum of the shares in a list may be any number.
 type SizeShare struct {
 	Size  int     `json:"size"`
 	Share float64 `json:"share"`
 }
 
-// maxSizes bounds the list of sizes, maxSize a size.
+// maxSizes is the greatest length of the list of sizes. maxSize is the greatest size.
 const (
 	maxSizes = 1024
 	maxSize  = 1 << 30
 )
 
-// ParseSizes reads a size, MIN-MAX, zipf:THETA:MIN-MAX, or a list SIZE=SHARE,SIZE=SHARE. number
-// reads one size.
+// ParseSizes parses a size, MIN-MAX, zipf:THETA:MIN-MAX, or a list SIZE=SHARE,SIZE=SHARE. number
+// parses one size.
 func ParseSizes(text string, number func(string) (int, error)) (*Sizes, error) {
 	s, err := parseSizes(text, number)
 	if err == nil {
@@ -83,7 +84,7 @@ func parseSizes(text string, number func(string) (int, error)) (s *Sizes, err er
 	return s, err
 }
 
-// check reports what is wrong with the sizes.
+// check returns an error if the sizes are not valid.
 func (s *Sizes) check() error {
 	switch {
 	case s.Min < 0 || s.Max > maxSize:

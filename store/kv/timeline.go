@@ -7,31 +7,33 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Phase is what a client does, or waits for, at one moment of an operation.
+// Phase is what a client does, or what it waits for, at one moment of an operation.
 type Phase uint8
 
-// Phases. A client is in one phase at a time, so the times of the phases of an operation add up to
-// its latency.
+// Phases. A client is in one phase at a time. So the times of an operation's phases add up to its
+// latency.
 const (
-	// PhaseClient is the client's own work, and everything that has no phase of its own.
+	// PhaseClient is the client's own work, and all time without a phase of its own.
 	PhaseClient Phase = iota
-	// PhaseQueue is the time from when an operation of an open loop was due until its beginning.
+	// PhaseQueue is the time between the moment at which an operation of an open loop is due and
+	// its beginning.
 	PhaseQueue
-	// PhaseLock is the time from the first attempt at a lock until the client has it: its place
-	// in the queue of its compute node and the round trips to the lock word, without pauses
-	// between them.
+	// PhaseLock is the time from the first attempt at a lock until the client has the lock: the
+	// wait in the queue of its compute node, and the round trips to the lock word, without the
+	// pauses between them.
 	PhaseLock
-	// PhaseBackOff is every pause between attempts.
+	// PhaseBackOff is the time of all pauses between attempts.
 	PhaseBackOff
-	// PhaseRPC is a request to a metadata server, or to the memory service of a host.
+	// PhaseRPC is the time of requests to a metadata server, or to the memory service of a host.
 	PhaseRPC
-	// PhaseTrip is the first round trip outside of locks, from the post to the last completion, with
-	// the time in the switch. Further ones are the phases behind it; the last of them has all others.
+	// PhaseTrip is the time of the first round trip outside of locks, from the post to the last
+	// completion, including the switch. The next phases, up to PhaseTrip+maxTrips-1, are for the
+	// next round trips. The last of these phases is for all further ones.
 	PhaseTrip
 )
 
 const (
-	// maxTrips is how many round trips have a phase of their own.
+	// maxTrips is the number of phases for round trips.
 	maxTrips = 5
 	phases   = int(PhaseTrip) + maxTrips
 )
@@ -40,10 +42,10 @@ var phaseNames = [phases]string{
 	"client", "queue", "lock", "back-off", "rpc", "trip 1", "trip 2", "trip 3", "trip 4", "more trips",
 }
 
-// String returns the name of the phase as reports have it.
+// String returns the name of the phase in reports.
 func (p Phase) String() string { return phaseNames[p] }
 
-// Phases lists all phases in the order of reports.
+// Phases returns all phases in the order of reports.
 func Phases() (list []Phase) {
 	list = append(list, PhaseQueue, PhaseLock)
 	for p := PhaseTrip; int(p) < phases; p++ {
@@ -52,10 +54,10 @@ func Phases() (list []Phase) {
 	return append(list, PhaseBackOff, PhaseRPC, PhaseClient)
 }
 
-// Timed is a Store that says where the time of its operations is spent.
+// Timed is a Store that records in which phases its operations spend their time.
 type Timed interface {
 	Store
-	// Timeline returns the client's timeline, which stays the same.
+	// Timeline returns the client's timeline, always the same one.
 	Timeline() *Timeline
 }
 
@@ -67,10 +69,10 @@ func TimelineOf(s Store) *Timeline {
 	return nil
 }
 
-// Timeline is the runtime of a store's client that notes the phases of the operations. The client
-// uses it in place of its context's runtime, so that each Sleep is PhaseBackOff, and calls Enter and
-// Leave around the other phases. The thread of the client alone uses it. The zero value without a
-// runtime must not be used.
+// Timeline is the runtime of a store's client, and records the phases of its operations. The client
+// uses it in place of its context's runtime, so that each Sleep is PhaseBackOff. The client calls
+// Enter and Leave around the other phases. Only the client's thread uses it. NewTimeline makes one;
+// the zero value has no runtime and must not be used.
 type Timeline struct {
 	verbs.Runtime
 	phase Phase
@@ -79,10 +81,10 @@ type Timeline struct {
 	spent [phases]time.Duration
 }
 
-// NewTimeline returns a timeline of a client with that runtime.
+// NewTimeline makes a timeline over the runtime rt.
 func NewTimeline(rt verbs.Runtime) *Timeline { return &Timeline{Runtime: rt} }
 
-// begin starts an operation. Without a timeline it does nothing.
+// begin is called when an operation begins. If t is nil, it does nothing.
 func (t *Timeline) begin(now clock.Time) {
 	if t == nil {
 		return
@@ -91,7 +93,8 @@ func (t *Timeline) begin(now clock.Time) {
 	t.spent = [phases]time.Duration{}
 }
 
-// end ends the operation, and returns how long it was in each phase; nil without a timeline.
+// end is called when the operation ends. It returns how long the operation was in each phase, or
+// nil if t is nil.
 func (t *Timeline) end(now clock.Time) *[phases]time.Duration {
 	if t == nil {
 		return nil
@@ -100,14 +103,14 @@ func (t *Timeline) end(now clock.Time) *[phases]time.Duration {
 	return &t.spent
 }
 
-// enter ends the present phase.
+// enter ends the present phase and begins phase p.
 func (t *Timeline) enter(p Phase, now clock.Time) {
 	t.spent[t.phase] += now.Sub(t.since)
 	t.phase, t.since = p, now
 }
 
-// Enter begins a phase in the middle of another one, which it returns for Leave. Each PhaseTrip
-// counts as one more round trip; those of PhaseLock belong to the lock.
+// Enter begins phase p inside another phase, which it returns for Leave. Each PhaseTrip counts as a
+// further round trip, except inside PhaseLock, to which its round trips belong.
 func (t *Timeline) Enter(p Phase) (from Phase) {
 	from = t.phase
 	if p == PhaseTrip {
@@ -121,10 +124,10 @@ func (t *Timeline) Enter(p Phase) (from Phase) {
 	return from
 }
 
-// Leave goes back to the phase that Enter has returned.
+// Leave returns to the phase that Enter has returned.
 func (t *Timeline) Leave(to Phase) { t.enter(to, t.Now()) }
 
-// Sleep waits, which is PhaseBackOff.
+// Sleep sleeps in PhaseBackOff.
 func (t *Timeline) Sleep(d time.Duration) {
 	from := t.Enter(PhaseBackOff)
 	t.Runtime.Sleep(d)

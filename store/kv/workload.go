@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// Workload is a mix of operations, with the shares of each; they add up to 1.
+// Workload is a mix of operations with their shares, which add up to 1.
 type Workload struct {
 	Name                                           string
 	Read, Update, Insert, Scan, ReadModify, Delete float64
-	// Latest prefers keys that were inserted last (YCSB D).
+	// Latest: the keys that were inserted last are the most popular (YCSB D).
 	Latest bool
 	Doc    string
 }
 
-// Workloads are those of YCSB (SoCC 2010), and mixes of reads and updates by the percentage of
-// updates.
+// Workloads returns the workloads of YCSB (SoCC 2010), and w, which has only updates.
 func Workloads() []Workload {
 	return []Workload{
 		{Name: "a", Read: 0.5, Update: 0.5, Doc: "update heavy: 50% reads, 50% updates"},
@@ -31,7 +30,8 @@ func Workloads() []Workload {
 	}
 }
 
-// FindWorkload returns a workload by name; a number is the percentage of updates.
+// FindWorkload returns the workload with a name. If name is a number, it is the percentage of
+// updates.
 func FindWorkload(name string) (Workload, error) {
 	all := Workloads()
 	if i := slices.IndexFunc(all, func(w Workload) bool { return w.Name == strings.ToLower(name) }); i >= 0 {
@@ -48,10 +48,10 @@ func FindWorkload(name string) (Workload, error) {
 	return Workload{}, fmt.Errorf("unknown workload %q: want one of %s, or the percentage of updates", name, strings.Join(names, " "))
 }
 
-// Kind is an operation of a workload.
+// Kind is the kind of an operation in a workload.
 type Kind uint8
 
-// Kinds.
+// Kinds of operations.
 const (
 	KindRead Kind = iota
 	KindUpdate
@@ -64,10 +64,10 @@ const (
 
 var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write", "delete"}
 
-// String is the name of the kind.
+// String returns the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// pick chooses the kind of the next operation; x is a random number from 0 to 1.
+// pick chooses the kind of the next operation. x is a random number from 0 to 1.
 func (w *Workload) pick(x float64) Kind {
 	for i, share := range []float64{w.Read, w.Update, w.Insert, w.Scan, w.ReadModify, w.Delete} {
 		if x < share {
@@ -78,42 +78,42 @@ func (w *Workload) pick(x float64) Kind {
 	return KindRead
 }
 
-// RunConfig describes what each client does.
+// RunConfig describes what one client of a workload does.
 type RunConfig struct {
 	Workload Workload
-	// Keys is how many keys there are at the beginning.
+	// Keys is how many keys exist at the beginning.
 	Keys uint64
-	// Value is the size of a value in bytes; at least MinValue. If Sizes is not nil, values have these
-	// sizes, but at least MinValue, and Value is the largest.
+	// Value is the length of a value in bytes, at least MinValue. If Sizes is not nil, values have
+	// these sizes, at least MinValue, and Value is the largest of them.
 	Value int
 	Sizes *Sizes
-	// Zipf is the skew of popularity, 0 to 1.5. Scramble spreads the popular keys of ShapeZipf and
-	// ShapeHotspot over all keys; the other shapes have none that could be spread.
+	// Zipf is the skew of popularity, from 0 to 1.5. Scramble spreads the popular keys of ShapeZipf
+	// and ShapeHotspot over all keys. It has no effect on the other shapes.
 	Zipf     float64
 	Scramble bool
-	// Popularity says which keys are used, if not simply by Zipf.
+	// Popularity says which keys are used. Its zero value means by Zipf.
 	Popularity Popularity
-	// Clients is the number of all clients. Client is the number of this one.
+	// Clients is the number of all clients. Client is the number of this client.
 	Clients, Client int
-	// Warmup is the time before operations are counted. Duration is the time in which they are
+	// Warmup is the time before operations are counted. Duration is the time during which they are
 	// counted.
 	Warmup, Duration time.Duration
 	// Ops is the number of counted operations after which a client ends; 0: no limit.
 	Ops uint64
-	// Rate is how many operations a client starts in a second, whether or not earlier ones have
-	// ended (open loop); latencies count from when an operation was due. 0: the next one starts
-	// when the last has ended (closed loop).
+	// Rate is how many operations a client starts per second, even if earlier ones have not ended
+	// (open loop). Latencies then count from the time at which an operation was due. 0: each
+	// operation starts when the client's previous one has ended (closed loop).
 	Rate float64
-	// Pace is how many times faster than recorded a trace is replayed; 0: each operation begins when
-	// the client's last has ended. Only Replay uses it.
+	// Pace is how many times faster than recorded Replay executes a trace; 0: each operation starts
+	// when the client's previous one has ended. Only Replay uses it.
 	Pace float64
-	// Patience is the deadline of one operation; 0: 5 s.
+	// Patience is the time limit of one operation; 0: 5 s.
 	Patience time.Duration
-	// Verify checks every value that is read.
+	// Verify: the client checks every value that it reads.
 	Verify bool
-	// ScanLen is the longest scan; 0: 100.
+	// ScanLen is the largest number of keys of a scan; 0: 100.
 	ScanLen int
-	// Observe, if not nil, is called with the duration of each successful operation, also during
+	// Observe, if not nil, is called with the latency of each successful operation, also during
 	// Warmup.
 	Observe func(took time.Duration) `json:"-"`
 }
@@ -122,15 +122,15 @@ const (
 	defaultPatience = 5 * time.Second
 	defaultScan     = 100
 	maxZipf         = 1.5
-	// Bounds of RunConfig.Rate and RunConfig.Pace, so that the times between operations are at least a
-	// nanosecond and do not overflow.
+	// Limits of RunConfig.Rate and RunConfig.Pace. Within them, the times between operations are at
+	// least a nanosecond and do not overflow.
 	minRate, maxRate = 1e-3, 1e9
 	minPace, maxPace = 1e-3, 1e6
 )
 
 func (c RunConfig) withDefaults() RunConfig {
 	if c.Sizes != nil {
-		own := *c.Sizes // because it has the state of this client's draws
+		own := *c.Sizes // a copy, because Sizes keeps state of this client's draws
 		c.Sizes, c.Value = &own, own.Max
 	}
 	c.Value = max(c.Value, MinValue)
@@ -143,7 +143,7 @@ func (c RunConfig) withDefaults() RunConfig {
 	return c
 }
 
-// Validate reports the first thing that is wrong with c.
+// Validate returns an error for the first field that is not valid.
 func (c *RunConfig) Validate() error {
 	switch {
 	case c.Keys < 1:

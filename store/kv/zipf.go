@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Zipf draws ranks 0 to n-1, rank k with a probability proportional to 1/(k+1)^theta, by
-// rejection-inversion (Hörmann and Derflinger, 1996): without a table, for every theta from 0
-// (uniform) on, also beyond 1.
+// Zipf draws ranks from 0 to n-1. Rank k has a probability proportional to 1/(k+1)^theta. It uses
+// rejection-inversion (Hörmann and Derflinger, 1996), which needs no table and works for every
+// theta from 0 (uniform) on, also above 1.
 type Zipf struct {
 	n, q      float64
 	x1, xn, s float64
@@ -17,7 +17,7 @@ type Zipf struct {
 	shared    uint64
 }
 
-// NewZipf makes a generator for n ranks, at least 1, and theta >= 0.
+// NewZipf makes a Zipf for n ranks, at least 1, and theta >= 0.
 func NewZipf(n uint64, theta float64) *Zipf {
 	z := &Zipf{n: float64(n), q: theta, ranks: n, uniform: theta == 0}
 	if z.uniform {
@@ -29,8 +29,8 @@ func NewZipf(n uint64, theta float64) *Zipf {
 	return z
 }
 
-// Scramble spreads the ranks over the keys, so that popular keys are no neighbours; every client
-// must use the same seed. Some keys get several ranks, others none.
+// Scramble spreads the ranks over the keys, so that popular keys are no neighbours. Every client
+// must use the same seed. Some keys get several ranks, and others none.
 func (z *Zipf) Scramble(seed uint64) { z.scramble, z.shared = true, seed }
 
 // Next draws a key.
@@ -64,8 +64,8 @@ func (z *Zipf) rank(r *rand.Rand) uint64 {
 	}
 }
 
-// h is the density, integral its integral up to a constant, inverse the inverse of that; all are
-// continuous at q = 1.
+// h is the density of the distribution. integral is the integral of h up to a constant. inverse is
+// the inverse function of integral. All three are continuous at q = 1.
 func (z *Zipf) h(x float64) float64 { return math.Exp(-z.q * math.Log(x)) }
 
 func (z *Zipf) integral(x float64) float64 {
@@ -78,7 +78,7 @@ func (z *Zipf) inverse(x float64) float64 {
 	return math.Exp(ratio(math.Log1p, t) * x)
 }
 
-// ratio is f(x)/x, which goes to 1 with x to 0 for both functions that are used.
+// ratio returns f(x)/x. For the two functions that are used, it tends to 1 as x tends to 0.
 func ratio(f func(float64) float64, x float64) float64 {
 	if math.Abs(x) < 1e-8 {
 		return 1

@@ -17,20 +17,20 @@ import (
 
 // Config describes a Conn.
 type Config struct {
-	// Context is the client's; the caller closes it.
+	// Context is the verbs context of the client. The caller closes it.
 	Context verbs.Context
 	// Manager connects queue pairs, with Params.
 	Manager rdmacm.Dialer
 	Params  rdmacm.Params
-	// Servers are the memory servers, at least one. All clients of a store must have the same order.
+	// Servers are the memory servers, at least one. All clients of a store must use the same order.
 	Servers []netip.Addr
 }
 
 const (
-	// pause is how long a client waits before it repeats an attempt that failed.
+	// pause is the time that a client waits before it repeats a failed attempt.
 	pause = 200 * time.Microsecond
-	// farewell bounds the wait for a server to confirm the end of a connection; without it the server
-	// notices later.
+	// farewell is the longest time that Close waits for a server to confirm the end of a
+	// connection. A server that was not told notices the end later.
 	farewell = 100 * time.Millisecond
 )
 
@@ -41,7 +41,7 @@ type Conn struct {
 	fab   *remotemem.Fabric
 	mems  []memservice.Memory
 	owner uint32
-	first []byte // what check compares
+	first []byte // the first bytes of a server's memory, for check
 	check func(server int, first []byte) error
 	op    remotemem.Op
 	then  remotemem.Op // the READ of SwapRead
@@ -49,17 +49,17 @@ type Conn struct {
 	rtts  int
 }
 
-// held is what Hold has said.
+// held has the arguments of Hold.
 type held struct {
 	server   int
 	at, word uint64
 }
 
-// ErrPassed says that the word of Hold has another value on a new connection.
+// ErrPassed says that, on a new connection, the word of Hold no longer has its value.
 var ErrPassed = errors.New("another client has the word")
 
-// Open makes a Conn for operations of up to buffer bytes. It connects to a server with the first
-// operation there. The caller closes it.
+// Open makes a Conn for operations of up to buffer bytes. The Conn connects to a server when it
+// makes the first operation there. The caller closes the Conn.
 func Open(cfg Config, buffer int) (*Conn, error) {
 	if len(cfg.Servers) == 0 {
 		return nil, errors.New("a store without memory servers: want at least one")
@@ -77,7 +77,7 @@ func Open(cfg Config, buffer int) (*Conn, error) {
 	return c, nil
 }
 
-// dial connects to a server, and has it end the connection before.
+// dial connects to a server. It also asks the server to end the former connection.
 func (c *Conn) dial(qp verbs.QP, server int, until clock.Time) error {
 	claim := memservice.Claim{Owner: c.owner, Replaces: c.mems[server].Conn}
 	m, err := memservice.DialOwned(c.cfg.Manager, qp, c.cfg.Servers[server], c.cfg.Params, claim, until)
@@ -87,14 +87,15 @@ func (c *Conn) dial(qp verbs.QP, server int, until clock.Time) error {
 	return err
 }
 
-// Expect has check compare the first n bytes of a server's memory after each new connection from
-// now on. An error of check that is kv.ErrLost ends an operation at once.
+// Expect sets a check for all later connections. On each new connection the Conn reads the first n
+// bytes of the server's memory and calls check with them. If check returns kv.ErrLost, the
+// operation ends at once.
 func (c *Conn) Expect(n int, check func(server int, first []byte) error) {
 	c.first, c.check = make([]byte, n), check
 }
 
-// Become ends the connections. The next ones have an owner, which must be a number that no other
-// client has.
+// Become ends all connections and sets the owner of the later ones. No other client may have the
+// same owner number.
 func (c *Conn) Become(owner uint32) error {
 	var errs []error
 	for i := range c.mems {
@@ -104,16 +105,18 @@ func (c *Conn) Become(owner uint32) error {
 	return errors.Join(errs...)
 }
 
-// Owner is the number that Become has set.
+// Owner returns the number that Become has set.
 func (c *Conn) Owner() uint32 { return c.owner }
 
-// Hold has a new connection to a server used only if a word there has this value; otherwise an
-// operation ends with ErrPassed, which Hold of 0 ends. A client that has a lock so sends nothing
-// again that it decided on before another client took the lock: a memory service that restarts
-// forgets that it has fenced the client, but not the word.
+// Hold sets a word that must have this value when the Conn connects to the server again. If it has
+// another value, the operation ends with ErrPassed. Hold with a word of 0 ends this check. A client
+// calls Hold when it gets a lock. Another client may take the lock over. Then the first one must
+// not repeat a request that it decided on while it had the lock. Fencing alone does not prevent
+// that: a memory service that restarts forgets whom it has fenced. The lock word in memory remains.
 func (c *Conn) Hold(server int, at, word uint64) { c.held = held{server, at, word} }
 
-// reach connects to a server if necessary.
+// reach connects to a server if there is no connection. On a new connection it makes the checks of
+// Expect and Hold.
 func (c *Conn) reach(server int, deadline clock.Time) error {
 	if c.fab.Connected(server) {
 		return nil
@@ -137,7 +140,7 @@ func (c *Conn) reach(server int, deadline clock.Time) error {
 	return nil
 }
 
-// fill reads a server's memory on the present connection.
+// fill reads bytes of a server's memory into b. It uses the present connection and does not repeat.
 func (c *Conn) fill(server int, at uint64, b []byte, deadline clock.Time) error {
 	c.fab.Read(&c.op, c.target(server, at), 0, len(b))
 	if err := c.fab.Do(deadline, &c.op); err != nil {
@@ -151,9 +154,10 @@ func (c *Conn) target(server int, at uint64) remotemem.Target {
 	return remotemem.Target{Peer: server, Addr: m.Addr + at, RKey: m.RKey}
 }
 
-// do carries out the operation that prepare makes, and those in more behind it, and repeats them on a
-// new connection while one fails. sent is how often they were sent. The error is kv.ErrTimeout,
-// kv.ErrLost if the owner was fenced, or ErrPassed.
+// do carries out the operation that prepare puts into c.op, and then those in more. While one of
+// them fails, do connects again and repeats all of them. sent is the number of times that they were
+// sent. The error is kv.ErrTimeout, kv.ErrLost if this owner was fenced or the memory is another
+// one, verbs.ErrClosed, ErrPassed, or that of prepare.
 func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ...*remotemem.Op) (sent int, err error) {
 	ops := append([]*remotemem.Op{&c.op}, more...)
 	for {
@@ -193,7 +197,7 @@ func (c *Conn) Read(server int, at uint64, b []byte, deadline clock.Time) error 
 	return c.fab.MR().ReadAt(b, 0)
 }
 
-// Write writes bytes.
+// Write writes b to a server's memory.
 func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error {
 	_, err := c.do(server, deadline, func() error {
 		c.fab.Write(&c.op, c.target(server, at), 0, len(b))
@@ -202,9 +206,9 @@ func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error
 	return err
 }
 
-// Swap changes a word from old to young, and returns what the last CAS has found. sent is how often
-// it was sent: if that is once, found tells whether it was made; after an error, 0 says that it
-// never will be.
+// Swap changes a word from old to young by CAS and returns what the last CAS has found. sent is the
+// number of times that the CAS was sent. If it was sent once, the change was made exactly if found
+// is old. After an error with sent 0, the change was not made and never will be.
 func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (found uint64, sent int, err error) {
 	sent, err = c.do(server, deadline, func() error {
 		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)
@@ -216,8 +220,8 @@ func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (fou
 	return found, sent, err
 }
 
-// SwapRead is Swap, and a READ behind it in the same round trip, which fills b: if the CAS was made,
-// with what the memory had from then on.
+// SwapRead is Swap with a READ of len(b) bytes at from in the same round trip. The server executes
+// the READ after the CAS. So if the CAS was made, b has what the memory held after it.
 func (c *Conn) SwapRead(
 	server int, at, old, young, from uint64, b []byte, deadline clock.Time,
 ) (found uint64, sent int, err error) {
@@ -235,8 +239,9 @@ func (c *Conn) SwapRead(
 	return found, sent, err
 }
 
-// TakeOver is Swap for a word that says that an owner has a lock. That owner is fenced at the server
-// before each CAS, on whose connection the server cannot have restarted since and forgotten that.
+// TakeOver is Swap for a word which says that owner has a lock. It fences the owner at the server
+// before each CAS. A server that restarts forgets this, but then the connection of the CAS fails,
+// too, because it is older than the fencing.
 func (c *Conn) TakeOver(
 	server int, at, old, young uint64, owner uint32, deadline clock.Time,
 ) (found uint64, sent int, err error) {
@@ -273,8 +278,8 @@ func (c *Conn) Count(server int, at uint64, deadline clock.Time) (uint64, error)
 	return c.fab.Word(0)
 }
 
-// Retire ends the connections of all owners at a server, and returns the greatest number of one:
-// numbers above it are free. See memservice.Retire.
+// Retire ends the connections of all owners at a server. It returns the greatest owner number among
+// them: numbers above it are free. See memservice.Retire.
 func (c *Conn) Retire(server int, deadline clock.Time) (last uint32, err error) {
 	for {
 		if last, err = memservice.Retire(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[server], 0, deadline); err == nil || c.rt.Now() >= deadline {
@@ -284,19 +289,21 @@ func (c *Conn) Retire(server int, deadline clock.Time) (last uint32, err error) 
 	}
 }
 
-// Servers is the number of servers.
+// Servers returns the number of servers.
 func (c *Conn) Servers() int { return len(c.mems) }
 
-// Len is how much memory a server shares, in bytes, once an operation was made there.
+// Len returns how much memory a server shares, in bytes. It is known after the first operation
+// there.
 func (c *Conn) Len(server int) int { return c.mems[server].Len }
 
-// Runtime is the runtime of the client's context, which notes where the time of operations goes.
+// Runtime returns the runtime of the client's context. It also notes where the time of operations
+// goes.
 func (c *Conn) Runtime() *kv.Timeline { return c.rt }
 
-// RTTs counts the operations that were sent.
+// RTTs returns the number of round trips so far. An operation that was sent twice counts twice.
 func (c *Conn) RTTs() int { return c.rtts }
 
-// Close ends the connections, and has the servers free their ends.
+// Close ends the connections and tells the servers to free their ends of them.
 func (c *Conn) Close() error {
 	err := c.fab.Close()
 	for i := range c.mems {

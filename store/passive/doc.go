@@ -1,21 +1,28 @@
-// Package passive is the access of a store's client to the memory of passive memory servers: one
-// operation at a time, repeated on a new connection when a connection fails.
+// Package passive lets a store's client use the memory of passive memory servers. It makes one
+// operation at a time. When a connection fails, it repeats the operation on a new connection.
 //
 // # What is safe to repeat
 //
-// An operation whose connection failed may have been executed or not. Before it is sent again, the
-// memory service ends the old connection (memservice.Claim.Replaces), so nothing that was sent on
-// it is executed any more. Then an operation happens once or twice, and the caller
-// chooses operations for which that makes no difference: a READ; a WRITE to memory that no other
-// client writes, and none reads yet; a CAS to a value that no other operation ever writes to this
-// word, for which Swap says how often it was sent; an addition to a counter that may leave numbers
-// out.
+// When a connection fails, its last operation may have been executed or not. Before the client
+// sends the operation again, the memory service ends the old connection
+// (memservice.Claim.Replaces), so nothing that was sent on it is executed any more. The operation
+// is therefore executed once or twice. The caller must choose operations for which that makes no
+// difference:
+//
+//   - A READ.
+//   - A WRITE to memory that no other client writes, and that no client reads yet.
+//   - A CAS to a value that no other operation ever writes to this word. Change says whether it was
+//     made, or that this is unknown.
+//   - An addition to a counter that may leave numbers out.
 //
 // # Owners and other memory
 //
-// Connections after Become have an owner, by whose number others can end them (memservice.Fence,
-// Retire). After each new connection the first bytes of the memory are compared as Expect says: the
-// server may have lost its memory meanwhile, or another store may have been made there.
+// Connections after Become have an owner. By the owner's number other clients can end them
+// (memservice.Fence, Retire). After each new connection the client checks the first bytes of the
+// memory, as Expect says. The server may have lost its memory meanwhile, or another store may have
+// been made there.
 //
-// A Conn is used by one thread at a time.
+// Form does this for a superblock. It makes a store on the servers, and connects clients to it.
+//
+// A Conn is used by one thread at a time. A store's client embeds a Client.
 package passive

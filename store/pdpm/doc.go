@@ -1,7 +1,7 @@
-// Package pdpm has the two baselines of the paper on Clover (USENIX ATC 2020): pDPM-Direct, a
-// key-value store without a metadata server, whose clients do everything by one-sided verbs and
-// locks; and pDPM-Central, whose clients send each operation to a coordinator, which alone reads and
-// writes the memory. They have the same entries in the memory of the servers.
+// Package pdpm has the two stores with which the paper on Clover (USENIX ATC 2020) compares Clover.
+// pDPM-Direct is a key-value store without a metadata server. Its clients use one-sided verbs and
+// locks only. In pDPM-Central, clients send each operation to a coordinator, which alone reads and
+// writes the memory. Both stores have the same entries in the memory of the servers.
 //
 // # Memory
 //
@@ -17,65 +17,87 @@
 // # pDPM-Direct: operations
 //
 // A client remembers where an entry is, because that does not change. GET reads the lock word and
-// the copy in place: one round trip, and another one while the checksum does not match. PUT takes
-// four: CAS on the lock word (and behind it a READ of the head of the copy, which says whether the
-// key exists), WRITE of the redo copy, WRITE in place, WRITE of 0 into the lock word. INSERT and
-// DELETE are PUTs.
+// the copy in place in one round trip. It reads again while the checksum does not match. PUT takes
+// four round trips:
+//
+//   - a CAS on the lock word, and behind it a READ of the head of the copy, which says whether the
+//     key exists
+//   - a WRITE of the redo copy
+//   - a WRITE of the copy in place
+//   - a WRITE of 0 into the lock word
+//
+// INSERT and DELETE take the same steps.
 //
 // # pDPM-Direct: why it is linearizable
 //
-// A change happens when the copy in place is whole with its tag: readers see the former copy, a torn
-// one, or this one. The redo copy is whole before the copy in place is touched, so a torn copy in
-// place can always be restored.
+// A change happens when the copy in place is whole and has the tag of the change. Before that,
+// readers see the former copy or a torn one. The redo copy is whole before the copy in place is
+// touched, so a torn copy in place can always be restored.
 //
-// A lock word is the tag of the holder: the number of the client, and a count of its locks. A client
-// that sees the same tag for a lease takes the lock over: the memory server ends the connections of
-// the holder (memservice.Fence), so nothing of it arrives any more; a CAS puts the own tag in place
-// of the former one; then the redo copy, if it is whole and has another tag than the copy in place,
-// is written in place. A holder that is only slow is refused from then on, takes another number, and
-// says kv.ErrTimeout for the change that it had begun.
+// A lock word is the tag of its holder: the client's number and the count of its locks. If a client
+// sees the same tag for the time of a lease, it takes the lock over:
+//
+//   - The memory server ends the connections of the holder (memservice.Fence), so none of its
+//     requests arrives later.
+//   - A CAS replaces the holder's tag by the client's own.
+//   - If the redo copy is whole and has another tag than the copy in place, the client writes it in
+//     place.
+//
+// A holder that was only slow is refused from then on. It takes another number, and returns
+// kv.ErrTimeout for the change that it had begun.
 //
 // # pDPM-Direct: what differs from the paper
 //
-// The authors' code has no answer to a client that dies with a lock: the word is 1 for every holder,
-// and others wait for ever. Tag, lease, fence and takeover are added; they cost no round trip.
-// The authors' clients know all keys and where they are before they begin; here a client finds the
-// entry of a key by its hash with the first operation on it, and keys can be inserted and deleted. A
-// deleted key keeps its entry. The authors' readers also repeat while the lock is held, although the
-// checksum matches; here they do not. There is one server of each key, as in the authors' runs
-// without replication.
+// In the authors' code a client that dies with a lock blocks all others for ever, because the lock
+// word is 1 for every holder. Tag, lease, fence and takeover are added here. They cost no round
+// trip.
+//
+// The authors' clients know all keys and their places before they begin. Here a client finds the
+// entry of a key by the key's hash at the first operation, and keys can be inserted and deleted. A
+// deleted key keeps its entry.
+//
+// The authors' readers also read again while the lock is held, although the checksum matches. Here
+// they do not.
+//
+// Each key is on one server, as in the authors' runs without replication.
 //
 // # pDPM-Central: operations
 //
-// A client makes one call (message.go), which a thread of the coordinator executes. The coordinator
-// has an index of all keys in its own memory: the entry of each, which of its two copies counts, and
-// the version of that copy, which stands in place of a tag. GET reads that copy. PUT, INSERT and
-// DELETE write the other copy, and then have the index name it. So both take two round trips, one of
-// the client and one of the coordinator. The lock words and the redo copies of pDPM-Direct are not
-// needed: the coordinator excludes two changes of a key itself.
+// A client makes one call (message.go), and a thread of the coordinator executes it. The
+// coordinator has an index of all keys in its own memory: the entry of each key, which of its two
+// copies counts, and the version of that copy. The version is stored where pDPM-Direct stores the
+// tag. GET reads the copy that counts. PUT, INSERT and DELETE write the other copy, and then the
+// index names that one. So each operation takes two round trips: one of the client and one of the
+// coordinator. Lock words and redo copies are not needed, because the coordinator itself never
+// executes two changes of a key at once.
 //
 // # pDPM-Central: why it is linearizable
 //
-// A change happens when the index names its copy. A GET answers only a copy that is whole and has the
-// version that the index had when the GET looked; after two further changes it looks again. A WRITE
-// that was not acknowledged in time may still arrive: the coordinator ends its connection at the
-// memory server before another change of the key writes the same copy (handler.settle).
+// A change happens when the index names its copy. A GET returns a copy only if it is whole and has
+// the version that the index had when the GET looked there. Otherwise two further changes came
+// meanwhile, and the GET looks again. A WRITE that was not acknowledged in time may still arrive.
+// So the coordinator makes the memory server end the connection of that WRITE before another change
+// of the key writes the same copy (handler.settle).
 //
-// A new coordinator puts its number into the superblocks and has each memory server end the
-// connections of the one before; then it reads all entries, and of the two copies of each the whole
-// one with the greater version counts. So a change that the former one has answered is kept, and one
-// that it has not may happen then. A former coordinator that goes on after a hang answers nothing of
-// its index that it has not confirmed by a READ, which is refused; if a memory server has restarted
-// and forgotten the fence, the number in the superblock says the same on the new connection.
+// A new coordinator puts its number into the superblocks. Each memory server ends the connections
+// of the former coordinator. Then the new coordinator reads all entries. Of the two copies of an
+// entry, the whole one with the greater version counts. So a change that the former coordinator has
+// answered is kept. One that it has not answered may happen now.
 //
-// A client repeats GETs, and changes that no coordinator has received. If the connection ends before
-// the answer to a change came, the outcome is unknown (kv.ErrTimeout).
+// A former coordinator may continue after a pause. Before it answers from its index, it confirms
+// the answer by a READ, which the memory server refuses. If a memory server has restarted and
+// forgotten whom it fenced, the coordinator sees the other number in the superblock on the new
+// connection.
+//
+// A client repeats GETs, and changes that no coordinator has received. If the connection ends
+// before the answer to a change has come, the outcome is unknown (kv.ErrTimeout).
 //
 // # pDPM-Central: what differs from the authors' code
 //
-// Theirs also writes a spare copy, under no lock, so that two PUTs of a key may write it at once;
-// the step that has the index name it is commented out, so that no GET ever finds the value of a
-// PUT. Their GETs take a lock of the coordinator, ours compare versions. Their index is lost with
-// the coordinator. Their workers take requests in batches, from a buffer that clients write; here
-// each client has a thread, which receives its SENDs. Keys are inserted and deleted.
+// The authors' coordinator also writes a spare copy without a lock, so two PUTs of a key may write
+// it at once. In their code the step that makes the index name the new copy is commented out, so no
+// GET ever finds the value of a PUT. Their GETs take a lock of the coordinator; ours compare
+// versions. Their index is lost with the coordinator. Their workers take requests in batches from a
+// buffer that clients write; here each client has a thread, which receives its SENDs. Here keys can
+// be inserted and deleted.
 package pdpm

@@ -20,7 +20,7 @@ const (
 // op is what a client asks of the coordinator.
 type op uint8
 
-// Operations. The answer to hello has a superblock, that to get the value.
+// Operations. The answer to opHello has a superblock, the answer to opGet has the value.
 const (
 	opHello op = iota + 1
 	opGet
@@ -30,33 +30,35 @@ const (
 	opEnd
 )
 
-// changes reports whether the operation is to change a key. It must not be sent twice.
+// changes reports whether the operation changes a key. Such an operation must not be sent twice.
 func (o op) changes() bool { return o == opPut || o == opInsert || o == opDelete }
 
 // status is the outcome of an operation.
 type status uint8
 
-// Outcomes. After all but done and doubtful, the operation has changed nothing and never will.
+// Outcomes. With any outcome other than done and doubtful, the operation has changed nothing and
+// never will.
 const (
 	done status = iota
 	notFound
 	exists
 	full
-	// lost: the memory of the key's server was lost.
+	// lost says that the memory of the key's server was lost.
 	lost
-	// failed: the memory server did not answer in time, or others changed the key all the time.
+	// failed says that the memory server did not answer in time, or that other requests changed the
+	// key all the time.
 	failed
-	// doubtful: the WRITE of the value was not acknowledged in time.
+	// doubtful says that the WRITE of the value was not acknowledged in time.
 	doubtful
-	// deposed: another coordinator has taken the table over.
+	// deposed says that another coordinator has taken the table over.
 	deposed
 	statusEnd
 )
 
-// errMessage: bytes that are no message of this protocol.
+// errMessage says that some bytes are not a message of this protocol.
 var errMessage = errors.New("malformed message")
 
-// maxPatience bounds how long a coordinator works on a request.
+// maxPatience is the longest time that a coordinator works on a request.
 const maxPatience = time.Minute
 
 // query is a request of a client.
@@ -64,9 +66,9 @@ type query struct {
 	seq  uint32
 	op   op
 	key  uint64
-	addr uint64 // of the client's buffer for the answer
+	addr uint64 // the address of the client's buffer for the answer
 	rkey uint32
-	// patience is how long the coordinator may take.
+	// patience is the time that the coordinator may take.
 	patience time.Duration
 	value    []byte
 }
@@ -97,9 +99,9 @@ func (q *query) parse(b []byte) error {
 	return nil
 }
 
-// answer is the coordinator's answer. trips is how many round trips to memory servers it took one
-// after the other, waits how often the request waited for another change of the key or read again
-// because of one; both end at 255.
+// answer is the coordinator's answer. trips is the number of round trips to memory servers. waits
+// is how often the request had to wait for another change of the key, or to read again because of
+// one. A message can have at most 255 of each.
 type answer struct {
 	seq          uint32
 	status       status

@@ -1,5 +1,6 @@
-// Package template is a small store to copy: a hash table in the memory of passive memory servers,
-// which clients read and change by one-sided verbs alone. docs/guide/your-store.md begins with it.
+// Package template is a small store to copy. It is a hash table in the memory of passive memory
+// servers. Clients read and change it by one-sided verbs alone. docs/guide/your-store.md begins
+// with it.
 //
 // # Memory
 //
@@ -12,26 +13,28 @@
 //
 // # Why it is linearizable
 //
-// A slot belongs to the first key that claims it, for ever: a client claims the first empty slot
-// behind the place of its key by CAS, so all clients find a key in the same slot. An object is
-// written before its slot names it, by a client that alone owns it. One CAS on the word changes a
-// key; the client that makes it owns the replaced object from then on. A word never comes back,
-// because each change increments its version: a CAS whose answer was lost can be repeated, and a
-// reader knows an object of its word from one that has been written again. A PUT that loses the CAS
-// has happened just before the winner's change, which no client can disprove, so it does not try
-// again.
+// All clients find a key in the same slot (passive.Keys). An object is written before its slot
+// names it. Until then only one client owns the object. One CAS on the word changes a key. The
+// client that makes the CAS then owns the replaced object.
 //
-// A connection that replaces a failed one ends it first (memservice.Claim), so nothing that a
-// client has sent earlier arrives after its next request. Clients that die leave nothing half done,
-// and no client waits for them: there is no lock, no lease and no repair.
+// A word never has the same value again, because each change increments its version. So a CAS whose
+// answer was lost can be repeated. A reader also sees by the word in an object whether the object
+// was written again for another word.
+//
+// A PUT that loses the CAS does not try again. It counts as made just before the winner's change,
+// and no client can see a difference.
+//
+// A connection that replaces a failed one ends that one first (memservice.Claim). So nothing that
+// the client has sent earlier arrives after its next request. A client that dies leaves nothing
+// half done, and no client waits for it: there is no lock, no lease and no repair.
 //
 // # Limits
 //
-// A deleted key keeps its slot and an object: a table is full of all keys that it ever had. A
-// client that ends keeps its spare object, and so does a CAS whose outcome stays unknown; a client
-// whose first change comes when all objects are in use gets ErrFull, whatever the change. An INSERT
-// or a DELETE whose connection fails during the CAS says ErrTimeout if other clients have changed
-// the key meanwhile. The key 2^64-1 cannot be inserted. There is one copy of the data: what was on
-// a server that crashes is lost (ErrLost) until a new table is made. There is no cache: GET takes
-// two round trips, PUT three and DELETE two.
+// A deleted key keeps its slot and an object: a table becomes full of all keys that it ever had. A
+// client that ends keeps its spare object. A CAS with an unknown outcome also keeps its objects. A
+// client whose first change comes when all objects are in use gets ErrFull, for any kind of change.
+// An INSERT or a DELETE whose connection fails during the CAS returns ErrTimeout if other clients
+// have changed the key meanwhile. The key 2^64-1 cannot be inserted. There is one copy of the data:
+// when a server crashes, its data are lost (ErrLost) until a new table is made. There is no cache:
+// GET takes two round trips, PUT three and DELETE two.
 package template

@@ -12,29 +12,30 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Formats are the formats that Convert reads.
+// Formats are the names of the formats that Convert reads.
 var Formats = []string{"twitter", "cachelib"}
 
 // Converted is a trace in the format of this package.
 type Converted struct {
 	Ops []kv.Op
-	// Keys and Clients is how many there are; they have the numbers from 0 on, in the order of their
-	// first operations.
+	// Keys and Clients are how many keys and clients the trace has. They have numbers from 0 on, in
+	// the order of their first operations.
 	Keys, Clients int
-	// Skipped counts lines whose operation is none of a store's.
+	// Skipped counts lines with operations that a store does not have.
 	Skipped int
 }
 
-// Convert reads a trace in another format. With limit > 0 it makes at most so many operations.
+// Convert reads a trace in another format. If limit is positive, it converts at most limit
+// operations.
 //
-// twitter: the cache traces of Twitter (OSDI 2020; github.com/twitter/cache-trace), seven columns
-// without a header: time in seconds, key, its length, length of the value, client, operation, time to
-// live. The operations of a second are spread over it.
+// twitter: the cache traces of Twitter (OSDI 2020; github.com/twitter/cache-trace). They have seven
+// columns without a header: time in seconds, key, length of the key, length of the value, client,
+// operation, time to live. Convert spreads the operations of each second over it.
 //
 // cachelib: the key-value traces that CacheBench replays (github.com/facebook/CacheLib). A header
-// names the columns, of which key, op and size must be there. op_count is how often the operation is
-// repeated. Without op_time all times are 0. These traces have no clients: the key decides on one of
-// cachelibClients, so that the operations on a key stay in their order.
+// names the columns; key, op and size must be among them. op_count is how many times the operation
+// is repeated. Without op_time all times are 0. These traces have no clients. Convert gives each
+// key one of cachelibClients clients, so that the operations on a key stay in order.
 func Convert(r io.Reader, format string, limit int) (*Converted, error) {
 	c := &converter{limit: limit, keys: map[string]int{}, clients: map[string]int{}}
 	var err error
@@ -57,19 +58,19 @@ func Convert(r io.Reader, format string, limit int) (*Converted, error) {
 	return &c.out, nil
 }
 
-// cachelibClients is the number of clients of a trace that has none.
+// cachelibClients is the number of clients that a trace without clients gets.
 const cachelibClients = 64
 
 // converter is a conversion in progress.
 type converter struct {
 	limit         int
-	keys, clients map[string]int // their numbers
-	columns       map[string]int // of cachelib's header
-	start         int64          // the first time in seconds
+	keys, clients map[string]int // numbers by name
+	columns       map[string]int // columns by name, from the header of a cachelib trace
+	start         int64          // the time of the first operation, in seconds
 	out           Converted
 }
 
-// number gives names the numbers from 0 on.
+// number returns the number of a name in of. A new name gets the next number.
 func number(of map[string]int, name string) int {
 	n, ok := of[name]
 	if !ok {
@@ -79,7 +80,7 @@ func number(of map[string]int, name string) int {
 	return n
 }
 
-// at is the time of an operation since the first one.
+// at returns the time of an operation since the first one.
 func (c *converter) at(column, text string) (time.Duration, error) {
 	sec, err := natural(column, text, math.MaxInt64/int64(time.Second))
 	if len(c.out.Ops) == 0 {
@@ -88,7 +89,7 @@ func (c *converter) at(column, text string) (time.Duration, error) {
 	return time.Duration(max(0, sec-c.start)) * time.Second, err
 }
 
-// twitterOps are the operations of Twitter's traces.
+// twitterOps are the operations in Twitter's traces.
 var twitterOps = map[string]kv.Kind{
 	"get": kv.KindRead, "gets": kv.KindRead, "add": kv.KindInsert, "delete": kv.KindDelete, "set": kv.KindUpdate, "replace": kv.KindUpdate,
 	"cas": kv.KindUpdate, "append": kv.KindUpdate, "prepend": kv.KindUpdate, "incr": kv.KindUpdate, "decr": kv.KindUpdate,
@@ -99,7 +100,7 @@ func (c *converter) twitter(text string) error {
 	if len(f) < 7 {
 		return fmt.Errorf("%d columns: want time, key, key size, value size, client, operation, TTL", len(f))
 	}
-	tail := f[len(f)-5:] // a key may have commas
+	tail := f[len(f)-5:] // a key may contain commas
 	key := strings.Join(f[1:len(f)-5], ",")
 	at, err := c.at("time", f[0])
 	if err != nil {
@@ -117,7 +118,7 @@ func (c *converter) twitter(text string) error {
 	return c.add(kv.Op{At: at, Client: number(c.clients, tail[2]), Kind: kind, Key: uint64(number(c.keys, key)), Size: int(size)}, 1)
 }
 
-// cachelibOps are the operations of CacheLib's traces.
+// cachelibOps are the operations in CacheLib's traces.
 var cachelibOps = map[string]kv.Kind{
 	"GET": kv.KindRead, "GET_LEASE": kv.KindRead, "SET": kv.KindUpdate, "SET_LEASE": kv.KindUpdate, "DELETE": kv.KindDelete,
 }
@@ -166,7 +167,7 @@ func (c *converter) cachelib(text string, line int) (err error) {
 	return c.add(kv.Op{At: at, Client: key % cachelibClients, Kind: kind, Key: uint64(key), Size: int(size)}, count)
 }
 
-// add adds an operation count times.
+// add appends an operation to the trace, count times.
 func (c *converter) add(op kv.Op, count int64) (err error) {
 	if op.Kind == kv.KindRead || op.Kind == kv.KindDelete {
 		op.Size = 0
@@ -177,7 +178,7 @@ func (c *converter) add(op kv.Op, count int64) (err error) {
 	return err
 }
 
-// spread spreads the operations of each second evenly over it.
+// spread distributes the operations of each second evenly over it.
 func spread(ops []kv.Op) {
 	slices.SortStableFunc(ops, func(a, b kv.Op) int { return int(min(1, max(-1, a.At-b.At))) })
 	for from := 0; from < len(ops); {
@@ -193,7 +194,7 @@ func spread(ops []kv.Op) {
 	}
 }
 
-// Describe says in words what a conversion has made.
+// Describe describes the result of a conversion.
 func (c *Converted) Describe() string {
 	text := strconv.Itoa(len(c.Ops)) + " operations of " + strconv.Itoa(c.Clients) + " clients on " + strconv.Itoa(c.Keys) + " keys"
 	if c.Skipped > 0 {

@@ -20,7 +20,7 @@ import (
 // Header is the first line of a trace.
 const Header = "time_us,client,op,key,size"
 
-// Bounds of what is read.
+// Limits of a trace.
 const (
 	MaxOps    = 10_000_000
 	maxClient = 1 << 20
@@ -28,7 +28,7 @@ const (
 	maxLine   = 64 << 10
 )
 
-// kindNames are the words of column op.
+// kindNames are the words in column op.
 var kindNames = map[kv.Kind]string{
 	kv.KindRead: "get", kv.KindUpdate: "put", kv.KindInsert: "insert", kv.KindDelete: "delete", kv.KindScan: "scan", kv.KindReadModify: "rmw",
 }
@@ -42,7 +42,7 @@ func Append(b []byte, op kv.Op) []byte {
 	return append(strconv.AppendInt(append(b, ','), int64(op.Size), 10), '\n')
 }
 
-// Write writes a trace.
+// Write writes a trace to w.
 func Write(w io.Writer, ops []kv.Op) error {
 	out := bufio.NewWriter(w)
 	_, err := out.WriteString(Header + "\n")
@@ -55,8 +55,8 @@ func Write(w io.Writer, ops []kv.Op) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// Read reads a trace. Its operations are in the order of their times. With limit > 0 it reads the
-// first limit lines.
+// Read reads a trace and returns its operations in the order of their times. If limit is positive,
+// it reads the first limit operations.
 func Read(r io.Reader, limit int) (ops []kv.Op, err error) {
 	err = lines(r, func(text string, number int) error {
 		if number == 1 {
@@ -75,10 +75,10 @@ func Read(r io.Reader, limit int) (ops []kv.Op, err error) {
 	return ops, err
 }
 
-// errEnough ends the reading of lines.
+// errEnough ends the reading of lines before the end of the file.
 var errEnough = errors.New("enough")
 
-// add appends an operation, up to the limit.
+// add appends an operation. If limit operations are there already, it returns errEnough.
 func add(ops []kv.Op, op kv.Op, limit int) ([]kv.Op, error) {
 	if limit > 0 && len(ops) == limit {
 		return ops, errEnough
@@ -89,8 +89,8 @@ func add(ops []kv.Op, op kv.Op, limit int) ([]kv.Op, error) {
 	return append(ops, op), nil
 }
 
-// lines calls f for all lines but comments and empty ones, with their numbers among these, which
-// begin at 1. An error says the number of the line in the file.
+// lines calls f for each line that is neither empty nor a comment. number counts these lines from
+// 1. An error names the number of the line in the file.
 func lines(r io.Reader, f func(text string, number int) error) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, maxLine), maxLine)
@@ -117,7 +117,7 @@ func lines(r io.Reader, f func(text string, number int) error) error {
 	return nil
 }
 
-// parse reads one line.
+// parse parses the line of one operation.
 func parse(text string) (op kv.Op, err error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 5 {
@@ -148,7 +148,7 @@ func parse(text string) (op kv.Op, err error) {
 	return op, fmt.Errorf("op %.20q: want get, put, insert, delete, scan or rmw", fields[2])
 }
 
-// natural reads a number from 0 to most.
+// natural parses a number from 0 to most. what names the number in the error.
 func natural(what, text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > most {
@@ -165,7 +165,7 @@ func Pack(ops []kv.Op) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Unpack reads what Pack has written.
+// Unpack returns the trace that Pack has compressed.
 func Unpack(b []byte) ([]kv.Op, error) {
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {

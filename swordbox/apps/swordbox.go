@@ -13,9 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// swordBox makes the program that serialises requests to memory servers. It takes the rules from
-// the journal of the former incarnation of the switch, because an operator may have changed them;
-// if there was none, from the rack file.
+// swordBox makes the program swordbox. It takes the rules from the journal of the former
+// incarnation of the switch, because an operator may have changed them. If there was no former
+// incarnation, it takes them from the rack file.
 func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	if cfg.Rand == nil {
 		return nil, errors.New("the program swordbox needs a source of random numbers")
@@ -56,7 +56,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // the next incarnation knows by the rules in the journal that it is not the first
+		err = p.SetRules(set) // by the rules in the journal the next incarnation knows that it is not the first
 	}
 	return p, err
 }

@@ -5,10 +5,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Grace computes the clean time of one flow: all requests that the switch forwarded earlier than the
-// clean time have been answered. A word may leave Pass only when the clean times of all flows to its server are
-// later than the creation of the word, because operations that were in flight at its creation are
-// not counted. The zero value is ready to use.
+// Grace computes the clean time of one flow: the server has answered all requests that the switch
+// forwarded before the clean time. When a word is created, operations on it may already be in
+// flight, and the word does not count them. So a word may leave Pass only when the clean times of
+// all flows to its server are later than the word's creation. The zero value is ready to use.
 type Grace struct {
 	mark  wire.PSN
 	at    clock.Time // when mark was the next PSN to be sent
@@ -17,9 +17,8 @@ type Grace struct {
 }
 
 // Clean returns the clean time. next is the PSN that the requester will use next. acked is the
-// first PSN that is not answered; both are PSNs of the same end. Clean must be called regularly:
-// the clean time advances when all requests that were in flight at an earlier call have been
-// answered.
+// first unanswered PSN. Both are PSNs of the same end. The caller calls Clean regularly: the clean
+// time advances when all requests that were in flight at an earlier call have been answered.
 func (g *Grace) Clean(now clock.Time, next, acked wire.PSN) clock.Time {
 	switch {
 	case wire.Diff(acked, next) >= 0:

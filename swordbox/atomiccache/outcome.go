@@ -4,8 +4,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Answered reports that the server has executed an operation. orig is the original value in the
-// response to an atomic; for other operations it is not used.
+// Answered is called when the server has executed the operation of d. For an atomic, orig is the
+// original value in the response; for other operations it is not used.
 func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 	if d.Kind == Client {
 		if d.op != 0 && d.serial > w.serial { // otherwise the Word now describes another address
@@ -23,12 +23,12 @@ func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 	}
 }
 
-// Undone reports that the server has not executed an operation and will not execute it. On the
-// shared connection it is also called for an operation of which this is unknown because the
-// connection has failed. Decisions for later operations on the word there may then be wrong: the
-// caller ends them with Undone, too, and asks again for the requests that are still to be sent.
-// Undone must not be called for an operation on a client's connection that may still reach the
-// server: that operation counts until no NIC would retransmit it (Config.Budget).
+// Undone is called when the server has not executed the operation of d and will not execute it. On
+// the shared connection it is also called if the connection has failed, so that this is not known.
+// Decisions about later operations on the word there may then be wrong. The caller ends these
+// decisions with Undone, too, and asks again for the requests that it has still to send. Undone
+// must not be called for an operation on a client's connection that may still reach the server: the
+// word counts that operation until no NIC would retransmit it (Config.Budget).
 func (w *Word) Undone(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Wait:
@@ -42,10 +42,10 @@ func (w *Word) Undone(now clock.Time, d Decision) {
 	}
 }
 
-// Refused reports that the server refused an operation with a fatal NAK. If the switch had sent an
-// atomic as a WRITE, the server may refuse only the WRITE: from then on the word is Literal, and
-// the caller asks again for this operation and for those after it. Otherwise the R_Key is no longer
-// proven.
+// Refused is called when the server has refused the operation of d with a fatal NAK. If the switch
+// sent an atomic as a WRITE, the server may refuse only the WRITE. The word then becomes Literal,
+// and the caller asks again for this operation and for the later ones. Otherwise the R_Key is no
+// longer proven.
 func (w *Word) Refused(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Write, EmptyWrite:
@@ -67,7 +67,7 @@ func (w *Word) Forget() {
 }
 
 // Reset puts the word back to Pass without a proven R_Key. It is called when the server has
-// restarted. Operations in flight count until Answered, Undone or Refused ends them.
+// restarted. The word counts operations in flight until Answered, Undone or Refused ends them.
 func (w *Word) Reset(now clock.Time) {
 	w.Epoch++
 	w.proven.ok, w.Literal = false, false
@@ -75,17 +75,17 @@ func (w *Word) Reset(now clock.Time) {
 	w.follow(now, evReset)
 }
 
-// Idle reports whether no operation on the word is in flight, and the word is not Busy: in that state
-// the caller holds requests for which it must ask the word again.
+// Idle reports whether the table may evict the word: no operation on it is in flight, and it is not
+// Busy. While it is Busy, the caller holds requests for which it must ask the word again.
 func (w *Word) Idle() bool {
 	return w.Pending == 0 && w.client.pending() == 0 && w.State != Busy
 }
 
-// ClientPending is the number of operations in flight on clients' connections that may still reach
-// the server.
+// ClientPending returns the number of operations in flight on clients' connections that may still
+// reach the server.
 func (w *Word) ClientPending() int { return int(w.client.pending()) }
 
-// sharedEnded removes an operation on the shared connection from the counts of those in flight.
+// sharedEnded counts an operation on the shared connection as no longer in flight.
 func (w *Word) sharedEnded(d Decision) {
 	if d.Kind == Wait || w.Pending == 0 {
 		return
@@ -98,19 +98,20 @@ func (w *Word) sharedEnded(d Decision) {
 	}
 }
 
-// Counts reports whether the word still counts the operation of d among those in flight on clients'
-// connections.
+// Counts reports whether the word still counts the operation of d as in flight on a client's
+// connection.
 func (w *Word) Counts(now clock.Time, d Decision) bool {
 	w.client.age(w.t.interval(now))
 	return d.Kind == Client && d.serial > w.serial && w.client.counts(d.window)
 }
 
-// IsRecent reports whether a decision was made in the present interval of length Config.Budget. A
-// word that counts its operation then does so for at least another Config.Budget.
+// IsRecent reports whether d was made in the present interval, which is Config.Budget long. If so,
+// a word that counts the operation of d as in flight goes on counting it for at least one more
+// Config.Budget.
 func (t *Table) IsRecent(now clock.Time, d Decision) bool { return d.window == t.interval(now) }
 
-// clientEnded removes an operation on a client's connection from the counts of those in flight. An
-// operation that is older than the word was never counted.
+// clientEnded counts an operation on a client's connection as no longer in flight. The word never
+// counted an operation that is older than itself.
 func (w *Word) clientEnded(now clock.Time, d Decision) {
 	if d.serial > w.serial {
 		w.client.end(d.window)
@@ -124,7 +125,8 @@ func (w *Word) clientEnded(now clock.Time, d Decision) {
 // connections, which is correct in both cases.
 func (w *Word) Proven(rkey uint32) bool { return w.proven == provenKey{rkey, true} }
 
-// prove records that an atomic under an R_Key has succeeded.
+// prove records that an atomic under rkey has succeeded. If another R_Key was proven before, the
+// value of the word becomes unknown.
 func (w *Word) prove(rkey uint32) {
 	if w.proven.ok && w.proven.rkey != rkey {
 		w.Forget()

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Everything is a length that stands for the whole memory of a server, whatever the address. It is
-// used for a request whose address the caller does not know.
+// Everything is a length that stands for the whole memory of a server, whatever the address is. The
+// caller uses it for a request whose address it does not know.
 const Everything = ^uint32(0)
 
 // Overlapping appends to buf the words of a server that overlap the n bytes at va, in the order of
@@ -43,7 +43,7 @@ func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*
 	return buf
 }
 
-// rangeOf returns the first and the last of n bytes at va.
+// rangeOf returns the addresses of the first and the last of n bytes at va.
 func rangeOf(va uint64, n uint32) (first, last uint64) {
 	last = va + uint64(n) - 1
 	switch {
@@ -62,8 +62,8 @@ func (w *Word) Touches(va uint64, n uint32) bool {
 }
 
 // ClientAll decides about a new operation on the n bytes at va that only the client's connection
-// may carry. The result is Client, or Wait until each word that the operation touches allows it.
-// The caller ends the decision with EndAll.
+// may carry. The result is Client, or Wait if a word that the operation touches does not allow it
+// yet. The caller ends the decision with EndAll.
 func (t *Table) ClientAll(now clock.Time, server uint16, va uint64, n uint32) Decision {
 	t.cover = t.Overlapping(t.cover[:0], server, va, n)
 	d := Decision{Kind: Client, window: t.interval(now)}
@@ -84,8 +84,8 @@ func (t *Table) ClientAll(now clock.Time, server uint16, va uint64, n uint32) De
 	return d
 }
 
-// EndAll ends a decision of ClientAll: the server has executed the operation, or will never execute
-// it.
+// EndAll ends a decision of ClientAll. It is called when the server has executed the operation, or
+// will never execute it.
 func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n uint32) {
 	if d.Kind != Client {
 		return
@@ -96,8 +96,8 @@ func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n u
 	}
 }
 
-// AtMost reports whether the n bytes at va touch at most max words. looked is the number of pages
-// and words that AtMost has examined, as a measure of its work.
+// AtMost reports whether the n bytes at va touch at most max words. looked is how many pages and
+// words AtMost has examined; it measures the work.
 func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, looked int) {
 	if n == 0 || int(server) >= len(t.bounds) {
 		return true, 0
@@ -130,14 +130,14 @@ func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, lo
 	return found <= max, looked
 }
 
-// bound is the range of addresses in which the known words of a server are; it never shrinks.
+// bound is the range of addresses of the words of a server that the table has had. It never
+// shrinks.
 type bound struct {
 	first, last uint64 // bytes
 	any         bool
 }
 
-// widen extends the range of addresses of a server's known words, so that it contains the word of a
-// key.
+// widen extends the range of a server's words so that it contains the word of key k.
 func (t *Table) widen(k Key) {
 	for int(k.Server) >= len(t.bounds) {
 		t.bounds = append(t.bounds, bound{})

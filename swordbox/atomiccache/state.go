@@ -1,7 +1,7 @@
 package atomiccache
 
-// State says on which connection the operations on a word travel, and what the switch knows of the
-// value of the word. See the package comment.
+// State says on which connection the operations on a word travel, and what the switch knows about
+// the value of the word. See the package comment.
 type State uint8
 
 // States.
@@ -11,7 +11,7 @@ const (
 	Unknown
 	Known
 	Closing
-	states // their number
+	states // the number of states
 )
 
 var stateNames = [...]string{"Pass", "Busy", "Unknown", "Known", "Closing"}
@@ -19,7 +19,7 @@ var stateNames = [...]string{"Pass", "Busy", "Unknown", "Known", "Closing"}
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// Kind is how an operation travels.
+// Kind says how an operation travels.
 type Kind uint8
 
 // Kinds.
@@ -42,7 +42,7 @@ var kindNames = [...]string{"wait", "client", "shared", "WRITE", "empty WRITE"}
 // String is the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// event is what can happen to a word.
+// event is an event that can change the state of a word.
 type event uint8
 
 const (
@@ -50,14 +50,14 @@ const (
 	evHit                     // an atomic under a proven R_Key that will change the word
 	evMiss                    // an atomic under a proven R_Key that will not change the word
 	evWriteWhole              // a WRITE of one packet that sets the whole word
-	evWritePart               // a WRITE of one packet that sets a part of it, or after which its value is not known
+	evWritePart               // a WRITE of one packet that sets a part of the word, or after which the value of the word is not known
 	evForeign                 // an operation that only the client's connection may carry
 	evAnswered                // the response to the last operation sent has shown the value
 	evDrained                 // nothing is in flight on clients' connections any more
-	evPatience                // the waiting operations have waited for Config.Patience
+	evPatience                // operations have waited for Config.Patience
 	evForget                  // the value is not certain any more
 	evReset                   // the server has restarted
-	events                    // their number
+	events                    // the number of events
 )
 
 var eventNames = [...]string{
@@ -79,7 +79,7 @@ const (
 
 var guardNames = [...]string{"", ", clear", ", occupied"}
 
-// edge is one edge of the state diagram. If the event is an operation, does says how the operation
+// edge is one edge of the state diagram. If the event is an operation, does says how this operation
 // travels.
 type edge struct {
 	from State
@@ -109,8 +109,9 @@ var edges = [...]edge{
 	{Busy, evPatience, always, Pass, Wait},
 
 	// Unknown and Known: the shared connection carries every operation that it can. In Unknown it
-	// carries one atomic at a time until one is answered, because only the response to the last
-	// operation sent shows the value, and in a steady stream there would always be a later one.
+	// carries one atomic at a time until an atomic is answered. The reason: only the response to
+	// the last operation sent shows the value, and in a steady stream there would always be a later
+	// operation.
 	{Unknown, evAtomic, clear_, Unknown, Shared},
 	{Unknown, evAtomic, occupied, Unknown, Wait},
 	{Unknown, evWriteWhole, always, Known, Shared},
@@ -128,7 +129,7 @@ var edges = [...]edge{
 	{Known, evForget, always, Unknown, Wait},
 
 	// Closing: new operations wait for those in flight on the shared connection. The first
-	// operation after that decides the next state.
+	// operation after these decides the next state.
 	{Closing, evForeign, occupied, Closing, Wait},
 	{Closing, evForeign, clear_, Busy, Client},
 	{Closing, evWriteWhole, occupied, Closing, Wait},

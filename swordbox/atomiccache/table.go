@@ -10,19 +10,20 @@ import (
 
 // Config bounds a table.
 type Config struct {
-	// Max is how many words are known at a time; 0: 65536.
+	// Max is how many words the table has at most; 0: 65536.
 	Max int
-	// Budget is how long a NIC retries a request, in all. After that an unanswered request cannot
+	// Budget is how long a NIC retries a request in all. An older request that is unanswered cannot
 	// reach the server any more. 0: 5 seconds.
 	Budget time.Duration
 	// Patience is how long operations wait in the switch for the operations in flight on clients'
-	// connections; after that they are sent on their clients' connections. It must be much shorter
-	// than a NIC's timeout. 0: 1 ms.
+	// connections. When it has passed, they are sent on their clients' connections. It must be much
+	// shorter than a NIC's timeout. 0: 1 ms.
 	Patience time.Duration
-	// HoldOff is how long a word stays in Pass after Patience has expired; 0: 50 ms.
+	// HoldOff is how long a word stays in Pass after Patience has passed; 0: 50 ms.
 	HoldOff time.Duration
-	// Fresh is how long after the server's last response to an operation on a word the switch may
-	// answer a CAS that fails on that word by itself. It bounds how late clients notice that the server has crashed. 0: 100 µs.
+	// Fresh is how old the server's last response to an operation on a word may be when the switch
+	// itself answers a CAS that fails on that word. It bounds how late clients notice that the
+	// server has crashed. 0: 100 µs.
 	Fresh time.Duration
 }
 
@@ -70,8 +71,8 @@ const (
 	chunkLen = 256
 	// maxProbe bounds the search for a word to evict.
 	maxProbe = 64
-	// pageShift is the logarithm of the size of the pages by which words in an address range are
-	// found.
+	// pageShift is the logarithm of the size of a page in bytes. Words in an address range are
+	// found by their pages.
 	pageShift = 12
 )
 
@@ -85,14 +86,14 @@ type Table struct {
 	byPage   index   // first word of a page, by pageKey
 	bounds   []bound // by server
 	due      clock.Queue
-	serial   uint64 // the number of words made and of decisions for clients' connections
+	serial   uint64 // counts new words and decisions for clients' connections together
 	hand     uint32 // where the next search for a word to evict begins
 	counters Counters
 	cover    []*Word // scratch of ClientAll and EndAll
 }
 
-// New makes an empty table. It panics if the configuration is not valid: call Validate for one that
-// a user has written.
+// New makes an empty table. It panics if the configuration is not valid. Call Validate first for a
+// configuration that a user has written.
 func New(cfg Config) *Table {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -107,7 +108,7 @@ func (t *Table) Counters() Counters {
 	return c
 }
 
-// Lookup returns a word, or nil.
+// Lookup returns the word with key k; nil if the table does not have it.
 func (t *Table) Lookup(k Key) *Word {
 	if i := t.byKey.get(k); i != 0 {
 		return t.at(i - 1)
@@ -115,10 +116,11 @@ func (t *Table) Lookup(k Key) *Word {
 	return nil
 }
 
-// Get returns a word, a new one in Pass if the table did not have it. It returns nil if the address
-// is not a multiple of 8, or if the table is full of words that are not idle: the operation then
-// travels on the client's connection, and the caller does not report its end. A *Word stays valid
-// while a Decision about it is open; after that, the next Get may use the Word for another address.
+// Get returns the word with key k. If the table does not have it, Get adds it in state Pass. It
+// returns nil if the address is not a multiple of 8, or if the table is full and no word can be
+// evicted. The operation then travels on the client's connection, and the caller does not report
+// its end. A *Word stays valid while a Decision about it is open; after that, the next Get may use
+// the Word for another address.
 func (t *Table) Get(now clock.Time, k Key) *Word {
 	if w := t.Lookup(k); w != nil {
 		return w
@@ -146,8 +148,8 @@ func (t *Table) Get(now clock.Time, k Key) *Word {
 	return w
 }
 
-// Changed returns a word for whose waiting operations the caller should ask again; nil if there is
-// none. The caller calls Changed until it returns nil, after each packet and at Deadline.
+// Changed returns a word for whose waiting operations the caller must ask again; nil if there is
+// none. The caller calls it after each packet and at Deadline, until it returns nil.
 func (t *Table) Changed(now clock.Time) *Word {
 	for range t.due.Len() {
 		i, at := t.due.Next()
@@ -169,7 +171,7 @@ func (t *Table) Changed(now clock.Time) *Word {
 	return nil
 }
 
-// Deadline is when Changed must be called.
+// Deadline returns when Changed must be called.
 func (t *Table) Deadline() clock.Time {
 	_, at := t.due.Next()
 	return at
@@ -214,7 +216,7 @@ func (t *Table) evict(now clock.Time) (slot uint32, ok bool) {
 		slot = t.hand
 		t.hand = (t.hand + 1) % t.n
 		w := t.at(slot)
-		w.client.age(t.interval(now)) // a word that is not used does not age its counts
+		w.client.age(t.interval(now)) // a word that is not used does not age its counts itself
 		if w.used || !w.Idle() {
 			w.used = false
 			continue
@@ -248,6 +250,6 @@ func (t *Table) remove(w *Word) {
 	t.live--
 }
 
-// pageOf is the key under which byPage finds the words of a page. Its address is odd, so it differs
-// from the keys of all words.
+// pageOf returns the key under which byPage finds the words of the page of k. Its address is odd,
+// so it differs from the keys of all words.
 func pageOf(k Key) Key { return Key{k.Server, k.VA>>pageShift<<pageShift | 1} }

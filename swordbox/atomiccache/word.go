@@ -6,28 +6,28 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Key names a word: a number that the caller has given to the server, and the address in the
+// Key names a word: the number that the caller has given to the server, and the address in the
 // server's memory.
 type Key struct {
 	Server uint16
 	VA     uint64
 }
 
-// Word is what the switch knows of one word. It belongs to a Table.
+// Word is what the switch knows about one word of memory. It belongs to a Table.
 type Word struct {
 	Key
 	State State
-	// Value is the value that the word will have after all operations that were sent to it. It is
-	// valid in state Known.
+	// Value is the value that the word will have after all operations that the switch has sent. It
+	// is valid in state Known.
 	Value uint64
-	// Epoch counts how often the value became uncertain. The response to an operation of an earlier
-	// epoch does not show the value.
+	// Epoch counts how often the value has become unknown. The response to an operation of an
+	// earlier epoch does not show the present value.
 	Epoch uint32
-	// Literal: the server refuses WRITEs to the word under R_Keys for which it executes atomics.
-	// The switch then sends operations on the shared connection unchanged.
+	// Literal: the server refuses a WRITE to the word under an R_Key under which it executes
+	// atomics. The switch then sends operations on the shared connection unchanged.
 	Literal bool
-	// until, in Busy, is when Config.Patience ends. In Pass, it is the time before which the word
-	// must not leave Pass.
+	// until, in state Busy, is when Config.Patience ends; in state Pass, it is the time before
+	// which the word must not leave Pass.
 	until clock.Time
 
 	proven provenKey
@@ -41,30 +41,30 @@ type Word struct {
 type tableEntry struct {
 	t      *Table
 	slot   uint32
-	next   uint32     // the next word of the same page: its slot plus one
+	next   uint32     // the next word of the same page, as its slot plus one
 	used   bool       // the word was used since the last search for a word to evict
 	serial uint64     // the table's serial when the word was created
 	born   clock.Time // when the word was created
 }
 
-// provenKey is the R_Key under which an atomic succeeded last; ok: there is one.
+// provenKey is the R_Key under which an atomic succeeded last; it is valid if ok is true.
 type provenKey struct {
 	rkey uint32
 	ok   bool
 }
 
-// clientOps counts the operations in flight on clients' connections, by the interval of
-// Config.Budget in which they were sent: those of the present interval and of the one before. An
-// older one cannot reach the server any more.
+// clientOps counts the operations in flight on clients' connections. It counts them by the interval
+// of length Config.Budget in which they were sent: the present interval and the one before. An
+// older operation cannot reach the server any more.
 type clientOps struct {
 	count  [2]uint32 // by interval modulo 2
 	window uint32    // the present interval
 }
 
-// interval is the number of the interval of length Config.Budget that contains a time.
+// interval returns the number of the interval of length Config.Budget that contains the time now.
 func (t *Table) interval(now clock.Time) uint32 { return uint32(now / clock.Time(t.cfg.Budget)) }
 
-// pending is the number of operations in flight that are counted.
+// pending returns the number of counted operations.
 func (o *clientOps) pending() uint32 { return o.count[0] + o.count[1] }
 
 // age makes window the present interval, and drops the counts of operations that no NIC retransmits
@@ -83,7 +83,7 @@ func (o *clientOps) age(window uint32) {
 // counts reports whether an operation that was sent in the interval window is still counted.
 func (o *clientOps) counts(window uint32) bool { return o.window-window <= 1 }
 
-// end removes an operation that was sent in the interval window from the counts.
+// end removes one operation that was sent in the interval window from the counts.
 func (o *clientOps) end(window uint32) {
 	if o.counts(window) && o.count[window&1] > 0 {
 		o.count[window&1]--
@@ -94,30 +94,30 @@ func (o *clientOps) end(window uint32) {
 type switchOps struct {
 	// Pending is the number of operations in flight on the shared connection.
 	Pending int
-	changes int        // how many of them may change the word
-	heard   clock.Time // when the server last answered one
-	lastSeq uint32     // of the last operation sent
+	changes int        // how many of the operations in flight may change the word
+	heard   clock.Time // when the server last answered one of these operations
+	lastSeq uint32     // sequence number of the last operation sent
 }
 
 // waiters says which operations on the word wait in the switch.
 type waiters struct {
-	awaited bool // the decision about an operation was Wait
+	awaited bool // the decision about an operation was Wait, so Changed must return the word
 	wanted  bool // a CAS waits until the value changes; see Word.Await
 }
 
-// Decision says how one operation travels. The caller keeps it with the request until it ends the
-// operation.
+// Decision says how one operation travels. The caller keeps it with the request until the operation
+// has ended.
 type Decision struct {
 	Kind Kind
 	// Value is the value that a Write writes.
 	Value uint64
-	// Prior is the value of the word before a Write or EmptyWrite: the original value that the
-	// response to the atomic must show.
+	// Prior is the value of the word before a Write or EmptyWrite. The response to the client's
+	// atomic must show it as the original value.
 	Prior uint64
 	// Epoch is the epoch of the word when the decision was made.
 	Epoch uint32
 
-	op      wire.Opcode // of an atomic; 0: a WRITE
+	op      wire.Opcode // opcode of an atomic; 0: a WRITE
 	rkey    uint32
 	compare uint64
 	operand uint64
@@ -126,7 +126,7 @@ type Decision struct {
 	serial  uint64
 }
 
-// result is the value that an atomic leaves in place of old.
+// result returns the value of the word after an atomic if old was its value before.
 func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
 	switch {
 	case op == wire.RCFetchAdd:
@@ -137,9 +137,9 @@ func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
 	return old
 }
 
-// Decide decides how a new CAS or FAA under an R_Key travels. clean is the clean time of all flows
-// to the server: the requests that the switch forwarded on clients' connections before it have been
-// answered; see Grace.
+// Decide decides how a new CAS or FAA under rkey travels. clean is the clean time of all flows to
+// the server: the server has answered all requests that the switch forwarded on clients'
+// connections before that time; see Grace.
 func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compare, swapOrAdd uint64) (d Decision) {
 	w.look(now)
 	d.op, d.rkey, d.compare, d.operand = op, rkey, compare, swapOrAdd
@@ -161,7 +161,7 @@ func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compar
 	return d
 }
 
-// become records v as the value after the last operation sent.
+// become records v as the value of the word after the last operation sent.
 func (w *Word) become(v uint64) {
 	if w.Value == v {
 		return
@@ -170,7 +170,7 @@ func (w *Word) become(v uint64) {
 	w.want()
 }
 
-// want makes Table.Changed return the word, if a CAS waits until its value changes.
+// want makes Table.Changed return the word if a CAS waits for another value of the word.
 func (w *Word) want() {
 	if w.wanted {
 		w.wanted, w.awaited = false, true
@@ -178,11 +178,11 @@ func (w *Word) want() {
 	}
 }
 
-// Tell returns the value with which the switch may answer a CAS under an R_Key itself, because the
-// CAS fails. ok is false if the switch may not. It may if the CAS would fail, and the server has
-// acknowledged every operation that could have changed the value, the last one less than
-// Config.Fresh ago. Then nothing that changes the word is in flight, the memory of the server holds
-// this value, and the response is right even if the switch crashes.
+// Tell returns the value with which the switch itself may answer a CAS under rkey, because the CAS
+// fails. ok is false if the switch must not answer it. It may if the CAS would fail, and the server
+// has acknowledged every operation that could have changed the value, the last one less than
+// Config.Fresh ago. Then no operation that changes the word is in flight, and the memory of the
+// server holds this value. So the response is right even if the switch crashes.
 func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, ok bool) {
 	w.look(now)
 	if w.State != Known || w.changes != 0 || compare == w.Value || !w.Proven(rkey) || now-w.heard > clock.Time(w.t.cfg.Fresh) {
@@ -191,8 +191,8 @@ func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, 
 	return w.Value, true
 }
 
-// Await reports whether a new CAS under an R_Key would fail now. If so, Table.Changed returns the
-// word when the value has changed.
+// Await reports whether a new CAS under rkey would fail now. If so, Table.Changed returns the word
+// when the value has changed.
 func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
 	w.look(now)
 	if w.State != Known || compare == w.Value || !w.Proven(rkey) {
@@ -202,9 +202,9 @@ func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
 	return true
 }
 
-// Touch decides how a new WRITE of one packet without immediate data travels that changes the word
-// as piece says. For a WRITE that also touches words whose operations travel on another connection,
-// the caller uses Table.ClientAll instead.
+// Touch decides how a new WRITE travels that has one packet without immediate data and changes the
+// word as piece says. A WRITE may also touch words whose operations travel on another connection;
+// for such a WRITE the caller uses Table.ClientAll instead.
 func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Decision) {
 	w.look(now)
 	d.rkey = rkey
@@ -223,8 +223,8 @@ func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Deci
 }
 
 // Foreign decides how a new operation on the word travels that only the client's connection may
-// carry: a WRITE of several packets or with immediate data, or an operation that the switch does
-// not know.
+// carry. This is a WRITE of several packets or with immediate data, or an operation that the switch
+// does not know.
 func (w *Word) Foreign(now clock.Time) (d Decision) {
 	w.look(now)
 	w.step(now, evForeign, &d)
@@ -253,14 +253,15 @@ func (w *Word) step(now clock.Time, on event, d *Decision) {
 	}
 }
 
-// tell makes Table.Changed return the word, if operations on it wait.
+// tell makes Table.Changed return the word if operations on it wait.
 func (w *Word) tell() {
 	if w.awaited {
 		w.t.due.Set(w.slot, 0)
 	}
 }
 
-// follow follows the edge of an event. An event without an edge changes nothing.
+// follow changes the state by the edge for an event, and returns how the operation travels. An
+// event without an edge changes nothing.
 func (w *Word) follow(now clock.Time, on event) Kind {
 	i := 0
 	if w.occupied() {
@@ -276,7 +277,7 @@ func (w *Word) follow(now clock.Time, on event) Kind {
 	return c.does
 }
 
-// enter puts the word into the state to.
+// enter puts the word into state to.
 func (w *Word) enter(now clock.Time, to State) {
 	from := w.State
 	w.State = to
@@ -303,8 +304,8 @@ func (w *Word) enter(now clock.Time, to State) {
 }
 
 // occupied reports whether an operation is in flight on the connections that must be empty before
-// the word leaves its state: clients' connections in Pass and Busy, the shared connection
-// otherwise.
+// the word can leave its state. These are clients' connections in Pass and Busy, and the shared
+// connection otherwise.
 func (w *Word) occupied() bool {
 	if w.State == Pass || w.State == Busy {
 		return w.client.pending() != 0
@@ -312,7 +313,8 @@ func (w *Word) occupied() bool {
 	return w.Pending != 0
 }
 
-// look applies the changes that are due by now: counts expire, and Config.Patience may end.
+// look applies the changes that are due at the time now: old counts are dropped, and
+// Config.Patience may end.
 func (w *Word) look(now clock.Time) {
 	w.used = true
 	w.client.age(w.t.interval(now))

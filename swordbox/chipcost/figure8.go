@@ -1,25 +1,25 @@
 package chipcost
 
-// Figure8 is a line of Figure 8 of the SwordBox paper: the resources of a part of the authors' P4
-// program, in percent of a Tofino, as their compiler reports them. A line is not the sum of the
-// lines above it: SRAM falls from the first line to the second.
+// Figure8 is a line of Figure 8 of the SwordBox paper. It gives the resources of a part of the
+// authors' P4 program, in percent of a Tofino, as their compiler reports them. A line is not the
+// sum of the lines above it: SRAM falls from the first line to the second.
 type Figure8 struct {
 	Part string `json:"part"`
-	// Crossbar is the exact-match crossbar, MapRAM the memory beside stateful units. These,
-	// HashBits and Gateways have no counterpart in a Use.
+	// Crossbar is the exact-match crossbar. MapRAM is the memory beside the stateful units. Use has
+	// no counterpart for these, and none for HashBits and Gateways.
 	Crossbar float64 `json:"crossbar"`
 	HashBits float64 `json:"hashBits"`
 	Gateways float64 `json:"gateways"`
-	// SRAM, Units (meter ALUs) and Tables (logical tables) are comparable with those of a Use.
+	// SRAM, Units (meter ALUs) and Tables (logical tables) are comparable with the fields of a Use.
 	SRAM   float64 `json:"sram"`
 	MapRAM float64 `json:"mapRam"`
 	Units  float64 `json:"units"`
 	Tables float64 `json:"tables"`
 }
 
-// AuthorsFigure8 is the figure, from the data in the authors' repository. Their program steers: it
-// moves no request to a shared connection and replaces no atomic, and the NICs do not check the
-// ICRC.
+// AuthorsFigure8 returns the figure, from the data in the authors' repository. Their program
+// steers: it moves no request to a shared connection and replaces no atomic, and the NICs do not
+// check the ICRC.
 func AuthorsFigure8() []Figure8 {
 	return []Figure8{
 		{"parsing and forwarding", 4.69, 9.62, 0, 5.00, 0, 0, 12.50},

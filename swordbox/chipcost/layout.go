@@ -6,37 +6,37 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Item is a table or an array of registers, with the stages that it would occupy.
+// Item describes a table or an array of registers, and the stages that it would occupy.
 type Item struct {
-	// Part is the part of the program that declares it.
+	// Part is the part of the program that declares the item.
 	Part string `json:"part"`
 	Name string `json:"name"`
-	// Kind is table or register.
+	// Kind is "table" or "register".
 	Kind    string `json:"kind"`
 	Entries int    `json:"entries"`
 	// EntryBits is the width of an entry in bits. Bits is the size of all entries as declared, in
 	// bits.
 	EntryBits int `json:"entryBits"`
 	Bits      int `json:"bits"`
-	// Blocks and Units are the memory blocks and stateful units that the item takes; a table takes
+	// Blocks and Units are how many memory blocks and stateful units the item takes; a table takes
 	// no units. Beyond is how many of the blocks are in stages that the chip does not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyond"`
 	Units  int `json:"units,omitempty"`
 	// First and Last are the first and the last stage of the item, counted from 1. They may be
-	// higher than the number of stages of the chip. 0: the item is in no stage.
+	// larger than the chip's number of stages. 0: the item is in no stage.
 	First int `json:"first"`
 	Last  int `json:"last"`
-	// Learned: packets insert into the table. Each is how many of the entries belong to one
-	// connection; 0: the array is not divided among connections.
+	// Learned: packets insert into the table. Each is how many entries belong to one connection; 0:
+	// the array is not divided among connections.
 	Learned bool `json:"learned,omitempty"`
 	Each    int  `json:"each,omitempty"`
-	// Note says why the item is in no stage: the chip would need other memory for it. "" if it is in a
-	// stage.
+	// Note says why the item is in no stage, so that the chip would need other memory for it. "":
+	// it is in a stage.
 	Note string `json:"note,omitempty"`
 }
 
-// stages is the number of stages that the item occupies.
+// stages returns the number of stages that the item occupies.
 func (i *Item) stages() int {
 	if i.First == 0 {
 		return 0
@@ -67,15 +67,15 @@ func registerItem(g pipeline.RegisterSpec, c *Chip) Item {
 // place records how full the stages are while items are placed.
 type place struct {
 	chip          *Chip
-	blocks, units []int // used, by stage
+	blocks, units []int // how many of them are used, by stage
 	from          int   // the first stage that the next item may use
 }
 
-// maxStages bounds the stages that are counted.
+// maxStages bounds the number of stages that put counts.
 const maxStages = 1 << 16
 
-// put places an item. If an array of registers is split among stages, each part takes a stateful
-// unit.
+// put places an item. An array of registers may be split among stages; then each part takes a
+// stateful unit.
 func (p *place) put(i *Item) {
 	each := 0 // the blocks of one stateful unit
 	if i.Units > 0 {
@@ -106,5 +106,5 @@ func (p *place) put(i *Item) {
 		}
 		p.from = s
 	}
-	i.Beyond += blocks // these blocks would be behind maxStages
+	i.Beyond += blocks // these blocks would be behind stage maxStages
 }

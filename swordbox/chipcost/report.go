@@ -2,14 +2,14 @@ package chipcost
 
 import "github.com/rdmalab/rdmalab/swordbox/pipeline"
 
-// Budget is the chip resources that a program would need, in each of its modes.
+// Budget lists the chip resources that a program would need, in each of its modes.
 type Budget struct {
 	Program string `json:"program"`
 	Chip    Chip   `json:"chip"`
-	// Modes has one report for each mode of the program; one without a name if the program has no
-	// modes.
+	// Modes has a report for each mode of the program. A program without modes has one report
+	// without a name.
 	Modes []Report `json:"modes"`
-	// Authors is what the authors of SwordBox give for their P4 program, to compare with
+	// Authors is what the authors of SwordBox report for their P4 program, for comparison with
 	// Report.Uses.
 	Authors []Figure8 `json:"authors"`
 }
@@ -18,28 +18,28 @@ type Budget struct {
 type Report struct {
 	Mode  string `json:"mode"`
 	Items []Item `json:"items"`
-	// Bits is the declared state in bits; Outside is the part of it that is in no stage.
+	// Bits is the declared state in bits. Outside is how much of it is in no stage.
 	Bits    int `json:"bits"`
 	Outside int `json:"outsideBits"`
 	// Blocks is the number of memory blocks for the state in stages. Stages is the number of these
-	// stages; Beyond is how many of the blocks are in stages that the chip does not have.
+	// stages. Beyond is how many of the blocks are in stages that the chip does not have.
 	Blocks int `json:"blocks"`
 	Beyond int `json:"beyondBlocks"`
 	Stages int `json:"stages"`
-	// Learned adds up the tables into which packets insert. Rings adds up the arrays that are
-	// divided among connections.
+	// Learned is the sum of the tables into which packets insert. Rings is the sum of the arrays
+	// that are divided among connections.
 	Learned Sum `json:"learned"`
 	Rings   Sum `json:"rings"`
-	// Needs lists what the program does and no stage of a chip can do.
+	// Needs lists what the program does but no stage of a chip can do.
 	Needs []pipeline.Need `json:"needs"`
-	// Uses is the share of each part of the program.
+	// Uses lists what each part of the program takes.
 	Uses []Use `json:"uses"`
-	// Fits says that the chip has enough stages, that all state is in stages, that packets insert
-	// into no table, and that Needs is empty.
+	// Fits: the chip has enough stages, all state is in stages, packets insert into no table, and
+	// Needs is empty.
 	Fits bool `json:"fits"`
 }
 
-// Sum adds up several items.
+// Sum is the sum of several items.
 type Sum struct {
 	Items   int `json:"items"`
 	Entries int `json:"entries"`
@@ -56,17 +56,18 @@ func (s *Sum) add(i *Item) {
 	s.Beyond += i.Beyond
 }
 
-// Use is the share that a part of a program takes of each resource, in percent of all stages: more
-// than 100 does not fit.
+// Use is what a part of a program takes of each resource, in percent of all stages of the chip.
+// More than 100 does not fit.
 type Use struct {
 	Part string `json:"part"`
-	// SRAM is blocks, Units stateful units, Tables logical tables.
+	// SRAM is the share of memory blocks, Units that of stateful units, Tables that of logical
+	// tables.
 	SRAM   float64 `json:"sram"`
 	Units  float64 `json:"units"`
 	Tables float64 `json:"tables"`
 }
 
-// Of lays a program out, in each of its modes.
+// Of returns the budget of a program on a chip, for each of the program's modes.
 func Of(s pipeline.Spec, c Chip) Budget {
 	b := Budget{Program: s.Name, Chip: c, Authors: AuthorsFigure8()}
 	modes := s.Modes
@@ -79,7 +80,7 @@ func Of(s pipeline.Spec, c Chip) Budget {
 	return b
 }
 
-// report lays out the parts of a mode, and those of all modes.
+// report returns the layout of the parts that mode needs, and of those that all modes need.
 func report(s *pipeline.Spec, mode string, c *Chip) Report {
 	r := Report{Mode: mode, Items: []Item{}, Needs: []pipeline.Need{}, Uses: []Use{}}
 	p := place{chip: c}
@@ -135,8 +136,9 @@ func use(part string, items []Item, c *Chip) Use {
 	return Use{part, of(blocks, c.Blocks), of(units, c.Units), of(tables, c.Tables)}
 }
 
-// Need lists the needs of a kind, and sums their counts and bits. For packets made by the program
-// (NeedPackets) count is the largest number for one arriving packet.
+// Need returns the needs of a kind. count is the sum of their counts, and bits their size. For
+// packets that the program makes (NeedPackets), count is the largest number for one arriving
+// packet.
 func (r *Report) Need(k pipeline.NeedKind) (list []pipeline.Need, count, bits int) {
 	for _, n := range r.Needs {
 		if n.Kind != k {

@@ -5,33 +5,34 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Appends to a key that wait in the switch while another append is in flight are concurrent with
-// it. So they may come before it in the order of the key's values: they are overwritten at once,
-// before any client could read them. When that append has succeeded, the switch does not send them
-// to the chain. It changes each of them into a CAS on the header of its own node, which makes this
-// node name the node that has overwritten it. So a round trip to the server appends one node to the
-// chain, and absorbs all appends that waited.
+// While an append to a key is in flight, other appends to the key wait in the switch. They are
+// concurrent with the one in flight, so they may come before it in the order of the key's values:
+// they are overwritten at once, before any client could read them. When the append in flight has
+// succeeded, the switch does not add the waiting ones to the chain. It changes each of them into a
+// CAS on the header of its own node, which makes this node name the appended node as its successor.
+// So one round trip to the server appends one node to the chain, and absorbs all appends that
+// waited.
 //
 // Why that is correct:
 //
-//   - An append is absorbed by one that was sent after it had arrived, and that has succeeded. So
-//     both were in progress when that one took effect, and the order is a possible one.
-//   - Until its client is answered, no other client knows the node. After that, a client that
-//     reads it finds a successor that is in the chain. An append that is absorbed makes nothing else
-//     reachable, so chains stay whole, whichever of these requests are lost.
-//   - If the append before which they waited fails, or is not answered in time, the waiting ones go
-//     on as without it: their nodes have no successor.
-//   - The request goes to the server of the client's node. A client that has given it up connects to
-//     that server again before it looks for the node, and the server ends the former connection
-//     before that: a copy that is late changes nothing. Otherwise it could give the node a successor
-//     after its client has appended it behind that one.
+//   - An append is absorbed only by one that was sent after it had arrived, and that has succeeded.
+//     So both were in progress when the later one took effect, and the order is a possible one.
+//   - Until its client is answered, no other client knows the node of an absorbed append. After
+//     that, a client that reads the node finds a successor that is in the chain. An absorbed append
+//     makes no other node reachable, so chains stay whole, whichever of these requests are lost.
+//   - If the append in flight fails, or is not answered in time, the waiting ones are sent as
+//     ordinary appends: their nodes have no successor.
+//   - The request goes to the server of the client's node. A client that has given up the request
+//     connects to that server again before it looks for the node, and the server ends the former
+//     connection before that. So a late copy of the request changes nothing. Otherwise the copy
+//     could give the node a successor after its client has appended the node elsewhere.
 //   - Tombstones neither absorb nor are absorbed, because appends before and behind them have other
 //     outcomes.
 //
-// absorbed_test.go has a model of it, which tries all orders of events.
+// absorbed_test.go has a model of this, which tries all orders of events.
 
-// absorb changes those appends that wait for the append of d, which has succeeded, and that it may
-// have overwritten, and sends them to the server.
+// absorb is called when the append of d has succeeded. It changes the waiting appends that this
+// append may have overwritten, and sends them to the server.
 func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 	by := m.chains.node(d.node)
 	if by == nil || by.dead {
@@ -46,8 +47,8 @@ func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 	}
 }
 
-// absorbOne sends the waiting append i to the header of its own node, if that node is in the memory
-// to which the request goes.
+// absorbOne sends the waiting append i to the header of its own node, with by's node as the
+// successor. It does so only if that node is in the memory to which the request goes.
 func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, node *node) {
 	w := &m.wait.list[i]
 	n, f := m.chains.node(w.node), &w.frame
@@ -67,8 +68,8 @@ func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, no
 	m.unhold(i)
 }
 
-// joined handles the response to an append that was absorbed. If the append succeeded, requests for
-// its node may be steered from then on.
+// joined handles the response to an absorbed append. If the append succeeded, the switch may steer
+// requests for its node from then on.
 func (t *chains) joined(k *chain, d *decision, original uint64) {
 	if original != d.compare {
 		t.stats.Lost++
@@ -80,8 +81,8 @@ func (t *chains) joined(k *chain, d *decision, original uint64) {
 	}
 }
 
-// tellAbsorbed changes the response to an append that was absorbed into the response that its
-// client expects of an append that has succeeded.
+// tellAbsorbed changes the response to an absorbed append. If the append succeeded, the response
+// looks to the client as that of an ordinary append that has succeeded; otherwise it is dropped.
 func (m *Machine) tellAbsorbed(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch p.AtomicAck {
 	case d.askedCompare:

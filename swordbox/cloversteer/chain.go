@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// node is one version of a key's value, as the WRITE of its data showed it to the switch.
+// node is one version of a key's value. The switch learns it from the WRITE of its data.
 type node struct {
 	key uint64
 	ref
@@ -17,8 +17,8 @@ type node struct {
 	place
 }
 
-// place says where a node is in its chain. Of two nodes with the chain's present gen, the one with
-// the lower seq comes first. If a node has another gen or seq 0, the switch does not know its
+// place says where a node is in its chain. Of two nodes with the present gen of the chain, the one
+// with the lower seq comes first. If a node has another gen, or seq 0, the switch does not know its
 // place.
 type place struct {
 	gen uint64
@@ -26,14 +26,14 @@ type place struct {
 }
 
 // ref names one use of an entry of the store: the address, the incarnation of the memory, and a
-// serial number that differs for each data WRITE; serial 0 names none.
+// serial number that differs for each data WRITE. If serial is 0, the ref names no node.
 type ref struct {
 	va          uint64
 	incarnation uint32
 	serial      uint64
 }
 
-// id is the id under which the table of nodes has the entry.
+// id is the key of the entry in the table of nodes.
 func (r ref) id() id { return id{r.va, r.incarnation} }
 
 // chain is what the switch knows of the nodes of a key.
@@ -42,7 +42,7 @@ type chain struct {
 	// gen changes when the switch forgets the places of all nodes of the chain. seq is the highest
 	// seq of a node with the present gen.
 	place
-	// tail is the newest node that the switch knows to be linked; serial 0: it knows none.
+	// tail is the newest node that the switch knows to be in the chain; serial 0: it knows none.
 	tail ref
 	flight
 	// first and last are the ends of the list of appends and READs that wait for the append in
@@ -50,10 +50,10 @@ type chain struct {
 	first, last int32
 }
 
-// flight is the append to the chain that is in flight; there is one if busy is true.
+// flight describes the append to the chain that is in flight. There is one only if busy is true.
 type flight struct {
 	busy bool
-	sent uint64 // the number of this flight
+	sent uint64 // a number that no other flight has
 	node ref    // the appended node
 	at   clock.Time
 }
@@ -68,11 +68,11 @@ func pinned(k *chain) bool { return k.busy || k.first != none }
 type chains struct {
 	nodes  table[node]
 	byKey  table[chain]
-	serial uint64 // the last number that a node, a gen or a flight was given
+	serial uint64 // the last number that next has returned
 	stats  *Stats
 }
 
-// next returns a number that was not used before.
+// next returns a number that it has not returned before; it is used for nodes, gens and flights.
 func (t *chains) next() uint64 {
 	t.serial++
 	return t.serial
@@ -121,16 +121,16 @@ func (t *chains) node(r ref) *node {
 	return n
 }
 
-// beyond returns the node to which a request for n is steered: the tail of the key, if it certainly
-// comes after n and if the client cannot tell it from n; otherwise nil. version is the version that
-// the client expects.
+// beyond returns the node to which a request for n is steered, or nil if the request stays as it
+// is. That node is the tail of the key, if it certainly comes after n and the client cannot tell it
+// from n. version is the version that the client expects.
 func (t *chains) beyond(k *chain, n *node, rkey uint32, version layout.Version) *node {
 	to := t.node(k.tail)
 	switch {
 	case to == nil || !k.has(n) || n.seq >= to.seq:
 		return nil
 	case to.incarnation != n.incarnation:
-		t.stats.Elsewhere++ // hole 27: the tail is on a server that the client's connection does not reach
+		t.stats.Elsewhere++ // hole 27: the client's connection does not reach the server of the tail
 		return nil
 	case to.version < version || to.rkey != rkey || to.length != n.length:
 		t.stats.Unlike++
@@ -139,9 +139,10 @@ func (t *chains) beyond(k *chain, n *node, rkey uint32, version layout.Version) 
 	return to
 }
 
-// instead returns the node to which an append is steered that would fail where its client sent it,
-// because the entry there has been reused: the tail of the key, if the client cannot tell it from
-// the node that it expects; otherwise nil.
+// instead handles an append to an entry that has been reused, so that the append would fail there.
+// It returns the tail of the key, to which the switch steers the append. It returns nil if the
+// client could tell the tail from the node that it expects, or if the appended node is already in
+// the chain.
 func (t *chains) instead(k *chain, d *decision, version layout.Version) *node {
 	to := t.node(k.tail)
 	switch n := t.node(d.node); {
@@ -158,8 +159,8 @@ func (t *chains) instead(k *chain, d *decision, version layout.Version) *node {
 	return to
 }
 
-// decide records the decision to send an append to the node that its client named. incarnation is
-// that of the memory of this node.
+// decide records the decision to send an append to the node that its client named. The caller may
+// then steer it to another node. incarnation is the incarnation of the memory of the named node.
 func (t *chains) decide(fl *flow, f *wire.Frame, incarnation uint32, k *chain, n *node) *decision {
 	d := fl.add(f.BTH.PSN, kindAppend)
 	e := &f.AtomicETH
@@ -179,14 +180,14 @@ func (t *chains) decide(fl *flow, f *wire.Frame, incarnation uint32, k *chain, n
 	return d
 }
 
-// launch makes the append of d the one that is in flight to its chain.
+// launch makes the append of d the one in flight to its chain.
 func (t *chains) launch(now clock.Time, k *chain, d *decision) {
 	d.sent = t.next()
 	k.flight = flight{busy: true, sent: d.sent, at: now, node: d.node}
 }
 
-// steer sets the tail of the key as the target of an append. It returns false if the append is to
-// go to the node that its client named.
+// steer makes the tail of the key the target of an append. false: the append goes to the node that
+// its client named.
 func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 	var to *node
 	if named := t.node(d.to); named != nil {
@@ -206,8 +207,8 @@ func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 	return true
 }
 
-// answered handles the response to an append. original is the header that the append found. landed
-// reports whether it was the append in flight to its chain.
+// answered handles the response to an append. original is the header that the append found. landed:
+// it was the append in flight to its chain.
 func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) {
 	if d.absorbed {
 		t.joined(k, d, original)
@@ -232,9 +233,9 @@ func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) 
 	return landed
 }
 
-// linked records that the node of an append is in the chain, behind the node to which the append
-// went. It becomes the tail if it certainly comes after the present tail: the append went to the
-// tail, or the switch sent it after the server had linked the tail (seq).
+// linked records that the appended node of d is in the chain, behind the node to which the append
+// went. The node becomes the tail if it certainly comes after the present tail: the append went to
+// the tail, or the switch sent it after the server had linked the tail (seq).
 func (t *chains) linked(k *chain, d *decision) {
 	n := t.node(d.node)
 	if n == nil || n.dead {
@@ -249,7 +250,7 @@ func (t *chains) linked(k *chain, d *decision) {
 	if d.to != k.tail {
 		switch {
 		case d.seq != k.seq:
-			t.stats.Late++ // other nodes were linked meanwhile; their order is not known
+			t.stats.Late++ // other nodes were linked meanwhile, and their order is not known
 			return
 		case before != nil && k.has(before):
 			t.forget(k) // the switch was wrong: a node with a successor cannot have accepted the append

@@ -6,17 +6,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Stray handles a request that matches a rule, but whose connection the switch does not track. The
-// switch forwards it and will not recognise its response.
+// Stray handles a request that matches a rule if the switch does not track its connection. The
+// switch forwards the request and will not recognise the response.
 func (m *Machine) Stray(r *rules.Rule, f *wire.Frame) {
 	if r.Mode == rules.Hardened {
 		m.doubt(r, f)
 	}
 }
 
-// doubt handles a request of which the switch does not know whether the server executes it, or
-// whose response it will not recognise: the switch forgets the chains that the request could
-// change.
+// doubt handles a request if the switch does not know whether the server executes it, or will not
+// recognise its response. The switch forgets the chains that the request could change.
 func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 	if r == nil || r.Action != rules.Steer {
 		return
@@ -35,7 +34,7 @@ func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 	}
 }
 
-// nodeOf returns the node with a handle, on any server of the store; nil if the switch did not see
+// nodeOf returns the node with handle h, on any server of the store; nil if the switch did not see
 // the node.
 func (m *Machine) nodeOf(st *part, h layout.Handle) *node {
 	k, n, ok := st.place(h)
@@ -60,8 +59,8 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 	}
 }
 
-// overwrite makes the switch forget each node that a request for n bytes at va changes at least in
-// part. If keep is true, it does not forget the node that begins at va.
+// overwrite makes the switch forget each node of which a request for n bytes at va changes at least
+// a part. keep: it does not forget the node that begins at va.
 func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 	forget := func(at uint64) {
 		k := id{at, st.incarnation}
@@ -78,7 +77,7 @@ func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 		}
 		return
 	}
-	// the nodes of any class that begin at va or before it, then those that begin behind it
+	// First the nodes of any class that begin at va or before it, then those that begin behind it.
 	first, _ := space.Place(space.First(st.super.Server, 0))
 	begin := st.base + uint64(first.Offset)
 	end := va + uint64(n)
@@ -93,12 +92,12 @@ func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 	}
 }
 
-// data handles a WRITE or an atomic to the memory of the store. A data WRITE fills a whole place of
-// the pool with a valid node that has no successor; if sure is true, which means that the server
-// will execute the request, the switch then knows this node. Any other request, and a data WRITE
-// without sure, makes the switch forget the nodes that it overwrites. A request that changes the
-// superblock, or writes a superblock elsewhere on the server, makes the switch forget this server's
-// part of the store, because handles may then name other nodes.
+// data handles a WRITE or an atomic to the memory of the store. A data WRITE fills a whole entry of
+// the pool with a valid node that has no successor. If sure is true, the server will execute the
+// request, and the switch then knows this node. Any other request makes the switch forget the nodes
+// that it overwrites, and so does a data WRITE without sure. If a request changes the superblock,
+// or writes a superblock elsewhere on the server, handles may name other nodes afterwards, so the
+// switch forgets this server's part of the store.
 func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if st.overwrites(f) {
 		m.stores.drop(st.server)

@@ -11,12 +11,12 @@ import (
 type flow struct {
 	// ring holds the decisions about the last requests of the flow, by PSN.
 	ring []decision
-	// held is the index of the request that waits in the switch; none: no request of the flow
-	// waits. It is always the last request of the flow.
+	// held is the index of the flow's request that waits in the switch; none: no request of the
+	// flow waits. The waiting request is always the last one of the flow.
 	held int32
 }
 
-// kind says what kind of request a decision is about.
+// kind is the kind of request that a decision is about.
 type kind uint8
 
 const (
@@ -45,19 +45,19 @@ type target struct {
 	// asked is the address that the client named; to is the node to which the request was sent.
 	asked uint64
 	to    ref
-	// seen is the version that the client expects the node to have. version is the version of the
-	// node to which the request went. If they differ, the switch translates the response.
+	// seen is the version that the client expects. version is the version of the node to which the
+	// switch sent the request. If they differ, the switch translates the response.
 	seen, version layout.Version
 	// format is the layout of the node that a READ returns.
 	format layout.Format
 }
 
-// appended is the part of a decision that only appends have.
+// appended is the part of a decision that only appends use.
 type appended struct {
 	// compare is the operand as the switch sent it, askedCompare as the client sent it. If the
 	// response has the value of compare, the append has succeeded.
 	compare, askedCompare uint64
-	// chain is the key, and place is the place of the newest known node when the append was sent.
+	// chain is the key. place is the place of the newest known node when the append was sent.
 	chain id
 	place
 	// sent is the number of the flight (flight.sent).
@@ -67,13 +67,14 @@ type appended struct {
 	// node is the appended node, with its location; serial 0: the switch did not see the node.
 	node     ref
 	location layout.Location
-	// absorbed: the switch sent the request to the header of node itself, with swap in place of the
-	// client's operand; see absorb.
+	// absorbed: the switch sent the request to the header of the appended node itself, with swap
+	// instead of the client's operand; see absorb.
 	absorbed bool
 	swap     uint64
 }
 
-// find returns the decision about a PSN; nil if there was none or a later one has overwritten it.
+// find returns the decision about the request with a PSN; nil if there was none, or if a later
+// decision has taken its place in the ring.
 func (fl *flow) find(psn wire.PSN) *decision {
 	d := &fl.ring[int(psn)%len(fl.ring)]
 	if d.kind == kindNone || d.psn != psn {
@@ -82,7 +83,7 @@ func (fl *flow) find(psn wire.PSN) *decision {
 	return d
 }
 
-// add makes room for the decision about a PSN.
+// add starts a new decision about the request with a PSN.
 func (fl *flow) add(psn wire.PSN, k kind) *decision {
 	d := &fl.ring[int(psn)%len(fl.ring)]
 	*d = decision{kind: k, psn: psn}

@@ -9,29 +9,29 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Bounds of the sketch and of the warm keys, those that may become hot.
+// Bounds of the sketch and of the table of warm keys, which may become hot.
 const (
 	sketchHashes = 4
 	sketchCols   = 4096
-	// There are warmSets sets of warmWays warm keys. Of the keys that hash to a set, those with the
-	// highest counts are in it.
+	// There are warmSets sets of warmWays warm keys each. A set keeps the keys with the highest
+	// counts of those that hash to it.
 	warmWays = 8
 	warmSets = 64
-	// rankEvery is the number of requests between rankings. The first rankings come sooner: after
-	// rankFirst requests, then after twice as many, and so on. rateEvery is the interval over which
-	// rates are measured.
+	// rankEvery is the number of requests between two rankings. The first rankings come sooner:
+	// after rankFirst requests, then after twice as many, and so on. rateEvery is the interval over
+	// which rates are measured.
 	rankFirst = 16
 	rankEvery = 1024
 	rateEvery = time.Second
 )
 
-// hot finds the keys that are requested most: a count-min sketch, whose counts are halved every
-// decay requests, and a bounded table of the keys with large counts. A request costs a few
+// hot finds the keys that clients request most. It has a count-min sketch, whose counts are halved
+// every decay requests, and a bounded table of the keys with large counts. A request costs a few
 // additions.
 type hot struct {
 	sketch *[sketchHashes][sketchCols]uint32
 	warm   []warm
-	order  []*warm // as of the last ranking, the hottest first
+	order  []*warm // sorted by the last ranking, the hottest first
 	decay  int
 	n      int        // requests since the last halving
 	ranked int        // requests since the last ranking
@@ -39,12 +39,12 @@ type hot struct {
 	since  clock.Time // when the present interval of rates began
 }
 
-// warm is a key that is counted exactly because it may be hot.
+// warm is a key that may be hot, so its requests are counted exactly.
 type warm struct {
 	id   // the key, and the incarnation of its store
 	used bool
-	// estimate is the count in the sketch. place is the rank of the key in the last ranking, from
-	// 1; 0: it was not ranked.
+	// estimate is the key's count in the sketch. place is the rank of the key in the last ranking,
+	// from 1; 0: not ranked.
 	estimate uint32
 	place    int
 	reads    uint64
@@ -61,7 +61,8 @@ func (h *hot) begin(decay int) {
 	h.order, h.every = make([]*warm, 0, len(h.warm)), rankFirst
 }
 
-// add counts a request in the sketch and returns the estimate. x is the hash of the key.
+// add counts a request in the sketch and returns the estimate for its key. x is the hash of the
+// key.
 func (h *hot) add(x uint64) uint32 {
 	least := ^uint32(0)
 	a, b := uint32(x), uint32(x>>32)|1
@@ -125,7 +126,7 @@ func find(set []warm, key id) *warm {
 	return nil
 }
 
-// find returns the warm key; nil if the key is not warm.
+// find returns the entry of a warm key; nil if the key is not warm.
 func (h *hot) find(key id) *warm {
 	if h.warm == nil {
 		return nil
@@ -133,8 +134,7 @@ func (h *hot) find(key id) *warm {
 	return find(h.set(key.hash()), key)
 }
 
-// steer counts a request for the key that the switch sent to another node than its client named. w
-// may be nil.
+// steer counts a request for the key that the switch has steered. w may be nil.
 func (w *warm) steer() {
 	if w != nil {
 		w.steered++
@@ -172,8 +172,9 @@ func (h *hot) rank() {
 	}
 }
 
-// steers reports whether a rule steers the requests for a key: all keys, those of a set, or the
-// r.Hot hottest ones as of the last ranking. w is the warm key, or nil.
+// steers reports whether a rule steers the requests for a key: the rule is for all keys, for a set
+// of keys, or for the r.Hot hottest ones of the last ranking. w is the entry of the warm key, or
+// nil.
 func (h *hot) steers(r *rules.Rule, key uint64, w *warm) bool {
 	if r.Hot > 0 {
 		return w != nil && w.place > 0 && w.place <= r.Hot

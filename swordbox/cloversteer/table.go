@@ -1,6 +1,6 @@
 package cloversteer
 
-// ways is the number of slots in which an entry may be.
+// ways is the number of slots that an entry may be in.
 const ways = 4
 
 // id names an entry: an address with the incarnation of the memory, or a key with the incarnation
@@ -10,7 +10,7 @@ type id struct {
 	incarnation uint32
 }
 
-// hash is the finaliser of MurmurHash3, which spreads addresses and keys.
+// hash is the finaliser of MurmurHash3. It spreads addresses and keys over the buckets.
 func (k id) hash() uint64 {
 	h := k.n ^ uint64(k.incarnation)<<48
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
@@ -18,8 +18,8 @@ func (k id) hash() uint64 {
 	return h ^ h>>33
 }
 
-// table is a bounded map whose entries do not move. An entry may be in one of four slots; a new one
-// replaces the least recently used of them. All memory is allocated by newTable.
+// table is a bounded map whose entries do not move. An entry may be in one of four slots; a new
+// entry replaces the least recently used one of the four. newTable allocates all memory.
 type table[V any] struct {
 	slots []slot[V]
 	mask  uint64
@@ -47,13 +47,13 @@ func capacity(n int) int {
 	return buckets * ways
 }
 
-// bucket returns the slots in which an entry may be.
+// bucket returns the slots that the entry of k may be in.
 func (t *table[V]) bucket(k id) []slot[V] {
 	i := k.hash() & t.mask * ways
 	return t.slots[i : i+ways]
 }
 
-// find returns an entry; nil if it is not there. The pointer is valid until the next put.
+// find returns the entry of k; nil if it is not there. The pointer is valid until the next put.
 func (t *table[V]) find(k id) *V {
 	b := t.bucket(k)
 	for i := range b {
@@ -67,8 +67,7 @@ func (t *table[V]) find(k id) *V {
 }
 
 // put returns the entry of k, and adds a zero one if there is none. It returns nil if pinned
-// entries occupy all slots in which the entry may be. evicted reports that it removed another entry
-// to make room.
+// entries occupy all slots of k. evicted: put has removed another entry to make room.
 func (t *table[V]) put(k id, pinned func(*V) bool) (v *V, evicted bool) {
 	if v = t.find(k); v != nil {
 		return v, false

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// apply writes the operands of a decision into an append (holes 26 and 32).
+// apply writes the operands of decision d into an append (holes 26 and 32).
 func (d *decision) apply(e *wire.AtomicETH) {
 	e.VA = d.to.va
 	if d.absorbed {
@@ -21,9 +21,9 @@ func (d *decision) apply(e *wire.AtomicETH) {
 }
 
 // translate puts the version that the client expects into a response. It replaces only the version
-// of the node to which the request was steered, which is never lower than the one that the client
-// knows. If the entry has been reused meanwhile, the response shows a third version, and the client
-// asks the metadata server.
+// of the node to which the request was steered, which is never lower than the version that the
+// client knows. If the entry has been reused meanwhile, the response shows a third version, and the
+// client asks the metadata server.
 func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case d.kind == kindAppend && d.absorbed && p.BTH.Opcode == wire.RCAtomicAck:

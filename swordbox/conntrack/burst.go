@@ -7,11 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// bthLen is the length of a BTH in bytes, the only part of each packet of a burst that the table
-// reads.
+// bthLen is the length of a BTH in bytes. Of most packets of a burst the table reads only the BTH.
 const bthLen = 12
 
-// Known returns the flow of a packet, if the table also knows the other direction of its connection
+// Known returns the flow of a packet if the table also knows the other direction of its connection
 // (Peer); otherwise nil. It changes nothing.
 func (t *Table) Known(f *wire.Frame) *Flow {
 	if fl := t.index.find(f); fl != nil && fl.Peer != nil {
@@ -20,11 +19,11 @@ func (t *Table) Known(f *wire.Frame) *Flow {
 	return nil
 }
 
-// Burst does for the packets of a super-frame what Packet does for one. b holds the packets from
-// their BTH on, each of size bytes except the last; f is the first of them. Burst handles messages
-// of one packet each, and a part of one message, on a known, busy connection, if the packets are in
-// order and none is a READ or an atomic. It returns the flow of the requests. If it returns nil, it
-// has changed nothing: the caller passes the packets to Packet one by one.
+// Burst does for the packets of a super-frame what Packet does for one packet. b holds the packets
+// from their BTH on, each of size bytes except the last; f is the first of them. Burst handles
+// messages of one packet each, and a part of one message. The connection must be known and busy,
+// the packets in order, and none of them a READ or an atomic. Burst returns the flow of the
+// requests. nil: Burst has changed nothing, and the caller passes the packets to Packet one by one.
 func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Flow {
 	if size < bthLen || f.BTH.Opcode.Service() != wire.ServiceRC || !uniform(&f.BTH, b, size) {
 		return nil
@@ -50,9 +49,9 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 	return fl
 }
 
-// answerBurst records n packets of a READ response in the direction of the flow. The table looks at
-// the last one, which acknowledges all requests before it, too. It returns the peer, whose requests
-// the packets answer.
+// answerBurst records n packets of a READ response that travels in the direction of fl. It looks
+// only at the last packet, which also acknowledges all earlier requests. It returns the peer of fl,
+// whose requests the packets answer; nil: nothing was recorded.
 func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	req := fl.Peer
 	last := f.BTH.PSN.Add(n - 1)
@@ -64,8 +63,8 @@ func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	return req
 }
 
-// uniform reports whether the packets of a burst go to one queue pair with consecutive PSNs, and
-// are either all of SENDs and WRITEs or all of READ responses.
+// uniform reports whether the packets of a burst go to one queue pair with consecutive PSNs. They
+// must also be all of SENDs and WRITEs, or all of READ responses.
 func uniform(h *wire.BTH, b []byte, size int) bool {
 	op, qp, psn := h.Opcode, uint32(h.DestQP), h.PSN
 	response := op.Is(wire.OpResponse)
@@ -87,8 +86,8 @@ func uniform(h *wire.BTH, b []byte, size int) bool {
 	return burstOp(h.Opcode, response)
 }
 
-// showsMTU reports whether a burst has a first or a middle packet of a message, whose length is the
-// path MTU.
+// showsMTU reports whether a burst has a first or middle packet of a message. The length of such a
+// packet is the path MTU.
 func showsMTU(b []byte, size int) bool {
 	for ; len(b) > 0; b = b[min(size, len(b)):] {
 		if wire.Opcode(b[0]).Is(wire.OpFirst | wire.OpMiddle) {

@@ -9,7 +9,7 @@ import (
 )
 
 // datagram learns connections from a message of the connection manager. Messages may be lost,
-// duplicated and reordered, so each is evaluated independently of those before it.
+// duplicated and reordered, so each is evaluated without regard to earlier ones.
 func (t *Table) datagram(now clock.Time, in int, f *wire.Frame, icrc Checker) {
 	if len(f.Payload) < mad.Size || t.header.Parse(f.Payload) != nil || !t.header.IsCM() {
 		return
@@ -50,7 +50,8 @@ func (t *Table) datagram(now clock.Time, in int, f *wire.Frame, icrc Checker) {
 	}
 }
 
-// reply handles a REP: both ends are known, and the two flows of the connection are created.
+// reply handles a REP: it names the second end of the connection, and reply creates the two flows.
+// The result reports whether the REP was valid.
 func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bool {
 	var m mad.REP
 	if m.Parse(body) != nil || m.QPN <= gsi {
@@ -67,7 +68,7 @@ func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bo
 	}
 	for _, k := range []setupKey{a, b} {
 		if old := t.setups.known[k]; old != nil {
-			t.drop(old.toB) // the end has given its communication ID to this connection
+			t.drop(old.toB) // the end now uses its communication ID for this connection
 		}
 	}
 	toB := key{addrsBetween(to, from.addr), m.QPN}
@@ -77,7 +78,7 @@ func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bo
 	}
 	for _, k := range []*key{&toB, &toA} {
 		if old := t.index.get(k); old != nil {
-			t.drop(old) // the queue pair belongs to this connection now
+			t.drop(old) // the queue pair now belongs to this connection
 		}
 	}
 	return t.announce(now, s, b, from, &toB, &toA, &m)
@@ -147,9 +148,9 @@ func (t *Table) disconnect(from, to netip.Addr, body []byte) bool {
 	return true
 }
 
-// disconnect handles a DREQ of a connection whose handshake the table did not see, because
-// the program was loaded later. Its flows were paired by their packets; the communication IDs are
-// not known, but the receiver's queue pair is.
+// disconnect handles a DREQ of a connection whose handshake the table did not see, because the
+// program was loaded later. The flows of such a connection were paired by their packets. The table
+// does not know the communication IDs, but it knows the receiver's queue pair.
 func (x *index) disconnect(from, to netip.Addr, qpn wire.QPN) bool {
 	if from.Is4() != to.Is4() {
 		return false

@@ -9,33 +9,33 @@ import (
 
 // Bounds of the address table.
 const (
-	// maxHostsPerPort is how many addresses may be behind a port. Further addresses there get no
-	// flows.
+	// maxHostsPerPort is how many addresses the table accepts behind a port. Packets from further
+	// addresses get no flows.
 	maxHostsPerPort = 64
-	// hostIdle is how long an address that is not bound must have been silent before the table
-	// accepts it behind another port.
+	// hostIdle is how long an address must have been silent before the table accepts it behind
+	// another port. It does not apply to bound addresses.
 	hostIdle = 10 * time.Second
 )
 
-// host is an address and the port behind which it is.
+// host is an address, and the port that it is behind.
 type host struct {
 	addr  netip.Addr
 	port  int
 	fixed bool // bound to the port by the control plane
 	last  clock.Time
-	// learning are the flows of the host without a peer, in the order of their last packets, the
+	// learning lists the host's flows without a peer, in the order of their last packets, the
 	// oldest first.
 	learning list
-	// lost is when the table evicted a learning flow of the host, whose later packets it may have
-	// missed. Valid if anyLost.
+	// lost is when the table last evicted a learning flow of the host. It may have missed later
+	// packets of that flow. Valid if anyLost is true.
 	lost    clock.Time
 	anyLost bool
-	// setups counts the host's unanswered REQs. flows counts the flows of which it is the
-	// requester.
+	// setups counts the host's unanswered REQs. flows counts the flows whose requester is this
+	// host.
 	setups, flows int
 }
 
-// hosts holds the addresses that the switch has seen or that were configured.
+// hosts holds the addresses that the switch has seen, and those that were bound to a port.
 type hosts struct {
 	byAddr  map[netip.Addr]*host
 	perPort map[int]int
@@ -48,8 +48,8 @@ func newHosts(stats *Stats) hosts {
 	return hosts{byAddr: make(map[netip.Addr]*host), perPort: make(map[int]int), stats: stats}
 }
 
-// bind fixes an address to a port: packets with that source address are refused at other ports. A
-// negative port undoes that.
+// bind binds an address to a port: at other ports, packets with this source address are refused. A
+// negative port removes the binding.
 func (t *hosts) bind(a netip.Addr, port int) {
 	h := t.byAddr[a]
 	switch {
@@ -77,9 +77,9 @@ func (t *hosts) elsewhere(a netip.Addr, port int) bool {
 	return h.fixed && h.port != port
 }
 
-// from returns the host with address a, of which a packet arrived at port in, and adds the host if
-// it is new. It returns nil and counts the reason if the address belongs to another port, or if it
-// is new and the port already has maxHostsPerPort addresses.
+// from returns the host with address a when a packet from it has arrived at port in. It adds the
+// host if it is new. It returns nil and the reason if the address belongs to another port, or if
+// the address is new and the port already has maxHostsPerPort addresses.
 func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	h := t.byAddr[a]
 	if h == nil {
@@ -100,7 +100,7 @@ func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	return h, Fine
 }
 
-// move accepts an address behind another port, if the address is not bound and was silent. It
+// move accepts an address behind another port if the address is not bound and was silent. It
 // reports whether it did.
 func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	if h.fixed || now.Sub(h.last) < hostIdle {
@@ -111,9 +111,9 @@ func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	return true
 }
 
-// home reports whether a packet of a flow may arrive at port in. It may if that is the port of the
-// host, which becomes the port of the flow. It may also if the ICRC is correct and the host may
-// move to that port.
+// home reports whether a packet of a flow may arrive at port in. It may if the host is at this
+// port, which then becomes the port of the flow. It also may if the ICRC is correct and the host
+// may move to this port.
 func (t *hosts) home(now clock.Time, fl *Flow, in int, icrc Checker) bool {
 	if fl.Port < 0 || fl.host.port == in {
 		fl.Port = fl.host.port // this is the first packet of an announced flow, or the host has moved
@@ -126,7 +126,7 @@ func (t *hosts) home(now clock.Time, fl *Flow, in int, icrc Checker) bool {
 	return true
 }
 
-// rehome sets the port of an address.
+// rehome changes the port of an address.
 func (t *hosts) rehome(h *host, port int) {
 	if t.perPort[h.port]--; t.perPort[h.port] == 0 {
 		delete(t.perPort, h.port)
@@ -135,13 +135,13 @@ func (t *hosts) rehome(h *host, port int) {
 	t.perPort[port]++
 }
 
-// forget removes the addresses behind a port that are silent and have no flows. It reports whether
-// there were any.
+// forget removes the addresses behind a port that have been silent for hostIdle and have no flows.
+// It reports whether there were any.
 func (t *hosts) forget(now clock.Time, port int) bool {
 	if now < t.sweepAt {
 		return false
 	}
-	t.sweepAt = now.Add(time.Second) // bounds the work that a flood of addresses causes
+	t.sweepAt = now.Add(time.Second) // limits the work that a flood of addresses can cause
 	found := false
 	for a, h := range t.byAddr {
 		if h.port == port && !h.fixed && h.flows == 0 && h.setups == 0 && now.Sub(h.last) >= hostIdle {
@@ -154,7 +154,7 @@ func (t *hosts) forget(now clock.Time, port int) bool {
 	return found
 }
 
-// mostLearning is the host with the most learning flows; nil if there is no such flow.
+// mostLearning returns the host with the most learning flows; nil if there are no learning flows.
 func (t *hosts) mostLearning() *host {
 	var most *host
 	for _, h := range t.byAddr {

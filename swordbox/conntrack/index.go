@@ -8,20 +8,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// addrPair is the source and the destination address of a packet. Two IPv4 addresses fit into a.
+// addrPair is the source and the destination address of a packet. For IPv4, both are in a.
 type addrPair struct {
 	a, b, c, d uint64
 	v6         bool
 }
 
 // key is the part of a request that names its flow: the addresses and the destination queue pair.
-// The UDP source port is not part of it, because NICs change it during a connection.
+// The UDP source port is not part of it, because NICs change that port during a connection.
 type key struct {
 	addrPair
 	qpn wire.QPN
 }
 
-// addrsOf is the address pair of a packet.
+// addrsOf returns the address pair of a packet.
 func addrsOf(f *wire.Frame) addrPair {
 	be := binary.BigEndian
 	if !f.V6 {
@@ -31,7 +31,8 @@ func addrsOf(f *wire.Frame) addrPair {
 	return addrPair{be.Uint64(s[:]), be.Uint64(s[8:]), be.Uint64(d[:]), be.Uint64(d[8:]), true}
 }
 
-// addrsBetween is addrsOf for a packet from src to dst. Both are IPv4 or both IPv6, without zone.
+// addrsBetween returns the address pair of a packet from src to dst. Both are IPv4 or both IPv6,
+// without zone.
 func addrsBetween(src, dst netip.Addr) addrPair {
 	var f wire.Frame
 	if src.Is4() {
@@ -42,7 +43,7 @@ func addrsBetween(src, dst netip.Addr) addrPair {
 	return addrsOf(&f)
 }
 
-// back is the address pair of packets in the other direction.
+// back returns the address pair of packets in the other direction.
 func (e addrPair) back() addrPair {
 	if !e.v6 {
 		e.a = bits.RotateLeft64(e.a, 32)
@@ -51,7 +52,7 @@ func (e addrPair) back() addrPair {
 	return addrPair{e.c, e.d, e.a, e.b, true}
 }
 
-// hash is the hash of a key. The seed keeps hosts from choosing keys that collide.
+// hash returns the hash of the key. The seed keeps hosts from choosing keys that collide.
 func (k *key) hash(seed uint64) uint32 {
 	h := hash4(k.a, k.qpn, seed)
 	if k.v6 {
@@ -61,13 +62,13 @@ func (k *key) hash(seed uint64) uint32 {
 	return h
 }
 
-// hash4 is hash for IPv4 addresses.
+// hash4 returns the hash of a key with IPv4 addresses.
 func hash4(a uint64, qpn wire.QPN, seed uint64) uint32 {
 	h := mix(a^seed, uint64(qpn)^0x9e3779b97f4a7c15)
 	return uint32(h ^ h>>32)
 }
 
-// mix is the product of two words, folded to one.
+// mix returns the product of two words, folded to one word.
 func mix(x, y uint64) uint64 {
 	hi, lo := bits.Mul64(x^0x2545f4914f6cdd1d, y^0xd6e8feb86659fd93)
 	return hi ^ lo
@@ -90,8 +91,8 @@ func newIndex(flows int, seed uint64) index {
 	return index{slots: make([]slot, n), mask: n - 1, seed: seed}
 }
 
-// find returns the flow of a packet, or nil. For IPv4 it does the same as get without building a
-// key, so that the key stays in registers.
+// find returns the flow of a packet; nil if there is none. For IPv4 it does what get does, but
+// without building a key in memory.
 func (x *index) find(f *wire.Frame) *Flow {
 	if f.V6 {
 		k := key{addrsOf(f), f.BTH.DestQP}
@@ -110,7 +111,7 @@ func (x *index) find(f *wire.Frame) *Flow {
 	}
 }
 
-// get returns the flow of k, or nil.
+// get returns the flow with key k; nil if there is none.
 func (x *index) get(k *key) *Flow {
 	h := k.hash(x.seed)
 	for i := h & x.mask; ; i = (i + 1) & x.mask {
@@ -134,7 +135,7 @@ func (x *index) put(fl *Flow) {
 	x.slots[i] = slot{h, fl}
 }
 
-// remove deletes a flow and closes the gap, so that no search ends early.
+// remove deletes a flow. It closes the gap in the slots, so that no later search ends too early.
 func (x *index) remove(fl *Flow) {
 	i := fl.key.hash(x.seed) & x.mask
 	for x.slots[i].flow != fl {
@@ -151,7 +152,7 @@ func (x *index) remove(fl *Flow) {
 				return
 			}
 			if home := x.slots[j].hash & x.mask; (j-home)&x.mask >= (j-i)&x.mask {
-				break // the flow at j may move to i, which is between its home slot and j
+				break // the flow at j may move to i, because i is between its home slot and j
 			}
 		}
 		x.slots[i] = x.slots[j]

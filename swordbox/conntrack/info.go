@@ -15,14 +15,15 @@ type Info struct {
 	State      State      `json:"state"`
 	Requester  netip.Addr `json:"requester"`
 	Responder  netip.Addr `json:"responder"`
-	// ReqQPN and RespQPN are the two queue pairs; ReqQPN 0: not known. Peer is the ID of the peer;
-	// -1: not known.
+	// ReqQPN and RespQPN are the queue pairs of the two ends; ReqQPN 0: not known. Peer is the ID
+	// of the peer; -1: not known.
 	ReqQPN  wire.QPN `json:"reqQpn"`
 	RespQPN wire.QPN `json:"respQpn"`
 	Peer    int      `json:"peer"`
-	// How is how the connection was learnt: "cm" or "packets"; "": it is not known yet.
+	// How says how the connection was learnt: "cm" or "packets"; "": not known yet.
 	How string `json:"how"`
-	// Expected is valid if Synced, Acked if HasAcked; both are PSNs of the requester.
+	// Expected is valid if Synced is true, Acked if HasAcked is true. Both are PSNs of the
+	// requester.
 	Expected wire.PSN      `json:"expected"`
 	Synced   bool          `json:"synced"`
 	Acked    wire.PSN      `json:"acked"`
@@ -57,7 +58,7 @@ func (t *Table) List(now clock.Time) []Info {
 	return list
 }
 
-// Flow returns the flow with an ID; nil if it is not in use.
+// Flow returns the flow with an ID; nil if the ID is not in use.
 func (t *Table) Flow(id uint32) *Flow {
 	if int(id) >= len(t.flows) || t.flows[id].Generation == 0 {
 		return nil
@@ -76,9 +77,9 @@ func (t *Table) Clearable() int {
 	return n
 }
 
-// Clear forgets all flows, also those in quarantine, except pinned ones and their peers, and
-// returns how many it has forgotten. It serves a request of an operator. The table then learns live
-// connections from their packets, as after its start.
+// Clear forgets all flows except pinned ones and their peers; it also forgets flows in quarantine.
+// It returns how many it has forgotten. It is called for an operator. Afterwards the table learns
+// live connections from their packets, as after its start.
 func (t *Table) Clear() int {
 	before := t.used
 	for _, fl := range t.flows {

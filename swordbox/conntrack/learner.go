@@ -7,29 +7,29 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Learning from packets. A request names the responder's queue pair, a response the requester's; no
-// packet says which two queue pairs belong together. Packets can prove only that two flows are not
-// peers: a response to a PSN that was not requested on a flow, or of another kind than the request,
-// does not answer that flow. So each flow without a peer that carries responses excludes the flows
-// in the other direction whose requests do not match. It is paired with the only flow that is left,
-// when that has matched several times.
+// Learning from packets. A request names the responder's queue pair, and a response names the
+// requester's. No packet says which two queue pairs belong together. Packets can only prove that
+// two flows are not peers: a response does not answer a flow if its PSN was not requested there, or
+// if the request had another kind. So the responses of each flow without a peer exclude the
+// opposite flows whose requests do not match them. When only one opposite flow is left, and it has
+// matched several times, the table pairs the two.
 //
 // The result is right as long as all packets between the two hosts cross this switch. Three cases
-// need more. A flow that the switch may have missed packets of (at the start of the switch, or for
-// lack of room) is not excluded before it is settled. Two flows that both claim the same peer start
-// over, because one of them must be wrong. Connections that stay in lockstep, with the same PSNs,
-// kinds and times, cannot be told apart and are not paired while they do.
+// need more. First, the switch may have missed packets of a flow, at its start or for lack of room;
+// such a flow is not excluded before it is settled. Second, two flows may claim the same peer; both
+// start over, because one of them must be wrong. Third, connections may run in lockstep, with the
+// same PSNs, kinds and times; they cannot be told apart, and are not paired while that lasts.
 //
 // A host can forge responses with its own address. That can pair its own flows wrongly, but no flow
 // of another host.
 
-// confirm is how many responses to new PSNs must match the only candidate.
+// confirm is how many responses, each to a higher PSN, must match the only flow that is left.
 const confirm = 3
 
 // learner finds out from packets which two flows are the two directions of one connection. It holds
-// the flows for which this is not known yet.
+// the flows whose peer is not known yet.
 type learner struct {
-	max    int // bound on the learning flows
+	max    int // the largest number of learning flows
 	slots  []*learning
 	unused []uint32 // slots that no flow uses
 	pairs  map[addrPair]*crowd
@@ -41,13 +41,13 @@ func newLearner(max int, stats *Stats) learner {
 	return learner{max: max, pairs: make(map[addrPair]*crowd), budget: budget{left: budgetBurst}, stats: stats}
 }
 
-// crowd holds the learning flows between two hosts in one direction.
+// crowd holds the learning flows from one host to another.
 type crowd struct {
 	flows  []*Flow
-	newest clock.Time // when the newest of the flows began
+	newest clock.Time // when the newest of these flows began
 }
 
-// budget bounds the work of learning: it allows comparisons at a fixed rate, and a burst of them.
+// budget limits the work of learning: it allows comparisons at a fixed rate, and a burst of them.
 type budget struct {
 	left int
 	at   clock.Time
@@ -68,14 +68,14 @@ func (b *budget) open(now clock.Time) bool {
 	return b.left > 0
 }
 
-// inUse is the number of learning flows.
+// inUse returns the number of learning flows.
 func (t *learner) inUse() int { return len(t.slots) - len(t.unused) }
 
 // full reports whether a flow must be evicted before another one can learn.
 func (t *learner) full() bool { return len(t.unused) == 0 && len(t.slots) >= t.max }
 
-// start begins to look for the peer of a flow. The table may have missed packets of the flow that
-// were sent before until.
+// start begins the search for the peer of a flow. The table may have missed packets of the flow
+// that were sent before until.
 func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	var l *learning
 	if n := len(t.unused); n != 0 {
@@ -98,8 +98,8 @@ func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	c.flows, c.newest = append(c.flows, fl), now
 }
 
-// stop ends the search for the peer of a flow. Other learning flows forget their conclusions about
-// it.
+// stop ends the search for the peer of a flow. Other learning flows drop what they have concluded
+// about it.
 func (t *learner) stop(fl *Flow) {
 	l := fl.learn
 	if l == nil {
@@ -128,7 +128,7 @@ func (t *learner) stop(fl *Flow) {
 }
 
 // response learns from a response in the direction of u, whose peer is not known. It returns the
-// peer when it is found.
+// peer when enough responses have shown it, and nil until then.
 func (t *learner) response(now clock.Time, u *Flow, f *wire.Frame) *Flow {
 	c := t.pairs[u.key.back()]
 	if c == nil {
@@ -169,7 +169,7 @@ func (t *learner) response(now clock.Time, u *Flow, f *wire.Frame) *Flow {
 }
 
 // vote records that d is the only flow that the responses of u can answer. It returns d when enough
-// responses have shown this.
+// responses have shown this, and nil until then.
 func (t *learner) vote(u, d *Flow, psn wire.PSN) *Flow {
 	l := u.learn
 	if l.fits != d {
@@ -195,24 +195,24 @@ func (t *learner) vote(u, d *Flow, psn wire.PSN) *Flow {
 	return d
 }
 
-// A host that restarts gives its queue pairs the same QPNs as before, and where QPNs are exchanged
-// out of band the switch sees no handshake. Requests of the new connection name another queue pair
-// of the server and make a flow of their own, but its responses name the same queue pair as those
-// of the old connection. With the PSN shift of the old connection such an ACK would acknowledge
-// other requests.
+// A host that restarts gives its queue pairs the same QPNs as before. If QPNs are exchanged without
+// the connection manager, the switch sees no handshake of the new connection. Requests of the new
+// connection name another queue pair of the server, so they make a flow of their own. But its
+// responses name the same queue pair as those of the old connection. If the switch applied the PSN
+// shift of the old connection to such an ACK, the ACK would acknowledge other requests.
 
 // maxTransit is longer than a packet is in transit in a rack.
 const maxTransit = time.Millisecond
 
-// doubtful reports whether a response to a pinned flow may belong to a newer connection between the
-// same two hosts whose requester's queue pair is not known: the newer connection has requests that
-// the response may answer, and the requester of the pinned flow has been silent since the newer
-// connection began. A live requester sends again, at the latest after its timeout, which ends the
-// doubt; the responder then repeats the response.
+// doubtful reports whether a response to the pinned flow fl may belong to a newer connection
+// between the same two hosts. It may if the newer connection has requests that the response may
+// answer, and the requester of fl has been silent since the newer connection began. A live
+// requester sends again, at the latest after its timeout, which ends the doubt; the responder then
+// repeats the response.
 func (t *learner) doubtful(fl *Flow, f *wire.Frame) bool {
 	c := t.pairs[fl.key.addrPair]
 	if c == nil || fl.Last > c.newest.Add(maxTransit) {
-		return false // the pinned flow has sent since the newest flow began: no need to look at each of them
+		return false // fl has sent since the newest flow began, so no flow needs to be compared
 	}
 	for _, d := range c.flows {
 		if d.Since > fl.Since && d.learn.n != 0 && fl.Last <= d.Since.Add(maxTransit) && d.learn.compare(f) != impossible {

@@ -5,12 +5,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Bounds of the evidence that the table keeps of a learning flow.
+// Bounds of the evidence that the table keeps about a learning flow.
 const (
 	// maxRuns is how many runs of requests the table remembers of a flow.
 	maxRuns = 32
-	// longAgo is the largest distance in PSNs between the newest request and one that can still be
-	// answered.
+	// longAgo is the largest distance in PSNs between the newest request and an older one that may
+	// still be answered.
 	longAgo = 1 << 22
 )
 
@@ -31,25 +31,25 @@ type run struct {
 	kind kind
 }
 
-// learning is the evidence about a flow whose peer is not known: its requests, and which flows its
-// responses exclude as its peer.
+// learning is the evidence about a flow whose peer is not known: its requests, and which flows
+// cannot be its peer because its responses do not answer their requests.
 type learning struct {
 	slot uint32
-	// runs is a ring of the n newest runs; next is the place of the next one. end is the PSN after
-	// the last request.
+	// runs is a ring of the n newest runs; next is the index of the run that is added next. end is
+	// the PSN after the last request.
 	runs [maxRuns]run
 	n    int
 	next int
 	end  wire.PSN
-	// low is the lowest PSN that was requested, but at most longAgo back.
+	// low is the lowest requested PSN, but at most longAgo before end.
 	low   wire.PSN
-	until clock.Time // the flow is not settled before
-	// out is a bit set of the slots of flows that the responses of this flow do not answer; any is
-	// true if it is not empty.
+	until clock.Time // the flow is not settled before this time
+	// out is a bit set of slots: the flows that the responses of this flow do not answer. any is
+	// true if out is not empty.
 	out []uint64
 	any bool
-	// fits is the only flow that can still be the peer. votes is how often a response matched it.
-	// vote is the last PSN that matched. claim is the flow whose fits is this one.
+	// fits is the only flow that can still be the peer. votes is how many responses have matched
+	// it, and vote is the last PSN that matched. claim is the flow whose fits is this flow.
 	fits  *Flow
 	votes int
 	vote  wire.PSN
@@ -88,10 +88,10 @@ func (l *learning) request(f *wire.Frame, span int) {
 	l.end = psn.Add(width)
 }
 
-// newest is the run that was added last.
+// newest returns the run that was added last.
 func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
 
-// match says what a response shows about a flow that it may answer.
+// match says what a response shows about a flow whose request it may answer.
 type match uint8
 
 const (
@@ -100,7 +100,7 @@ const (
 	impossible              // the response does not answer the flow
 )
 
-// compare returns whether a response may answer a request of the flow.
+// compare reports whether a response may answer a request of the flow.
 func (l *learning) compare(f *wire.Frame) match {
 	psn, op := f.BTH.PSN, f.BTH.Opcode
 	if wire.Diff(psn, l.end) >= 0 {
@@ -116,7 +116,7 @@ func (l *learning) compare(f *wire.Frame) match {
 			continue
 		}
 		if d >= q.span {
-			return possible // a request that the switch did not see: lost before the switch, or older than the flow
+			return possible // the switch did not see the request: it was lost before the switch, or it is older than the flow
 		}
 		if q.kind == kindOf(op) {
 			return matching
@@ -124,12 +124,12 @@ func (l *learning) compare(f *wire.Frame) match {
 		return impossible
 	}
 	if wire.Diff(psn, l.low) < 0 {
-		return impossible // otherwise a dead flow without any response would stay a candidate for all others
+		return impossible // otherwise a dead flow without responses would stay a candidate for all others
 	}
 	return possible
 }
 
-// kindOf is the kind of the requests that a response answers.
+// kindOf returns the kind of the requests that a response with this opcode answers.
 func kindOf(op wire.Opcode) kind {
 	switch {
 	case op.Is(wire.OpRead):
@@ -149,14 +149,14 @@ func (l *learning) exclude(o *learning) {
 	l.any = true
 }
 
-// restart drops all conclusions that the responses of the flow have led to.
+// restart drops all conclusions from the responses of the flow.
 func (l *learning) restart() {
 	clear(l.out)
 	l.any, l.fits, l.votes = false, nil, 0
 }
 
-// forget drops the conclusions about a flow that has stopped learning; was is the evidence about
-// that flow.
+// forget drops the conclusions about the flow fl, which has stopped learning. was is the evidence
+// about fl.
 func (l *learning) forget(fl *Flow, was *learning) {
 	l.out[was.slot/64] &^= 1 << (was.slot % 64)
 	if l.fits == fl {

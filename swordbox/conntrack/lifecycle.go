@@ -39,7 +39,7 @@ func (t *Table) arrive(now clock.Time, in int, k *key, f *wire.Frame, icrc Check
 	return fl, Fine
 }
 
-// roomToLearn evicts a learning flow if the host h cannot have another one otherwise.
+// roomToLearn evicts a learning flow if otherwise host h could not have another one.
 func (t *Table) roomToLearn(now clock.Time, h *host) {
 	switch {
 	case h.learning.n >= max(1, t.cfg.Learning/2):
@@ -52,7 +52,8 @@ func (t *Table) roomToLearn(now clock.Time, h *host) {
 	}
 }
 
-// newFlow adds a flow under a key that is not in the table; nil if there is no room.
+// newFlow adds a flow with key k, which is not in the table yet. It returns nil if there is no
+// room.
 func (t *Table) newFlow(now clock.Time, k *key, h *host, responder netip.Addr) *Flow {
 	if t.used >= t.MaxFlows() && !t.makeRoom(now, h) {
 		return nil
@@ -79,8 +80,9 @@ func (t *Table) newFlow(now clock.Time, k *key, h *host, responder netip.Addr) *
 	return fl
 }
 
-// makeRoom removes a flow to make room for a new one of host h: a learning flow of h, or a flow in
-// quarantine, or a learning flow of another host. It removes no other flow.
+// makeRoom removes a flow to make room for a new one of host h: a learning flow of h, or else a
+// flow in quarantine, or else a learning flow of another host. It removes no other kind of flow.
+// The result reports whether it removed one.
 func (t *Table) makeRoom(now clock.Time, h *host) bool {
 	if h.learning.head != nil {
 		t.evict(now, h.learning.head)
@@ -99,8 +101,8 @@ func (t *Table) makeRoom(now clock.Time, h *host) bool {
 	return false
 }
 
-// evict removes a learning flow to make room. From then on the table may miss requests of that
-// flow's host.
+// evict removes a learning flow to make room. From then on the table may miss requests of the host
+// of this flow.
 func (t *Table) evict(now clock.Time, fl *Flow) {
 	t.stats.Evicted++
 	fl.host.lost, fl.host.anyLost = now, true
@@ -137,7 +139,7 @@ func (t *Table) release(fl *Flow) {
 	t.free = append(t.free, fl.ID)
 }
 
-// end closes a connection and puts its keys into quarantine.
+// end closes a connection and puts the keys of both flows into quarantine.
 func (t *Table) end(now clock.Time, fl *Flow) {
 	if fl.State == Closed {
 		return
@@ -173,9 +175,9 @@ func (t *Table) pair(a, b *Flow) {
 	}
 }
 
-// reuse checks a request that comes after a silence that is longer than any NIC retries. If its PSN
-// is not near the expected one, the queue pair belongs to a new connection. Then the table forgets
-// the flow or, if it is pinned, refuses its packets.
+// reuse checks a request that comes after a silence longer than any NIC retries. If its PSN is not
+// near the expected one, the queue pair belongs to a new connection. Then the table forgets the
+// flow or, if the flow is pinned, refuses its packets.
 func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Reason {
 	if fl.State == Closed || fl.State == Learning || f.BTH.Opcode.Is(wire.OpResponse) || !fl.Synced() ||
 		fl.seen == noRequest || !intact(icrc) {
@@ -195,7 +197,7 @@ func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Rea
 	return Fine
 }
 
-// Forget ends every connection of an address. It is called when the host is gone.
+// Forget ends all connections of an address. It is called when the host is gone.
 func (t *Table) Forget(now clock.Time, a netip.Addr) {
 	for _, fl := range t.flows {
 		if fl.Generation != 0 && fl.State != Closed && (fl.Requester == a || fl.Responder == a) {
@@ -208,9 +210,9 @@ func (t *Table) Forget(now clock.Time, a netip.Addr) {
 	}
 }
 
-// Intervals and amounts of the sweep.
+// Interval and amount of work of the sweep.
 const (
-	// sweepEvery is how often each flow is checked for silence.
+	// sweepEvery is the interval at which each flow is checked for silence.
 	sweepEvery = time.Second
 	// sweepFlows is how many flows one Tick checks.
 	sweepFlows = 256
@@ -223,8 +225,8 @@ func (t *Table) wake(now clock.Time) {
 	}
 }
 
-// Tick forgets flows that have been silent for too long. Each call checks a part of the table;
-// sweepEvery is the time for all of it. The caller calls Tick at Deadline.
+// Tick forgets flows that have been silent for too long. The caller calls it at Deadline. Each call
+// checks a part of the table, so that the whole table is checked about every sweepEvery.
 func (t *Table) Tick(now clock.Time) {
 	if now < t.sweep {
 		return
@@ -245,7 +247,7 @@ func (t *Table) Tick(now clock.Time) {
 	}
 }
 
-// age ends a flow that has been silent for too long, or forgets it.
+// age ends or forgets a flow that has been silent for too long.
 func (t *Table) age(now clock.Time, fl *Flow) {
 	last := fl.Last
 	if fl.Peer != nil {
@@ -266,13 +268,13 @@ func (t *Table) age(now clock.Time, fl *Flow) {
 		t.stats.Idled++
 		t.drop(fl)
 	case t.used-t.closed.n > t.MaxFlows()-t.MaxFlows()/8:
-		// A host that crashes leaves pinned flows without a DREQ. The table gives them up when it
-		// is nearly full. If the queue pair of such a flow is still alive, its requests are refused
-		// and it fails, which its application sees.
+		// A host that crashes leaves pinned flows without a DREQ. The table ends them when it is
+		// nearly full. If the queue pair of such a flow is still alive, the table refuses its
+		// requests, the queue pair fails, and its application sees that.
 		t.stats.GivenUp++
 		t.end(now, fl)
 	}
 }
 
-// Deadline is when Tick must be called; clock.Never: it need not be.
+// Deadline returns when Tick must be called; clock.Never: no call is needed.
 func (t *Table) Deadline() clock.Time { return t.sweep }

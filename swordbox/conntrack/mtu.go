@@ -13,7 +13,7 @@ const (
 // isMTU reports whether n bytes can be a path MTU.
 func isMTU(n int) bool { return n >= minMTU && n <= maxMTU && n&(n-1) == 0 }
 
-// mtuOf is the path MTU in bytes of a code in a REQ; 0 if the code is invalid (IBTA 9.3.1).
+// mtuOf returns the path MTU in bytes for the code in a REQ; 0: the code is invalid (IBTA 9.3.1).
 func mtuOf(code uint8) int {
 	if code < 1 || code > 5 {
 		return 0
@@ -25,13 +25,13 @@ func mtuOf(code uint8) int {
 type pathMTU struct {
 	// MTU is the path MTU in bytes; 0: not known.
 	MTU int
-	// atLeast is a lower bound of the path MTU: the length of the longest READ that one packet
-	// answered.
+	// atLeast is a lower bound of the path MTU: the length of the longest READ that was answered by
+	// one packet.
 	atLeast int
 }
 
-// SpanOf is the number of PSNs that a READ of n bytes takes; 0 if that depends on the MTU and the
-// table does not know the MTU.
+// SpanOf returns the number of PSNs that a READ of n bytes takes; 0: that depends on the MTU, and
+// the table does not know the MTU.
 func (m *pathMTU) SpanOf(n uint32) int {
 	switch {
 	case n <= uint32(max(m.atLeast, minMTU, m.MTU)):
@@ -42,8 +42,8 @@ func (m *pathMTU) SpanOf(n uint32) int {
 	return 0
 }
 
-// maxSpan is an upper bound of the PSNs that a request for n bytes takes; span is their exact
-// number, or 0.
+// maxSpan returns an upper bound of the PSNs that a request for n bytes takes. span is their exact
+// number, or 0 if it is not known.
 func maxSpan(span int, n uint32) int {
 	if span != 0 {
 		return span
@@ -51,7 +51,7 @@ func maxSpan(span int, n uint32) int {
 	return int((uint64(n) + minMTU - 1) / minMTU)
 }
 
-// learnMTU records the path MTU of both directions of a connection.
+// learnMTU records the path MTU n for both directions of a connection.
 func (fl *Flow) learnMTU(n int) {
 	fl.setMTU(n)
 	if fl.Peer != nil {
@@ -59,7 +59,7 @@ func (fl *Flow) learnMTU(n int) {
 	}
 }
 
-// measure learns the path MTU from a READ response.
+// measure learns the path MTU from the length of a READ response.
 func (fl *Flow) measure(f *wire.Frame) {
 	switch n := len(f.Payload); {
 	case f.BTH.Opcode == wire.RCReadResponseFirst || f.BTH.Opcode == wire.RCReadResponseMiddle:

@@ -5,15 +5,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// nearby is how far behind the highest PSN seen a request may be without a check of its ICRC. A gap
-// can come from requests that were lost before the switch.
+// nearby is how far ahead of the highest PSN seen a request may be without a check of its ICRC.
+// Such a gap may be due to requests that were lost before the switch.
 const nearby = 4096
 
-// request classifies a request of a flow as its responder would.
+// request classifies a request of a flow in the same way as its responder does.
 func (t *Table) request(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	op, psn := f.BTH.Opcode, f.BTH.PSN
 	if (fl.seen == noRequest || wire.Diff(psn, fl.high) > nearby) && !intact(icrc) {
-		// high decides which responses are plausible, so a damaged PSN that is far ahead must not
+		// high decides which responses are plausible. A damaged PSN that is far ahead must not
 		// become high.
 		t.stats.Damaged++
 		return refused(fl, false, Corrupt)

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// response handles a response that travels in the direction of flow back. It answers a request of
-// the peer of back.
+// response handles a response that travels in the direction of flow back. The response answers a
+// request of the peer of back.
 func (t *Table) response(now clock.Time, back *Flow, f *wire.Frame, icrc Checker) Seen {
 	if back.Peer == nil {
 		if !intact(icrc) {
@@ -46,8 +46,8 @@ func (t *Table) response(now clock.Time, back *Flow, f *wire.Frame, icrc Checker
 	return s
 }
 
-// covered records that a response has answered all requests up to psn, and takes over the PSN that
-// the responder expects.
+// covered records that a response has answered all requests up to psn. If the response shows the
+// PSN that the responder expects, covered takes it over.
 func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f *wire.Frame, icrc Checker) Reason {
 	if !fl.reached(psn) {
 		if fl.settled(now) || !intact(icrc) {
@@ -61,9 +61,9 @@ func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f
 	if negative || fl.Synced() && wire.Diff(psn, fl.Expected) < 0 || wire.Diff(psn, fl.from) < 0 || !intact(icrc) {
 		return Fine
 	}
-	// The responder has accepted everything up to psn, and the requests after it that the switch
-	// saw in order may reach the responder, too. After a READ response that is not the last one,
-	// the next PSN still belongs to that READ.
+	// The responder has accepted all requests up to psn. The later requests that the switch saw in
+	// order may reach the responder, too. If the response is a READ response but not the last one
+	// of its READ, the next PSN still belongs to that READ.
 	if !endsRead(f.BTH.Opcode) {
 		return Fine
 	}
@@ -74,7 +74,8 @@ func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f
 	return Fine
 }
 
-// endsRead reports whether a response completes the READ that it answers, if it answers one.
+// endsRead reports whether a response completes the request that it answers. Only a first or middle
+// READ response does not.
 func endsRead(op wire.Opcode) bool {
 	return op != wire.RCReadResponseFirst && op != wire.RCReadResponseMiddle
 }

@@ -1,7 +1,7 @@
 package conntrack
 
-// Class says whether a request is in order, ahead or a duplicate for a responder that has received
-// every request which the switch has forwarded.
+// Class says whether a request is in order, ahead or a duplicate, for a responder that has received
+// every request that the switch has forwarded.
 type Class uint8
 
 // Classes of requests. Responses have none.
@@ -10,10 +10,10 @@ const (
 	Unsynced Class = iota
 	// New: in order, with the expected PSN.
 	New
-	// Ahead: a request before it is missing. A responder drops it and answers the first such
-	// request with a sequence NAK.
+	// Ahead: an earlier request is missing. A responder drops such a request, and answers the first
+	// one with a sequence NAK.
 	Ahead
-	// Duplicate: its PSN was received before.
+	// Duplicate: a request with its PSN was received before.
 	Duplicate
 )
 
@@ -22,8 +22,8 @@ var classNames = [...]string{"unsynced", "new", "ahead", "duplicate"}
 // String is the name of the class.
 func (c Class) String() string { return classNames[c] }
 
-// Reason says why the table did not use a packet. A program forwards a packet with a reason other
-// than Fine unchanged, or drops it; the packet must not change the state of a flow.
+// Reason says why the table did not use a packet. If the reason is not Fine, the program forwards
+// the packet unchanged or drops it; the packet must not change the state of a flow.
 type Reason uint8
 
 // Reasons.
@@ -32,15 +32,14 @@ const (
 	Fine Reason = iota
 	// Untracked: the packet does not belong to a reliable connection.
 	Untracked
-	// Unknown: the packet is a response, and the table does not know which flow it answers, or not
-	// yet.
+	// Unknown: the packet is a response, and the table does not know which flow it answers.
 	Unknown
-	// Spoofed: the packet arrived at another port than the one of its source address.
+	// Spoofed: the packet arrived at a port to which its source address does not belong.
 	Spoofed
 	// NoRoom: the packet belongs to a new connection, and the table is full.
 	NoRoom
-	// Quarantined: the connection of the packet has ended. Or another connection ended a short time
-	// ago under the same key, and the connection manager has not announced a new one.
+	// Quarantined: the connection of the packet has ended. Or another connection with the same key
+	// ended a short time ago, and the connection manager has not announced a new one.
 	Quarantined
 	// Implausible: the packet is a response to a PSN that was not requested.
 	Implausible
@@ -59,24 +58,25 @@ func (r Reason) String() string { return reasonNames[r] }
 
 // Seen is what the table says about a packet.
 type Seen struct {
-	// Flow is the flow of a request, or the flow that a response answers; nil if Bad is not Fine
-	// (but Spoofed, Quarantined and Implausible packets may name the flow that they claimed).
+	// Flow is the flow of a request, or the flow that a response answers. It is nil if Bad is not
+	// Fine; but for Spoofed, Quarantined and Implausible it may be the flow that the packet
+	// claimed.
 	Flow *Flow
-	// Response tells responses from requests.
+	// Response: the packet is a response; false: a request.
 	Response bool
 	// Class is the class of a request.
 	Class Class
-	// Alone: all requests that the requester sent before this New one have been answered. Not valid
-	// for pinned flows.
+	// Alone: the request is New, and all requests that the requester sent before it have been
+	// answered. Not valid for pinned flows.
 	Alone bool
-	// Span is how many PSNs a request takes: 1, or as many as a READ has responses; 0: not known,
-	// because the MTU is not.
+	// Span is how many PSNs a request takes: as many as a READ has response packets, 1 for other
+	// requests. 0: not known, because the path MTU is not known.
 	Span int
-	// Bad is why the packet was not used; Fine if it was.
+	// Bad is why the table did not use the packet; Fine: it did.
 	Bad Reason
 }
 
-// refused is what Packet returns for a packet that must not be used.
+// refused returns the result of Packet for a packet that the program must not use.
 func refused(fl *Flow, response bool, bad Reason) Seen {
 	if response {
 		fl = fl.Peer

@@ -5,31 +5,32 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
-// Sequence holds the PSNs that the requests of a flow and their responses have reached. All PSNs
-// are the requester's.
+// Sequence holds the PSNs that the requests of a flow and their responses have reached. All of them
+// are PSNs of the requester.
 type Sequence struct {
-	// Expected is the PSN of the next new request: what the responder expects if no packet is lost
-	// between it and the switch. It is valid if Synced.
+	// Expected is the PSN of the next new request: the PSN that the responder expects if no packet
+	// is lost between the switch and the responder. It is valid if Synced returns true.
 	Expected wire.PSN
-	// Acked is the highest PSN that responses cover; valid if HasAcked. Neither is updated for
-	// pinned flows, whose responder uses other PSNs.
+	// Acked is the highest PSN that a response covers; it is valid if HasAcked is true. Both stay
+	// unchanged for a pinned flow, because its responder uses other PSNs.
 	Acked    wire.PSN
 	HasAcked bool
-	// Middle: requests may have been sent before the table saw the flow: before its start, or while
-	// it was full.
+	// Middle: requests may have been sent before the table saw the flow, because the table was
+	// started later or was full.
 	Middle bool
 
 	sync sync
 	seen requests
-	// from is the PSN of the first request seen. high is the PSN after the highest; valid if a
-	// request was seen.
+	// from is the PSN of the first request that was seen. high is the PSN after the highest one; it
+	// is valid if a request was seen.
 	from, high wire.PSN
-	// loose is a READ whose number of PSNs (its span) is not known, and high is an upper bound of
-	// the PSN after it. It is the newest request: one before another that was seen ends before that.
-	// length 0: there is no such READ, and high is exact.
+	// loose is the newest request if it is a READ whose number of PSNs (its span) is not known;
+	// otherwise its length is 0. While there is a loose READ, high is an upper bound of the PSN
+	// after it; otherwise high is exact. An earlier READ of unknown span needs no such entry,
+	// because it ends before the request that follows it.
 	loose readOf
-	// open is the last READ of unknown span that was New. While sync is readOpen, Expected is its
-	// PSN.
+	// open is the last READ of unknown span that was New. While sync is readOpen, Expected is the
+	// PSN of this READ.
 	open readOf
 	pathMTU
 }
@@ -49,16 +50,16 @@ const (
 	moreRequests
 )
 
-// sync says what the table knows of Sequence.Expected.
+// sync says what the table knows about Sequence.Expected.
 type sync uint8
 
 const (
-	// unsynced: Expected is a guess from the requests; no response has confirmed it.
+	// unsynced: Expected is a guess from the requests. No response has confirmed it.
 	unsynced sync = iota
 	// synced: Expected is known.
 	synced
 	// readOpen: the switch has sent on a READ of unknown span. Expected is the PSN of this READ
-	// until its responses or the MTU show the span.
+	// until its responses or the path MTU show the span.
 	readOpen
 
 	syncs
@@ -69,7 +70,7 @@ var syncNames = [...]string{"unsynced", "synced", "readOpen"}
 // String is the name of the state.
 func (s sync) String() string { return syncNames[s] }
 
-// syncEvent is what changes sync.
+// syncEvent is an event that can change sync.
 type syncEvent uint8
 
 const (
@@ -86,7 +87,7 @@ var syncEventNames = [...]string{"start", "answered", "open READ", "span known"}
 // String is the name of the event.
 func (e syncEvent) String() string { return syncEventNames[e] }
 
-// syncEdges are the transitions of sync. An event without an edge leaves it as it is.
+// syncEdges are the transitions of sync. An event without an edge leaves the state as it is.
 // testdata/sync.dot is their diagram.
 var syncEdges = []transitions.Edge[sync, syncEvent]{
 	{unsynced, evStart, synced},
@@ -102,22 +103,22 @@ var nextSync = func() (t [syncs][syncEvents]sync) {
 	return t
 }()
 
-// on follows the edge for an event.
+// on changes the state by the edge for event e.
 func (s *sync) on(e syncEvent) { *s = nextSync[*s][e] }
 
-// Synced reports whether Expected is known: from the connection manager, or because the responder
-// has answered. A READ of unknown span makes it unknown until the READ's first response: a program
-// that cannot do without Expected (that of a pinned flow) must hold or drop the requests after such
-// a READ.
+// Synced reports whether Expected is known: the connection manager named it, or the responder has
+// answered. After a READ of unknown span it is not known until the first response to the READ. A
+// program that needs Expected must therefore hold or drop the requests behind such a READ if the
+// flow is pinned.
 func (q *Sequence) Synced() bool { return q.sync == synced }
 
-// First reports that the current request is the only one that the table has seen on the flow, and
-// that none can have been sent before.
+// First reports whether the current request is the only one that the table has seen on the flow,
+// and none can have been sent before it.
 func (q *Sequence) First() bool { return !q.HasAcked && !q.Middle && q.seen != moreRequests }
 
-// Advance moves Expected over a New request that was sent on or answered, by the Span that Packet
-// returned for it. A span of 0, a READ of unknown span, leaves Expected where it is until the span
-// is known.
+// Advance moves Expected over a New request that the switch has sent on or answered. span is the
+// Span that Packet returned for it. A span of 0, for a READ of unknown span, leaves Expected as it
+// is until the span is known.
 func (q *Sequence) Advance(span int) {
 	if span == 0 {
 		q.sync.on(evOpenRead)
@@ -126,7 +127,7 @@ func (q *Sequence) Advance(span int) {
 	q.Expected = q.Expected.Add(span)
 }
 
-// quiet reports that all requests that the table has seen have been answered.
+// quiet reports whether all requests that the table has seen have been answered.
 func (q *Sequence) quiet() bool {
 	switch {
 	case !q.Synced():
@@ -137,9 +138,9 @@ func (q *Sequence) quiet() bool {
 	return q.HasAcked && q.Acked.Next() == q.Expected && q.high == q.Expected
 }
 
-// classify returns the class of a request with this PSN at its responder. On an unsynced flow the
-// table assumes that the responder expects the first request that the table has seen, and those in
-// order after it.
+// classify returns the class of a request with PSN psn for its responder. On an unsynced flow the
+// table assumes that the responder expects the first request that the table has seen, and those
+// that follow it in order.
 func (q *Sequence) classify(psn wire.PSN, span int) Class {
 	switch d := wire.Diff(psn, q.Expected); {
 	case !q.Synced():
@@ -181,19 +182,19 @@ func (q *Sequence) reached(psn wire.PSN) bool {
 	return q.seen != noRequest && wire.Diff(psn, q.high) < 0
 }
 
-// acked records that responses cover all PSNs up to this one.
+// acked records that responses cover all PSNs up to psn.
 func (q *Sequence) acked(psn wire.PSN) {
 	if !q.HasAcked || wire.Diff(psn, q.Acked) > 0 {
 		q.Acked, q.HasAcked = psn, true
 	}
 }
 
-// syncTo records that the responder has accepted all requests up to psn, as response f shows. A
-// READ response without payload answers an ATOMIC_WRITE, a FLUSH, or a READ of no bytes, which
-// is never loose.
+// syncTo records that response f shows that the responder has accepted all requests up to psn. A
+// READ response without payload answers an ATOMIC_WRITE, a FLUSH, or a READ of no bytes; such a
+// READ is never loose.
 func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
 	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && f.BTH.Opcode.Is(wire.OpRead) && len(f.Payload) > 0 {
-		q.high, q.loose.length = psn.Next(), 0 // this is the last response to that READ
+		q.high, q.loose.length = psn.Next(), 0 // f is the last response to this READ
 	}
 	q.sync.on(evAnswered)
 	if wire.Diff(psn, q.Expected) >= 0 {
@@ -201,14 +202,14 @@ func (q *Sequence) syncTo(psn wire.PSN, f *wire.Frame) {
 	}
 }
 
-// setMTU records the path MTU, from which the number of responses to a READ follows.
+// setMTU records the path MTU. The number of responses to a READ follows from it.
 func (q *Sequence) setMTU(n int) {
 	q.MTU, q.atLeast = n, n
 	q.countRead()
 }
 
-// countRead is called when the path MTU becomes known. It then computes how many PSNs the READs
-// loose and open take, and sets high to the PSN after loose, Expected to the PSN after open.
+// countRead is called when the path MTU becomes known. It computes how many PSNs the READs loose
+// and open take. It sets high to the PSN after loose, and Expected to the PSN after open.
 func (q *Sequence) countRead() {
 	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
 		q.high, q.loose.length = q.loose.psn.Add(span), 0

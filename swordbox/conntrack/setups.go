@@ -11,29 +11,29 @@ import (
 
 // Bounds of the handshakes that the table remembers.
 const (
-	// setupTime is how long the table waits for the REP to a REQ. It is longer than a connection
-	// manager retransmits a REQ.
+	// setupTime is how long the table waits for the REP to a REQ. A connection manager stops
+	// retransmitting a REQ before that.
 	setupTime = time.Minute
-	// maxSetupsPerHost is how many REQs of a host without a REP the table remembers.
+	// maxSetupsPerHost is how many REQs of one host the table remembers while they have no REP.
 	maxSetupsPerHost = 1024
 )
 
 // gsi is the queue pair of the connection manager's datagrams.
 const gsi wire.QPN = 1
 
-// setupKey names a connection by the communication ID that one of its ends has given it.
+// setupKey names a connection by the communication ID that one of its ends, owner, has given it.
 type setupKey struct {
 	owner netip.Addr
 	id    mad.CommID
 }
 
-// setup is the handshake of a connection: the connection manager of a sent the REQ, that of b the
-// REP.
+// setup is the handshake of a connection. End a is the one whose connection manager sent the REQ;
+// end b sent the REP.
 type setup struct {
 	a, b     setupKey // b.id is valid if replied
 	host     *host    // of a
 	qpn      wire.QPN // of a
-	psn      wire.PSN // the first PSN that a expects
+	psn      wire.PSN // the first PSN that a expects from b
 	mtu      int      // in bytes
 	at       clock.Time
 	replied  bool
@@ -46,7 +46,7 @@ type setups struct {
 	// asked holds the REQs without a REP, by the key of their sender. known holds the handshakes
 	// with a REP, under the keys of both ends.
 	asked, known map[setupKey]*setup
-	max          int // bound on asked
+	max          int // the largest number of entries in asked
 	sweepAt      clock.Time
 	stats        *Stats
 }
@@ -83,7 +83,8 @@ func (t *setups) request(now clock.Time, from *host, to netip.Addr, body []byte)
 	return true
 }
 
-// replied moves a handshake from asked to known: b has sent the REP, and the two flows exist.
+// replied moves a handshake from asked to known. It is called when b has sent the REP, and after
+// the two flows were created.
 func (t *setups) replied(s *setup, b setupKey, qpn wire.QPN, toB, toA *Flow) {
 	t.forget(s)
 	s.b, s.qpnB, s.replied, s.toB, s.toA = b, qpn, true, toB, toA
@@ -111,8 +112,8 @@ func (s *setup) on(e event) {
 	s.toA.State.on(e)
 }
 
-// find returns the handshake of the connection that a message from one end to the other names; nil
-// if there is none. An end that does not know the other end's communication ID yet sends 0.
+// find returns the handshake of the connection that a message between the two ends names; nil if
+// there is none. An end that does not know the other end's communication ID yet sends 0.
 func (t *setups) find(from, to netip.Addr, local, remote mad.CommID) *setup {
 	is := func(s *setup) bool {
 		switch {
@@ -146,7 +147,7 @@ func (t *setups) forget(s *setup) {
 	s.toB.setup, s.toA.setup = nil, nil
 }
 
-// expire removes the REQs that got no REP in time.
+// expire removes the REQs that got no REP within setupTime.
 func (t *setups) expire(now clock.Time) {
 	if now < t.sweepAt {
 		return

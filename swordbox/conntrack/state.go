@@ -13,18 +13,18 @@ type State uint8
 // States of a flow. unused is the state of a Flow that is not in use.
 const (
 	unused State = iota
-	// Learning: the table has seen packets, and does not know for sure which flow is the peer.
+	// Learning: the table has seen packets, but does not know for sure which flow is the peer.
 	Learning
 	// Connecting: the connection manager's REP named both queue pairs. The table has seen neither
 	// an RTU nor data.
 	Connecting
 	// Open: the table knows both directions.
 	Open
-	// Closing: the table has seen a DREQ, or a NAK that ends the connection. Packets may still
+	// Closing: the table has seen a DREQ, or a NAK that ends the connection. More packets may
 	// arrive.
 	Closing
-	// Closed: the connection has ended. Its key is in quarantine: packets that still arrive belong
-	// to the ended one.
+	// Closed: the connection has ended. Its key is in quarantine: packets with this key belong to
+	// the ended connection.
 	Closed
 )
 
@@ -36,10 +36,10 @@ var stateNames = [...]string{"unused", "learning", "connecting", "open", "closin
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// MarshalText is String.
+// MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the names that String returns.
+// UnmarshalText reads a name that String returns.
 func (s *State) UnmarshalText(b []byte) error {
 	i := slices.Index(stateNames[:], string(b))
 	if i <= 0 {
@@ -49,7 +49,7 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// event is what can change the state of a flow.
+// event is an event that can change the state of a flow.
 type event uint8
 
 const (
@@ -94,5 +94,5 @@ var nextState = func() (t [states][events]State) {
 	return t
 }()
 
-// on follows the edge for an event.
+// on changes the state by the edge for event e.
 func (s *State) on(e event) { *s = nextState[*s][e] }

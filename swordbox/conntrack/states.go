@@ -1,6 +1,6 @@
 package conntrack
 
-// States calls visit for the state of every flow in use: entry is the flow's ID.
+// States calls visit with the ID and the state of every flow in use.
 func (t *Table) States(visit func(table string, entry uint32, state string)) {
 	for _, fl := range t.flows {
 		if fl.Generation != 0 {

@@ -11,27 +11,28 @@ import (
 
 // Config bounds a table.
 type Config struct {
-	// Connections is how many connections are tracked, two flows each; 0: 4096.
+	// Connections is how many connections the table tracks, two flows each; 0: 4096.
 	Connections int
-	// Learning is how many of the flows may be without a peer; 0: half of all. One host gets half
-	// of them.
+	// Learning is how many flows without a peer the table may have; 0: half of all flows. One host
+	// may have half of them.
 	Learning int
 	// Idle is how long a connection may be silent before the table forgets it, unless it is pinned.
 	// It must be longer than the time for which NICs retry. 0: 10 minutes.
 	Idle time.Duration
-	// Quarantine is how long the table does not accept packets under the key of an ended
-	// connection, unless the connection manager announces a new connection. It is also how long a
-	// flow must have been silent before a PSN out of order means that its queue pair belongs to
-	// another connection. It must be longer than the time for which NICs retry. 0: 30 seconds.
+	// Quarantine is how long the table refuses packets with the key of an ended connection, unless
+	// the connection manager announces a new connection. It is also how long a flow must have been
+	// silent before a PSN out of order means that its queue pair belongs to another connection. It
+	// must be longer than the time for which NICs retry. 0: 30 seconds.
 	Quarantine time.Duration
-	// Settle: a connection that the table meets within this time after its start may have existed
-	// before. For the time Quarantine the table then concludes nothing from PSNs that it has not
-	// seen on that flow. 0: 30 seconds. Negative: no connection existed at the start.
+	// Settle: if the table first sees a connection within this time after its start, the connection
+	// may be older than the table. For the time Quarantine the table then concludes nothing from
+	// PSNs that it has not seen on that flow. 0: 30 seconds. Negative: no connection existed at the
+	// start.
 	Settle time.Duration
-	// Seed is the seed of the hash of keys, so that hosts cannot choose keys that collide.
+	// Seed is the seed of the hash of keys. It keeps hosts from choosing keys that collide.
 	Seed uint64
 	// OnClose is called for each flow of a connection that has ended, before the Flow is reused;
-	// nil: nothing.
+	// nil: it is not called.
 	OnClose func(*Flow)
 }
 
@@ -80,8 +81,8 @@ type Table struct {
 
 	started bool
 	start   clock.Time // of the first packet
-	sweep   clock.Time // when Tick is due
-	cursor  int        // the number of the flow at which the sweep goes on
+	sweep   clock.Time // when Tick must be called next
+	cursor  int        // index of the flow with which the sweep continues
 }
 
 // NewTable makes an empty table.
@@ -94,41 +95,42 @@ func NewTable(cfg Config) *Table {
 	return t
 }
 
-// MaxFlows bounds the IDs of flows.
+// MaxFlows returns the bound on flows, and on their IDs.
 func (t *Table) MaxFlows() int { return 2 * t.cfg.Connections }
 
-// MaxLearning bounds the flows without a peer.
+// MaxLearning returns the bound on flows without a peer.
 func (t *Table) MaxLearning() int { return t.cfg.Learning }
 
-// MaxHosts bounds the addresses that the table remembers, for a switch with a number of ports.
+// MaxHosts returns the bound on addresses that the table remembers, for a switch with that many
+// ports.
 func (t *Table) MaxHosts(ports int) int { return ports * maxHostsPerPort }
 
-// Bind fixes an address to a port: packets with that source address are refused at other ports. A
-// negative port undoes that.
+// Bind binds an address to a port: at other ports, packets with this source address are refused. A
+// negative port removes the binding.
 func (t *Table) Bind(a netip.Addr, port int) { t.hosts.bind(a, port) }
 
-// Elsewhere reports whether an address is bound to another port. If so, packets with that source
-// address at this port are forged. It returns false for an address that is not bound.
+// Elsewhere reports whether an address is bound to another port than port. If so, a packet with
+// this source address at port is forged. The result is false for an address that is not bound.
 func (t *Table) Elsewhere(a netip.Addr, port int) bool { return t.hosts.elsewhere(a, port) }
 
-// Checker knows whether the ICRC of the current packet is right; *pipeline.Parsed is one.
+// Checker reports whether the ICRC of the current packet is correct. *pipeline.Parsed is one.
 type Checker interface{ Intact() bool }
 
-// intact asks a Checker; nil: the ICRC is right.
+// intact reports whether the ICRC is correct according to a Checker; nil: it is correct.
 func intact(c Checker) bool { return c == nil || c.Intact() }
 
-// rarely is how long a flow must have been silent for its next packet to be checked more closely.
+// rarely is the silence after which the table checks the next packet of a flow more closely.
 const rarely = time.Second
 
 // busy reports whether a packet from port in needs no closer check: the flow is open, its packets
-// come from that port, and the last one came recently. The flow may be nil.
+// come from this port, and the last one came recently. fl may be nil.
 func (fl *Flow) busy(now clock.Time, in int) bool {
 	return fl != nil && fl.State == Open && fl.Port == in && now.Sub(fl.Last) < rarely
 }
 
 // Packet updates the table for a packet that arrived at port in, and returns what the table knows
-// about the packet. It only reads f. It checks the ICRC through icrc where a damaged packet could
-// do harm; nil means that the ICRC is right.
+// about the packet. It only reads f. If a damaged packet could do harm, Packet checks the ICRC
+// through icrc; nil: the ICRC is correct.
 func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen {
 	op := f.BTH.Opcode
 	if op.Service() != wire.ServiceRC {

@@ -1,12 +1,11 @@
 // Package handler is the seam between the switch program, which knows rules and connections, and
 // the handlers, which carry rules out. A Kind is an entry of the registry (swordbox/apps): it says
 // which rules the handler carries out, how a handler is made, and which listings it has for an
-// operator. A Handler is an instance of a Kind: a Machine, which decides about the packets of
+// operator. A Handler is an instance of a Kind. It is a Machine, which decides about the packets of
 // flows, or an Observer, which sees requests and decides nothing. The package holds these
 // interfaces and the types of reports, and no behaviour.
 //
-// A new handler is a package of its own and one line of the registry. That package registers its
-// action and the keys of its rules (rules.Register), holds its state, and provides the listings
-// that `rdmalab switch` shows; the program, the daemon and the command line find all of this
-// through its Kind.
+// A new handler is one package and one line of the registry. The package registers its action and
+// the keys of its rules (rules.Register), holds its state, and provides the listings that `rdmalab
+// switch` shows. The program, the daemon and the command line find all of this through the Kind.
 package handler

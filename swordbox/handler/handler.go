@@ -22,25 +22,25 @@ type Handler interface {
 	Spec() pipeline.Part
 }
 
-// Machine decides about the packets of the flows towards servers under its rules. It is sans-I/O:
-// it acts only during a call, through the Ctx that the call passes and through the verdict that it
+// Machine decides about the packets of the flows to servers under its rules. It is sans-I/O: it
+// acts only during a call, through the Ctx that the call passes and through the verdict that it
 // returns.
 //
-// The program passes it every packet of such a flow in the order of arrival, moved or not, and only
-// packets whose Seen is Fine. The machine calls Flow.Advance for a new request that it takes or
-// forwards.
+// The program passes it every packet of such a flow in the order of arrival, whether its request is
+// moved or not, but only packets whose Seen is Fine. The machine calls Flow.Advance for each new
+// request that it takes or forwards.
 type Machine interface {
 	Handler
-	// Request decides about a request towards a memory server. r is the rule that the request
-	// matches; nil if the request matches no rule although its flow is under one.
+	// Request decides what happens to a request to a memory server. r is the rule that the request
+	// matches; nil if it matches no rule although its flow is under one.
 	Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict
-	// Response decides about a response of a memory server, or about another packet in the
-	// direction from the server to the client.
+	// Response decides what happens to a response of a memory server, or to another packet from the
+	// server to the client.
 	Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict
-	// Owned takes a packet that is addressed to the switch itself: a response on a switch's
+	// Owned handles a packet that is addressed to the switch itself: a response on a switch's
 	// connection.
 	Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
-	// Tick is called when the time of Deadline has come.
+	// Tick is called at the time that Deadline returns.
 	Tick(c *pipeline.Ctx)
 	// Deadline returns when Tick must be called; clock.Never if it need not be called.
 	Deadline() clock.Time
@@ -48,14 +48,14 @@ type Machine interface {
 	Closed(c *pipeline.Ctx, r *conntrack.Flow)
 }
 
-// Observer sees requests and decides nothing. The actions of its rules are observing ones
-// (rules.Definition).
+// Observer sees requests and decides nothing. Its rules have observing actions (rules.Definition).
 type Observer interface {
 	Handler
 	RuleUser
-	// Observe is called once for each request that the switch forwards or consumes, and neither for
-	// retransmissions nor for dropped requests. r is the first observing rule that the request
-	// matches. Packets that Observe emits leave before the request. Observe must not allocate.
+	// Observe is called once for each request that the switch forwards or consumes. It is not
+	// called for retransmissions and for dropped requests. r is the first observing rule that the
+	// request matches. Packets that Observe emits leave before the request. Observe must not
+	// allocate.
 	Observe(c *pipeline.Ctx, r *rules.Rule, t Target)
 }
 
@@ -63,21 +63,21 @@ type Observer interface {
 type Target struct {
 	// Opcode of the request, or of its first packet.
 	Opcode wire.Opcode
-	// VA is the address of the first byte in the server's memory. Length is the number of bytes of
-	// all packets of the request.
+	// VA is the address of the first byte in the server's memory. Length is the length of the whole
+	// request in bytes, over all its packets.
 	VA     uint64
 	Length uint32
 	RKey   uint32
-	// From is the sender of the request, To the queue pair that it is for: with the address of the
-	// rule's server they name the flow.
+	// From is the sender of the request. To is the queue pair to which it is sent. Together with
+	// the address of the rule's server they name the flow.
 	From netip.Addr
 	To   wire.QPN
 }
 
-// Interfaces that a handler may implement beside Handler. The program checks once, when it makes
-// the handler, which of them the handler implements.
+// Interfaces that a handler may implement in addition to Handler. The program checks once, when it
+// makes the handler, which of them the handler implements.
 type (
-	// RuleUser gets all rules whenever they change, before the first request under them.
+	// RuleUser gets all rules whenever they change, before the first request under the new rules.
 	RuleUser interface{ SetRules(set *rules.Set) }
 
 	// Connector uses switch's connections: those that Wants lists, and those to the same servers
@@ -91,47 +91,50 @@ type (
 		Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32)
 	}
 
-	// Picker is a Connector that can tell which connections are its own. Packets to queue pairs of
-	// the switch that no Picker claims go to the Connector that is not a Picker.
+	// Picker is a Connector that knows which connections are its own. A packet to a queue pair of
+	// the switch that no Picker claims goes to the Connector that is not a Picker.
 	Picker interface {
 		Connector
-		// Mine reports whether a queue pair belongs to one of the handler's connections, Uses
-		// whether a new connection with this key would be one of them.
+		// Mine reports whether a queue pair belongs to one of the handler's connections. Uses
+		// reports whether a new connection with key k would be one of them.
 		Mine(qpn wire.QPN) bool
 		Uses(k switchconn.Key) bool
 	}
 
 	// Bypasser must see requests of flows that it does not handle, because they may change memory
-	// whose value it tracks. It sees requests of flows without a machine only while Draining.
+	// whose value it tracks. While Draining returns false, it sees no requests of flows without a
+	// machine.
 	Bypasser interface {
 		Machine
 		Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict
-		// Untracked is Bypass for packets that belong to no flow.
+		// Untracked does what Bypass does, for packets that belong to no flow.
 		Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
 		Draining() bool
 	}
 
-	// Strayer must see the requests under its rules that belong to no flow, because they may change
-	// memory. The switch forwards them.
+	// Strayer must see requests that match its rules but belong to no flow, because they may change
+	// memory. The switch forwards these requests.
 	Strayer interface {
 		Stray(r *rules.Rule, f *wire.Frame)
 	}
 
-	// Strict makes the program drop requests with unknown opcodes to servers under its rules: their
-	// effect on memory whose value the handler tracks is not known (hole 39).
+	// Strict makes the program drop requests with unknown opcodes to servers under the handler's
+	// rules. The switch does not know how such a request changes memory whose value the handler
+	// tracks (hole 39).
 	Strict interface{ Strict() }
 
-	// WordForgetter can mark the values of all its words as unknown: the next atomic on each word
-	// is executed by the server. ForgetWords returns how many words there were.
+	// WordForgetter can mark the values of all its words as unknown: the server then executes the
+	// next atomic on each word. ForgetWords returns the number of words.
 	WordForgetter interface{ ForgetWords() int }
 
-	// Stater shows the states of its parts to a test that counts which transitions of the state
-	// tables have occurred: table names the state table, entry the object whose state it is.
+	// Stater shows the states of its parts to a test, which counts the transitions of the state
+	// tables that have occurred. table names the state table; entry is the number of the object
+	// that is in the state.
 	Stater interface {
 		States(visit func(table string, entry uint32, state string))
 	}
 
-	// Tabler has tables beside those that the program derives from Info.
+	// Tabler has tables in addition to those that the program derives from Info.
 	Tabler interface {
 		Tables() []Table
 		// ClearTable empties a table and returns how many entries it had.

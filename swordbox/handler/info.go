@@ -14,15 +14,15 @@ import (
 // the same object.
 type Info struct {
 	Mode rules.Mode `json:"mode"`
-	// Shared are the shared connections, which carry moved requests.
+	// Shared lists the shared connections, which carry moved requests.
 	Shared []Shared `json:"shared"`
-	// Flows are the flows of which at least one request was moved.
+	// Flows lists the flows of which at least one request was moved.
 	Flows []Flow `json:"rows"`
-	// Words are the memory words whose state the handler tracks.
+	// Words lists the memory words whose state the handler tracks.
 	Words []Word `json:"words"`
 	// Counters by name.
 	Counters []Counter `json:"counters"`
-	// Lists are the handler's listings that are not empty, by name. See Listing.
+	// Lists holds the handler's listings that are not empty, by name. See Listing.
 	Lists map[string]any `json:"-"`
 }
 
@@ -45,34 +45,35 @@ type Shared struct {
 	Server netip.Addr `json:"server"`
 	// Shard numbers the shared connections of a server.
 	Shard int `json:"shard"`
-	// Owner is the address of the end that made the connection: the switch, or the client whose
-	// connection carries the requests of other clients too.
+	// Owner is the address of the end that made the connection. This is the switch, or a client
+	// whose connection also carries the requests of other clients.
 	Owner netip.Addr `json:"owner"`
 	// OwnQPN is the queue pair of Owner. ServerQPN is the queue pair of the server.
 	OwnQPN    wire.QPN `json:"ownQpn"`
 	ServerQPN wire.QPN `json:"serverQpn"`
-	// State names the state, like "open".
+	// State is the name of the connection's state, like "open".
 	State string `json:"state"`
 	// NextPSN is the PSN of the next request.
 	NextPSN wire.PSN `json:"nextPsn"`
-	// Ring is the number of map entries. Outstanding is the number of entries in flight. Queued is
-	// the number of packets that wait for a free entry.
+	// Ring is how many requests may be in flight. Outstanding is how many are. Queued is how many
+	// packets wait for a free place.
 	Ring        int `json:"ring"`
 	Outstanding int `json:"outstanding"`
 	Queued      int `json:"queued"`
-	// Waits is the oldest request in flight; nil if there is none.
+	// Waits describes the oldest request in flight; nil if there is none.
 	Waits *Wait `json:"waits,omitempty"`
-	// Waiters are the clients with requests in flight.
+	// Waiters lists the clients with requests in flight.
 	Waiters []Waiter `json:"waiters,omitempty"`
 	// Retries is the number of retries since the server last answered.
 	Retries int `json:"retries"`
 }
 
-// Wait is the oldest request in flight on a shared connection.
+// Wait describes the oldest request in flight on a shared connection.
 type Wait struct {
 	PSN wire.PSN      `json:"psn"`
 	Age time.Duration `json:"age"`
-	// The address, queue pair and PSN of the client that sent the request.
+	// Client, ClientQPN and ClientPSN are the address, queue pair and PSN of the client that sent
+	// the request.
 	Client    netip.Addr `json:"client"`
 	ClientQPN wire.QPN   `json:"clientQpn"`
 	ClientPSN wire.PSN   `json:"clientPsn"`
@@ -94,12 +95,12 @@ type Flow struct {
 	Client    netip.Addr `json:"client"`
 	Server    netip.Addr `json:"server"`
 	ServerQPN wire.QPN   `json:"serverQpn"`
-	// Moved counts the requests that were moved. Outstanding counts those that are in flight.
+	// Moved counts the moved requests. Outstanding is how many of them are in flight.
 	Moved       uint64 `json:"moved"`
 	Outstanding int    `json:"outstanding"`
-	// Shift is the difference of the PSNs at the two ends of the client's connection.
+	// Shift is the difference between the PSNs at the two ends of the client's connection.
 	Shift int `json:"shift"`
-	// State names the place to which the flow's requests go, like "shared".
+	// State names the place of the flow's requests, like "shared".
 	State string `json:"state"`
 }
 
@@ -120,12 +121,12 @@ type Word struct {
 type Counter struct {
 	Name  string `json:"name"`
 	Value uint64 `json:"value"`
-	// Help says what is counted; "" if the name says it.
+	// Help says what is counted; "" if the name already says it.
 	Help string `json:"help,omitempty"`
 }
 
-// Counters lists the fields of stats, a struct, that have a tag `name`, as prefix and name. The tag
-// `help` is their help text.
+// Counters lists the fields of the struct stats that have a tag `name`. The name of a counter is
+// prefix and that tag; its help text is the tag `help`.
 func Counters(prefix string, stats any) (list []Counter) {
 	v := reflect.ValueOf(stats)
 	for i := range v.NumField() {

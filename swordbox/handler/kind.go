@@ -23,8 +23,8 @@ type Kind struct {
 	// Actions and Mode select the rules that the handler carries out.
 	Actions []rules.Action
 	Mode    rules.Mode
-	// Selects reports whether the handler carries out a rule of these actions and this mode; nil: all
-	// of them.
+	// Selects reports whether the handler carries out rule r, which has one of these actions and
+	// this mode; nil: it carries out all of them.
 	Selects func(r *rules.Rule) bool
 	// New makes a handler with empty tables.
 	New func(e *Env) Handler
@@ -32,30 +32,30 @@ type Kind struct {
 	Listings []Listing
 }
 
-// Serves reports whether handlers of the kind carry out a rule.
+// Serves reports whether handlers of the kind carry out rule r.
 func (k *Kind) Serves(r *rules.Rule) bool {
 	return k.Mode == r.Mode && slices.Contains(k.Actions, r.Action) && (k.Selects == nil || k.Selects(r))
 }
 
 // Env holds the functions and bounds that the program provides to its handlers.
 type Env struct {
-	// Moving is called before the first request of a flow is moved; if it returns false, the
-	// request must not be moved. Answered is called with the PSN of the oldest unanswered request,
-	// before an answer leaves the switch. Both keep the journal up to date.
+	// Moving is called before the first request of a flow moves; if it returns false, the request
+	// must not move. Answered is called with the PSN of the oldest unanswered request before an
+	// answer leaves the switch. Both keep the journal up to date.
 	Moving   func(r *conntrack.Flow) bool
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
 	// Failed makes the program replace a switch's connection that the handler cannot use any more.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
-	// Behind is called when the amount has changed that rules of action count have counted and that
-	// no server has confirmed. FormerlyBehind returns how much of it earlier incarnations of the
-	// switch may have lost. Both use the journal.
+	// Behind is called when the number of requests changes that rules of action count have counted
+	// and no server has confirmed. FormerlyBehind returns how many of these earlier incarnations of
+	// the switch may have lost. Both use the journal.
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
-	// Silence is how long the switch retransmits requests to a server that does not answer before
-	// it gives the connection up; 0: the default of each handler.
+	// Silence is how long the switch retransmits requests to a server that does not answer. After
+	// that it gives up the connection. 0: the default of each handler.
 	Silence time.Duration
-	// Hold is how long a request is held until the request before it is answered; 0: the default of
-	// each handler.
+	// Hold is how long a request is held at most until the request before it is answered; 0: the
+	// default of each handler.
 	Hold time.Duration
 	// Late: hosts may have sent requests before the program existed.
 	Late bool
@@ -74,14 +74,14 @@ type Table struct {
 	Clear bool `json:"clear"`
 }
 
-// Listing is a list that a handler shows an operator: `rdmalab switch NAME`, as a table or as a
+// Listing is a list of a handler for an operator: `rdmalab switch NAME` shows it as a table or as a
 // JSON array. Make one with NewListing.
 type Listing struct {
 	Help
 	// Items returns the present list, a slice; nil if it is empty.
 	Items func(h Handler, now clock.Time) any
-	// Print writes items, which are in JSON, as a table. host returns the name of the host with an
-	// address.
+	// Print writes items, which are in JSON, as a table. host returns the name of the host that has
+	// an address.
 	Print func(w io.Writer, host func(netip.Addr) string, items []json.RawMessage) error
 }
 
@@ -89,8 +89,8 @@ type Listing struct {
 type Help struct {
 	// Name is the name of the command, and the key of the list in JSON.
 	Name string
-	// Short, Long and Example are the help texts of the command, Most that of the flag that bounds
-	// the list.
+	// Short, Long and Example are the help texts of the command. Most is the help text of the flag
+	// that bounds the list.
 	Short, Long, Example, Most string
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// maxUnits is how many units of a long request are counted: more would take the switch too long.
+// maxUnits is how many units of a long request are counted. To count more would take the switch too
+// long.
 const maxUnits = 16
 
 // Stats counts what a Counter did.
@@ -27,7 +28,7 @@ type Counter struct {
 	stats   Stats
 }
 
-// watched is a rule with the table of what was counted under it.
+// watched is a rule with the counts of its addresses.
 type watched struct {
 	rule  *rules.Rule
 	shift uint // log2 of the unit in bytes
@@ -42,10 +43,10 @@ var (
 // New makes a Counter without rules.
 func New() *Counter { return &Counter{} }
 
-// Kind is the counter's entry of the registry.
+// Kind returns the counter's registry entry.
 func (c *Counter) Kind() *handler.Kind { return &Kind }
 
-// SetRules takes new rules. A rule that was there before and has not changed keeps its counts.
+// SetRules takes new rules. A rule that has not changed keeps its counts.
 func (c *Counter) SetRules(set *rules.Set) {
 	former := c.watched
 	c.watched = nil
@@ -90,8 +91,8 @@ func (c *Counter) Observe(_ *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	}
 }
 
-// count counts the units that a request touches. A request of no bytes counts for the unit that
-// contains its address.
+// count counts the units that a request touches. A request of no bytes counts for the unit of its
+// address.
 func (c *Counter) count(w *watched, kind int, t handler.Target) {
 	first := t.VA >> w.shift
 	last := (t.VA + uint64(max(t.Length, 1)) - 1) >> w.shift
@@ -155,9 +156,9 @@ func (c *Counter) ClearTable(string) (n int) {
 	return n
 }
 
-// Spec declares the table of counts as a chip would have it: a match on rule and unit, with count,
-// over and three kinds. Which entry has the smallest count would be for the chip's control plane to
-// find.
+// Spec declares the table of counts for a switching chip: it matches rule and unit, and holds
+// count, over and three kinds. The chip's control plane would have to find the entry with the
+// smallest count.
 func (c *Counter) Spec() pipeline.Part {
 	const ruleBits, unitBits, countBits = 8, 61, 64
 	return pipeline.Part{Tables: []pipeline.TableSpec{

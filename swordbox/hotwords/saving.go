@@ -1,10 +1,10 @@
 package hotwords
 
-// saving is a Space-Saving table: at most n keys with their counts. It allocates when it is made
-// only.
+// saving is a Space-Saving table: at most n keys with their counts. It allocates memory only when
+// it is made.
 //
-// The entries are a heap by count, the smallest first. places is a hash table with linear probing
-// from key to the entry's place in the heap; it is at most half full.
+// heap holds the entries as a heap by count, the smallest first. places is a hash table with linear
+// probing: it maps a key to the place of its entry in heap. It is at most half full.
 type saving struct {
 	heap   []entry
 	places []int32 // index into heap plus 1; 0: empty
@@ -35,7 +35,7 @@ func newSaving(n int) *saving {
 	return &saving{heap: make([]entry, 0, n), places: make([]int32, size), mask: uint64(size - 1)}
 }
 
-// add counts one request for a key. taken reports that the key replaced another one in the table.
+// add counts one request for a key. taken: the key has replaced another one in the table.
 func (s *saving) add(key uint64, kind int) (taken bool) {
 	slot, at := s.find(key)
 	switch {
@@ -79,8 +79,7 @@ func (s *saving) find(key uint64) (slot uint32, at int) {
 	}
 }
 
-// remove frees a slot, and moves those keys behind it that a search would otherwise not find any
-// more.
+// remove frees a slot of places. Later keys that a search would no longer find move forward.
 func (s *saving) remove(slot uint32) {
 	hole := uint64(slot)
 	for i := (hole + 1) & s.mask; s.places[i] != 0; i = (i + 1) & s.mask {
@@ -93,7 +92,7 @@ func (s *saving) remove(slot uint32) {
 	s.places[hole] = 0
 }
 
-// home mixes the bits of a key (the finalizer of MurmurHash3).
+// home mixes the bits of a key (the finaliser of MurmurHash3).
 func home(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53

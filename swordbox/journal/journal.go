@@ -28,27 +28,27 @@ const (
 	Size = banksAt + 2*bankLen
 )
 
-// magic is the beginning of a journal of this layout.
+// magic begins a journal of this layout.
 const magic = "rdmalab switch 1"
 
-// ErrFull is returned when there is no free slot.
+// ErrFull is returned if there is no free slot.
 var ErrFull = errors.New("the switch's journal of moved flows and connections is full")
 
-// Flow is a flow of which requests were moved.
+// Flow is an entry for a flow with moved requests.
 type Flow struct {
-	// Slot is the slot of a flow of a former incarnation.
+	// Slot is the slot of the flow. Former sets it.
 	Slot           Slot
 	Client, Server netip.Addr
 	// ClientQPN is the queue pair that responses go to. ServerQPN is the queue pair that requests
 	// go to.
 	ClientQPN, ServerQPN wire.QPN
-	// Oldest is the PSN of the first request that was not answered.
+	// Oldest is the PSN of the first unanswered request.
 	Oldest wire.PSN
 }
 
-// Conn is what is needed to end a connection that the switch has made.
+// Conn holds what the switch needs to end a connection that it has made.
 type Conn struct {
-	// Slot is the slot of a connection of a former incarnation.
+	// Slot is the slot of the connection. Former sets it.
 	Slot   Slot
 	Server netip.Addr
 	// OwnID and ServerID are the communication IDs of the connection at the switch and at the
@@ -63,7 +63,7 @@ type Former struct {
 	Conns []Conn
 }
 
-// Slot names a flow or a connection in the journal. The zero value names none; calls with it have no
+// Slot names an entry for a flow or a connection. The zero value names none; calls with it have no
 // effect.
 type Slot int
 
@@ -78,7 +78,7 @@ type Journal struct {
 	stats     Stats
 }
 
-// Stats counts the entries of a journal, and those that it refused.
+// Stats counts the entries of a journal, and the entries that it refused.
 type Stats struct {
 	// Flows is at most MaxFlows, Conns at most MaxConns.
 	Flows   int    `json:"rows" help:"flows in the journal"`
@@ -86,9 +86,9 @@ type Stats struct {
 	Refused uint64 `help:"flows and connections refused because the journal was full"`
 }
 
-// Open opens the journal in b, of Size bytes. If all of b is zero, the journal is empty. Any other
-// content that is no journal is an error; Format turns it into an empty journal. The Journal owns b
-// from then on.
+// Open opens the journal in b, which has Size bytes. If b begins with zeros, the journal is new and
+// empty. Other content that is no journal is an error; Format turns b into an empty journal. The
+// Journal owns b from then on.
 func Open(b []byte) (*Journal, error) {
 	if len(b) != Size {
 		return nil, fmt.Errorf("journal of %d bytes: want %d", len(b), Size)
@@ -119,7 +119,7 @@ func Open(b []byte) (*Journal, error) {
 	return r, nil
 }
 
-// Format makes b, of Size bytes, an empty journal.
+// Format makes b, which has Size bytes, an empty journal.
 func Format(b []byte) {
 	clear(b)
 	copy(b, magic)
@@ -144,7 +144,8 @@ func (r *Journal) Stats() Stats {
 	return s
 }
 
-// sumAt is the offset in a slot of the checksum of the bytes before it; 0 there: the slot is free.
+// sumAt is the offset of the checksum in a slot. The checksum covers the bytes before it; 0: the
+// slot is free.
 const sumAt = 44
 
 func seal(s []byte) { le.PutUint32(s[sumAt:], sum(s)) }

@@ -5,8 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// The rules are stored as a text. There are two banks for it; the valid one is that with a correct
-// checksum and the higher serial number, so a crash while one is written leaves the other.
+// The rules are stored as a text. There are two banks for it. The bank with a correct checksum and
+// the higher serial number is valid. So a crash while one bank is written leaves the other one
+// valid.
 //
 //	 0         4        8     12      16
 //	+---------+--------+-----+------+----------
@@ -22,7 +23,8 @@ func (r *Journal) bankOf(i int) []byte {
 	return r.b[at : at+bankLen]
 }
 
-// text is the text of a bank; false if its checksum is wrong.
+// text returns the text of bank i. The bool is false if the bank has no text or its checksum is
+// wrong.
 func (r *Journal) text(i int) ([]byte, bool) {
 	b := r.bankOf(i)
 	n := le.Uint32(b[bankLength:])
@@ -37,7 +39,7 @@ func bankChecksum(b, text []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(b[:bankSum]), crc32.IEEETable, text)
 }
 
-// openRules finds the bank with the rules.
+// openRules finds the bank that holds the rules.
 func (r *Journal) openRules() {
 	for i := range 2 {
 		if _, ok := r.text(i); ok {
@@ -48,7 +50,7 @@ func (r *Journal) openRules() {
 	}
 }
 
-// Rules returns a copy of the text that SetRules stored last; false if there is none.
+// Rules returns the text that SetRules stored last. The bool is false if there is none.
 func (r *Journal) Rules() (string, bool) {
 	if r == nil || r.serial == 0 {
 		return "", false
@@ -58,7 +60,7 @@ func (r *Journal) Rules() (string, bool) {
 }
 
 // SetRules stores a text of at most MaxRules bytes. If the process dies during the call, the former
-// text stays.
+// text stays valid.
 func (r *Journal) SetRules(text string) error {
 	if r == nil {
 		return nil

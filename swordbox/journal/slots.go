@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The slot of a flow. The PSN is after the checksum, because it changes with every response; one
+// The slot of a flow. The PSN is behind the checksum, because it changes with every response; one
 // store writes it.
 //
 //	 0        16       32          36          40     44    48       52     64
@@ -42,7 +42,8 @@ func (r *Journal) slot(base int, s Slot) []byte {
 	return r.b[at : at+slotLen : at+slotLen]
 }
 
-// Move records a flow before its first request is moved. The error is ErrFull.
+// Move records a flow. It is called before the first request of the flow is moved. The only error
+// is ErrFull.
 func (r *Journal) Move(flow Flow) (Slot, error) {
 	if r == nil {
 		return 0, nil
@@ -77,7 +78,8 @@ func (r *Journal) EndFlow(s Slot) {
 	}
 }
 
-// Dial records a connection before its first packet. The error is ErrFull.
+// Dial records a connection. It is called before the first packet of the connection. The only error
+// is ErrFull.
 func (r *Journal) Dial(c Conn) (Slot, error) {
 	if r == nil {
 		return 0, nil
@@ -96,7 +98,8 @@ func (r *Journal) Dial(c Conn) (Slot, error) {
 	return s, nil
 }
 
-// EndConn frees the slot of a connection, when the server has confirmed its end.
+// EndConn frees the slot of a connection. It is called when the server has confirmed the end of the
+// connection.
 func (r *Journal) EndConn(s Slot) {
 	if r != nil && s != 0 {
 		r.free(&r.freeConns, r.connSlot(s), s)
@@ -114,7 +117,7 @@ func (r *Journal) take(free *[]Slot) (Slot, error) {
 	return s, nil
 }
 
-// free frees a slot, if it is in use.
+// free frees slot s if it is in use.
 func (r *Journal) free(list *[]Slot, b []byte, s Slot) {
 	if le.Uint32(b[sumAt:]) == 0 {
 		return
@@ -123,7 +126,7 @@ func (r *Journal) free(list *[]Slot, b []byte, s Slot) {
 	*list = append(*list, s)
 }
 
-// flow reads a slot; false if it is free.
+// flow reads the slot of a flow. The bool is false if the slot is free.
 func (r *Journal) flow(s Slot) (Flow, bool) {
 	b := r.flowSlot(s)
 	if !sealed(b) {

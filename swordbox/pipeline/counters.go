@@ -5,7 +5,7 @@ import "maps"
 // maxReasons bounds the drop reasons that a port counts separately.
 const maxReasons = 32
 
-// PortCounters count what passed one port. A super-frame counts each of its packets.
+// PortCounters counts what has passed one port. A super-frame counts as its packets.
 type PortCounters struct {
 	RxPackets uint64 `json:"rxPackets" name:"rx_packets" help:"packets received"`
 	RxBytes   uint64 `json:"rxBytes" name:"rx_bytes" help:"bytes of frames received"`
@@ -13,12 +13,12 @@ type PortCounters struct {
 	Malformed uint64 `json:"malformed" name:"rx_roce_malformed" help:"packets to UDP port 4791 that are not valid RoCEv2"`
 	TxPackets uint64 `json:"txPackets" name:"tx_packets" help:"packets forwarded to this port"`
 	TxBytes   uint64 `json:"txBytes" name:"tx_bytes" help:"bytes of frames forwarded to this port"`
-	// Drops are dropped packets by reason: those received here, and those that were to be sent
-	// here.
+	// Drops counts dropped packets by reason: packets received at this port, and packets that were
+	// to be sent from it.
 	Drops map[Reason]uint64 `json:"drops,omitempty"`
 }
 
-// drop counts packets lost for a reason.
+// drop counts packets that were dropped for a reason.
 func (p *PortCounters) drop(r Reason, packets int) {
 	if _, ok := p.Drops[r]; !ok {
 		if p.Drops == nil {
@@ -31,14 +31,14 @@ func (p *PortCounters) drop(r Reason, packets int) {
 	p.Drops[r] += uint64(packets)
 }
 
-// clone is a deep copy.
+// clone returns a deep copy.
 func (p *PortCounters) clone() PortCounters {
 	c := *p
 	c.Drops = maps.Clone(p.Drops)
 	return c
 }
 
-// Counters are those of the whole switch.
+// Counters counts events of the whole switch.
 type Counters struct {
 	Rewritten    uint64 `json:"rewritten" name:"rewritten" help:"packets that the program changed"`
 	Emitted      uint64 `json:"emitted" name:"emitted" help:"packets that the program made"`

@@ -6,30 +6,30 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxEmit bounds the packets that a program makes in one step.
+// maxEmit bounds the packets that a program may emit in one step.
 const maxEmit = 1024
 
-// Ctx offers a program what it may do besides returning a verdict. It is valid during one call of
-// the program. Packets that the program emits or releases are sent in the order of the calls,
-// before the packet that the verdict is about.
+// Ctx offers what a program may do besides returning a verdict. It is valid during one call of the
+// program. The switch sends packets that the program emits or releases in the order of the calls,
+// before the packet of the verdict.
 type Ctx struct {
 	// Now is the time of the step.
 	Now clock.Time
 	s   *Switch
 }
 
-// Ports is the number of ports of the switch.
+// Ports returns the number of ports of the switch.
 func (c *Ctx) Ports() int { return len(c.s.ports) }
 
-// Observed reports whether a capture runs: a program formats the Note of a Verdict only if it does.
+// Observed reports whether a capture runs. A program formats the Note of a Verdict only if it does.
 func (c *Ctx) Observed() bool { return c.s.observed }
 
-// Lookup returns the port behind which an address is; -1: the switch does not know it.
+// Lookup returns the port that an address is behind; -1: the switch does not know it.
 func (c *Ctx) Lookup(mac wire.MAC) int { return c.s.fdb.lookup(c.Now, mac) }
 
-// Allowed reports whether partitions let a frame from a port go to an address. Partitions do not
-// stop frames that a program emits, so a program that consumes a frame and emits another one
-// instead asks first.
+// Allowed reports whether partitions let a frame from port in go to an address. Partitions do not
+// stop frames that a program emits. So a program that consumes a frame and emits another one
+// instead must ask first.
 func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	if c.s.ports[in].blocked == nil {
 		return true
@@ -38,13 +38,13 @@ func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	return port < 0 || c.s.allowed(in, port)
 }
 
-// DelayedUntil returns when the last of the frames arrives that the switch has sent and that
-// injected faults delay on their way; a time in the past if there is none.
+// DelayedUntil returns when the last frame arrives that the switch has sent and that an injected
+// fault delays; a time in the past if there is none.
 func (c *Ctx) DelayedUntil() clock.Time { return c.s.delayedUntil }
 
-// Emit sends a packet that the program has made, by its destination address. It encodes f at once,
-// with lengths and ICRC. note explains the packet in captures. The result is false if the packet
-// was dropped.
+// Emit sends a packet that the program has made. Its destination address decides the port. Emit
+// encodes f at once, with lengths and ICRC. note explains the packet in captures. The result is
+// false if the packet was dropped.
 func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 	s := c.s
 	if s.emitted++; s.emitted > maxEmit {
@@ -65,15 +65,15 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 	return ok
 }
 
-// EmitsLeft returns how many packets the program may still emit in this step. Further packets are
-// dropped, so a program that can delay packets asks first, and returns a Deadline in the past to
-// continue in the next step.
+// EmitsLeft returns how many packets the program may still emit in this step. The switch drops
+// further packets. So a program that can delay packets asks first, and returns a Deadline in the
+// past to continue in the next step.
 func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
 
-// Hold keeps a copy of p until the program releases or discards it, or until the given time; then
-// the switch forwards it unchanged. With clock.Never it is held until the program acts. The program
-// returns the result as its verdict, and its ID names the packet in later calls. The result is a
-// Drop if there is no room.
+// Hold keeps a copy of p until the program releases or discards it. At the time until, the switch
+// forwards it unchanged; clock.Never: it is held until the program acts. The program returns the
+// result as its verdict. The verdict's ID names the packet in later calls. If there is no room, the
+// result is a Drop.
 func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 	if len(p.Raw.Data) > maxHeldFrame {
 		return Drop(ReasonTooLong)
@@ -86,11 +86,11 @@ func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 	return Verdict{Action: ActHold, ID: id}
 }
 
-// Holding reports whether the packet is still held.
+// Holding reports whether the switch still holds the packet.
 func (c *Ctx) Holding(id HoldID) bool { return c.s.held.get(id) != nil }
 
-// Release forwards a held packet unchanged, or f in its place if that is not nil. It reports
-// whether the packet was held.
+// Release forwards a held packet unchanged, or sends f instead if f is not nil. It reports whether
+// the switch held the packet.
 func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	h := c.s.held.get(id)
 	if h == nil {
@@ -110,7 +110,7 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	return true
 }
 
-// Discard drops a held packet. It reports whether the packet was held.
+// Discard drops a held packet. It reports whether the switch held the packet.
 func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	h := c.s.held.get(id)
 	if h == nil {

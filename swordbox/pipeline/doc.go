@@ -1,10 +1,10 @@
 // Package pipeline is a switch as a value: a learning layer-2 forwarder for all Ethernet, and for
 // RoCEv2 a parser, a Program of match-action stages, and a deparser.
 //
-// The caller passes each frame with its ingress port and the time to a Switch, which appends frames
-// with their egress port to a batch of the caller. It opens no socket and reads no clock;
-// swordbox/switchd runs it on real ports, topo/simrack in virtual time. One goroutine uses it at a
-// time.
+// The caller passes each frame with its ingress port and the time to a Switch. The Switch appends
+// the frames to send, with their egress ports, to a batch of the caller. It opens no socket and
+// reads no clock; swordbox/switchd runs it on real ports, topo/simrack in virtual time. One
+// goroutine uses it at a time.
 //
 // The steps for a frame, in order:
 //

@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// fdb is the forwarding database: where each address was last seen.
+// fdb is the forwarding database: it says at which port each address was last seen.
 type fdb struct {
 	entries map[wire.MAC]*fdbEntry
 	max     int
 	ageing  time.Duration
 	sweep   clock.Time // no sweep before this time
-	last    []learnt   // by port: the address learnt last, so that a burst costs one lookup
-	// moves counts addresses that appeared behind another port. full counts those that were not
+	last    []learnt   // by port: the last address learnt there, so that a burst costs one lookup
+	// moves counts addresses that appeared at another port. full counts addresses that were not
 	// learnt because the database was full.
 	moves, full uint64
 }
@@ -33,7 +33,7 @@ func newFDB(ports, max int, ageing time.Duration) fdb {
 	return fdb{entries: make(map[wire.MAC]*fdbEntry), max: max, ageing: ageing, last: make([]learnt, ports)}
 }
 
-// learn notes that mac is behind port.
+// learn records that mac is behind port.
 func (t *fdb) learn(now clock.Time, mac wire.MAC, port int) {
 	l := &t.last[port]
 	if l.entry == nil || l.mac != mac {
@@ -53,12 +53,12 @@ func (t *fdb) learn(now clock.Time, mac wire.MAC, port int) {
 	}
 }
 
-// add makes room for an address; nil if there is none.
+// add adds an address; nil if there is no room.
 func (t *fdb) add(now clock.Time, mac wire.MAC) *fdbEntry {
 	if len(t.entries) >= t.max {
 		if now >= t.sweep {
 			t.expire(now)
-			t.sweep = now.Add(time.Second) // bounds the work that a flood of new addresses causes
+			t.sweep = now.Add(time.Second) // limits the work that a flood of new addresses can cause
 		}
 		if len(t.entries) >= t.max {
 			t.full++

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// flowIdle is how long a flow must be silent before another flow may replace it in a full table.
+// flowIdle is how long a flow must have been silent before another flow may replace it in a full
+// table.
 const flowIdle = time.Minute
 
 // flowKey names a flow. A packet carries only the destination's queue pair.
@@ -25,15 +26,15 @@ type flowStats struct {
 	first, last    clock.Time
 }
 
-// Flow counts the packets from one address to one queue pair of another, requests and responses
-// alike.
+// Flow counts the packets from one address to one queue pair of another address, requests and
+// responses alike.
 type Flow struct {
 	Src     netip.Addr `json:"src"`
 	Dst     netip.Addr `json:"dst"`
 	QPN     wire.QPN   `json:"qpn"`
 	Packets uint64     `json:"packets"`
 	Bytes   uint64     `json:"bytes"`
-	// Age is the time since the first packet, Idle since the last.
+	// Age is the time since the first packet. Idle is the time since the last packet.
 	Age  time.Duration `json:"age"`
 	Idle time.Duration `json:"idle"`
 }
@@ -45,8 +46,8 @@ type flows struct {
 	sweep    clock.Time
 	overflow uint64 // packets of flows that are not in the full table
 
-	// key and cur are the flow of the last packet, so that a burst of one flow costs one
-	// comparison.
+	// key and cur are the key and counters of the last packet's flow, so that a burst of one flow
+	// costs one comparison.
 	key flowKey
 	cur *flowStats
 }
@@ -97,7 +98,7 @@ func (t *flows) add(now clock.Time, k flowKey) *flowStats {
 	return s
 }
 
-// list returns the flows, the one with most packets first.
+// list returns the flows, sorted by packets, the largest number first.
 func (t *flows) list(now clock.Time) []Flow {
 	out := make([]Flow, 0, len(t.table))
 	for k, s := range t.table {

@@ -11,7 +11,7 @@ import (
 )
 
 // reservedPrefix is the prefix of the addresses that a bridge does not forward (IEEE 802.1Q, table
-// 8-1): all but the low four bits.
+// 8-1). The prefix is the whole address except the low four bits.
 var reservedPrefix = wire.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x00}
 
 func isReserved(m wire.MAC) bool {
@@ -19,8 +19,8 @@ func isReserved(m wire.MAC) bool {
 	return m == reservedPrefix
 }
 
-// forward sends f out of port to, or by its destination address if to is negative. in is -1 for a
-// frame that the switch made. It reports whether a frame was sent.
+// forward sends f out of port to. If to is negative, the destination address decides the port. in
+// is the ingress port; -1: the switch made the frame. forward reports whether it sent a frame.
 func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	if to < 0 {
 		dst := wire.MAC(f.Data[:6])
@@ -54,7 +54,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 }
 
 // spread sends f out of every port except its ingress port. If g is not nil, it sends f only to
-// ports where that multicast group has members. It counts f as dropped only if no port got it.
+// ports where the multicast group g has members. It counts f as dropped only if no port got it.
 func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 	sent, blocked, unwanted := false, false, false
 	for to := range s.ports {
@@ -99,7 +99,7 @@ func (s *Switch) allowed(in, to int) bool {
 	return in < 0 || s.ports[in].blocked == nil || !s.ports[in].blocked[to]
 }
 
-// dropped counts dropped packets that came in at a port; -1: the switch made them.
+// dropped counts dropped packets that came in at port in; -1: the switch made them.
 func (s *Switch) dropped(in int, r Reason, packets int) {
 	c := &s.lost
 	if in >= 0 {
@@ -111,8 +111,8 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 	}
 }
 
-// remark adds a note about a frame: the one that came in (out is -1), or the one at index out of
-// the output batch.
+// remark adds a note about a frame: the received frame if out is -1, otherwise the frame at index
+// out of the output batch.
 func (s *Switch) remark(out int, text string) {
 	if s.observed {
 		n := Note{Out: out, Text: text, Peer: -1}
@@ -123,22 +123,23 @@ func (s *Switch) remark(out int, text string) {
 	}
 }
 
-// Observe turns Notes on or off. While it is off, frames cost nothing more.
+// Observe turns Notes on or off. While they are off, frames cost nothing more.
 func (s *Switch) Observe(on bool) { s.observed = on }
 
-// Notes returns what the last Frame or Tick did besides forwarding: dropped, rewritten and emitted
-// packets. The result is valid until the next step, and empty unless Observe is on.
+// Notes describes what the last call of Frame or Tick did besides forwarding: dropped, rewritten
+// and emitted packets. The result is valid until the next step. It is empty unless Observe is on.
 func (s *Switch) Notes() []Note { return s.notes }
 
-// CountDrop counts packets that were forwarded to a port and dropped after that, because its egress
-// queue was full or by an injected fault.
+// CountDrop counts packets that the switch forwarded to a port and that were dropped after that:
+// the egress queue was full, or a fault was injected.
 func (s *Switch) CountDrop(port int, r Reason, packets int) {
 	if port >= 0 && port < len(s.ports) {
 		s.ports[port].drop(r, packets)
 	}
 }
 
-// SetPort sets whether a port is up. The addresses behind a port that goes down are forgotten.
+// SetPort sets whether a port is up. When a port goes down, the switch forgets the addresses behind
+// it.
 func (s *Switch) SetPort(i int, up bool) {
 	if s.ports[i].up && !up {
 		s.fdb.flush(i)
@@ -150,8 +151,8 @@ func (s *Switch) SetPort(i int, up bool) {
 	s.ports[i].up = up
 }
 
-// AddPort adds a port after the others and returns its number, or -1 if there are MaxPorts already.
-// It is down and in no partition.
+// AddPort adds a port after the others and returns its number; -1: there are already MaxPorts. The
+// new port is down and in no partition.
 func (s *Switch) AddPort() int {
 	if len(s.ports) == MaxPorts {
 		return -1
@@ -166,8 +167,9 @@ func (s *Switch) AddPort() int {
 	return len(s.ports) - 1
 }
 
-// Partition stops all frames between ports of different groups: group[i] is the group of port i. A
-// port with a negative group, or beyond the slice, reaches all ports. nil ends all partitions.
+// Partition stops all frames between ports of different groups. group[i] is the group of port i. A
+// port with a negative group, or beyond the slice, reaches all ports. A nil slice ends all
+// partitions.
 func (s *Switch) Partition(group []int) {
 	of := func(i int) int {
 		if i >= len(group) {
@@ -190,7 +192,8 @@ func (s *Switch) Partition(group []int) {
 // Port returns a copy of a port's counters.
 func (s *Switch) Port(i int) PortCounters { return s.ports[i].clone() }
 
-// Counters returns the counters of the switch, and the drops of packets that the switch made.
+// Counters returns the counters of the switch. The map counts drops of packets that the switch
+// made.
 func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	c := s.counters
 	c.Groups, c.GroupFull = len(s.groups.byAddr), s.groups.full
@@ -200,20 +203,20 @@ func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	return c, lost.Drops
 }
 
-// Flows returns the flow counters, the one with most packets first.
+// Flows returns the flow counters, sorted by packets, the largest number first.
 func (s *Switch) Flows() []Flow { return s.flows.list(s.ctx.Now) }
 
 // Spec returns the declaration of the program.
 func (s *Switch) Spec() Spec { return s.spec }
 
-// MAC is a learnt address.
+// MAC is a learnt address with its port.
 type MAC struct {
 	MAC  wire.MAC      `json:"mac"`
 	Port int           `json:"port"`
 	Idle time.Duration `json:"idle"`
 }
 
-// MACs returns the learnt addresses, by port and address.
+// MACs returns the learnt addresses, sorted by port and address.
 func (s *Switch) MACs() []MAC {
 	list := make([]MAC, 0, len(s.fdb.entries))
 	for mac, e := range s.fdb.entries {
@@ -240,8 +243,8 @@ func (s *Switch) ForgetFlows() int {
 	return n
 }
 
-// MaxMACs bounds the addresses that are learnt.
+// MaxMACs returns how many addresses the switch learns at most.
 func (s *Switch) MaxMACs() int { return s.fdb.max }
 
-// MaxFlows bounds the flows that are counted.
+// MaxFlows returns how many flows the switch counts at most.
 func (s *Switch) MaxFlows() int { return s.flows.max }

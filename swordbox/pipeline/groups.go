@@ -12,13 +12,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
-// IGMP and MLD snooping (RFC 4541): the switch reads from the reports of hosts which ports want a
-// multicast group, and sends frames to the group to these ports and to those of routers only.
-// Frames to a group that no report names are flooded, and so are frames to link-local groups
+// IGMP and MLD snooping (RFC 4541): the switch reads the reports of hosts to learn which ports want
+// a multicast group. It sends frames to the group only to these ports and to the ports of routers.
+// It floods frames to a group that no report has named, and frames to link-local groups
 // (wire.GroupFlooded).
 //
-// Without a router nothing makes hosts repeat their reports. So the switch itself sends queries as
-// long as it knows a group and no router.
+// Only queries make hosts repeat their reports. So the switch itself sends queries while it knows a
+// group and no router.
 
 // Times of the protocol (RFC 3376, 8; RFC 3810, 9).
 const (
@@ -28,17 +28,17 @@ const (
 	groupLife       = groupRobustness*queryInterval + queryResponse
 	routerLife      = groupRobustness*queryInterval + queryResponse/2
 	// startupResponse is the response time that the first queries grant, and the time between them.
-	// Until the time of the last one has passed, the switch floods all groups, so that after a
-	// restart of the switch no member loses frames.
+	// Until the response time of the last of these has passed, the switch floods all groups. So no
+	// member loses frames after a restart of the switch.
 	startupResponse = time.Second
 	settleAfter     = (groupRobustness + 1) * startupResponse
-	// leaveResponse is the response time that the queries after a leave grant: another member
-	// behind the same port answers within it.
+	// leaveResponse is the response time that the queries after a leave grant. Another member
+	// behind the same port answers within this time.
 	leaveResponse = time.Second
 	leaveAfter    = groupRobustness * leaveResponse
 )
 
-// MaxGroups bounds the multicast groups that are learnt; more are flooded.
+// MaxGroups bounds the multicast groups that the switch learns. It floods frames to further groups.
 const MaxGroups = 1024
 
 // SnoopState says how the switch forwards frames to multicast groups.
@@ -46,10 +46,10 @@ type SnoopState uint8
 
 // States of snooping.
 const (
-	// SnoopIdle: no group is known, all are flooded.
+	// SnoopIdle: the switch knows no group and floods frames to all groups.
 	SnoopIdle SnoopState = iota
 	// SnoopSettling: the switch has received the first report. It queries for other members, and
-	// still floods.
+	// still floods frames to all groups.
 	SnoopSettling
 	// SnoopForwarding: frames to a known group go only to its members and to routers.
 	SnoopForwarding
@@ -61,7 +61,7 @@ var snoopNames = [snoopStates]string{"idle", "settling", "forwarding"}
 // String is the name of the state.
 func (s SnoopState) String() string { return snoopNames[s] }
 
-// MarshalText is String, for JSON.
+// MarshalText returns the name of the state, for JSON.
 func (s SnoopState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what MarshalText writes.
@@ -106,9 +106,10 @@ type groups struct {
 	byAddr  map[netip.Addr]*groupEntry
 	order   []*groupEntry // in the order in which they were learnt
 	routers []clock.Time  // by port: until when a router is behind it
-	// due is when tick must be called. settled and queryAt are the times for which it waits.
+	// due is when tick must be called. settled is when state SnoopSettling ends. queryAt is when
+	// the next query for all groups is due.
 	due, settled, queryAt clock.Time
-	startup               int // how many of the first queries are still to be sent
+	startup               int // how many of the first queries have still to be sent
 	full                  uint64
 	message               wire.Membership // scratch memory
 }
@@ -116,10 +117,10 @@ type groups struct {
 // groupEntry is a multicast group.
 type groupEntry struct {
 	addr netip.Addr
-	// until says by port until when a member counts as present; 0: there is no member behind the
-	// port.
+	// until holds, by port, the time until which a member counts as present; 0: no member is behind
+	// the port.
 	until []clock.Time
-	// asks is how many queries after a leave are still to be sent. askAt is when the next one is
+	// asks is how many queries after a leave have still to be sent. askAt is when the next one is
 	// due.
 	asks  int
 	askAt clock.Time
@@ -129,8 +130,7 @@ func newGroups() groups {
 	return groups{byAddr: make(map[netip.Addr]*groupEntry), due: clock.Never, settled: clock.Never, queryAt: clock.Never}
 }
 
-// at returns the entry of a port. The list may end before it, because a port may be newer than the
-// list.
+// at returns the entry of a port; 0 if the list has none, because the port is newer than the list.
 func at(list []clock.Time, port int) clock.Time {
 	if port < len(list) {
 		return list[port]
@@ -147,10 +147,11 @@ func setAt(list *[]clock.Time, port int, t clock.Time) {
 
 func (t *groups) step(c snoopCause) { t.state = snoopTable[t.state][c] }
 
-// soon makes tick due at time x at the latest.
+// soon makes sure that tick is called at time x at the latest.
 func (t *groups) soon(x clock.Time) { t.due = clock.Min(t.due, x) }
 
-// wanted returns the group to whose ports a frame goes; nil: the frame is flooded.
+// wanted returns the group of a frame if the frame goes only to the group's ports; nil: the switch
+// floods the frame.
 func (t *groups) wanted(b []byte) *groupEntry {
 	if t.state != SnoopForwarding {
 		return nil
@@ -162,7 +163,8 @@ func (t *groups) wanted(b []byte) *groupEntry {
 	return t.byAddr[a]
 }
 
-// destination is the IP address to which a frame goes.
+// destination returns the IP address to which a frame goes. The bool is false if the frame is not
+// IP.
 func destination(b []byte) (netip.Addr, bool) {
 	head, kind := 14, uint16(0)
 	if len(b) >= head {
@@ -185,7 +187,7 @@ func (t *groups) has(g *groupEntry, port int, now clock.Time) bool {
 	return at(g.until, port) > now || at(t.routers, port) > now
 }
 
-// reported handles the report of a host behind a port.
+// reported handles a report of a host behind a port.
 func (t *groups) reported(now clock.Time, port int, m *wire.Membership) {
 	for i := range m.Records {
 		r := &m.Records[i]
@@ -219,8 +221,8 @@ func (t *groups) joins(now clock.Time, port int, a netip.Addr) {
 	t.soon(now.Add(groupLife))
 }
 
-// leaves handles a leave: the membership of the port ends soon, unless another member behind it
-// answers the queries.
+// leaves handles a leave. The membership of the port ends soon, unless another member behind the
+// port answers the queries.
 func (t *groups) leaves(now clock.Time, port int, a netip.Addr) {
 	g := t.byAddr[a]
 	if g == nil || at(g.until, port) <= now.Add(leaveAfter) {
@@ -231,8 +233,8 @@ func (t *groups) leaves(now clock.Time, port int, a netip.Addr) {
 	t.soon(now)
 }
 
-// queried records that a router is behind a port. A querier whose source address is unspecified is
-// a switch (RFC 4541, 2.1.1).
+// queried records that a router is behind a port. A query whose source address is unspecified comes
+// from a switch (RFC 4541, 2.1.1), so it does not count.
 func (t *groups) queried(now clock.Time, port int, m *wire.Membership) {
 	if !m.Source.IsUnspecified() {
 		setAt(&t.routers, port, now.Add(routerLife))
@@ -256,7 +258,7 @@ func (t *groups) flush(now clock.Time, port int) {
 	t.expire(now)
 }
 
-// portUp makes the switch send queries, because a member may be behind a port that has come up.
+// portUp makes the switch send queries when a port has come up, because a member may be behind it.
 func (t *groups) portUp(now clock.Time) {
 	if t.state != SnoopIdle {
 		t.startup, t.queryAt = max(t.startup, 1), now
@@ -295,23 +297,23 @@ func (t *groups) forget() int {
 	return n
 }
 
-// Group is a multicast group that the switch knows.
+// Group describes a multicast group that the switch knows.
 type Group struct {
 	Group netip.Addr `json:"group"`
-	// Ports are the numbers of the ports with members. Left is the time after which the group is
-	// forgotten unless a member reports again.
+	// Ports are the numbers of the ports with members. Left is the time after which the switch
+	// forgets the group, unless a member reports again.
 	Ports []int         `json:"ports"`
 	Left  time.Duration `json:"left"`
 }
 
-// Snooping is what the switch knows of multicast groups.
+// Snooping describes what the switch knows about multicast groups.
 type Snooping struct {
 	State   SnoopState `json:"state"`
 	Groups  []Group    `json:"groups"`
 	Routers []int      `json:"routers"`
 }
 
-// list describes the groups, by address.
+// list describes the groups, sorted by address.
 func (t *groups) list(now clock.Time) Snooping {
 	out := Snooping{State: t.state, Groups: []Group{}, Routers: []int{}}
 	for _, g := range t.order {

@@ -4,7 +4,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// maxHeldFrame is the longest frame that can be held: one packet of the largest link MTU.
+// maxHeldFrame is the length of the longest frame that the switch can hold, in bytes: one packet of
+// the largest link MTU.
 const maxHeldFrame = 9216 + 18
 
 // HoldID names a packet that the switch holds. Zero names none.
@@ -46,7 +47,7 @@ func (h *holds) add(ingress int, data []byte, until clock.Time) HoldID {
 	return HoldID(s.gen)<<32 | HoldID(i)
 }
 
-// get returns the slot of id; nil: the packet is not held any more.
+// get returns the slot of id; nil: the switch does not hold the packet any more.
 func (h *holds) get(id HoldID) *held {
 	i := uint32(id)
 	if int(i) >= len(h.slots) || h.slots[i].gen != uint32(id>>32) || !h.slots[i].live {
@@ -63,7 +64,7 @@ func (h *holds) remove(id HoldID) {
 	h.due.Remove(i)
 }
 
-// next returns a packet that must not be held any longer; 0: there is none.
+// next returns a packet whose time is over; 0: there is none.
 func (h *holds) next(now clock.Time) HoldID {
 	i, at := h.due.Next()
 	if at > now {

@@ -7,10 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Load replaces the running program by another one, as a step. Packets that the former program
-// holds are forwarded unchanged. Learnt addresses, counters, partitions and links stay. All that
-// the former program did for connections ends at once; the caller decides whether the connections
-// survive that.
+// Load replaces the running program by another one, in one step. The switch forwards the packets
+// that the former program holds, unchanged. Learnt addresses, counters, partitions and links stay.
+// All that the former program did for connections ends at once; the caller decides whether the
+// connections survive that.
 func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch) error {
 	if p == nil {
 		return errors.New("pipeline: the program is nil; apps/forward only forwards")

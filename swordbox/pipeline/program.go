@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Program decides about RoCEv2 packets. It acts only through the Ctx that the switch passes to it,
-// and only during the call.
+// Program decides what happens to RoCEv2 packets. It acts only through the Ctx that the switch
+// passes, and only during the call.
 type Program interface {
 	// Spec declares the program. It returns the same at every call.
 	Spec() Spec
@@ -17,7 +17,7 @@ type Program interface {
 	Packet(c *Ctx, p *Parsed) Verdict
 	// Tick is called at Deadline.
 	Tick(c *Ctx)
-	// Deadline is when Tick must be called; clock.Never: it need not be.
+	// Deadline returns when Tick must be called; clock.Never: no call is needed.
 	Deadline() clock.Time
 }
 
@@ -28,10 +28,11 @@ type Parsed struct {
 	Raw packetio.Frame
 	// Ingress is the port at which the packet arrived.
 	Ingress int
-	// Own: the packet is addressed to the switch itself (Config.Self). It cannot be forwarded.
+	// Own: the packet is addressed to the switch itself (Config.Self). The switch cannot forward
+	// it.
 	Own bool
-	// Packets is 1, or the number of packets of a super-frame; Frame is then the first of them,
-	// without payload.
+	// Packets is 1, or the number of packets of a super-frame. For a super-frame, Frame is its
+	// first packet without payload.
 	Packets int
 
 	packet []byte // Raw, or the first packet of a super-frame
@@ -39,7 +40,7 @@ type Parsed struct {
 	sealer *wire.Sealer
 }
 
-// icrcState is what is known about a packet's ICRC.
+// icrcState is what the switch knows about a packet's ICRC.
 type icrcState uint8
 
 const (
@@ -48,8 +49,8 @@ const (
 	icrcWrong
 )
 
-// Burst returns the UDP payloads of the packets of a super-frame, one after the other, and the
-// length of each; the last may be shorter.
+// Burst returns the UDP payloads of the packets of a super-frame, one after the other. size is the
+// length of each; the last one may be shorter.
 func (p *Parsed) Burst() (b []byte, size int) {
 	return p.Raw.Data[len(p.packet)-int(p.UDP.Length)+udpHeader:], p.Raw.SegSize
 }
@@ -57,7 +58,7 @@ func (p *Parsed) Burst() (b []byte, size int) {
 // udpHeader is the length of a UDP header, which UDP.Length counts.
 const udpHeader = 8
 
-// Intact reports whether the ICRC of the packet is right; for a super-frame, that of its first
+// Intact reports whether the ICRC of the packet is correct; of a super-frame it checks the first
 // packet. Only the first call computes the ICRC.
 func (p *Parsed) Intact() bool {
 	if p.icrc == icrcUnknown {

@@ -2,10 +2,10 @@ package pipeline
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// Queue is the bounded egress queue of one port: frames wait in it between the pipeline and the
-// link until the caller flushes it. It references frames and copies none.
+// Queue is the bounded egress queue of one port. Frames wait in it between the pipeline and the
+// link until the caller calls Flush. The queue holds references to frames and copies none.
 type Queue struct {
-	// MaxPackets and MaxBytes bound the queue; 0: no bound. An empty queue takes one frame of any
+	// MaxPackets and MaxBytes bound the queue; 0: no bound. An empty queue accepts one frame of any
 	// size.
 	MaxPackets, MaxBytes int
 
@@ -13,7 +13,7 @@ type Queue struct {
 	batch          packetio.Batch
 }
 
-// Offer appends f and reports whether there was room for it.
+// Offer appends f if there is room, and reports whether there was.
 func (q *Queue) Offer(f packetio.Frame) bool {
 	n := f.Packets()
 	if q.packets > 0 && (q.MaxPackets > 0 && q.packets+n > q.MaxPackets || q.MaxBytes > 0 && q.bytes+len(f.Data) > q.MaxBytes) {
@@ -28,8 +28,8 @@ func (q *Queue) Offer(f packetio.Frame) bool {
 // Len returns the number of packets in the queue.
 func (q *Queue) Len() int { return q.packets }
 
-// Flush sends the queue to a port and empties it. It returns how many packets and bytes it tried to
-// send and how many frames the link refused.
+// Flush sends the queue to a port and empties it. packets and bytes are what it tried to send.
+// refused is how many frames the link refused.
 func (q *Queue) Flush(port packetio.Port) (packets, bytes, refused int, err error) {
 	if len(q.batch.Frames) == 0 {
 		return 0, 0, 0, nil

@@ -13,11 +13,11 @@ import (
 )
 
 // Self holds the addresses of the switch itself. A program needs them if the switch makes
-// connections. The switch answers ARP requests and neighbour solicitations for these addresses. It
-// neither learns nor forwards frames with one of them as source, and drops frames to them that its
-// program does not handle.
+// connections. The switch answers ARP requests and neighbour solicitations for these addresses. A
+// frame with one of them as its source is neither learnt nor forwarded. A frame to one of them is
+// dropped unless the program handles it.
 type Self struct {
-	// MAC is the address of every port; zero: the switch has no addresses.
+	// MAC is the address of every port of the switch; zero: the switch has no addresses.
 	MAC wire.MAC
 	// Addrs are IPv4 and IPv6 addresses.
 	Addrs []netip.Addr
@@ -38,7 +38,7 @@ func (s *Self) validate() error {
 	return nil
 }
 
-// owns reports whether a MAC address is that of the switch.
+// owns reports whether m is the MAC address of the switch.
 func (s *Self) owns(m wire.MAC) bool { return m == s.MAC && m != (wire.MAC{}) }
 
 // Numbers of ARP (RFC 826) and of neighbour discovery (RFC 4861).
@@ -54,14 +54,14 @@ const (
 	optTarget      = 2  // target link-layer address
 	flagsSolicited = 0x60
 	flagsOverride  = 0x20
-	noHopLimit     = 255 // the hop limit of a packet that no router has forwarded
+	noHopLimit     = 255 // the hop limit if no router has forwarded the packet
 )
 
 // arpHead is an ARP header for Ethernet and IPv4 up to the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
 // selfFrame answers an ARP request or a neighbour solicitation for an address of the switch. It
-// reports whether f was such a request.
+// reports whether f was one.
 func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	if len(s.self.Addrs) == 0 {
 		return false
@@ -88,8 +88,8 @@ func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	return true
 }
 
-// answerARP makes the reply to an ARP request for an address of the switch, in memory of out; nil
-// if b is not such a request.
+// answerARP returns the reply to an ARP request for an address of the switch, in memory of out. It
+// returns nil if b is not such a request.
 func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	if len(b) < arpLen || !bytes.Equal(b[:6], arpHead) || binary.BigEndian.Uint16(b[6:]) != arpRequest {
 		return nil
@@ -104,9 +104,10 @@ func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []by
 	return append(reply, b[8:18]...) // the MAC and IP address of the requesting host
 }
 
-// answerNeighbor makes the advertisement that answers a neighbour solicitation for an address of
-// the switch, in memory of out; nil if b is not such a solicitation. A solicitation from the
-// unspecified address asks whether the address is free (RFC 4862), so the answer goes to all nodes.
+// answerNeighbor returns the advertisement that answers a neighbour solicitation for an address of
+// the switch, in memory of out. It returns nil if b is not such a solicitation. A solicitation from
+// the unspecified address asks whether the address is free (RFC 4862), so the answer goes to all
+// nodes.
 func (s *Self) answerNeighbor(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	var ip wire.IPv6
 	if ip.Parse(b) != nil || ip.NextHeader != protocolICMPv6 || ip.HopLimit != noHopLimit || ip.PayloadLen < neighborLen {
@@ -136,8 +137,8 @@ func (s *Self) answerNeighbor(eth *wire.Ethernet, b []byte, out *packetio.Batch)
 	return reply
 }
 
-// icmpv6Sum is the checksum of a message with its pseudo-header (RFC 4443, 2.3). For a message with
-// a correct checksum it is 0.
+// icmpv6Sum returns the checksum over a message and its pseudo-header (RFC 4443, 2.3). It is 0 for
+// a message with a correct checksum.
 func icmpv6Sum(ip *wire.IPv6, msg []byte) uint16 {
 	sum := uint32(len(msg)) + protocolICMPv6
 	add := func(b []byte) {

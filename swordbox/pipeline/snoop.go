@@ -13,7 +13,7 @@ import (
 var defaultQuerier = wire.MAC{0x02, 0x00, 0x5e, 0x00, 0x52, 0x01}
 
 // snooped handles a frame to a multicast group that is not RoCEv2. It returns true if the frame may
-// go only to routers, which holds for reports: a host that sees the report of another host may
+// go only to routers. That is so for reports: a host that sees the report of another host may
 // suppress its own (RFC 4541, 2.1.1).
 func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	m := &s.groups.message
@@ -68,7 +68,8 @@ func (q querier) tick(now clock.Time) {
 	}
 }
 
-// queryAll sends a query for all groups out of every port, unless a router does that.
+// queryAll sends a query for all groups out of every port, unless there is a router, which does
+// that.
 func (q querier) queryAll(now clock.Time) {
 	t := &q.groups
 	response, next := queryResponse, queryInterval
@@ -88,7 +89,7 @@ func (q querier) queryAll(now clock.Time) {
 	}
 }
 
-// queryLeft queries whether a member of g is still behind the ports where a member has left.
+// queryLeft asks whether a member of g is still behind the ports at which a member has left.
 func (q querier) queryLeft(now clock.Time, g *groupEntry) {
 	g.askAt = clock.Never
 	if g.asks--; g.asks > 0 {

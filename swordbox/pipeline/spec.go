@@ -6,16 +6,16 @@ type Spec struct {
 	Name string
 	// Doc is one sentence for listings.
 	Doc string
-	// Split: super-frames are split, and Packet is called for every packet. Without it Packet is
-	// called once for a super-frame, with the headers of its first packet, and may return Apart to
-	// have it split.
+	// Split: the switch splits super-frames and calls Packet for every packet. false: it calls
+	// Packet once for a super-frame, with the headers of its first packet; the program may return
+	// Apart to have the super-frame split.
 	Split bool
-	// Verify: packets with a wrong ICRC are forwarded unchanged without a call of Packet; the
-	// receiver drops and counts them. Rewrite always verifies, because a new ICRC would hide the
-	// damage.
+	// Verify: a packet with a wrong ICRC is forwarded unchanged without a call of Packet. The
+	// receiver drops and counts such a packet. A verdict Rewrite always verifies the ICRC, because
+	// a new ICRC would hide the damage.
 	Verify bool
-	// Modes are the modes of the program's rules, like hardened; each rule has one of them. Empty: the
-	// program has no modes.
+	// Modes are the modes of the program's rules, like hardened. Each rule has one of them. Empty:
+	// the program has no modes.
 	Modes []string
 	Parts []Part
 }
@@ -23,13 +23,13 @@ type Spec struct {
 // Part declares the state of one part of a program, and what the part needs of a chip.
 type Part struct {
 	Name string
-	// Mode is the mode that needs the part; "": all modes do.
+	// Mode is the mode for which the switch needs the part; "": all modes.
 	Mode string
 	// Tables and Registers are the state that the part keeps, with the sizes that a hardware switch
 	// would need.
 	Tables    []TableSpec
 	Registers []RegisterSpec
-	// Needs lists what the part does and the stages of a switching chip cannot do.
+	// Needs lists what the part does but the stages of a switching chip cannot do.
 	Needs []Need
 }
 
@@ -38,11 +38,11 @@ type TableSpec struct {
 	Name               string
 	KeyBits, ValueBits int
 	Entries            int
-	// Learned: packets add and remove entries. On a chip the control plane alone does that.
+	// Learned: packets add and remove entries. On a chip only the control plane can do that.
 	Learned bool
 }
 
-// Bits is the memory that the table takes.
+// Bits returns the memory of the table in bits.
 func (t TableSpec) Bits() int { return t.Entries * (t.KeyBits + t.ValueBits) }
 
 // RegisterSpec declares an array of registers.
@@ -50,23 +50,23 @@ type RegisterSpec struct {
 	Name    string
 	Width   int // bits of one register
 	Entries int
-	// Each is how many of the entries belong to each connection, as when each connection has a
-	// ring; 0: the array is not divided among connections.
+	// Each is how many entries belong to one connection, if each connection has entries of its own,
+	// like a ring; 0: the entries are not divided among connections.
 	Each int
 }
 
-// Bits is the memory that the registers take.
+// Bits returns the memory of the registers in bits.
 func (r RegisterSpec) Bits() int { return r.Entries * r.Width }
 
-// Need is something that a program does and the stages of a switching chip do not.
+// Need is something that a program does but the stages of a switching chip cannot do.
 type Need struct {
 	Kind NeedKind `json:"kind"`
 	// What describes the need, for people.
 	What string `json:"what"`
-	// Count is how many there are at a time, or for each packet (NeedPackets); 0: it is not
+	// Count is how many there are at a time; for NeedPackets, how many for each packet. 0: not
 	// counted.
 	Count int `json:"count,omitempty"`
-	// Bits is the size of each; 0: it has none.
+	// Bits is the size of each in bits; 0: it has none.
 	Bits int `json:"bits,omitempty"`
 }
 
@@ -78,19 +78,20 @@ const (
 	// NeedStore: packets are kept, to be sent later or again. A chip keeps a packet only in the
 	// queue of a port.
 	NeedStore NeedKind = "kept packets"
-	// NeedTimer: something happens at a time. Stages act only when a packet passes.
+	// NeedTimer: the program does something at a certain time. Stages act only when a packet
+	// passes.
 	NeedTimer NeedKind = "timers"
 	// NeedPackets: the program makes packets in addition to those that it forwards, at most Count for
 	// each packet that arrives.
 	NeedPackets NeedKind = "made packets"
-	// NeedICRC: the ICRC is computed over the whole of a rewritten packet. Stages see its headers.
+	// NeedICRC: the ICRC is computed over the whole rewritten packet. Stages see only its headers.
 	NeedICRC NeedKind = "ICRC"
 )
 
 // NeedKinds lists all kinds.
 var NeedKinds = []NeedKind{NeedStore, NeedTimer, NeedPackets, NeedICRC}
 
-// Bits is the memory of all tables and registers of the part.
+// Bits returns the memory of all tables and registers of the part, in bits.
 func (p *Part) Bits() int {
 	n := 0
 	for _, t := range p.Tables {
@@ -102,7 +103,7 @@ func (p *Part) Bits() int {
 	return n
 }
 
-// Bits is the memory of all tables and registers of the program.
+// Bits returns the memory of all tables and registers of the program, in bits.
 func (s *Spec) Bits() int {
 	n := 0
 	for i := range s.Parts {

@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxHeaders is room for the headers up to UDP: a tag, IPv6 or IPv4 with options.
+// maxHeaders is the largest length of the headers up to UDP: Ethernet with a tag, then IPv6, or
+// IPv4 with options.
 const maxHeaders = 14 + 4 + 60 + 8
 
 // MaxPorts bounds the ports of a switch.
@@ -23,11 +24,11 @@ type Config struct {
 	Ports int
 	// Program decides about RoCEv2 packets. Required; apps/forward only forwards.
 	Program Program
-	// MaxMACs is how many addresses are learnt; 0: 4096.
+	// MaxMACs is how many addresses the switch learns; 0: 4096.
 	MaxMACs int
-	// Ageing is how long an address is kept after its last frame; 0: 5 minutes.
+	// Ageing is how long the switch keeps an address after its last frame; 0: 5 minutes.
 	Ageing time.Duration
-	// MaxFlows is how many flows are counted; 0: 4096.
+	// MaxFlows is how many flows the switch counts; 0: 4096.
 	MaxFlows int
 	// MaxHeld is how many packets a program may hold; 0: 1024.
 	MaxHeld int
@@ -63,15 +64,14 @@ func (c *Config) Validate() error {
 	return c.Self.validate()
 }
 
-// Note explains what the switch did to a frame; see Switch.Notes.
+// Note explains what the switch did with a frame; see Switch.Notes.
 type Note struct {
-	// Out is the index in the output batch of the frame that the note is about; -1: the frame that
-	// came in.
+	// Out is the index of the frame in the output batch; -1: the note is about the received frame.
 	Out  int
 	Text string
-	// Peer is the other port of a frame that was forwarded, rewritten or released: the egress port
-	// for the frame that came in, the ingress port for the one in the output batch. -1: there is
-	// none or more than one.
+	// Peer is the other port of a frame that was forwarded, rewritten or released. For the received
+	// frame it is the egress port; for a frame of the output batch it is the ingress port. -1:
+	// there is none, or more than one.
 	Peer int
 }
 
@@ -89,15 +89,15 @@ type Switch struct {
 	counters Counters
 	lost     PortCounters // drops of packets that the switch made
 	observed bool
-	// delayedUntil is when the last of the frames arrives that faults delay after the switch has
-	// sent them.
+	// delayedUntil is when the last frame arrives that the switch has sent and that an injected
+	// fault delays.
 	delayedUntil clock.Time
 
 	ctx Ctx
 	step
-	// parsed, sealer, segment and segments are scratch memory. parsed and sealer are objects of
-	// their own: the memory of a larger one begins 8 bytes behind a multiple of 16, and stores of 16
-	// bytes that cross a cache line or a page are slow.
+	// parsed, sealer, segment and segments are scratch memory. parsed and sealer are allocated
+	// separately: a larger object begins 8 bytes behind a multiple of 16, and stores of 16 bytes
+	// that cross a cache line or a page are slow.
 	parsed   *Parsed
 	sealer   *wire.Sealer
 	segment  []byte
@@ -107,9 +107,10 @@ type Switch struct {
 // step is the state of one call of Frame, Tick, Step or Load.
 type step struct {
 	out     *packetio.Batch
-	emitted int // by the program
+	emitted int // packets that the program has emitted
 	notes   []Note
-	// note explains the frame that is being sent. from is its ingress port; -1: it has none.
+	// note explains the frame that the switch is sending. from is the ingress port of this frame;
+	// -1: it has none.
 	note string
 	from int
 }
@@ -138,9 +139,9 @@ func New(cfg Config) (*Switch, error) {
 	return s, nil
 }
 
-// Frame handles a frame that came in at a port and appends the frames to send to out, with
-// Frame.Port set to the egress port. Frames in out may share the bytes of f, which must stay valid
-// and unchanged until out has been sent.
+// Frame handles a frame that came in at port in. It appends the frames to send to out, with
+// Frame.Port set to the egress port. Frames in out may share the bytes of f, so these must stay
+// valid and unchanged until out has been sent.
 func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.Batch) {
 	s.begin(now, out)
 	if in >= 0 && in < len(s.ports) {
@@ -149,8 +150,8 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	s.out = nil
 }
 
-// Tick forwards the held packets whose time is over, and calls the Tick of the program if it is
-// due. The caller calls it at Deadline.
+// Tick forwards the held packets whose time is over, and calls the program's Tick if it is due. The
+// caller calls it at Deadline.
 func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.begin(now, out)
 	for id := s.held.next(now); id != 0; id = s.held.next(now) {
@@ -166,15 +167,15 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.out = nil
 }
 
-// Step calls f with a context for the program. It serves operators' commands that make the program
-// send packets.
+// Step calls f with a context for the program. It is called for operators' commands that make the
+// program send packets.
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
 	s.out = nil
 }
 
-// Deadline is when Tick must be called.
+// Deadline returns when Tick must be called.
 func (s *Switch) Deadline() clock.Time {
 	_, at := s.held.due.Next()
 	return clock.Min(clock.Min(at, s.groups.due), s.program.Deadline())
@@ -218,8 +219,8 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	}
 }
 
-// apart handles the packets of a super-frame one by one. fresh says that the packets have not been
-// counted yet.
+// apart handles the packets of a super-frame one by one. fresh: the packets have not been counted
+// yet.
 func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	for i := range s.segments.Open(f) {
 		// The packet needs memory of out, because it must stay valid until out has been sent.
@@ -228,7 +229,7 @@ func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	}
 }
 
-// packet parses the headers of f and calls the program, if it is RoCEv2.
+// packet parses the headers of f. It calls the program if the packet is RoCEv2.
 func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, fresh bool) {
 	p := s.parsed
 	err := wire.ParseFrame(headers, &p.Frame)
@@ -256,7 +257,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 	}
 	p.Own = s.self.owns(p.Eth.Dst)
 	if packets > 1 {
-		p.Payload = nil // it would be that of the first packet only
+		p.Payload = nil // the payload would be that of the first packet only
 	}
 	s.apply(s.program.Packet(&s.ctx, p), p)
 }
@@ -302,8 +303,8 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	}
 }
 
-// rewrite sends f in place of a received packet. intact says that the ICRC of the received packet
-// was right. A super-frame cannot be rewritten as one: a program that rewrites sets Split.
+// rewrite sends f instead of a received packet. intact: the ICRC of the received packet was
+// correct. A super-frame cannot be rewritten as a whole, so a program that rewrites sets Split.
 func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 	n := f.Len()
 	switch {
@@ -317,8 +318,8 @@ func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 	}
 }
 
-// seal encodes f, of n bytes, in memory of out. If f has the payload of the packet in the pipeline,
-// seal derives the ICRC without a new sum over the payload.
+// seal encodes f, which takes n bytes, in memory of out. If f has the payload of the received
+// packet, seal derives the ICRC without summing the payload again.
 func (s *Switch) seal(f *wire.Frame, n int) []byte {
 	var received []byte
 	if s.parsed.icrc == icrcRight {
@@ -327,7 +328,8 @@ func (s *Switch) seal(f *wire.Frame, n int) []byte {
 	return s.sealer.AppendChanged(s.out.Alloc(n), f, received)
 }
 
-// release forwards a copy of a held packet, because the slot may be reused before out is sent.
+// release forwards a copy of a held packet. The copy is needed because the slot may be reused
+// before out is sent.
 func (s *Switch) release(h *held) {
 	data := append(s.out.Alloc(len(h.data)), h.data...)
 	s.from = h.ingress
@@ -335,6 +337,6 @@ func (s *Switch) release(h *held) {
 	s.from = -1
 }
 
-// Delayed tells the switch that an injected fault delays a frame until the given time, after the
-// switch has sent it.
+// Delayed tells the switch that an injected fault delays a frame that the switch has sent. The
+// frame arrives at the time until.
 func (s *Switch) Delayed(until clock.Time) { s.delayedUntil = max(s.delayedUntil, until) }

@@ -1,6 +1,6 @@
 package pipeline
 
-// Action is what happens to a packet.
+// Action says what happens to a packet.
 type Action uint8
 
 // Actions. The zero value forwards.
@@ -14,14 +14,14 @@ const (
 	ActRewrite
 	// ActHold keeps a copy of the packet in the switch; see Ctx.Hold.
 	ActHold
-	// ActConsume sends nothing and counts no drop: the program has handled the packet.
+	// ActConsume sends nothing and counts no drop: the program has already handled the packet.
 	ActConsume
 	// ActApart splits a super-frame and calls the program for each packet.
 	ActApart
 )
 
-// Reason is why a frame was dropped, for counters and captures. Programs may have their own
-// reasons.
+// Reason says why a packet was dropped, for counters and captures. Programs may add reasons of
+// their own.
 type Reason string
 
 // Reasons of the switch itself.
@@ -30,18 +30,18 @@ const (
 	ReasonBadSource Reason = "bad source"    // group address as source, or the address of the switch
 	ReasonReserved  Reason = "link local"    // 01:80:c2:00:00:0x never crosses a bridge
 	ReasonSamePort  Reason = "same port"     // the destination is behind the ingress port
-	ReasonPartition Reason = "partition"     // a partition is between the two ports
+	ReasonPartition Reason = "partition"     // a partition separates the two ports
 	ReasonPortDown  Reason = "port down"     // the egress port is down
 	ReasonQueueFull Reason = "queue full"    // the egress queue has no room
 	ReasonNoTx      Reason = "not sent"      // the link refused the frame
 	ReasonHoldFull  Reason = "hold full"     // the switch has no room to hold the packet
 	ReasonBadICRC   Reason = "bad icrc"      // a damaged packet must not be rewritten
 	ReasonEmitLimit Reason = "emit limit"    // a program made too many packets in one step
-	ReasonTooLong   Reason = "too long"      // a packet to be held or made is longer than the MTU of any link
+	ReasonTooLong   Reason = "too long"      // a packet that the program holds or makes is longer than the MTU of any link
 	ReasonFault     Reason = "fault"         // an injected fault
 	ReasonSelf      Reason = "to the switch" // addressed to the switch itself, and not handled by its program
 	ReasonNoMember  Reason = "no member"     // no port except the ingress port has joined the multicast group
-	ReasonOther     Reason = "other reasons" // all reasons beyond maxReasons
+	ReasonOther     Reason = "other reasons" // all further reasons once there are maxReasons
 )
 
 // Verdict is a program's decision about one packet. Make one with the functions below.
@@ -50,9 +50,9 @@ type Verdict struct {
 	// Reason is why the packet is dropped.
 	Reason Reason
 	// Note explains the verdict in captures; it may be empty. A program formats one only if
-	// Ctx.Observed.
+	// Ctx.Observed returns true.
 	Note string
-	// ID names the packet that is held.
+	// ID names the held packet.
 	ID HoldID
 }
 
@@ -62,11 +62,12 @@ func Forward() Verdict { return Verdict{} }
 // Drop drops the packet.
 func Drop(r Reason) Verdict { return Verdict{Action: ActDrop, Reason: r} }
 
-// Rewrite sends Parsed.Frame, as the program changed it, by its (new) destination address.
+// Rewrite sends Parsed.Frame as the program has changed it. Its (new) destination address decides
+// the port.
 func Rewrite() Verdict { return Verdict{Action: ActRewrite} }
 
-// Consume ends the packet without counting a drop: the program has handled it, because it was
-// addressed to the switch, or because the program has sent another packet in its place.
+// Consume ends the packet without counting a drop. A program returns it for a packet that was
+// addressed to the switch, and for a packet instead of which it has sent another one.
 func Consume() Verdict { return Verdict{Action: ActConsume} }
 
 // Apart splits a super-frame: Packet is called for each of its packets, with Packets 1. A packet

@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Link is an established connection of the switch. From Attach on, only the Conn uses its PSNs.
+// Link describes an established connection of the switch. From Attach on, only the Conn uses its
+// PSNs.
 type Link struct {
 	// To is the path to the server and its queue pair.
 	To transform.Path
@@ -26,7 +27,7 @@ type Link struct {
 	Depth int
 }
 
-// LinkOf returns a connection that the switch has made.
+// LinkOf returns the Link of a connection that the switch has made.
 func LinkOf(s *switchconn.Shared) Link {
 	to := transform.PathOf(&s.To)
 	to.DestQP = s.ServerQPN
@@ -59,10 +60,10 @@ type Config struct {
 	// Ring is how many requests may be in flight. Waiting is how many more may wait for their first
 	// transmission. 0: 128 and 1024.
 	Ring, Waiting int
-	// RTO is the first retransmission timeout, which doubles twice; 0: 1 ms. Silence is the time
-	// without an answer of the server after which the connection fails; 0: 255 ms.
+	// RTO is the first retransmission timeout; it doubles twice. 0: 1 ms. Silence is how long the
+	// server may leave a request unanswered before the connection fails; 0: 255 ms.
 	RTO, Silence time.Duration
-	// Naks is how many NAKs without progress the connection survives; 0: 64.
+	// Naks is how many NAKs without progress the connection tolerates; 0: 64.
 	Naks int
 }
 
@@ -86,12 +87,13 @@ func (c Config) withDefaults() Config {
 
 // Tag identifies a request to the User.
 type Tag struct {
-	// Flow and Generation identify the flow of the request; PSN is the client's PSN of the request.
+	// Flow and Generation identify the flow of the request. PSN is the PSN that the client gave the
+	// request.
 	Flow, Generation uint32
 	PSN              wire.PSN
 }
 
-// Kind is how a request ended.
+// Kind says how a request ended.
 type Kind uint8
 
 // Kinds of answers.
@@ -107,8 +109,8 @@ const (
 	Refused
 	// Lost: the request may or may not have been executed.
 	Lost
-	// Returned: the request was not executed and will not be: the server refused it and User.Retry
-	// returned true, or refused one before it.
+	// Returned: the request was not executed and will not be. The server refused it and User.Retry
+	// returned true, or the server refused an earlier request.
 	Returned
 )
 
@@ -117,26 +119,26 @@ type Answer struct {
 	Kind     Kind
 	Prior    uint64
 	Syndrome wire.Syndrome
-	// Op and PSN are the opcode and PSN of the server's packet that ended the request; one packet
-	// may end several requests. Op is 0 if no packet did.
+	// Op and PSN are the opcode and PSN of the server's packet that ended the request. One packet
+	// may end several requests. Op is 0 if no packet ended it.
 	Op  wire.Opcode
 	PSN wire.PSN
-	// Frame is the READ response as received; valid during the call.
+	// Frame is the READ response as received. It is valid only during the call.
 	Frame *wire.Frame
 }
 
-// User submits requests. Of the Conn's methods it may call only Submit from within Done.
+// User submits requests. Within Done it may call no method of the Conn except Submit.
 type User interface {
 	// Done is called once for each request, when it has ended.
 	Done(ctx *pipeline.Ctx, t Tag, a Answer)
-	// Retry is asked when the server has refused a request. If it returns true, the request ends as
-	// Returned instead of Refused, because its client will send it again in another form.
+	// Retry is called when the server has refused a request. If it returns true, the request ends
+	// as Returned instead of Refused, because its client will send it again in another form.
 	Retry(t Tag) bool
 	// Failed is called when the connection has failed. A new one may be attached at any time after
 	// the call.
 	Failed(ctx *pipeline.Ctx, why string)
-	// Describe adds to a note for captures what only the user knows about a request: its client and
-	// its original operation.
+	// Describe adds to a note for captures what only the user knows about a request: the client and
+	// the original operation.
 	Describe(t Tag, n *transform.Note)
 }
 
@@ -147,7 +149,7 @@ type State uint8
 const (
 	// Idle: no connection has been attached yet.
 	Idle State = iota
-	// Up: requests are sent.
+	// Up: the Conn sends requests.
 	Up
 	// Down: the connection has failed.
 	Down
@@ -158,25 +160,25 @@ var stateNames = [...]string{"idle", "up", "down"}
 // String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// entry is the copy of a request.
+// entry holds a copy of a request.
 type entry struct {
 	bth     wire.BTH
 	reth    wire.RETH
 	atomic  wire.AtomicETH
 	class   uint8 // DSCP and ECN
-	sent    bool  // it was sent at least once on the present connection
+	sent    bool  // it was sent at least once on this connection
 	payload []byte
 	tag     Tag
 	since   clock.Time
 }
 
 // answered reports whether the server answers the request with a READ response or an atomic
-// acknowledgement, which no later acknowledgement replaces (IBTA 9.7.5.1.1).
+// acknowledgement. A later acknowledgement cannot replace such a response (IBTA 9.7.5.1.1).
 func (e *entry) answered() bool { return e.bth.Opcode.Is(wire.OpRead | wire.OpAtomic) }
 
 // Conn is the requester on one connection. Positions count requests and wrap around at 2^32:
 //
-//	una           oldest request that is not answered, with PSN unaPSN
+//	una           oldest unanswered request, with PSN unaPSN
 //	  ≤ next      request to be sent next
 //	    ≤ high    one past the newest request sent on this connection: [una, high) may be answered
 //	      ≤ tail  one past the newest request
@@ -185,16 +187,16 @@ type Conn struct {
 	recovery
 	reverse
 	user   User
-	answer wire.BTH // of the response that is being handled
+	answer wire.BTH // the BTH of the response that Packet is handling
 	busy   bool     // Packet is running; it calls pump at its end
 
 	tx    wire.Frame // scratch
 	stats Stats
 }
 
-// requests holds the requests of a connection in the order of their PSNs: [una, high) are in
-// flight, [high, tail) wait for their first transmission, and next is the one to be sent next.
-// While requests are retransmitted, next is before high.
+// requests holds the requests of a connection in the order of their PSNs. Those in [una, high) are
+// in flight, and those in [high, tail) wait for their first transmission. The Conn sends the
+// request at next first. While it retransmits requests, next is before high.
 type requests struct {
 	cfg                   Config
 	link                  Link
@@ -205,17 +207,18 @@ type requests struct {
 	reads                 int // READs and atomics in [una, next)
 }
 
-// recovery is the state that handles losses, a server that does not answer, and a request that the
+// recovery is the state for handling losses, a server that does not answer, and a request that the
 // server has refused.
 type recovery struct {
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
-	silent       time.Duration // how long the server had not answered at the last timeout
+	silent       time.Duration // at the last timeout: how long the server had not answered
 	// window is how many requests may be in flight: Config.Ring, or 1 while the server does not
-	// answer
+	// answer.
 	window  int
-	implied bool // requests were sent again because a response overtook a missing one
-	// refused: the server has refused the request at position guilty by a fatal NAK with syndrome.
+	implied bool // requests were sent again because a response covered a request that needs its own response
+	// refused: the server has refused the request at position guilty by a fatal NAK. syndrome is
+	// the syndrome of the NAK.
 	refused  bool
 	guilty   uint32
 	syndrome wire.Syndrome
@@ -240,8 +243,8 @@ func New(cfg Config, user User) *Conn {
 // firstRing is the length of a new ring, a power of two.
 const firstRing = 32
 
-// grow doubles the ring when it is full. It happens a few times in a Conn's life, until the ring
-// has room for Config.Ring and Config.Waiting together.
+// grow doubles the ring if it is full. This happens a few times, until the ring has room for
+// Config.Ring and Config.Waiting together.
 func (c *requests) grow() {
 	if int(c.tail-c.una) < len(c.ring) {
 		return
@@ -258,10 +261,10 @@ func (c *requests) at(pos uint32) *entry { return &c.ring[pos&uint32(len(c.ring)
 // State returns the state.
 func (c *requests) State() State { return c.state }
 
-// Link returns the connection; it is meaningful while Up.
+// Link returns the connection. The result is meaningful in state Up.
 func (c *requests) Link() *Link { return &c.link }
 
-// Stats returns a copy of the counters of all connections so far.
+// Stats returns a copy of the counters. They count all connections so far.
 func (c *Conn) Stats() Stats { return c.stats }
 
 // Outstanding returns how many requests are in flight.
@@ -273,16 +276,16 @@ func (c *requests) Queued() int { return int(c.tail - c.high) }
 // NextPSN returns the PSN of the next request that is sent for the first time.
 func (c *requests) NextPSN() wire.PSN { return c.unaPSN.Add(int(c.high - c.una)) }
 
-// Tries returns how many timeouts there were since the last answer of the server.
+// Tries returns the number of timeouts since the last answer of the server.
 func (c *Conn) Tries() int { return c.tries }
 
-// Room reports whether Submit accepts a request of n payload bytes.
+// Room reports whether Submit would accept a request with n bytes of payload.
 func (c *requests) Room(n int) bool {
 	return c.state == Up && n <= c.link.MTU && int(c.tail-c.una) < c.cfg.Ring+c.cfg.Waiting
 }
 
-// Each calls fn for each unanswered request, oldest first: its tag, its PSN on the connection, the
-// opcode that is sent, and when it was submitted.
+// Each calls fn for each unanswered request, the oldest first. psn is the PSN on the connection, op
+// the opcode that is sent, and since the time of Submit.
 func (c *requests) Each(fn func(t Tag, psn wire.PSN, op wire.Opcode, since clock.Time)) {
 	for pos := c.una; pos != c.tail; pos++ {
 		e := c.at(pos)
@@ -290,7 +293,8 @@ func (c *requests) Each(fn func(t Tag, psn wire.PSN, op wire.Opcode, since clock
 	}
 }
 
-// Attach makes the Conn use a new connection, when it has none or its connection has failed.
+// Attach makes the Conn use a new connection. It is called when the Conn has no connection, or its
+// connection has failed.
 func (c *Conn) Attach(l Link) {
 	l.Depth = max(1, l.Depth)
 	c.link, c.state = l, Up
@@ -310,8 +314,8 @@ func (c *Conn) Detach(ctx *pipeline.Ctx) {
 }
 
 // Submit queues a request, and sends it if the window allows. f is the request as the server must
-// receive it, except for path, PSN and AckReq. f and its payload are copied. The result is false if
-// there is no room: see Room.
+// receive it, except for path, PSN and AckReq. Submit copies f and its payload. The result is false
+// if there is no room: see Room.
 func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	if !c.take(ctx, f, t) {
 		return false
@@ -322,9 +326,9 @@ func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	return true
 }
 
-// SubmitInPlace is Submit without the transmission: if the request may be sent at once, it makes f
-// the packet to send, and returns now true; the caller must send f. note explains the packet in
-// captures.
+// SubmitInPlace queues a request like Submit, but may leave the transmission to the caller. If the
+// request may be sent at once, SubmitInPlace changes f into the packet to send and returns now
+// true; the caller must then send f. note explains the packet in captures.
 func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now bool, note string) {
 	if !c.take(ctx, f, t) {
 		return false, false, ""
@@ -344,7 +348,7 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 	return true, true, note
 }
 
-// take appends a request to the ring, if there is room.
+// take appends a request to the ring if there is room, and reports whether there was.
 func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	if !c.Room(len(f.Payload)) {
 		c.stats.NoRoom++
@@ -375,7 +379,8 @@ func (c *Conn) load(e *entry) {
 	c.tx.BTH, c.tx.RETH, c.tx.AtomicETH, c.tx.Payload = e.bth, e.reth, e.atomic, e.payload
 }
 
-// Oldest returns when the oldest unanswered request was submitted; false: there is none.
+// Oldest returns when the oldest unanswered request was submitted. The bool is false if there is
+// none.
 func (c *requests) Oldest() (clock.Time, bool) {
 	if c.una == c.tail {
 		return 0, false
@@ -383,7 +388,7 @@ func (c *requests) Oldest() (clock.Time, bool) {
 	return c.at(c.una).since, true
 }
 
-// Newest returns the position after the newest request, to be passed to HasEnded.
+// Newest returns the position after the newest request. The caller passes it to HasEnded later.
 func (c *requests) Newest() uint32 { return c.tail }
 
 // HasEnded reports whether all requests before a position have ended. The position must be less

@@ -33,7 +33,7 @@ func (c *Conn) Packet(ctx *pipeline.Ctx, f *wire.Frame) {
 func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 	d := wire.Diff(f.BTH.PSN, c.unaPSN)
 	if d < 0 || uint32(d) >= c.high-c.una {
-		c.stats.Ghosts++ // a late response, or one to a request that was never sent
+		c.stats.Ghosts++ // a late response, or a response to a request that was never sent
 		return
 	}
 	pos := c.una + uint32(d)
@@ -64,15 +64,15 @@ func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 // the counts of timeouts and retries.
 func (c *Conn) progress() {
 	if c.refused {
-		return // rtoAt bounds how long the answers before the refused request are awaited
+		return // rtoAt bounds the wait for the answers to requests before the refused one
 	}
 	c.heard()
 	c.naks, c.implied = 0, false
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never // pump arms the timer if a request is in flight
 }
 
-// cover ends the requests before a position as executed. It stops at the first READ or atomic and
-// returns false, because the response to that one was lost: this request and all later ones are
+// cover ends the requests before position end as executed. If it meets a READ or an atomic, the
+// response to that request was lost: cover returns false, and this request and all later ones are
 // sent again.
 func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	for c.una != end {
@@ -90,8 +90,8 @@ func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	return true
 }
 
-// replay retransmits all requests from the oldest one on, because an answer of the server shows
-// that a packet was lost.
+// replay retransmits all requests from the oldest one on. It is called when an answer of the server
+// shows that a packet was lost.
 func (c *Conn) replay(ctx *pipeline.Ctx) {
 	c.heard()
 	if c.naks++; c.naks > c.cfg.Naks {
@@ -101,11 +101,11 @@ func (c *Conn) replay(ctx *pipeline.Ctx) {
 	c.rewind()
 }
 
-// nak handles a NAK of the request at a position. The NAK acknowledges all requests before that one
+// nak handles a NAK of the request at position pos. The NAK acknowledges all requests before pos
 // (IBTA 9.7.5).
 func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 	if c.rnrAt != clock.Never && pos == c.una && (s.IsRNR() || s == wire.NakPSNSequence) {
-		return // caused by packets behind the request that got the RNR NAK; the RNR wait continues
+		return // packets behind the request that got the RNR NAK caused this NAK; the RNR wait continues
 	}
 	fatal := !s.IsRNR() && s != wire.NakPSNSequence
 	if !fatal && !c.cover(ctx, pos) {
@@ -132,10 +132,10 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 	}
 }
 
-// endRefused ends a connection on which the server has refused a request, as soon as all requests
-// before that one have been answered. If force is true, it does not wait, and ends READs and
-// atomics whose responses are missing as Lost: they were executed, but their results are not known.
-// Requests behind the refused one were not executed (IBTA 9.9.3).
+// endRefused ends a connection on which the server has refused a request, once all earlier requests
+// have been answered. If force is true, it does not wait: READs and atomics without a response end
+// as Lost, because they were executed but their results are not known. The server has not executed
+// the requests behind the refused one (IBTA 9.9.3).
 func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
 	for c.una != c.guilty {
 		a := Answer{Kind: Acked}
@@ -154,8 +154,8 @@ func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
 	c.fail(ctx, Returned, "the server refused a request: "+c.syndrome.String())
 }
 
-// request handles a request of the server. The switch has no memory and no receives: SENDs and
-// WRITEs are acknowledged and their data is dropped; READs and atomics are refused.
+// request handles a request of the server. The switch has no memory and no receives. It
+// acknowledges SENDs and WRITEs and drops their data; it refuses READs and atomics.
 func (c *Conn) request(ctx *pipeline.Ctx, f *wire.Frame) {
 	c.stats.FromServer++
 	op := f.BTH.Opcode

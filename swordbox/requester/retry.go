@@ -7,18 +7,18 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// arm starts the ACK timer, if a request is in flight and the timer is not running.
+// arm starts the ACK timer if a request is in flight and the timer is not running.
 func (c *Conn) arm(now clock.Time) {
 	if c.rtoAt == clock.Never && c.high != c.una {
 		c.rtoAt = now.Add(c.rto())
 	}
 }
 
-// doublings is how often the timeout doubles. The requests of all clients wait for the same answer,
-// and meanwhile each client's NIC uses up its own retries, which end after about eight timeouts of
-// 4 ms: if the switch waited for 8, 16 and 32 ms after a few losses in succession, the retries of
-// all clients would run out. After that many timeouts only the oldest request is retransmitted, so
-// that the switch does not flood the server.
+// doublings is how often the timeout doubles. The requests of all clients wait for the same answer.
+// Meanwhile each client's NIC uses up its own retries, which end after about eight timeouts of 4
+// ms. If the switch waited for 8, 16 and 32 ms after a few losses in succession, the retries of all
+// clients would run out. After this number of timeouts the switch retransmits only the oldest
+// request, so that it does not flood the server.
 const doublings = 2
 
 // rto returns the present timeout.
@@ -27,8 +27,8 @@ func (c *Conn) rto() time.Duration { return c.cfg.RTO << min(c.tries, doublings)
 // heard is called when an answer shows that the server is alive.
 func (c *Conn) heard() { c.tries, c.silent, c.window = 0, 0, c.cfg.Ring }
 
-// rewind makes the oldest request the next to be sent. Requests that were sent before may still be
-// answered.
+// rewind makes the oldest unanswered request the next one to send. The server may still answer
+// earlier transmissions.
 func (c *Conn) rewind() {
 	c.next, c.reads = c.una, 0
 	c.rtoAt = clock.Never

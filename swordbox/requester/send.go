@@ -7,15 +7,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// maySend reports whether the next request may be sent now: the window and the depth have room, and
-// no RNR wait is running.
+// maySend reports whether the next request may be sent now: window and depth have room, and no RNR
+// wait is running.
 func (c *Conn) maySend() bool {
 	return c.state == Up && !c.refused && c.rnrAt == clock.Never && c.next != c.tail && int(c.next-c.una) < c.window &&
-		// no more READs and atomics than the responder has resources for, IBTA 9.7.3
+		// the responder has resources for Depth READs and atomics, IBTA 9.7.3
 		(c.reads < c.link.Depth || !c.at(c.next).answered())
 }
 
-// passed moves next behind an entry that is being sent, and returns the PSN of the entry.
+// passed moves next over the entry that is about to be sent, and returns the PSN of the entry.
 func (c *Conn) passed(e *entry) wire.PSN {
 	psn := c.unaPSN.Add(int(c.next - c.una))
 	if e.answered() {
@@ -57,7 +57,7 @@ func (c *Conn) count(e *entry) {
 	e.sent = true
 }
 
-// note describes a transmission for captures; "" if there is none.
+// note describes a transmission for captures; "" if no capture runs.
 func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 	if !ctx.Observed() {
 		return ""
@@ -70,9 +70,9 @@ func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 	return n.String()
 }
 
-// fail ends the connection, and ends all unfinished requests with the given kind of answer. They
-// must not be sent on the next connection, because another incarnation of the server may answer
-// there. Kind Returned says that the server has executed none of them.
+// fail ends the connection, and ends all unfinished requests with the given kind of answer. The
+// Conn must not send them on the next connection, because another incarnation of the server may
+// answer there. Kind Returned means that the server has executed none of them.
 func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 	c.stats.Failures++
 	c.state, c.refused = Down, false

@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// Mode says whether the switch works as the paper describes, or with the paper's holes closed.
+// Mode says whether the switch works as the paper describes (published), or with the paper's holes
+// closed (hardened).
 type Mode uint8
 
 // Modes. The zero value is Hardened.
 const (
-	// Hardened closes the holes of the paper: the switch has its own connections, keeps copies
-	// until the server has acknowledged, and does not change a decision afterwards.
+	// Hardened closes the holes of the paper: the switch has its own connections, keeps copies of
+	// requests until the server has acknowledged them, and does not change a decision afterwards.
 	Hardened Mode = iota
-	// Published does what the paper describes, with its holes.
+	// Published works as the paper describes, with its holes.
 	Published
 )
 
 var modeNames = []string{"hardened", "published"}
 
-// formerModes are earlier words for the modes, which rule files and journals may still contain. The
+// formerModes are former words for the modes. Rule files and journals may still contain them; the
 // switch reads them and never writes them.
 var formerModes = map[string]Mode{"hard": Hardened, "paper": Published}
 
-// String is the word of rule files.
+// String returns the word in rule files.
 func (m Mode) String() string { return word(modeNames, uint8(m)) }
 
-// MarshalText is String.
+// MarshalText returns what String returns.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads what String prints, and the former words hard and paper.
+// UnmarshalText reads a word that String returns, and the former words hard and paper.
 func (m *Mode) UnmarshalText(b []byte) error {
 	if former, ok := formerModes[string(b)]; ok {
 		*m = former
@@ -61,36 +62,37 @@ func parseWord(what string, names []string, s string) (int, error) {
 const (
 	// MaxRules is how many rules a set can hold.
 	MaxRules = 256
-	// MaxShards is how many shared connections to a server a rule can demand.
+	// MaxShards is how many shared connections to a server a rule can ask for.
 	MaxShards = 64
-	// MaxID is the longest ID in bytes, MaxService the longest name of a service.
+	// MaxID is the length of the longest ID in bytes. MaxService is that of the longest name of a
+	// service.
 	MaxID, MaxService = 32, 48
-	// MaxDepth is the largest MaxRdAtomic that fits into a REQ.
+	// MaxDepth is the largest MaxRdAtomic that a REQ can express.
 	MaxDepth = 128
 	// MaxKeys is how many keys a rule can name.
 	MaxKeys = 256
-	// MaxHot is how many of the most requested keys a rule can have the switch find.
+	// MaxHot is the largest number N of the value hot:N.
 	MaxHot = 256
-	// DefaultRegisters is how many registers for tails the published P4 program has, MaxRegisters
-	// the most that a rule can ask for. The authors' program on DPDK has 1,024.
+	// DefaultRegisters is how many registers for tails the published P4 program has. MaxRegisters
+	// is how many a rule can ask for. The authors' program on DPDK has 1,024.
 	DefaultRegisters, MaxRegisters = 256, 1 << 14
-	// MaxMissTime is the longest MissTime. A client whose ACK time-out is shorter is answered when
-	// it asks again.
+	// MaxMissTime is the largest MissTime. If a client's ACK timeout is shorter than MissTime, the
+	// client gets its answer when it asks again.
 	MaxMissTime = time.Second
-	// MaxAlso is how many addresses a server can have besides the first.
+	// MaxAlso is how many addresses a server can have in addition to the first one.
 	MaxAlso = 7
-	// DefaultService is the service of a memory host, which hands out connections to its region.
+	// DefaultService is the service of a memory server through which clients connect to its region.
 	DefaultService = "memory"
 )
 
 // Rule selects requests and says what happens to them. The zero value of a field is its default.
 type Rule struct {
-	// ID names the rule; Validate wants one, Set.Add assigns it.
+	// ID names the rule. Validate requires one; Set.Add assigns one.
 	ID string `json:"id"`
-	// Host is the server's name if the rule was read from text; Resolve replaces it by addresses.
+	// Host is the server's name if the rule was read from text. Resolve replaces it by addresses.
 	Host string `json:"host,omitempty"`
 	// Server is the server's first address: the switch connects to it, and names words of the
-	// server's memory by it. Also are the server's other addresses, for the same memory.
+	// server's memory by it. Also are the other addresses of the same server.
 	Server netip.Addr   `json:"server"`
 	Also   []netip.Addr `json:"also,omitempty"`
 	Action Action       `json:"action"`
@@ -103,20 +105,21 @@ type Rule struct {
 	// Shards is how many shared connections there are to the server; 0: 1.
 	Shards int `json:"shards,omitempty"`
 	// Service is the service to which the switch connects in mode hardened: a name or a port
-	// number. "": the switch makes no connection; an operator lets it adopt connections.
+	// number. "": the switch makes no connection; an operator makes it adopt connections.
 	Service string `json:"service,omitempty"`
-	// MaxRdAtomic bounds the READs and atomics outstanding on a shared connection; 0: 16. The
-	// server may grant less.
+	// MaxRdAtomic bounds the READs and atomics in flight on a shared connection; 0: 16. The server
+	// may grant less.
 	MaxRdAtomic int `json:"depth,omitempty"`
 	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the
-	// server can do.
+	// server support.
 	MTU int `json:"mtu,omitempty"`
-	// Misses says what answers a CMP_SWAP that is known to fail. With AnswerWait, MissTime is how
-	// long it waits before; 0: 1 ms.
+	// Misses says what answers a CMP_SWAP if the switch knows that it will fail. With AnswerWait,
+	// the CMP_SWAP first waits for up to MissTime; 0: 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
-	// Steer restricts action steer to appends or to READs, Keys to requests for these keys; nil: no
-	// restriction. Hot restricts it to that many of the most requested keys; 0: no restriction.
+	// Steer restricts action steer to appends or to READs. Keys restricts it to requests for these
+	// keys; nil: no restriction. Hot restricts it to that many of the most requested keys; 0: no
+	// restriction.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
@@ -124,35 +127,36 @@ type Rule struct {
 	// steer. Keys with the same remainder modulo Registers share a register (hole 46). 0:
 	// DefaultRegisters.
 	Registers int `json:"registers,omitempty"`
-	// Options are the settings that only rules of this action have (Definition.Keys): by their name
-	// in the rule's text, the value as it was written.
+	// Options holds the settings that only rules of this action have (Definition.Keys). It maps the
+	// key in the rule's text to the value as it was written.
 	Options map[string]string `json:"options,omitempty"`
 }
 
-// Answerer says what answers a CMP_SWAP that finds another value than its compare operand.
+// Answerer says what answers a CMP_SWAP that fails because the word has another value than its
+// compare operand.
 type Answerer uint8
 
-// Answerers. The zero value is the server.
+// Answerers. The zero value is AnswerServer.
 const (
-	// AnswerServer: the server answers; the CMP_SWAP is sent to it as a WRITE of no bytes, because
-	// in the paper the server receives every request.
+	// AnswerServer: the server answers. The switch sends it a WRITE of no bytes instead of the
+	// CMP_SWAP, because in the paper the server receives every request.
 	AnswerServer Answerer = iota
-	// AnswerSwitch: the switch answers, if the server has acknowledged the known value of the word.
+	// AnswerSwitch: the switch answers if the server has acknowledged the known value of the word.
 	AnswerSwitch
-	// AnswerWait: as AnswerSwitch, but the CMP_SWAP first waits in the switch for up to MissTime,
-	// in the order of arrival, for the word to get the value that it compares with.
+	// AnswerWait: as AnswerSwitch, but first the CMP_SWAP waits in the switch, in the order of
+	// arrival, for up to MissTime, until the word has the value that it compares with.
 	AnswerWait
 )
 
 var answererNames = []string{"server", "switch", "wait"}
 
-// String is the word of rule files.
+// String returns the word in rule files.
 func (a Answerer) String() string { return word(answererNames, uint8(a)) }
 
-// MarshalText is String.
+// MarshalText returns what String returns.
 func (a Answerer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what String prints.
+// UnmarshalText reads a word that String returns.
 func (a *Answerer) UnmarshalText(b []byte) error {
 	i, err := parseWord("misses", answererNames, string(b))
 	*a = Answerer(i)
@@ -162,7 +166,7 @@ func (a *Answerer) UnmarshalText(b []byte) error {
 // Steering says which requests a rule steers.
 type Steering uint8
 
-// Choices. The zero value is both.
+// Steerings. The zero value is SteerBoth.
 const (
 	SteerBoth Steering = iota
 	SteerWrite
@@ -171,29 +175,29 @@ const (
 
 var steerNames = []string{"both", "write", "read"}
 
-// String is the word of rule files.
+// String returns the word in rule files.
 func (s Steering) String() string { return word(steerNames, uint8(s)) }
 
-// MarshalText is String.
+// MarshalText returns what String returns.
 func (s Steering) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what String prints.
+// UnmarshalText reads a word that String returns.
 func (s *Steering) UnmarshalText(b []byte) error {
 	i, err := parseWord("steer", steerNames, string(b))
 	*s = Steering(i)
 	return err
 }
 
-// Writes reports whether appends are steered, Reads whether READs are.
+// Writes reports whether the switch steers appends.
 func (s Steering) Writes() bool { return s != SteerRead }
 
-// Reads reports whether READs are steered.
+// Reads reports whether the switch steers READs.
 func (s Steering) Reads() bool { return s != SteerWrite }
 
-// HasKey reports whether the rule steers requests of a key.
+// HasKey reports whether the rule steers requests for a key.
 func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Contains(r.Keys, key) }
 
-// NumRegisters is Registers, or its default.
+// NumRegisters returns Registers, with its default for 0.
 func (r *Rule) NumRegisters() int {
 	if r.Registers == 0 {
 		return DefaultRegisters
@@ -201,10 +205,10 @@ func (r *Rule) NumRegisters() int {
 	return r.Registers
 }
 
-// NumShards is Shards with its default.
+// NumShards returns Shards, with its default for 0.
 func (r *Rule) NumShards() int { return max(1, r.Shards) }
 
-// MissPatience is MissTime with its default.
+// MissPatience returns MissTime, with its default for 0.
 func (r *Rule) MissPatience() time.Duration {
 	if r.MissTime == 0 {
 		return defaultMissTime
@@ -214,7 +218,7 @@ func (r *Rule) MissPatience() time.Duration {
 
 const defaultMissTime = time.Millisecond
 
-// Depth is MaxRdAtomic with its default.
+// Depth returns MaxRdAtomic, with its default for 0.
 func (r *Rule) Depth() int {
 	if r.MaxRdAtomic == 0 {
 		return defaultDepth
@@ -224,14 +228,14 @@ func (r *Rule) Depth() int {
 
 const defaultDepth = 16
 
-// Covers reports whether the n bytes at va touch the range of the rule. A request of no bytes
-// touches the range if the range contains its address.
+// Covers reports whether the n bytes at va overlap the range of the rule. For n 0 it reports
+// whether the range contains va.
 func (r *Rule) Covers(va uint64, n int) bool {
 	if r.From == 0 && r.To == 0 {
 		return true
 	}
 	last := va + uint64(max(n, 1)) - 1
-	if last < va { // the range runs over the end of the address space
+	if last < va { // the range runs past the end of the address space
 		last = ^uint64(0)
 	}
 	return va < r.To && last >= r.From
@@ -240,7 +244,7 @@ func (r *Rule) Covers(va uint64, n int) bool {
 // Of reports whether a is an address of the rule's server.
 func (r *Rule) Of(a netip.Addr) bool { return a == r.Server || slices.Contains(r.Also, a) }
 
-// Moves reports whether the rule needs shared connections.
+// Moves reports whether the rule needs shared connections, on which requests move.
 func (r *Rule) Moves() bool { return r.Action == Move || r.Action == Atomics }
 
 // Observes reports whether the rule only observes: the switch handles a request as if the rule did

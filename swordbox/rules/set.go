@@ -8,15 +8,16 @@ import (
 )
 
 // Set is an immutable list of rules, compiled for lookup. The first rule that matches a request
-// applies. The nil Set is empty.
+// applies. A nil Set is empty.
 type Set struct {
 	rules []Rule
-	// byServer are the rules that decide about requests. observing are those that observe.
+	// byServer holds the rules that decide about requests, by server address. observing holds the
+	// observing rules.
 	byServer, observing map[netip.Addr][]*Rule
 }
 
-// NewSet compiles rules. Rules without an ID get one. The error says which rule is wrong, why, and
-// what to do.
+// NewSet compiles rules. It gives an ID to each rule that has none. The error says which rule is
+// wrong, why, and what to do.
 func NewSet(list []Rule) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, fmt.Errorf("%d rules; at most %d are allowed", len(list), MaxRules)
@@ -47,7 +48,7 @@ func NewSet(list []Rule) (*Set, error) {
 	return s, nil
 }
 
-// name gives an ID to each rule that has none: its number, or the next free one.
+// name gives an ID to each rule that has none: r1, r2 and so on, without those that are taken.
 func (s *Set) name() {
 	n := 0
 	for i := range s.rules {
@@ -69,7 +70,7 @@ func (s *Set) All() []Rule {
 	return s.rules
 }
 
-// Get returns the rule called id; nil if there is none.
+// Get returns the rule with an ID; nil if there is none.
 func (s *Set) Get(id string) *Rule {
 	if s == nil {
 		return nil
@@ -82,8 +83,8 @@ func (s *Set) Get(id string) *Rule {
 	return nil
 }
 
-// Lookup returns the rules that decide about requests to a server, by any of its addresses, in
-// order. The caller must not change them.
+// Lookup returns the rules that decide about requests to a server, in order. server is any address
+// of the server. The caller must not change them.
 func (s *Set) Lookup(server netip.Addr) []*Rule {
 	if s == nil {
 		return nil
@@ -91,8 +92,8 @@ func (s *Set) Lookup(server netip.Addr) []*Rule {
 	return s.byServer[server]
 }
 
-// Observing returns the rules that observe requests to a server, as Lookup does those that decide
-// about them.
+// Observing returns the rules that observe requests to a server, in order. The caller must not
+// change them.
 func (s *Set) Observing(server netip.Addr) []*Rule {
 	if s == nil {
 		return nil
@@ -100,7 +101,7 @@ func (s *Set) Observing(server netip.Addr) []*Rule {
 	return s.observing[server]
 }
 
-// First returns the first rule in list that matches a request for n bytes at va under rkey; nil if
+// First returns the first rule of list that matches a request for n bytes at va under rkey; nil if
 // none does. It allocates nothing.
 func First(list []*Rule, va uint64, n int, rkey uint32) *Rule {
 	for _, r := range list {
@@ -111,10 +112,10 @@ func First(list []*Rule, va uint64, n int, rkey uint32) *Rule {
 	return nil
 }
 
-// Add returns a set with r as its last rule, and r with its ID.
+// Add returns a set with r added as the last rule, and the added rule with its ID.
 func (s *Set) Add(r Rule) (*Set, *Rule, error) { return s.insert(len(s.All()), r) }
 
-// AddFirst is Add, with r as the first rule.
+// AddFirst returns a set with r added as the first rule, and the added rule with its ID.
 func (s *Set) AddFirst(r Rule) (*Set, *Rule, error) { return s.insert(0, r) }
 
 func (s *Set) insert(at int, r Rule) (*Set, *Rule, error) {
@@ -128,7 +129,7 @@ func (s *Set) insert(at int, r Rule) (*Set, *Rule, error) {
 	return t, &t.rules[at], nil
 }
 
-// Remove returns a set without a rule.
+// Remove returns a set without the rule with an ID.
 func (s *Set) Remove(id string) (*Set, error) {
 	if s.Get(id) == nil {
 		return nil, fmt.Errorf("there is no rule %.40q; there are %v", id, s.ids())

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// MaxText bounds the text of a rule in bytes.
+// MaxText bounds the text of a rule, in bytes.
 const MaxText = 1024
 
-// Start returns a rule to be filled in from text; its fields have those defaults that are not the
+// Start returns a rule for reading from text. Its fields have the defaults that differ from the
 // zero value.
 func Start() Rule { return Rule{Service: unset} }
 
-// unset marks a service that the text has not named yet. Finish replaces it.
+// unset marks a service that the text has not named so far. Finish replaces it.
 const unset = "\x00"
 
-// Finish completes a rule whose keys were read one by one: it fills in the default service. The
-// error names a required key that is missing.
+// Finish completes a rule whose keys were read one by one: it fills in the default service. seen
+// reports whether a key was read. The error names a required key that is missing.
 func (r *Rule) Finish(seen func(key string) bool) error {
 	for _, key := range []string{"server", "action"} {
 		if !seen(key) {
@@ -37,8 +37,8 @@ func (r *Rule) Finish(seen func(key string) bool) error {
 	return nil
 }
 
-// Parse reads words key=value, separated by blanks. The result has a Host that is to be resolved,
-// or a Server.
+// Parse reads words key=value, separated by blanks. The result has a Server, or a Host, which the
+// caller must resolve.
 func Parse(text string) (Rule, error) {
 	if len(text) > MaxText {
 		return Rule{}, fmt.Errorf("the rule has %d bytes; at most %d are allowed", len(text), MaxText)
@@ -80,12 +80,12 @@ func index(key string) int {
 	return slices.IndexFunc(fields, func(f Field) bool { return f.Key == key })
 }
 
-// String prints the rule in the form that Parse reads, without keys that have their default.
+// String prints the rule in the form that Parse reads. It leaves out keys with their default.
 func (r Rule) String() string {
 	return r.join("=", " ", func(s string) string { return s })
 }
 
-// YAML prints the rule as a mapping of a rack file, in one line.
+// YAML prints the rule in one line, as a mapping of a rack file.
 func (r Rule) YAML() string { return "{" + r.join(": ", ", ", quote) + "}" }
 
 func (r *Rule) join(is, and string, value func(string) string) string {
@@ -98,10 +98,10 @@ func (r *Rule) join(is, and string, value func(string) string) string {
 	return strings.Join(words, and)
 }
 
-// plain are the characters that have no special meaning in YAML.
+// plain are the characters without a special meaning in YAML.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-// quote quotes a value that YAML might take for something else.
+// quote quotes a value that YAML might read as something else.
 func quote(s string) string {
 	if strings.Trim(s, plain) == "" && s[0] != '-' && s[0] != '.' && s != "null" {
 		return s
@@ -109,8 +109,8 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Resolve turns the name or the address of the server into the addresses by which it is known.
-// lookup gives all of them, the one to connect to first.
+// Resolve replaces the name or address of the server by all addresses of the server. lookup returns
+// these addresses; the first one is the one to connect to.
 func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 	name := r.Host
 	if name == "" {
@@ -131,7 +131,8 @@ func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 	return nil
 }
 
-// resolveHosts replaces the names in the value of a key by the addresses to connect to.
+// resolveHosts replaces the names in the value of a key by the addresses to connect to. lookup
+// returns the addresses of a name.
 func (r *Rule) resolveHosts(key string, lookup func(name string) []netip.Addr) error {
 	value := r.Options[key]
 	if value == "" {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Validate returns an error that says what is wrong with a resolved rule.
+// Validate returns what is wrong with a resolved rule.
 func (r *Rule) Validate() error {
 	switch {
 	case !r.Server.IsValid():
@@ -96,7 +96,7 @@ func checkService(s string) error {
 	return nil
 }
 
-// fits returns an error if the rule r cannot be in a set after the rule before.
+// fits returns why rule r cannot follow the rule before in a set; nil: it can.
 func fits(before, r *Rule) error {
 	if before.ID == r.ID {
 		return errors.New("its id is taken by a rule before it; ids must differ")
@@ -126,7 +126,8 @@ func fits(before, r *Rule) error {
 	return nil
 }
 
-// hides reports whether r matches every request that s matches, so that s would never apply.
+// hides reports whether r matches every request that s matches. Then s, behind r, would never
+// apply.
 func (r *Rule) hides(s *Rule) bool {
 	if r.RKey != 0 && r.RKey != s.RKey {
 		return false

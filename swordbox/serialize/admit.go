@@ -9,32 +9,34 @@ import (
 )
 
 // A queue pair that the server has never answered may not exist: a host can forge requests to any
-// QPN. The switch cannot tell whether the server executes such a request, so each word that the
-// request touches waits for it until no NIC would retransmit it any more, and meanwhile the switch
-// replaces no atomic on that word. One packet that claims to be the first of a message of four
-// gigabytes must not have that effect on all words of a server. So on a connection that the server
-// has never answered and that the connection manager has not announced, a WRITE may touch no more
-// words than fit into one packet; a request that claims more is dropped, and its sender retransmits
-// it. The search for words costs time and is rationed too.
+// QPN. The switch cannot tell whether the server executes such a request. So each word that the
+// request touches waits until no NIC would retransmit the request any more, and until then the
+// switch replaces no atomic on that word. One forged packet that claims to be the first of a
+// message of four gigabytes must not have that effect on all words of a server. The limit applies
+// to a connection that the server has never answered and that the connection manager has not
+// announced: there a WRITE may touch at most maxStrange words. The switch drops a request that
+// claims more, and its sender retransmits it. The search for the words costs time, so scanBurst and
+// scanEach limit it, too.
 
 const (
 	// maxStrange is how many words a WRITE may touch on a connection that the server has never
 	// answered: as many as fit into the largest packet.
 	maxStrange = 4096 / 8
-	// scanBurst and scanEach bound the number of words that are examined for such WRITEs: one each
-	// microsecond, and two full tables in a burst.
+	// scanBurst and scanEach bound how many words the switch examines for such WRITEs: one word
+	// each microsecond, and two full tables of words in a burst.
 	scanBurst = 1 << 17
 	scanEach  = time.Microsecond
 )
 
-// scans is the budget of words that may still be examined, as of a time.
+// scans is the budget of the search for words: left is how many words the switch may still examine,
+// as of the time at.
 type scans struct {
 	left int
 	at   clock.Time
 }
 
-// admits reports whether a WRITE or an atomic on a connection that the server has never answered
-// may touch the words in n bytes at va.
+// admits reports whether a request may touch the words in n bytes at va. The request is a WRITE or
+// an atomic on a connection that the server has never answered.
 func (m *Machine) admits(now clock.Time, s *server, va uint64, n uint32) bool {
 	b := &m.scans
 	if earned := now.Sub(b.at) / scanEach; earned > 0 {
@@ -52,8 +54,8 @@ func (m *Machine) admits(now clock.Time, s *server, va uint64, n uint32) bool {
 	return ok
 }
 
-// Untracked is Bypass for a packet that belongs to no flow, so that nothing is known about its
-// connection.
+// Untracked does what Bypass does, for a packet that belongs to no flow. The switch knows nothing
+// about the connection of such a packet.
 func (m *Machine) Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	s := m.byAddr[p.DstAddr()]
 	if s == nil {

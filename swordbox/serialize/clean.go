@@ -8,22 +8,25 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// A word that enters the table does not count the requests that were sent before, and they may
-// touch it: on clients' connections, and on shared ones a WRITE that also covers another word, or a
-// request that moved under another rule. While the word is in atomiccache.Pass that does no harm,
-// because the memory alone decides about its value. The word leaves Pass when all of these requests
-// have ended: when cleanSince is later than the word's creation.
+// Requests that were sent before a word enters the table may still touch the word, but the word
+// does not count them. Such a request is in flight on a client's connection, or on a shared
+// connection: a WRITE that also covers another word, or a request that moved under another rule.
+// While the word is in atomiccache.Pass these requests do no harm, because the memory alone decides
+// about its value. The word leaves Pass when all of these requests have ended: when cleanSince
+// returns a time after the word entered the table.
 //
-// The machine does not know the end of some requests, and waits for a fixed time (Config.Transit)
-// instead: those that passed while no rule selected their server, those that were lost with a
-// shared connection, and those of a flow that has ended. Their retransmissions pass the machine, so
-// only a packet that has left the switch already can still arrive.
+// The machine does not see the end of some requests, and waits for a fixed time (Config.Transit)
+// instead: requests that passed while no rule selected their server, requests that were lost with a
+// shared connection, and requests of a flow that has ended. The retransmissions of these requests
+// pass the machine again. So only a packet that had already left the switch can still arrive
+// unseen.
 
-// words holds the time before which all requests to a server were sent that have certainly ended.
+// words is what a server knows about old requests: a time before which all requests to the server
+// were sent that have certainly ended.
 type words struct {
-	// unsettled: since the last call of cleanSince, the rules have changed or a shared connection has
-	// failed, so requests may be in flight that the machine does not know. settledAt is when all of
-	// them have arrived or are lost.
+	// unsettled: since the last call of cleanSince, the rules have changed or a shared connection
+	// has failed. Requests that the machine does not know may then be in flight. settledAt is when
+	// all of them have arrived or are lost.
 	unsettled bool
 	settledAt clock.Time
 	// clean is the last result of cleanSince, computed at cleanAt.

@@ -6,15 +6,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// clientConn is the state of the client's connection in the switch: which PSNs the server sees,
-// which of them it has acknowledged, and which completions must be reported when it acknowledges
-// more.
+// clientConn is what the switch knows of the client's connection: which PSNs the server sees, which
+// of them the server has acknowledged, and which operations are in flight whose end the switch must
+// report to a word or to the table of keys.
 type clientConn struct {
 	s *server
 	// psns translates between the client's PSNs and the server's. While the expected PSN is not
 	// known, psns.own is one past the highest PSN that was forwarded, if any was.
 	psns psnMap
-	// acked is the first of the server's PSNs that no response covers.
+	// acked is the first PSN, as the server counts, that no response covers.
 	acked wire.PSN
 	msg   message
 	rest  rest
@@ -22,9 +22,9 @@ type clientConn struct {
 	// reach.go.
 	far int32
 	ops clientOps
-	// grace computes the time before which all requests were sent that have certainly been
-	// acknowledged. lastLoose is when a request was last forwarded while the expected PSN was not
-	// known.
+	// grace computes the time before which all requests on this connection were sent that the
+	// server has certainly acknowledged. lastLoose is when a request was last forwarded while the
+	// expected PSN was not known.
 	grace     atomiccache.Grace
 	lastLoose clock.Time
 	proof     proof
@@ -33,9 +33,9 @@ type clientConn struct {
 // isAnswered reports whether all requests on the client's connection have been answered.
 func (k *clientConn) isAnswered() bool { return k.acked == k.psns.own && k.msg == between }
 
-// unanswered returns the number of PSNs on the client's connection that are not answered; these are
-// the last ones. None of their requests has moved, because a flow changes its place only while it
-// is idle. There may be more of them than psnMap has room for.
+// unanswered returns the number of PSNs on the client's connection without an answer. They are the
+// last ones before psns.own. None of their requests has moved, because a flow changes its place
+// only while it is idle. There may be more of them than psnMap remembers.
 func (k *clientConn) unanswered() int { return int(wire.Diff(k.psns.own, k.acked)) }
 
 // find returns where the request with a client's PSN is, and its PSN on the client's connection if
@@ -55,9 +55,9 @@ func (k *clientConn) clientPSN(own wire.PSN) (client wire.PSN, shift uint32, ok 
 	return k.psns.back(own)
 }
 
-// ack records that the server has executed all requests before end, and reports the end of their
-// operations to the words and to the table of keys. The result is false if the switch knew this
-// already.
+// ack records that the server has executed all requests before end. It reports the end of their
+// operations to the words and to the table of keys. The result is false if the switch already knew
+// that they were executed.
 func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {
 	if wire.Diff(end, k.acked) <= 0 {
 		return false

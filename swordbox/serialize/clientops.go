@@ -6,20 +6,20 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// clientOp is an operation on the client's connection whose completion must be reported: to a word,
-// to all words of a range, or to the table of keys.
+// clientOp is an operation on the client's connection. When the operation ends, the switch reports
+// that to a word, to all words of a range, or to the table of keys.
 type clientOp struct {
 	// first is the operation's first PSN on the client's connection. end is the PSN after its last
 	// one.
 	first, end wire.PSN
-	// word is the word of an operation on one word, and decision how it was decided. If all is
-	// true, the operation concerns all words in the n bytes at va: word is nil, and decision is the
-	// result of atomiccache.Table.ClientAll.
+	// word is the word of an operation on one word. decision is the word's decision about the
+	// operation. If all is true, the operation concerns all words in the n bytes at va: word is
+	// nil, and decision is the result of atomiccache.Table.ClientAll.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 	all      bool
-	// prove: if the operation succeeds, its R_Key is proven to have the access right on n bytes at
-	// va.
+	// prove: if the operation succeeds, it proves that R_Key rkey gives the access right on n bytes
+	// at va.
 	prove bool
 	right right
 	va    uint64
@@ -53,8 +53,8 @@ func (o *clientOps) add() *clientOp {
 	return op
 }
 
-// countedBy reports whether a word still waits for all requests before a PSN: the word counts an
-// operation that ends there or behind it, and the server acknowledges requests in order.
+// countedBy reports whether word w already waits for all requests before end. It does if it counts
+// an operation that ends at end or later, because the server acknowledges requests in order.
 func (o *clientOps) countedBy(now clock.Time, w *atomiccache.Word, end wire.PSN) bool {
 	for pos := o.head; pos != o.tail; pos++ {
 		op := o.at(pos)
@@ -74,8 +74,8 @@ func (o *clientOps) newest() *clientOp {
 	return o.at(o.tail - 1)
 }
 
-// messageAt returns the newest operation on all words of a range whose PSNs include psn; nil if
-// there is none.
+// messageAt returns the newest operation whose PSNs include psn and that concerns the words of a
+// known range; nil if there is none.
 func (o *clientOps) messageAt(psn wire.PSN) *clientOp {
 	for pos := o.tail; pos != o.head; pos-- {
 		op := o.at(pos - 1)

@@ -1,18 +1,18 @@
 // Package serialize is the hardened handler that serialises requests to a memory server in the
 // switch: requests of many clients move to shared connections, and atomics become WRITEs there.
-// Loss, duplication, reordering and the death of a client or a server lose no acknowledged
-// operation and grant no lock twice. Package published/serialize does the same as the paper
-// describes it.
+// When packets are lost, duplicated or reordered, or a client or a server dies, no acknowledged
+// operation is lost and no lock is granted twice. Package published/serialize implements the design
+// as the paper describes it.
 //
 // Order. The requests of a flow are in one place at a time: on the client's connection, or on one
-// shared connection. A request for another place is held until all requests before it have been
-// answered in their place. So the server executes the requests of a flow in the order of the
-// client's posts, as on any reliable connection, and answers return in that order.
+// shared connection. If the next request belongs to another place, the switch holds it until all
+// requests before it have been answered. So the server executes the requests of a flow in the order
+// of the client's posts, as on any reliable connection, and answers return in that order.
 //
 // PSNs. Towards the client the switch is the responder: it takes requests in the order of their
 // PSNs, answers a gap with one sequence NAK, and answers duplicates from its window of records.
-// Towards the server, the PSNs of the client's connection do not count moved requests; a psnMap
-// translates both ways. Once a request has a PSN, it keeps it.
+// Towards the server, moved requests take no PSN of the client's connection; a psnMap translates
+// both ways. Once a request has a PSN, it keeps it.
 //
 // The path of a packet:
 //
@@ -64,20 +64,21 @@
 //	info.go, listing.go, states.go,     what captures and `rdmalab switch` show
 //	notes.go, stats.go
 //
-// Failing CAS. A CAS that is known to fail is sent as a WRITE of no bytes. If the rule says so, the
-// switch answers it instead, once the server has acknowledged the value, or holds it for a while,
-// in the order of arrival, until it would succeed (miss.go).
+// Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead. A
+// rule may choose otherwise: the switch answers the CAS itself, once the server has acknowledged
+// the value that makes it fail, or holds the CAS for a while, in the order of arrival, until it
+// would succeed (miss.go).
 //
 // Limits. The switch identifies a word by the address in requests: memory that a server has
 // registered under two addresses must not be used as a word under both. The server itself may
 // change its words only by RDMA requests through the switch.
 //
-// A host, a port of the switch, has a share of the held requests, so that one host's requests that
-// wait delay no other host (shares.go).
+// Each port of the switch (each host) has a share of the places for held requests. So requests of
+// one host that wait do not delay another host (shares.go).
 //
 // The package is sans-I/O. Every queue has a bound, every wait a deadline: a held request is
-// dropped when its client may have given it up (stale.go), an answer that waits for a repeated READ
-// is sent after Config.RedoTime, a request on a shared connection ends when the requester gives the
-// connection up, and a word stops waiting for clients' connections after
+// dropped when its client may have given it up (stale.go), an answer that waits for a READ that is
+// executed again is sent after Config.RedoTime, a request on a shared connection ends when the
+// requester gives up the connection, and a word stops waiting for clients' connections after
 // atomiccache.Config.Patience.
 package serialize

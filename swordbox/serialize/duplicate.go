@@ -5,13 +5,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// duplicate is the handling of a request that has arrived before. The switch answers it as a
-// responder does (IBTA 9.7.4.1, holes 13, 14).
+// duplicate handles a request that has arrived before. The switch answers it as a responder does
+// (IBTA 9.7.4.1, holes 13, 14).
 type duplicate struct {
 	*sequencer
 	c *pipeline.Ctx
 	p *pipeline.Parsed
-	r *record // the record of the request; nil: the window has none
+	r *record // the record of the first request; nil: it has left the window
 }
 
 // handle decides what the switch does with the duplicate.
@@ -79,8 +79,8 @@ func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
 	return pipeline.Rewrite().With(noteOwn(d.c, p, raw, rawAckReq))
 }
 
-// ofMoved answers a duplicate of a moved request from its record, or makes the server execute a
-// READ again.
+// ofMoved handles a duplicate of a moved request: it answers from the record, or makes the server
+// execute a READ again.
 func (d *duplicate) ofMoved() pipeline.Verdict {
 	r := d.r
 	switch {
@@ -97,8 +97,8 @@ func (d *duplicate) ofMoved() pipeline.Verdict {
 	return d.answerAgain()
 }
 
-// refuseSuspect refuses the flow with a fatal NAK. The server may have begun a new incarnation, and
-// then the record of the request may belong to an earlier connection.
+// refuseSuspect refuses the flow with a fatal NAK. It is called if the server may have begun a new
+// incarnation: then the record of the request may belong to an earlier connection.
 func (d *duplicate) refuseSuspect() pipeline.Verdict {
 	end, psn := d.incomplete(), d.p.BTH.PSN
 	switch {
@@ -111,13 +111,14 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 	return d.refuseAgain(d.c, psn)
 }
 
-// executed answers a duplicate of which the switch remembers only that it was executed: a SEND or
-// WRITE always has the same outcome (IBTA C9-105). The ACK names the newest request that the server
-// has executed, as that of a responder does. If the duplicate comes from the client of this flow,
-// that client has sent the newest request, too, and accepts the ACK. If it is the first request of
-// another connection with the same numbers, its client's NIC ignores the ACK of a PSN that it has
-// not used. An ACK cannot cover a READ or an atomic. If there is one behind the duplicate, the
-// client sends it again, too, and its answer covers the duplicate.
+// executed answers a duplicate if the switch remembers only that the request was executed. For a
+// SEND or WRITE that is enough, because its outcome is always the same (IBTA C9-105). The ACK names
+// the newest request that the server has executed, as a responder's ACK does. If the duplicate
+// comes from the client of this flow, that client has sent the newest request, too, and accepts the
+// ACK. If the duplicate is the first request of another connection with the same numbers, the NIC
+// of its client ignores an ACK of a PSN that it has not used. An ACK cannot cover a READ or an
+// atomic. If a READ or an atomic follows the duplicate, the client sends it again, too, and its
+// answer covers the duplicate.
 func (d *duplicate) executed() pipeline.Verdict {
 	m, psn := d.m, d.p.BTH.PSN
 	end := d.incomplete()
@@ -139,8 +140,8 @@ func (d *duplicate) executed() pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// answerAgain answers the duplicate, at once or after an earlier READ that is being executed again:
-// the client must get the response to that READ first, or it takes it as lost (IBTA 9.7.6.1).
+// answerAgain answers the duplicate. If an earlier READ is being executed again, the answer waits:
+// the client must get the response to the READ first, or it takes the READ as lost (IBTA 9.7.6.1).
 func (d *duplicate) answerAgain() pipeline.Verdict {
 	d.m.stats.AnsweredAgain++
 	switch {
@@ -154,7 +155,7 @@ func (d *duplicate) answerAgain() pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// redo records that the server executes a completed READ again.
+// redo counts that a completed READ is executed again, and applies event e to its record.
 func (d *duplicate) redo(e recordEvent) {
 	d.m.stats.Redone++
 	first := d.window.redos == 0
@@ -164,8 +165,8 @@ func (d *duplicate) redo(e recordEvent) {
 	}
 }
 
-// redoMoved executes a READ on the shared connection again, as a new request there. It may
-// therefore return a newer value, which is allowed (IBTA 9.7.4.1).
+// redoMoved makes the server execute a READ again, as a new request on the shared connection. The
+// READ may then return a newer value, which is allowed (IBTA 9.7.4.1).
 func (d *duplicate) redoMoved() pipeline.Verdict {
 	p, r := d.p, d.r
 	conn := d.s.linkUp(int(r.place)).conn
@@ -180,12 +181,13 @@ func (d *duplicate) redoMoved() pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// mayRepeat reports whether a duplicate may be forwarded on the client's connection now. The server
-// may not have executed the request yet. Then each word that it touches must wait for it, and may
-// not do so: the word has stopped waiting, because the client's NIC retries for longer than
-// atomiccache.Config.Budget, or it entered the table after the request. In this case mayRepeat
-// announces the request to the words again. A server that may have begun a new incarnation counts
-// as not having executed the request.
+// mayRepeat reports whether the switch may forward a duplicate on the client's connection now. The
+// server may not have executed the request yet. Then each word that the request touches must wait
+// for it. A word may have stopped waiting, because the client's NIC retries for longer than
+// atomiccache.Config.Budget, or it may have entered the table after the request. In these cases
+// mayRepeat announces the request to the words again; false: a word does not allow the request now.
+// If the server may have begun a new incarnation, mayRepeat assumes that the server has not
+// executed the request.
 func (d *duplicate) mayRepeat(own wire.PSN) bool {
 	f := &d.p.Frame
 	if !d.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {

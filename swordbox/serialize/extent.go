@@ -6,19 +6,19 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// extent describes the message to which a packet that writes belongs: its PSNs on the client's
-// connection, and the bytes that it may change. Only the first packet of a WRITE names the address.
-// For the packets behind it the switch keeps the extent, in the flow's clientOps, until the server
-// has acknowledged the WRITE. If the switch did not see the first packet, or had no room to keep
-// the extent, the packet gets an extent of its own, which may change the whole memory.
+// extent describes a message that writes: its PSNs on the client's connection, and the bytes that
+// it may change. Only the first packet of a WRITE names the address. For the later packets the
+// switch keeps the extent in the flow's clientOps until the server has acknowledged the WRITE. If
+// the switch did not see the first packet, or had no room to keep the extent, each later packet
+// gets an extent of its own, which may change the whole memory.
 type extent struct {
 	first, end wire.PSN // end is the PSN after the last one
 	va         uint64
 	n          uint32
 }
 
-// extentOf returns the extent of a packet of a WRITE, or of an atomic, with a PSN on the client's
-// connection. n is 0 if the message writes nothing.
+// extentOf returns the extent of the message to which a packet of a WRITE, or an atomic, belongs.
+// own is the packet's PSN on the client's connection. n is 0 if the message writes nothing.
 func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
 	x := extent{first: own, end: own.Add(1 + restOf(f))}
 	if f.BTH.Opcode.Has(wire.HasRETH | wire.HasAtomicETH) {
@@ -32,7 +32,7 @@ func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
 	return x
 }
 
-// isLong reports whether more packets follow, for which the switch must keep the extent.
+// isLong reports whether the message has more packets, so that the switch must keep the extent.
 func (x *extent) isLong() bool { return wire.Diff(x.end, x.first) > 1 }
 
 // isCounted reports whether all words that the extent touches wait for its message to end.
@@ -47,14 +47,14 @@ func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
 	return true
 }
 
-// isKept reports whether the switch remembers the extent of a message.
+// isKept reports whether the switch keeps exactly this extent in clientOps.
 func (k *clientConn) isKept(x *extent) bool {
 	op := k.ops.messageAt(x.first)
 	return op != nil && *x == extent{op.first, op.end, op.va, op.n}
 }
 
-// keep makes the switch remember an extent that no word waits for, if there is room and it does not
-// remember it yet.
+// keep stores an extent in clientOps if there is room and it is not there yet. No word waits for
+// this message.
 func (k *clientConn) keep(now clock.Time, x *extent) {
 	if k.ops.room() && !k.isKept(x) {
 		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))
@@ -62,8 +62,8 @@ func (k *clientConn) keep(now clock.Time, x *extent) {
 }
 
 // announcePart is announce for a packet of a message whose first packet the switch does not know.
-// Such a packet may touch every word. If all words wait for the packets before it already, the
-// packet joins their operation, because one operation for each packet would not fit into clientOps.
+// Such a packet may touch every word. If all words already wait for the packets before it, the
+// packet joins their operation: one operation for each packet would not fit into clientOps.
 func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	if k.isCounted(now, x) {
 		return true
@@ -81,9 +81,10 @@ func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	return true
 }
 
-// announce makes all words that the extent touches wait for its message to end. The result is false
-// if one of the words does not allow that now. If there is no room for an operation, the oldest one
-// is forgotten: its end is never reported, and its words wait until no NIC would retransmit it.
+// announce makes all words that the extent touches wait for the end of its message. The result is
+// false if one of the words does not allow that now. If clientOps has no room, announce forgets the
+// oldest operation: its end is never reported, and its words wait until no NIC would retransmit the
+// request.
 func (k *clientConn) announce(now clock.Time, x *extent) bool {
 	d := k.s.m.words.ClientAll(now, k.s.index, x.va, x.n)
 	if d.Kind == atomiccache.Wait {

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
-// flowTable holds the sequencers of all flows. Each sequencer has a small index, which is reused
-// after the sequencer's end.
+// flowTable holds the sequencers of all flows. Each sequencer has a small index; when the sequencer
+// has ended, another one may get the same index.
 type flowTable struct {
 	list   []*sequencer // by index; nil is free
 	free   []uint32
@@ -49,8 +49,8 @@ func (l *sequencer) tag(psn wire.PSN) requester.Tag {
 	return requester.Tag{Flow: l.index, Generation: l.serial, PSN: psn}
 }
 
-// blockedList holds the sequencers that have held requests or owe a NAK, in the order in which they
-// began to wait.
+// blockedList holds the sequencers that have held requests or owe a NAK. They are in the order in
+// which they began to wait.
 type blockedList struct {
 	list  []*sequencer
 	again []*sequencer // scratch of prune
@@ -64,8 +64,9 @@ func (b *blockedList) add(l *sequencer) {
 	}
 }
 
-// prune removes the sequencers that do not wait any more. Those that settle has served move behind
-// the others, so that a client with many requests does not keep other clients from a word.
+// prune removes the sequencers that do not wait any more. It moves the sequencers that settle has
+// served behind the others, so that a client with many requests does not keep other clients from a
+// word.
 func (b *blockedList) prune() {
 	if len(b.list) == 0 {
 		return

@@ -6,14 +6,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// heldPacket is a copy of a held request. A slot of the pool keeps its memory when it is free.
+// heldPacket is a slot of the pool with a copy of a held request. The slot keeps its memory when it
+// is free.
 type heldPacket struct {
 	data []byte
 	span int
 	at   clock.Time
 	next int32
 	port int32 // port of the host in whose share the request is
-	// hurried: the request must not wait any longer for its word to get the value that it compares
+	// hurried: the request must not wait any longer until its word has the value that it compares
 	// with.
 	hurried bool
 }
@@ -28,7 +29,8 @@ type pool struct {
 
 func newPool(most int) pool { return pool{shares: newShares(most)} }
 
-// add copies a packet of the host at a port; -1: there is no room for it.
+// add copies a packet of the host at a port into a free slot and returns its index; -1: there is no
+// room.
 func (p *pool) add(data []byte, span, port int, now clock.Time) int32 {
 	if !p.room(port) {
 		return -1
@@ -68,7 +70,7 @@ func (q *queue) push(p *pool, i int32) {
 	q.n++
 }
 
-// keep copies a request of a flow into the pool; -1: there is no room for it.
+// keep copies a request of a flow into the pool and returns its slot; -1: there is no room.
 func (m *Machine) keep(c *pipeline.Ctx, f *conntrack.Flow, data []byte, span int) int32 {
 	m.held.fit(c.Ports())
 	i := m.held.add(data, span, f.Port, c.Now)
@@ -79,8 +81,8 @@ func (m *Machine) keep(c *pipeline.Ctx, f *conntrack.Flow, data []byte, span int
 	return i
 }
 
-// popHeld removes the first held request of a flow. If a flow waits for room in the pool, it is
-// served next.
+// popHeld removes the first held request of a flow. If any flow waits for room in the pool
+// (wanted), settle runs again.
 func (m *Machine) popHeld(q *queue) {
 	i := q.first
 	q.first = m.held.slots[i].next
@@ -97,14 +99,14 @@ type waitingRoom struct {
 	heard  heard
 	awaits waiting
 	// blocked: the sequencer is in Machine.blocked. served: settle released some of its requests in
-	// its last round.
+	// the last round.
 	blocked, served bool
 }
 
-// hurry makes the first held CAS stop waiting for a value, and reports whether it waited for one.
-// It is called when the client's NIC retransmits a request, because the NIC's retries would run
-// out, or when a later request of the flow may change the word, like the release of the lock by
-// another thread on the same connection.
+// hurry makes the first held CAS stop waiting for a value. The result reports whether it was
+// waiting. hurry is called when the client's NIC retransmits a request, because the NIC's retries
+// would run out. It is also called when a later request of the flow may change the word: another
+// thread on the same connection may release the lock.
 func (q *waitingRoom) hurry(p *pool) bool {
 	if q.awaits.word == nil || q.held.n == 0 {
 		return false

@@ -14,7 +14,7 @@ import (
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Info describes the present state for an operator.
+// Info describes the present state of the machine for an operator.
 func (m *Machine) Info(now clock.Time) handler.Info {
 	info := handler.Info{Mode: rules.Hardened, Counters: m.counters()}
 	for _, s := range m.servers {
@@ -105,8 +105,8 @@ func (k *link) info(now clock.Time) handler.Shared {
 	return s
 }
 
-// Spec declares the tables and registers that the machine, with its present bounds, would occupy on
-// a switching chip.
+// Spec declares the tables and registers that the machine would occupy on a switching chip, with
+// the bounds that it has now.
 func (m *Machine) Spec() pipeline.Part {
 	ring, waiting := m.cfg.Shared.Bounds()
 	const (
@@ -124,7 +124,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: "segments", Width: 2*24 + 1, Entries: flowsOfSpec * m.cfg.Segments, Each: m.cfg.Segments},
 			{Name: "completed window", Width: recordBits, Entries: flowsOfSpec * sparse * m.cfg.Window, Each: sparse * m.cfg.Window},
 			{Name: "operations in flight", Width: clientOpBits, Entries: flowsOfSpec * m.cfg.OwnOps, Each: m.cfg.OwnOps},
-			// The client's PSN and flow, and the PSN on the connection.
+			// An entry has the client's PSN and flow, and the PSN on the connection.
 			{Name: "shared ring", Width: 24 + 24 + 12, Entries: shared * ring, Each: ring},
 			{Name: "held by host", Width: 3 * 16, Entries: pipeline.MaxPorts},
 		},
@@ -142,17 +142,18 @@ func (m *Machine) Spec() pipeline.Part {
 }
 
 const (
-	// recordBits is a record: both PSNs; opcode, address, key, length, compare and swap operand of the
-	// request; its PSNs, place, state and packets that were answered; the value that an atomic
-	// returns; the number of a word, and the word's decision.
+	// recordBits is the size of a record: both PSNs; opcode, address, key, length, compare and swap
+	// operand of the request; its number of PSNs, place, state and how many packets of the response
+	// were forwarded; the value that an atomic returns; the number of a word, and the word's
+	// decision.
 	recordBits = 2*24 + 8 + 64 + 32 + 32 + 2*64 + 24 + 16 + 4 + 24 + 64 + 24 + decisionBits
-	// decisionBits is a decision: its kind, the value to write, epoch, sequence number, interval and
-	// serial number.
+	// decisionBits is the size of a decision: its kind, the value to write, epoch, sequence number,
+	// interval and serial number.
 	decisionBits = 3 + 64 + 32 + 32 + 32 + 64
-	// clientOpBits is a clientOp: two PSNs, the number of a word and its decision, address, length and
-	// key, what it proves, and whether it concerns all words.
+	// clientOpBits is the size of a clientOp: two PSNs, the number of a word and its decision,
+	// address, length and key, what it proves, and whether it concerns all words.
 	clientOpBits = 2*24 + 24 + decisionBits + 64 + 32 + 32 + 2 + 2
 )
 
-// flowsOfSpec is the number of flows for which the sizes are declared.
+// flowsOfSpec is the number of flows for which Spec declares sizes.
 const flowsOfSpec = 4096

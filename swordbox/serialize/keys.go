@@ -34,15 +34,15 @@ type keyRight struct {
 // span is a range of addresses, last included.
 type span struct{ first, last uint64 }
 
-// keys records under which R_Keys requests to which addresses have succeeded. A region is one range
-// of addresses, so all addresses between two proven ones are proven, too. A request that is not
-// proven stays on the client's connection, where a wrong R_Key ends no other client's connection
-// (hole 20).
+// keys records which addresses requests have reached with success under which R_Keys. A region is
+// one range of addresses, so all addresses between two proven ones are proven, too. A request to an
+// unproven address stays on the client's connection, where a wrong R_Key ends no other client's
+// connection (hole 20).
 type keys struct {
 	table map[keyRight]span
-	// banned are R_Keys that worked on clients' connections and were refused on a shared one: they
-	// belong to another protection domain, or were deregistered. Requests under them stay on the
-	// clients' connections (hole 22).
+	// banned are R_Keys that worked on clients' connections and were refused on a shared one: the
+	// key belongs to another protection domain, or its region was deregistered. Requests under
+	// these keys stay on the clients' connections (hole 22).
 	banned map[uint32]struct{}
 }
 
@@ -70,7 +70,7 @@ func (k *keys) prove(rkey uint32, r right, va uint64, n uint32) {
 	case ok:
 		s = span{min(s.first, va), max(s.last, last)}
 	case len(k.table) >= maxKeys:
-		clear(k.table) // the table is full: later requests prove their keys again
+		clear(k.table) // the table is full; later requests prove their keys again
 		fallthrough
 	default:
 		s = span{va, last}
@@ -94,11 +94,11 @@ func (k *keys) isBanned(rkey uint32) bool {
 	return banned
 }
 
-// ban excludes requests under a key from shared connections.
+// ban keeps requests under a key off the shared connections from now on.
 func (k *keys) ban(rkey uint32) {
 	k.forget(rkey)
 	if k.banned == nil || len(k.banned) >= maxKeys {
-		k.banned = make(map[uint32]struct{}) // the table is full; each banned key will be refused once more
+		k.banned = make(map[uint32]struct{}) // the table is full; the server will refuse each banned key once more
 	}
 	k.banned[rkey] = struct{}{}
 }

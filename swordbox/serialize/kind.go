@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Kind is the registry entry of the handler for rules that move requests, hardened.
+// Kind is the registry entry of the hardened handler for the actions move and atomics.
 var Kind = handler.Kind{
 	Name: "hardened", Actions: []rules.Action{rules.Move, rules.Atomics}, Mode: rules.Hardened,
 	New: func(e *handler.Env) handler.Handler {
@@ -34,5 +34,5 @@ func (m *Machine) Wants(r *rules.Rule) []handler.Wanted {
 }
 
 // Strict marks the machine as handler.Strict: the switch drops requests with unknown opcodes to the
-// servers of its rules, because such a request could change words whose values the machine tracks.
+// servers of its rules. Such a request could change words whose values the machine tracks.
 func (m *Machine) Strict() {}

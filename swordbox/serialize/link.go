@@ -9,14 +9,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// link is a shared connection of a server, and the user of its requester.
+// link is a shared connection of a server. It handles the results of its requester (Done, Retry,
+// Failed).
 type link struct {
 	s          *server
 	shard      int
 	conn       *requester.Conn
 	generation uint32
 	ownQPN     wire.QPN
-	// grace computes the time before which all requests were submitted that have certainly ended.
+	// grace computes the time before which all requests on this connection were submitted that have
+	// certainly ended.
 	grace atomiccache.Grace
 }
 
@@ -54,7 +56,8 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	m.step.from = transform.Note{Made: true}
 }
 
-// endWord reports the end of a request to its word, and a refusal to the table of keys.
+// endWord reports the end of a request to its word. If the server refused the request, endWord bans
+// the R_Key from shared connections.
 func (k *link) endWord(c *pipeline.Ctx, r *record, a requester.Answer) {
 	r.prior = a.Prior
 	if a.Kind == requester.Acked && r.op.Is(wire.OpAtomic) {
@@ -83,7 +86,7 @@ func (k *link) endWord(c *pipeline.Ctx, r *record, a requester.Answer) {
 	r.word = nil
 }
 
-// deliver sends the client the answer to a request that has ended.
+// deliver sends the client the answer to a request that has ended on the shared connection.
 func (l *sequencer) deliver(c *pipeline.Ctx, r *record, a requester.Answer) {
 	switch a.Kind {
 	case requester.Refused:
@@ -99,7 +102,7 @@ func (l *sequencer) deliver(c *pipeline.Ctx, r *record, a requester.Answer) {
 		l.countMSN()
 		switch {
 		case !r.ackReq && !r.op.Is(wire.OpAtomic):
-			// The client requested no acknowledgement; a later answer covers the request.
+			// The client requested no acknowledgement. A later answer covers the request.
 		case l.window.waitsForRedo(r.psn):
 			l.window.follow(r, evOwe)
 		default:
@@ -108,8 +111,8 @@ func (l *sequencer) deliver(c *pipeline.Ctx, r *record, a requester.Answer) {
 	}
 }
 
-// redone handles the end of a READ that the server has executed again for a retransmission. r is
-// nil if the window has no record of it any more.
+// redone handles the end of a READ that the server has executed again for a duplicate. r is nil if
+// the window has no record of the READ any more.
 func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 	if r == nil || l.phase == closed {
 		return
@@ -125,8 +128,8 @@ func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 	l.window.follow(r, evRedone)
 }
 
-// endRedo is called when the response to a READ that was executed again has been sent to the
-// client: it sends the answers that waited for it.
+// endRedo is called when the client has been sent the response to a READ that was executed again.
+// It sends the answers that waited for this response.
 func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
 	if r := l.window.find(psn); r != nil && r.state.isRedo() {
 		l.window.follow(r, evRedone)
@@ -135,9 +138,9 @@ func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
 	l.schedule()
 }
 
-// Retry reports whether the refused request was the WRITE of a replaced atomic: its key may allow
-// atomics only. The client sends the atomic again, and the switch does not replace atomics of that
-// word any more.
+// Retry reports whether the refused request was the WRITE of a replaced atomic. Such a refusal does
+// not end the connection, because the key may allow atomics only. The client sends the atomic
+// again, and the switch does not replace atomics of that word any more.
 func (k *link) Retry(t requester.Tag) bool {
 	l := k.s.m.flows.byTag(t)
 	if l == nil || l.phase == closed || l.phase == refused {
@@ -151,8 +154,8 @@ func (k *link) Retry(t requester.Tag) bool {
 	return true
 }
 
-// Failed makes the values of the connection's words unknown, because the requests in flight may or
-// may not have been executed.
+// Failed is called when the shared connection has failed. It makes the values of the connection's
+// words unknown, because the server may or may not have executed the requests in flight.
 func (k *link) Failed(c *pipeline.Ctx, why string) {
 	m := k.s.m
 	if m.byQPN[k.ownQPN] == k {
@@ -165,7 +168,7 @@ func (k *link) Failed(c *pipeline.Ctx, why string) {
 }
 
 // forget makes the values of the connection's words unknown. It is called when the connection has
-// ended: the last packet of its requests may still be on the way.
+// ended: the last packet of one of its requests may still be on the way to the server.
 func (k *link) forget() {
 	k.s.unsettled = true
 	k.s.m.words.Each(func(w *atomiccache.Word) bool {

@@ -10,14 +10,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// A CAS that is known to fail is sent to the server as a WRITE of no bytes. If a rule says so, the
-// switch does not send it: it answers the CAS once the server has acknowledged the value because of
-// which it fails (atomiccache.Word.Tell), or holds it until the word has the value of the CAS's
-// compare operand. Clients that wait for a lock then get it in the order of arrival, without
-// polling.
+// If the switch knows that a CAS will fail, it sends the server a WRITE of no bytes. A rule may
+// choose otherwise. With misses=switch the switch answers the CAS, once the server has acknowledged
+// the value that makes it fail (atomiccache.Word.Tell). With misses=wait the switch holds the CAS
+// until the word has the value that the CAS compares with. Clients that wait for a lock then get it
+// in the order of arrival, without polling.
 
-// waiting says for which value the first held request of a flow waits, if it is a CAS that would
-// fail.
+// waiting says which value the first held request of a flow waits for. It is set only for a CAS
+// that would fail.
 type waiting struct {
 	word    *atomiccache.Word // nil: it waits for no value
 	key     atomiccache.Key
@@ -31,8 +31,8 @@ func (a *waiting) stillFails(now clock.Time) bool {
 	return a.word.Key == a.key && a.word.Await(now, a.rkey, a.compare)
 }
 
-// miss answers a CAS that fails, or makes it wait, if a rule says so. The result sentShared means
-// that the caller must send the CAS. All earlier requests of the flow have been answered.
+// miss answers a CAS that will fail, or makes it wait, if a rule says so. All earlier requests of
+// the flow have been answered. The result sentShared means that the caller must send the CAS.
 func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
 	rule := g.s.ruleOf(w.VA)
 	if rule == nil || rule.Misses == rules.AnswerServer {
@@ -50,7 +50,8 @@ func (g *placing) miss(w *atomiccache.Word, shard int) outcome {
 }
 
 // mayAwait reports whether the next request may go on waiting for a value: its patience is not
-// over, and its host uses less than half of its share of the held requests.
+// over, and its host uses less than half of its share of the held requests. now is the present
+// time.
 func (g *placing) mayAwait(now clock.Time, patience time.Duration) bool {
 	m := g.m
 	m.held.fit(g.c.Ports())
@@ -64,7 +65,7 @@ func (g *placing) mayAwait(now clock.Time, patience time.Duration) bool {
 	return !h.hurried && now < h.at.Add(patience)
 }
 
-// tell answers a CAS that fails, in place of the server.
+// tell answers a CAS that fails, instead of the server. prior is the value of the word.
 func (g *placing) tell(shard int, prior uint64) outcome {
 	r := g.window.remember(g.f, 1, shard)
 	r.prior = prior

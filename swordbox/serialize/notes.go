@@ -32,8 +32,8 @@ func noteResponse(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN) string {
 	return n.String()
 }
 
-// noteAnswer describes an answer to the client for captures, and adds the same text to the note of
-// the server's packet that caused it, if one did.
+// noteAnswer describes an answer to the client for captures. If a packet of the server caused the
+// answer, noteAnswer also adds the text to the note of that packet.
 func (a *replies) noteAnswer(c *pipeline.Ctx, r *record, op wire.Opcode) string {
 	if !c.Observed() {
 		return ""

@@ -9,27 +9,27 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// outcome is the result of dispatch for the next request of a flow.
+// outcome says what dispatch has done with the next request of a flow.
 type outcome uint8
 
 const (
 	mustWait outcome = iota // the place of the request is not free
 	// the frame has its PSN on the client's connection, and the caller sends it
 	sentOwn
-	sentShared // the request is on a shared connection
-	told       // the switch has answered it
+	sentShared // the request was submitted to a shared connection
+	told       // the switch has answered the request
 )
 
-// placing assigns the next request of a flow to its place: the client's connection, a shared one,
-// or an answer of the switch.
+// placing finds the place of the next request of a flow: the client's connection, a shared
+// connection, or an answer of the switch.
 type placing struct {
 	*sequencer
 	c *pipeline.Ctx
 	f *wire.Frame // as the client sent it, until the request has its place
 	// span is how many PSNs the request takes; 0: not known.
 	span int
-	// arrived: f is the packet that has just arrived, which can be changed into the packet on the
-	// shared connection; otherwise f is a held request. now: f has been changed into that packet.
+	// arrived: f is the packet that has just arrived, so the switch may change it into the packet
+	// for the shared connection; false: f is a held request. now: f has been changed in this way.
 	arrived, now bool
 }
 
@@ -44,8 +44,8 @@ func (g *placing) dispatch() outcome {
 		return g.partOfUnknown()
 	}
 	if g.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) || op.Is(wire.OpFlush) {
-		// A FLUSH changes no word, and is about what its connection has written: it stays there,
-		// behind everything that the client has asked for before (hole 39).
+		// A FLUSH changes no word. It concerns what its connection has written, so it stays on the
+		// client's connection, behind all earlier requests of the client (hole 39).
 		return g.toOwn(g.span)
 	}
 	rule := g.s.match(va, n, rkey)
@@ -81,8 +81,9 @@ func (g *placing) atomic(rule *rules.Rule) outcome {
 	return g.toOwn(1)
 }
 
-// isUncached reports whether a request is a masked atomic or an ATOMIC_WRITE, which only the
-// client's connection may carry: the switch forgets the value of the word (hole 39).
+// isUncached reports whether a request is a masked atomic or an ATOMIC_WRITE. The switch forgets
+// the value of the word that such a request changes, so only the client's connection may carry it
+// (hole 39).
 func isUncached(f *wire.Frame) bool {
 	return f.BTH.Opcode.Has(wire.HasAtomicMasks) || f.BTH.Opcode == wire.RCAtomicWrite
 }
@@ -108,8 +109,8 @@ func (g *placing) write(rule *rules.Rule) outcome {
 	return g.toOwn(1)
 }
 
-// writeAll sends a WRITE on the client's connection that touches several words, or that is a part
-// of a long message. It does so when all these words allow it.
+// writeAll sends a WRITE on the client's connection if all words that it touches allow that. It is
+// used for a WRITE that touches several words, or that is a part of a long message.
 func (g *placing) writeAll() outcome {
 	if !g.canGo(placeOwn) || !g.ops.room() {
 		return mustWait
@@ -124,7 +125,8 @@ func (g *placing) writeAll() outcome {
 	return out
 }
 
-// move moves a request under a rule of action move, if its key is proven.
+// move moves a request under a rule of action move if its key is proven, its payload fits the
+// shared connection, and the flow may move; otherwise the request goes to the client's connection.
 func (g *placing) move() outcome {
 	shard := shardOfFlow(g.flow.ID, g.s.shards)
 	conn := g.s.links[shard].conn
@@ -140,8 +142,9 @@ func (g *placing) move() outcome {
 	return sentShared
 }
 
-// forWord lets a word decide how an atomic, or a WRITE that touches only this word, travels. It
-// asks the word only if the flow may change to the place that the decision may require.
+// forWord lets a word decide on which connection a request travels. The request is an atomic, or a
+// WRITE that touches only this word. forWord asks the word only if the flow may change to the place
+// that the decision may require.
 func (g *placing) forWord(w *atomiccache.Word) outcome {
 	_, _, rkey := target(g.f)
 	shard := g.s.shardOf(w.VA)
@@ -201,8 +204,8 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	return sentShared
 }
 
-// ask sets d to the decision of the word. An atomic under a key that is not proven stays on the
-// client's connection, and proves the key if it succeeds.
+// ask sets d to the decision of the word about the request. An atomic under an unproven key stays
+// on the client's connection; if the atomic succeeds, it proves the key.
 func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomiccache.Decision) {
 	switch {
 	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.s.keys.isBanned(rkey) || isUncached(g.f)):
@@ -226,7 +229,8 @@ func (g *placing) submit(r *record, shard int) {
 	g.leave()
 	g.m.stats.Moved++
 	conn, ok := g.s.links[shard].conn, false
-	// otherwise the packet would be sent after held requests that this step releases
+	// If requests are blocked, the packet must not overtake the held requests that this step
+	// releases.
 	if g.arrived && len(g.m.blocked.list) == 0 {
 		ok, g.now, g.m.step.note = conn.SubmitInPlace(g.c, g.f, g.tag(r.psn))
 	} else {
@@ -237,7 +241,8 @@ func (g *placing) submit(r *record, shard int) {
 	}
 }
 
-// toOwn gives the next request its PSN on the client's connection, on which the caller sends it.
+// toOwn gives the next request its PSN on the client's connection. The caller then sends the
+// request there.
 func (g *placing) toOwn(span int) outcome {
 	if !g.canGo(placeOwn) {
 		return mustWait
@@ -280,8 +285,8 @@ func (g *placing) toOwn(span int) outcome {
 	return sentOwn
 }
 
-// leave records that a request is not sent on the client's connection: from then on the PSNs of
-// client and server differ.
+// leave records that the next request is not sent on the client's connection. From then on the PSNs
+// of client and server differ.
 func (g *placing) leave() {
 	g.flow.Pinned = true
 	g.client, g.clientQPN = g.flow.Requester, g.flow.ReqQPN
@@ -297,8 +302,8 @@ func restOf(f *wire.Frame) int {
 	return (int(f.RETH.Length)+len(f.Payload)-1)/len(f.Payload) - 1
 }
 
-// wantsAck reports whether the switch sets AckReq in a packet on the client's connection, so that
-// it learns when nothing is in flight there.
+// wantsAck reports whether the switch sets AckReq in a packet on the client's connection. It does
+// so to learn when nothing is in flight there.
 func wantsAck(op wire.Opcode) bool {
 	return op.Is(wire.OpLast|wire.OpOnly) && op.Is(wire.OpSend|wire.OpWrite)
 }

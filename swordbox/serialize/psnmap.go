@@ -2,11 +2,11 @@ package serialize
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// maxBehind is how many PSNs the map looks back from the newest one, also within one segment. It
+// maxBehind is how many PSNs the map looks back from the newest one, even within one segment. It
 // must be well below 2^23, or old and new PSNs could not be distinguished.
 const maxBehind = 1 << 21
 
-// segment is a run of a client's PSNs whose requests have the same place. It ends where the next
+// segment is a run of a client's PSNs whose requests are in the same place. It ends where the next
 // segment begins.
 type segment struct {
 	client wire.PSN // the client's PSN of the segment's first request
@@ -21,9 +21,9 @@ func (s *segment) shift() uint32 { return uint32(s.client-s.own) & mask24 }
 
 const mask24 = 1<<24 - 1
 
-// psnMap translates between the PSNs that a client uses and those that the server sees on the
-// client's connection, which do not count moved requests. It remembers a bounded number of
-// segments.
+// psnMap translates between the client's PSNs and the PSNs that the server sees on the client's
+// connection. Moved requests have a PSN at the client and none at the server. The map remembers a
+// bounded number of segments.
 type psnMap struct {
 	segs    []segment // ring
 	head, n int
@@ -55,7 +55,8 @@ func (m *psnMap) start(psn wire.PSN, max int) {
 
 func (m *psnMap) at(i int) *segment { return &m.segs[(m.head+i)&(len(m.segs)-1)] }
 
-// add assigns the next n PSNs to a place: moved, or on the client's connection.
+// add assigns the client's next n PSNs to a place. moved: a shared connection or an answer of the
+// switch; otherwise the client's connection.
 func (m *psnMap) add(n int, moved bool) {
 	if m.at(m.n-1).moved != moved {
 		m.push(segment{client: m.client, own: m.own, moved: moved})
@@ -76,7 +77,7 @@ func (m *psnMap) add(n int, moved bool) {
 	}
 }
 
-// rewind undoes the assignment of all requests from psn on. All of them must have moved.
+// rewind undoes the assignment of psn and all later PSNs. All of their requests must have moved.
 func (m *psnMap) rewind(psn wire.PSN) {
 	for m.n > 1 && wire.Diff(m.at(m.n-1).client, psn) >= 0 {
 		m.n--
@@ -118,9 +119,9 @@ func (m *psnMap) find(client wire.PSN) (where, wire.PSN) {
 	return whereOld, 0
 }
 
-// back returns the client's PSN for a PSN on the client's connection, and how many PSNs before it
-// belong to moved requests. ok is false for a PSN that was not assigned yet, and for one before the
-// oldest segment.
+// back returns the client's PSN for a PSN on the client's connection. shift is how many PSNs before
+// it belong to moved requests. ok is false for a PSN that was not assigned yet, and for one before
+// the oldest segment.
 func (m *psnMap) back(own wire.PSN) (client wire.PSN, shift uint32, ok bool) {
 	if wire.Diff(own, m.own) >= 0 {
 		return 0, 0, false

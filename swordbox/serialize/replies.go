@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// replies is the state of the switch as responder towards the client of a flow: the records of
-// requests, and the answers to them.
+// replies is what the switch needs to be the responder towards the client of a flow: the records of
+// requests, and the state of the answers to them.
 type replies struct {
 	m    *Machine
 	flow *conntrack.Flow
@@ -19,16 +19,17 @@ type replies struct {
 	msn    uint32
 	hasMSN bool
 	window window
-	// late, if isLate, is the PSN of an ACK for duplicates of WRITEs whose records have left the
-	// window. The switch sends it after the responses of READs that the server executes again.
+	// late is valid if isLate is true: the PSN of an ACK for duplicates of WRITEs whose records
+	// have left the window. The switch sends this ACK after the responses of READs that the server
+	// executes again.
 	late   wire.PSN
 	isLate bool
-	// redoAt is when the answers that wait for a READ that is executed again are sent without its
-	// response.
+	// redoAt is the time at which the switch stops waiting for a READ that is executed again, and
+	// sends the answers that wait for it.
 	redoAt clock.Time
-	// deadPSN is the PSN of the request that was refused. fatal is the syndrome of the NAK; both
-	// are valid in phase refused. The requests from deadPSN to before deadEnd, if there are any,
-	// were executed: the flow was refused because of a duplicate.
+	// deadPSN is the PSN of the request that was refused. fatal is the syndrome of the NAK. Both
+	// are valid in phase refused. If the flow was refused because of a duplicate, the requests from
+	// deadPSN to before deadEnd were executed; otherwise deadEnd is deadPSN.
 	deadPSN, deadEnd wire.PSN
 	fatal            wire.Syndrome
 	// cnpAt is the earliest time for the next congestion notification to the client.
@@ -39,8 +40,8 @@ type replies struct {
 	clientQPN wire.QPN
 }
 
-// back returns the path of answers to the client: the path of the server's responses or, if there
-// were none, the reverse path of the requests.
+// back returns the path of answers to the client. It is the path of the server's responses or, if
+// there were none, the reverse path of the requests.
 func (a *replies) back() *transform.Path {
 	if p := a.flow.Peer; p != nil && p.HasPath && p.Path.DestQP == a.flow.ReqQPN {
 		return &p.Path
@@ -49,11 +50,12 @@ func (a *replies) back() *transform.Path {
 	return &a.m.step.path
 }
 
-// isUnproven reports whether neither the server nor the connection manager has shown that the
-// client's connection exists.
+// isUnproven reports whether the client's connection may not exist: neither the server nor the
+// connection manager has shown that it does.
 func (a *replies) isUnproven() bool { return !a.hasMSN && !a.flow.Synced() && !a.flow.HasAcked }
 
-// raiseMSN returns the MSN for an answer. It never decreases, also not for answers to duplicates.
+// raiseMSN returns the MSN for an answer with MSN msn of the server. The result never decreases,
+// not even for answers to duplicates.
 func (a *replies) raiseMSN(msn uint32) uint32 {
 	msn &= mask24
 	if !a.hasMSN || wire.Diff(wire.PSN(msn), wire.PSN(a.msn)) > 0 {
@@ -77,8 +79,8 @@ func (a *replies) sendFatal(c *pipeline.Ctx) {
 }
 
 // refuseAgain answers a request of a refused flow with the fatal NAK again. A client's NIC ignores
-// a NAK of a request whose answer it has. So if the client sends a request behind one that was
-// executed, the NAK names the request that it sends.
+// a NAK of a request that has been answered. So if the client sends a request behind an executed
+// one, the NAK names the request that the client sends.
 func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	if wire.Diff(psn, a.deadEnd) > 0 {
 		psn = a.deadEnd
@@ -111,16 +113,16 @@ func (a *replies) deliverRead(c *pipeline.Ctx, r *record, f *wire.Frame) {
 	c.Emit(f, a.noteAnswer(c, r, f.BTH.Opcode))
 }
 
-// emitOwn emits a response on the client's connection to the client at once, so that it leaves the
-// switch before all packets that are emitted after it.
+// emitOwn sends a response on the client's connection to the client at once. So the response leaves
+// the switch before all packets that this step emits later.
 func (a *replies) emitOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN) {
 	a.m.stats.Rewritten++
 	transform.Renumber(&p.Frame, p.BTH.PSN)
 	c.Emit(&p.Frame, noteResponse(c, p, raw))
 }
 
-// endRedos stops waiting for READs before psn that are executed again, and sends the answers that
-// waited for them. The client does not need those READs, or will retransmit them.
+// endRedos stops waiting for the READs before psn that are executed again, and sends the answers
+// that waited for them. The client does not need those READs, or will ask for them again.
 func (a *replies) endRedos(c *pipeline.Ctx, psn wire.PSN) {
 	for pos := a.window.head; pos != a.window.tail; pos++ {
 		if r := a.window.at(pos); r.state.isRedo() && wire.Diff(r.psn, psn) < 0 {
@@ -130,7 +132,7 @@ func (a *replies) endRedos(c *pipeline.Ctx, psn wire.PSN) {
 	a.answerOwed(c)
 }
 
-// answerOwed sends the owed answers up to the next READ that is being executed again.
+// answerOwed sends the owed answers up to the next READ that is still being executed again.
 func (a *replies) answerOwed(c *pipeline.Ctx) {
 	for pos := a.window.head; pos != a.window.tail && a.window.owed > 0; pos++ {
 		r := a.window.at(pos)

@@ -12,23 +12,23 @@ import (
 // Reasons why the machine drops a packet.
 const (
 	ReasonGap pipeline.Reason = "psn gap"     // a request before it is missing
-	ReasonOld pipeline.Reason = "psn too old" // a duplicate that has no record any more
+	ReasonOld pipeline.Reason = "psn too old" // a duplicate whose record has left the window
 	// a duplicate that differs from the first request with its PSN
 	ReasonOther    pipeline.Reason = "other request"
-	ReasonGhost    pipeline.Reason = "ghost response" // an answer to a request that is not in flight
-	ReasonBusy     pipeline.Reason = "word busy"      // a word must wait for another request; the sender retransmits this one
+	ReasonGhost    pipeline.Reason = "ghost response" // a response to a request that is not in flight
+	ReasonBusy     pipeline.Reason = "word busy"      // a word waits for another request; the sender retransmits this one
 	ReasonHeldFull pipeline.Reason = "too many held"  // no room to hold the request; the sender retransmits it
 	// addressed to a queue pair of the switch by a host that is not the queue pair's peer
 	ReasonStranger pipeline.Reason = "stranger"
 	ReasonDead     pipeline.Reason = "connection is dead" // a fatal NAK was sent
 )
 
-// Request decides about a request to a memory server. dispatch looks the rule up itself, because
-// held requests need the rule when they are released.
+// Request decides what the switch does with a request to a memory server. dispatch looks up the
+// rule itself, because held requests need the rule when they are released.
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	l, ok := s.Flow.Ext.(*sequencer)
 	if !ok || l.phase == closed || l.generation != s.Flow.Generation {
-		l = nil // an existing sequencer stays even without rules, because it must translate PSNs
+		l = nil // A sequencer stays in use without rules, too: it translates PSNs.
 		if srv := m.byAddr[s.Flow.Responder]; srv != nil && srv.moves {
 			l = m.newSequencer(c.Now, s.Flow, srv)
 		}
@@ -44,7 +44,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *p
 		return pipeline.Forward()
 	}
 	if !c.Allowed(p.Ingress, p.Eth.Dst) {
-		// a partition stops the request, also if it would move to a shared connection
+		// A partition stops the request even if it would move to a shared connection.
 		return pipeline.Drop(pipeline.ReasonPartition)
 	}
 	v := l.request(c, s, p)
@@ -74,9 +74,9 @@ func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 	}
 }
 
-// canStart reports whether a request is certainly the one that the server expects, and the switch
-// can send answers to the client: no request with its PSN or a later one is in flight, and none
-// before it was dropped.
+// canStart reports whether a request is certainly the one that the server expects, so that the
+// sequencer can leave the loose phases: no request with its PSN or a later one is in flight, and
+// none before it was dropped. The switch must also know the path for answers to the client.
 func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 	if s.Class != conntrack.New || s.Span == 0 || l.flow.ReqQPN == 0 || !l.flow.HasPath {
 		return false
@@ -88,8 +88,8 @@ func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	end := p.BTH.PSN.Add(max(1, s.Span))
 	if l.s.watch && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) && !l.looseWrite(c.Now, &p.Frame) {
-		// the retransmission of this request is new to the server, even if later requests were
-		// forwarded meanwhile
+		// The server will see the retransmission of this request as a new one, even if later
+		// requests were forwarded meanwhile.
 		l.phase.on(evDropped)
 		return pipeline.Drop(ReasonBusy)
 	}
@@ -111,8 +111,9 @@ func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.
 }
 
 // looseWrite makes every word that a WRITE or an atomic touches wait until the request can no
-// longer reach the server. It returns false if the request cannot be forwarded now. The words do
-// not count its packets, because the switch cannot tell which of them are retransmissions.
+// longer reach the server. It returns false if the switch cannot forward the request now. The words
+// do not count the packets of the request, because the switch cannot tell which of them are
+// retransmissions.
 func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 	x := l.extentOf(f, f.BTH.PSN)
 	isAtomic := f.BTH.Opcode.Is(wire.OpAtomic)
@@ -142,8 +143,8 @@ func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 	return ok
 }
 
-// gap drops a request before which another one is missing, as a responder does (IBTA 9.7.5.2.8,
-// hole 41).
+// gap drops a request because an earlier one is missing, as a responder does (IBTA 9.7.5.2.8, hole
+// 41).
 func (l *sequencer) gap(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	l.m.stats.Gaps++
 	if l.phase == refused {
@@ -159,7 +160,7 @@ func (l *sequencer) gap(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop(ReasonGap)
 }
 
-// newRequest handles the request with the expected PSN.
+// newRequest handles the request whose PSN is the next expected one.
 func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	l.naks.on(evInOrder)
 	switch {
@@ -167,7 +168,7 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 		return l.refuseAgain(c, p.BTH.PSN)
 	case l.msg == openRead && p.BTH.PSN == l.psns.client:
 		raw := p.BTH.PSN
-		p.BTH.PSN = l.psns.own // a retransmission of the READ whose number of PSNs is not known
+		p.BTH.PSN = l.psns.own // a retransmission of the READ of unknown span
 		return pipeline.Rewrite().With(noteOwn(c, p, raw, p.BTH.AckReq))
 	case l.held.n > 0:
 		return l.hold(c, p, s.Span)
@@ -201,8 +202,8 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 	}
 }
 
-// hold keeps a request in the pool until its place is free. For the client the request counts as
-// received.
+// hold keeps a request in the pool until its place is free. The switch then expects the next PSN
+// from the client, as if the request were received.
 func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline.Verdict {
 	m := l.m
 	if p.BTH.Opcode.Is(wire.OpWrite | wire.OpAtomic) {
@@ -211,14 +212,14 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 		}
 	}
 	i := int32(-1)
-	// a READ whose number of PSNs is not known cannot be held, because the next request's PSN is
-	// not known
+	// A READ of unknown span cannot be held, because the switch would not know the PSN of the next
+	// request.
 	if l.held.n < m.cfg.HeldPerFlow && span > 0 {
 		i = m.keep(c, l.flow, p.Raw.Data, span)
 	}
 	if i < 0 {
-		// The client gets no NAK now, because it would retransmit before there is room. It gets the
-		// NAK when there is room.
+		// The client gets no NAK yet, because it would retransmit before there is room. The switch
+		// sends the NAK when there is room.
 		m.stats.HeldFull++
 		l.tellLater()
 		return pipeline.Drop(ReasonHeldFull)
@@ -238,14 +239,14 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 	return pipeline.Consume().With(note)
 }
 
-// tellLater delays the sequence NAK for dropped requests until the flow is idle: otherwise the
-// client would retransmit too early and use up its retries.
+// tellLater delays the sequence NAK for dropped requests until the flow is idle. With an earlier
+// NAK the client would retransmit too early and use up its retries.
 func (l *sequencer) tellLater() {
 	l.naks.on(evNoRoom)
 	l.m.blocked.add(l)
 }
 
-// release sends the held requests whose place is free now, and the NAK that is owed.
+// release sends the held requests whose place is free, and then the sequence NAK if it is owed.
 func (l *sequencer) release(c *pipeline.Ctx) {
 	if !mayRelease(c) {
 		l.m.kick = true
@@ -272,7 +273,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 		return
 	}
 	if l.awaits.word != nil && l.awaits.stillFails(c.Now) {
-		return // sequencer.tick ends this wait
+		return // tick ends this wait
 	}
 	for l.held.n > 0 && l.phase != refused {
 		l.awaits = waiting{}
@@ -307,8 +308,8 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 }
 
 // sendSequenceNak makes the client retransmit all unanswered requests. A NAK acknowledges the
-// requests before its PSN, so it cannot name the missing request while older ones are in flight
-// (hole 43); it names the oldest of them, and these arrive again as duplicates.
+// requests before its PSN. So it cannot name the missing request while older ones are in flight
+// (hole 43). It names the oldest unanswered request, and these requests arrive again as duplicates.
 func (l *sequencer) sendSequenceNak(c *pipeline.Ctx) {
 	l.m.stats.SequenceNaks++
 	l.back().NAK(&l.m.step.tx, l.incomplete(), l.msn, wire.NakPSNSequence)

@@ -28,7 +28,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	if l.phase.isLoose() {
 		if l.phase.hasForwarded() && p.BTH.Opcode.Is(wire.OpRead) && wire.Diff(end, l.psns.own) > 0 {
-			l.psns.own = end // the end of a READ whose number of PSNs was not known
+			l.psns.own = end // the end of a READ of unknown span
 		}
 		if l.phase.hasForwarded() && wire.Diff(end, l.psns.own) <= 0 {
 			l.ackOwn(c.Now, end)
@@ -72,7 +72,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	}
 	switch {
 	case l.blocked:
-		l.emitOwn(c, p, raw) // it leaves before the answers that the release of held requests may cause
+		l.emitOwn(c, p, raw) // it must leave before the answers that this step may cause by releasing held requests
 		return pipeline.Consume()
 	case raw == client && rawMSN == p.AETH.MSN:
 		return pipeline.Forward()
@@ -82,7 +82,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	return pipeline.Rewrite().With(noteResponse(c, p, raw))
 }
 
-// resolve finds the end of a READ whose number of PSNs was not known, from the first packet of its
+// resolve finds out how many PSNs a READ of unknown span takes, from the first packet of its
 // response or from its refusal.
 func (l *sequencer) resolve(p *pipeline.Parsed) {
 	r := l.window.oldest()
@@ -102,8 +102,8 @@ func (l *sequencer) resolve(p *pipeline.Parsed) {
 	l.m.kick = l.m.kick || l.blocked
 }
 
-// note updates the record of the request that a response answers. redone reports that it is the
-// last packet of the response to a READ that was executed again.
+// note updates the record of the request that a response answers. redone: the packet is the last
+// one of the response to a READ that was executed again.
 func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 	op := p.BTH.Opcode
 	if !op.Is(wire.OpRead | wire.OpAtomic) {
@@ -119,9 +119,8 @@ func (l *sequencer) note(p *pipeline.Parsed, client wire.PSN) (redone bool) {
 		r.prior = p.AtomicAck
 	case op == wire.RCReadResponseOnly && (r.op == wire.RCAtomicWrite || r.op == wire.RCFlush):
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest && client == r.psn.Add(r.span-1):
-		// The last packet of the response. If an earlier one was lost, the client requests the rest
-		// again. A packet that is missing here may also have been reordered, and still reach the
-		// client.
+		// This is the last packet of the response, but an earlier one is missing. If it was lost,
+		// the client asks for the rest again. If it was reordered, it can still reach the client.
 	case op.Is(wire.OpRead) && r.op == wire.RCReadRequest:
 		r.got = max(r.got, int(wire.Diff(client, r.psn))+1)
 		return false

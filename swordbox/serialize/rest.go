@@ -6,12 +6,12 @@ import (
 )
 
 // rest is the part of a WRITE of several packets that the client has not sent yet. A client may
-// pause in the middle of a message, and meanwhile words that the rest touches may become known.
+// pause in the middle of a message, and meanwhile words in the rest may enter the table.
 type rest struct {
 	va uint64 // address of the first byte of the next packet
 	n  uint32 // bytes from there to the end of the message
-	// first is the PSN of the first packet of the message. end is the PSN after the last one, both
-	// as the server sees them.
+	// first is the PSN of the first packet of the message, end the PSN after the last one. Both are
+	// the PSNs that the server sees.
 	first, end wire.PSN
 }
 
@@ -22,8 +22,8 @@ func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 }
 
 // restOfWrite sends a packet of a WRITE behind the first one. A word that the packet touches may
-// not wait for the WRITE, because the word is newer or has waited for too long. From now on it
-// does.
+// not wait for the WRITE, because the word is newer than the WRITE or has waited for too long.
+// restOfWrite makes such a word wait.
 func (g *placing) restOfWrite() outcome {
 	m, n := g.m, uint32(len(g.f.Payload))
 	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)
@@ -41,15 +41,15 @@ func (g *placing) restOfWrite() outcome {
 	return out
 }
 
-// roomComes reports whether there is no room for an operation now, but will be when the requests
-// before a message have been answered. Operations of the message itself make no room: they end with
-// its last packet, which would have to wait behind the present one.
+// roomComes reports whether clientOps is full now but will have room when the requests before a
+// message have been answered. Operations of the message itself make no room: they end with its last
+// packet, which would have to wait behind this one.
 func (g *placing) roomComes(first wire.PSN) bool {
 	return !g.ops.room() && wire.Diff(g.ops.at(g.ops.head).end, first) <= 0
 }
 
 // partOfUnknown sends a packet of a WRITE whose first packet the switch did not see in order: the
-// message had begun when the flow became known. All words of the server wait for the packet.
+// message had begun before the flow became known. All words of the server wait for the packet.
 func (g *placing) partOfUnknown() outcome {
 	x := g.extentOf(g.f, g.psns.own)
 	if !g.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.announcePart(g.c.Now, &x) {

@@ -7,12 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// placeOwn is the place of requests on the client's connection; other places are the shards of
-// shared connections.
+// placeOwn is the place of requests on the client's connection. The other places are the numbers of
+// the shards.
 const placeOwn = -1
 
-// sequencer serialises the requests of one flow: it takes them in the order of their PSNs, sends
-// each to its place, and answers the client in that order. See the package comment for its parts.
+// sequencer serialises the requests of one flow. It takes them in the order of their PSNs, sends
+// each to its place, and answers the client in the same order. The package comment lists its parts.
 type sequencer struct {
 	m             *Machine
 	generation    uint32 // of the flow
@@ -21,14 +21,14 @@ type sequencer struct {
 	phase  phase
 	naks   nakState
 	permit permit
-	// next is the PSN of the next new request. psns says where the request of each PSN before
-	// psns.client is; the requests from psns.client to next are held.
+	// next is the PSN of the next new request. The requests with PSNs from psns.client to before
+	// next are held. psns knows the places of the requests before psns.client.
 	next wire.PSN
 	// place is where the last request was sent. If that is a shared connection, out is the number
 	// of the flow's requests in flight there.
 	place int
 	out   int
-	// moved counts the requests that were not sent on the client's connection.
+	// moved counts the flow's requests that were not sent on the client's connection.
 	moved uint64
 	formers
 
@@ -37,7 +37,7 @@ type sequencer struct {
 	waitingRoom
 }
 
-// permit is the answer of Config.Moving: whether the requests of a flow may move.
+// permit is the answer of Config.Moving for a flow: whether its requests may move.
 type permit uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 )
 
 // start ends the loose phases. psn is the PSN that the server expects when all forwarded requests
-// have arrived. alone says that all requests before it have been answered.
+// have arrived. alone: all requests before it have been answered.
 func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 	l.reaches()
 	sent := l.phase.hasForwarded()
@@ -59,7 +59,7 @@ func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 		l.acked = psn
 	}
 	if l.phase == untouched {
-		l.hasMSN = true // no request was sent before: the responder counts messages from 0
+		l.hasMSN = true // no request was sent before, so the responder counts messages from 0
 	}
 	l.phase.on(evSynced)
 	l.psns.start(psn, l.m.cfg.Segments)
@@ -88,11 +88,11 @@ func (l *sequencer) incomplete() wire.PSN {
 	return psn
 }
 
-// mayMove reports whether requests of the flow may move; it calls Config.Moving once for the flow.
-// Requests of a connection that one end is closing by a DREQ do not move: a server that fences a
-// client destroys the queue pair for that client. If the client's host was suspended meanwhile and
-// sends requests later, they must fail at this queue pair, and not reach the server on another
-// connection.
+// mayMove reports whether requests of the flow may move. It calls Config.Moving once for each flow.
+// Requests do not move once one end is closing the connection by a DREQ, because that is how a
+// server fences a client: it destroys the queue pair for that client. If the client's host was
+// suspended meanwhile and sends requests later, they must fail at this queue pair, and must not
+// reach the server on another connection.
 func (l *sequencer) mayMove() bool {
 	if l.flow.ReqQPN == 0 || !l.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.isProven() {
 		return false
@@ -108,20 +108,22 @@ func (l *sequencer) mayMove() bool {
 	return l.permit == permitGiven
 }
 
-// answered reports the oldest unanswered request of a flow with moved requests to Config.Answered.
+// answered calls Config.Answered with the oldest unanswered request of a flow that has moved
+// requests.
 func (l *sequencer) answered() {
 	if l.permit == permitGiven {
 		l.m.cfg.Answered(l.flow, l.incomplete())
 	}
 }
 
-// counts assigns the next n PSNs to a place, in psns and for the window.
+// counts assigns the next n PSNs to a place in psns, and evicts records of the window that become
+// too old.
 func (l *sequencer) counts(n int, moved bool) {
 	l.window.age(l.psns.client, n)
 	l.psns.add(n, moved)
 }
 
-// advance counts a new request as received.
+// advance counts a new request with span PSNs as received.
 func (l *sequencer) advance(span int) {
 	l.next = l.next.Add(span)
 	l.flow.Expected = l.next
@@ -149,8 +151,8 @@ func (l *sequencer) schedule() {
 	l.m.due.Set(l.index, at)
 }
 
-// tick handles expired deadlines: it drops held requests that their client may have given up, and
-// ends waits for a value and for READs that are executed again.
+// tick handles the deadlines of the sequencer that have passed. It drops held requests that the
+// client may have given up, and ends the waits for a value and for READs that are executed again.
 func (l *sequencer) tick(ctx *pipeline.Ctx) {
 	dropStale(l, ctx.Now)
 	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
@@ -163,8 +165,8 @@ func (l *sequencer) tick(ctx *pipeline.Ctx) {
 	l.schedule()
 }
 
-// giveUpHeld drops the held requests of the flow. They then count as not received, so the client's
-// retransmissions of them are new requests.
+// giveUpHeld drops the held requests of the flow. They then count as not received, so the switch
+// takes the client's retransmissions of them as new requests.
 func (l *sequencer) giveUpHeld() {
 	for l.held.n > 0 {
 		l.m.stats.HeldDropped++
@@ -178,8 +180,8 @@ func (l *sequencer) giveUpHeld() {
 	l.schedule()
 }
 
-// die handles a fatal NAK of the server for a request: the queue pairs at both ends go to the error
-// state.
+// die handles a fatal NAK of the server for the request with PSN psn: the queue pairs at both ends
+// go to the error state.
 func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
 	if l.phase == refused {
 		return
@@ -187,14 +189,15 @@ func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
 	l.phase.on(evRefused)
 	l.deadPSN, l.deadEnd, l.fatal = psn, psn, s
 	l.m.stats.Deaths++
-	// both queue pairs are in the error state: the table of flows may evict the idle flow
+	// Both queue pairs are in the error state, so the table of flows may evict the flow when it is
+	// idle.
 	l.flow.Pinned = false
 	l.drop(now)
 	l.giveUpHeld()
 }
 
-// close ends the sequencer. Its index becomes free when the last of its requests on shared
-// connections has ended.
+// close ends the sequencer. Its index becomes free when its last request on a shared connection has
+// ended.
 func (l *sequencer) close() {
 	for l.held.n > 0 {
 		l.m.popHeld(&l.held)
@@ -206,7 +209,7 @@ func (l *sequencer) close() {
 	l.reap()
 }
 
-// reap frees the index of a closed sequencer without requests in flight.
+// reap frees the index of the sequencer if it is closed and has no request in flight.
 func (l *sequencer) reap() {
 	if l.phase == closed && l.out == 0 {
 		l.m.flows.remove(l)

@@ -17,16 +17,16 @@ type server struct {
 	m     *Machine
 	addr  netip.Addr
 	index uint16
-	// incarnation counts the shared connections that were attached. breaks counts those of them
-	// that replaced an earlier connection: see proof.
+	// incarnation counts the shared connections that were attached. breaks counts how many of them
+	// replaced an earlier connection; see proof.
 	incarnation, breaks uint32
-	// moves: a rule moves requests. watch: a rule replaces atomics, or one did. proves: a rule has
-	// action move, which needs proven keys, or one had.
+	// moves: a rule moves requests. watch: a rule replaces atomics, or an earlier one did. proves:
+	// a rule has action move, for which keys must be proven, or an earlier one had.
 	moves, watch, proves bool
 	rules                []*rules.Rule // the hardened rules for the server
-	// links are the shared connections, by shard. New requests use only the first ones, as many as
-	// there are shards. Former rules needed the others; while they are up, a READ whose response
-	// was lost can be executed again on them.
+	// links are the shared connections, by shard. New requests use only the first shards of them.
+	// Earlier rules needed the others. While those are up, the server can execute a READ again
+	// there if its response was lost.
 	links    []*link
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value
@@ -37,7 +37,7 @@ type server struct {
 	words
 }
 
-// setRules takes the rules for the server and keeps the hardened ones.
+// setRules replaces the server's rules by the hardened rules of the list.
 func (s *server) setRules(list []*rules.Rule) {
 	former := s.rules
 	s.rules, s.patience = nil, 0
@@ -56,10 +56,10 @@ func (s *server) setRules(list []*rules.Rule) {
 	s.resize()
 }
 
-// resize changes the number of shards to that of the rules. It waits until no request is in flight,
-// so that requests for one word are never on two connections. A connection that is not needed any
-// more stays in the table, because it is up for some time. If it is needed again within this time,
-// the dialer does not report again that it is up.
+// resize sets the number of shards to the number that the rules need. It waits until no request is
+// in flight, so that requests for one word are never on two connections. A connection that is not
+// needed any more stays in links, because it stays up for some time. If a rule needs it again in
+// this time, the dialer does not report again that it is up.
 func (s *server) resize() {
 	if s.want == s.shards || s.busy() {
 		return
@@ -67,7 +67,7 @@ func (s *server) resize() {
 	s.unsettled = s.unsettled || s.want < s.shards
 	for _, l := range s.links[min(s.shards, len(s.links)):] {
 		if l.conn.State() != requester.Up {
-			l.generation = 0 // it was not needed, so its end does not count as a failure when it is made again
+			l.generation = 0 // the connection was not needed; its end does not count as a failure when the dialer makes it again
 		}
 	}
 	s.shards = s.want
@@ -80,7 +80,8 @@ func (s *server) resize() {
 	}
 }
 
-// linkUp returns the connection of a shard or, if that one is not up, another one that is.
+// linkUp returns the connection of a shard. If that one is down, it returns another connection that
+// is up.
 func (s *server) linkUp(shard int) *link {
 	own := s.links[shard]
 	if own.conn.State() != requester.Up {
@@ -102,8 +103,8 @@ func (s *server) shardOf(va uint64) int {
 func ShardOf(va uint64, shards int) int { return int((va>>3*0x9e3779b97f4a7c15)>>32) % shards }
 
 // shardOfFlow returns which of several shared connections carries the moved requests of a flow. The
-// table of flows numbers the two directions of a connection one after the other, so the remainder
-// of the number would leave every second shard unused.
+// two directions of a connection have consecutive numbers, so a simple remainder of the number
+// would leave every second shard unused.
 func shardOfFlow(id uint32, shards int) int { return int(id*0x9e3779b9>>16) % shards }
 
 // match returns the first rule for a request; nil if there is none.
@@ -126,7 +127,7 @@ func (s *server) usable(shard, n int) bool {
 	return c.State() == requester.Up && n <= c.Link().MTU
 }
 
-// cnpInterval is the least time between two congestion notifications to a client (hole 38).
+// cnpInterval is the shortest time between two congestion notifications to a client (hole 38).
 const cnpInterval = clock.Time(50 * time.Microsecond)
 
 // congested sends a congestion notification to every client with requests on the connection.

@@ -6,13 +6,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// shares divides the places of the pool of held requests among the hosts, which are the ports of
-// the switch: a host may have any number of addresses and connections. A quarter of the places is
-// reserved: each port has the same number of places that no other host can take. The other places
-// are common. A host may use at most twice as many common places as are free. So hosts that need
-// them at the same time get the same number, and some places stay free: one host alone gets two
-// thirds, each of n hosts 2 of 2n+1 parts. So a host whose requests wait delays the requests of no
-// other host.
+// shares divides the places of the pool of held requests among the hosts. A host is a port of the
+// switch; it may have any number of addresses and connections. A quarter of the places is reserved:
+// each port has the same number of places that no other port can take. The other places are common.
+// A host may use at most twice as many common places as are free. So hosts that need places at the
+// same time get the same number, and some places stay free: one host alone gets two thirds of the
+// common places, each of n hosts 2 of 2n+1 parts. A host whose requests wait therefore delays the
+// requests of no other host.
 type shares struct {
 	// most is the number of places. inUse is how many are taken.
 	most, inUse int
@@ -20,7 +20,7 @@ type shares struct {
 	// common is the number of places that are not reserved, and taken is how many of the common
 	// places are in use.
 	reserve, ports, common, taken int
-	// wanted: a flow waits for room. It has asked for room since a place last became free.
+	// wanted: a flow has asked for room without success since a place last became free.
 	wanted bool
 	hosts  []share // by port + 1; 0: no port is known
 }
@@ -28,7 +28,8 @@ type shares struct {
 // share says how many places one host uses.
 type share struct {
 	held int
-	// peak is the largest held so far. refused is the number of requests without room.
+	// peak is the largest value of held so far. refused counts the requests for which there was no
+	// room.
 	peak    int
 	refused uint64
 	// addr is the source of the request that was held or refused last.
@@ -36,7 +37,7 @@ type share struct {
 }
 
 const (
-	// The reserve is one place in reserveOf.
+	// One place in reserveOf is reserved.
 	reserveOf = 4
 	// commonPerFree is how many common places a host may use for each common place that is free.
 	commonPerFree = 2
@@ -55,10 +56,10 @@ func (s *shares) fit(ports int) {
 	}
 }
 
-// divide gives each of a number of ports its reserve.
+// divide computes the reserve of each port for a number of ports.
 func (s *shares) divide(ports int) {
 	s.ports = ports
-	s.reserve = s.most / reserveOf / (ports + 1) // one more than the ports, for requests whose port is not known
+	s.reserve = s.most / reserveOf / (ports + 1) // one more than the ports: requests whose port is not known have a reserve, too
 	s.common = s.most - s.reserve*(ports+1)
 	s.taken = 0
 	for i := range s.hosts {
@@ -66,14 +67,14 @@ func (s *shares) divide(ports int) {
 	}
 }
 
-// room reports whether the host at a port may hold one request more.
+// room reports whether the host at a port may have one more held request.
 func (s *shares) room(port int) bool {
 	h := &s.hosts[port+1]
 	return s.inUse < s.most && (h.held < s.reserve || h.held-s.reserve < commonPerFree*(s.common-s.taken))
 }
 
-// limit returns how many requests the host at a port may have held, as long as the other hosts hold
-// what they do now.
+// limit returns how many held requests the host at a port may have while the other hosts keep what
+// they have now.
 func (s *shares) limit(port int) int {
 	over := max(0, s.hosts[port+1].held-s.reserve)
 	return s.reserve + max(0, (commonPerFree*(s.common-s.taken+over)+commonPerFree)/(commonPerFree+1))
@@ -87,7 +88,7 @@ func (s *shares) refused() (n uint64) {
 	return n
 }
 
-// take counts one request more of the host at a port, which has room.
+// take counts one more held request of the host at a port. The caller has checked room.
 func (s *shares) take(port int) {
 	h := &s.hosts[port+1]
 	if h.held >= s.reserve {

@@ -7,32 +7,32 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A held request must not be sent after its client has given it up: the client's queue pair has
-// failed or its host has died. The server would execute the request after other requests: those of
+// The switch must not send a held request that its client has given up: the client's queue pair has
+// failed or its host has died. The server would execute the request after later requests: those of
 // the client on another connection, or those of the next owner of its lock. The place of such a
-// request may become free at any time. If the server has executed the requests before it on the
-// client's connection, although the switch has not seen the answers, the request even has the PSN
-// that the server expects.
+// request may become free at any time. It may even have the PSN that the server expects: the server
+// may have executed the requests before it on the client's connection, without the switch having
+// seen the answers.
 //
 // A NIC retransmits an unanswered request after each of its timeouts, and its queue pair fails one
 // timeout after the last retransmission. So the switch measures the interval between the
-// transmissions of the first held request, and drops the held requests when the client has sent
-// nothing for that time. A NIC that has not given up retransmits these requests.
+// transmissions of the first held request. When the client has sent nothing for that interval, the
+// switch drops the held requests. A NIC that has not given up retransmits these requests.
 
 // heard records when a client with held requests has sent packets.
 type heard struct {
 	// at is when a request of the flow arrived last.
 	at clock.Time
-	// first is the PSN of the first held request. sentAt is when it arrived last. interval is the
-	// shortest time between two of its transmissions; 0: it is not known.
+	// first is the PSN of the first held request. sentAt is when this request arrived last.
+	// interval is the shortest time between two of its transmissions; 0: not known.
 	first    wire.PSN
 	sentAt   clock.Time
 	interval time.Duration
 }
 
-// transmitted is called when the first held request arrives, or arrives again. The client's NIC
-// does not wait for its timeout after a sequence NAK, and the network may duplicate packets, so
-// intervals that are shorter than any timeout do not count.
+// transmitted is called when the first held request arrives, and when it arrives again. Intervals
+// below formerAge, which is shorter than any timeout, do not count: a NIC that gets a sequence NAK
+// does not wait for its timeout, and the network may duplicate packets.
 func (h *heard) transmitted(now clock.Time, psn wire.PSN) {
 	d := now.Sub(h.sentAt)
 	switch {
@@ -44,8 +44,9 @@ func (h *heard) transmitted(now clock.Time, psn wire.PSN) {
 	h.sentAt = now
 }
 
-// givenUp returns the time at which the client may have given up its held requests, if it sends
-// nothing until then. longest is used while the interval between transmissions is not known.
+// givenUp returns the time from which the client may have given up its held requests if it sends
+// nothing until then. It uses longest while the interval between transmissions is not known, or if
+// the interval is longer.
 func (h *heard) givenUp(longest time.Duration) clock.Time {
 	if h.interval > 0 {
 		longest = min(longest, h.interval)
@@ -53,12 +54,13 @@ func (h *heard) givenUp(longest time.Duration) clock.Time {
 	return h.at.Add(longest)
 }
 
-// longestHold returns how long after the client's last transmission its held requests are dropped
-// if the interval between transmissions is not known. It includes the time for which the switch may
-// make a CAS wait for its value.
+// longestHold returns how long after the client's last transmission the switch drops its held
+// requests if it does not know the interval between transmissions. It includes the time for which
+// the switch may make a CAS wait for its value.
 func (s *server) longestHold() time.Duration { return s.m.cfg.HoldTime + s.patience }
 
-// dropStale drops the held requests of a flow if the client may have given them up.
+// dropStale drops the held requests of a flow if the client may have given them up. It reports
+// whether it did.
 func dropStale(l *sequencer, now clock.Time) bool {
 	if l.held.n == 0 || now < l.heard.givenUp(l.s.longestHold()) {
 		return false

@@ -11,14 +11,14 @@ type phase uint8
 
 const (
 	// untouched: the PSN that the server expects is not known. No request of the flow was forwarded
-	// or dropped, neither since the sequencer began nor before.
+	// or dropped so far, neither by the sequencer nor before it existed.
 	untouched phase = iota
 	// passing: the PSN that the server expects is not known. Every request of the flow was
 	// forwarded.
 	passing
 	// partial: the PSN that the server expects is not known. Requests may have been forwarded
-	// before the sequencer existed, or a request was dropped, whose retransmission will be new to
-	// the server. The sequencer itself has forwarded none.
+	// before the sequencer existed, or the switch has dropped a request, so that the server will
+	// see its retransmission as a new one. The sequencer itself has forwarded none.
 	partial
 	// partialPassing: like partial, but the sequencer has forwarded a request.
 	partialPassing
@@ -30,7 +30,7 @@ const (
 	// closed: the flow has ended. Requests on shared connections may still be in flight.
 	closed
 
-	phases // their number
+	phases // the number of phases
 )
 
 var phaseNames = [...]string{"untouched", "passing", "partial", "partialPassing", "synced", "refused", "closed"}
@@ -56,8 +56,8 @@ var phaseEventNames = [...]string{"forwarded", "dropped", "synced", "refused", "
 // String is the name of the event.
 func (e phaseEvent) String() string { return phaseEventNames[e] }
 
-// nakState says whether there is a gap in the client's requests, and whether the switch has sent a
-// NAK for it.
+// nakState says whether a request of the client is missing, and whether the switch has sent a NAK
+// for it.
 type nakState uint8
 
 const (
@@ -65,8 +65,8 @@ const (
 	inOrder nakState = iota
 	// nakSent: a sequence NAK for the present gap was sent to the client.
 	nakSent
-	// nakOwed: a request was dropped for lack of room. The switch sends the NAK when there is room.
-	// If it sent the NAK earlier, the client would only use up its retries.
+	// nakOwed: the switch has dropped a request because it had no room. It sends the NAK when there
+	// is room. If it sent the NAK earlier, the client would only use up its retries.
 	nakOwed
 
 	nakStates
@@ -102,8 +102,8 @@ const (
 	// inMessage: a message of several packets has begun and not ended.
 	inMessage
 	// openRead: a READ is in flight, and the switch does not know how many PSNs it takes, because
-	// it does not know the path MTU. No other request is in flight, and none is sent until the READ
-	// is answered.
+	// it does not know the path MTU. No other request is in flight, and the switch sends none until
+	// the READ is answered.
 	openRead
 
 	messages
@@ -120,7 +120,7 @@ const (
 	evFirst    messageEvent = iota // the first packet of a message of several packets was sent
 	evLast                         // the last packet of that message was sent
 	evOpenRead                     // a READ of unknown span was sent
-	evSpan                         // the span is known from its response
+	evSpan                         // the response has shown the span
 
 	messageEvents
 )
@@ -130,7 +130,7 @@ var messageEventNames = [...]string{"first", "last", "READ of unknown span", "sp
 // String is the name of the event.
 func (e messageEvent) String() string { return messageEventNames[e] }
 
-// recordState is the progress of a request in the window.
+// recordState is what has happened to a request in the window.
 type recordState uint8
 
 const (
@@ -138,15 +138,15 @@ const (
 	inFlight recordState = iota
 	// done: the server has answered the request.
 	done
-	// owed: the server has answered the request. Its answer to the client waits, because an earlier
-	// READ is being executed again.
+	// owed: the server has answered the request. The switch delays the answer to the client,
+	// because an earlier READ is being executed again.
 	owed
 	// redoing: a READ that was done is being executed again on the client's connection. Answers to
 	// later requests wait for it.
 	redoing
-	// redoingMoved: like redoing, on a shared connection.
+	// redoingMoved: like redoing, but on a shared connection.
 	redoingMoved
-	// redoneLate: like redoingMoved, but answers to later requests do not wait any more.
+	// redoneLate: like redoingMoved, but answers to later requests no longer wait for the READ.
 	redoneLate
 
 	recordStates
@@ -162,7 +162,7 @@ type recordEvent uint8
 const (
 	evAnswered   recordEvent = iota // the server answered the request
 	evOwe                           // the answer to the client has to wait
-	evPaid                          // the answer that was owed was sent
+	evPaid                          // the owed answer was sent
 	evRedo                          // the READ is sent again on the client's connection
 	evRedoMoved                     // the READ is sent again on a shared connection
 	evWaitNoMore                    // answers to later requests stop waiting for the READ

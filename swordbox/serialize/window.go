@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// asked holds the parts of a request that a duplicate must repeat, as the client sent them.
+// asked holds the fields of a request that a duplicate must repeat, as the client sent them.
 type asked struct {
 	op               wire.Opcode
 	va               uint64
@@ -15,9 +15,9 @@ type asked struct {
 	compare, operand uint64 // operand: also the word of an ATOMIC_WRITE
 }
 
-// record describes a moved request, or a READ or atomic on the client's connection, from its
-// arrival until it is evicted from the window. It has the data that is needed to answer a duplicate
-// (hole 14), and to execute a READ again.
+// record describes a moved request, or a READ or atomic on the client's connection. It exists from
+// the arrival of the request until it is evicted from the window. Its data serve to answer a
+// duplicate (hole 14), and to execute a READ again.
 type record struct {
 	psn wire.PSN // of the request at the client
 	own wire.PSN // its first PSN on the client's connection, if place is placeOwn
@@ -27,18 +27,17 @@ type record struct {
 	state recordState
 	// ackReq: the client set AckReq in the request.
 	ackReq bool
-	// got is the number of packets of a READ's response that the switch has forwarded without a
-	// gap.
+	// got is how many packets of a READ's response the switch has forwarded without a gap.
 	got   int
 	prior uint64 // the original value that an atomic returns
-	// word is the word that the request concerns. decision is how the request travels; word is nil
-	// if it concerns no word.
+	// word is the word that the request concerns; nil if there is none. decision is the word's
+	// decision about the request.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 }
 
-// isSame reports whether a request can be a duplicate of the request in the record. A duplicate
-// READ may request only a part of the bytes.
+// isSame reports whether a request can be a duplicate of the recorded one. A duplicate READ may ask
+// for only a part of the bytes.
 func (r *record) isSame(f *wire.Frame) bool {
 	va, n, rkey := target(f)
 	switch {
@@ -58,24 +57,24 @@ func (r *record) covers(psn wire.PSN) bool {
 	return d >= 0 && int(d) < r.span
 }
 
-// isResult reports whether the request is completed by a response of its own, which no later
-// acknowledgement can replace.
+// isResult reports whether the client needs a response to this very request: a later
+// acknowledgement cannot replace it.
 func (r *record) isResult() bool { return r.op.Is(wire.OpAnswered) }
 
-// window is a ring of records in PSN order. [head, open) were answered by the server, [open, tail)
-// wait for its answer.
+// window is a ring of records in PSN order. The server has answered the records in [head, open);
+// those in [open, tail) wait for its answer.
 //
-// It keeps the newest max records, and also the newest max READs and atomics if there are WRITEs
-// between them: a client that has lost an answer sends the request again, and all requests behind
-// it, which may be 2^23 PSNs. No queue pair has more READs and atomics in flight than
-// rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome (IBTA
-// C9-105).
+// The window keeps the newest max records. It also keeps the newest max READs and atomics, even if
+// there are WRITEs between them: a client that has lost an answer sends the request again, and all
+// requests behind it, which may be 2^23 PSNs. No queue pair has more READs and atomics in flight
+// than rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome
+// (IBTA C9-105).
 type window struct {
 	ring             []record
 	head, open, tail uint32
 	max              int
-	// first is the PSN of the oldest record, if there is one. results is how many are of READs and
-	// atomics.
+	// first is the PSN of the oldest record, if there is one. results is how many records are of
+	// READs and atomics.
 	first   wire.PSN
 	results int
 	// redos is how many records are redoing or redoingMoved. owed is how many are owed.
@@ -84,10 +83,11 @@ type window struct {
 
 const (
 	minWindow = 8
-	// sparse bounds the ring at sparse times max slots, which READs and atomics need that have many
-	// WRITEs between them. When it is reached, compact frees at least half of the slots.
+	// sparse bounds the ring to sparse times max slots. READs and atomics with many WRITEs between
+	// them need the additional slots. When the bound is reached, compact frees at least half of the
+	// slots.
 	sparse = 4
-	// maxAge is how many PSNs old a record may be. An older PSN would be taken for a newer one.
+	// maxAge is the largest age of a record in PSNs. An older PSN would be taken for a newer one.
 	maxAge = 1 << 23
 )
 
@@ -109,7 +109,7 @@ func (w *window) remember(f *wire.Frame, span, place int) *record {
 }
 
 // operands returns the compare value and the operand of an atomic. For an ATOMIC_WRITE the operand
-// is the word that it writes, or the part of the word that the packet has.
+// is the word that it writes, or the part of the word that is in the packet.
 func operands(f *wire.Frame) (compare, operand uint64) {
 	if f.BTH.Opcode == wire.RCAtomicWrite {
 		return 0, transform.PieceOf(f, f.RETH.VA).Bits
@@ -117,8 +117,8 @@ func operands(f *wire.Frame) (compare, operand uint64) {
 	return f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd
 }
 
-// add appends an empty record and returns it. The caller has checked room. An answered record may
-// be evicted.
+// add appends an empty record and returns it; for that it may evict an answered record. The caller
+// has checked room.
 func (w *window) add(psn wire.PSN, op wire.Opcode) *record {
 	if int(w.tail-w.head) == len(w.ring) {
 		w.makeRoom(op)
@@ -135,7 +135,7 @@ func (w *window) add(psn wire.PSN, op wire.Opcode) *record {
 	return r
 }
 
-// makeRoom makes room for the record of a request op.
+// makeRoom makes room in the ring for the record of a request with opcode op.
 func (w *window) makeRoom(op wire.Opcode) {
 	kept := w.results
 	if op.Is(wire.OpAnswered) {
@@ -161,7 +161,7 @@ func (w *window) grow() {
 	w.ring = ring
 }
 
-// evict removes the oldest record, which was answered.
+// evict removes the oldest record, whose request has been answered.
 func (w *window) evict() {
 	w.forget(w.at(w.head))
 	w.head++
@@ -170,7 +170,7 @@ func (w *window) evict() {
 	}
 }
 
-// forget subtracts a record that is removed from the counts.
+// forget subtracts a record from the counts when the record is removed.
 func (w *window) forget(r *record) {
 	w.count(r.state, -1)
 	if r.isResult() {
@@ -178,8 +178,8 @@ func (w *window) forget(r *record) {
 	}
 }
 
-// compact removes the records of WRITEs, except from the newest max records. None of the others
-// waits for an answer.
+// compact removes the records of WRITEs, except those among the newest max records. None of the
+// removed ones waits for an answer.
 func (w *window) compact() {
 	to := w.tail - uint32(w.max)
 	for pos := to; pos != w.head; pos-- {
@@ -195,14 +195,14 @@ func (w *window) compact() {
 	w.first = w.at(to).psn
 }
 
-// age removes the records that would be too old after n more PSNs from next on.
+// age evicts the answered records that would be too old after n more PSNs from next on.
 func (w *window) age(next wire.PSN, n int) {
 	for w.head != w.open && int(wire.Diff(next, w.first))+n >= maxAge {
 		w.evict()
 	}
 }
 
-// count adds by to the counter of records in a state.
+// count adds by to the counter for a record state: redos or owed.
 func (w *window) count(s recordState, by int) {
 	switch {
 	case s.isRedo():
@@ -235,7 +235,7 @@ func (w *window) waitsForRedo(psn wire.PSN) bool {
 // near is how many records find examines one by one before it uses binary search.
 const near = 8
 
-// find returns the record that covers a client's PSN; nil if there is none.
+// find returns the record whose PSNs include a client's PSN; nil if there is none.
 func (w *window) find(psn wire.PSN) *record {
 	lo, hi := w.head, w.tail
 	for hi != lo && w.tail-hi < near {
@@ -245,7 +245,7 @@ func (w *window) find(psn wire.PSN) *record {
 		}
 		hi--
 	}
-	// if there is a record, it is the last one in [lo, hi) that does not begin behind psn
+	// If there is such a record, it is the last one in [lo, hi) that does not begin behind psn.
 	for hi-lo > 1 {
 		if mid := lo + (hi-lo)/2; wire.Diff(psn, w.at(mid).psn) >= 0 {
 			lo = mid
@@ -271,7 +271,8 @@ func (w *window) onClient(own wire.PSN) *record {
 	return nil
 }
 
-// hasResult reports whether a READ or an atomic in [psn, end) has a record.
+// hasResult reports whether the window has a record of a READ or an atomic with a PSN in [psn,
+// end).
 func (w *window) hasResult(psn, end wire.PSN) bool {
 	for pos := w.head; pos != w.tail; pos++ {
 		switch r := w.at(pos); {
@@ -284,7 +285,7 @@ func (w *window) hasResult(psn, end wire.PSN) bool {
 	return false
 }
 
-// oldest returns the oldest record without answer; nil if there is none.
+// oldest returns the oldest record whose request has no answer; nil if there is none.
 func (w *window) oldest() *record {
 	if w.open == w.tail {
 		return nil
@@ -292,8 +293,8 @@ func (w *window) oldest() *record {
 	return w.at(w.open)
 }
 
-// takeBack removes the unanswered records, of which there must be at least one, and returns the PSN
-// of the first.
+// takeBack removes the unanswered records and returns the PSN of the first one. There must be at
+// least one.
 func (w *window) takeBack() wire.PSN {
 	for pos := w.open; pos != w.tail; pos++ {
 		w.forget(w.at(pos))

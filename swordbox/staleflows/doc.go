@@ -1,17 +1,17 @@
-// Package staleflows refuses, after a restart of the switch, the flows whose requests its former
-// incarnation has moved. The switch no longer knows the PSN shifts of these flows and the requests
-// in flight. So it forwards none of their packets: a server would take them for other requests.
-// Each request of such a flow is answered with a fatal NAK (remote operational error), so that the
-// client's queue pair enters the error state at once and the application connects again, as after
-// any failure of a server.
+// Package staleflows works after a restart of the switch: it refuses the flows whose requests a
+// former incarnation of the switch has moved. The switch no longer knows the PSN shifts of these
+// flows, and which of their requests are in flight. So it forwards none of their packets: a server
+// would take them for other requests. It answers each request of such a flow with a fatal NAK
+// (remote operational error). The client's queue pair then enters the error state at once, and the
+// application connects again, as after any failure of a server.
 //
-// A NAK acknowledges all requests before its PSN (IBTA 9.7.5.1.2). It therefore carries the PSN of
-// the flow's oldest unanswered request, which the journal has, and never that of a later request
-// that arrived first.
+// A NAK acknowledges all requests before its PSN (IBTA 9.7.5.1.2). So its PSN is that of the flow's
+// oldest unanswered request, which is in the journal, and never that of a later request that
+// happens to arrive first.
 //
-// Requests to a server are dropped while connections of the former incarnation may still deliver
-// late requests to it; see Config.Blocked.
+// While connections of the former incarnation may still deliver late requests to a server, the
+// machine drops requests to that server; see Config.Blocked.
 //
-// A flow is forgotten when the connection manager announces one of its queue pairs for another
-// connection, or when no packet of it was seen for longer than NICs retry.
+// The machine forgets a flow when the connection manager announces one of its queue pairs for
+// another connection, or when no packet of the flow was seen for longer than NICs retry.
 package staleflows

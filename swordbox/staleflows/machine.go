@@ -16,54 +16,51 @@ import (
 
 // Reasons why the machine drops a packet.
 const (
-	// ReasonFormer: the packet belongs to a flow of which the switch moved requests before its
-	// restart.
+	// ReasonFormer: the packet belongs to a stale flow, of which the switch moved requests before
+	// its restart.
 	ReasonFormer pipeline.Reason = "moved before restart"
-	// ReasonBlocked: the switch is ending the connections to this server that its former
-	// incarnation made.
+	// ReasonBlocked: connections of the former incarnation to this server have not ended yet.
 	ReasonBlocked pipeline.Reason = "old connections to the server are being ended"
 )
 
 // Config describes a Machine.
 type Config struct {
-	// Journal is the journal with the flows; nil: there are none.
+	// Journal is the journal with the stale flows; nil: there are none.
 	Journal *journal.Journal
-	// Blocked reports whether requests to a server must be dropped for now; clients retransmit
-	// them. nil: never.
+	// Blocked reports whether the machine must drop requests to a server for now; clients
+	// retransmit them. nil: never.
 	Blocked func(server netip.Addr) bool
-	// Idle is how long a flow must be silent before the machine forgets it. It must be longer than
-	// the time for which NICs retry. 0: 10 minutes.
+	// Idle is how long a flow must have been silent before the machine forgets it. It must be
+	// longer than the time for which NICs retry. 0: 10 minutes.
 	Idle time.Duration
 }
 
 const (
 	defaultIdle = 10 * time.Minute
-	// lateDatagrams is how long after the start of the switch datagrams of the handshake that made
-	// a stale flow may still arrive.
+	// lateDatagrams is how long after the switch's start a datagram from the handshake of a stale
+	// flow may still arrive.
 	lateDatagrams = time.Second
-	// refuseTime is how long requests of a flow are refused after the first NAK. The client's NIC
-	// has given up by then; later requests belong to a new connection with the same QPNs, made out
-	// of band.
+	// refuseTime is how long the machine refuses requests of a flow after the first NAK. By then
+	// the client's NIC has given up. Later requests belong to a new connection with the same QPNs,
+	// which was made without the connection manager.
 	refuseTime = 30 * time.Second
 	gsiQPN     = 1
 )
 
-// Machine refuses the flows whose requests the former incarnation of the switch moved. Make one
-// with New.
+// Machine refuses the stale flows. Make one with New.
 type Machine struct {
 	cfg   Config
 	flows []*flow
-	byReq map[key]*flow // by the key of requests
-	byAns map[key]*flow // by the key of responses
+	byReq map[key]*flow // by the key of their requests
+	byAns map[key]*flow // by the key of their responses
 	start clock.Time
 	begun bool
-	sweep clock.Time // when flows are next checked for silence
+	sweep clock.Time // when the machine next checks flows for silence
 	stats Stats
 	nak   wire.Frame
 }
 
-// key is what the packets of one direction of a flow have in common: addresses and destination
-// queue pair.
+// key names the packets of one direction of a flow: addresses and destination queue pair.
 type key struct {
 	src, dst netip.Addr
 	qpn      wire.QPN
@@ -72,7 +69,7 @@ type key struct {
 type flow struct {
 	journal.Flow
 	naks    uint64
-	refused clock.Time // when the first NAK was sent, if naks is not 0
+	refused clock.Time // when the first NAK was sent; valid if naks is not 0
 	last    clock.Time // when the client's last packet was seen
 }
 
@@ -84,7 +81,7 @@ type Stats struct {
 	Blocked   uint64 `help:"requests dropped because former connections to the server had not ended"`
 }
 
-// New makes a Machine with the flows of the former incarnation in the journal.
+// New makes a Machine with the flows that the former incarnation left in the journal.
 func New(cfg Config) *Machine {
 	if cfg.Idle == 0 {
 		cfg.Idle = defaultIdle
@@ -103,8 +100,8 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Packet decides about a packet before the other parts of the program see it. If it returns false,
-// the other parts decide, and the verdict is not valid.
+// Packet decides what happens to a packet before the other parts of the program see it. If the bool
+// is false, the other parts decide, and the verdict is not valid.
 func (m *Machine) Packet(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict, bool) {
 	m.begin(c.Now)
 	if p.BTH.DestQP == gsiQPN {
@@ -126,11 +123,11 @@ func (m *Machine) Packet(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 	return pipeline.Verdict{}, false
 }
 
-// Empty reports that there are no stale flows. Then Packet need not be called, unless a server is
-// blocked.
+// Empty reports whether there are no stale flows. If so, Packet need not be called, unless a server
+// is blocked.
 func (m *Machine) Empty() bool { return len(m.flows) == 0 }
 
-// begin notes the time of the first call, from which silence is measured.
+// begin records the time of the first call. Silence is measured from then on.
 func (m *Machine) begin(now clock.Time) {
 	if m.begun {
 		return
@@ -141,7 +138,8 @@ func (m *Machine) begin(now clock.Time) {
 	}
 }
 
-// former decides about a packet of a stale flow.
+// former decides what happens to a packet of a stale flow. The bool is false if the packet belongs
+// to no stale flow.
 func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict, bool) {
 	k := key{p.SrcAddr().Unmap(), p.DstAddr().Unmap(), p.BTH.DestQP}
 	if m.byAns[k] != nil {
@@ -168,7 +166,7 @@ func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 func (m *Machine) refuse(c *pipeline.Ctx, p *pipeline.Parsed, fl *flow) {
 	psn := fl.Oldest
 	if wire.Diff(p.BTH.PSN, psn) < 0 {
-		psn = p.BTH.PSN // the answer to this request was journalled, and lost in the crash
+		psn = p.BTH.PSN // the switch journalled the answer to this request, but the client did not receive it before the crash
 	}
 	to := transform.PathOf(&p.Frame)
 	back := to.Back(fl.ClientQPN)
@@ -185,7 +183,7 @@ func (m *Machine) refuse(c *pipeline.Ctx, p *pipeline.Parsed, fl *flow) {
 	m.stats.Naks++
 }
 
-// datagram forgets flows whose queue pairs a REQ or REP announces for another connection.
+// datagram forgets flows if a REQ or REP announces one of their queue pairs for another connection.
 func (m *Machine) datagram(now clock.Time, p *pipeline.Parsed) {
 	if len(m.flows) == 0 || p.BTH.Opcode != wire.UDSendOnly || !p.Intact() {
 		return
@@ -213,7 +211,7 @@ func (m *Machine) datagram(now clock.Time, p *pipeline.Parsed) {
 	})
 }
 
-// forget forgets flows and frees their slots in the journal.
+// forget forgets the flows for which which returns true, and frees their slots in the journal.
 func (m *Machine) forget(which func(fl *flow) bool) {
 	m.flows = slices.DeleteFunc(m.flows, func(fl *flow) bool {
 		if !which(fl) {
@@ -240,7 +238,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// Deadline is when Tick must be called.
+// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	switch {
 	case len(m.flows) == 0:

@@ -9,15 +9,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// channel is a connection to a store, and the user of its requester. It lasts from the first rule
-// that needs it until no rule does and it has no connection; connections come and go.
+// channel is a connection to a store, and handles the results of its requester. It exists from the
+// first rule that needs it until no rule needs it and it has no connection. In this time several
+// connections may follow one another.
 type channel struct {
 	m   *Machine
 	key switchconn.Key
 	// number names the channel in captures.
 	number uint32
-	// depth is how many FETCH_ADDs may be in flight by the rules. wanted is the depth of the rules that
-	// are in force, which the next connection has. users is the number of rules.
+	// depth is how many FETCH_ADDs may be in flight. wanted is the depth that the present rules ask
+	// for; the next connection has it. users is the number of rules that use the channel.
 	depth, wanted, users int
 
 	conn       *requester.Conn
@@ -25,20 +26,20 @@ type channel struct {
 	ownQPN     wire.QPN
 	grant      memgrant.Grant
 	known      bool   // grant has been set
-	why        string // why the channel is not up; "": it is, or was never
+	why        string // why the channel is not up; "": it is up, or never was
 	pending
 	flight flight
 	tx     wire.Frame // scratch
 }
 
-// flight holds the amounts of the requests that the requester has, in the order of Submit.
+// flight holds the amounts of the FETCH_ADDs that the requester has, in the order of Submit.
 type flight struct {
-	ring    []sent // its length is a power of 2
+	ring    []sent // the length is a power of 2
 	head, n int
 	sum     uint64
 }
 
-// sent is a FETCH_ADD that the requester has.
+// sent is a FETCH_ADD that was submitted to the requester.
 type sent struct{ offset, amount uint64 }
 
 func (f *flight) push(s sent) {
@@ -55,7 +56,7 @@ func (f *flight) pop() sent {
 	return s
 }
 
-// newChannel makes a channel for a number of FETCH_ADDs in flight. number names it in captures.
+// newChannel makes a channel with depth FETCH_ADDs in flight. number names it in captures.
 func newChannel(m *Machine, key switchconn.Key, depth int, number uint32) *channel {
 	ch := &channel{m: m, key: key, number: number, wanted: depth}
 	ch.pending.reset()
@@ -63,8 +64,8 @@ func newChannel(m *Machine, key switchconn.Key, depth int, number uint32) *chann
 	return ch
 }
 
-// resize makes the requester of a channel, or another one if the depth has changed. Nothing may be in
-// flight.
+// resize makes the requester of the channel. If the depth has changed, it makes a new one. No
+// FETCH_ADD may be in flight.
 func (ch *channel) resize(depth int) {
 	if ch.conn != nil && ch.depth == depth {
 		return
@@ -77,11 +78,11 @@ func (ch *channel) resize(depth int) {
 	ch.conn = requester.New(requester.Config{Number: ch.number, Ring: depth, Waiting: 1, Silence: ch.m.cfg.Silence}, ch)
 }
 
-// limit is how many FETCH_ADDs may be in flight now: no more than the server's NIC remembers, so that
-// it executes a retransmission once.
+// limit returns how many FETCH_ADDs may be in flight now. It is no more than the server's NIC
+// remembers, so that the NIC executes a retransmitted one only once.
 func (ch *channel) limit() int { return min(ch.depth, ch.conn.Link().Depth) }
 
-// attach uses a new connection.
+// attach makes the channel use a new connection. false: the service's answer is not valid.
 func (ch *channel) attach(s *switchconn.Shared) bool {
 	g, err := memgrant.Of(s.Answer)
 	if err != nil {
@@ -100,8 +101,8 @@ func (ch *channel) attach(s *switchconn.Shared) bool {
 	return true
 }
 
-// count adds an amount to a counter: at once, if nothing waits and the limit allows, and otherwise
-// with what else waits for the counter.
+// count adds an amount to the counter at offset. It sends the amount at once if nothing else waits
+// and the limit allows. Otherwise it adds the amount to what waits for the counter.
 func (ch *channel) count(c *pipeline.Ctx, offset, amount uint64) {
 	if !ch.add(offset, amount) {
 		ch.m.stats.Dropped += amount
@@ -110,7 +111,7 @@ func (ch *channel) count(c *pipeline.Ctx, offset, amount uint64) {
 	ch.pump(c)
 }
 
-// pump sends what waits, as far as the limit allows.
+// pump sends waiting amounts, as far as the limit allows.
 func (ch *channel) pump(c *pipeline.Ctx) {
 	for ch.conn.State() == requester.Up && ch.flight.n < ch.limit() {
 		offset, amount, ok := ch.next()
@@ -126,7 +127,8 @@ func (ch *channel) pump(c *pipeline.Ctx) {
 	}
 }
 
-// send submits a FETCH_ADD. The requester has room for it, because no more than limit are in flight.
+// send submits a FETCH_ADD. The requester has room for it, because no more than limit are in
+// flight.
 func (ch *channel) send(c *pipeline.Ctx, s sent) {
 	f := &ch.tx
 	*f = wire.Frame{V6: ch.conn.Link().To.V6}
@@ -137,7 +139,8 @@ func (ch *channel) send(c *pipeline.Ctx, s sent) {
 	ch.conn.Submit(c, f, requester.Tag{})
 }
 
-// Done accounts for a FETCH_ADD that has ended. One that was not executed waits again.
+// Done accounts for a FETCH_ADD that has ended. If the server has not executed it, its amount waits
+// again.
 func (ch *channel) Done(_ *pipeline.Ctx, _ requester.Tag, a requester.Answer) {
 	s := ch.flight.pop()
 	st := &ch.m.stats
@@ -153,10 +156,10 @@ func (ch *channel) Done(_ *pipeline.Ctx, _ requester.Tag, a requester.Answer) {
 	}
 }
 
-// Retry reports that a refused FETCH_ADD is not sent in another form.
+// Retry returns false: the channel does not send a refused FETCH_ADD in another form.
 func (ch *channel) Retry(requester.Tag) bool { return false }
 
-// Failed asks the program to replace the connection.
+// Failed is called when the connection has failed. It asks the program for a new one.
 func (ch *channel) Failed(c *pipeline.Ctx, why string) {
 	ch.m.stats.Failures++
 	ch.why = why
@@ -166,5 +169,5 @@ func (ch *channel) Failed(c *pipeline.Ctx, why string) {
 	}
 }
 
-// Describe says in captures that the switch counts.
+// Describe says in captures that the switch made the request to count.
 func (ch *channel) Describe(_ requester.Tag, n *transform.Note) { n.Made, n.Why = true, "count" }

@@ -15,14 +15,14 @@ import (
 
 // Config describes a Machine.
 type Config struct {
-	// Failed has a connection replaced; nil: it is not replaced. Behind takes the amount that a crash
-	// of the switch would lose at most; nil: it is not kept. FormerlyBehind returns how much earlier
-	// incarnations have lost at most; nil: nothing.
+	// Failed makes the program replace a connection; nil: it is not replaced. Behind takes the
+	// amount that a crash of the switch would lose at most; nil: the amount is not kept.
+	// FormerlyBehind returns how much earlier incarnations have lost at most; nil: nothing.
 	Failed         func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
-	// Silence is how long the switch retransmits to a store that does not answer before it gives the
-	// connection up; 0: 255 ms.
+	// Silence is how long the switch retransmits to a store that does not answer. After that it
+	// gives up the connection. 0: 255 ms.
 	Silence time.Duration
 }
 
@@ -30,17 +30,18 @@ type Config struct {
 type Machine struct {
 	cfg      Config
 	counts   []counted
-	channels []*channel // in the order in which rules have first needed them
+	channels []*channel // in the order in which rules first needed them
 	byQPN    map[wire.QPN]*channel
 	labels   labels
 	stats    Stats
-	made     uint32 // channels so far
-	behind   uint64 // as Config.Behind was told
-	former   uint64 // what Config.FormerlyBehind has returned
-	asked    bool   // it was called
+	made     uint32 // number of channels made so far
+	behind   uint64 // the last argument of Config.Behind
+	former   uint64 // the result of Config.FormerlyBehind
+	asked    bool   // Config.FormerlyBehind was called
 }
 
-// counted is a rule with the channels of its stores: channel (store, shard) is at store·Shards+shard.
+// counted is a rule with the channels of its stores. The channel of a store and a shard is at index
+// store·Shards+shard.
 type counted struct {
 	rule *rules.Rule
 	Layout
@@ -74,7 +75,7 @@ func New(cfg Config) *Machine { return &Machine{cfg: cfg, byQPN: make(map[wire.Q
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Waiting returns how much waits in the switch, and how much is in flight to the stores.
+// Waiting returns the amounts that wait in the switch, and those in flight to the stores.
 func (m *Machine) Waiting() (pending, inFlight uint64) {
 	for _, ch := range m.channels {
 		pending += ch.pending.sum
@@ -84,7 +85,8 @@ func (m *Machine) Waiting() (pending, inFlight uint64) {
 }
 
 // Formerly returns how much earlier incarnations of the switch have counted and lost at most. The
-// first call asks the journal: the program before this one may use it until this one runs.
+// first call reads the journal. It must not be earlier, because the former program may use the
+// journal until this one runs.
 func (m *Machine) Formerly() uint64 {
 	if !m.asked && m.cfg.FormerlyBehind != nil {
 		m.former = m.cfg.FormerlyBehind()
@@ -93,8 +95,8 @@ func (m *Machine) Formerly() uint64 {
 	return m.former
 }
 
-// SetRules takes new rules. What waits for a store that no rule names any more stays as long as its
-// connection is up; without one it is dropped.
+// SetRules takes new rules. If no rule names a store any more, amounts that wait for it are sent
+// while its connection is up; without a connection they are dropped.
 func (m *Machine) SetRules(set *rules.Set) {
 	m.counts = nil
 	for _, ch := range m.channels {
@@ -121,13 +123,13 @@ func (m *Machine) SetRules(set *rules.Set) {
 		dropped += ch.pending.sum
 		return true
 	})
-	if dropped > 0 { // otherwise the program may not run yet, and the journal is another's
+	if dropped > 0 { // otherwise this program may not run yet, and the journal belongs to another one
 		m.stats.Dropped += dropped
 		m.record()
 	}
 }
 
-// channel returns the channel with a key, and makes it if there is none.
+// channel returns the channel with a key. It makes the channel if there is none.
 func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 	for _, ch := range m.channels {
 		if ch.key == key {
@@ -147,7 +149,7 @@ func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 // Wants lists the connections to the stores of a rule.
 func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) { return WantsOf(r) }
 
-// WantsOf lists the connections that a rule needs: shards to each store.
+// WantsOf lists the connections that a rule needs: one for each shard of each store.
 func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	l := LayoutOf(r)
 	for _, a := range l.Stores {
@@ -161,7 +163,7 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-// Uses reports whether a connection is one to a store.
+// Uses reports whether a connection with key k is one to a store.
 func (m *Machine) Uses(k switchconn.Key) bool {
 	return slices.ContainsFunc(m.channels, func(ch *channel) bool { return ch.key == k && (ch.users > 0 || ch.ownQPN != 0) })
 }
@@ -205,7 +207,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	}
 }
 
-// forget removes a channel's queue pair.
+// forget removes the queue pair of a channel.
 func (m *Machine) forget(ch *channel) {
 	delete(m.byQPN, ch.ownQPN)
 	ch.ownQPN = 0
@@ -223,19 +225,19 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 		m.stats.Amount += amount
 		m.labels.set(label{rule: r, slot: slot, from: t.From, to: t.To, va: t.VA})
 		if amount == 0 || len(k.channels) == 0 {
-			m.stats.Dropped += amount // a rule that was not resolved has no stores
+			m.stats.Dropped += amount // the rule is not resolved, so it has no stores
 			return
 		}
 		store, shard, offset := k.Place(slot)
-		m.record() // before a packet with the amount leaves
+		m.record() // the journal must have the amount before a packet with it leaves
 		k.channels[store*k.Shards+shard].count(c, offset, amount)
 		m.record()
 		return
 	}
 }
 
-// record brings the journal up to date: a crash loses at most what waits, what is in flight and what
-// is uncertain.
+// record writes to the journal how much a crash loses at most: the amounts that wait, are in
+// flight, or are uncertain.
 func (m *Machine) record() {
 	m.Formerly()
 	if now := m.stats.Amount - m.stats.Applied - m.stats.Dropped; now != m.behind && m.cfg.Behind != nil {
@@ -244,11 +246,11 @@ func (m *Machine) record() {
 	}
 }
 
-// ReasonStranger is why a packet to a queue pair of the switch is dropped that its server has not
-// sent.
+// ReasonStranger means that the packet is addressed to a queue pair of the switch, but comes from
+// another host than the store of this queue pair.
 const ReasonStranger pipeline.Reason = "not from the store"
 
-// Owned handles a packet of a store.
+// Owned handles a packet that a store has sent to the switch.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	ch := m.byQPN[p.BTH.DestQP]
 	if ch == nil || ch.conn.Link().Peer() != p.SrcAddr() {
@@ -281,7 +283,7 @@ func (m *Machine) Deadline() clock.Time {
 	return at
 }
 
-// Request forwards a request. The program does not call it, because the machine's rules observe.
+// Request forwards a request. The program never calls it, because all rules of the machine observe.
 func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Forward()
 }

@@ -1,20 +1,20 @@
 package statestore
 
-// MaxPending is how many counters of a connection can wait at a time.
+// MaxPending is how many counters can wait on one connection at a time.
 const MaxPending = 1024
 
 // none ends a list of cells.
 const none = -1
 
-// cell is what waits for one counter.
+// cell is the amount that waits for one counter.
 type cell struct {
 	offset uint64 // of the counter in the store's memory
 	amount uint64
 	next   int16 // in the list of cells with the same hash, or of free cells
 }
 
-// pending is what waits for a connection: amounts by counter, in a hash table of fixed size. A
-// counter is in the queue once, from its first amount until next takes it.
+// pending holds the amounts that wait for a connection, by counter, in a hash table of fixed size.
+// A counter is in queue once, from its first amount until next takes it.
 type pending struct {
 	cells [MaxPending]cell
 	heads [MaxPending]int16
@@ -34,10 +34,10 @@ func (p *pending) reset() {
 	}
 }
 
-// hash returns the list that a counter belongs to.
+// hash returns the number of the list in which a counter's cell is.
 func hash(offset uint64) int { return int(offset / wordLen * 0x9e3779b97f4a7c15 >> 54) }
 
-// add adds an amount to what waits for a counter. The result is false if there is no room.
+// add adds an amount to the cell of a counter. The result is false if there is no room.
 func (p *pending) add(offset, amount uint64) bool {
 	h := hash(offset)
 	i := p.heads[h]
@@ -60,7 +60,7 @@ func (p *pending) add(offset, amount uint64) bool {
 	return true
 }
 
-// next takes what has waited for the longest time; false: nothing waits.
+// next takes the amount that has waited for the longest time. ok is false if none waits.
 func (p *pending) next() (offset, amount uint64, ok bool) {
 	if p.used == 0 {
 		return 0, 0, false

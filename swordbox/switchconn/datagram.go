@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// gsiQPN is the general services queue pair, the destination of all management datagrams (IBTA
-	// 3.9.4), gsiQKey its Q_Key (IBTA 10.2.5).
+	// gsiQPN is the general services queue pair, to which all management datagrams go (IBTA 3.9.4).
+	// gsiQKey is its Q_Key (IBTA 10.2.5).
 	gsiQPN  = wire.QPN(1)
 	gsiQKey = 0x80010000
 	// firstPort is the lowest UDP source port of the switch.
@@ -21,8 +21,8 @@ const (
 	ttl       = 64
 )
 
-// path fills in the headers of packets to the server. It keeps the destination MAC address of To if
-// that is set.
+// path fills in the headers of packets to the server. If To already has a destination MAC address,
+// path keeps it.
 func (d *Dialer) path(s *Shared) error {
 	own := d.own(s.Server)
 	if !own.IsValid() {
@@ -37,7 +37,7 @@ func (d *Dialer) path(s *Shared) error {
 	}
 	s.To = wire.Frame{}
 	headers(&s.To, d.cfg.MAC, mac, own, s.Server)
-	s.To.UDP.SrcPort = firstPort | uint16(s.OwnQPN) // the same for all packets of a connection, so that they keep their order
+	s.To.UDP.SrcPort = firstPort | uint16(s.OwnQPN) // all packets of a connection have the same source port, so that they keep their order
 	s.To.BTH.PKey, s.To.BTH.DestQP = wire.DefaultPKey, s.ServerQPN
 	return nil
 }
@@ -54,8 +54,8 @@ func headers(f *wire.Frame, src, dst wire.MAC, from, to netip.Addr) {
 	f.UDP = wire.UDP{SrcPort: firstPort, DstPort: wire.UDPPort}
 }
 
-// Packet handles a packet to queue pair 1 of the switch, with a correct ICRC. It reports whether it
-// was a datagram for the connection manager.
+// Packet handles a packet to queue pair 1 of the switch. The caller has checked the ICRC. Packet
+// reports whether it was a datagram for the connection manager.
 func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
 	if !verbs.SamePartition(f.BTH.PKey, wire.DefaultPKey) { // the switch is in no other partition
 		return false
@@ -75,7 +75,7 @@ func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
 
 // carryOut executes the actions of the connection manager.
 func (d *Dialer) carryOut(c *pipeline.Ctx) {
-	// Handling an event may append events and datagrams.
+	// Handling an event may append more events and datagrams.
 	for i := 0; i < len(d.acts.Events); i++ {
 		d.event(c, d.acts.Events[i])
 	}
@@ -129,7 +129,7 @@ func (d *Dialer) rejected(c *pipeline.Ctx, l *link, rej *mad.REJ) {
 }
 
 // transmit sends a datagram. If the switch does not know the MAC address of the destination, the
-// datagram is lost, and retransmitted later.
+// datagram is lost, and the connection manager retransmits it later.
 func (d *Dialer) transmit(c *pipeline.Ctx, t *cm.Datagram) {
 	mac, ok := d.cfg.Resolve(t.Remote)
 	if !ok {

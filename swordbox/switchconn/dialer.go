@@ -16,36 +16,37 @@ import (
 
 // Config describes a Dialer.
 type Config struct {
-	// MAC, IPv4 and IPv6 are the addresses of the switch. An invalid IP address is not used.
+	// MAC, IPv4 and IPv6 are the addresses of the switch. If an IP address is not valid, the switch
+	// has none of this family.
 	MAC        wire.MAC
 	IPv4, IPv6 netip.Addr
 	// Resolve returns the MAC address of a server. Required.
 	Resolve func(netip.Addr) (wire.MAC, bool)
-	// LinkMTU is the largest IP packet of the links in bytes; 0: 4200.
+	// LinkMTU is the length of the largest IP packet of the links in bytes; 0: 4200.
 	LinkMTU int
 	// Rand is the source of QPNs, PSNs and communication IDs. Required. The Dialer owns it.
 	Rand *rand.Rand
-	// Journal remembers the connections over a crash of the switch; the Dialer ends those of the
-	// former incarnation. nil: nothing is kept.
+	// Journal keeps the connections over a crash of the switch. The Dialer ends the connections of
+	// the former incarnation. nil: nothing is kept.
 	Journal *journal.Journal
 }
 
 // MaxShared bounds the number of connections that the switch makes.
 const MaxShared = journal.MaxConns / 2
 
-// Dialer makes and keeps connections. Make one with New.
+// Dialer makes and keeps the switch's connections. Make one with New.
 type Dialer struct {
 	cfg    Config
 	m      *cm.Machine
 	acts   cm.Actions
-	psn    wire.PSN // PSN of datagrams
+	psn    wire.PSN // PSN of the next datagram
 	links  []*link  // in the order of Want and Adopt
 	byKey  map[Key]*link
 	byConn map[uint64]*link // by link.owner
 	byQPN  map[wire.QPN]*link
 	owners uint64
 	gen    uint32
-	former []*former // connections whose end the server has not confirmed
+	former []*former // ended connections whose end the server has not confirmed
 	events []Event
 	frame  wire.Frame
 	stats  Stats
@@ -63,7 +64,7 @@ type Stats struct {
 	Retries     uint64 `help:"datagrams retransmitted"`
 }
 
-// New returns a Dialer that ends the connections in the journal. No connection is wanted yet.
+// New returns a Dialer. It ends the connections in the journal. No connection is wanted yet.
 func New(cfg Config) (*Dialer, error) {
 	if cfg.Resolve == nil || cfg.Rand == nil {
 		return nil, errors.New("switchconn: Resolve and Rand are required")
@@ -93,22 +94,22 @@ func New(cfg Config) (*Dialer, error) {
 
 const (
 	defaultLinkMTU = 4200
-	// responseTimeout is the code of the time that a server may take to answer a datagram: 33 ms,
-	// which is far longer than a server in a rack takes.
+	// responseTimeout encodes how long a server may take to answer a datagram: 33 ms, which is far
+	// longer than a server in a rack takes.
 	responseTimeout = 13
 	responseRetries = 7
 )
 
-// guid is the GUID of the switch, made from its MAC address as NICs make theirs (EUI-64).
+// guid returns the GUID of the switch. It is made from the MAC address in the way of NICs (EUI-64).
 func guid(m wire.MAC) uint64 {
 	const universal, middle = 0x02, 0xfffe
 	high := uint64(m[0]^universal)<<16 | uint64(m[1])<<8 | uint64(m[2])
 	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-// Want asks for a connection; the attempts to make it begin with the next Tick. A second call for
-// the same key only sets the target of the next attempt. If there are MaxShared connections, the
-// call is counted and has no effect.
+// Want asks for a connection. The attempts to make it begin with the next Tick. A second call for
+// the same key only sets the target of the next attempt. If there are already MaxShared
+// connections, the call is counted and has no other effect.
 func (d *Dialer) Want(k Key, t Target) {
 	l := d.byKey[k]
 	switch {
@@ -127,7 +128,7 @@ func (d *Dialer) add(l *link) {
 	d.byKey[l.Key] = l
 }
 
-// Unwant ends a connection, if there is one. If it is up, EventDown follows.
+// Unwant ends a connection if there is one. If it is up, EventDown follows.
 func (d *Dialer) Unwant(c *pipeline.Ctx, k Key) {
 	l := d.byKey[k]
 	if l == nil {
@@ -138,9 +139,9 @@ func (d *Dialer) Unwant(c *pipeline.Ctx, k Key) {
 	d.sweep(l)
 }
 
-// Adopt adds a connection that another program has set up. Of s it uses the key, both QPNs, both
-// PSNs, MTU and Depth, and the Ethernet destination of To if that is set. EventUp follows. Adopt
-// replaces an adopted connection of the same key that is not up.
+// Adopt adds a connection that another program has set up. It uses these fields of s: the key, both
+// QPNs, both PSNs, MTU, Depth and, if it is set, the Ethernet destination of To. EventUp follows.
+// If there is an adopted connection with the same key that is not up, Adopt replaces it.
 func (d *Dialer) Adopt(s Shared) error {
 	l := d.byKey[s.Key]
 	switch {
@@ -170,9 +171,9 @@ func (d *Dialer) Adopt(s Shared) error {
 	return nil
 }
 
-// Again tells the Dialer that the connection under k has failed: the Dialer ends it and makes it
-// again. If the connection has another generation meanwhile, it is a newer one, and Again has no
-// effect.
+// Again tells the Dialer that the connection with key k has failed. The Dialer ends it and makes it
+// again. Again has no effect if the connection has another generation, because then a newer
+// connection is in use.
 func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
 	if l := d.byKey[k]; l != nil && l.state == Up && l.shared.Generation == generation {
 		d.stats.Lost++
@@ -181,21 +182,21 @@ func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
 	}
 }
 
-// Clear reports whether no request that the switch sent to server on an earlier connection can
-// still be executed. Earlier connections are those that have failed, and those that an earlier
-// incarnation of the switch made. Such a connection no longer counts when the server has confirmed
-// its end, or when so much time has passed that no packet of it can be in flight.
+// Clear reports whether the server can no longer execute any request that the switch sent on an
+// earlier connection. Earlier connections are those that have failed, and those of an earlier
+// incarnation of the switch. Such a connection no longer counts when the server has confirmed its
+// end, or when so much time has passed that no packet of it can be in flight.
 func (d *Dialer) Clear(server netip.Addr) bool {
 	return !slices.ContainsFunc(d.former, func(f *former) bool { return f.conn.Server == server })
 }
 
-// AllClear reports whether Clear holds for every server.
+// AllClear reports whether Clear returns true for every server.
 func (d *Dialer) AllClear() bool { return len(d.former) == 0 }
 
 // HasNext reports whether Next has an event.
 func (d *Dialer) HasNext() bool { return len(d.events) != 0 }
 
-// Next takes the next event; false if there is none.
+// Next takes the next event. The bool is false if there is none.
 func (d *Dialer) Next() (Event, bool) {
 	if len(d.events) == 0 {
 		return Event{}, false
@@ -205,7 +206,7 @@ func (d *Dialer) Next() (Event, bool) {
 	return e, true
 }
 
-// Close ends all connections that the Dialer has made, with one DREQ for each.
+// Close ends all connections that the Dialer has made. It sends one DREQ for each.
 func (d *Dialer) Close(c *pipeline.Ctx) {
 	for _, l := range slices.Clone(d.links) {
 		d.Unwant(c, l.Key)
@@ -219,7 +220,7 @@ func (d *Dialer) Stats() Stats {
 	return s
 }
 
-// List returns the connections by server and shard.
+// List returns the connections, sorted by server and shard.
 func (d *Dialer) List() []Info {
 	var out []Info
 	for _, l := range d.links {
@@ -238,7 +239,7 @@ func (d *Dialer) List() []Info {
 	return out
 }
 
-// Tick retransmits the datagrams and begins the attempts that are due. The caller calls it at
+// Tick retransmits datagrams and begins attempts whose time has come. The caller calls it at
 // Deadline.
 func (d *Dialer) Tick(c *pipeline.Ctx) {
 	if d.m.Deadline() <= c.Now {
@@ -246,14 +247,14 @@ func (d *Dialer) Tick(c *pipeline.Ctx) {
 		d.carryOut(c)
 	}
 	d.endFormer(c)
-	for i := 0; i < len(d.links); i++ { // an attempt may fail at once
+	for i := 0; i < len(d.links); i++ { // not by range: an attempt that fails at once may change links
 		if l := d.links[i]; l.want && !l.adopted && l.state == Waiting && l.next <= c.Now {
 			d.dial(c, l)
 		}
 	}
 }
 
-// Deadline is when Tick must be called.
+// Deadline returns when Tick must be called.
 func (d *Dialer) Deadline() clock.Time {
 	at := d.m.Deadline()
 	for _, f := range d.former {

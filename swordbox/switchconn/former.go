@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// former is a connection that has ended for the switch, but whose end the server has not confirmed.
+// former is a connection that the switch has ended, but whose end the server has not confirmed.
 type former struct {
 	conn  journal.Conn
-	link  *link // the link whose next attempt waits for this end; nil: the former incarnation of the switch made the connection
+	link  *link // the link whose next attempt waits for this end; nil: a former incarnation of the switch made the connection
 	next  clock.Time
 	until clock.Time // when the switch stops waiting for the DREP; 0: not set yet
 	tries int
@@ -25,13 +25,13 @@ const (
 	// dreqTimeout is how long the switch waits for the DREP before it retransmits the first DREQ.
 	dreqTimeout = 30 * time.Millisecond
 	// maxTransit is longer than any packet is in flight. The switch sends no packets on a former
-	// connection, so after this time no packet of it can arrive, even if the server has not
-	// answered.
+	// connection. So after this time no packet of the connection can arrive, even if the server has
+	// not answered.
 	maxTransit = 2 * time.Minute
 )
 
-// endFormer sends the DREQs that are due, and gives up the connections of which no packet can be in
-// flight any more.
+// endFormer sends the DREQs that are due. It gives up waiting for connections of which no packet
+// can be in flight any more.
 func (d *Dialer) endFormer(c *pipeline.Ctx) {
 	for i := 0; i < len(d.former); i++ {
 		f := d.former[i]
@@ -51,7 +51,7 @@ func (d *Dialer) endFormer(c *pipeline.Ctx) {
 	}
 }
 
-// forgetFormer forgets a former connection, whose end is certain now.
+// forgetFormer forgets former connection i. Its end is now certain.
 func (d *Dialer) forgetFormer(i int) {
 	f := d.former[i]
 	d.former = slices.Delete(d.former, i, i+1)
@@ -62,8 +62,8 @@ func (d *Dialer) forgetFormer(i int) {
 	}
 }
 
-// sendDREQ sends a DREQ for a connection that the connection manager of the switch does not know
-// any more.
+// sendDREQ sends a DREQ for a former connection, which the connection manager of the switch does
+// not know any more.
 func (d *Dialer) sendDREQ(c *pipeline.Ctx, f *former) {
 	pause := maxBackOff
 	if f.tries < 5 {
@@ -83,8 +83,8 @@ func (d *Dialer) sendDREQ(c *pipeline.Ctx, f *former) {
 	d.transmit(c, &t)
 }
 
-// confirmed handles a DREP to a DREQ of sendDREQ: the server's queue pair is in the error state and
-// executes nothing more.
+// confirmed handles a DREP that answers a DREQ of sendDREQ. The server's queue pair is then in the
+// error state and executes nothing more.
 func (d *Dialer) confirmed(peer netip.Addr, b []byte) {
 	if len(d.former) == 0 {
 		return

@@ -15,14 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// link is a connection that is wanted, or whose end the server has not confirmed.
+// link is a wanted connection, or one whose end the server has not confirmed.
 type link struct {
 	Key
 	target  Target
-	want    bool // by Want or Adopt
-	adopted bool // by Adopt
+	want    bool // Want or Adopt was called for it
+	adopted bool // Adopt was called for it
 	state   State
-	shared  Shared // the connection, while the state is Dialing or Up
+	shared  Shared // the connection, in states Dialing and Up
 
 	attempt
 	history
@@ -30,35 +30,35 @@ type link struct {
 
 // attempt is the handshake that made the present connection, or that is making it.
 type attempt struct {
-	owner uint64     // names the link to the connection manager; 0: none
+	owner uint64     // names the link in calls of the connection manager; 0: no attempt
 	conn  mad.CommID // communication ID of the switch
 	peer  mad.CommID // communication ID of the server
 	asked verbs.MTU
 	slot  journal.Slot
 }
 
-// history is what a link remembers of its earlier attempts and connections.
+// history is what a link knows about its earlier attempts and connections.
 type history struct {
 	largest  verbs.MTU // the largest MTU that the server supports; 0: not known
-	attempts int       // how many have failed since the connection was last up
+	attempts int       // how many attempts have failed since the connection was last up
 	err      string    // the error of the last attempt
 	next     clock.Time
 	since    clock.Time // when the connection was last up
-	flaps    int        // how many connections in succession failed soon after they were up
+	flaps    int        // how many connections in succession failed soon after they came up
 }
 
 // Bounds of the pause between two attempts. The pause doubles with each failure.
 const (
 	minBackOff = 10 * time.Millisecond
 	maxBackOff = time.Second
-	// soon is how long a connection must have been up. If it fails later than that, the next
-	// attempt is made at once.
+	// soon is how long a connection must have been up to count as stable. When a stable connection
+	// fails, the next attempt is made at once.
 	soon = time.Second
 	// maxShift bounds the exponent of a pause.
 	maxShift = 7
 )
 
-// backOff is the pause after the n-th failure in succession, from 0.
+// backOff returns the pause after failure n in succession, counted from 0.
 func backOff(n int) time.Duration { return min(maxBackOff, minBackOff<<min(n, maxShift)) }
 
 // QPNs of the switch. 0 and 1 are special, and 0xffffff means multicast.
@@ -68,8 +68,8 @@ const (
 	maxQPNTries = 64
 )
 
-// newQPN draws a QPN at random that no connection of the switch has. It is unlikely to be one that
-// a former incarnation used.
+// newQPN returns a random QPN that no connection of the switch has. A former incarnation is
+// unlikely to have used it. The bool is false if the search found none.
 func (d *Dialer) newQPN() (wire.QPN, bool) {
 	for range maxQPNTries {
 		n := wire.QPN(firstQPN + d.cfg.Rand.IntN(lastQPN-firstQPN+1))
@@ -80,7 +80,7 @@ func (d *Dialer) newQPN() (wire.QPN, bool) {
 	return 0, false
 }
 
-// dial makes one attempt.
+// dial begins one attempt.
 func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
 	d.stats.Dialed++
 	qpn, ok := d.newQPN()
@@ -114,7 +114,7 @@ func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
 	d.carryOut(c)
 }
 
-// mtu is the path MTU that the switch requests.
+// mtu returns the path MTU that the switch requests.
 func (d *Dialer) mtu(l *link) verbs.MTU {
 	const v4, v6 = 64, 84 // bytes of IP, UDP, BTH, the largest extension header and ICRC
 	over := v4
@@ -137,7 +137,7 @@ func (d *Dialer) mtu(l *link) verbs.MTU {
 	return largest
 }
 
-// request makes the REQ of an attempt. It is like that of any client.
+// request returns the REQ of an attempt. It is like the REQ of any client.
 func (d *Dialer) request(l *link, s *Shared) (mad.REQ, error) {
 	const (
 		retry      = 7
@@ -184,7 +184,7 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 	d.up(l, s)
 }
 
-// recorded returns what the journal keeps of a connection.
+// recorded returns the journal's entry for the connection of a link.
 func (d *Dialer) recorded(l *link, qpn wire.QPN) journal.Conn {
 	return journal.Conn{Server: l.Server, OwnID: uint32(l.conn), ServerID: uint32(l.peer), ServerQPN: qpn}
 }
@@ -201,7 +201,7 @@ func (d *Dialer) up(l *link, s Shared) {
 	d.events = append(d.events, Event{Kind: EventUp, Shared: s})
 }
 
-// failed ends an attempt or a connection; the next attempt is made after a pause.
+// failed ends an attempt or a connection. The Dialer makes the next attempt after a pause.
 func (d *Dialer) failed(c *pipeline.Ctx, l *link, why string) {
 	d.stats.Failed++
 	d.release(l)
@@ -220,15 +220,15 @@ func (d *Dialer) release(l *link) {
 	l.owner, l.conn = 0, 0
 }
 
-// end ends the connection or the attempt of a link. The next attempt waits until the server has
-// confirmed the end.
+// end ends the connection or the attempt of a link. After the end of a connection, the next attempt
+// waits until the server has confirmed it.
 func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 	switch l.state {
 	case Up:
 		d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
 		if l.adopted {
 			d.release(l)
-			l.want = false // the operator who adopted it must adopt the next one
+			l.want = false // the operator who adopted the connection must adopt the next one
 			l.state.on(chRemoved)
 			return
 		}
@@ -254,7 +254,7 @@ func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 	d.carryOut(c)
 }
 
-// lost handles the end of a connection by the server, which executes no request on it any more.
+// lost is called when the server has ended the connection; it executes no more requests on it.
 func (d *Dialer) lost(c *pipeline.Ctx, l *link, why string) {
 	d.stats.Lost++
 	d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
@@ -264,7 +264,7 @@ func (d *Dialer) lost(c *pipeline.Ctx, l *link, why string) {
 	d.sweep(l)
 }
 
-// sweep forgets a link that is not wanted and has no connection.
+// sweep forgets a link if it is not wanted and has no connection.
 func (d *Dialer) sweep(l *link) {
 	if l.want || l.state != Waiting {
 		return
@@ -273,7 +273,7 @@ func (d *Dialer) sweep(l *link) {
 	d.links = slices.DeleteFunc(d.links, func(o *link) bool { return o == l })
 }
 
-// own is the switch's address of the same family (IPv4 or IPv6) as a server's address.
+// own returns the switch's address of the same family (IPv4 or IPv6) as the server's address.
 func (d *Dialer) own(server netip.Addr) netip.Addr {
 	if server.Is4() {
 		return d.cfg.IPv4

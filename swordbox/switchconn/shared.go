@@ -19,12 +19,12 @@ type Key struct {
 	Shard  int        `json:"shard"`
 }
 
-// RepairShard is the shard number of connections that carry no requests of clients, only repairs of
-// a store's chains. Rules allow fewer shards for requests.
+// RepairShard is the shard number of a connection that carries no requests of clients, only repairs
+// of a store's chains. Rules cannot ask for so many shards.
 const RepairShard = 1 << 10
 
 // CountShard is the shard number of the first connection to a server in whose memory the switch
-// counts; the following ones count up from it.
+// counts. Further connections of this kind have the numbers after it.
 const CountShard = 1 << 11
 
 // compare orders keys by server and shard.
@@ -35,10 +35,10 @@ func (k Key) compare(o Key) int {
 // Shared is an established connection of the switch to a memory server.
 type Shared struct {
 	Key
-	// Generation numbers the connections of this incarnation of the switch, from 1.
+	// Generation numbers the connections of one incarnation of the switch, from 1.
 	Generation uint32 `json:"generation"`
-	// ServerQPN is the queue pair of the server, to which requests go. OwnQPN is the queue pair of
-	// the switch, to which responses go.
+	// ServerQPN is the server's queue pair, to which requests go. OwnQPN is the switch's queue
+	// pair, to which responses go.
 	ServerQPN wire.QPN `json:"serverQPN"`
 	OwnQPN    wire.QPN `json:"ownQPN"`
 	// SendPSN is the PSN of the first request of the switch. RecvPSN is the first PSN that the
@@ -49,18 +49,18 @@ type Shared struct {
 	MTU int `json:"mtu"`
 	// Depth is how many READs and atomics may be in flight.
 	Depth int `json:"depth"`
-	// Adopted: another program has set the connection up. The Dialer neither ends it nor makes it
+	// Adopted: another program has set up the connection. The Dialer neither ends it nor makes it
 	// again.
 	Adopted bool `json:"adopted,omitempty"`
-	// Answer is the private data of the server's REP: what its service says about the connection. It
-	// is nil if the connection is adopted. Nothing may change it.
+	// Answer is the private data of the server's REP: what its service says about the connection.
+	// It is nil if the connection is adopted. It must not be changed.
 	Answer []byte `json:"-"`
-	// To has the headers of requests to the server: Ethernet, IP, UDP, and of the BTH P_Key and
-	// DestQP. All else is zero.
+	// To has the headers of requests to the server: Ethernet, IP, UDP, and P_Key and DestQP of the
+	// BTH. All other fields are zero.
 	To wire.Frame `json:"-"`
 }
 
-// check returns an error that says why a connection cannot be adopted.
+// check returns why the connection cannot be adopted; nil: it can.
 func (s *Shared) check() error {
 	switch {
 	case !s.Server.IsValid():
@@ -80,19 +80,19 @@ func (s *Shared) check() error {
 	return nil
 }
 
-// EventKind says what happened to a connection.
+// EventKind says what has happened to a connection.
 type EventKind uint8
 
 // Events.
 const (
-	// EventUp: Shared can be used from now on.
+	// EventUp: the user may use Shared from now on.
 	EventUp EventKind = iota + 1
-	// EventDown: the connection of this generation has ended, for the reason Reason. From then on
-	// the user sends no packet on it.
+	// EventDown: the connection of this generation has ended, because of Reason. The user must send
+	// no more packets on it.
 	EventDown
 )
 
-// Event is a change of a connection that the user of the connection must know.
+// Event reports a change of a connection to the user of the connection.
 type Event struct {
 	Kind   EventKind
 	Shared Shared // for EventDown, the ended connection
@@ -103,13 +103,13 @@ type Event struct {
 type Info struct {
 	Key
 	State State `json:"state"`
-	// Shared is the connection, if it is up.
+	// Shared is the connection if it is up; otherwise nil.
 	Shared *Shared `json:"shared,omitempty"`
-	// Attempts is how many have failed since the connection was last up, Error why the last one
-	// failed.
+	// Attempts is how many attempts have failed since the connection was last up. Error is why the
+	// last one failed.
 	Attempts int    `json:"attempts,omitempty"`
 	Error    string `json:"error,omitempty"`
-	// Next is when the next attempt is made, if the state is Waiting.
+	// Next is when the next attempt begins if the state is Waiting.
 	Next clock.Time `json:"next,omitempty"`
 }
 

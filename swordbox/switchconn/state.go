@@ -12,14 +12,14 @@ type State uint8
 
 // States.
 const (
-	// Waiting: there is no connection; the next attempt is made at Info.Next.
+	// Waiting: there is no connection. The next attempt begins at Info.Next.
 	Waiting State = iota
-	// Dialing: a REQ was sent to the server.
+	// Dialing: the switch has sent a REQ to the server.
 	Dialing
 	// Up: the connection can be used.
 	Up
-	// Ending: a DREQ was sent to the server. When the server has confirmed it, the next attempt is
-	// made, if the connection is still wanted.
+	// Ending: the switch has sent a DREQ to the server. When the server has confirmed it, and if
+	// the connection is still wanted, the next attempt begins.
 	Ending
 )
 
@@ -31,10 +31,10 @@ var stateNames = [...]string{"waiting", "dialing", "up", "ending"}
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// MarshalText is String.
+// MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the names that String returns.
+// UnmarshalText reads a name that String returns.
 func (s *State) UnmarshalText(b []byte) error {
 	i := slices.Index(stateNames[:], string(b))
 	if i < 0 {
@@ -44,14 +44,14 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// change is what can change the state of a connection.
+// change is an event that can change the state of a connection.
 type change uint8
 
 const (
 	chDial    change = iota // an attempt begins
 	chUp                    // the server has answered, or the connection was adopted
 	chFailed                // the attempt has failed, or the server has ended the connection
-	chEnd                   // the switch ends it
+	chEnd                   // the switch ends the connection
 	chRemoved               // an adopted connection has failed or is not wanted; the switch neither ends it nor makes it again
 	chOver                  // the server has confirmed the end, or no packet can be in flight any more
 
@@ -83,5 +83,5 @@ var next = func() (t [states][changes]State) {
 	return t
 }()
 
-// on follows the edge of a change.
+// on changes the state by the edge for change c.
 func (s *State) on(c change) { *s = next[*s][c] }

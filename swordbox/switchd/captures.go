@@ -21,16 +21,17 @@ import (
 type captures struct {
 	hub *tap.Hub
 	log *log.Logger
-	// stop cancels life when the daemon's loop ends, which ends all captures.
+	// stop cancels life. The daemon calls it when its loop ends; that ends all captures.
 	stop context.CancelFunc
 	life context.Context
 
 	mu sync.Mutex
-	// running has the functions that end captures, by the names that their clients gave them.
+	// running holds the function that ends a capture, by the name that its client gave the capture.
 	running map[string]context.CancelFunc
 }
 
-// begin lets end find a capture by its name, until the caller calls done.
+// begin registers a running capture by its name, so that end finds it. The caller calls done when
+// the capture has ended.
 func (c *captures) begin(name string, cancel context.CancelFunc) (done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,8 +49,8 @@ func (c *captures) begin(name string, cancel context.CancelFunc) (done func(), e
 	}, nil
 }
 
-// end ends a capture. All packets that the switch has forwarded before are still in its stream. A
-// client that closed the stream instead would lose those that it has not read.
+// end ends a capture by its name. Its stream still has all packets that the switch forwarded
+// before. If the client closed the stream instead, it would lose the packets that it has not read.
 func (c *captures) end(r *http.Request, _ none) (none, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +62,8 @@ func (c *captures) end(r *http.Request, _ none) (none, error) {
 	return none{}, nil
 }
 
-// serveCapture streams pcapng until the client disconnects or ends the capture by the name that it
-// gave it, or the daemon ends.
+// serveCapture streams pcapng. The stream ends when the client disconnects, when the client ends
+// the capture by its name, or when the daemon ends.
 func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	o := tap.Options{Links: q["link"], Only: q.Get("dir")}
@@ -110,7 +111,7 @@ func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	c.log.Printf("capture of %v ended: %d packets, %d lost", o.Links, sum.Written, sum.Lost)
 }
 
-// servePast sends the last packets, if the switch keeps them (Config.Keep).
+// servePast sends the last packets if the switch keeps them (Config.Keep).
 func (c *captures) servePast(w http.ResponseWriter, _ *http.Request) {
 	var buf bytes.Buffer
 	if _, err := c.hub.Past(&buf); err != nil {

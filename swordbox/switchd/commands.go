@@ -6,19 +6,19 @@ import (
 	"sync/atomic"
 )
 
-// maxCommands is how many functions may wait for the loop.
+// maxCommands is how many functions may wait for the loop at a time.
 const maxCommands = 256
 
-// ErrStopped is the error of commands after the daemon's loop has ended.
+// ErrStopped is returned for commands after the daemon's loop has ended.
 var ErrStopped = errors.New("the switch is stopping")
 
-// errBusy is the error of a command when maxCommands others wait already.
+// errBusy is returned for a command if maxCommands others already wait.
 var errBusy = errors.New("too many commands wait for the switch; try again")
 
-// commands are functions that the loop runs for other goroutines, between two rounds.
+// commands holds functions of other goroutines. The loop runs them between two rounds.
 type commands struct {
-	wake func() // makes the loop stop waiting for packets
-	// pending is true when list is not empty; the loop reads it every round without taking the
+	wake func() // makes the loop stop waiting for frames
+	// pending is true if list is not empty. The loop reads it in every round, without taking the
 	// lock.
 	pending atomic.Bool
 	mu      sync.Mutex
@@ -26,8 +26,8 @@ type commands struct {
 	stopped bool
 }
 
-// Do runs f in the loop, between two rounds, and returns when it is done. The error is ErrStopped
-// or errBusy.
+// Do makes the loop run f between two rounds, and returns when f has returned. The error is
+// ErrStopped or errBusy.
 func (c *commands) Do(f func()) error {
 	done := make(chan struct{})
 	c.mu.Lock()
@@ -50,7 +50,7 @@ func (c *commands) Do(f func()) error {
 	return nil
 }
 
-// take removes the waiting functions and returns them. Loop only.
+// take removes and returns the waiting functions. Only the loop calls it.
 func (c *commands) take() []func() {
 	if !c.pending.Load() {
 		return nil

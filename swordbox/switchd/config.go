@@ -13,10 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Bounds of a daemon. The bounds of tables are in package pipeline, those of fault rules in package
-// fault.
+// Bounds of a daemon. Package pipeline has the bounds of tables, package fault those of fault
+// rules.
 const (
-	// MaxDelayed is how many frames faults may delay at a time; more are dropped and counted.
+	// MaxDelayed is how many frames faults may delay at a time. Further frames are dropped and
+	// counted.
 	MaxDelayed = 16384
 	// maxDelayedBytes bounds the memory of delayed frames.
 	maxDelayedBytes = 128 << 20
@@ -30,12 +31,12 @@ const (
 type Link struct {
 	// Host names the host, and the link.
 	Host string
-	// Ifname is the interface of the switch's end.
+	// Ifname is the name of the switch's interface.
 	Ifname string
 	// Guest: the link may be removed while the switch runs.
 	Guest bool
-	// GSO: the switch sends super-frames to the host whole, and Open makes a port that joins runs
-	// of packets into super-frames. Otherwise every packet to the host is a frame of its own.
+	// GSO: the switch sends super-frames to the host whole, and Open makes a port that joins
+	// packets into super-frames. false: every packet to the host is a frame of its own.
 	GSO bool
 }
 
@@ -44,34 +45,34 @@ type Config struct {
 	Rack  string
 	Seed  uint64
 	Links []Link
-	// Program is the switch program, which no switch has used yet. Self are the addresses of the
-	// switch itself.
+	// Program is the switch program; no other switch may have used it. Self holds the addresses of
+	// the switch itself.
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Load makes the program, with its rules, that is to replace the running one; nil: the program
-	// cannot be replaced.
+	// Load makes a program with rules, which replaces the running one; nil: the program cannot be
+	// replaced.
 	Load func(name string, set *rules.Set) (*Loaded, error)
-	// Described is the rack's description, for the names of servers in rules; nil: rules have
-	// addresses only.
+	// Described is the rack's description. Rules name servers by it; nil: rules can only use
+	// addresses.
 	Described *spec.Rack
 	// Queue is the capacity of each egress queue in packets; 0: 1024.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.
 	Spin time.Duration
-	// Faults are installed at the start. Those of kind tear concern the hosts; the switch ignores
+	// Faults are installed at the start. Faults of kind tear concern the hosts; the switch ignores
 	// them.
 	Faults []fault.Rule
 	// Open opens the port of link l, which has number i. An error means that the port does not
-	// exist (yet); Open is called again later. Several calls may run at a time.
+	// exist yet; the daemon calls Open again later. Several calls may run at a time.
 	Open func(i int, l Link) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
-	// Watch is the interval at which missing ports and carriers are checked; 0: 25 ms.
+	// Watch is the interval at which the daemon checks missing ports and carriers; 0: 25 ms.
 	Watch time.Duration
-	// Keep is the memory in bytes for copies of the last packets, which GET /past returns; 0: the
-	// switch keeps no copies.
+	// Keep is how many bytes of memory the switch uses for copies of the last packets, which GET
+	// /past returns; 0: it keeps no copies.
 	Keep int
-	// Log receives messages for the operator; nil: they are discarded.
+	// Log receives messages for the operator; nil: messages are discarded.
 	Log *log.Logger
 }
 
@@ -94,8 +95,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// linker is implemented by ports that know whether their link has a carrier.
+// linker is implemented by a port that knows whether its link has a carrier.
 type linker interface{ LinkUp() bool }
 
-// stater is implemented by ports that count their traffic.
+// stater is implemented by a port that counts its traffic.
 type stater interface{ Stats() packetio.Stats }

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// none stands for a request or an answer without a body.
+// none is the type of a request or an answer without a body.
 type none struct{}
 
 // Mux serves the daemon:
@@ -79,7 +79,7 @@ func (d *Daemon) Mux() *control.Mux {
 	return m
 }
 
-// answer gives an error the HTTP status of its kind.
+// answer gives an error the HTTP status for its kind.
 func answer(err error) error {
 	var rule *fault.RuleError
 	status := 0

@@ -15,10 +15,10 @@ import (
 )
 
 // Daemon is a running switch: a loop that moves frames between ports, and the requests of
-// operators. Each of these parts is a type.
+// operators. Each of its parts is a type.
 type Daemon struct {
 	rack  string
-	watch time.Duration // interval at which missing ports and carriers are checked
+	watch time.Duration // interval at which the daemon checks missing ports and carriers
 	log   *log.Logger
 
 	commands *commands
@@ -30,7 +30,7 @@ type Daemon struct {
 	captures *captures
 }
 
-// New makes a daemon and opens the ports that exist. The caller must call Run.
+// New makes a daemon and opens the ports that exist. The caller must then call Run.
 func New(cfg Config) (*Daemon, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// newDaemon puts the parts of a daemon together; its ports are not open yet.
+// newDaemon makes the parts of a daemon. It does not open ports.
 func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	s := &ports{
 		sw: sw, opener: cfg.Open, newWaiter: cfg.NewWaiter, spin: cfg.Spin, queue: cfg.Queue, log: cfg.Log,
@@ -98,9 +98,9 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	return d
 }
 
-// Run forwards until ctx ends. Then it closes all ports, and frees the resources of the program
-// that an operator has loaded, if any. It returns an error only if the loop could not go on or
-// closing failed.
+// Run forwards frames until ctx ends. Then it closes all ports. If an operator has loaded a
+// program, it frees the program's resources. It returns an error only if the loop could not
+// continue or closing failed.
 func (d *Daemon) Run(ctx context.Context) error {
 	watched := make(chan struct{})
 	watchCtx, stopWatch := context.WithCancel(ctx)

@@ -6,10 +6,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// delayed is a frame that a fault delays, with a copy of its bytes.
+// delayed is a copy of a frame that a fault delays.
 type delayed struct {
 	at    clock.Time
-	seq   uint64 // frames with the same time leave in the order of arrival
+	seq   uint64 // frames with the same time leave in the order of seq, the order of arrival
 	port  int
 	dir   tap.Direction
 	frame packetio.Frame
@@ -18,7 +18,7 @@ type delayed struct {
 
 func (a *delayed) before(b *delayed) bool { return a.at < b.at || (a.at == b.at && a.seq < b.seq) }
 
-// delays is a bounded heap of frames, ordered by time. Entries are reused.
+// delays is a bounded heap of delayed frames, ordered by time. It reuses entries.
 type delays struct {
 	heap  []*delayed
 	free  []*delayed
@@ -26,7 +26,7 @@ type delays struct {
 	bytes int
 }
 
-// next returns when the first frame is due.
+// next returns when the first frame is due; clock.Never: there is none.
 func (d *delays) next() clock.Time {
 	if len(d.heap) == 0 {
 		return clock.Never
@@ -34,7 +34,7 @@ func (d *delays) next() clock.Time {
 	return d.heap[0].at
 }
 
-// add puts a copy of f into the heap; false: there is no room.
+// add puts a copy of f into the heap. The result is false if there is no room.
 func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Frame) bool {
 	if len(d.heap) >= MaxDelayed || d.bytes+len(f.Data) > maxDelayedBytes {
 		return false
@@ -62,7 +62,7 @@ func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Fram
 	return true
 }
 
-// pop removes the first frame. Its bytes are copied into b and stay valid until b is reset.
+// pop removes the first frame. It copies the bytes into b, where they stay valid until b is reset.
 func (d *delays) pop(b *packetio.Batch) delayed {
 	e := d.heap[0]
 	last := len(d.heap) - 1
@@ -92,8 +92,8 @@ func (d *delays) pop(b *packetio.Batch) delayed {
 	return out
 }
 
-// Bounds of the entries that are kept for reuse. Buffers of more than keepBuf bytes are not kept,
-// so that the super-frames of a burst do not stay in memory; at most keepFree entries are kept.
+// Bounds of the entries that delays keeps for reuse: at most keepFree entries. It does not keep
+// buffers of more than keepBuf bytes, so that the super-frames of a burst do not stay in memory.
 const (
 	keepBuf  = 16 << 10
 	keepFree = 1024

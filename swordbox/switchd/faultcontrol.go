@@ -13,32 +13,32 @@ type faultControl struct {
 	commands *commands
 	ports    *ports
 	traffic  *traffic
-	groups   [][]string // groups of the present partition. Loop only
+	groups   [][]string // groups of the present partition; only the loop uses it
 }
 
-// Partition is the body of POST /partition. With one group, its hosts cannot reach the other hosts.
-// With several groups, hosts of different groups cannot reach each other, and hosts in no group
-// reach all hosts.
+// Partition is the body of POST /partition. If it has one group, its hosts cannot reach the other
+// hosts. If it has several groups, hosts of different groups cannot reach each other, and hosts in
+// no group reach all hosts.
 type Partition struct {
 	Groups [][]string `json:"groups"`
 }
 
-// Healed is what DELETE /faults answers.
+// Healed is the answer to DELETE /faults.
 type Healed struct {
-	// Rules is how many rules were active and have been removed.
+	// Rules is how many active rules were removed.
 	Rules int `json:"rules"`
 }
 
-// errPartition is the error for groups of hosts that are not a valid partition.
+// errPartition is the kind of an error for groups that are no valid partition.
 var errPartition = errors.New("partition")
 
-// Faults lists the rules and their effects so far.
+// Faults lists the fault rules and their effects so far.
 func (f *faultControl) Faults() (list []fault.Status, err error) {
 	err = f.commands.Do(func() { list = f.traffic.plan.List(f.traffic.now) })
 	return list, err
 }
 
-// Inject installs a rule.
+// Inject installs a fault rule.
 func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
 	if derr := f.commands.Do(func() { out, err = f.traffic.plan.Add(f.traffic.now, r) }); derr != nil {
 		return r, derr
@@ -46,7 +46,7 @@ func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
 	return out, err
 }
 
-// RemoveFault removes a rule.
+// RemoveFault removes a fault rule.
 func (f *faultControl) RemoveFault(id string) (err error) {
 	if derr := f.commands.Do(func() { err = f.traffic.plan.Remove(id) }); derr != nil {
 		return derr
@@ -54,7 +54,8 @@ func (f *faultControl) RemoveFault(id string) (err error) {
 	return err
 }
 
-// Heal removes the rules of a link, or all for "". It returns how many of them were active.
+// Heal removes the fault rules of a link; "": of all links. It returns how many of them were
+// active.
 func (f *faultControl) Heal(link string) (n int, err error) {
 	if derr := f.commands.Do(func() { n, err = f.traffic.plan.Heal(f.traffic.now, link) }); derr != nil {
 		return 0, derr
@@ -62,7 +63,8 @@ func (f *faultControl) Heal(link string) (n int, err error) {
 	return n, err
 }
 
-// activeRules maps hosts to the ids of the active rules on their links. Loop only.
+// activeRules maps hosts to the ids of the active fault rules on their links. Only the loop calls
+// it.
 func (f *faultControl) activeRules() map[string][]string {
 	m := make(map[string][]string)
 	for _, r := range f.traffic.plan.List(f.traffic.now) {
@@ -73,7 +75,7 @@ func (f *faultControl) activeRules() map[string][]string {
 	return m
 }
 
-// SetPartition separates groups of hosts; without groups it ends the partition.
+// SetPartition separates groups of hosts. Without groups it ends the partition.
 func (f *faultControl) SetPartition(groups [][]string) error {
 	var ports []int
 	var err error
@@ -86,7 +88,8 @@ func (f *faultControl) SetPartition(groups [][]string) error {
 	return errors.Join(derr, err)
 }
 
-// portGroups returns the group number of each port; -1: in no group. Loop only.
+// portGroups returns the group number of each port; -1: the port is in no group. Only the loop
+// calls it.
 func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
 	if len(groups) == 0 {
 		return nil, nil
@@ -117,8 +120,8 @@ func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
 	return of, nil
 }
 
-// regroup applies the partition again after links have changed, because a group may name a guest
-// whose link has just been added again.
+// regroup applies the partition again. It is called after links have changed, because a group may
+// name a guest whose link has just been added again.
 func (f *faultControl) regroup() {
 	if ports, err := f.portGroups(f.groups); err == nil {
 		f.traffic.sw.Partition(ports)

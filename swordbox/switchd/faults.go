@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// fromHost applies the faults of the link up and passes the frame to the pipeline. Faults apply to
-// packets, so a super-frame is split while there are rules.
+// fromHost applies the faults of the link up, and passes the frame to the pipeline. Faults apply to
+// single packets, so a super-frame is split while the link has rules.
 func (t *traffic) fromHost(i int, f packetio.Frame) {
 	in := t.ports.list[i].up
 	if in.Active() && f.Splittable() {
@@ -54,9 +54,9 @@ func (t *traffic) packetFromHost(i int, f packetio.Frame, in *fault.Injector) {
 	}
 }
 
-// toHost applies the faults of the link down and queues the frame. A super-frame is split while
-// there are rules, and for a host that takes single packets only; a port that sends super-frames
-// joins the remaining packets again.
+// toHost applies the faults of the link down, and queues the frame. A super-frame is split while
+// the link has rules, and for a host that accepts only single packets. A port that sends
+// super-frames joins the remaining packets again.
 func (t *traffic) toHost(to int, f packetio.Frame, comment string) {
 	in := t.ports.list[to].down
 	if (in.Active() || !t.ports.links[to].GSO) && f.Splittable() {
@@ -96,7 +96,7 @@ func (t *traffic) packetToHost(to int, f packetio.Frame, in *fault.Injector, com
 	}
 }
 
-// distort drops or corrupts a frame as the verdict of the fault rules says. It corrupts a copy of
+// distort drops or corrupts a frame, as the verdict of the fault rules says. It corrupts a copy of
 // the frame.
 func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.Frame, dropped bool) {
 	if v.Corrupt && !corruptible(&f) {
@@ -108,16 +108,17 @@ func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio
 	}
 	if v.Corrupt {
 		f.Data = append(t.scratch.Alloc(len(f.Data)), f.Data...)
-		f.FinishChecksum() // otherwise the receiving kernel takes the damaged bytes as valid
+		f.FinishChecksum() // otherwise the receiving kernel would accept the damaged bytes as valid
 		fault.FlipBit(f.Data, v.Bit)
 	}
 	return f, false
 }
 
-// corruptible reports whether a checksum of a higher layer detects a flipped bit. A frame without
-// one, such as ARP, is dropped instead of corrupted, as the frame check sequence of a real link
-// would cause: a corrupted entry in a neighbour table is not an effect of a faulty link. A
-// super-frame of TCP is dropped too, because the checksums of its segments are not computed yet.
+// corruptible reports whether a checksum of a higher layer detects a flipped bit in the frame. A
+// frame without such a checksum, like ARP, is dropped instead of corrupted. On a real link its
+// frame check sequence has the same effect, and a corrupted entry in a neighbour table is no effect
+// of a faulty link. A super-frame of TCP is dropped, too, because the checksums of its segments are
+// not computed yet.
 func corruptible(f *packetio.Frame) bool {
 	if f.SegSize > 0 || len(f.Data) < 18 {
 		return false
@@ -135,10 +136,10 @@ func (t *traffic) show(i int, dir tap.Direction, f packetio.Frame, comment strin
 	}
 }
 
-// explain describes for captures what a verdict does to a frame, and because of which rules: "fault
+// explain describes for captures what a verdict does to a frame, and which rules cause it: "fault
 // f1 (loss): dropped".
 func (t *traffic) explain(v *fault.Verdict) string {
-	// A verdict has no rules if the only delay is the serialization of the frame itself.
+	// A verdict without rules has only the delay of the frame's own serialization.
 	if !t.observing || len(v.Rules) == 0 {
 		return ""
 	}

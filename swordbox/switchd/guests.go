@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// errTaken is the error for a guest whose name or interface another link uses.
+// errTaken is the kind of an error for a guest whose name or interface another link uses.
 var errTaken = errors.New("taken")
 
 // Plugged is the body of POST /ports: the link of a guest.
@@ -21,7 +21,7 @@ type Plugged struct {
 	Ifname string `json:"ifname"`
 }
 
-// Bounds of a guest's names.
+// Bounds of a guest's names, in bytes.
 const (
 	maxGuestName = 15
 	maxIfname    = 15
@@ -45,7 +45,7 @@ func (g *guestControl) handleGuests(m *control.Mux) {
 	})
 }
 
-// Plug adds the link of a guest, whose interface must exist, and returns when its port is open. It
+// Plug adds the link of a guest, and returns when its port is open. The interface must exist. Plug
 // has no effect if the link is there already.
 func (g *guestControl) Plug(p Plugged) error {
 	if p.Host == "" || len(p.Host) > maxGuestName || p.Ifname == "" || len(p.Ifname) > maxIfname {
@@ -68,7 +68,7 @@ func (g *guestControl) Plug(p Plugged) error {
 	return g.install(i, l, io)
 }
 
-// addLink returns the number of a link; a new link gets a free one. Loop only.
+// addLink returns the number of link l. A new link gets a free number. Only the loop calls it.
 func (g *guestControl) addLink(l Link) (int, error) {
 	for i, other := range g.ports.links {
 		switch {
@@ -95,8 +95,8 @@ func (g *guestControl) addLink(l Link) (int, error) {
 	return i, nil
 }
 
-// install makes io the port of link i, unless meanwhile the link was removed or another port was
-// installed.
+// install makes io the port of link i. If the link was removed meanwhile, or has another port,
+// install closes io instead.
 func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 	used := false
 	err := g.commands.Do(func() {
@@ -140,7 +140,7 @@ func (g *guestControl) Unplug(host string) error {
 	return errors.Join(derr, err)
 }
 
-// without removes a host from the groups of a partition.
+// without returns the groups of a partition without a host.
 func without(groups [][]string, host string) [][]string {
 	var out [][]string
 	for _, g := range groups {
@@ -150,8 +150,8 @@ func without(groups [][]string, host string) [][]string {
 		}
 	}
 	if len(groups) > 1 && len(out) == 1 {
-		// a single group would be cut off from all hosts without a group, which no operator asked
-		// for
+		// A single group would be cut off from all hosts without a group, and no operator asked for
+		// that.
 		return nil
 	}
 	return out

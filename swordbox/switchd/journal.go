@@ -10,16 +10,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 )
 
-// journalFile is the journal of a switch in a file that is mapped into memory: writing costs no
-// system call, and written data survives when the process dies at any instant.
+// journalFile is the journal of a switch in a file that is mapped into memory. Writing to it needs
+// no system call, and written data survives if the process dies at any time.
 type journalFile struct {
 	*journal.Journal
 	mem []byte
-	// renewed: the file was not a journal of this program and was emptied.
+	// renewed: the file held no journal of this program, and was emptied.
 	renewed bool
 }
 
-// openJournal opens the journal at path, or makes an empty one.
+// openJournal opens the journal at path. If there is none, it makes an empty one.
 func openJournal(path string) (*journalFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -37,8 +37,8 @@ func openJournal(path string) (*journalFile, error) {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	// The space is allocated now, because a store to a mapped page without disk space or memory
-	// ends the process (SIGBUS).
+	// The space is allocated now: a store to a mapped page without disk space or memory would end
+	// the process (SIGBUS).
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, journal.Size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, fmt.Errorf("journal: %d bytes of %s: %w", journal.Size, path, err)
 	}
@@ -54,7 +54,7 @@ func openJournal(path string) (*journalFile, error) {
 	return r, err
 }
 
-// Close unmaps the file. The journal must not be used any more.
+// Close unmaps the file. The journal must not be used afterwards.
 func (r *journalFile) Close() error {
 	if r == nil || r.mem == nil {
 		return nil

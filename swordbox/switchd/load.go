@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// ProgramText is the body of PUT /program: the name of the program to run, and its rules as on the
-// command line.
+// ProgramText is the body of PUT /program: the name of the program to run, and its rules in the
+// syntax of the command line.
 type ProgramText struct {
 	Name  string   `json:"name"`
 	Rules []string `json:"rules,omitempty"`
@@ -23,19 +23,19 @@ type ProgramText struct {
 type Loaded struct {
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Keep, if not nil, is called when the program runs. It records the program's name, so that a
-	// switch which is restarted runs the same program.
+	// Keep, if not nil, is called when the program runs. It stores the program's name, so that a
+	// restarted switch runs the same program.
 	Keep func() error
-	// Closer, if not nil, holds the resources that the program needs while it runs.
+	// Closer, if not nil, frees the resources that the program needs while it runs.
 	io.Closer
 }
 
-// errBound is the error for a running program that cannot be replaced, because it has moved
-// requests of connections that are still open.
+// errBound is the kind of an error for a running program that cannot be replaced, because it has
+// moved requests of connections that are still open.
 var errBound = errors.New("the program cannot be changed")
 
-// Load makes the switch run a program with rules. If that program runs already, only its rules are
-// replaced. Open connections continue; the new program tracks them without having seen their
+// Load makes the switch run a program with rules. If that program runs already, Load replaces only
+// its rules. Open connections continue; the new program tracks them although it has not seen their
 // handshakes.
 func (p *programControl) Load(t ProgramText) error {
 	p.loading.Lock()
@@ -79,7 +79,7 @@ func (p *programControl) Load(t ProgramText) error {
 	return err
 }
 
-// exchange replaces the running program. Loop only.
+// exchange replaces the running program. Only the loop calls it.
 func (p *programControl) exchange(l *Loaded) error {
 	former, ruled := p.running.(apps.Ruled)
 	if ruled {
@@ -100,7 +100,7 @@ func (p *programControl) exchange(l *Loaded) error {
 	return nil
 }
 
-// farewell lets the running program end its connections. Loop only.
+// farewell makes the running program end its connections. Only the loop calls it.
 func (p *programControl) farewell() {
 	if r, ok := p.running.(apps.Ruled); ok {
 		p.traffic.step(r.Close)

@@ -14,9 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// begun returns the rack with the program that the switch starts with. That is the program which an
-// operator has loaded into the former incarnation of the switch, if it is not the one of the rack
-// file. Its rules are in the journal.
+// begun returns the rack with the program that the switch starts with. If an operator loaded
+// another program than that of the rack file into the former incarnation of the switch, it is the
+// loaded one. The rules of that program are in the journal.
 func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	text, err := os.ReadFile(paths.Program())
 	name := string(text)
@@ -31,18 +31,18 @@ func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	return withProgram(rack, name, nil), nil
 }
 
-// described returns the program that a rack's description names.
+// described returns the name of the program in the rack's description.
 func described(rack *spec.Rack) string { return cmp.Or(rack.Switch.Program, spec.ProgramForward) }
 
-// withProgram returns a copy of the rack with another program.
+// withProgram returns a copy of the rack with another program and its rules.
 func withProgram(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 	r := *rack
 	r.Switch.Program, r.Switch.Rules = name, list
 	return &r
 }
 
-// loader returns Config.Load, which makes a program that replaces the running one. Its Keep stores
-// the program's name for a switch that is restarted.
+// loader returns a function for Config.Load. The function makes a program that replaces the running
+// one. The program's Keep stores its name for a restarted switch.
 func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		r := withProgram(rack, name, set.All())
@@ -58,7 +58,7 @@ func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, 
 				}
 				return err
 			}
-			// the switch may be killed during the write, and must not leave a partial name
+			// The switch may be killed during the write, and must not leave a partial name.
 			part := paths.Program() + ".part"
 			if err := os.WriteFile(part, []byte(name), 0o644); err != nil {
 				return err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// maxWaitErrors is how many times in succession the wait for frames may fail before the loop ends.
+// maxWaitErrors is how many times in succession waiting for frames may fail before the loop ends.
 const maxWaitErrors = 100
 
 // loop runs rounds until ctx ends.
@@ -21,7 +21,7 @@ func (d *Daemon) loop(ctx context.Context) error {
 			failed = 0
 			continue
 		}
-		// A port was closed while the waiter used it. In the next round Recv fails for that port.
+		// A port was closed while the waiter used it. In the next round Recv fails for this port.
 		if failed++; failed > maxWaitErrors {
 			return fmt.Errorf("switch: wait: %w", err)
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// links makes the memory links of the switch; with a nil listener there are none.
+// links makes the memory links of the switch. If listener is nil, there are none.
 type links struct{ listener *memlink.Listener }
 
-// memoryLinks begins to listen for hosts, if the rack has memory links.
+// memoryLinks begins to listen for hosts if the rack has memory links.
 func memoryLinks(rack *spec.Rack, paths spec.Paths) (links, error) {
 	if rack.Cable != spec.CableMemory {
 		return links{}, nil
@@ -31,8 +31,8 @@ func (s links) close() error {
 	return s.listener.Close()
 }
 
-// beside returns the port of link l, number i: a memory link beside the packet socket wire. Guests
-// have no memory link, so their port is wire.
+// beside returns the port of link l, number i: a memory link beside the packet socket wire. A guest
+// has no memory link, so its port is wire.
 func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error) {
 	if s.listener == nil || l.Guest {
 		return wire, nil
@@ -44,24 +44,24 @@ func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error)
 	return &doubleLink{wire: wire, memory: m}, nil
 }
 
-// wirePort is the switch's end of a pair of interfaces: an afpacket.Port.
+// wirePort is the switch's end of a veth pair. An afpacket.Port is one.
 type wirePort interface {
 	packetio.Port
 	linker
 	stater
 }
 
-// doubleLink is a link with two ways: RoCEv2 packets to the host go through shared memory, all
+// doubleLink is a link with two ways. RoCEv2 packets to the host go through shared memory, all
 // other frames through the veth pair. Queries of IGMP and MLD take both ways, because the host's
-// NIC and its kernel answer them. The state of the veth pair applies to both ways: when the link is
-// down, or the host has crashed, the pair has no carrier.
+// NIC and its kernel both answer them. The state of the veth pair applies to both ways: if the link
+// is down, or the host has crashed, the pair has no carrier.
 type doubleLink struct {
 	wire   wirePort
 	memory *memlink.Port
-	// wireFirst: the next Recv tries the veth pair first. It alternates, so that neither way has to
-	// wait for the other.
+	// wireFirst: the next Recv tries the veth pair first. It alternates, so that no way has to wait
+	// for the other.
 	wireFirst bool
-	// batches for a Send that has frames for both ways
+	// batches of a Send that has frames for both ways
 	toWire, toMemory packetio.Batch
 }
 
@@ -83,8 +83,8 @@ func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 	return second.Recv(b)
 }
 
-// Send sends RoCEv2 packets through shared memory and the other frames through the veth pair. On
-// each way frames keep their order. A frame that takes both ways is counted once, by the pair.
+// Send sends RoCEv2 packets through shared memory, and other frames through the veth pair. Frames
+// on the same way keep their order. A frame that takes both ways is counted once, by the pair.
 func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	same := 0
 	for same < len(b.Frames) && wire.IsRoCE(b.Frames[same].Data) {
@@ -112,14 +112,14 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	return min(left, len(l.toMemory.Frames)-both) + n, errors.Join(err, werr)
 }
 
-// LinkUp reports whether the veth pair has a carrier, which decides for the memory link, too.
+// LinkUp reports whether the veth pair has a carrier. It sets the memory link to the same state.
 func (l *doubleLink) LinkUp() bool {
 	up := l.wire.LinkUp()
 	l.memory.SetUp(up)
 	return up
 }
 
-// Stats are the counters of both ways together.
+// Stats returns the counters of both ways together.
 func (l *doubleLink) Stats() packetio.Stats {
 	s, m := l.wire.Stats(), l.memory.Stats()
 	s.RxPackets += m.RxPackets
@@ -136,17 +136,16 @@ func (l *doubleLink) Close() error { return errors.Join(l.memory.Close(), l.wire
 
 // Bounds of the wait for hosts at the start of the switch.
 const (
-	// hostsWait bounds how long the switch waits until the hosts whose links have a carrier have
-	// attached their memory links. A host tries to do so at least every 20 ms.
+	// hostsWait bounds how long the switch waits for hosts to attach their memory links. It waits
+	// only for hosts whose links have a carrier. A host tries to attach at least every 20 ms.
 	hostsWait = 500 * time.Millisecond
-	// hostsPoll is the interval at which the switch checks whether the
-	// hosts' memory links are attached.
+	// hostsPoll is the interval at which the switch checks whether the memory links are attached.
 	hostsPoll = time.Millisecond
 )
 
-// awaitHosts waits until the memory links of all hosts are attached, so that a rack whose switch
-// answers requests of operators also carries packets. It does not wait for hosts that have crashed,
-// and waits only hostsWait for hosts that hang.
+// awaitHosts waits until the memory links of all hosts are attached. So when the switch answers
+// requests of operators, the rack also carries packets. It does not wait for hosts that have
+// crashed, and waits only hostsWait for hosts that hang.
 func (d *Daemon) awaitHosts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hostsWait)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// ports holds the links of the switch and their interfaces. The loop owns it; other goroutines use
+// ports holds the links of the switch and their interfaces. The loop owns it. Other goroutines use
 // only waking and open.
 type ports struct {
 	sw        *pipeline.Switch
@@ -22,23 +22,23 @@ type ports struct {
 	queue     int // capacity of an egress queue in packets
 	log       *log.Logger
 
-	links  []Link   // Host is "" if a guest was removed
-	hosts  []string // of the links, in the same order
-	list   []port   // of the links, in the same order
+	links  []Link   // if a guest was removed, Host of its entry is ""
+	hosts  []string // names of the links' hosts, in the order of links
+	list   []port   // ports of the links, in the order of links
 	waiter packetio.Waiter
-	// waking is a copy of waiter. open is a copy of the ports in the order of links; other
-	// goroutines use these.
+	// waking is a copy of waiter. open is a copy of the ports, in the order of links. Other
+	// goroutines use these copies.
 	waking atomic.Pointer[packetio.Waiter]
 	open   atomic.Pointer[[]opened]
 }
 
-// opened is a link and its port, for the watcher.
+// opened is a link and its port, in the copy for the watcher.
 type opened struct {
 	link Link
 	io   packetio.Port // nil: the port is missing
 }
 
-// port is the state of one link in the loop.
+// port is the loop's state of one link.
 type port struct {
 	io       packetio.Port // nil: the port is missing
 	err      error         // why the port is missing
@@ -50,11 +50,11 @@ type port struct {
 	rate     rate
 }
 
-// txCounters count the packets and bytes that left on the link, for status and counters.
+// txCounters counts the packets and bytes that left on the link, for status and counters.
 type txCounters struct{ packets, bytes uint64 }
 
-// openPorts opens the ports that exist, concurrently: each open takes tens of milliseconds in the
-// kernel.
+// openPorts opens the ports that exist. It opens them concurrently, because each open takes tens of
+// milliseconds in the kernel.
 func (s *ports) openPorts() {
 	type result struct {
 		io  packetio.Port
@@ -78,7 +78,7 @@ func (s *ports) wake() {
 	}
 }
 
-// plug makes io the port of link i, or records the error because of which the port is missing.
+// plug makes io the port of link i. If err is not nil, plug records why the port is missing.
 func (s *ports) plug(i int, io packetio.Port, err error) {
 	p := &s.list[i]
 	p.io, p.err = io, err
@@ -151,10 +151,10 @@ func (s *ports) closePorts() error {
 	return errors.Join(errs...)
 }
 
-// setCarrier sets whether a port's link is up.
+// setCarrier sets whether the link of port io is up.
 func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	p := &s.list[i]
-	if p.io != io || p.carrier == up { // the port was lost or replaced meanwhile, or nothing has changed
+	if p.io != io || p.carrier == up { // the port was lost or replaced meanwhile, or its state has not changed
 		return
 	}
 	p.carrier = up
@@ -162,7 +162,7 @@ func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	s.log.Printf("port %s (%s): carrier %v", s.links[i].Ifname, s.hosts[i], up)
 }
 
-// takeRates updates the rates of all ports.
+// takeRates computes the present rates of all ports.
 func (s *ports) takeRates() {
 	now := time.Now()
 	for i := range s.list {

@@ -22,38 +22,39 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// programControl serves the operators' requests about the switch program. It knows programs only
+// programControl serves operators' requests about the switch program. It knows programs only
 // through their registry (swordbox/apps) and the interfaces that they implement.
 type programControl struct {
 	commands *commands
 	traffic  *traffic
 	log      *log.Logger
-	// load makes a program that is to replace the running one; nil: the running program cannot be
-	// replaced. described is the rack's description, for the names of servers.
+	// load makes a program that replaces the running one; nil: the running program cannot be
+	// replaced. described is the rack's description, with the names of servers.
 	load      func(name string, set *rules.Set) (*Loaded, error)
 	described *spec.Rack
 
-	// Owned by the loop.
+	// The loop owns these fields.
 	running pipeline.Program
 	self    pipeline.Self
 
-	// loading is held while a program replaces another. It guards needs, the resources of the
+	// loading is held while one program replaces another. It guards needs, the resources of the
 	// running program.
 	loading sync.Mutex
 	needs   io.Closer
 }
 
-// ProgramInfo is what GET /program answers.
+// ProgramInfo is the answer to GET /program.
 type ProgramInfo struct {
 	Name string `json:"name"`
 	Doc  string `json:"doc"`
-	// Programs are the programs that a rack file can name, Described is the one that this rack's
+	// Programs lists the programs that a rack file can name. Described is the one that this rack's
 	// file names.
 	Programs  []string `json:"programs"`
 	Described string   `json:"described,omitempty"`
-	// Bits is the size of the state that the program declares.
+	// Bits is the size of the state that the program declares, in bits.
 	Bits int `json:"bits"`
-	// Rules is how many rules are in force; MAC and Addresses are the switch's own addresses.
+	// Rules is how many rules are in force. MAC and Addresses are the addresses of the switch
+	// itself.
 	Rules     int          `json:"rules"`
 	MAC       wire.MAC     `json:"mac,omitzero"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
@@ -101,7 +102,7 @@ func (p *programControl) handle(m *control.Mux) {
 	}
 }
 
-// serve passes a request to the running program.
+// serve passes a control request to the running program.
 func (p *programControl) serve(req *handler.Request, r *http.Request, body []byte) (out any, err error) {
 	derr := p.commands.Do(func() {
 		out, err = req.Do(p.running, &handler.Call{
@@ -112,7 +113,7 @@ func (p *programControl) serve(req *handler.Request, r *http.Request, body []byt
 	return out, errors.Join(derr, err)
 }
 
-// decode reads the body of a request and, as package control does, refuses unknown fields.
+// decode decodes the body of a request. Like package control, it refuses unknown fields.
 func decode(body []byte, into any) error {
 	if len(body) == 0 {
 		return nil
@@ -125,7 +126,8 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
-// ruled runs f in the loop with the running program; the error is ErrNoRules if it has no rules.
+// ruled makes the loop run f with the running program. The error is ErrNoRules if the program has
+// no rules.
 func (p *programControl) ruled(f func(r apps.Ruled) error) (err error) {
 	if derr := p.commands.Do(func() {
 		err = handler.ErrNoRules
@@ -138,7 +140,7 @@ func (p *programControl) ruled(f func(r apps.Ruled) error) (err error) {
 	return err
 }
 
-// Info describes the program.
+// Info describes the running program.
 func (p *programControl) Info() (i ProgramInfo, err error) {
 	err = p.commands.Do(func() {
 		s := p.traffic.sw.Spec()
@@ -153,7 +155,7 @@ func (p *programControl) Info() (i ProgramInfo, err error) {
 	return i, err
 }
 
-// Budget reports the resources of a switching chip that the program would need.
+// Budget returns the resources of a switching chip that the program would need.
 func (p *programControl) Budget() (b chipcost.Budget, err error) {
 	var s pipeline.Spec
 	err = p.commands.Do(func() { s = p.traffic.sw.Spec() })
@@ -173,7 +175,7 @@ func (p *programControl) Rules() ([]rules.Rule, error) {
 	return list, err
 }
 
-// AddRule adds a rule after the others or, with t.First, before them.
+// AddRule adds a rule after the others; with t.First, before them.
 func (p *programControl) AddRule(t RuleText) (rules.Rule, error) {
 	rule, err := p.rule(t.Rule)
 	if err != nil {
@@ -236,7 +238,7 @@ func (p *programControl) ruleSet(texts []string) (*rules.Set, error) {
 	return set, nil
 }
 
-// ReplaceRules replaces all rules in force; after an error the old ones stay.
+// ReplaceRules replaces all rules in force. If it returns an error, the old rules stay.
 func (p *programControl) ReplaceRules(texts []string) ([]rules.Rule, error) {
 	set, err := p.ruleSet(texts)
 	if err != nil {
@@ -257,7 +259,8 @@ func (p *programControl) RemoveRule(id string) error {
 	})
 }
 
-// address resolves a server's name or address to the address by which rules name the server.
+// address returns the address by which rules name a server. server is the name of a host of the
+// rack, or an address.
 func (p *programControl) address(server string) (netip.Addr, error) {
 	if s := p.described; s != nil {
 		if addrs := s.Addresses(server); len(addrs) > 0 {

@@ -18,25 +18,25 @@ const (
 	PortMissing   PortState = "missing"
 )
 
-// Status is what GET /status answers.
+// Status is the answer to GET /status.
 type Status struct {
 	Rack    string        `json:"rack"`
 	Program string        `json:"program"`
 	PID     int           `json:"pid"`
 	Uptime  time.Duration `json:"uptime"`
 	Ports   []PortStatus  `json:"ports"`
-	// Partition lists the groups of hosts that cannot reach each other; empty if there is no
+	// Partition lists the groups of hosts that cannot reach each other. It is empty if there is no
 	// partition.
 	Partition [][]string `json:"partition,omitempty"`
-	// Captures is how many captures run. CaptureLost is how many packets are missing from them
-	// because their readers were too slow.
+	// Captures is how many captures run. CaptureLost is how many packets they lack because their
+	// readers were too slow.
 	Captures    int    `json:"captures"`
 	CaptureLost uint64 `json:"captureLost"`
 	// Delayed is how many frames injected faults delay now.
 	Delayed int `json:"delayed"`
 }
 
-// PortStatus describes one port. Rates are of the last full second.
+// PortStatus describes one port. Its rates are those of the last full second.
 type PortStatus struct {
 	Host  string    `json:"host"`
 	Port  string    `json:"port"`
@@ -47,11 +47,11 @@ type PortStatus struct {
 	RxBitRate    uint64 `json:"rxBitsPerSecond"`
 	TxPacketRate uint64 `json:"txPacketsPerSecond"`
 	TxBitRate    uint64 `json:"txBitsPerSecond"`
-	// Faults are the ids of the active rules on the link.
+	// Faults lists the ids of the active fault rules on the link.
 	Faults []string `json:"faults,omitempty"`
 }
 
-// Counters is what GET /counters answers.
+// Counters is the answer to GET /counters.
 type Counters struct {
 	Switch pipeline.Counters `json:"switch"`
 	Ports  []PortCounters    `json:"ports"`
@@ -59,11 +59,11 @@ type Counters struct {
 	Lost map[pipeline.Reason]uint64 `json:"lost,omitempty"`
 }
 
-// PortCounters count the traffic of one port.
+// PortCounters counts the traffic of one port.
 type PortCounters struct {
 	Host string `json:"host"`
 	pipeline.PortCounters
-	// SentPackets and SentBytes count what left the egress queue for the link.
+	// SentPackets and SentBytes count packets and bytes that left the egress queue for the link.
 	SentPackets uint64 `json:"sentPackets"`
 	SentBytes   uint64 `json:"sentBytes"`
 	// RxRing counts frames that were dropped because the port's receive ring was full.
@@ -104,7 +104,7 @@ func (d *Daemon) Status() (s Status, err error) {
 	return s, err
 }
 
-// Counters returns the counters since the switch started.
+// Counters returns the counters since the start of the switch.
 func (d *Daemon) Counters() (c Counters, err error) {
 	err = d.commands.Do(func() {
 		c.Switch, c.Lost = d.traffic.sw.Counters()
@@ -123,7 +123,8 @@ func (d *Daemon) Counters() (c Counters, err error) {
 	return c, err
 }
 
-// Flows lists the RoCEv2 flows that the switch saw, the busiest first.
+// Flows lists the RoCEv2 flows that the switch has seen, sorted by packets, the largest number
+// first.
 func (d *Daemon) Flows() (f []pipeline.Flow, err error) {
 	err = d.commands.Do(func() { f = d.traffic.sw.Flows() })
 	return f, err

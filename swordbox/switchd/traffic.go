@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// traffic moves frames from the ports through the faults of the links up, the pipeline and the
-// faults of the links down to the egress queues. The loop owns it.
+// traffic moves frames from the ports to the egress queues: through the faults of the links up, the
+// pipeline, and the faults of the links down. The loop owns it.
 type traffic struct {
 	ports *ports
 	sw    *pipeline.Switch
@@ -23,27 +23,27 @@ type traffic struct {
 	wall  time.Time // the time at which clk was zero
 
 	ring      *pathtrace.Ring // records when packets pass; nil: no trace is recorded
-	traced    []int           // the ports in the trace; none: all ports
+	traced    []int           // the traced ports; empty: all ports
 	delays    delays
 	now       clock.Time
 	observing bool
 	out       packetio.Batch // frames that the pipeline sends in this round
-	scratch   packetio.Batch // frames split, copied or changed by faults in this round
+	scratch   packetio.Batch // frames that were split, copied or changed by faults in this round
 }
 
-// connect sets up the fault injectors and the egress queue of a port.
+// connect makes the fault injectors and the egress queue of port i.
 func (t *traffic) connect(i int) {
 	p, host := &t.ports.list[i], t.ports.hosts[i]
 	p.up, p.down = t.plan.Injector(host, fault.Up), t.plan.Injector(host, fault.Down)
 	p.queue = pipeline.Queue{MaxPackets: t.ports.queue, MaxBytes: maxQueueBytes}
 }
 
-// deadline returns when the next round must run if no frame arrives before.
+// deadline returns when the next round must run, even if no frame arrives.
 func (t *traffic) deadline() clock.Time { return clock.Min(t.delays.next(), t.sw.Deadline()) }
 
 // round handles all frames that have arrived or are due, and reports whether there were any. The
-// memory of a round's frames is valid until the next round: that of received frames by the contract
-// of Port, that of the others because their batches are reset here.
+// memory of its frames is valid until the next round: received frames by the contract of
+// packetio.Port, the others because round resets their batches at its start.
 func (t *traffic) round() (busy bool) {
 	t.now = t.clk.Now()
 	t.observing = t.hub.Active()
@@ -68,7 +68,7 @@ func (t *traffic) round() (busy bool) {
 			t.fromHost(i, f)
 		}
 	}
-	for range MaxDelayed { // bounded, so that delays of zero cannot keep the round going for ever
+	for range MaxDelayed { // the bound keeps a round with delays of zero from going on for ever
 		if t.delays.next() > t.now {
 			break
 		}
@@ -85,7 +85,8 @@ func (t *traffic) round() (busy bool) {
 	return busy
 }
 
-// undelay takes the first delayed frame, whose time has come, to its next step.
+// undelay takes the first delayed frame, whose time has come, and continues with it where the fault
+// delayed it.
 func (t *traffic) undelay() {
 	e := t.delays.pop(&t.scratch)
 	if e.dir == tap.Up {
@@ -99,9 +100,9 @@ func (t *traffic) undelay() {
 	t.enqueue(e.port, e.frame, "left after its delay")
 }
 
-// switched passes a frame to the pipeline, and the frames that result to the egress queues. comment
-// says what faults on the link up did to the frame. late says that the frame was captured before a
-// fault delayed it.
+// switched passes a frame to the pipeline, and the resulting frames to the egress queues. comment
+// says what faults on the link up did to the frame. late: the frame was captured before a fault
+// delayed it.
 func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) {
 	start := len(t.out.Frames)
 	t.sw.Frame(t.now, in, f, &t.out)
@@ -136,8 +137,8 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	}
 }
 
-// comment returns the text of a note, with the name of the other link of the frame. side says which
-// end that link is.
+// comment returns the text of a note with the name of the frame's other link. side, like ", from ",
+// is the text between the two.
 func (t *traffic) comment(n pipeline.Note, side string) string {
 	if n.Peer < 0 {
 		return n.Text
@@ -159,7 +160,7 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	}
 }
 
-// flush empties all egress queues.
+// flush sends the frames of all egress queues.
 func (t *traffic) flush() {
 	for i := range t.ports.list {
 		p := &t.ports.list[i]
@@ -184,7 +185,7 @@ func (t *traffic) flush() {
 	}
 }
 
-// join joins two comments.
+// join returns two comments as one.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -192,7 +193,7 @@ func join(a, b string) string {
 	return a + "; " + b
 }
 
-// step runs f as a step of the program, and sends the frames that it emits. Loop only.
+// step runs f as a step of the program, and sends the frames that f emits. Only the loop calls it.
 func (t *traffic) step(f func(c *pipeline.Ctx)) {
 	start := len(t.out.Frames)
 	t.sw.Step(t.now, &t.out, f)
@@ -204,7 +205,7 @@ func (t *traffic) step(f func(c *pipeline.Ctx)) {
 // is the same for a whole burst.
 func (t *traffic) unixNanos() int64 { return t.wall.UnixNano() + int64(t.clk.Now()) }
 
-// load replaces the running program, and sends the frames that the new one emits.
+// load replaces the running program. It sends the frames that the former program held.
 func (t *traffic) load(l *Loaded) error {
 	start := len(t.out.Frames)
 	if err := t.sw.Load(t.now, l.Program, l.Self, &t.out); err != nil {

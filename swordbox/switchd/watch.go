@@ -22,16 +22,16 @@ type rate struct {
 // openEvery: at every openEvery-th check, the watcher tries again to open missing ports.
 const openEvery = 4
 
-// watcher detects ports that have appeared and links that went up or down. Opening a port takes
-// many system calls, so the watcher's goroutine does it and passes only changes to the loop.
+// watcher detects ports that have appeared, and links that have gone up or down. It has a goroutine
+// of its own, because opening a port takes many system calls. It passes only changes to the loop.
 type watcher struct {
 	commands *commands
 	ports    *ports
 	guests   *guestControl
 	looks    int
-	up       []bool // which links have a carrier, as the loop was told last
+	up       []bool // which links have a carrier, as last reported to the loop
 	known    []packetio.Port
-	err      []string // why ports are missing, as the loop was told last
+	err      []string // why ports are missing, as last reported to the loop
 }
 
 // watchPorts runs the watcher until ctx ends or the loop has ended.
@@ -100,7 +100,7 @@ func (w *watcher) reopen(i int, l Link) error {
 	return nil
 }
 
-// carrier reports to the loop that a link went up or down.
+// carrier reports to the loop that a link has gone up or down.
 func (w *watcher) carrier(i int, io packetio.Port, up bool) error {
 	if w.known[i] == io && w.up[i] == up {
 		return nil

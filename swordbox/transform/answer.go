@@ -2,9 +2,9 @@ package transform
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// ACK makes f an acknowledgement of all requests up to psn, in the PSNs of the requester, to which
-// the path leads. msn is the number of messages that the connection has completed. The ACK grants
-// no credits (IBTA 9.7.7.2), because only the responder knows them.
+// ACK makes f an acknowledgement of all requests up to psn. p is the path to the requester, and psn
+// is one of its PSNs. msn is the number of messages that the connection has completed. The ACK
+// grants no credits (IBTA 9.7.7.2), because only the responder knows them.
 func (p *Path) ACK(f *wire.Frame, psn wire.PSN, msn uint32) {
 	p.packet(f, wire.RCAck, psn)
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
@@ -23,8 +23,8 @@ func (p *Path) Written(f *wire.Frame, psn wire.PSN, msn uint32) {
 	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
 }
 
-// NAK makes f a negative acknowledgement. For wire.NakPSNSequence psn is the expected PSN,
-// otherwise that of the request that failed (IBTA 9.7.5.2.8).
+// NAK makes f a negative acknowledgement with syndrome s. For wire.NakPSNSequence, psn is the
+// expected PSN; otherwise it is the PSN of the request that failed (IBTA 9.7.5.2.8).
 func (p *Path) NAK(f *wire.Frame, psn wire.PSN, msn uint32, s wire.Syndrome) {
 	p.packet(f, wire.RCAck, psn)
 	f.AETH = wire.AETH{Syndrome: s, MSN: msn & msnMask}

@@ -9,18 +9,18 @@ import (
 // WordLen is the length in bytes of the word that an atomic operation works on (IBTA 9.4.5).
 const WordLen = 8
 
-// ToWrite changes an atomic request to an RDMA WRITE of value to the same word under the same
-// R_Key. The bytes are stored in payload, which belongs to the caller and must stay unchanged until
-// f has been encoded. The WRITE requests an acknowledgement, because an atomic is always answered
-// and a WRITE only on request (IBTA 9.7.5.1.1).
+// ToWrite changes an atomic into an RDMA WRITE of value to the same word under the same R_Key. It
+// stores the bytes in payload, which must stay unchanged until f has been encoded. The WRITE
+// requests an acknowledgement: a responder always answers an atomic, but a WRITE only on request
+// (IBTA 9.7.5.1.1).
 func ToWrite(f *wire.Frame, value uint64, payload *[WordLen]byte) {
 	PutWord(payload, value)
 	toWriteOnly(f, payload[:])
 }
 
-// ToEmptyWrite changes a request to an RDMA WRITE of no bytes under the same R_Key: it takes one
-// PSN, is counted and acknowledged as a message, and changes no memory. f is an atomic or has a
-// RETH.
+// ToEmptyWrite changes a request into an RDMA WRITE of no bytes under the same R_Key. Such a WRITE
+// takes one PSN, is counted and acknowledged as a message, and changes no memory. f is an atomic or
+// has a RETH.
 func ToEmptyWrite(f *wire.Frame) { toWriteOnly(f, nil) }
 
 func toWriteOnly(f *wire.Frame, payload []byte) {
@@ -44,15 +44,15 @@ func Target(f *wire.Frame) (va uint64, rkey uint32) {
 	return 0, 0
 }
 
-// PutWord stores a number as the payload of a WRITE of one word, in the byte order of the server's
-// memory.
+// PutWord stores a number as the payload of a WRITE of one word, in little-endian byte order, which
+// servers' memory is assumed to have.
 func PutWord(payload *[WordLen]byte, value uint64) { binary.LittleEndian.PutUint64(payload[:], value) }
 
-// Piece is what a WRITE does to one word: the bits of Mask are replaced by those of Bits. A Mask of
-// all ones writes the whole word, 0 none of it.
+// Piece says what a WRITE does to one word: it replaces the bits of Mask by those of Bits. If Mask
+// is all ones, the WRITE sets the whole word; if it is 0, none of it.
 type Piece struct{ Bits, Mask uint64 }
 
-// PieceOf returns what a single-packet WRITE does to the word at va. f must have a RETH.
+// PieceOf returns what a single-packet WRITE f does to the word at va. f must have a RETH.
 func PieceOf(f *wire.Frame, va uint64) Piece {
 	var p Piece
 	for i := range uint64(WordLen) {

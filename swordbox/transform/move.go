@@ -2,17 +2,18 @@ package transform
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// Request moves a request to another connection: it sets the path and the PSN there, and requests
-// an acknowledgement, without which the switch would not learn that the request was executed.
+// Request moves a request to another connection: it sets the path and the PSN of that connection.
+// It also requests an acknowledgement, because otherwise the switch would not learn that the
+// request was executed.
 func Request(f *wire.Frame, to *Path, psn wire.PSN) {
 	to.Apply(f)
 	f.BTH.PSN, f.BTH.AckReq = psn, true
 }
 
-// Response redirects a response to the requester at the end of a path: an acknowledgement, the
+// Response redirects a response to the requester at the end of path to: an acknowledgement, the
 // response to an atomic, or a packet of a READ response. psn is the requester's PSN. msn is the
-// number of messages that its connection has completed; a packet of a READ response without an AETH
-// does not carry the MSN.
+// number of messages that the requester's connection has completed; a READ response packet without
+// an AETH does not carry it.
 func Response(f *wire.Frame, to *Path, psn wire.PSN, msn uint32) {
 	to.Apply(f)
 	Renumber(f, psn)

@@ -6,45 +6,45 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Note describes in a capture how the switch changed a packet, so that a reader finds the packet on
-// the other link:
+// Note describes in a capture how the switch changed a packet. With it, a reader finds the packet
+// on the other link:
 //
 //	CAS→WRITE conn 7 psn 12→4711 value 1, was 0
 //	ACK→ATOMIC_ACK conn 7 psn 4711→12 msn 3, was 0
 //
-// A program formats one only while a capture runs (pipeline.Ctx.Observed).
+// A program formats a Note only while a capture runs (pipeline.Ctx.Observed).
 type Note struct {
-	// From is the opcode of the received packet. To is the opcode of the sent packet. Without a
-	// received packet, From is To.
+	// From is the opcode of the received packet, To the opcode of the sent packet. If no packet was
+	// received, From is To.
 	From, To wire.Opcode
 	// Conn is the number of the shared connection; 0: the client's connection.
 	Conn uint32
-	// PSN is the PSN of the received packet. NewPSN is the PSN of the sent packet. If Made is set,
+	// PSN is the PSN of the received packet, NewPSN the PSN of the sent packet. If Made is true,
 	// only NewPSN is valid.
 	PSN, NewPSN wire.PSN
-	// Made: the switch made the packet.
+	// Made: the switch made the packet, and received none for it.
 	Made bool
 	// MSN is the MSN of a response; valid if Show has ShowMSN.
 	MSN uint32
 	// Show says which of MSN, Value and Prior are valid.
 	Show Show
-	// Value is the value that is written. Prior is the value of the word before.
+	// Value is the written value. Prior is the value of the word before.
 	Value, Prior uint64
 	// Why is a text at the end of the note: "retransmission", "held for 12 µs".
 	Why string
 }
 
-// Show is a set of fields of a Note.
+// Show is a set of flags: the fields of a Note that are valid.
 type Show uint8
 
-// Fields.
+// Flags for the fields.
 const (
 	ShowMSN Show = 1 << iota
 	ShowValue
 	ShowPrior
 )
 
-// String is the text of the note.
+// String returns the text of the note.
 func (n Note) String() string {
 	b := make([]byte, 0, 96)
 	if n.Made {
@@ -83,7 +83,7 @@ func (n Note) String() string {
 	return string(b)
 }
 
-// appendValue appends a word: small numbers in decimal, others in hexadecimal.
+// appendValue appends the value of a word: a small number in decimal, another one in hexadecimal.
 func appendValue(b []byte, v uint64) []byte {
 	if v < 1<<20 {
 		return strconv.AppendUint(b, v, 10)

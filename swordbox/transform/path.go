@@ -12,15 +12,14 @@ const (
 	ecnECT0 = 0x02 // ECN-capable transport
 )
 
-// Path holds the headers that bring a packet of one direction of a connection to its receiver. It
-// is taken from a packet (PathOf), or filled in when the switch makes a connection.
+// Path holds the headers that bring a packet of one direction of a connection to its receiver.
+// PathOf takes them from a packet; the switch fills them in when it makes a connection.
 type Path struct {
 	Eth  wire.Ethernet
 	V6   bool
 	IPv4 wire.IPv4
 	IPv6 wire.IPv6
-	// SrcPort is the UDP source port, which spreads flows over links and does not name the
-	// connection.
+	// SrcPort is the UDP source port. It spreads flows over links and does not name the connection.
 	SrcPort uint16
 	PKey    uint16
 	MigReq  bool
@@ -28,7 +27,7 @@ type Path struct {
 	DestQP wire.QPN
 }
 
-// PathOf returns the path of a packet, without a congestion mark in the IP header.
+// PathOf returns the path of a packet. It leaves out a congestion mark in the IP header.
 func PathOf(f *wire.Frame) Path {
 	p := Path{
 		Eth: f.Eth, V6: f.V6, IPv4: f.IPv4, IPv6: f.IPv6,
@@ -40,8 +39,9 @@ func PathOf(f *wire.Frame) Path {
 	return p
 }
 
-// Back returns the path in the other direction, to the sender's queue pair. It assumes the headers
-// that the receiver will use, and is needed until a packet of the receiver has been seen.
+// Back returns the path in the other direction, to the sender's queue pair destQP. It assumes the
+// headers that the receiver will use. A caller needs it only until it has seen a packet of the
+// receiver.
 func (p *Path) Back(destQP wire.QPN) Path {
 	q := *p
 	q.Eth.Dst, q.Eth.Src = p.Eth.Src, p.Eth.Dst
@@ -51,9 +51,9 @@ func (p *Path) Back(destQP wire.QPN) Path {
 	return q
 }
 
-// Apply puts a packet on the path: addresses, tag, UDP source port, P_Key and queue pair are those
-// of the path, the IPv4 identification is 0 with "don't fragment" set, and the time to live is that
-// of a new packet. DSCP and ECN stay those of the packet. The caller sets the PSN.
+// Apply puts a packet on the path. Addresses, tag, UDP source port, P_Key and queue pair become
+// those of the path; the IPv4 identification becomes 0 with "don't fragment" set, and the time to
+// live that of a new packet. DSCP and ECN stay those of the packet. The caller sets the PSN.
 func (p *Path) Apply(f *wire.Frame) {
 	class := class(f)
 	p.headers(f)
@@ -78,7 +78,7 @@ func (p *Path) headers(f *wire.Frame) {
 	f.UDP = wire.UDP{SrcPort: p.SrcPort, DstPort: wire.UDPPort}
 }
 
-// class is DSCP and ECN of a packet.
+// class returns DSCP and ECN of a packet.
 func class(f *wire.Frame) uint8 {
 	if f.V6 {
 		return f.IPv6.TrafficClass

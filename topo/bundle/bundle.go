@@ -1,8 +1,8 @@
 // Package bundle collects the state of a rack in one folder, to find out why something has failed:
 // the last packets, counters, tables, faults, the state of every NIC and process, logs, and the
 // command that repeats the failure. The README of the bundle lists the parts that could not be
-// read. A missing part does not prevent the others, because bundles are made of racks with
-// failures.
+// read. If a part is missing, the others are still written, because bundles are made of racks that
+// have failed.
 package bundle
 
 import (

@@ -144,7 +144,8 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return t.Flush()
 }
 
-// rewriter wraps a switch so that it changes every packet, by decrementing the time to live.
+// rewriter wraps the switch so that the time to live of every packet is decremented. It returns
+// other nodes unchanged.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
@@ -152,7 +153,7 @@ func rewriter(name string, n sim.Node) sim.Node {
 	return &ageing{Node: n}
 }
 
-// ageing is a switch for which incoming packets are changed first.
+// ageing decrements the time to live of each packet before the wrapped switch gets it.
 type ageing struct {
 	sim.Node
 	frame wire.Frame

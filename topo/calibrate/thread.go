@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// thread is one client.
+// thread is one client: the queue pair and completion queue of one thread, and the work request
+// that it posts.
 type thread struct {
 	rt verbs.Runtime
 	cq verbs.CQ

@@ -46,7 +46,8 @@ import (
 // Program is the name of the file under which this binary is the plugin.
 const Program = "rdmalab-cni"
 
-// Codes of errors beside those of the library: the specification leaves 100 and above to plugins.
+// Error codes in addition to those of the library: the specification leaves 100 and above to
+// plugins.
 const (
 	// codeNotReady is the code of STATUS if ADD would fail.
 	codeNotReady = 50
@@ -136,9 +137,9 @@ func (p *Plugin) print(res types.Result, as string) error {
 	return res.PrintTo(p.Stdout)
 }
 
-// result describes a guest to the runtime: the switch's end of the link, whose MAC address is port,
-// the guest's end, and the guest's addresses. Both ends have MAC addresses, because podman expects
-// one for each end that is in a namespace.
+// result describes a guest to the runtime: both ends of the link, and the guest's addresses. port
+// is the MAC address of the switch's end. Both ends have MAC addresses, because podman expects one
+// for each end that is in a namespace.
 func result(r *rack.Rack, g *guests.Guest, port wire.MAC) *current.Result {
 	res := &current.Result{
 		CNIVersion: current.ImplementedSpecVersion,
@@ -181,7 +182,7 @@ func (p *Plugin) GC(a *skel.CmdArgs) error {
 	})
 }
 
-// remove runs f on a rack. If the rack is down, it has no guests any more, and f is not called.
+// remove runs f on a rack. If the rack is down, it has no guests, and remove does not call f.
 func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) error) error {
 	r, err := p.rackOf(c)
 	if err == nil {

@@ -18,7 +18,7 @@ func Composer(ctx context.Context) ([]string, error) {
 	if err := exec.CommandContext(ctx, "docker", "compose", "version").Run(); err == nil {
 		return []string{"docker", "compose"}, nil
 	}
-	if _, err := exec.LookPath("docker-compose"); err == nil { // is not run, because it takes a second to print its version
+	if _, err := exec.LookPath("docker-compose"); err == nil { // it is not run, because it takes a second to print its version
 		return []string{"docker-compose"}, nil
 	}
 	return nil, ErrNoCompose

@@ -29,12 +29,12 @@ const (
 	pluginKind = "application/vnd.docker.plugins.v1.1+json"
 	// maxRequest bounds a request of the engine, in bytes.
 	maxRequest = 1 << 20
-	// driverHeaderWait bounds the head of a request.
+	// driverHeaderWait bounds how long the header of a request may take.
 	driverHeaderWait = 5 * time.Second
-	// idShown is how many characters of an endpoint's ID are kept in the alias of its port.
+	// idShown is how many characters of an endpoint's ID are in the alias of its port.
 	idShown = 32
-	// idInName is how many characters of an endpoint's ID are in the name of its interface, so that
-	// the name is unique until the engine renames the interface.
+	// idInName is how many characters of an endpoint's ID are in the name of its interface. They
+	// make the name unique until the engine renames the interface.
 	idInName = 9
 )
 
@@ -42,14 +42,14 @@ const (
 var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 
 // driver is a network driver of the engine. Each of its networks is the link of one host of a rack.
-// State that must survive the driver is in the rack's state folder and in the interfaces.
+// State that must survive the driver's process is in the rack's state folder and in the interfaces.
 type driver struct {
 	*plugger
 	log *log.Logger
-	mu  sync.Mutex // one change at a time
+	mu  sync.Mutex // allows one change at a time
 }
 
-// request has the fields of the engine's requests that the driver uses; each request has some of
+// request holds the fields of the engine's requests that the driver uses. Each request has some of
 // them.
 type request struct {
 	NetworkID  string
@@ -70,14 +70,14 @@ type driverServer struct {
 // driverSocket returns the path at which the engine finds the driver of a rack.
 func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverName(rack)+".sock") }
 
-// serveDriver serves the engine on a socket at path until Close. Only root, as which the engine
-// runs, can open the socket.
+// serveDriver serves the engine's requests on a socket at path until Close. Only root can open the
+// socket; the engine runs as root.
 func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close() // only tests whether another driver serves the socket
+		_ = c.Close() // it was opened only to test whether another driver serves the socket
 		return nil, fmt.Errorf("network driver: another process serves %s", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +110,8 @@ func (s *driverServer) Close() error {
 	return err
 }
 
-// handler answers the plugin protocol. Every answer is JSON; errors are in the field Err.
+// handler answers the requests of the plugin protocol. Every answer is JSON; its field Err reports
+// an error.
 func (d *driver) handler() http.Handler {
 	empty := func(*request) (any, error) { return object{}, nil }
 	calls := map[string]func(*request) (any, error){
@@ -160,8 +161,7 @@ func (d *driver) handler() http.Handler {
 	})
 }
 
-// linkNetFile returns the path of the file in which the driver keeps which host a network belongs
-// to.
+// linkNetFile returns the path of the file that says to which host a network belongs.
 func (d *driver) linkNetFile(networkID string) string {
 	return filepath.Join(d.paths.Dir, "cables", networkID)
 }
@@ -197,7 +197,7 @@ func (d *driver) createNetwork(r *request) (any, error) {
 	return object{}, os.WriteFile(file, []byte(name), 0o644)
 }
 
-// deleteNetwork removes the file of a network; it returns no error if there is none.
+// deleteNetwork removes the file of a network. It returns no error if there is none.
 func (d *driver) deleteNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (d *driver) deleteNetwork(r *request) (any, error) {
 	return object{}, nil
 }
 
-// host returns the host that a request's network belongs to.
+// host returns the host to which a request's network belongs.
 func (d *driver) host(r *request) (*spec.Host, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
@@ -238,20 +238,20 @@ func (d *driver) createEndpoint(r *request) (any, error) {
 		if mac, err := wire.ParseMAC(i.MacAddress); i.MacAddress != "" && (err != nil || mac != h.MAC) {
 			return nil, fmt.Errorf("the rack gives the MAC address of %s, %v: leave mac_address out", h.Name, h.MAC)
 		} else if i.MacAddress != "" {
-			return object{"Interface": out}, nil // the protocol forbids to repeat values of the request
+			return object{"Interface": out}, nil // the protocol forbids repeating values of the request
 		}
 	}
 	out["MacAddress"] = h.MAC.String()
 	return object{"Interface": out}, nil
 }
 
-// endpointAlias returns the alias of an endpoint's port, by which leave finds it.
+// endpointAlias returns the alias of an endpoint's port. leave finds the port by it.
 func (d *driver) endpointAlias(h *spec.Host, id string) string {
 	return d.alias(h.Name) + "/" + id[:min(len(id), idShown)]
 }
 
-// join makes the link. The engine takes the host's end from this network namespace, which is also
-// its own.
+// join makes the link. The engine takes the host's end from this process's network namespace, which
+// is also the engine's.
 func (d *driver) join(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {
@@ -262,7 +262,7 @@ func (d *driver) join(r *request) (any, error) {
 	if l, err := nl.LinkByName(port.Netns, port.Name); err == nil && l.Carrier {
 		return nil, fmt.Errorf("the port of %s is taken: a link has one container", h.Name)
 	}
-	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // the link of the container's former incarnation may be left
+	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // the link of the container's former incarnation may still exist
 		return nil, err
 	}
 	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: d.alias(h.Name)}
@@ -278,7 +278,7 @@ func (d *driver) join(r *request) (any, error) {
 	}, nil
 }
 
-// leave removes the link of an endpoint, if it is there; nothing else is touched.
+// leave removes the link of an endpoint if it exists. It changes nothing else.
 func (d *driver) leave(r *request) (any, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (d *driver) leave(r *request) (any, error) {
 	return object{}, err
 }
 
-// RemoveDriver removes the socket of a rack's network driver that was killed; it returns no error
+// RemoveDriver removes the socket of a rack's network driver that was killed. It returns no error
 // if there is none.
 func RemoveDriver(rack string) error {
 	if err := os.Remove(driverSocket(rack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -307,8 +307,8 @@ func RemoveDriver(rack string) error {
 	return nil
 }
 
-// driverFor ensures that the engine's driver answers while networks are removed: if no watcher of
-// the rack serves the driver, this process does so until stop is called.
+// driverFor makes sure that the rack's driver answers the engine while networks are removed. If no
+// watcher of the rack serves the driver, this process serves it until stop is called.
 func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 	var dial net.Dialer
 	if c, err := dial.DialContext(ctx, "unix", h.driver); err == nil {

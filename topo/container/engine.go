@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// DefaultSocket is where the engine listens unless the environment says otherwise.
+// DefaultSocket is the path of the engine's socket if the environment names no other.
 const DefaultSocket = "/var/run/docker.sock"
 
 const (
@@ -24,7 +24,7 @@ const (
 	callWait = 60 * time.Second
 	// pingWait bounds the answer to the first request, which only asks for the version.
 	pingWait = 5 * time.Second
-	// maxAnswer bounds the bytes that are read of one answer.
+	// maxAnswer bounds how many bytes of one answer are read.
 	maxAnswer = 16 << 20
 )
 
@@ -35,13 +35,13 @@ type Engine struct {
 	http    *http.Client
 }
 
-// EngineError is an error that the engine returned.
+// EngineError is an error that the engine has returned.
 type EngineError struct {
 	Status  int
 	Message string
 }
 
-// Error returns the engine's text.
+// Error returns the text of the engine.
 func (e *EngineError) Error() string { return "engine: " + e.Message }
 
 // Is makes errors.Is(e, ErrNotFound) true for a missing object.
@@ -50,8 +50,8 @@ func (e *EngineError) Is(target error) bool {
 }
 
 // SocketFromEnv returns the path of the engine's socket: the one in DOCKER_HOST, or the default. It
-// fails if DOCKER_HOST names an engine on another machine, because its containers would not run
-// here.
+// returns an error if DOCKER_HOST names an engine on another machine, because its containers would
+// not run here.
 func SocketFromEnv() (string, error) {
 	host := os.Getenv("DOCKER_HOST")
 	if host == "" {
@@ -91,7 +91,7 @@ func Connect(ctx context.Context, socket string) (*Engine, error) {
 	return e, nil
 }
 
-// do sends a request. The caller closes the answer's body.
+// do sends a request. The caller closes the body of the answer.
 func (e *Engine) do(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
 	u := "http://engine" + e.version + path
 	if len(query) > 0 {
@@ -123,7 +123,7 @@ func (e *Engine) do(ctx context.Context, method, path string, query url.Values, 
 	return nil, fail
 }
 
-// explain adds advice to the error of a request without answer.
+// explain adds advice to the error of a request that got no answer.
 func (e *Engine) explain(err error) error {
 	var op *net.OpError
 	var call *url.Error
@@ -138,7 +138,7 @@ func (e *Engine) explain(err error) error {
 	return fmt.Errorf("engine at %s: %w", e.socket, err)
 }
 
-// call sends in as JSON (nil: no body) and decodes the answer into out (nil: the answer is
+// call sends in as JSON (nil: no body), and decodes the answer into out (nil: the answer is
 // dropped).
 func (e *Engine) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
@@ -156,7 +156,7 @@ func (e *Engine) call(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() // it was read
+	defer resp.Body.Close() // errors are of no use after reading
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil || out == nil {
 		return err
@@ -167,7 +167,7 @@ func (e *Engine) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// filters returns the query by which a listing selects objects: keys and values in turn.
+// filters returns the query with which a listing selects objects. kv are keys and values in turn.
 func filters(kv ...string) url.Values {
 	f := make(map[string][]string)
 	for i := 0; i+1 < len(kv); i += 2 {

@@ -28,16 +28,15 @@ const (
 type Container struct {
 	ID, Name string
 	Rack     string
-	Host     string // of the rack
+	Host     string // host of the rack
 	Part     string
 	Plug     Plug
-	// State is the state as the engine names it: created, running, paused, restarting, exited,
-	// dead.
+	// State is the engine's name of the state: created, running, paused, restarting, exited, dead.
 	State string
-	// PID is the process ID of the container's first process on this machine; 0 if it does not run.
+	// PID is the process ID of the container's first process on this machine; 0: it does not run.
 	PID int
-	// StartedAt is when the container was started last, as the engine prints it. It differs in each
-	// incarnation.
+	// StartedAt is when the container was last started, as the engine prints it. It is different in
+	// each incarnation.
 	StartedAt string
 	ExitCode  int
 }
@@ -45,7 +44,7 @@ type Container struct {
 // Runs reports whether the container has processes, running or stopped.
 func (c *Container) Runs() bool { return c.PID > 1 && (c.State == "running" || c.State == "paused") }
 
-// inspected has those fields of an inspection that this package uses.
+// inspected holds the fields of an inspection that this package uses.
 type inspected struct {
 	ID    string `json:"Id"`
 	Name  string `json:"Name"`
@@ -60,7 +59,7 @@ type inspected struct {
 	} `json:"Config"`
 }
 
-// Inspect looks at one container, by ID or name.
+// Inspect returns the description of a container. id is its ID or name.
 func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
 	var i inspected
 	if err := e.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(id)+"/json", nil, nil, &i); err != nil {
@@ -89,8 +88,8 @@ type listed struct {
 	State  string            `json:"State"`
 }
 
-// List lists the containers of a rack, running or not, without PID, StartedAt and ExitCode. For
-// rack "" it lists those of all racks.
+// List lists the containers of a rack, running or not; for rack "", those of all racks. It does not
+// fill in PID, StartedAt and ExitCode.
 func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
 	label := LabelRack
 	if rack != "" {
@@ -131,13 +130,13 @@ func (e *Engine) create(ctx context.Context, name string, body any) error {
 	return e.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, body, nil)
 }
 
-// start starts a container; it returns no error if the container runs already.
+// start starts a container. It returns no error if the container already runs.
 func (e *Engine) start(ctx context.Context, id string) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/start", nil, nil, nil)
 }
 
-// kill ends a container's processes and waits for their end. It returns no error if the container
-// does not run or does not exist.
+// kill ends a container's processes, and waits until they have ended. It returns no error if the
+// container does not run or does not exist.
 func (e *Engine) kill(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/kill", nil, nil, nil)
 	var said *EngineError
@@ -154,14 +153,14 @@ func (e *Engine) kill(ctx context.Context, id string) error {
 	return err
 }
 
-// pause stops or continues a container's processes.
+// pause stops (on) or continues a container's processes.
 func (e *Engine) pause(ctx context.Context, id string, on bool) error {
 	what := map[bool]string{true: "/pause", false: "/unpause"}[on]
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+what, nil, nil, nil)
 }
 
 // remove ends a container and removes it. It returns no error if the container does not exist or is
-// being removed.
+// already being removed.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(id), url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
 	var said *EngineError
@@ -189,8 +188,8 @@ func (e *Engine) createNetwork(ctx context.Context, body any) error {
 	return e.call(ctx, http.MethodPost, "/networks/create", nil, body, nil)
 }
 
-// removeNetwork disconnects the containers that are connected to a network, and removes it. It
-// returns no error if the network does not exist.
+// removeNetwork disconnects the containers of a network, and removes the network. It returns no
+// error if the network does not exist.
 func (e *Engine) removeNetwork(ctx context.Context, id string) error {
 	path := "/networks/" + url.PathEscape(id)
 	err := e.call(ctx, http.MethodDelete, path, nil, nil, nil)

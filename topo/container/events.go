@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Event is something that happened to a container of a rack.
+// Event is an event of a container of a rack.
 type Event struct {
 	Host string
 	When time.Time
-	// What is the event as the engine names it: start, die, kill, pause, unpause, restart, oom,
+	// What is the engine's name of the event: start, die, kill, pause, unpause, restart, oom,
 	// connect, disconnect, …
 	What string
 }
 
-// heard lists the events that the watcher handles. Others, such as those of exec, are ignored.
+// heard lists the events that the watcher handles. It ignores others, such as those of exec.
 var heard = []string{"create", "start", "die", "kill", "pause", "unpause", "restart", "oom", "destroy", "connect", "disconnect"}
 
-// eventJSON has those fields of the engine's events that this package uses.
+// eventJSON holds the fields of the engine's events that this package uses.
 type eventJSON struct {
 	Type   string `json:"Type"`
 	Action string `json:"Action"`
@@ -33,9 +33,9 @@ type eventJSON struct {
 	TimeNano int64 `json:"timeNano"`
 }
 
-// Events calls each for every event of the engine about a rack's containers and links, until ctx or
-// the stream of events ends; it never returns nil. It calls subscribed once the engine reports all
-// events from then on.
+// Events calls each for every event of the engine about a rack's containers and links, until ctx
+// ends or the stream of events ends. It never returns nil. It calls subscribed when the engine
+// begins to report events.
 func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), each func(Event)) error {
 	// Events of networks have no labels, so Events subscribes to all of them and selects them by
 	// name.
@@ -61,7 +61,8 @@ func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), eac
 	}
 }
 
-// of converts the event if it is about a container or link of the rack.
+// of converts the event. The bool is false if the event is not about a container or link of the
+// rack.
 func (ev *eventJSON) of(rack string) (Event, bool) {
 	what, _, _ := strings.Cut(ev.Action, ":") // some names of events have details behind a colon
 	if !slices.Contains(heard, what) {

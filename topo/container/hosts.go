@@ -15,18 +15,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Settings say how the hosts of a rack run in containers. They are kept in the rack's state folder.
+// Settings say how the hosts of a rack run in containers. The rack's state folder keeps them.
 type Settings struct {
 	// Socket is the path of the engine's socket.
 	Socket string `json:"socket"`
 	Plug   Plug   `json:"plug"`
-	// Compose is the path of the compose file that makes the containers; "": they are made over the
-	// engine's API.
+	// Compose is the path of the compose file that makes the containers; "": the package makes them
+	// by the engine's API.
 	Compose string `json:"compose,omitempty"`
 }
 
-// settingsFile is the path of a rack's Settings. Only racks whose hosts are containers have the
-// file.
+// settingsFile returns the path of a rack's Settings. The file exists only if the hosts are
+// containers.
 func settingsFile(p spec.Paths) string { return filepath.Join(p.Dir, "containers.json") }
 
 // Save writes s into the rack's state folder.
@@ -38,7 +38,7 @@ func (s *Settings) Save(p spec.Paths) error {
 	return os.WriteFile(settingsFile(p), b, 0o644)
 }
 
-// Saved returns the settings that Save has written; nil for a rack whose hosts are processes.
+// Saved returns the settings that Save has written; nil if the rack's hosts are processes.
 func Saved(p spec.Paths) (*Settings, error) {
 	b, err := os.ReadFile(settingsFile(p))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +54,7 @@ func Saved(p spec.Paths) (*Settings, error) {
 	return &s, nil
 }
 
-// Hosts are the containers of a rack. Its methods may be called from several goroutines.
+// Hosts are the containers of a rack. Its methods may be called by several goroutines at a time.
 type Hosts struct {
 	name  string
 	paths spec.Paths
@@ -68,7 +68,7 @@ type Hosts struct {
 	image  string                  // guarded by mu; the engine's name of the image, "" until the first use
 }
 
-// NewHosts returns a handle. It sends no request to the engine.
+// NewHosts returns the Hosts of a rack. It sends no request to the engine.
 func NewHosts(rack string, s Settings) *Hosts {
 	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
 }
@@ -90,8 +90,8 @@ func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	return e, err
 }
 
-// Prepare makes what all hosts need: the image of the program exe, and their networks. With a
-// compose file it runs compose, which makes the containers, too.
+// Prepare makes what all hosts need: the image with the program exe, and their networks. With a
+// compose file it runs compose, which also makes the containers.
 func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	return nil
 }
 
-// Start starts a host's containers. It makes those that do not exist.
+// Start starts the containers of a host. It makes those that do not exist.
 func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -119,7 +119,8 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	}
 	plug := h.s.Plug
 	if h.s.Compose != "" {
-		// A compose file may choose other names and plugs, so its containers are found by their labels.
+		// A compose file may choose other names and plugs, so its containers are found by their
+		// labels.
 		if c, err := h.Container(ctx, host, PartHost); err == nil {
 			if p, err := ParsePlug(string(c.Plug)); err == nil {
 				plug = p
@@ -143,7 +144,7 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	return nil
 }
 
-// maxMakeTries bounds how often an image is loaded again because it was removed meanwhile.
+// maxMakeTries bounds how often an image is loaded again if another process removes it meanwhile.
 const maxMakeTries = 5
 
 // make creates a container and starts it.
@@ -164,8 +165,8 @@ func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error 
 	return e.start(ctx, u.Name)
 }
 
-// ensure returns the engine's name of the image of the program exe, and loads the image if the
-// engine does not have it. gone is a name that the engine did not find, "" at the first try.
+// ensure returns the engine's name of the image with the program exe. It loads the image if the
+// engine does not have it. gone is a name that the engine did not find; "" at the first try.
 func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,10 +181,10 @@ func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string
 	return h.image, err
 }
 
-// errNone: no container is labelled as this part of the host.
+// errNone: no container has the labels of this part of the host.
 var errNone = fmt.Errorf("no container has the labels of the host: %w", ErrNotFound)
 
-// Container inspects the container that is a part of a host.
+// Container inspects the container that is the given part of a host.
 func (h *Hosts) Container(ctx context.Context, host, part string) (Container, error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -215,7 +216,7 @@ func (h *Hosts) Kill(ctx context.Context, host string) error {
 	return h.act(ctx, host, func(e *Engine, c Container) error { return e.kill(ctx, c.ID) })
 }
 
-// Pause stops a host's processes, or continues them.
+// Pause stops (on) or continues a host's processes.
 func (h *Hosts) Pause(ctx context.Context, host string, on bool) error {
 	return h.act(ctx, host, func(e *Engine, c Container) error { return e.pause(ctx, c.ID, on) })
 }
@@ -236,7 +237,7 @@ func (h *Hosts) act(ctx context.Context, host string, f func(e *Engine, c Contai
 }
 
 // Netns returns the path of the network namespace that has a host's NIC. The error is ErrNotFound
-// if no running container holds that namespace.
+// if no running container holds this namespace.
 func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	c, err := h.Container(ctx, host, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -251,10 +252,9 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	return netnsOf(c.PID), nil
 }
 
-// Remove removes every container and network with the rack's label, and reports whether there was
-// any. It removes the containers first; while it removes the networks, a network driver must
-// answer. Other containers that are connected to one of the networks are disconnected, and not
-// removed.
+// Remove removes every container and network with the rack's label. found: there was any. It
+// removes the containers first. While it removes the networks, a network driver must answer. Other
+// containers that are connected to one of the networks are disconnected, but not removed.
 func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -290,8 +290,8 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 // goneStep is the interval at which awaitGone checks the containers.
 const goneStep = 20 * time.Millisecond
 
-// awaitGone waits for containers that the engine was already removing, at the request of a
-// controller that has died.
+// awaitGone waits for containers that the engine is already removing, because a controller that has
+// died has requested it.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
 	for {
 		left, err := e.List(ctx, h.name)
@@ -312,7 +312,7 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 	}
 }
 
-// Leftovers lists the racks of which the engine behind a socket has containers. The list is empty
+// Leftovers lists the racks that have containers at the engine behind a socket. The list is empty
 // if there is no engine.
 func Leftovers(ctx context.Context, socket string) ([]string, error) {
 	if _, err := os.Stat(socket); err != nil {

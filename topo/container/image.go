@@ -22,7 +22,7 @@ import (
 // ImageName is the name of the image that hosts run.
 const ImageName = "rdmalab:dev"
 
-// binaryPath is where the one program of the image is.
+// binaryPath is the path of the one program in the image.
 const binaryPath = "rdmalab"
 
 // LabelImage is the label of this project's images. Its value is the program's hash.
@@ -31,17 +31,17 @@ const LabelImage = "rdmalab.binary"
 // maxBinary bounds a program, in bytes.
 const maxBinary = 512 << 20
 
-// Image is an image that contains only one static program. It is made without an engine, and the
-// same program gives the same bytes.
+// Image is an image that contains only one static program. It is made without an engine. The same
+// program gives the same bytes.
 type Image struct {
-	// ID is the hash of the image's configuration. Program is the hash of the program; both are in
+	// ID is the hash of the image's configuration, Program the hash of the program. Both are in
 	// hexadecimal.
 	ID, Program string
-	// archive is what `docker load` reads.
+	// archive is the input of `docker load`.
 	archive []byte
 }
 
-// imageConfig is the configuration of an image; its hash is the image's ID.
+// imageConfig is the configuration of an image. Its hash is the image's ID.
 type imageConfig struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
@@ -114,7 +114,7 @@ func checkStatic(path string) error {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			if target, err := os.Readlink(path); err == nil {
-				path = target // the path of the caller's program, which was given as /proc/self/exe
+				path = target // path may be /proc/self/exe, so target is the path of the caller's program
 			}
 			return fmt.Errorf("%s is not static, and an image with nothing else cannot run it: build it with `make build`", path)
 		}
@@ -122,7 +122,7 @@ func checkStatic(path string) error {
 	return nil
 }
 
-// epoch is the time stamp of everything in an image, so that images are reproducible.
+// epoch is the time stamp of all files in an image, so that images are reproducible.
 var epoch = time.Unix(0, 0).UTC()
 
 // file is a file of an archive.
@@ -132,7 +132,7 @@ type file struct {
 	data []byte
 }
 
-// tarOf makes an archive that does not depend on time, user or path.
+// tarOf returns an archive of files. It does not depend on time, user or path.
 func tarOf(files ...file) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -153,7 +153,7 @@ func hash(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// WriteTo writes the archive that `docker load` and `podman load` read.
+// WriteTo writes the archive, which `docker load` and `podman load` read.
 func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(i.archive)
 	return int64(n), err
@@ -175,12 +175,12 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	return image.ID, image.Config.Labels[LabelImage], err
 }
 
-// maxLoads bounds how often an image is loaded again because the image of another program has taken
-// its name meanwhile.
+// maxLoads bounds how often an image is loaded again if the image of another program has taken its
+// name meanwhile.
 const maxLoads = 5
 
-// Ensure makes this image the engine's image called ImageName, and returns the engine's name of it.
-// It removes the image that had the name before, unless a container uses it.
+// Ensure makes this image the one that the engine calls ImageName, and returns the engine's ID of
+// it. It removes the image that had the name before, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	before := ""
 	for range maxLoads {

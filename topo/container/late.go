@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Quiet is how long RemoveLate waits for further containers of a rack whose controller died before
-// the rack was up. The engine still executes requests of the dead controller, so a container may
+// Quiet is how long RemoveLate waits for more containers of a rack whose controller died before the
+// rack was up. The engine may still execute requests of the dead controller, so a container may
 // appear after all others were removed.
 const Quiet = 2 * time.Second
 

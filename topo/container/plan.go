@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Plug is the way in which a host's container gets its NIC.
+// Plug is a way in which a host's container gets its NIC.
 type Plug string
 
 // Plugs; see the package comment.
@@ -31,14 +31,14 @@ func ParsePlug(s string) (Plug, error) {
 	return "", fmt.Errorf("plug %.40q is unknown; use one of %v", s, Plugs())
 }
 
-// InitCommand and HoldCommand are the hidden commands of the program that run in containers.
+// InitCommand and HoldCommand are hidden commands of the program. They run in containers.
 const (
 	InitCommand = "container-init"
 	HoldCommand = "container-hold"
 )
 
-// capabilities lists the capabilities of a host's container: for packet sockets, for its interface,
-// and for the locked memory of NICs.
+// capabilities lists the capabilities of a host's container. It needs them for packet sockets, for
+// its interface, and for the locked memory of NICs.
 var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
 
 // unit describes one container, for compose and for the engine's API.
@@ -46,11 +46,12 @@ type unit struct {
 	Name, Host, Part string
 	Plug             Plug
 	Command          []string
-	// Hostname is "" if the container shares the network, and so the host name, of another one.
+	// Hostname is the host name of the container. It is "" if the container shares the network, and
+	// so the host name, of another one.
 	Hostname string
 	// With is the container whose network this one shares; "": none.
 	With string
-	// Network is the network that is the container's link; "": none.
+	// Network is the network that is the container's link; "": there is none.
 	Network string
 	Mounts  []mount
 }
@@ -61,23 +62,23 @@ type mount struct {
 	ReadOnly       bool
 }
 
-// linkNet is a network of the driver that is the link of one host.
+// linkNet is a network of the driver. It is the link of one host.
 type linkNet struct{ Name, Host string }
 
-// ContainerName is the name of a host's container.
+// ContainerName returns the name of a host's container.
 func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
-// holderName is the name of the container that holds a host's network. No host has a name like
-// this, because host names have no dot.
+// holderName returns the name of the container that holds a host's network. No host has such a
+// name, because host names have no dot.
 func holderName(rack, host string) string { return ContainerName(rack, host) + ".net" }
 
-// linkNetName is the name of the network that is a host's link.
+// linkNetName returns the name of the network that is a host's link.
 func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
-// DriverName is the name of a rack's network driver.
+// DriverName returns the name of a rack's network driver.
 func DriverName(rack string) string { return "rdmalab-" + rack }
 
-// units lists the containers of a host in the order in which they start.
+// units lists the containers of a host, in the order in which they start.
 func units(r *spec.Rack, host string, plug Plug) []unit {
 	app := unit{
 		Name: ContainerName(r.Name, host), Host: host, Part: PartHost, Plug: plug, Hostname: host,
@@ -127,7 +128,7 @@ func (u *unit) labels(rack string) map[string]string {
 // object is a JSON object of a request to the engine.
 type object = map[string]any
 
-// body is the request that creates the container.
+// body returns the request that creates the container.
 func (u *unit) body(rack, image string) object {
 	mode := "none"
 	switch {
@@ -153,7 +154,7 @@ func (u *unit) body(rack, image string) object {
 	return c
 }
 
-// body is the request that creates the network.
+// body returns the request that creates the network.
 func (c linkNet) body(rack string) object {
 	return object{
 		"Name": c.Name, "CheckDuplicate": true, "Driver": DriverName(rack), "IPAM": object{"Driver": "null"},
@@ -162,8 +163,8 @@ func (c linkNet) body(rack string) object {
 }
 
 // Compose returns a compose file with the containers of a rack, for docker compose 2 and
-// docker-compose 1.29. The text does not depend on the machine. from says where the rack's
-// description is; it is only mentioned in a comment.
+// docker-compose 1.29. The text does not depend on the machine. from is the name of the rack's
+// description, for a comment.
 func Compose(r *spec.Rack, plug Plug, from string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
@@ -191,7 +192,7 @@ func Compose(r *spec.Rack, plug Plug, from string) string {
 	return b.String()
 }
 
-// writeCommon writes the part that all services have in common as a YAML anchor.
+// writeCommon writes, as a YAML anchor, the part that all services have in common.
 func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 	fmt.Fprintf(b, "x-%s: &%s\n  image: %s\n  cap_drop: [ALL]\n  cap_add: [%s]\n  read_only: true\n  tmpfs: [/tmp]\n",
 		anchor, anchor, ImageName, strings.Join(capabilities, ", "))
@@ -212,7 +213,7 @@ func (u *unit) service() string {
 	return u.Host
 }
 
-// write writes a unit as a service.
+// write writes a unit as a service of the compose file.
 func (u *unit) write(b *strings.Builder, rack string) {
 	common := "host"
 	if u.Part == PartHolder {

@@ -13,14 +13,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// ownNetns is the network namespace of this process, which is the machine's.
+// ownNetns is the network namespace of this process, which is also the machine's.
 const ownNetns = "/proc/self/ns/net"
 
 // errOwn: a container uses the machine's network namespace, so the NIC cannot be put into it.
 var errOwn = errors.New("the container is in the machine's own network: give it network_mode none")
 
-// cut returns the path of the file that marks a host's link as cut at the switch, so that a new
-// link of the host is cut, too.
+// cut returns the path of the file that marks a host's link as cut at the switch. If the file
+// exists, a new link of the host is cut, too.
 func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
 
 // MarkCut records whether a host's link is cut at the switch.
@@ -44,7 +44,7 @@ type plugger struct {
 	paths spec.Paths
 }
 
-// alias returns the alias of an interface, which names its rack and host.
+// alias returns the alias of an interface. It names the rack and the host.
 func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
 
 // port returns the switch's end of a host's link.
@@ -52,7 +52,7 @@ func (p *plugger) port(h *spec.Host) nl.End {
 	return nl.End{Netns: p.paths.Netns(spec.SwitchName), Name: h.Port, Alias: p.alias(h.Name)}
 }
 
-// nic returns the host's end of its link, which is in the namespace at netns.
+// nic returns the host's end of its link, in the namespace at netns.
 func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	return nl.End{
 		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: p.alias(h.Name), NoTSO: true,
@@ -60,9 +60,9 @@ func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	}
 }
 
-// plug puts the NIC into a running container unless it is there, and reports whether it is there
-// afterwards. With PlugDriver the engine puts the NIC into the container; plug only sets its name
-// and addresses.
+// plug puts the NIC into a running container unless it is there. It reports whether the NIC is
+// there afterwards. With PlugDriver the engine puts the NIC into the container; plug then only sets
+// its name and addresses.
 func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	netns := netnsOf(c.PID)
 	if err := checkForeign(netns); err != nil {
@@ -118,8 +118,7 @@ func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
 	return nil, err
 }
 
-// finish sets the name and the addresses of a NIC that is in the container. Calling it again
-// changes nothing.
+// finish sets the name and the addresses of a NIC that is in the container. It may be called again.
 func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	if name != spec.HostIfname {
 		if err := nl.Rename(netns, name, spec.HostIfname); err != nil {
@@ -129,7 +128,7 @@ func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	return nl.Configure(p.nic(h, netns))
 }
 
-// checkForeign returns an error if netns is the machine's own namespace. This may happen when the
+// checkForeign returns an error if netns is the machine's own namespace. That is possible if the
 // process ID was given to another process meanwhile.
 func checkForeign(netns string) error {
 	dev, inode, err := nl.ID(netns)
@@ -143,7 +142,8 @@ func checkForeign(netns string) error {
 	return err
 }
 
-// reconcile inspects a host's containers and plugs the one that holds the network, if it runs.
+// reconcile inspects a host's containers. If the container that holds the host's network runs,
+// reconcile puts the NIC into it. The bool reports whether the NIC is there.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
 	c, err := hosts.Container(ctx, h.Name, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -166,5 +166,5 @@ func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Co
 	return c, ok, err
 }
 
-// errAgain: something changed during the inspection of a host, which must be inspected again.
+// errAgain: something has changed during the inspection of a host, so it must be inspected again.
 var errAgain = errors.New("look again")

@@ -19,7 +19,7 @@ type incarnation struct {
 	procs string // path of the file that lists the container's processes
 }
 
-// netnsOf is the path of the network namespace of a process.
+// netnsOf returns the path of the network namespace of a process.
 func netnsOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "ns", "net") }
 
 // startOf returns the start time of a process; "" if it has ended.
@@ -43,8 +43,8 @@ var cgroupRoots = []struct{ controller, root string }{
 	{"", "/sys/fs/cgroup"},
 }
 
-// procsFile is the file that lists the processes of a container whose first process is pid. Writing
-// a process ID to it moves that process into the container's cgroup.
+// procsFile returns the file that lists the processes of a container whose first process is pid. A
+// write of a process ID to this file moves the process into the container's cgroup.
 func procsFile(pid int) (string, error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *Hosts) incarnation(ctx context.Context, host string) (*incarnation, err
 	return l, nil
 }
 
-// PIDs lists the processes of a host by their numbers in this program's pid namespace.
+// PIDs lists the processes of a host, as process IDs of this program's pid namespace.
 func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	l, err := h.incarnation(ctx, host)
 	if l == nil || err != nil {
@@ -119,8 +119,8 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	return pids, nil
 }
 
-// Adopt puts a process of this machine into the cgroup of a host's container, so that it is stopped
-// together with the host.
+// Adopt puts a process of this machine into the cgroup of a host's container. So the process is
+// stopped together with the host.
 func (h *Hosts) Adopt(ctx context.Context, host string, pid int) error {
 	l, err := h.incarnation(ctx, host)
 	if err != nil {

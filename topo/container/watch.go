@@ -14,17 +14,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// WatcherName is the name of the watcher in paths of the rack: of its log and its control socket.
-// No host can have this name.
+// WatcherName is the name of the watcher in the names of its log and its control socket. No host
+// can have this name.
 const WatcherName = "watcher"
 
 const (
-	// reconnectWait is the pause before the watcher connects again after its connection to the engine
-	// has ended.
+	// reconnectWait is how long the watcher waits before it connects to the engine again after the
+	// connection has ended.
 	reconnectWait = 500 * time.Millisecond
-	// againWait is the pause before a host is inspected again after a failure.
+	// againWait is how long the watcher waits before it inspects a host again after a failure.
 	againWait = 200 * time.Millisecond
-	// maxSeen bounds how many events the watcher keeps of a host.
+	// maxSeen bounds how many events of a host the watcher keeps.
 	maxSeen = 8
 )
 
@@ -34,16 +34,16 @@ type Seen struct {
 	What string    `json:"what"`
 }
 
-// Watched is the watcher's information about a host.
+// Watched is what the watcher knows about a host.
 type Watched struct {
 	Host string `json:"host"`
-	// Plugged: the NIC was in the container when the watcher last inspected it. Plugs counts how often
+	// Plugged: the NIC was in the container when the watcher last inspected it. Plugs is how often
 	// the watcher has put the NIC there.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
 	// Error says why the NIC is not in the container.
 	Error string `json:"error,omitempty"`
-	// Seen are the latest events, oldest first.
+	// Seen lists the latest events, oldest first.
 	Seen []Seen `json:"seen"`
 }
 
@@ -54,7 +54,7 @@ type Watch struct {
 	Hosts  []Watched `json:"hosts"`
 }
 
-// watcher plugs a container whenever one starts.
+// watcher puts the NIC into a container whenever one starts.
 type watcher struct {
 	plugger
 	hosts *Hosts
@@ -65,15 +65,17 @@ type watcher struct {
 	state  map[string]*hostWatch
 }
 
-// hostWatch is the watcher's information about a host. The channel dirty requests an inspection.
+// hostWatch is what the watcher knows about a host. A value in the channel dirty requests an
+// inspection.
 type hostWatch struct {
 	Watched
-	incarnation string // the container's incarnation that was plugged last
+	incarnation string // incarnation of the container into which the NIC was last put
 	dirty       chan struct{}
 }
 
-// RunWatcher plugs the containers of a rack whenever the engine starts one, and is the engine's
-// network driver for the rack, until ctx ends. It runs in a process of the rack.
+// RunWatcher runs the watcher of a rack until ctx ends, in a process of the rack. The watcher
+// connects containers whenever the engine starts one, and is the engine's network driver for the
+// rack.
 func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) error {
 	w := &watcher{
 		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
@@ -82,7 +84,7 @@ func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Lo
 	return w.run(ctx, driverSocket(rack.Name))
 }
 
-// run is RunWatcher with the path of the driver's socket.
+// run does what RunWatcher says. driverPath is the path of the driver's socket.
 func (w *watcher) run(ctx context.Context, driverPath string) (err error) {
 	driver, err := serveDriver(driverPath, &w.plugger, w.log)
 	if err != nil {
@@ -136,7 +138,7 @@ func (w *watcher) status() Watch {
 	return s
 }
 
-// setEngine records and logs why the engine's events are not received; "": they are.
+// setEngine records and logs why the watcher does not receive the engine's events; "": it does.
 func (w *watcher) setEngine(said string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,8 +148,8 @@ func (w *watcher) setEngine(said string) {
 	w.engine = said
 }
 
-// listen handles the engine's events until the stream ends. It subscribes first and inspects all
-// hosts then, so that no event is lost.
+// listen handles the engine's events until the stream ends. It subscribes first, and then inspects
+// all hosts, so that no event is lost.
 func (w *watcher) listen(ctx context.Context) error {
 	e, err := Connect(ctx, w.hosts.s.Socket)
 	if err != nil {
@@ -175,7 +177,7 @@ func (w *watcher) listen(ctx context.Context) error {
 	})
 }
 
-// look requests an inspection of the host, unless one is requested already.
+// look requests an inspection of the host.
 func (hw *hostWatch) look() {
 	select {
 	case hw.dirty <- struct{}{}:
@@ -183,7 +185,7 @@ func (hw *hostWatch) look() {
 	}
 }
 
-// tend inspects a host whenever that is requested, until ctx ends.
+// tend inspects a host whenever an inspection is requested, until ctx ends.
 func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	for {
 		select {

@@ -90,7 +90,7 @@ func lookKernel(_ context.Context, s *System) Finding {
 	return good(found, "has all that rdmalab uses")
 }
 
-// lookProcessors counts the processors. Daemons poll, so that two of them need two.
+// lookProcessors counts the processors. Daemons poll, so two daemons need two processors.
 func lookProcessors(_ context.Context, s *System) Finding {
 	if s.CPUs < 2 {
 		return weaker("1", "switch and hosts share it: racks work, latencies are those of the scheduler", "give the machine 2 processors")

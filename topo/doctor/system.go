@@ -41,7 +41,7 @@ type System struct {
 	Run func(ctx context.Context, argv ...string) (string, error)
 	// Unshare makes namespaces with flags of unshare(2), and leaves them at once.
 	Unshare func(flags int) error
-	// Memlock is the limit of locked memory in bytes.
+	// Memlock returns the limits of locked memory in bytes.
 	Memlock func() (soft, hard uint64, err error)
 	// Links tries to make a link between two namespaces. Later calls return the result of the first
 	// call.

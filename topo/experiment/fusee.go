@@ -25,7 +25,8 @@ var fuseeFigures = Experiment{
 	New: func() Body { return &figuresBody{all: fusee, choices: fuseeChoices} },
 }
 
-// fuseeChoices says what the paper leaves open, or what is less here to take less time.
+// fuseeChoices lists what the paper does not say, and what is smaller here so that measurements
+// take less time.
 var fuseeChoices = []string{
 	"5,000 keys; the paper has 100,000, so the most popular one gets 8.3 % of the operations, here 10.9 %",
 	"a client remembers the slots of all keys; the paper's clients learn them in seconds",
@@ -89,7 +90,8 @@ func single(operation string) (w kv.Workload, kind kv.Kind) {
 	return w, kind
 }
 
-// fuseeSingle is a load of one operation of the microbenchmark, on keys of each client alone.
+// fuseeSingle is a load of one operation of the microbenchmark, in which each client has its own
+// keys.
 func fuseeSingle(clients int, w kv.Workload, quick bool) Fusee {
 	l := fuseeLoad(clients, w, quick)
 	l.Own, l.Zipf = true, 0
@@ -180,7 +182,7 @@ func fuseeMicro(quick bool) figure {
 			c := figureCell{series: series, their: series, x: op, theirs: at(data, "", fuseeData[series], op, 1), value: mops}
 			switch {
 			case series == seriesFusee:
-				c.load = fuseeSingle(fuseeClients, w, quick || kind == kv.KindDelete) // the keys last for half a millisecond
+				c.load = fuseeSingle(fuseeClients, w, quick || kind == kv.KindDelete) // all keys are deleted after half a millisecond
 			case series == seriesClover && (kind == kv.KindRead || kind == kv.KindUpdate):
 				l := cloverBeside(fuseeClients, 100*w.Update, quick)
 				l.Zipf = 0
@@ -273,9 +275,10 @@ func fuseeColumns(quick bool) []string {
 	return []string{"8", "16", "32", "64", "96", "128"}
 }
 
-// fuseeSwitch is a switch that orders the CASes of slots, beyond the paper: it knows the words of
-// the index, replaces their CASes by WRITEs, and answers losers, or holds them back. With keys of each
-// client alone no CAS loses, so Rule 1 always decides.
+// fuseeSwitch has a switch that orders the CASes of slots, which the paper does not have. The
+// switch knows the words of the index and replaces their CASes by WRITEs. It answers the CASes that
+// lose, or holds them back. If each client has its own keys, no CAS loses, so Rule 1 always
+// decides.
 func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "UPDATEs of 100 keys, Zipf 0.99, 3 replicas, with a switch that orders the CASes of slots", x: "clients", unit: "see panel"}
 	columns := []string{"1", "4", "16", "64"}
@@ -345,7 +348,7 @@ func fuseeMix(quick bool) figure {
 		w := updates(percent)
 		switch share {
 		case "50":
-			w = ycsb("a") // one load with that of other figures
+			w = ycsb("a") // the same load as in other figures, so it is measured once
 		case "100":
 			w = ycsb("c")
 		}
@@ -375,7 +378,7 @@ func fuseeThreshold(quick bool) figure {
 		case "0.0":
 			l.Threshold = noThreshold
 		case "0.1":
-			l.Threshold = 0 // the default, one load with that of other figures
+			l.Threshold = 0 // the default: the same load as in other figures, so it is measured once
 		}
 		f.cells = append(f.cells, figureCell{series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1), load: l, value: mops})
 		l.NoCache, l.Threshold = true, 0
@@ -480,7 +483,7 @@ func fuseeElastic() figure {
 	l.Guests, l.Steps, l.Join, l.Leave, l.Run = 16, elasticSteps, elasticJoin, elasticLeave, elasticSteps*elasticStep
 	for i, x := range data.Columns {
 		if i%2 == 1 && !slices.Contains([]int{9, 11, 19, 21}, i) {
-			continue // each second step is enough where nothing changes
+			continue // every other step is enough where nothing changes
 		}
 		f.cells = append(f.cells, figureCell{
 			series: seriesFusee, their: seriesFusee, x: x, theirs: at(data, "", "fusee", x, 1), load: l,

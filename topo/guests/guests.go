@@ -1,7 +1,7 @@
 // Package guests reads and writes the files that describe a rack's guests: containers that the CNI
 // plugin has plugged into the switch while the rack was up. Each guest is a file in the rack's
-// state folder. By these files the switch finds its ports again after a restart, and a process can
-// remove a guest that another process has added. Package topo/rack makes the links and ports.
+// state folder. After a restart, the switch finds its ports by these files. A process can remove a
+// guest that another process has added. Package topo/rack makes the links and ports.
 package guests
 
 import (

@@ -23,9 +23,9 @@ const (
 	PathStartApp = "/app/start" // POST: Status
 	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
 	PathTrace    = "/trace"     // POST pathtrace.Request; DELETE: pathtrace.Trace
-	// PathPerf is POST perf.Config: stream of perf.Event. Config.To is the name of a host or an
-	// address. If the run fails, the stream may have a Result before the error. The tests perf.RawBW
-	// and perf.RawLat send plain frames: see package raw.
+	// PathPerf is POST perf.Config: stream of perf.Event. Config.To is the name of a host, or an
+	// address. If the run fails, the stream may have a Result before the error. The tests
+	// perf.RawBW and perf.RawLat send plain frames; see package raw.
 	PathPerf   = "/perf"
 	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
 	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
@@ -36,7 +36,7 @@ const (
 const (
 	StateUp      = "up"
 	StateDown    = "down"
-	StateFailed  = "failed" // the NIC's interface is gone: the daemon must be restarted
+	StateFailed  = "failed" // the NIC's interface is gone, so the daemon must be restarted
 	StateRunning = "running"
 	StateCrashed = "crashed"
 )
@@ -50,7 +50,7 @@ type Status struct {
 	// App is StateRunning or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`
-	// Jobs are the running tests.
+	// Jobs lists the running tests.
 	Jobs    []string       `json:"jobs"`
 	Objects engine.Objects `json:"objects"`
 	QPs     []QPStatus     `json:"qps"`
@@ -58,14 +58,14 @@ type Status struct {
 	Tear    *Tear          `json:"tear,omitempty"`
 	// Clients describes the clients of stores that run on the host; nil: there are none.
 	Clients *ClientsStatus `json:"clients,omitempty"`
-	// Stores are the stores that are up on the host: the store's server runs here or, for a store
-	// without server, the host knows the store.
+	// Stores lists the stores that are up on the host: the store's server runs here or, for a store
+	// without a server, the host knows the store.
 	Stores []store.Status `json:"stores,omitempty"`
-	// Programs are the processes that are attached to the NIC; Shared are the memory regions that
-	// outlive them.
+	// Programs lists the processes that are attached to the NIC. Shared lists the memory regions
+	// that exist longer than these processes.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
-	// Quotas are the limits of what programs may use of the NIC, and what they use.
+	// Quotas lists the limits of what programs may use of the NIC, and how much they use.
 	Quotas []serve.QuotaStatus `json:"quotas"`
 }
 
@@ -105,7 +105,7 @@ type QPStatus struct {
 	RetransPkts uint64 `json:"retransPkts"`
 }
 
-// Region is memory that the host offers to its peers.
+// Region is memory that the host has registered for its peers.
 type Region struct {
 	Service string `json:"service"`
 	Addr    uint64 `json:"addr"`
@@ -113,7 +113,7 @@ type Region struct {
 	Length  int    `json:"length"`
 }
 
-// Counters are the counters of the NIC, then of its port.
+// Counters holds the counters of the NIC, and then those of its port.
 type Counters struct {
 	Name    string           `json:"name"`
 	Samples []metrics.Sample `json:"samples"`
@@ -129,13 +129,13 @@ type NICRequest struct {
 const (
 	FaultQPError   = "qp-error"   // queue pairs fail
 	FaultCQOverrun = "cq-overrun" // the completion queues of queue pairs overrun
-	FaultUnplug    = "unplug"     // the NIC is gone, as by NICRequest
+	FaultUnplug    = "unplug"     // the NIC is gone, as after NICRequest with StateDown
 )
 
 // NICFault makes the NIC fail as hardware does, with the same asynchronous events and completions.
 type NICFault struct {
 	Kind string `json:"kind"`
-	// QPN is the queue pair that fails; 0: all that are neither in RESET nor in ERROR.
+	// QPN is the queue pair that fails; 0: all queue pairs except those in RESET or ERROR.
 	QPN wire.QPN `json:"qpn,omitempty"`
 }
 
@@ -144,31 +144,31 @@ type NICFaultResult struct {
 	QPNs []wire.QPN `json:"qpns"`
 }
 
-// Tear makes copies of WRITE payloads into memory, and of READ responses out of it, pause in the
-// middle.
+// Tear makes copies of memory torn: a copy of a WRITE's payload into memory, or of a READ's
+// response out of it, pauses in the middle.
 type Tear struct {
-	// Probability of a copy being torn, in [0,1]; 0 ends it.
+	// Probability is the probability that a copy is torn, from 0 to 1; 0 ends the fault.
 	Probability float64 `json:"probability"`
-	// Seed of the plan; 0 is the rack's.
+	// Seed is the seed of the random choices; 0: the rack's seed.
 	Seed uint64 `json:"seed,omitempty"`
 	// Pause is the longest time between the two parts of a copy; 0: 20 µs.
 	Pause time.Duration `json:"pause,omitempty"`
-	// For is how long the fault lasts; 0: until it is ended by a request.
+	// For is how long the fault lasts; 0: until a request ends it.
 	For time.Duration `json:"for,omitempty"`
 }
 
-// VerifyRequest checks paths from this host, one after the other.
+// VerifyRequest checks the paths from this host to others, one after the other.
 type VerifyRequest struct {
-	// To are the peers; none: all memory hosts but this one.
+	// To lists the peers; empty: all memory hosts except this one.
 	To []string `json:"to,omitempty"`
 }
 
-// VerifyItem is the outcome for one peer.
+// VerifyItem is the result for one peer.
 type VerifyItem struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
-	// Result has the checks that were made, also after a failure.
+	// Result has the checks that were made. It is valid also if a check failed.
 	Result perf.Result `json:"result"`
 }

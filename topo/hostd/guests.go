@@ -10,11 +10,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// guestsFresh is how long the list of guests is used before it is read again: a guest may leave,
+// guestsFresh is how long the list of guests is used before it is read again. A guest may leave,
 // and another guest may get its address.
 const guestsFresh = time.Second
 
-// neighbours resolves the IP addresses of guests, which join and leave while the daemon runs.
+// neighbours resolves the IP addresses of guests. Guests join and leave while the daemon runs.
 type neighbours struct {
 	paths spec.Paths
 	mu    sync.Mutex
@@ -22,13 +22,14 @@ type neighbours struct {
 	list  []guests.Guest
 }
 
-// find returns the MAC address that belongs to a guest's IP address.
+// find returns the MAC address of the guest that has an IP address. The bool is false if there is
+// no such guest.
 func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 	a = a.Unmap()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.read) > guestsFresh {
-		// A guest whose file cannot be read is not resolved.
+		// If a guest's file cannot be read, its address is not resolved.
 		n.list, _ = guests.List(n.paths)
 		n.read = time.Now()
 	}

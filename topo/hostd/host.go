@@ -34,15 +34,16 @@ const linkPoll = 100 * time.Millisecond
 
 // Config says which host of which rack the daemon serves.
 type Config struct {
-	// Dir is the rack's state folder (spec.Paths.Dir). Name is the host in its description.
+	// Dir is the rack's state folder (spec.Paths.Dir). Name is the name of the host in the rack's
+	// description.
 	Dir, Name string
 	// Log is the daemon's logger; nil: standard error.
 	Log *slog.Logger
 	// Ifname is the interface of the NIC; "": spec.HostIfname.
 	Ifname string
 
-	// In tests without privileges, open replaces the interface, and listen the addresses of the
-	// services.
+	// In tests without privileges, open replaces the opening of the interface, and listen the
+	// addresses of the services.
 	open   func(self *spec.Host) (port, packetio.Waiter, error)
 	listen netip.Addr
 }
@@ -68,16 +69,16 @@ type Host struct {
 	rack  *spec.Rack
 	self  *spec.Host
 	index int
-	other neighbours // resolves guests, which are not in the description
+	other neighbours // resolves guests, which are not in the rack's description
 
 	port port
 	dev  *device.Device
-	base verbs.Context // for objects that outlive applications
+	base verbs.Context // for objects that survive a crash of the application
 	conn manager
 	raw  *raw.Server
 	ctl  *control.Server
 	app  *application
-	ipc  *serve.Server // the NIC for programs on the host
+	ipc  *serve.Server // lets programs on the host use the NIC
 	mem  []byte        // the region's memory, outside the Go heap
 
 	stop chan struct{}
@@ -100,8 +101,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return h.Close()
 }
 
-// Open starts a host in the network namespace of the calling thread and returns as soon as its
-// control socket answers.
+// Open starts a host in the network namespace of the calling thread. It returns as soon as the
+// host's control socket answers.
 func Open(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -211,8 +212,8 @@ func (h *Host) openNIC() error {
 	h.dev, err = device.Open(device.Config{
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
-			// The seed is not derived from the rack's: after a restart a host must not use the QPNs and keys
-			// of its former incarnation, which peers may still use.
+			// The seed is not derived from the rack's seed. After a restart a host must not use the
+			// QPNs and keys of its former incarnation, because peers may still use them.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
@@ -229,7 +230,7 @@ func (h *Host) openNIC() error {
 	return nil
 }
 
-// listen opens the services' listeners: for connections, and for tests with raw frames.
+// listen opens the listeners of the services: for connections, and for tests with raw frames.
 func (h *Host) listen() (err error) {
 	if h.conn, err = h.connections(); err != nil {
 		return err
@@ -245,7 +246,8 @@ func (h *Host) rawHost() raw.Host {
 	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU}
 }
 
-// connections opens the connection manager that the rack's description names: datagrams or TCP.
+// connections opens the connection manager that the rack's description names: by datagrams, or by
+// TCP.
 func (h *Host) connections() (manager, error) {
 	if h.rack.Connect == spec.ConnectTCP {
 		return h.listenTCP()
@@ -257,8 +259,8 @@ func (h *Host) connections() (manager, error) {
 	return m, nil
 }
 
-// listenTCP opens a manager that exchanges the parameters of queue pairs over TCP, on all
-// addresses.
+// listenTCP opens a connection manager that exchanges the parameters of queue pairs over TCP. It
+// listens on all addresses.
 func (h *Host) listenTCP() (manager, error) {
 	first, second := netip.IPv6Unspecified(), netip.IPv4Unspecified()
 	if h.cfg.listen.IsValid() {
@@ -269,7 +271,8 @@ func (h *Host) listenTCP() (manager, error) {
 	}
 	m, err := rdmacm.NewOOB(at(first))
 	if err != nil {
-		// A kernel without IPv6 refuses the unspecified IPv6 address, which would cover both families.
+		// A kernel without IPv6 refuses the unspecified IPv6 address, which would cover both
+		// families.
 		m, err = rdmacm.NewOOB(at(second))
 	}
 	if err != nil {
@@ -278,9 +281,9 @@ func (h *Host) listenTCP() (manager, error) {
 	return m, nil
 }
 
-// resolve returns the MAC address of an IP address. Hosts of the rack are in its description and
-// guests in their files, so that no ARP is needed to connect a queue pair; other addresses are
-// looked up in the kernel's neighbour table.
+// resolve returns the MAC address of an IP address. The addresses of hosts are in the rack's
+// description, and those of guests in their files, so connecting a queue pair needs no ARP. Other
+// addresses are looked up in the kernel's neighbour table.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	if mac, ok := h.rack.Neighbour(a); ok {
 		return mac, true
@@ -292,7 +295,7 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	return mac, ok && err == nil
 }
 
-// address resolves the name of a host, or an address in text form, to an address.
+// address returns an IP address. to is the name of a host, or the text of an address.
 func (h *Host) address(to string) (netip.Addr, error) {
 	a, err := h.rack.Address(to)
 	if err != nil {
@@ -315,7 +318,7 @@ func (h *Host) watchLink() {
 	}
 }
 
-// Close ends the host: first the listeners, then applications, then the NIC.
+// Close ends the host: first the listeners, then the application, then the NIC.
 func (h *Host) Close() error {
 	var errs []error
 	closing := func(err error) { errs = append(errs, err) }
@@ -326,7 +329,7 @@ func (h *Host) Close() error {
 		close(h.stop)
 	}
 	if h.app != nil {
-		h.app.crash() // before the control server, whose handlers wait for their jobs
+		h.app.crash() // before the control server, because its handlers wait for their jobs
 	}
 	if h.ctl != nil {
 		closing(h.ctl.Close())
@@ -346,7 +349,7 @@ func (h *Host) Close() error {
 		closing(h.dev.Close())
 	}
 	if h.mem != nil {
-		closing(unix.Munmap(h.mem)) // only the NIC uses it
+		closing(unix.Munmap(h.mem)) // only the NIC uses this memory
 		h.mem = nil
 	}
 	return errors.Join(errs...)

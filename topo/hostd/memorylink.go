@@ -15,12 +15,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// attachWait is how long a starting host waits for the switch to attach its memory link. If the
-// switch does not run, the host starts without the link, and gets it later.
+// attachWait is how long a starting host waits until the switch attaches its memory link. If the
+// switch does not run, the host starts without the memory link, and gets it later.
 const attachWait = 2 * time.Second
 
 // memoryLink is the NIC's port on a rack with spec.CableMemory. Its address, MTU and carrier are
-// those of the interface, which carries all frames that are not RoCEv2.
+// those of the interface. The interface itself carries all frames that are not RoCEv2.
 type memoryLink struct {
 	*memlink.Port
 	conn *memlink.Connector
@@ -74,7 +74,7 @@ func (m *memoryLink) LinkUp() bool {
 	return up
 }
 
-// Recv fails with afpacket.ErrGone after the interface was removed, as a packet socket does.
+// Recv returns afpacket.ErrGone after the interface was removed, like a packet socket.
 func (m *memoryLink) Recv(b *packetio.Batch) (int, error) {
 	if m.gone.Load() {
 		return 0, fmt.Errorf("memory link of %s: %w", m.info.Ifname, afpacket.ErrGone)

@@ -12,7 +12,7 @@ type ClientsStatus struct {
 	// Count is the number of clients.
 	Count int `json:"count"`
 	// Rate is how many operations succeeded in the last full second. P99 is the 99th percentile of
-	// their times.
+	// their latency, in microseconds.
 	Rate uint64  `json:"rate"`
 	P99  float64 `json:"p99Usec"`
 }
@@ -27,21 +27,21 @@ const (
 type meter struct {
 	mu    sync.Mutex // guards the fields below
 	count int        // clients
-	// second is the Unix time of the second that hist counts. last is the result of the second
-	// before.
+	// second is the Unix time, in seconds, of the second that hist counts. last is the result of
+	// the second before.
 	second int64
 	hist   *hdrhistogram.Histogram
 	last   ClientsStatus
 }
 
-// clients adds n, which may be negative, to the number of running clients.
+// clients adds n to the number of running clients; n may be negative.
 func (m *meter) clients(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count += n
 }
 
-// note counts an operation that ended at now and took the given time.
+// note counts an operation that has ended at time now, and has taken the time took.
 func (m *meter) note(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *meter) note(now time.Time, took time.Duration) {
 	_ = m.hist.RecordValue(int64(min(max(took, 1), meterLongest))) // the value is in range
 }
 
-// roll begins a new second if the present one has ended.
+// roll begins a new second if the present one is over.
 func (m *meter) roll(now time.Time) {
 	if m.hist == nil {
 		m.hist = hdrhistogram.New(1, int64(meterLongest), meterDigits)

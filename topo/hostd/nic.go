@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 )
 
-// defaultTearPause is so long that a peer's next packet arrives between the two parts of a copy.
+// defaultTearPause is long enough for a peer's next packet to arrive between the two parts of a
+// copy.
 const defaultTearPause = 20 * time.Microsecond
 
 // setNIC crashes or starts the NIC.
@@ -43,7 +44,7 @@ func (h *Host) nicUp() (up bool) {
 	return up
 }
 
-// setTear installs a plan of torn copies; a probability of 0 ends it.
+// setTear installs the fault "torn copies". A probability of 0 ends it.
 func (h *Host) setTear(t Tear) error {
 	switch {
 	case !(t.Probability >= 0 && t.Probability <= 1):
@@ -72,7 +73,7 @@ func (h *Host) setTear(t Tear) error {
 	return nil
 }
 
-// endTear ends an expired plan, unless another plan has replaced it.
+// endTear ends a fault whose time is over, unless another one has replaced it.
 func (h *Host) endTear(plan *Tear) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,7 +91,7 @@ func (h *Host) stopTear() {
 	}
 }
 
-// applyTear gives the plan to the NIC, which loses it when it crashes. The caller holds mu.
+// applyTear gives the fault to the NIC, which loses it when the NIC crashes. The caller holds mu.
 func (h *Host) applyTear() {
 	var f mem.TearFunc
 	if t := h.tear; t != nil {

@@ -49,7 +49,7 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	return res, nil
 }
 
-// victims lists the queue pairs that can fail: those that are neither in RESET nor in ERROR.
+// victims lists the queue pairs that can fail: all except those in RESET or ERROR.
 func (h *Host) victims() []wire.QPN {
 	out := []wire.QPN{}
 	h.dev.With(func(e *engine.Engine) {

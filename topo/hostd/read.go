@@ -18,21 +18,22 @@ import (
 // MaxReadWords is how many words of 8 bytes one ReadRequest can read.
 const MaxReadWords = 1 << 17
 
-// readPatience is how long a read takes at most.
+// readPatience bounds how long a read takes.
 const readPatience = 5 * time.Second
 
-// ReadRequest reads words of the memory that a server's service "memory" lends, by a READ of the
-// host's NIC. The processor of the server takes no part, except in the connection.
+// ReadRequest reads words from the region of a server's service "memory", by a READ of the host's
+// NIC. The server's processor takes part only in making the connection.
 type ReadRequest struct {
-	// To is the name of a host or an address.
+	// To is the name of a host, or an address.
 	To string `json:"to"`
-	// At is the offset of the first byte in the region, a multiple of 8. Words is how many words are
-	// read, 1 to MaxReadWords.
+	// At is the offset of the first word in the region in bytes, a multiple of 8. Words is how many
+	// words are read, 1 to MaxReadWords.
 	At    uint64 `json:"at"`
 	Words int    `json:"words"`
 }
 
-// ReadResult are the words, as integers of the server's byte order, which is that of this machine.
+// ReadResult holds the words, as integers in the server's byte order, which is the byte order of
+// this machine.
 type ReadResult struct {
 	Words []uint64 `json:"words"`
 }

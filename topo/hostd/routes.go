@@ -65,14 +65,14 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 	}
 	var res perf.Result
 	err = h.app.do(r, cfg.Test+" to "+cfg.To, func(ctx context.Context, v verbs.Context) (err error) {
-		tell := func(p perf.Progress) { _ = send(perf.Event{Progress: &p}) } // a client that disconnects ends ctx
+		tell := func(p perf.Progress) { _ = send(perf.Event{Progress: &p}) } // if the client disconnects, ctx ends
 		if cfg.Test == perf.RawBW || cfg.Test == perf.RawLat {
 			self := h.rawHost()
 			res, err = self.Run(ctx, to, h.resolve, cfg, tell)
 			return err
 		}
 		if p, ok := h.rack.ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
-			cfg.Service = memservice.Service // a service that outlives the peer's application
+			cfg.Service = memservice.Service // a service that survives a crash of the peer's application
 		}
 		cfg.Counters = h.dev.Counters
 		cfg.Cancelled = func() bool { return ctx.Err() != nil }
@@ -88,7 +88,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 	return err
 }
 
-// verify checks paths one after the other.
+// verify checks the paths to other hosts, one after the other.
 func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) error) error {
 	if len(in.To) == 0 {
 		for _, p := range h.rack.ByRole(spec.Memory) {

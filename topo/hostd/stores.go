@@ -15,7 +15,7 @@ import (
 )
 
 // PathRun is POST RunRequest: stream of RunEvent. The host runs clients of a store. The paths of
-// all other requests of stores begin with store.Path.
+// all other requests about stores begin with store.Path.
 const PathRun = "/run"
 
 // stores holds the registered stores on this host.
@@ -46,7 +46,7 @@ func (s *stores) routes(m *control.Mux) {
 	control.HandleStream(m, "POST "+PathRun, s.run)
 }
 
-// op runs one operation with a client that is opened for it.
+// op executes one operation. It opens a client for it.
 func (s *stores) op(r *http.Request, d *store.Store, in store.OpRequest) (out store.Answer, err error) {
 	clients, err := s.nodes[d.Name].Clients(in.ClientOptions)
 	if err = errors.Join(err, in.Check()); err != nil {
@@ -83,7 +83,7 @@ func (s *stores) status() (out []store.Status) {
 	return out
 }
 
-// storeHost implements store.Host, through which a store's node uses the host.
+// storeHost implements store.Host. A store's node uses the host through it.
 type storeHost struct {
 	h   *Host
 	app *application

@@ -1,17 +1,17 @@
-// Package nl is the only package of the project that uses network namespaces and netlink: it makes
+// Package nl is the only package of the project that uses network namespaces and netlink. It makes
 // pinned namespaces, joins them by veth pairs, configures the ends, and reads their state. It knows
 // nothing of racks.
 //
-// A namespace is named by the path of its pin, a file on which the namespace is mounted; the path
+// A namespace is named by the path of its pin, a file on which the namespace is mounted. The path
 // "" means the caller's namespace. Every function closes what it opens, may be called from any
 // goroutine, and leaves no thread in another namespace.
 //
-// Three libraries are used: vishvananda/netns makes namespaces and holds handles of them,
-// vishvananda/netlink configures what is in them, and containernetworking/plugins enters them. The
-// Do of the latter returns a thread to Go's pool only if the thread is in its own namespace again;
-// otherwise it lets the thread end.
+// The package uses three libraries: vishvananda/netns makes namespaces and holds handles of them,
+// vishvananda/netlink configures interfaces in them, and containernetworking/plugins enters them.
+// The function Do of the last one returns a thread to Go's pool only if the thread is in its own
+// namespace again; otherwise it lets the thread end.
 //
-// If privileges are missing, the error is ErrPrivilege, whichever system call failed.
+// If privileges are missing, the error is ErrPrivilege, whichever system call has failed.
 package nl
 
 import (
@@ -21,11 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPrivilege means that the caller may not make namespaces or links: it needs CAP_SYS_ADMIN and
+// ErrPrivilege means that the caller may not make namespaces or links. It needs CAP_SYS_ADMIN and
 // CAP_NET_ADMIN.
 var ErrPrivilege = errors.New("no privilege")
 
-// privilegeError is an ErrPrivilege for an operation that the kernel has refused.
+// privilegeError is an ErrPrivilege: an operation that the kernel has refused.
 type privilegeError struct{ error }
 
 // Is makes errors.Is(e, ErrPrivilege) true.
@@ -34,7 +34,7 @@ func (privilegeError) Is(target error) bool { return target == ErrPrivilege }
 // Unwrap returns the kernel's error.
 func (e privilegeError) Unwrap() error { return e.error }
 
-// opError adds a description of the operation to err. It makes an error about missing privileges an
+// opError adds a description of the operation to err. An error about missing privileges becomes an
 // ErrPrivilege.
 func opError(err error, format string, args ...any) error {
 	if err == nil {

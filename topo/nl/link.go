@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxDumps bounds how often a listing is repeated because it changed while the kernel produced it.
+// maxDumps bounds how often a listing is repeated if it changes while the kernel produces it.
 const maxDumps = 5
 
 // Link is the state of an interface.
@@ -40,7 +40,7 @@ func Links(netns string) ([]Link, error) {
 	return links, err
 }
 
-// LinkByName returns an interface. The error is fs.ErrNotExist if there is none of this name.
+// LinkByName returns the interface with a name. The error is fs.ErrNotExist if there is none.
 func LinkByName(netns, name string) (Link, error) {
 	var link Link
 	err := Do(netns, func() error {
@@ -109,7 +109,7 @@ func Addrs(netns, name string) ([]netip.Prefix, error) {
 	return out, err
 }
 
-// dump repeats a listing as long as the kernel says that it changed meanwhile, at most maxDumps
+// dump repeats a listing while the kernel reports that it changed meanwhile, at most maxDumps
 // times.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	var out []T
@@ -122,7 +122,8 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return out, err
 }
 
-// Neighbour returns the MAC address that the kernel knows for an IP address on an interface.
+// Neighbour returns the MAC address that the kernel knows for an IP address on an interface. The
+// bool is false if the kernel knows none.
 func Neighbour(netns, ifname string, ip netip.Addr) (wire.MAC, bool, error) {
 	var mac wire.MAC
 	var found bool

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadNetns is the namespace of the calling thread. /proc/self/ns/net would be that of the main
-// thread.
+// threadNetns is the namespace of the calling thread. /proc/self/ns/net would be the namespace of
+// the main thread.
 const threadNetns = "/proc/thread-self/ns/net"
 
-// Create makes a network namespace and pins it at path, which must not exist. The pin keeps the
+// Create makes a network namespace and pins it at path; the file must not exist. The pin keeps the
 // namespace alive without a process. The loopback interface is up.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
@@ -34,15 +34,15 @@ func Create(path string) error {
 	return nil
 }
 
-// OnOwnThread runs f on a new thread, which ends after f. So f may leave the thread in any
-// namespace.
+// OnOwnThread runs f on a new thread, which ends after f has returned. So f may leave the thread in
+// any namespace.
 func OnOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread cannot end: Go would park it, and it would keep its namespaces for ever. While
-			// the main thread is locked here, f gets another thread.
+			// The main thread cannot end: Go would park it, and it would keep its namespaces for
+			// ever. While this goroutine is locked to the main thread, f gets another thread.
 			defer runtime.UnlockOSThread()
 			done <- OnOwnThread(f)
 			return
@@ -66,10 +66,10 @@ func enterNew(path string) error {
 	return setUp("lo", true)
 }
 
-// quiet stops the interfaces of the calling thread's namespace from sending packets without a
-// request of a program: no duplicate address detection (which would delay every IPv6 address by a
-// second), no link-local address, no router solicitation. It enables IPv6, whatever the machine's
-// default is.
+// quiet stops the interfaces of the calling thread's namespace from sending packets that no program
+// has requested: no duplicate address detection (which would delay every IPv6 address by a second),
+// no link-local address, no router solicitation. It enables IPv6, whatever the machine's default
+// is.
 func quiet() {
 	for key, value := range map[string]string{
 		"disable_ipv6": "0", "accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
@@ -94,12 +94,12 @@ func DisableIPv6(path string) error {
 	})
 }
 
-// Remove removes a pin; the namespace ends with its last process and socket. It returns no error if
-// there is no pin.
+// Remove removes a pin. The namespace ends with its last process and socket. Remove returns no
+// error if there is no pin.
 func Remove(path string) error {
 	unmount := unix.Unmount(path, unix.MNT_DETACH)
-	// A file on which no namespace is mounted is a pin that was not finished. It can be removed
-	// without the right to unmount.
+	// If no namespace is mounted on the file, the pin was not finished. It can be removed without
+	// the right to unmount.
 	remove := os.Remove(path)
 	if remove == nil || errors.Is(remove, fs.ErrNotExist) {
 		return nil
@@ -110,8 +110,9 @@ func Remove(path string) error {
 	return opError(errors.Join(unmount, remove), "unpin network namespace %s", path)
 }
 
-// Do runs f on a thread inside the namespace pinned at path. Goroutines that f starts are not
-// inside the namespace. Sockets and processes that f makes belong to the namespace and stay in it.
+// Do runs f on a thread inside the namespace that is pinned at path. Goroutines that f starts are
+// not inside the namespace. Sockets and processes that f makes belong to the namespace and stay in
+// it.
 func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -134,7 +135,7 @@ func Do(path string, f func() error) error {
 	return errors.Join(inner, opError(outer, "enter network namespace %s", path))
 }
 
-// open returns a handle of the namespace pinned at path; the caller closes it.
+// open returns a handle of the namespace that is pinned at path. The caller closes the handle.
 func open(path string) (netns.NsHandle, error) {
 	if err := ns.IsNSorErr(path); err != nil {
 		return netns.None(), notNamespace(path, err)
@@ -153,9 +154,9 @@ func notNamespace(path string, err error) error {
 	return opError(err, "open network namespace %s", path)
 }
 
-// ID returns the device and inode of the namespace pinned at path, which are also those of
+// ID returns the device and inode of the namespace that is pinned at path. They are also those of
 // /proc/PID/ns/net of its processes. The kernel reuses inodes, so they do not identify a namespace
-// after it has ended.
+// after its end.
 func ID(path string) (dev, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -168,8 +169,8 @@ func ID(path string) (dev, inode uint64, err error) {
 // default is. On a kernel without IPv6 it does nothing.
 func EnableIPv6(path string) error {
 	return Do(path, func() error {
-		// A container runtime may have mounted the file read-only. In that case the error comes when an
-		// address is set.
+		// A container runtime may have mounted the file read-only. Then setting an address fails
+		// later.
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("0"), 0o644)
 		return nil
 	})

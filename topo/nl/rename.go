@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Rename changes the name of an interface, which must be down; Configure brings it up again. The
-// error is fs.ErrNotExist if there is no such interface.
+// Rename changes the name of an interface. The interface must be down; Configure brings it up
+// again. The error is fs.ErrNotExist if there is no such interface.
 func Rename(netns, from, to string) error {
 	return Do(netns, func() error {
 		l, err := byName(from)
@@ -19,8 +19,8 @@ func Rename(netns, from, to string) error {
 	})
 }
 
-// Quiet stops the interfaces of the namespace at path from sending packets without a request of a
-// program. Create does this for new namespaces.
+// Quiet stops the interfaces of the namespace at path from sending packets that no program has
+// requested. Create does this for new namespaces.
 func Quiet(path string) error {
 	return Do(path, func() error {
 		quiet()

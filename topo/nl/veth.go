@@ -13,13 +13,14 @@ import (
 
 // End is one end of a veth pair.
 type End struct {
-	// Netns is the pin of the namespace in which the end is.
+	// Netns is the pin of the end's namespace.
 	Netns string
 	// Name is the interface name, at most 15 bytes.
 	Name string
-	// MAC may be zero: the kernel then chooses one.
+	// MAC is the MAC address; zero: the kernel chooses one.
 	MAC wire.MAC
-	// Alias is a text that the interface carries, of up to 255 bytes; here it names the owner.
+	// Alias is a text of up to 255 bytes that belongs to the interface. This project uses it to
+	// name the owner.
 	Alias string
 	// Addrs are the end's addresses with their prefix lengths.
 	Addrs []netip.Prefix
@@ -27,8 +28,8 @@ type End struct {
 	NoTSO bool
 }
 
-// Connect makes a veth pair between two namespaces in one step, with each end in its namespace from
-// the beginning, configures both ends and brings them up. mtu is in bytes, without the Ethernet
+// Connect makes a veth pair between two namespaces in one step: each end is in its namespace from
+// the beginning. It configures both ends and brings them up. mtu is in bytes, without the Ethernet
 // header. After an error no part of the pair is left.
 func Connect(a, b End, mtu int) error {
 	other, err := open(b.Netns)
@@ -72,8 +73,8 @@ func linkError(err error, a, b string) error {
 	return opError(err, "make link %s - %s", a, b)
 }
 
-// Configure applies e to the existing interface e.Name and brings it up. Calling it again changes
-// nothing.
+// Configure applies e to the existing interface e.Name, and brings the interface up. It may be
+// called again.
 func Configure(e End) error {
 	return Do(e.Netns, func() error {
 		l, err := netlink.LinkByName(e.Name)
@@ -102,8 +103,8 @@ func Configure(e End) error {
 	})
 }
 
-// addr converts p for netlink. An IPv6 address can be used at once, without duplicate address
-// detection.
+// addr converts p for netlink. An IPv6 address can be used at once, because duplicate address
+// detection is off for it.
 func addr(p netip.Prefix) *netlink.Addr {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {

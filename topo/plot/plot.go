@@ -266,7 +266,7 @@ func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
 		d.text(at, ay.from+16+float64(i%lines*nameHeight), "middle", "", name)
 	}
 	d.addf(`<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="#666666"/>`, ax.from, ay.to, ay.from, ax.to)
-	if lines == 1 { // with several lines, the names take its place
+	if lines == 1 { // with several lines, the names are drawn where the title of the axis would be
 		d.text((ax.from+ax.to)/2, ay.from+34, "middle", "", c.X)
 	}
 	d.text(x+14, (ay.from+ay.to)/2, "middle", fmt.Sprintf(` transform="rotate(-90 %.1f %.1f)"`, x+14, (ay.from+ay.to)/2), c.Y)

@@ -21,11 +21,11 @@ import (
 // engineWait bounds requests to the engine by methods without a context.
 const engineWait = time.Minute
 
-// watcherNode is the node of the watcher, the process that plugs containers. No host has this name,
-// because host names have no dot.
+// watcherNode is the node of the watcher, the process that connects containers to the switch. No
+// host has this name, because host names have no dot.
 var watcherNode = timerNode("watcher.docker")
 
-// containerHosts are hosts that are containers.
+// containerHosts is the hostRuntime of hosts that are containers.
 type containerHosts struct {
 	r *Rack
 	h *container.Hosts
@@ -63,7 +63,7 @@ func (b containerHosts) prepare(ctx context.Context) error {
 	return b.h.Prepare(ctx, b.r.Spec, b.r.exe)
 }
 
-// startWatcher starts the process that plugs the containers, and waits until it answers.
+// startWatcher starts the watcher, and waits until it answers.
 func (b containerHosts) startWatcher(ctx context.Context) error {
 	r := b.r
 	if err := r.keep.prepare(watcherNode); err != nil {
@@ -85,7 +85,8 @@ func (b containerHosts) startWatcher(ctx context.Context) error {
 	return r.starter().waitAnswer(ctx, container.WatcherName, watcherNode)
 }
 
-// RunWatcher runs the watcher of the rack called name: the process that plugs its containers.
+// RunWatcher runs the watcher of the rack called name. The watcher is the process that connects the
+// rack's containers to the switch.
 func RunWatcher(ctx context.Context, name string, logger *log.Logger) error {
 	if err := passGate(); err != nil {
 		return err
@@ -118,8 +119,8 @@ func (b containerHosts) cut(host string) error {
 	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
 }
 
-// restore brings up the NIC that a holder, a container that only holds a host's network, has kept.
-// Without a holder, the host gets its NIC when it starts.
+// restore brings up the NIC of a host if a holder has kept it. A holder is a container that only
+// holds a host's network. Without a holder, the host gets its NIC when it starts.
 func (b containerHosts) restore(h *spec.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
@@ -159,8 +160,8 @@ func (b containerHosts) clear() error {
 	return err
 }
 
-// containerKeeper is the keeper of a rack whose hosts are containers. The embedded keeper is for
-// the other nodes: the switch, timers and the watcher.
+// containerKeeper is the keeper of a rack whose hosts are containers. For the other nodes (the
+// switch, timers and the watcher) it uses the embedded keeper.
 type containerKeeper struct {
 	keeper
 	h      *container.Hosts
@@ -237,11 +238,12 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 	return &w
 }
 
-// maxLook bounds the request to an engine when only the name of a rack is known.
+// maxLook bounds the request to an engine for the containers of racks of which only the name is
+// known.
 const maxLook = time.Second
 
-// leftContainers adds the racks of which an engine has containers. An engine that does not answer
-// adds none.
+// leftContainers adds to names the racks that have containers at an engine. If the engine does not
+// answer, it adds none.
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
 	if err != nil {
@@ -264,8 +266,8 @@ func ignoreSilence(err error) error {
 	return err
 }
 
-// clearBodies removes hosts that are containers. If the state folder is lost, as after a reboot, it
-// asks the engine for them.
+// clearBodies removes hosts that are containers. If the state folder is lost, for example after a
+// reboot, it asks the engine for the rack's containers.
 func (r *Rack) clearBodies() error {
 	s, err := container.Saved(r.Paths)
 	switch {

@@ -6,28 +6,28 @@ import (
 	"github.com/rdmalab/rdmalab/topo/container"
 )
 
-// RuntimeDocker is the Runtime of a Status whose hosts are containers.
+// RuntimeDocker is the Runtime of a Status if hosts are containers.
 const RuntimeDocker = "docker"
 
 // ContainerStatus is the state of a host's container.
 type ContainerStatus struct {
 	Name string `json:"name,omitempty"` // "": the host has no container
-	// State is the state as the engine names it; ExitCode is the exit status of a container that
-	// has ended.
+	// State is the engine's name of the state. ExitCode is the exit status of a container that has
+	// ended.
 	State    string         `json:"state,omitempty"`
 	ExitCode int            `json:"exitCode,omitempty"`
 	Plug     container.Plug `json:"plug,omitempty"`
-	// Plugged: the watcher has seen the NIC in the container. Plugs counts how often the watcher has
-	// put the NIC there; Error says why the NIC is not there.
+	// Plugged: the watcher has seen the NIC in the container. Plugs is how often the watcher has
+	// put the NIC there. Error says why the NIC is not there.
 	Plugged bool   `json:"plugged"`
 	Plugs   int    `json:"plugs"`
 	Error   string `json:"error,omitempty"`
-	// Seen are the latest events of the engine, oldest first.
+	// Seen lists the latest events of the engine, oldest first.
 	Seen []container.Seen `json:"seen,omitempty"`
 }
 
-// observeContainers fills in the states that engine and watcher report. It does nothing if hosts
-// are processes.
+// observeContainers fills in the states that the engine and the watcher report. It does nothing if
+// hosts are processes.
 func (r observer) observeContainers(ctx context.Context, s *Status) {
 	b, ok := r.hosts.(containerHosts)
 	if !ok {
@@ -42,7 +42,7 @@ func (r observer) observeContainers(ctx context.Context, s *Status) {
 	for i := range s.Hosts {
 		c, err := b.h.Container(ctx, s.Hosts[i].Name, container.PartHost)
 		if err != nil {
-			continue // no container, or the engine does not answer; Status.Watcher says which
+			continue // no container, or the engine does not answer; Status.Watcher says which is the case
 		}
 		cs := s.Hosts[i].Container
 		cs.Name, cs.State, cs.Plug = c.Name, c.State, c.Plug

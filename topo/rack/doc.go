@@ -1,10 +1,10 @@
 // Package rack realises a spec.Rack on this machine: a namespace, a link and a process for each
 // host, and one process for the switch, which owns the other end of every link.
 //
-// Down removes a rack after any crash, because all parts of a rack can be found by its name: a
+// Down removes a rack after any crash, because it finds all parts of a rack by the rack's name. A
 // tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
 // description, and a cgroup named rdmalab/<rack> holds every process. The package makes and touches
-// nothing else. On a machine without cgroup2 processes are found by their namespaces instead.
+// nothing else. On a machine without cgroup2 it finds processes by their namespaces instead.
 //
 // Each node (a host or the switch) runs as
 //
@@ -22,15 +22,15 @@ import (
 	"fmt"
 )
 
-// Errors that callers distinguish.
+// Errors that callers tell apart.
 var (
 	// ErrNotUp: there is no such rack.
 	ErrNotUp = errors.New("is not up: run `rdmalab up` first")
-	// ErrAlreadyUp is the outcome of Up when the same rack is up: nothing was changed.
+	// ErrAlreadyUp is returned by Up if the same rack is up already. Up has changed nothing.
 	ErrAlreadyUp = errors.New("is up already")
-	// ErrDifferent is the outcome of Up when another rack of that name is up.
+	// ErrDifferent is returned by Up if another rack of that name is up.
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
-	// errKind is an ErrDifferent.
+	// errKind is an ErrDifferent for a rack with another kind of hosts.
 	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)
 	// ErrBusy: another program holds the rack's lock.
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")
@@ -40,7 +40,7 @@ var (
 	ErrPrivilege = errors.New("needs root: run the command with sudo; in a container it needs CAP_SYS_ADMIN and CAP_NET_ADMIN")
 )
 
-// rackError names the rack in front of err.
+// rackError returns err with the name of the rack in front; nil stays nil.
 func rackError(name string, err error) error {
 	if err == nil {
 		return nil

@@ -16,14 +16,15 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// maxMounts bounds how many mounts on top of each other are removed from one place.
+// maxMounts bounds how many mounts are removed from one place, on which several may lie on top of
+// each other.
 const maxMounts = 16
 
 // mountInfo lists the mounts of the calling process.
 const mountInfo = "/proc/self/mountinfo"
 
-// Down removes a rack, whatever state it is in, and reports whether there was anything to remove.
-// It needs no information about how the rack was brought up.
+// Down removes a rack, whatever state it is in. found: there was something to remove. Down needs no
+// information about how the rack was brought up.
 func Down(ctx context.Context, name string) (found bool, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return false, err
@@ -31,13 +32,13 @@ func Down(ctx context.Context, name string) (found bool, err error) {
 	return handle(name).remover().down(ctx, name)
 }
 
-// remover removes a rack. It looks for the rack's parts on the machine and needs no information
-// about how they were made.
+// remover removes a rack. It finds the rack's parts on the machine, and needs no information about
+// how they were made.
 type remover struct{ *Rack }
 
 func (r *Rack) remover() remover { return remover{r} }
 
-// down does what Down describes.
+// down does what Down says.
 func (r remover) down(ctx context.Context, name string) (found bool, err error) {
 	if found, err = r.traces(); err != nil || !found {
 		return false, rackError(name, err)
@@ -71,10 +72,11 @@ func (r remover) traces() (bool, error) {
 	return left[r.name()], err
 }
 
-// clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by
-// the caller. Namespaces and links go with their last process and pin.
+// clear ends the rack's processes, and removes its cgroups, mounts and folder. The caller holds the
+// lock. Namespaces and links end with their last process and pin.
 func (r remover) clear() error {
-	// Containers are removed first: an engine that removes a network asks the rack's watcher.
+	// Containers are removed first, because an engine that removes a network sends requests to the
+	// rack's watcher.
 	lost := r.clearBodies()
 	if lost != nil && !errors.Is(lost, container.ErrNoEngine) {
 		return lost
@@ -105,9 +107,9 @@ func (r remover) clear() error {
 	return nil
 }
 
-// awaitStrays waits for processes that a controller started and did not let into the rack before it
-// died (see passGate). They end by themselves; awaitStrays only ensures that none is left when Down
-// returns.
+// awaitStrays waits for processes that a controller started but did not admit to the rack before it
+// died (see passGate). These processes end by themselves; awaitStrays makes sure that none is left
+// when Down returns.
 func (r remover) awaitStrays() error {
 	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
 	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {
@@ -124,7 +126,7 @@ func (r remover) awaitStrays() error {
 	})
 }
 
-// unmount detaches the rack's tmpfs with all pins below it.
+// unmount detaches the rack's tmpfs and all pins below it.
 func (r remover) unmount() error {
 	for range maxMounts {
 		points, err := mountPoints()
@@ -157,5 +159,5 @@ func mountPoints() ([]string, error) {
 	return points, nil
 }
 
-// unescape undoes the kernel's escapes for white space in mountinfo.
+// unescape reverses the kernel's escapes for white space in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

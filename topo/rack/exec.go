@@ -20,15 +20,15 @@ import (
 // nodeNamespaces are the namespaces that a program joins with setns(2) to run on a node.
 const nodeNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
-// Exit statuses for a program that could not be started, as in shells.
+// Exit statuses for a program that could not be started. Shells use the same.
 const (
 	exitNotFound      = 127
 	exitNotExecutable = 126
 )
 
-// Exec runs a program on a node, in its namespaces and its cgroup, with the caller's terminal and
-// files, and returns its exit status; 128 + n if signal n ended it. Signals to the caller are
-// passed on. The program dies with the node.
+// Exec runs a program on a node, in the node's namespaces and cgroup, with the caller's terminal
+// and files. It returns the program's exit status; 128 + n if signal n ended it. Signals to the
+// caller are passed on to the program. The program dies with the node.
 func (r *Rack) Exec(node string, argv []string) (int, error) {
 	if err := r.checkNode(node); err != nil {
 		return 0, err
@@ -41,7 +41,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(pidfd) // the pidfd only names the process
-	// The process inside the node first runs ExecInit of this program, so that the requested program
+	// The process inside the node first runs ExecInit of this program. So the requested program
 	// does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
 	if node != spec.SwitchName {
@@ -63,7 +63,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tty != nil, Cloneflags: own}
-	// Signals are caught before the start, so that none is lost between.
+	// Signals are caught before the start of the program, so that none is lost.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
@@ -87,7 +87,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	return wait(pid, tty, signals)
 }
 
-// initFD returns a pidfd of a node's process 1. It fails if that process does not run.
+// initFD returns a pidfd of a node's process 1. It returns an error if this process does not run.
 func (r *Rack) initFD(node string) (int, error) {
 	pids, err := r.keep.pids(node)
 	if err != nil {
@@ -104,14 +104,15 @@ func (r *Rack) initFD(node string) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("process 1 of %s: %w", node, err)
 	}
-	// The process ID may have been given to another process before the reference was opened.
+	// The process ID may have been reused before the pidfd was opened.
 	if now, err := r.keep.pids(node); err != nil || !slices.Contains(now, first) {
 		return -1, errors.Join(stateError(false, "%s has crashed just now", node), err, unix.Close(fd))
 	}
 	return fd, nil
 }
 
-// startInside starts cmd from a thread that has entered the namespaces of the process behind pidfd.
+// startInside starts cmd from a thread that has entered the namespaces of a process, given by its
+// pidfd.
 func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	return nl.OnOwnThread(func() error {
 		// A thread that shares its working directory with others may not change its mount
@@ -123,8 +124,8 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 		if err := unix.Setns(pidfd, join); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
-		// setns changed the working directory to the root of the node. Nodes see the machine's files, so
-		// the caller's folder exists on the node, too.
+		// setns has changed the working directory to the root of the node. Nodes see the machine's
+		// files, so the caller's folder exists on the node, too.
 		if dirErr == nil {
 			_ = unix.Chdir(dir) // if this fails, the program starts in the root
 		}
@@ -137,9 +138,9 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	})
 }
 
-// ExecInit is the first stage of a program that Exec starts: it waits to be let into the node and
-// then executes the program at path. It returns an exit status, and only if the program cannot be
-// executed.
+// ExecInit is the first stage of a program that Exec starts. It waits until the process is admitted
+// to the node, and then executes the program at path. It returns only if the program cannot be
+// executed; the result is an exit status.
 //
 // If the program shares the mount namespace of a node, dir is "". If the program has a mount
 // namespace of its own, dir is the rack's state folder, and ExecInit makes the node's mounts.
@@ -157,7 +158,7 @@ func ExecInit(dir, path string, argv []string) int {
 	return exitNotExecutable
 }
 
-// startStatus is the exit status of a program that did not start.
+// startStatus returns the exit status of a program that did not start, and the error.
 func startStatus(node, program string, err error) (int, error) {
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
@@ -168,7 +169,7 @@ func startStatus(node, program string, err error) (int, error) {
 	return exitNotExecutable, fmt.Errorf("%s: %w", node, err)
 }
 
-// wait passes signals on to a program until it ends, and returns its exit status.
+// wait passes signals on to a program until the program ends, and returns its exit status.
 func wait(pid int, tty *terminal, signals <-chan os.Signal) (int, error) {
 	type event struct {
 		ws  unix.WaitStatus

@@ -15,7 +15,7 @@ import (
 )
 
 // Crash ends all processes of a host or of the switch at once and without warning. The link of a
-// crashed host loses its carrier. The links of a crashed switch keep their carrier, and every frame
+// crashed host loses its carrier. The links of a crashed switch keep their carrier, but every frame
 // is lost.
 func (r *Rack) Crash(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
@@ -32,8 +32,8 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 }
 
 func (r *Rack) crash(node string) error {
-	// The mark is written before the kill: a controller that sees the node dead must also see that the
-	// crash was intended.
+	// The mark is written before the kill. So a controller that sees the dead node also sees that
+	// the crash was intended.
 	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
@@ -45,9 +45,9 @@ func (r *Rack) crash(node string) error {
 	return r.keep.kill(node)
 }
 
-// CrashApps ends the programs that run on a host and leaves its daemon, and with it the NIC and the
-// registered memory. It returns how many processes it ended. Jobs that run inside the daemon are
-// not ended: send the daemon a request for them.
+// CrashApps ends the programs that run on a host. The daemon stays, and with it the NIC and the
+// registered memory. CrashApps returns how many processes it has ended. It does not end jobs that
+// run inside the daemon; the caller sends the daemon a request for that.
 func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 	if err := r.CheckHost(host); err != nil {
 		return 0, err
@@ -63,15 +63,15 @@ func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 			if left == 0 || err != nil {
 				return err
 			}
-			time.Sleep(pollStep) // the loop goes on until all have ended, because they may have started others
+			time.Sleep(pollStep) // the loop continues until all have ended, because they may have started others
 		}
 		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
 	})
 	return len(ended), err
 }
 
-// killApps kills all processes except process 1 and the daemon, adds them to ended, and returns how
-// many there were.
+// killApps kills all processes except process 1 and the daemon. It adds them to ended, and returns
+// how many they were.
 func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	first, daemon := initAndDaemon(ps)
 	for _, p := range ps {
@@ -88,13 +88,14 @@ func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	return n, err
 }
 
-// Hang stops every process of a host or the switch: the node sends nothing more, and its link keeps
-// its carrier. A host's kernel still answers ARP and ping, as on a machine whose programs hang.
+// Hang stops every process of a host or of the switch. The node then sends nothing more, but its
+// link keeps its carrier. A host's kernel still answers ARP and ping, as on a machine whose
+// programs hang.
 func (r *Rack) Hang(ctx context.Context, node string) error {
 	return r.hang(ctx, node, true)
 }
 
-// Resume continues the processes that Hang stopped.
+// Resume continues the processes that Hang has stopped.
 func (r *Rack) Resume(ctx context.Context, node string) error {
 	return r.hang(ctx, node, false)
 }
@@ -118,8 +119,8 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 	})
 }
 
-// StateError is the error of a request for a node in the wrong state; its text says what to do. It
-// is an ErrState.
+// StateError is the error for a request if the node is in the wrong state for it. Its text says
+// what to do. It is an ErrState.
 type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
@@ -127,7 +128,7 @@ func (e *StateError) Error() string { return e.Reason }
 // Is makes errors.Is(e, ErrState) true.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
-// stateError returns a StateError unless ok is set.
+// stateError returns nil if ok is true, and a StateError otherwise.
 func stateError(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
@@ -135,8 +136,8 @@ func stateError(ok bool, format string, args ...any) error {
 	return &StateError{fmt.Sprintf(format, args...)}
 }
 
-// Restart starts a host or the switch again with the same names and addresses, from any state; it
-// ends running processes first. It returns when the daemon answers.
+// Restart starts a host or the switch again with the same names and addresses, from any state. It
+// ends running processes first, and returns when the daemon answers.
 func (r *Rack) Restart(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
@@ -161,8 +162,8 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 	})
 }
 
-// setLink changes the switch's end of a host's link. A container host that does not run may have no
-// link; it gets the link in this state when it starts.
+// setLink sets the switch's end of a host's link up or down. A container host that does not run may
+// have no link; it gets its link in this state when it starts.
 func (r *Rack) setLink(h *spec.Host, up bool) error {
 	if err := r.hosts.linkSet(h.Name, up); err != nil {
 		return err
@@ -174,13 +175,14 @@ func (r *Rack) setLink(h *spec.Host, up bool) error {
 	return err
 }
 
-// restoreLink configures a host's end of its link. A link that was removed is made again.
+// restoreLink configures the host's end of a link. If the link was removed, restoreLink makes it
+// again.
 func (r *Rack) restoreLink(h *spec.Host) error {
 	_, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nl.Configure(r.hostEnd(h))
 	}
-	// The switch's end is still there if the host's end was renamed or moved to another namespace.
+	// The switch's end still exists if the host's end was renamed or moved to another namespace.
 	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), h.Port); err != nil {
 		return err
 	}

@@ -24,35 +24,35 @@ import (
 
 // Errors of guests.
 var (
-	// ErrAttached: this interface of this container is a guest already. Nothing was
-	// changed.
+	// ErrAttached: the interface of the container is already a guest. Nothing was changed.
 	ErrAttached = errors.New("is attached already")
-	// ErrNoSwitch: the switch does not answer, so that no guest can be plugged into it.
+	// ErrNoSwitch: the switch does not answer, so no guest can join.
 	ErrNoSwitch = errors.New("the switch does not answer: see `rdmalab status`, and `rdmalab restart switch`")
 	// ErrGuest: a guest is in the wrong state.
 	ErrGuest = errors.New("guest")
 )
 
-// GuestRequest describes a container that is to join a rack.
+// GuestRequest describes a container that shall join a rack.
 type GuestRequest struct {
-	// Name is the guest's name. If it is "", Suggested is used if that is a valid and free name;
-	// otherwise a name is made from the container's ID.
+	// Name is the guest's name. If it is "", the guest's name is Suggested, provided that it is
+	// valid and free; otherwise a name is made from the container's ID.
 	Name, Suggested string
 	// Network, Container, Ifname and Netns are as in guests.Guest.
 	Network, Container, Ifname, Netns string
-	// MAC is the address of the guest's end; zero: the one that is derived from its IP address.
+	// MAC is the address of the guest's end of the link; zero: an address that is derived from its
+	// IP address.
 	MAC wire.MAC
 }
 
-// Guests adds hosts to a rack that is up, and removes them.
+// Guests adds guests to a rack that is up, and removes them.
 type Guests struct{ r *Rack }
 
 // Guests returns the manager of the rack's guests.
 func (r *Rack) Guests() Guests { return Guests{r} }
 
-// Add plugs the network namespace at q.Netns into the switch: it makes a link, with an address of
-// the rack's subnets, and a port. It returns when the switch forwards frames of the guest. After an
-// error nothing is left of the guest.
+// Add connects the network namespace at q.Netns to the switch: it makes a link, with addresses of
+// the rack's subnets, and a port. It returns when the switch forwards frames of the guest. If it
+// returns an error, nothing of the guest is left.
 func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) {
 	var g guests.Guest
 	err := gs.r.locked(ctx, func() (err error) {
@@ -63,7 +63,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 		if err := answer(ctx, gs.r.Control(spec.SwitchName), nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
-		// The file is written first: with it, Remove and Down find the other parts.
+		// The file is written first, because Remove and Down find the other parts by it.
 		if err := guests.Write(gs.r.Paths, &g); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 		if spec.IsStation(q.MAC) {
 			h.MAC = q.MAC
 		} else if macs[h.MAC] != "" {
-			continue // another guest has asked for this MAC address
+			continue // another guest has requested this MAC address
 		}
 		return guests.Guest{Host: h, Network: q.Network, Container: q.Container, Ifname: q.Ifname, Netns: q.Netns}, nil
 	}
@@ -140,7 +140,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// plug makes a guest's link and tells the switch to open a port for it.
+// plug makes a guest's link, and tells the switch to open a port for it.
 func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	port := nl.End{Netns: gs.r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: gs.r.alias(&g.Host)}
 	end := nl.End{
@@ -166,20 +166,20 @@ func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	return nil
 }
 
-// askSwitch sends a request to the switch and waits for the answer, at most for plugWait.
+// askSwitch sends a request to the switch, and waits at most plugWait for the answer.
 func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()
 	return gs.r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
 }
 
-// Remove unplugs an attachment. It returns no error if the attachment does not exist, the switch
-// does not answer, or the network namespace is missing.
+// Remove removes a guest. It returns no error if the guest does not exist, if the switch does not
+// answer, or if the network namespace is missing.
 func (gs Guests) Remove(ctx context.Context, network, container, ifname string) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
 }
 
-// Keep unplugs all guests of a network except those for which keep returns true.
+// Keep removes all guests of a network except those for which keep returns true.
 func (gs Guests) Keep(ctx context.Context, network string, keep func(g *guests.Guest) bool) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Network == network && !keep(g) })
 }
@@ -200,14 +200,14 @@ func (gs Guests) removeAll(ctx context.Context, which func(g *guests.Guest) bool
 	})
 }
 
-// remove unplugs one guest. It removes the guest's file last: until then every step can be
+// remove removes one guest. It removes the guest's file last; until then every step can be
 // repeated.
 func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	// The request may fail: a crashed switch reads the files of guests when it is restarted, and a
-	// hung one notices that the interface is gone.
+	// The request may fail without harm: a crashed switch reads the files of guests when it is
+	// restarted, and a hung one notices that the interface is gone.
 	var said *control.Error
 	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
@@ -215,8 +215,8 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	return guests.Remove(gs.r.Paths, g.Name)
 }
 
-// Check returns an error that says what is wrong with an attachment, nil if it works, and the guest
-// if a file for it exists.
+// Check returns the guest if there is a file for it, and an error that says what is wrong with the
+// guest; nil: it works.
 func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {
@@ -252,7 +252,8 @@ func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, 
 	return g, err
 }
 
-// Ready reports whether a guest could join now: the rack is up, and its switch answers.
+// Ready returns an error if no guest could join now: the rack is not up, or its switch does not
+// answer.
 func (r *Rack) Ready(ctx context.Context) error {
 	if !exists(r.Paths.Ready()) {
 		return rackError(r.Spec.Name, ErrNotUp)

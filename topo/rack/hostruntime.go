@@ -13,30 +13,31 @@ import (
 )
 
 // hostRuntime makes the hosts of a rack, as processes or as containers (flag --runtime of up). The
-// switch and timers, the processes that end a fault after --for, are never in containers. The
-// keeper finds and stops what runs in a host.
+// switch and timers are never in containers; a timer is a process that ends a fault after --for.
+// The keeper finds and stops the processes of a host.
 type hostRuntime interface {
-	// prepare makes what all hosts need before the first of them starts.
+	// prepare makes what all hosts need. It is called before the first host starts.
 	prepare(ctx context.Context) error
 	// start starts a host. It does not wait until the host's daemon answers.
 	start(ctx context.Context, host string) error
 	// cut removes the carrier from a host's link, at the host's end. It returns no error if the host
 	// has no interface.
 	cut(host string) error
-	// restore makes the link of a host that is about to start usable again, unless starting the
-	// host does that.
+	// restore makes the link of a host usable again. It is called when the host is about to start;
+	// it does nothing if the start of the host restores the link.
 	restore(h *spec.Host) error
-	// view returns how a program enters a host, as flags of namespaces: join are the namespaces of
-	// the host's process 1 that the program joins, own are new ones that it makes. Own includes a
-	// mount namespace if the program makes the host's mounts there.
+	// view returns how a program enters a host, as flags of namespaces. join are the namespaces of
+	// the host's process 1 that the program joins. own are new namespaces that it makes; own
+	// includes a mount namespace if the program makes the host's mounts there.
 	view() (join int, own uintptr)
 	// linkSet is called after a host's link was cut or restored at the switch.
 	linkSet(host string, up bool) error
-	// revive restarts other processes of the rack that have died, and returns their names.
+	// revive restarts other processes of the rack that have died. It returns their names.
 	revive(ctx context.Context) ([]string, error)
 }
 
-// processHosts are hosts that are processes in namespaces pinned in the state folder.
+// processHosts is the hostRuntime of hosts that are processes. Their namespaces are pinned in the
+// state folder.
 type processHosts struct{ r *Rack }
 
 var _ hostRuntime = processHosts{}
@@ -65,7 +66,8 @@ func (b processHosts) linkSet(string, bool) error { return nil }
 
 func (b processHosts) revive(context.Context) ([]string, error) { return nil, nil }
 
-// ignoreMissing drops an error that says that an interface or file does not exist.
+// ignoreMissing returns nil if err says that an interface or file does not exist, and err
+// otherwise.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -30,7 +30,7 @@ type containerNode struct {
 	rack *spec.Rack
 	host *spec.Host
 	log  io.Writer
-	// daemon is the daemon's process ID, 0 if it does not run. replaced: the daemon was ended because
+	// daemon is the daemon's process ID; 0: it does not run. replaced: the daemon was ended because
 	// the NIC was replaced.
 	daemon   atomic.Int64
 	replaced atomic.Bool
@@ -40,10 +40,10 @@ func (n *containerNode) note(format string, args ...any) {
 	fmt.Fprintf(n.log, "%s %s %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), "container-init", n.host.Name, fmt.Sprintf(format, args...))
 }
 
-// ContainerInit runs as process 1 of a host's container: it waits for the NIC, runs the host's
-// daemon, reaps orphaned processes, and ends with the daemon. When the NIC is replaced by another
+// ContainerInit runs as process 1 of a host's container. It waits for the NIC, runs the host's
+// daemon, reaps orphaned processes, and ends with the daemon. If the NIC is replaced by another
 // one, for example by `docker network disconnect` and connect, it restarts the daemon. The daemon's
-// output goes both into the rack's log and to the engine's. ContainerInit returns the exit status.
+// output goes to the rack's log and to the engine's log. ContainerInit returns the exit status.
 func ContainerInit(dir, host string) int {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
@@ -134,8 +134,8 @@ func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 	return pid, err
 }
 
-// nic returns the interface index of the NIC if it is ready: it has its name and address, and is
-// up.
+// nic returns the interface index of the NIC. The bool is false if the NIC is not ready: it has no
+// name or address yet, or is down.
 func (n *containerNode) nic() (int, bool) {
 	l, err := nl.LinkByName("", spec.HostIfname)
 	if err != nil || !l.Up {
@@ -145,7 +145,7 @@ func (n *containerNode) nic() (int, bool) {
 	return l.Index, err == nil && (!n.host.IPv4.IsValid() || slices.Contains(addrs, n.rack.Prefix4(n.host)))
 }
 
-// waitNIC waits without limit until the NIC is ready.
+// waitNIC waits until the NIC is ready, without a time limit.
 func (n *containerNode) waitNIC() int {
 	for i := 0; ; i++ {
 		if index, ok := n.nic(); ok {
@@ -178,7 +178,7 @@ func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 }
 
 // ContainerHold runs as process 1 of a holder, a container that only holds the network of a host.
-// It ends with SIGTERM.
+// It ends on SIGTERM.
 func ContainerHold() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

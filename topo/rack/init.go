@@ -16,14 +16,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// exitSignalled is added to the number of a signal in the exit status of a process that the signal
-// killed, as in shells.
+// exitSignalled plus the number of a signal is the exit status of a process that the signal killed.
+// Shells use the same.
 const exitSignalled = 128
 
-// NodeInit runs as process 1 of a node: it makes the node's mounts, starts the node's daemon, reaps
+// NodeInit runs as process 1 of a node. It makes the node's mounts, starts the node's daemon, reaps
 // orphaned processes of the node, and ends with the daemon. dir is the rack's state folder. The
-// system's root file system stays visible, so that the node can use its programs. It returns the
-// exit status.
+// system's root file system stays visible, so that the node can use its programs. NodeInit returns
+// the exit status.
 func NodeInit(dir, node string) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
@@ -100,7 +100,8 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// Copies of the mounts of other racks and nodes would keep their namespaces alive after their end.
+	// Copies of the mounts of other racks and nodes would keep the namespaces of these alive after
+	// their end.
 	points, err := mountPoints()
 	if err != nil {
 		return err
@@ -132,8 +133,8 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	return nil
 }
 
-// mountClasses shows the host's NIC in /sys/class, for programs that look there and not through
-// libibverbs. The daemon writes the files of tree later.
+// mountClasses shows the host's NIC in /sys/class, for programs that do not use libibverbs to find
+// it. The daemon writes the files of tree later.
 func mountClasses(tree string) error {
 	const classes = "/sys/class"
 	own := filepath.Join(tree, "class")
@@ -141,7 +142,7 @@ func mountClasses(tree string) error {
 		return err
 	}
 	// /sys/class becomes an overlay, whose lower layer must not change. Interfaces come and go, so
-	// /sys/class/net stays that of sysfs itself.
+	// /sys/class/net must stay the folder of sysfs itself.
 	const interfaces = classes + "/net"
 	net, err := unix.Open(interfaces, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -15,10 +15,10 @@ const (
 	// killWait bounds how long killed processes may take to end. The kernel removes namespaces one
 	// after the other: 100 hosts take six seconds on two busy processors.
 	killWait = 30 * time.Second
-	// pollStep is the interval at which a state that the kernel changes is polled.
+	// pollStep is the interval at which the package polls a state that the kernel changes.
 	pollStep = time.Millisecond
-	// maxKillRounds bounds the rounds in which processes are killed that others have started since the
-	// round before.
+	// maxKillRounds bounds the rounds of killing. A round kills processes that others have started
+	// since the round before.
 	maxKillRounds = 1000
 )
 
@@ -27,25 +27,26 @@ type keeper interface {
 	// prepare makes the cgroup or file that a node's processes need. It is called before the node
 	// starts.
 	prepare(node string) error
-	// adopt makes a process that was started by launch a part of a node.
+	// adopt makes a process that launch has started a part of a node.
 	adopt(node string, pid int) error
 	// pids lists the live processes of a node.
 	pids(node string) ([]int, error)
-	// kill ends every process of a node, hung ones too, and waits until they are gone.
+	// kill ends every process of a node, including stopped ones, and waits until they are gone.
 	kill(node string) error
-	// hang stops or continues every process of a node, and returns when all have stopped or continued.
+	// hang stops (on) or continues every process of a node. It returns when all have stopped or
+	// continued.
 	hang(node string, on bool) error
 	// hung reports whether a node hangs.
 	hung(node string) (bool, error)
-	// clear ends all processes of the rack and removes their cgroups and files. If there are none,
-	// it does nothing.
+	// clear ends all processes of the rack, and removes their cgroups and files. It does nothing if
+	// there are none.
 	clear() error
 }
 
-// timerNode returns the node that a timer's process belongs to.
+// timerNode returns the node of a timer's process.
 func timerNode(name string) string { return "timers/" + name }
 
-// procStat has those fields of /proc/PID that this package uses.
+// procStat holds the fields of /proc/PID that this package uses.
 type procStat struct {
 	pid, ppid int
 	state     byte
@@ -53,7 +54,7 @@ type procStat struct {
 	nspid     int    // the process ID in the innermost pid namespace
 }
 
-// readProc reads a process. ok is false when it is gone.
+// readProc reads a process. ok is false if the process is gone.
 func readProc(pid int) (p procStat, ok bool) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -100,8 +101,8 @@ func processes(pids []int) []procStat {
 	return out
 }
 
-// initAndDaemon returns the process IDs of a node's process 1 and of its first child, the daemon;
-// 0: there is none.
+// initAndDaemon returns the process IDs of a node's process 1, and of its first child, which is the
+// daemon; 0: there is none.
 func initAndDaemon(ps []procStat) (first, daemon int) {
 	for _, p := range ps {
 		if p.nspid == 1 {
@@ -116,8 +117,8 @@ func initAndDaemon(ps []procStat) (first, daemon int) {
 	return first, daemon
 }
 
-// waitFor polls until done returns true or an error. After bound it returns an error that says what
-// was waited for.
+// waitFor polls until done returns true or an error. After the time bound it returns an error that
+// says for what it has waited.
 func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(bound)
 	for {

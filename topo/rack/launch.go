@@ -7,25 +7,25 @@ import (
 	"os/exec"
 )
 
-// gateFD is the descriptor of the gate: a pipe from which a launched process reads one byte before
-// it does anything else (passGate). The controller writes the byte once the process is a part of
-// its node.
+// gateFD is the descriptor of the gate. The gate is a pipe from which a launched process reads one
+// byte before it does anything else (passGate). The controller writes the byte when the process is
+// a part of its node.
 const gateFD = 3
 
-// errGate: a process was not let into the rack, because the controller that started it died or gave
-// up.
+// errGate: a process was not admitted to the rack, because the controller that started it died or
+// gave up.
 var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
 
-// starter starts the processes of nodes in their namespaces and cgroups, and waits until their
+// starter starts the processes of nodes in their namespaces and cgroups. It waits until their
 // daemons answer.
 type starter struct{ *Rack }
 
 func (r *Rack) starter() starter { return starter{r} }
 
-// launch runs start, which must start cmd, and makes the process a part of a node before it does
-// anything. The process must call passGate first. If the controller dies in between, the gate ends
-// the process. clone3 is not used to put the process into its cgroup, because Linux kills processes
-// that clone3 puts into a cgroup that was killed as a whole before.
+// launch calls start, which must start cmd, and makes the process a part of a node before the
+// process does anything. The process must call passGate first. If the controller dies in between,
+// the gate ends the process. launch does not use clone3 to put the process into its cgroup: Linux
+// kills such a process if the cgroup was killed as a whole before.
 func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -48,12 +48,12 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	return nil
 }
 
-// detach lets a launched process run on when the controller ends.
+// detach lets a launched process continue when the controller ends.
 func detach(cmd *exec.Cmd) {
 	go func() { _ = cmd.Wait() }() // only reaps the process while this program runs
 }
 
-// passGate waits until the calling process is a part of its node.
+// passGate waits until the calling process is a part of its node. The error is errGate.
 func passGate() error {
 	gate := os.NewFile(gateFD, "gate")
 	if gate == nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// lockWait bounds how long a program waits for another one that changes the rack.
+// lockWait bounds how long a program waits for another program that changes the rack.
 const lockWait = 15 * time.Second
 
 // lockPoll is the pause between two tries to take the lock.
 const lockPoll = 5 * time.Millisecond
 
-// lock is the rack's flock. Its file lies beside the rack's tmpfs and is removed by the controller
-// that takes the rack down.
+// lock is the rack's lock, by flock. Its file is beside the rack's tmpfs. The controller that takes
+// the rack down removes it.
 type lock struct {
 	paths spec.Paths
 	f     *os.File
 }
 
-// acquire takes the rack's lock and makes the folder that it lies in.
+// acquire takes the rack's lock. It makes the folder of the lock file.
 func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
 	deadline := time.Now().Add(lockWait)
 	for {
@@ -45,7 +45,8 @@ func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
 	}
 }
 
-// tryLock returns nil, nil when another program holds the lock or has just removed its file.
+// tryLock tries to take the lock. It returns nil, nil if another program holds the lock or has just
+// removed its file.
 func tryLock(paths spec.Paths) (*lock, error) {
 	if err := os.MkdirAll(filepath.Dir(paths.Lock()), 0o755); err != nil {
 		return nil, explain(err)
@@ -63,7 +64,7 @@ func tryLock(paths spec.Paths) (*lock, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", paths.Lock(), err), f.Close())
 	}
-	// Another controller may have taken the rack down meanwhile, and removed the file that was opened
+	// Another controller may have taken the rack down meanwhile, and removed the file that is open
 	// here.
 	var held, there unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &held); err != nil {
@@ -75,8 +76,8 @@ func tryLock(paths spec.Paths) (*lock, error) {
 	return &lock{paths: paths, f: f}, nil
 }
 
-// release releases the lock. remove: it also removes the lock file, and the folder if this was the
-// last rack.
+// release releases the lock. remove: it also removes the lock file and, if this was the last rack,
+// the folder.
 func (l *lock) release(remove bool) error {
 	var err error
 	if remove {
@@ -88,7 +89,7 @@ func (l *lock) release(remove bool) error {
 	return errors.Join(err, l.f.Close())
 }
 
-// privilege adds the hint to use sudo to a permission error.
+// privilege adds the advice to use sudo to a permission error.
 func privilege(err error) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) && os.Geteuid() != 0 {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)

@@ -13,7 +13,7 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns the processors to which a node is bound, out of the allowed ones; nil: the
+// processors returns the processors, out of the allowed ones, to which a node is bound; nil: the
 // node is not bound.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
@@ -30,7 +30,7 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	own := s.Switch.CPU
 	switch own {
 	case spec.NoCPU:
-		return nil // all processors are needed for hosts
+		return nil // the hosts need all processors
 	case spec.AutoCPU:
 		own = allowed[len(allowed)-1]
 	}
@@ -46,8 +46,8 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	return others
 }
 
-// place runs f bound to the processors of a node; processes that f starts inherit the binding. The
-// calling goroutine is locked to its thread meanwhile.
+// place runs f bound to the processors of a node. Processes that f starts inherit the binding.
+// place locks the calling goroutine to its thread while f runs.
 func (r starter) place(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

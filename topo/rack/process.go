@@ -19,22 +19,23 @@ import (
 
 // Bounds of starting a node.
 const (
-	// readyWait bounds how long a daemon may take until it answers. On two cores with a load of 28 a
-	// daemon that began with others took more than 10 s; one that dies is noticed at once.
+	// readyWait bounds how long a daemon may take until it answers. On two processors with a load
+	// of 28, a daemon that started together with others took more than 10 s. A daemon that dies is
+	// noticed at once.
 	readyWait = 30 * time.Second
 	// readyPoll is the interval at which a starting daemon is asked for its status.
 	readyPoll = 3 * time.Millisecond
 	// answerWait bounds one answer of a daemon.
 	answerWait = time.Second
-	// logTail is how many of the last lines of a dead node's log an error shows.
+	// logTail is how many last lines of a dead node's log an error shows.
 	logTail = 5
 )
 
 // programName is the name under which ps shows the daemons.
 const programName = "rdmalab"
 
-// startProcess starts a node's process 1 in the node's namespaces and its cgroup. The process
-// outlives the caller.
+// startProcess starts a node's process 1 in the node's namespaces and cgroup. The process continues
+// when the caller ends.
 func (r starter) startProcess(node string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
@@ -60,13 +61,14 @@ func (r starter) startProcess(node string) error {
 	return err
 }
 
-// waitReady waits until a node's daemon answers. If the daemon dies, the error has the end of its
-// log.
+// waitReady waits until a node's daemon answers. If the daemon dies, the error contains the end of
+// its log.
 func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
-// waitAnswer is waitReady for a daemon whose processes the keeper knows under another name: kept.
+// waitAnswer does what waitReady does, for a daemon whose processes the keeper knows under another
+// name, kept.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
@@ -77,7 +79,7 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 			return nil
 		}
 		if errors.Is(err, control.ErrNotRunning) {
-			// The node's process 1 (of its PID namespace) starts before the daemon and ends after it:
+			// Process 1 of the node's PID namespace starts before the daemon and ends after it. So
 			// if the node has no process, the daemon has died; otherwise it may still be starting.
 			if pids, aerr := r.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {
 				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, r.tail(node)), aerr)

@@ -12,16 +12,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// envPreload is the variable that tells the dynamic linker what to load first.
+// envPreload is the variable that names the libraries that the dynamic linker loads first.
 const envPreload = "LD_PRELOAD"
 
-// ProgramEnv is the environment of a program on a host, as NAME=VALUE, in which it finds the NIC:
-// programs of package softrnic/ipc by the socket, unmodified programs over libibverbs by the
-// library that is preloaded into them, in front of what preloaded names, and by the files that they
-// take for /sys. Only the socket is named if this rdmalab was built without the library.
+// ProgramEnv returns the variables, as NAME=VALUE, by which a program on a host finds the NIC. A
+// program of package softrnic/ipc finds it by the socket. An unmodified program over libibverbs
+// finds it by a preloaded library, which comes before the libraries in preloaded, and by files that
+// take the place of those in /sys. If this rdmalab was built without the library, only the socket
+// is named.
 //
-// A user who is not root needs the group of the rack's description, and gets the library with which
-// the rack was brought up.
+// A user who is not root must be in the group that the rack's description names, and gets the
+// library with which the rack was brought up.
 func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	env := []string{spec.EnvVerbs + "=" + r.Paths.Verbs(host)}
 	path := r.Paths.VerbsLibrary()
@@ -41,7 +42,8 @@ func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 	return append(env, uverbs.EnvTree+"="+r.Paths.VerbsTree(host), envPreload+"="+path), nil
 }
 
-// placeLibrary puts the library for unmodified programs at path. False: this rdmalab has none.
+// placeLibrary writes the library for unmodified programs to path. The bool is false if this
+// rdmalab has no library.
 func placeLibrary(path string) (bool, error) {
 	lib, ok := preload.Library()
 	if !ok {
@@ -53,12 +55,12 @@ func placeLibrary(path string) (bool, error) {
 	return true, nil
 }
 
-// place puts a file there, whole or not at all: others may be loading it.
+// place writes a file as a whole or not at all, because programs may be loading it.
 func place(path string, content []byte) error {
 	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, content) {
 		return nil
 	}
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".") // a new file: what another user has put there is not written
+	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".") // a new file: place must not write to a file that another user has put there
 	if err != nil {
 		return err
 	}

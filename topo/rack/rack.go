@@ -19,26 +19,26 @@ import (
 // aliasPrefix begins the alias (IFLA_IFALIAS) of every interface of a rack.
 const aliasPrefix = "rdmalab"
 
-// Rack is a handle on a rack that is up, or is coming up. It holds no file or process, so it need
-// not be closed.
+// Rack is a handle on a rack that is up or is coming up. It holds no file and no process, so it
+// need not be closed.
 type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
-	// Lost are the nodes of an earlier rack of the same name that had died by themselves. Up has
+	// Lost lists nodes of an earlier rack of the same name that had died by themselves. Up has
 	// removed that rack.
 	Lost []string
-	// Revived are the parts of the rack that had died and that Up has restarted.
+	// Revived lists parts of the rack that had died, and that Up has restarted.
 	Revived []string
 	keep    keeper
 	hosts   hostRuntime
 	// exe is the path of the program that nodes run.
 	exe string
-	// reached is called after each step of Up and Down, with the step's name. Tests kill the
+	// reached is called after each step of Up and Down, with the name of the step. Tests kill the
 	// controller there.
 	reached func(step string)
 }
 
-// Open returns the rack called name. It fails with ErrNotUp if there is none.
+// Open returns the rack called name. The error is ErrNotUp if there is none.
 func Open(name string) (*Rack, error) {
 	if err := spec.CheckName(name); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func Open(name string) (*Rack, error) {
 	return r, r.useSaved()
 }
 
-// List returns the names of all racks of which anything exists, running or not.
+// List returns the names of all racks of which any part exists, whether they run or not.
 func List() ([]string, error) {
 	names := make(map[string]bool)
 	places := []string{spec.StateRoot}
@@ -90,8 +90,7 @@ func handle(name string) *Rack {
 	return r
 }
 
-// useSaved reads from the state folder whether hosts are processes or containers, and sets r
-// accordingly.
+// useSaved sets whether hosts are processes or containers, as the state folder says.
 func (r *Rack) useSaved() error {
 	s, err := container.Saved(r.Paths)
 	if s != nil {
@@ -100,10 +99,10 @@ func (r *Rack) useSaved() error {
 	return rackError(r.name(), err)
 }
 
-// name is the name of the rack.
+// name returns the name of the rack.
 func (r *Rack) name() string { return filepath.Base(r.Paths.Dir) }
 
-// useCgroup chooses how the rack stops, resumes and ends the processes of its nodes: by cgroups below
+// useCgroup sets how the rack stops, resumes and ends the processes of its nodes: by cgroups below
 // root, or by signals if root is "".
 func (r *Rack) useCgroup(root, name string) {
 	if root == "" {
@@ -138,7 +137,8 @@ func (r *Rack) CheckHost(host string) error {
 	return nil
 }
 
-// locked runs f with the rack's lock. It fails with ErrNotUp if the rack was taken down meanwhile.
+// locked runs f while it holds the rack's lock. It returns ErrNotUp if the rack was taken down
+// meanwhile.
 func (r *Rack) locked(ctx context.Context, f func() error) error {
 	l, err := acquire(ctx, r.Paths)
 	if err != nil {

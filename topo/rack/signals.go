@@ -16,17 +16,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// signalKeeper is the keeper of a machine without cgroup2. A node's processes are those in its
-// network namespace that are not in this program's pid namespace: a process of the machine that has
-// only entered the network namespace does not belong to the rack. A timer is found by a file that
-// has its process ID and start time.
+// signalKeeper is the keeper of a machine without cgroup2. The processes of a node are those that
+// are in its network namespace and not in this program's pid namespace. A process of the machine
+// that has only entered the network namespace does not belong to the rack. A timer is found by a
+// file with its process ID and start time.
 type signalKeeper struct{ paths spec.Paths }
 
 var _ keeper = (*signalKeeper)(nil)
 
 func (k *signalKeeper) prepare(string) error { return nil }
 
-// timerFile returns the path of the file that names a timer's process, or "" if node is no timer.
+// timerFile returns the path of the file that names a timer's process; "": node is no timer.
 func (k *signalKeeper) timerFile(node string) string {
 	if name, ok := strings.CutPrefix(node, timerNode("")); ok {
 		return k.paths.Timer(name)
@@ -96,8 +96,8 @@ func timerPids(file string) []int {
 	return []int{pid}
 }
 
-// signal sends a signal to every process of a node, last to process 1 of its pid namespace. It
-// returns how many there were.
+// signal sends a signal to every process of a node; process 1 of its pid namespace gets it last. It
+// returns the number of processes.
 func (k *signalKeeper) signal(node string, sig syscall.Signal) (int, error) {
 	pids, err := k.pids(node)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 // State summarises the condition of a node.
 type State string
 
-// States, the worst first. A node to which several apply is shown in the first of them.
+// States, the worst first. If several apply to a node, its state is the first of these.
 const (
 	StateCrashed State = "crashed"  // no process
 	StateHung    State = "hung"     // its processes are stopped
-	StateSilent  State = "silent"   // its processes run, and its daemon does not answer
+	StateSilent  State = "silent"   // its processes run, but its daemon does not answer
 	StateNICDown State = "nic-down" // its NIC has crashed
 	StateCut     State = "link-down"
-	StateApp     State = "app-crashed" // its programs have crashed, its NIC lives
+	StateApp     State = "app-crashed" // its programs have crashed, but its NIC works
 	StateUp      State = "up"
 )
 
@@ -44,11 +44,11 @@ type NodeStatus struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // of spec.Role, or "switch"
 	State State  `json:"state"`
-	// PID is the process ID of the daemon on this machine. InitPID is the process ID of the node's
-	// process 1. 0: there is none.
+	// PID is the process ID of the daemon on this machine. InitPID is that of the node's process 1.
+	// 0: there is none.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
-	// Meant: the node was crashed by a command, not by itself.
+	// Meant: a command has crashed the node; it did not crash by itself.
 	Meant bool       `json:"meant,omitempty"`
 	Link  LinkState  `json:"link,omitempty"`
 	Port  string     `json:"port,omitempty"`
@@ -57,7 +57,7 @@ type NodeStatus struct {
 	MAC   wire.MAC   `json:"mac"`
 	// Program is the switch program that runs, or that a crashed switch would run; "" for a host.
 	Program string `json:"program,omitempty"`
-	// Memory is the size in bytes of the region that the host offers.
+	// Memory is the size of the host's registered region in bytes.
 	Memory int64 `json:"memory,omitempty"`
 	// Daemon is the daemon's own status.
 	Daemon json.RawMessage `json:"daemon,omitempty"`
@@ -68,10 +68,10 @@ type NodeStatus struct {
 // Status describes a rack.
 type Status struct {
 	Name  string `json:"name"`
-	State State  `json:"state"` // up if every node is up, otherwise the state of the worst node
+	State State  `json:"state"` // up if every node is up; otherwise the state of the worst node
 	Dir   string `json:"dir"`
-	// Runtime is RuntimeDocker if hosts are containers; Watcher then says why containers are not
-	// plugged, "" if they are.
+	// Runtime is RuntimeDocker if hosts are containers. Watcher then says why containers are not
+	// connected; "": they are.
 	Runtime string       `json:"runtime,omitempty"`
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`
@@ -80,19 +80,19 @@ type Status struct {
 	Guests []GuestStatus `json:"guests,omitempty"`
 }
 
-// GuestStatus is a guest and the state of its link.
+// GuestStatus describes a guest and the state of its link.
 type GuestStatus struct {
 	guests.Guest
 	Link LinkState `json:"link"`
 }
 
-// daemonStatus has the fields of a daemon's status that decide the state of its node.
+// daemonStatus holds the fields of a daemon's status that decide the state of its node.
 type daemonStatus struct {
 	NIC struct {
 		State string `json:"state"`
 	} `json:"nic"`
 	App string `json:"app"`
-	// Program is the program that a switch runs; it may differ from that of the rack file.
+	// Program is the program that the switch runs; it may differ from the one in the rack file.
 	Program string `json:"program"`
 }
 
@@ -205,7 +205,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	return nil
 }
 
-// worst returns the state of the rack: that of its worst node.
+// worst returns the state of the rack: the state of its worst node.
 func worst(s Status) State {
 	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateApp} {
 		if s.Switch.State == state {

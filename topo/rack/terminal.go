@@ -8,13 +8,13 @@ import (
 )
 
 // terminal is the caller's terminal. Exec lends it to the process group of the program that it
-// runs, as a shell does with its jobs. The program cannot join this program's process group,
-// because it is in another pid namespace: a shell there could not name the group when it hands the
-// terminal back.
+// runs, as a shell does for its jobs. The program cannot join this program's process group, because
+// it is in another pid namespace: a shell there could not name the group when it gives the terminal
+// back.
 type terminal struct{ fd, own int }
 
-// foreground returns the terminal at standard input if this process is in its foreground, otherwise
-// nil.
+// foreground returns the terminal at standard input; nil if this process is not in the terminal's
+// foreground.
 func foreground() *terminal {
 	t := &terminal{fd: int(os.Stdin.Fd()), own: unix.Getpgrp()}
 	if group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err != nil || group != t.own {
@@ -26,7 +26,7 @@ func foreground() *terminal {
 // lend makes a process group the terminal's foreground.
 func (t *terminal) lend(group int) error {
 	// From now on this process is in the background. The kernel would stop it when it takes the
-	// terminal back, unless it ignores SIGTTOU.
+	// terminal back, so it ignores SIGTTOU.
 	signal.Ignore(unix.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }
@@ -36,8 +36,8 @@ func (t *terminal) takeBack() {
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // the terminal may have been hung up
 }
 
-// suspend stops this process after the program was stopped. When the shell continues this process,
-// suspend continues the program.
+// suspend stops this process. It is called after the program was stopped. When the shell continues
+// this process, suspend continues the program.
 func (t *terminal) suspend(group int) {
 	t.takeBack()
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
@@ -47,8 +47,8 @@ func (t *terminal) suspend(group int) {
 	_ = unix.Kill(-group, unix.SIGCONT) // the program may have ended already
 }
 
-// terminalSends reports whether a terminal sends s to its whole foreground group, so that the
-// program has received the signal already.
+// terminalSends reports whether a terminal sends s to its whole foreground group. If so, the
+// program has already received the signal.
 func terminalSends(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT {
 		return false
@@ -57,7 +57,7 @@ func terminalSends(s os.Signal) bool {
 	if err != nil {
 		return false
 	}
-	defer tty.Close() // the terminal is only asked for its process group
+	defer tty.Close() // the terminal is opened only to read its process group
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }

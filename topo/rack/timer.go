@@ -30,8 +30,8 @@ const MaxAfter = 24 * time.Hour
 // Doer performs an action on a node.
 type Doer func(ctx context.Context, r *Rack, node string) error
 
-// Doers returns the actions that this package can perform. The caller adds those that a daemon
-// performs.
+// Doers returns the actions that this package can perform. The caller adds the actions that a
+// daemon performs.
 func Doers() map[Action]Doer {
 	return map[Action]Doer{
 		ActionResume:  func(ctx context.Context, r *Rack, node string) error { return r.Resume(ctx, node) },
@@ -40,9 +40,9 @@ func Doers() map[Action]Doer {
 	}
 }
 
-// After performs an action on a node after the time d. A process of the rack, the timer, performs
-// it, so it happens even if the caller ends, and does not happen after Down. A later fault of the
-// same kind on the node, or a command that ends the fault, cancels it.
+// After makes an action happen on a node after the time d. A process of the rack, the timer,
+// performs it. So it happens even if the caller ends, and does not happen after Down. A later fault
+// of the same kind on the node cancels it, and so does a command that ends the fault.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; use one above 0 and at most %v", d, MaxAfter)
@@ -53,15 +53,15 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	return r.locked(ctx, func() error { return r.timers().startTimer(d, a, node) })
 }
 
-// apart has the suffixes of timer names for actions that do not end a crash or hang of the node
+// apart holds suffixes of timer names, for actions that do not end a crash or hang of the node
 // itself. Each of these actions has a separate timer.
 var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionEndPartition: ".partition"}
 
-// timerName returns the name of a timer. A node, its link, its NIC, its programs and the partition
-// have at most one timer each.
+// timerName returns the name of the timer of an action. A node, its link, its NIC, its programs and
+// the partition have at most one timer each.
 func (a Action) timerName(node string) string { return node + apart[a] }
 
-// Cancel ends the timer that After has started for an action on a node, if the timer still waits.
+// Cancel ends the timer that After has started for an action on a node, if it still waits.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
 	return r.locked(ctx, func() error { return r.timers().cancelTimer(a.timerName(node)) })
 }
@@ -95,7 +95,7 @@ func (r timers) startTimer(d time.Duration, a Action, node string) error {
 	return nil
 }
 
-// cancelTimer ends a timer that waits. If the caller is that timer itself, it is not ended.
+// cancelTimer ends a timer that waits. It does not end the caller, if the caller is that timer.
 func (r timers) cancelTimer(name string) error {
 	node := timerNode(name)
 	pids, err := r.keep.pids(node)
@@ -108,7 +108,7 @@ func (r timers) cancelTimer(name string) error {
 	return r.keep.kill(node)
 }
 
-// RunTimer runs in the process that After starts: it waits and performs the action.
+// RunTimer runs in the process that After starts. It waits for the time d, and performs the action.
 func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, do Doer, node string) error {
 	if err := passGate(); err != nil {
 		return err

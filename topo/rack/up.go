@@ -19,19 +19,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// stateSize has the mount options of a rack's tmpfs: the size bounds logs and descriptions.
+// stateSize holds the mount options of a rack's tmpfs. The size bounds logs and descriptions.
 const stateSize = "size=64m,mode=0755"
 
-// Up brings a rack up and waits until every daemon answers. Leftovers of a rack of that name are
-// cleared first. If the rack is up already, Up changes nothing and returns ErrAlreadyUp with a
-// valid handle. After any other error nothing is left behind.
+// Up brings a rack up, and waits until every daemon answers. First it removes what is left of an
+// earlier rack of the same name. If the rack is already up, Up changes nothing and returns
+// ErrAlreadyUp with a valid handle. After any other error, nothing of the rack is left.
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
 	return r, r.builder().up(ctx)
 }
 
-// UpInContainers is Up for a rack whose hosts are containers.
+// UpInContainers does what Up does, for a rack whose hosts are containers.
 func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
@@ -42,17 +42,17 @@ func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*
 	return r, r.builder().up(ctx)
 }
 
-// errMemoryCable: containers do not get the memory of links.
+// errMemoryCable: hosts that are containers cannot have memory links.
 var errMemoryCable = errors.New("its rack file says `cable: memory`, which is for hosts that are processes: " +
 	"take `cable: veth`, or leave out --runtime docker")
 
-// builder brings a rack up: it clears the remains of an earlier one, and makes state folder,
+// builder brings a rack up. It removes what is left of an earlier rack, and makes state folder,
 // namespaces, links and nodes.
 type builder struct{ *Rack }
 
 func (r *Rack) builder() builder { return builder{r} }
 
-// up is Up for a rack whose description and kind of hosts are known.
+// up does what Up says, for a rack whose description and kind of hosts are known.
 func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
@@ -72,8 +72,8 @@ func (r builder) up(ctx context.Context) error {
 	return rackError(r.Spec.Name, errors.Join(err, r.remover().clear(), l.release(true)))
 }
 
-// existing returns nil if there is no rack of that name, or only remains of one; otherwise the
-// error of Up.
+// existing returns nil if no rack of that name is up, so that Up may go on; remains of a rack that
+// has failed or ended do not count. Otherwise it returns the error that Up returns.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
@@ -121,7 +121,7 @@ func (r builder) existing(ctx context.Context) error {
 }
 
 // awaitRevival waits for hosts that could not start before the revived parts. A host that still
-// does not answer counts as lost afterwards.
+// does not answer after readyWait counts as lost.
 func (r builder) awaitRevival(was *spec.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range was.HostNames() {
@@ -134,7 +134,7 @@ func (r builder) awaitRevival(was *spec.Rack) {
 }
 
 // build makes all parts of the rack. The controller may be killed after any step; Down then removes
-// the parts that were made.
+// the parts that exist.
 func (r builder) build(ctx context.Context) error {
 	steps := []struct {
 		name string
@@ -171,13 +171,13 @@ func explain(err error) error {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("no space left: free some on /run, or some memory, and try again (%w)", err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		first, _, _ := strings.Cut(err.Error(), "\n") // every node was refused the same
+		first, _, _ := strings.Cut(err.Error(), "\n") // every node was refused for the same reason
 		return fmt.Errorf("%w (%s)", ErrPrivilege, first)
 	}
 	return err
 }
 
-// each runs f for every node at once and joins the errors.
+// each runs f for every node concurrently, and joins the errors.
 func each(nodes []string, f func(node string) error) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -188,7 +188,7 @@ func each(nodes []string, f func(node string) error) error {
 	return errors.Join(errs...)
 }
 
-// makeState mounts the rack's tmpfs and fills in what the daemons read.
+// makeState mounts the rack's tmpfs, and writes the files that the daemons read.
 func (r builder) makeState() error {
 	p := r.Paths
 	if err := os.Mkdir(p.Dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -197,8 +197,8 @@ func (r builder) makeState() error {
 	if err := unix.Mount("rdmalab", p.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, stateSize); err != nil {
 		return fmt.Errorf("mount state folder %s: %w", p.Dir, err)
 	}
-	// The mount is private, so that pins below it are not copied to other mount namespaces, which
-	// would keep them.
+	// The mount is private. Otherwise pins below it would be copied to other mount namespaces,
+	// which would keep them.
 	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
 	}
@@ -220,7 +220,7 @@ func (r builder) makeState() error {
 	return os.WriteFile(p.Spec(), data, 0o644)
 }
 
-// hostsFile is the /etc/hosts of every host.
+// hostsFile returns the content of /etc/hosts of every host.
 func (r builder) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost\n")
@@ -233,12 +233,12 @@ func (r builder) hostsFile() string {
 	return b.String()
 }
 
-// makeNamespaces makes that of the switch.
+// makeNamespaces makes the namespace of the switch.
 func (r builder) makeNamespaces() error {
 	if err := nl.Create(r.Paths.Netns(spec.SwitchName)); err != nil {
 		return err
 	}
-	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6; it does not speak it
+	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses of its own there
 }
 
 func (r builder) makeLinks() error {
@@ -248,7 +248,7 @@ func (r builder) makeLinks() error {
 	})
 }
 
-// makeLink joins a host to the switch.
+// makeLink makes the link between a host and the switch.
 func (r *Rack) makeLink(h *spec.Host) error {
 	port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
 	return nl.Connect(port, r.hostEnd(h), r.Spec.LinkMTU)
@@ -261,8 +261,8 @@ func (r *Rack) hostEnd(h *spec.Host) nl.End {
 	return nl.End{
 		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),
 		Addrs: []netip.Prefix{r.Spec.Prefix4(h), r.Spec.Prefix6(h)},
-		// A TCP super-frame is a frame that no real link carries; RoCEv2 ones are split where they
-		// are seen.
+		// No real link carries a TCP super-frame. RoCEv2 super-frames are split where they are
+		// seen.
 		NoTSO: true,
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// admit installs the library for unmodified programs. If the rack's description names a group,
-// admit also lets its users run programs on the NICs of the hosts: the folder of sockets is then
-// for root and that group, and what daemons make in it belongs to the group. Sockets that are not
-// for programs give no rights to a group.
+// admit installs the library for unmodified programs. If the rack's description names a group, the
+// users in it may run programs on the NICs of the hosts. For that, admit gives the folder of
+// sockets to root and the group; files that daemons make there belong to the group. Sockets that
+// are not for programs give no rights to the group.
 func (r builder) admit() error {
-	// The library is written here because programs of other users, and those in containers, cannot
-	// write it.
+	// The library is written here, because programs of other users, and programs in containers,
+	// cannot write it.
 	if _, err := placeLibrary(r.Paths.VerbsLibrary()); err != nil || r.Spec.Group == "" {
 		return err
 	}
@@ -26,14 +26,14 @@ func (r builder) admit() error {
 		return err
 	}
 	dir := filepath.Dir(r.Paths.VerbsLibrary())
-	// The setgid bit is set last, because a change of owner would clear it.
+	// The setgid bit is set last, because a change of the owner would clear it.
 	if err := errors.Join(os.Chown(dir, 0, gid), os.Chmod(dir, 0o750|os.ModeSetgid)); err != nil {
 		return fmt.Errorf("give group %s the folder of sockets: %w", r.Spec.Group, err)
 	}
 	return nil
 }
 
-// groupID returns the number of a group of this machine, which is named by its name or its number.
+// groupID returns the number of a group of this machine. name is its name or its number.
 func groupID(name string) (int, error) {
 	id := name
 	if _, err := strconv.ParseUint(name, 10, 32); err != nil {
@@ -53,13 +53,13 @@ func groupID(name string) (int, error) {
 	return int(n), nil
 }
 
-// admitted returns an error if the caller, who is not root, may not use the socket for programs of
+// admitted returns an error if the caller, who is not root, must not use the socket for programs of
 // a host.
 func admitted(r *Rack, host string) error {
 	err := unix.Faccessat(unix.AT_FDCWD, r.Paths.Verbs(host), unix.W_OK, unix.AT_EACCESS)
 	switch {
 	case !errors.Is(err, unix.EACCES):
-		return nil // the host may have crashed; the program gets that error itself
+		return nil // the host may have crashed; the program itself gets that error
 	case r.Spec.Group == "":
 		return fmt.Errorf("only root may use the NIC of %s: run the program with sudo, or write `group: NAME` into the rack file, and bring the rack up again", host)
 	}
@@ -71,7 +71,7 @@ func admitted(r *Rack, host string) error {
 		"which counts from their next login", who, r.Spec.Group, host, r.Spec.Group, who)
 }
 
-// errExec returns why a caller who is not root cannot enter a host.
+// errExec returns an error that says why a caller who is not root cannot enter a host.
 func errExec(r *Rack, node string) error {
 	if _, _, ok := r.Spec.Host(node); !ok || r.Spec.Group == "" {
 		return ErrPrivilege

@@ -14,8 +14,8 @@ import (
 // maxLinger bounds how long a client that has done its operations waits for the others.
 const maxLinger = time.Minute
 
-// calm reports whether only links fail: then no nodes are held under a number that a client had
-// before a crash.
+// calm reports whether only links fail. In such a run, no node is held under a number that a client
+// had before a crash.
 func (p *storePlan) calm() bool { return p.what == storeNothing && p.rack.Wrap == nil }
 
 // linger keeps a client that has done its operations alive, in a calm run, until all clients have

@@ -19,8 +19,8 @@ import (
 )
 
 // hole is a script for one hole of the paper. The script does damage under a published rule and
-// none under the same rule hardened. If same is set, it is for a case that the paper does not
-// mention and that both handle. swordbox/HOLES.md numbers the holes.
+// none under the same rule hardened. If same is set, the script is for a case that the paper does
+// not mention, and it does no damage under either rule. swordbox/HOLES.md numbers the holes.
 type hole struct {
 	number int
 	title  string

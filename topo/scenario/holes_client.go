@@ -19,7 +19,7 @@ type holeClient struct {
 	mem  remote
 	next uint64
 	got  map[uint64]*answer
-	// held: post collects work requests in hold, and together posts them at its end.
+	// held: post only collects work requests in hold; the function together posts them at its end.
 	hold []verbs.SendWR
 	held bool
 }

@@ -74,8 +74,8 @@ func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 	l.made.Reset()
 }
 
-// hold holds an ACK back. It returns false if the packet must be sent, which then replaces the ACK
-// that was held back for its queue pair.
+// hold holds an ACK back. It returns false if the packet must be sent. This packet then replaces
+// the ACK that was held back for its queue pair.
 func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 	fr := &l.frame
 	var dst [16]byte

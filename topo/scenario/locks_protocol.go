@@ -125,8 +125,9 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	return 0, nil
 }
 
-// heir returns the value that the next CAS compares with, after a CAS has found value: 0, or value
-// itself if it is the tag of an owner that died longer than mourning ago, whose lock is taken over.
+// heir returns the value that the next CAS compares with, after a CAS has found value. It returns 0
+// unless value is the tag of a dead owner. In that case it waits until the owner has been dead for
+// mourning and returns value, so that the client takes the lock over.
 func (c *lockClient) heir(w *lockWord, value uint64) uint64 {
 	h, ok := c.run.stamps[value]
 	if w.kind != tagLock || !ok || !h.client.dead {

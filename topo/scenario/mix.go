@@ -276,8 +276,8 @@ func (m *mix) finish() error {
 	return m.refused(bad)
 }
 
-// refused posts a READ of memory to which it has no access, and WRITEs behind it: the READ must be
-// refused and the WRITEs flushed.
+// refused posts a READ of memory to which the client has no access, and WRITEs behind it: the READ
+// must be refused and the WRITEs flushed.
 func (m *mix) refused(bad remote) error {
 	sgl := []verbs.SGE{m.end.mr.SGE(0, 8)}
 	for id, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpWrite, verbs.OpWrite} {

@@ -19,8 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// Sizes of the scenario onerma. Each slot of each process has its own area in each region, so that it
-// is known what each byte must be.
+// Sizes of the scenario onerma. Each slot of each process has its own area in each region, so the
+// check knows what each byte must be.
 const (
 	soloArea     = 4096
 	soloSlots    = 6 // of a process, at most
@@ -83,7 +83,8 @@ func drawSolo(d *draw) *soloPlan {
 	return p
 }
 
-// drawFaults draws the faults of each link. Delays are in round trips: up to beyond every time-out.
+// drawFaults draws the faults of each link. Delays are at most ten round trips, which is longer
+// than every timeout.
 func (p *soloPlan) drawFaults(d *draw) {
 	some := func(kind fault.Kind, most float64) fault.Rule {
 		return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
@@ -179,7 +180,7 @@ type soloHost struct {
 type soloSpot struct {
 	model   []byte
 	writing *soloOp
-	// loose is until when a WRITE of a NIC that has crashed may change the area.
+	// loose is the time until which a WRITE of a NIC that has crashed may change the area.
 	loose clock.Time
 }
 
@@ -270,7 +271,7 @@ func (h *soloHost) register() error {
 	return err
 }
 
-// boot starts an incarnation of the NIC. Its regions have other keys.
+// boot starts the NIC, for the first time or after a crash. Each start gives its regions new keys.
 func (h *soloHost) boot() error {
 	p := h.run.plan
 	mac, _ := soloMAC(soloAddr(h.index))

@@ -62,7 +62,7 @@ func (h *soloHost) start() {
 	}
 }
 
-// crashed makes the areas loose that a WRITE of a process which is gone may still change.
+// crashed marks the areas as loose that WRITEs of this crashed process may still change.
 func (c *soloClient) crashed() {
 	r := c.host.run
 	for _, o := range c.ops {
@@ -249,8 +249,8 @@ func (c *soloClient) checkStatus(o *soloOp, x *nic.Completion) error {
 	return nil
 }
 
-// checkWrite checks the target's area after a WRITE, and takes it as what it must be from now on: no
-// byte may change any more.
+// checkWrite checks the target's area after a WRITE. It keeps the bytes that it finds, because no
+// byte may change from now on.
 func (o *soloOp) checkWrite(s nic.Status) error {
 	a := &o.target.areas[o.region][o.spot]
 	a.writing = nil
@@ -290,8 +290,8 @@ func (r *soloRun) manage() {
 	})
 }
 
-// rekey replaces the key of a region from another NIC, and checks what the key is then. The NIC may
-// crash meanwhile, and the target too.
+// rekey replaces the key of a region from another NIC, and then checks which key the region has.
+// Both NICs may crash meanwhile.
 func (r *soloRun) rekey(p *sim.Proc) error {
 	d := r.draw
 	from := r.hosts[d.IntN(len(r.hosts))]

@@ -33,7 +33,8 @@ type soloID struct {
 	name   uint32
 }
 
-// soloDebt is what was solicited and has not arrived.
+// soloDebt is the part of a READ or of a pulled WRITE that the NIC has solicited and that has not
+// arrived.
 type soloDebt struct {
 	generation uint32
 	region     uint32

@@ -9,13 +9,14 @@ import (
 // searcher searches for schedules of one setup that do damage.
 //
 // It runs level by level: first the schedules of one act, then those of two. An act is on a later
-// packet than the acts before it, or on the same packet if that makes a difference (act.joins), and
-// the simulator repeats a run exactly up to that packet. So these are all schedules with the acts
-// of the setup on the packets that it chooses. A run is not continued if it delivers the same
-// packets in the same order as an earlier one, even at other times, or if a client dies in it.
+// packet than the acts before it, or on the same packet if that makes a difference (act.joins). The
+// simulator repeats a run exactly up to the packet of the act that is added. So the levels contain
+// all schedules with the setup's acts on the packets that the setup chooses. A run is not continued
+// if it delivers the same packets in the same order as an earlier one, even at other times, or if a
+// client dies in it.
 //
-// Within a level, schedules are tried first that continue one which has shown new transitions of
-// the state tables. The others take turns, in an order that the seed draws. Each is continued first
+// Within a level, the searcher first continues the schedules that have shown new transitions of the
+// state tables. The others take turns, in an order that the seed draws. Each is continued first
 // with the acts nearest to its last act, because acts that have an effect together are mostly near
 // each other.
 type searcher struct {

@@ -14,8 +14,8 @@ import (
 type smallSetup struct {
 	name string
 	doc  string
-	// rules are lists of rules for the switch. It begins with the first; the act newRules loads
-	// another.
+	// rules holds the switch's lists of rules. The switch starts with the first list; the act
+	// newRules loads another one.
 	rules []string
 	// warm has the steps of each client before the phase, which make the switch know words and keys.
 	// script has the steps in the phase.

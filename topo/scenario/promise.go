@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// With 10 % loss in both directions, one in some hundred thousand requests is lost eight times in a
-// row, or its answers are. A queue pair that gives up then is correct; one that gives up without
-// eight such losses is not. To decide this, the run is repeated, event for event, and a witness
-// counts the losses on the links.
+// With 10 % loss in both directions, one in some hundred thousand requests, or its answer, is lost
+// eight times in a row. A queue pair that gives up then is correct; one that gives up without eight
+// such losses is not. To decide this, the run is repeated, event for event, and a witness counts
+// the losses on the links.
 
 // retries is the retry count of all transport clients.
 const retries = 7

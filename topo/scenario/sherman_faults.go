@@ -38,14 +38,14 @@ func (t *treeTrigger) see(ev *sim.Event) {
 	}
 }
 
-// treeLoss is a memory server before which one request of a host is lost, and the first fault
-// begins.
+// treeLoss is a node in front of a memory server. It drops one request of the trigger's host, and
+// begins the first fault at that moment.
 type treeLoss struct {
 	sim.Node
 	run *treeRun
 }
 
-// loseOne arranges this loss.
+// loseOne puts a treeLoss in front of every memory server.
 func (r *treeRun) loseOne() {
 	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
 		if name[0] == 'm' {
@@ -55,7 +55,8 @@ func (r *treeRun) loseOne() {
 	}
 }
 
-// Frame passes a frame on; the chosen one it drops, and begins the fault.
+// Frame passes frames on to the server. It drops the frame that the trigger selects, and begins the
+// first fault.
 func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	t := f.run.trigger
 	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.matches(t.frame.BTH.Opcode) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// treeMixes are variations of a plan that drawTree does not draw. Those with chance 0 it draws
-// itself for some seeds; `--mix` adds them to any run.
+// treeMixes are variations of a plan, which `--mix` adds to any run. Without `--mix`, a run has
+// each of them with its chance. Those with chance 0 are drawn by drawTree, for some seeds.
 var treeMixes = planMixes[*treePlan]{
 	{"sizes", 0.3, (*treePlan).mixSizes, []string{"wear"}},
 	{"wear", 0, (*treePlan).mixWear, []string{"sizes", "keys", "format"}},

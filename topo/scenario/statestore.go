@@ -331,7 +331,8 @@ func (r *stateRun) check() error {
 			amount, sum, applied, pending, inFlight, uncertain, dropped)
 	}
 	remote := r.remote()
-	// What earlier incarnations have counted is in the memory, but for what the journal says.
+	// The stores' memory has what earlier incarnations counted, except at most the amount former
+	// that their journal says they lost.
 	if low := r.before - former + applied; former > r.before || remote < low {
 		return fmt.Errorf("the stores have %d: less than %d, which earlier incarnations counted without the %d that they lost at most, and %d applied",
 			remote, r.before, former, applied)
@@ -368,7 +369,7 @@ func (r *stateRun) judge() error {
 	return nil
 }
 
-// exact reports whether every counter has what requests have added to it.
+// exact reports whether every counter equals the sum that requests have added to it.
 func (r *stateRun) exact() bool {
 	for i := range r.plan.slots {
 		if r.slot(i) != r.oracle.want[i] {

@@ -22,8 +22,8 @@ type ucOracle struct {
 	cur, next int  // the message in progress, and its next packet
 	dropped   bool // no receive was posted when the message began
 	foretold  []int
-	// written are the packets of WRITEs that must be in memory. unsure are those whose message found
-	// no receive when it ended, which may be.
+	// written are the packets of WRITEs that must be in memory. unsure are packets of messages for
+	// which no receive was posted when the message ended; they may be in memory.
 	written, unsure map[int]bool // by number of the packet
 }
 

@@ -17,7 +17,8 @@ type watched struct {
 	frame wire.Frame
 }
 
-// Frame passes the frame to see, unless it is damaged or for another host, and then to the NIC.
+// Frame calls see with the frame, unless the frame is damaged or for another host. It then passes
+// the frame to the NIC.
 func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if wire.ParseFrame(f.Data, &w.frame) == nil && wire.CheckICRC(f.Data) && w.frame.Eth.Dst == w.env.rack.Host(server).Spec.MAC {
 		w.see(&w.frame)

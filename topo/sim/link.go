@@ -21,20 +21,20 @@ type Verdict func(now clock.Time, frame []byte) fault.Verdict
 // LinkConfig describes a link between two ports.
 type LinkConfig struct {
 	Name string
-	// A is the host's end and B the switch's. The direction from A to B is fault.Up.
+	// A is the host's end, B the switch's end. The direction from A to B is fault.Up.
 	A, B End
 	// Delay is how long a bit takes from end to end.
 	Delay time.Duration
-	// Rate is in bits a second; 0: frames take no time to send.
+	// Rate is in bits per second; 0: sending a frame takes no time.
 	Rate int64
-	// Overhead is added to the size of each frame, in bytes, to compute how long it occupies a link
-	// with a Rate. With an Overhead, sending times are exact to a picosecond in the long run; without,
-	// each is truncated to whole nanoseconds.
+	// Overhead is a number of bytes. It is added to the size of each frame when the simulator
+	// computes how long the frame occupies a link with a Rate. With an Overhead, sending times are
+	// exact to a picosecond in the long run. Without it, each is truncated to whole nanoseconds.
 	Overhead int
 	// Queue is how many frames may wait in one direction until the link is free, if Rate is set; 0:
 	// 1024. Further frames are dropped and counted.
 	Queue int
-	// Up and Down decide on each frame of one direction; nil: no faults.
+	// Up and Down decide about the frames of their direction; nil: no faults.
 	Up, Down Verdict
 }
 
@@ -48,8 +48,8 @@ const (
 // LinkStats counts the frames of one direction.
 type LinkStats struct {
 	Sent, Delivered, Bytes uint64
-	// The fields Lost… say why frames did not arrive: a fault, a full queue, a link or node that was
-	// down.
+	// The fields Lost… count frames that did not arrive, by reason: a fault, a full queue, a link
+	// or node that was down.
 	LostFault, LostQueue, LostDown uint64
 	Duplicated, Corrupted, Delayed uint64
 }
@@ -70,11 +70,11 @@ type half struct {
 	fault    Verdict
 	up       bool
 	inFlight int
-	// queue holds, for each frame that waits until the link is free, the time at which it will have
-	// been sent.
+	// queue holds, for each frame that waits until the link is free, the time when the frame will
+	// have been sent.
 	queue []clock.Time
-	// carry is the fraction of a nanosecond, in picoseconds, by which the last frame in queue ends
-	// later than queue says.
+	// carry is a fraction of a nanosecond, in picoseconds: the last frame in queue ends by this
+	// time later than queue says.
 	carry int64
 	Stats LinkStats
 }
@@ -144,8 +144,8 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 	}
 }
 
-// Inject puts a frame that was held back on one direction of a link at once, without asking for a
-// verdict. rules are the reason that the trace shows.
+// Inject puts a frame on one direction of a link at once, without asking for a verdict. rules are
+// the reason that the trace shows.
 func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 	h := &l.down
 	if d == fault.Up {
@@ -180,8 +180,8 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 	}})
 }
 
-// serialise returns when the last bit of a frame of size bytes is sent, or false if the queue is
-// full.
+// serialise returns when the last bit of a frame of size bytes has been sent. The bool is false if
+// the queue is full.
 func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
 	if h.inFlight >= maxInFlight {
 		return 0, false
@@ -220,5 +220,5 @@ func (h *half) sending(size int) time.Duration {
 	return time.Duration(ps / 1000)
 }
 
-// picosPerSecond multiplied by the bits of the largest frame is below 2^63.
+// picosPerSecond, multiplied by the bits of the largest frame, is below 2^63.
 const picosPerSecond = 1_000_000_000_000

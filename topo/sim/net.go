@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Node is a machine with ports. Frame and Tick append to out the frames that the node sends;
+// Node is a machine with ports. Frame and Tick append the frames that the node sends to out;
 // Frame.Port of such a frame is its egress port. The bytes of f belong to the network and are valid
-// only during the call. Deadline returns when the node next needs Tick; clock.Never: it waits only
-// for frames.
+// only during the call. Deadline returns when the node next needs Tick; clock.Never: the node waits
+// only for frames.
 type Node interface {
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
@@ -22,16 +22,18 @@ type Node interface {
 // Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes of a
 // frame belong to the network and are valid only during the call.
 type Timing interface {
-	// Arrive returns when the node gets a frame that reaches it at now; not before now. The node may
-	// get frames in another order than they reached it.
+	// Arrive returns when the node gets a frame that reaches it at time now; the result is not
+	// before now. The node may get frames in another order than they reached it.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
-	// Depart returns when a frame that the node appends at now leaves the node; not before now.
+	// Depart returns when a frame leaves the node that the node has appended at time now; the
+	// result is not before now.
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
 }
 
-// Cause is why a node appended a frame.
+// Cause says why a node has appended a frame.
 type Cause struct {
-	// Frame is the frame that the node was processing; nil: the node made the frame in another step.
+	// Frame is the frame that the node was handling; nil: the node has made its frame in another
+	// step.
 	Frame []byte
 	// Step: the frame was made in a step that Net.Begin began.
 	Step bool
@@ -42,27 +44,27 @@ type NodeID int
 
 // Config bounds a run. The zero value is usable.
 type Config struct {
-	// MaxEvents is how many events a run may handle; 0: 1e9.
+	// MaxEvents bounds how many events a run may handle; 0: 1e9.
 	MaxEvents uint64
 	// MaxTime is the virtual time at which a run ends with an error; 0: one hour.
 	MaxTime clock.Time
 	// Trace is called for every frame event, in order; nil: there is no trace. The event's bytes are
 	// valid only during the call.
 	Trace func(*Event)
-	// Cancelled is called once in cancelEvery events. If it returns true, the run ends with
-	// ErrCancelled. It does not affect the run otherwise. nil: the run cannot be cancelled.
+	// Cancelled is called once every cancelEvery events. If it returns true, the run ends with
+	// ErrCancelled. It has no other effect on the run. nil: the run cannot be cancelled.
 	Cancelled func() bool
 }
 
-// ErrCancelled is the error of a run that Config.Cancelled ended.
+// ErrCancelled is returned by a run that Config.Cancelled has ended.
 var ErrCancelled = errors.New("the simulation was cancelled")
 
 // Defaults and bounds of a run.
 const (
 	defaultMaxEvents = 1_000_000_000
 	defaultMaxTime   = clock.Time(time.Hour)
-	// maxStep bounds the events of one instant: more of them mean a defect, such as a machine whose
-	// deadline never advances.
+	// maxStep bounds the events at one virtual time. More of them mean a defect, such as a machine
+	// whose deadline never advances.
 	maxStep = 10_000_000
 	// maxHeld bounds the frames inside one node with a Timing. Further frames are lost, as if a queue
 	// were full.
@@ -76,15 +78,15 @@ type nodeState struct {
 	name  string
 	node  Node
 	up    bool
-	keyed clock.Time // the deadline that the queue of deadlines has
+	keyed clock.Time // the deadline in the queue of deadlines
 	links []*half    // by port; nil if no link is connected
-	// timing is nil for a node that takes no time. held is the number of frames that timing keeps
-	// inside the node.
+	// timing is the node's Timing; nil: the node takes no time. held is the number of frames that
+	// timing keeps inside the node.
 	timing Timing
 	held   int
 }
 
-// Net is a set of nodes and links in virtual time. Only one goroutine may use it.
+// Net is a set of nodes and links in virtual time. Only one goroutine may use it at a time.
 type Net struct {
 	cfg    Config
 	now    clock.Time
@@ -94,7 +96,7 @@ type Net struct {
 	heap   eventHeap
 	pool   framePool
 	out    packetio.Batch
-	busy   bool // a step of a node is in progress, which may append to out
+	busy   bool // a step of a node is in progress; the step may append to out
 	events uint64
 	step   uint64 // events since the virtual time last advanced
 	event  Event  // the event that is being traced
@@ -133,32 +135,32 @@ func (n *Net) Add(name string, node Node) NodeID {
 	return id
 }
 
-// Replace replaces a node by another machine, as a restart does, and switches it on.
+// Replace replaces a node by another machine, for example at a restart, and switches it on.
 func (n *Net) Replace(id NodeID, node Node) {
 	n.nodes[id].node, n.nodes[id].up = node, true
 	n.rekey(id)
 }
 
-// SetTiming gives a node a Timing; nil: it takes no time, which is the default. The times of frames
-// that are inside the node do not change.
+// SetTiming sets the Timing of a node; nil, the default: the node takes no time. The times of
+// frames that are already inside the node do not change.
 func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 
-// SetUp switches a node on or off. While a node is off, frames to it are lost and it is not called;
-// it keeps its state.
+// SetUp switches a node on or off. While a node is off, frames to it are lost and none of its
+// methods is called; it keeps its state.
 func (n *Net) SetUp(id NodeID, up bool) {
 	n.nodes[id].up = up
 	n.rekey(id)
 }
 
-// At calls f at time t, or now if t has passed. Calls and frames that were pushed earlier for the
-// same instant come first.
+// At calls f at time t; if t has passed, at the present time. Calls and frames that were pushed
+// earlier for the same time come first.
 func (n *Net) At(t clock.Time, f func()) {
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
 
-// Begin begins a step of a node that is not caused by a frame or deadline, such as a posted work
-// request. Until End, the caller may change the node's state and append frames to the batch; End
-// sends them. Steps must not be nested.
+// Begin begins a step of a node that no frame or deadline causes, such as a posted work request.
+// Until End, the caller may change the node's state and append frames to the batch; End sends them.
+// Steps must not be nested.
 func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 	if n.busy {
 		panic(fmt.Sprintf("sim: step of %s within another step", n.nodes[id].name))
@@ -167,13 +169,13 @@ func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 	return n.now, &n.out
 }
 
-// End ends the step that Begin started.
+// End ends the step that Begin has begun.
 func (n *Net) End(id NodeID) {
 	n.busy = false
 	n.flush(id, Cause{Step: true})
 }
 
-// flush sends the frames that a node has appended and updates its deadline.
+// flush sends the frames that a node has appended, and updates the node's deadline.
 func (n *Net) flush(id NodeID, cause Cause) {
 	s := &n.nodes[id]
 	for i := range n.out.Frames {
@@ -282,9 +284,9 @@ func (n *Net) hand(e *event) {
 	n.flush(dst.Node, Cause{Frame: e.frame.data})
 }
 
-// Run handles events until every thread that is not a daemon has returned. If threads are left and
-// no event can happen any more, or a bound is reached, it returns a *StuckError that names them. If
-// a thread panicked, it returns an error that names the thread.
+// Run handles events until every thread that is not a daemon has returned. If a thread has not
+// returned and no event can happen any more, or if a bound is reached, it returns a *StuckError
+// that names the waiting threads. If a thread has panicked, the error names the thread.
 func (n *Net) Run() error {
 	for n.live > 0 {
 		at := n.next()
@@ -308,7 +310,7 @@ func (n *Net) Stop(err error) {
 	}
 }
 
-// RunUntil handles all events that are due at or before t and sets the time to t.
+// RunUntil handles all events that are due at time t or earlier, and sets the time to t.
 func (n *Net) RunUntil(t clock.Time) error {
 	for {
 		at := n.next()

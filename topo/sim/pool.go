@@ -1,6 +1,6 @@
 package sim
 
-// framePool gives out frame memory in a few sizes and takes it back, so that a run does not
+// framePool gives out memory for frames in a few sizes, and takes it back. So a run does not
 // allocate once the pool is filled.
 type framePool struct{ free [len(poolSizes)][][]byte }
 
@@ -24,7 +24,7 @@ func (p *framePool) get(n int) []byte {
 	return make([]byte, n)
 }
 
-// put takes back memory that get returned.
+// put takes back memory that get has returned.
 func (p *framePool) put(b []byte) {
 	for i, size := range poolSizes {
 		if cap(b) == size {

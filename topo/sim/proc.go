@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Proc is a thread of an application: a coroutine that runs until it parks, and goes on at a
+// Proc is a thread of an application: a coroutine that runs until it parks. It continues at a
 // virtual time or after Wake. Only the thread itself may call its methods, except Wake, Hang,
 // Resume, Kill, Name and Done.
 type Proc struct {
@@ -28,7 +28,7 @@ type Proc struct {
 	since   clock.Time
 	expired bool
 	dead    bool // the thread was killed: Park unwinds its stack
-	// hung: the thread does not run until Resume. due: it became runnable meanwhile.
+	// hung: the thread does not run until Resume. due: it became runnable while it was hung.
 	hung, due bool
 	joiners   []*Proc
 }
@@ -42,12 +42,11 @@ const (
 	procDone
 )
 
-// errStopped is the panic value that unwinds a coroutine which was killed or whose network was
-// closed.
+// errStopped is the panic value that unwinds a coroutine after Kill or after Close of its network.
 type errStopped struct{}
 
-// Go starts a thread. It first runs when the current event is over. Run does not wait for daemons,
-// which may be left parked for ever.
+// Go starts a thread. The thread first runs when the current event is over. Run does not wait for
+// daemons; they may stay parked for ever.
 func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	p := &Proc{net: n, id: uint32(len(n.procs)), name: name, daemon: daemon}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -65,7 +64,7 @@ func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	return p
 }
 
-// finish runs when the coroutine ends, also when it panics.
+// finish runs when the coroutine ends, even by a panic.
 func (p *Proc) finish() {
 	n := p.net
 	if r := recover(); r != nil {
@@ -88,12 +87,12 @@ func (p *Proc) Name() string { return p.name }
 // Done reports whether the thread has returned.
 func (p *Proc) Done() bool { return p.state == procDone }
 
-// Current returns the thread that is running; nil if none is.
+// Current returns the running thread; nil if none runs.
 func (n *Net) Current() *Proc { return n.current }
 
-// Park waits until Wake or until t, and reports whether the thread was woken. Wakes may be
-// spurious, so a caller that waits for a condition checks the condition again. waits says what the
-// thread waits for; the error of a run that hangs shows it.
+// Park waits until Wake or until time t, and reports whether Wake has ended the wait. A thread may
+// be woken without reason, so a caller that waits for a condition must check the condition again.
+// waits says what the thread waits for; the error of a run that hangs shows it.
 func (p *Proc) Park(t clock.Time, waits string) bool {
 	n := p.net
 	if n.current != p {
@@ -118,7 +117,7 @@ func (p *Proc) Join(q *Proc) {
 	}
 }
 
-// Wake makes a parked thread runnable; the thread runs when the current event is over. Wake does
+// Wake makes a parked thread runnable. The thread runs when the current event is over. Wake does
 // nothing if the thread is not parked.
 func (p *Proc) Wake() {
 	if p.state != procParked {
@@ -134,8 +133,8 @@ func (p *Proc) expire() {
 	p.expired = true
 }
 
-// Hang stops a thread until Resume. A wake or deadline in between takes effect at Resume. The
-// thread that is running cannot be stopped.
+// Hang stops a thread until Resume. A wake or a deadline in between takes effect at Resume. The
+// running thread cannot be stopped.
 func (p *Proc) Hang() { p.hung = true }
 
 // Resume ends Hang.
@@ -147,7 +146,7 @@ func (p *Proc) Resume() {
 	}
 }
 
-// Kill ends a thread at the place where it is parked, as the end of its process would; its deferred
+// Kill ends a thread at the place where it is parked, as the end of its process would. Its deferred
 // calls run. A thread cannot kill itself. Kill does nothing if the thread has returned.
 func (p *Proc) Kill() {
 	n := p.net
@@ -192,14 +191,15 @@ func (n *Net) Close() {
 	n.current = nil
 }
 
-// StuckError is the error of a run that cannot end: the reason, and which threads wait for what.
+// StuckError is the error of a run that cannot end. It has the reason, and what each thread waits
+// for.
 type StuckError struct {
 	Reason  string
 	At      clock.Time
 	Waiting []Waiting
 }
 
-// Waiting is a thread that has not returned.
+// Waiting describes a thread that has not returned.
 type Waiting struct {
 	Name  string
 	For   string

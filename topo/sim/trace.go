@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// EventKind is what happened to a frame.
+// EventKind says what has happened to a frame.
 type EventKind uint8
 
 // Kinds of frame events.
@@ -25,18 +25,18 @@ const (
 
 var eventNames = [...]string{"sent", "delivered", "lost-fault", "lost-queue", "lost-down", "no-link", "corrupted", "duplicated"}
 
-// String returns the word that a trace prints.
+// String returns the word for the kind in traces.
 func (k EventKind) String() string { return eventNames[k] }
 
-// Event is what happened to one frame at one time.
+// Event says what has happened to one frame at one time.
 type Event struct {
 	At   clock.Time
 	Kind EventKind
-	// Frame has the frame's bytes, which are valid only during the call of Config.Trace.
+	// Frame holds the bytes of the frame. They are valid only during the call of Config.Trace.
 	Frame []byte
-	// Rules name the fault rules that hit the frame.
+	// Rules lists the names of the fault rules that have hit the frame.
 	Rules []string
-	// Node and Port are set only for NoLink.
+	// Node and Port are set only if Kind is NoLink.
 	Node string
 	Port int
 	half *half
@@ -65,14 +65,14 @@ func (e *Event) String() string {
 
 func (n *Net) trace(e Event) {
 	if n.cfg.Trace != nil {
-		n.event = e // passing the address of a local variable would allocate memory for each event
+		n.event = e // a pointer to a local variable would allocate memory for each event
 		n.event.At = n.now
 		n.cfg.Trace(&n.event)
 	}
 }
 
-// Hash computes a digest of a trace: runs with equal digests are equal. The zero value is ready to
-// use.
+// Hash computes a digest of a trace. If two runs have equal digests, they are equal. The zero value
+// is ready to use.
 type Hash struct {
 	sum   uint64
 	count uint64

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// setupDelay is how long one message of the connection set-up takes, in virtual time.
+	// setupDelay is how long one message takes while a connection is being made, in virtual time.
 	setupDelay = 50 * time.Microsecond
-	// maxBacklog bounds the requests that wait for Accept.
+	// maxBacklog bounds how many requests may wait for Accept.
 	maxBacklog = 128
 	// unreachablePatience is how long a dialer without a deadline tries to reach a peer that does not
 	// answer.
 	unreachablePatience = 30 * time.Second
 )
 
-// manager is a rdmacm.Manager in virtual time for one application. It simulates set-up over TCP:
-// only messages to crashed hosts are lost.
+// manager is a rdmacm.Manager in virtual time, for one application. It simulates making connections
+// over TCP: only messages to crashed hosts are lost.
 type manager struct {
 	host *Host
 	ctx  verbs.Context
@@ -37,8 +37,8 @@ var (
 	_ rdmacm.Request  = (*request)(nil)
 )
 
-// Manager returns the connection manager for queue pairs of ctx, a context of this host.
-// Options.Datagrams chooses its kind.
+// Manager returns the connection manager for queue pairs of ctx, which is a context of this host.
+// Options.Datagrams chooses the kind of manager.
 func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	if h.rack.opt.Datagrams {
 		return h.ConnManager(ctx)
@@ -46,7 +46,8 @@ func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	return &manager{host: h, ctx: ctx, rand: ctx.Runtime().Rand()}
 }
 
-// ConnManager returns the NIC's connection manager for queue pairs of ctx, a context of this host.
+// ConnManager returns the NIC's connection manager for queue pairs of ctx, which is a context of
+// this host.
 func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: ctx, FirstPSN: h.rack.opt.FirstPSN, Backlog: maxBacklog})
 	if err != nil {
@@ -58,7 +59,7 @@ func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 // request is a connection that is being made. The dialer and the server use the same value.
 type request struct {
 	dialer   *Host
-	proc     *sim.Proc // the thread that dials
+	proc     *sim.Proc // the dialing thread
 	service  string
 	private  []byte
 	endpoint rdmacm.Endpoint
@@ -66,7 +67,7 @@ type request struct {
 	server   *Host
 	manager  *manager // the server's manager
 
-	// These fields hold the server's answer; ready and failed hold the dialer's confirmation.
+	// The server's answer. ready and failed hold the dialer's confirmation.
 	answered, given bool // given: the dialer has given up
 	reject          string
 	reply           []byte // private data of the acceptance or rejection
@@ -95,7 +96,7 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	for !req.answered {
 		if net.Now() >= deadline {
 			req.given = true
-			req.tell("it does not wait any more") // the acceptor is told, as it would be by a closed TCP connection
+			req.tell("it does not wait any more") // the dialer tells the acceptor, as a closed TCP connection would
 			return nil, fmt.Errorf("dial %s: service %q: %w", addr, service, verbs.ErrTimeout)
 		}
 		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, addr))
@@ -111,7 +112,7 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	return req.reply, nil
 }
 
-// tell tells the acceptor that the dialer has succeeded, or why it has failed.
+// tell tells the acceptor that the dialer has succeeded, or why the dialer has failed.
 func (r *request) tell(failed string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -122,7 +123,7 @@ func (r *request) tell(failed string) {
 	})
 }
 
-// endpoint returns the parameters of this side's queue pair.
+// endpoint returns the parameters of the queue pair at this end.
 func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, private []byte) (rdmacm.Endpoint, error) {
 	if len(private) > rdmacm.MaxPrivate {
 		return rdmacm.Endpoint{}, &verbs.OpError{
@@ -137,7 +138,7 @@ func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, privat
 	return e, err
 }
 
-// deliver passes a request to its server. A request to a host that has crashed or does not exist
+// deliver passes a request to its server. If the host has crashed or does not exist, the request
 // gets no answer.
 func (r *Rack) deliver(req *request, to netip.Addr) {
 	hs, ok := r.Spec.ByAddr(to)
@@ -161,8 +162,8 @@ func (r *Rack) deliver(req *request, to netip.Addr) {
 	}
 }
 
-// answer gives the dialer the server's answer after setupDelay. reject is the reason of a
-// rejection; "": the server accepts.
+// answer gives the dialer the server's answer, after setupDelay. reject is why the server rejects;
+// "": it accepts.
 func (r *request) answer(reject string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -171,7 +172,7 @@ func (r *request) answer(reject string) {
 	})
 }
 
-// Service returns the service that the dialer asked for.
+// Service returns the service to which the dialer connects.
 func (r *request) Service() string { return r.service }
 
 // Peer returns the dialer's address.
@@ -247,7 +248,7 @@ func (l *listener) wake() {
 	}
 }
 
-// Accept waits for a request and returns it.
+// Accept waits for a request, and returns it.
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	net := l.manager.host.rack.net
 	p := net.Current()

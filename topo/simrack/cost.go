@@ -14,8 +14,8 @@ func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return t.card.Arrive(now, frame)
 }
 
-// Depart returns when a frame leaves. A frame that was made in an application's call counts as just
-// posted.
+// Depart returns when a frame leaves the NIC. If the frame was made in a call of an application,
+// the application has just posted it.
 func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	return t.card.Depart(now, frame, cause.Step)
 }
@@ -23,7 +23,7 @@ func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause)
 // boxTiming is the sim.Timing of the switch.
 type boxTiming struct{ box *cost.Box }
 
-// Arrive returns now: the model of a switch has all its costs behind the program.
+// Arrive returns now, because the model of a switch has all its costs behind the program.
 func (t boxTiming) Arrive(now clock.Time, _ int, _ []byte) clock.Time { return now }
 
 // Depart returns when a frame leaves.
@@ -31,13 +31,13 @@ func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) 
 	return t.box.Depart(now, frame, cause.Frame)
 }
 
-// charge gives the host a NIC with the costs of the model and no work in progress.
+// charge gives the host a NIC with the costs of the model, without work in progress.
 func (h *Host) charge() {
 	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})
 }
 
-// locate returns the memory that a request names; it is a cost.Memory.
+// locate returns the memory that a request names. It is a cost.Memory.
 func (h *Host) locate(rkey uint32, va uint64, n int) ([]byte, bool) {
 	t := h.eng.Mem()
 	if t == nil {

@@ -1,11 +1,11 @@
 // Package simrack builds the rack of a spec.Rack in memory: a NIC engine for each host, the switch
-// pipeline with its program, links with the rack's faults, and applications as coroutines that use
-// the same verbs and rdmacm as on a real rack. Time is virtual, and one seed decides all random
-// choices.
+// pipeline with its program, links with the rack's faults, and applications. The applications are
+// coroutines that use the same verbs and rdmacm as on a real rack. Time is virtual, and one seed
+// decides all random choices.
 //
 // The package has the second shell of package verbsengine. Its methods Enter and Leave begin and
-// end a step of the host's node. A thread that waits parks its coroutine; it goes on when the
-// engine's Activity has changed and its condition holds.
+// end a step of the host's node. A thread that waits parks its coroutine. It continues when the
+// engine's Activity has changed and the thread's condition holds.
 //
-// Crashes, cuts and restarts are methods; a scenario calls them at virtual times through Rack.At.
+// Crashes, cuts and restarts are methods. A scenario calls them at virtual times by Rack.At.
 package simrack

@@ -10,25 +10,25 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Passive is a memory server without a program: it gives every client that connects access to its
-// memory, and does nothing afterwards.
+// Passive describes a memory server without a program. It gives every client that connects access
+// to its memory, and does nothing afterwards.
 type Passive struct {
-	// Bytes is the size of that memory; Device: it is on the NIC.
+	// Bytes is the size of the memory in bytes. Device: the memory is device memory of the NIC.
 	Bytes  int
 	Device bool
-	// Service is the service that clients dial. The answer's private data say where the memory is: see
-	// ParseMemory.
+	// Service is the service to which clients connect. The private data of its answer say where the
+	// memory is; see ParseMemory.
 	Service string
-	// Switch is the service to which a switch with rules connects through the connection manager; "":
+	// Switch is the service to which a switch with rules connects by the connection manager; "":
 	// there is no such service.
 	Switch string
 }
 
-// PassiveRack describes a rack with the given number of compute hosts (cn0, cn1 and so on) and the
-// memory server ms0, which the caller makes a Passive. In mode hardened or published, the switch
-// replaces the atomics to ms0, on connections that it makes to service; in mode "" it only forwards.
-// misses is the rule's option of that name: what answers a CMP_SWAP that is known to fail; "" leaves
-// the default, the server.
+// PassiveRack describes a rack with compute hosts (cn0, cn1 and so on) and one memory server, ms0.
+// hosts is the number of compute hosts. The caller makes ms0 a Passive. If mode is hardened or
+// published, the switch replaces the atomics to ms0, on connections that it makes to service; if
+// mode is "", it only forwards. misses is the key misses of the rule: what answers a CMP_SWAP that
+// will fail; "": the default, the server.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {
@@ -40,7 +40,7 @@ func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Ra
 	return spec.Parse([]byte(file))
 }
 
-// Lend makes h such a server, in the application of ctx. It returns only with an error;
+// Lend makes h a Passive server, in the application of ctx. It returns only with an error;
 // verbs.ErrClosed means that the host has ended.
 func (h *Host) Lend(ctx verbs.Context, p Passive) error {
 	pd, err := ctx.AllocPD()
@@ -77,7 +77,7 @@ func (p *Passive) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
 	return pd.RegDM(dm, 0, p.Bytes, access)
 }
 
-// acceptAll makes a queue pair in pd for every client that dials.
+// acceptAll makes a queue pair in pd for every client that connects.
 func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
 	for {
 		req, err := l.Accept(clock.Never)
@@ -92,12 +92,12 @@ func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte
 		if err != nil {
 			return err
 		}
-		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // an error is returned to the dialer, too
+		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // the dialer gets the error, too
 	}
 }
 
-// ParseMemory reads the private data of a Passive server's answer: the address of its memory, and
-// the R_Key.
+// ParseMemory reads the private data of the answer of a Passive server: the address of its memory,
+// and the R_Key.
 func ParseMemory(private []byte) (addr uint64, rkey uint32, err error) {
 	if len(private) != 12 {
 		return 0, 0, fmt.Errorf("simrack: %d bytes of private data from a memory server, want 12", len(private))

@@ -15,14 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Options are the settings that a rack file does not contain. The zero value is usable.
+// Options are settings that a rack file does not contain. The zero value is usable.
 type Options struct {
 	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0: the rack's
 	// seed.
 	Seed uint64
 	// Delay is the delay of each link; 0: one microsecond.
 	Delay time.Duration
-	// Rate is the rate of each link in bits a second; 0: unlimited.
+	// Rate is the rate of each link in bits per second; 0: unlimited.
 	Rate int64
 	// Queue is how many frames may wait for a link with a Rate; 0: 1024.
 	Queue int
@@ -30,16 +30,16 @@ type Options struct {
 	Window int
 	// FirstPSN, if not nil, chooses the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
-	// Cost gives NICs, links, switch and clients the pace of real hardware; nil: only links take time.
-	// The costs of its links are the defaults of Delay and Rate. With Cost, the default of Queue is so
-	// large that no frame is lost to a full queue.
+	// Cost gives NICs, links, switch and clients the speed of real hardware; nil: only links take
+	// time. The link costs of the model are then the defaults of Delay and Rate. With Cost, the
+	// default of Queue is so large that no frame is lost because a queue is full.
 	Cost *cost.Model
-	// Datagrams: Host.Manager connects by the NICs' connection managers, whose datagrams cross the
-	// links and their faults. Otherwise connections are made as over TCP.
+	// Datagrams: Host.Manager connects by the NICs' connection managers. Their datagrams cross the
+	// links and are subject to the links' faults. false: connections are made as over TCP.
 	Datagrams bool
-	// Nodes is how many nodes of a store a steering switch has room for; 0: the switch's default.
+	// Nodes is how many nodes of a store a switch that steers remembers; 0: the switch's default.
 	Nodes int
-	// MaxEvents, MaxTime, Trace and Cancelled are those of sim.Config.
+	// MaxEvents, MaxTime, Trace and Cancelled have the meaning of the fields of sim.Config.
 	MaxEvents uint64
 	MaxTime   clock.Time
 	Trace     func(*sim.Event)
@@ -74,11 +74,11 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// losslessQueue has the effect of the flow control in a RoCE rack: a sender that is too fast waits,
-// and no frame is lost.
+// losslessQueue has the effect of flow control in a RoCE rack: a sender that is too fast waits, and
+// no frame is lost.
 const losslessQueue = 1 << 16
 
-// Rack is a rack in virtual time. Only one goroutine may use it.
+// Rack is a rack in virtual time. Only one goroutine may use it at a time.
 type Rack struct {
 	Spec  *spec.Rack
 	opt   Options
@@ -88,13 +88,13 @@ type Rack struct {
 	pipe  *pipeline.Switch
 	box   pipeline.Program
 	seed  uint64
-	// starts counts the starts of the switch. memory is the switch's journal, which survives its
-	// crash.
+	// starts counts how often the switch was started. memory is the switch's journal, which
+	// survives a crash of the switch.
 	starts int
 	memory []byte
 }
 
-// New builds the rack. Everything is up, and no application runs.
+// New builds a rack. All of its parts are up, and no application runs.
 func New(s *spec.Rack, opt Options) (*Rack, error) {
 	if err := opt.withDefaults(); err != nil {
 		return nil, err
@@ -120,8 +120,8 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	return r, nil
 }
 
-// Streams of random numbers. Every part of the rack has its own, so that a change in one part does
-// not change the numbers of the others.
+// Streams of random numbers. Every part of the rack has its own stream. So a change in one part
+// does not change the numbers of other parts.
 const (
 	laneEngine = 1 + iota
 	laneApp
@@ -141,7 +141,7 @@ func (r *Rack) wrap(name string, n sim.Node) sim.Node {
 	return r.opt.Wrap(name, n)
 }
 
-// addHost makes host i with its link.
+// addHost makes host i and its link.
 func (r *Rack) addHost(i int) error {
 	hs := &r.Spec.Hosts[i]
 	h := &Host{Spec: hs, rack: r, index: i, listeners: make(map[string]*listener)}
@@ -192,14 +192,15 @@ func (r *Rack) Events() uint64 { return r.net.Events() }
 // At calls f at a virtual time. f may call methods of Rack and Host that do not wait.
 func (r *Rack) At(t clock.Time, f func()) { r.net.At(t, f) }
 
-// Run runs until all applications that are not daemons have returned. If one waits for ever, the
-// error is a *sim.StuckError that names it.
+// Run runs until all applications that are not daemons have returned. If an application waits for
+// ever, the error is a *sim.StuckError that names it.
 func (r *Rack) Run() error { return r.net.Run() }
 
 // Stop makes Run return err after the current event.
 func (r *Rack) Stop(err error) { r.net.Stop(err) }
 
-// Settle runs for d of virtual time after Run has returned, so that frames in flight arrive.
+// Settle runs for d of virtual time. It is called after Run has returned, so that frames in flight
+// arrive.
 func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
 
 // Close ends the remaining threads.

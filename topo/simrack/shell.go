@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// pollCost is the virtual time that a poll takes if it and the poll before it have found nothing,
-// so that time advances for an application that spins on Poll.
+// pollCost is the virtual time that a poll takes if this poll and the one before have found
+// nothing. So time advances for an application that polls all the time.
 const pollCost = 200 * time.Nanosecond
 
 // shell is one application in virtual time. Its threads are coroutines of the network. Only one of
@@ -25,8 +25,8 @@ type shell struct {
 	daemon  bool
 	rand    *rand.Rand
 	threads []*sim.Proc
-	idle    int // consecutive polls that found nothing
-	// spent is the processor time of the call in progress.
+	idle    int // number of polls in succession that have found nothing
+	// spent is the processor time that the call in progress has used.
 	spent time.Duration
 }
 
@@ -85,7 +85,7 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	return now, b.host.eng, out
 }
 
-// Leave ends the step: it sends the frames and wakes the threads whose conditions hold now. Then
+// Leave ends the step: it sends the frames, and wakes the threads whose conditions now hold. Then
 // the processor time of the call passes.
 func (b *shell) Leave() {
 	b.net().End(b.host.node)
@@ -96,7 +96,8 @@ func (b *shell) Leave() {
 	}
 }
 
-// compute lets the running thread spend processor time. A caller that is not a thread spends none.
+// compute lets processor time pass for the running thread. If the caller is no thread, no time
+// passes.
 func (b *shell) compute(d time.Duration) {
 	p := b.net().Current()
 	if p == nil {
@@ -121,7 +122,8 @@ func (b *shell) Polled() {
 	}
 }
 
-// Progress is called when a poll finds nothing. It lets time pass for an application that spins.
+// Progress is called when a poll has found nothing. It lets time pass for an application that polls
+// all the time.
 func (b *shell) Progress() {
 	if b.idle++; b.idle < 2 {
 		return

@@ -12,7 +12,7 @@ import (
 )
 
 // newSwitch makes a switch with the program of the rack file and empty tables. The rack's journal
-// has what the former incarnation has left.
+// has the entries that the former incarnation has left.
 func (r *Rack) newSwitch() (sim.Node, error) {
 	program, err := r.newProgram(false)
 	if err != nil {
@@ -26,8 +26,8 @@ func (r *Rack) newSwitch() (sim.Node, error) {
 	return r.wrap(spec.SwitchName, p), nil
 }
 
-// newProgram makes the switch's program. late: connections may be open that the program has not
-// seen being made.
+// newProgram makes the switch's program. late: connections may be open whose handshakes the program
+// has not seen.
 func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	r.starts++
 	if r.opt.Program != nil {
@@ -47,8 +47,8 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	return apps.New(r.Spec, cfg)
 }
 
-// LoadProgram replaces the switch's program, as an operator's command does. It fails if connections
-// would break that the running program has moved (Program.Bound).
+// LoadProgram replaces the switch's program, as an operator's command does. It returns an error if
+// connections would break because the running program has moved their requests (Program.Bound).
 func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()
@@ -81,7 +81,7 @@ func (r *Rack) Program() pipeline.Program { return r.box }
 // Switch returns the switch's pipeline.
 func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
 
-// CrashSwitch stops the switch: frames to it and inside it are lost. Only its journal survives.
+// CrashSwitch stops the switch. Frames to it and inside it are lost. Only its journal survives.
 func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
 
 // RestartSwitch starts the switch with empty tables and the journal of its former incarnation.
@@ -93,20 +93,20 @@ func (r *Rack) RestartSwitch() error {
 	return err
 }
 
-// HangSwitch stops the switch, which keeps its state, until ResumeSwitch. Frames that arrive in
+// HangSwitch stops the switch until ResumeSwitch. The switch keeps its state. Frames that arrive in
 // between are lost.
 func (r *Rack) HangSwitch() { r.net.SetUp(r.sw, false) }
 
 // ResumeSwitch ends HangSwitch.
 func (r *Rack) ResumeSwitch() { r.net.SetUp(r.sw, true) }
 
-// StepSwitch calls f as a step of the switch, as an operator's command is executed: f may append
-// frames to send.
+// StepSwitch calls f as a step of the switch, in the way in which an operator's command is
+// executed. f may append frames to send.
 func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
 	now, out := r.net.Begin(r.sw)
 	r.pipe.Step(now, out, f)
 	r.net.End(r.sw)
 }
 
-// resolve resolves addresses for every NIC.
+// resolve returns the MAC address of an IP address. Every NIC uses it.
 func (r *Rack) resolve(a addr) (wire.MAC, bool) { return r.Spec.Neighbour(a) }

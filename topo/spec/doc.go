@@ -1,4 +1,4 @@
-// Package spec is the inert description of a rack: it reads a rack file, checks it, and resolves it
+// Package spec describes racks: it reads a rack file, checks it, and resolves it
 // to names and addresses that are the same on every machine. It creates nothing; topo/rack and
 // topo/simrack realise a Rack.
 //
@@ -8,50 +8,50 @@
 // file are refused.
 //
 //	name: default            # a-z, 0-9, "-"; at most 24 bytes. Default "default".
-//	seed: 1                  # decides MAC addresses and faults. Default 1.
+//	seed: 1                  # of the MAC addresses and of the random choices of faults. Default 1.
 //	mtu: 4200                # of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
-//	connect: cm              # queue pairs by the RDMA connection manager's datagrams (cm), or by TCP (tcp). Default cm.
+//	connect: cm              # how queue pairs are connected: by datagrams of the RDMA connection manager (cm), or over TCP (tcp). Default cm.
 //	cable: veth              # what RoCEv2 packets cross between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
-//	group: rdma              # whose users may run programs on the NICs of the hosts; a name, or a number. Default none: root alone.
+//	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
 //	switch:
 //	  program: forward       # switch program: forward or swordbox. Default forward.
 //	  queue: 1024            # packets in each egress queue, 1 to 65536. Default 1024.
 //	  spin: 50us             # how long the switch polls before it blocks, 0s to 1s. Default 50us.
-//	  cpu: 0                 # binds the switch to a processor; auto: to one that the hosts leave free; none. Default: auto.
+//	  cpu: 0                 # processor on which the switch runs: a number, auto (one that the hosts leave free) or none (any). Default auto.
 //	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
 //	      action: atomics    # track, move, atomics, steer or count. Required.
 //	      mode: hardened     # hardened or published. Default hardened.
 //	      range: 0x1000-0x2000 # addresses, the last one excluded. Default all.
-//	      rkey: 0x1234       # only requests with this key. Default any.
+//	      rkey: 0x1234       # only requests with this R_Key. Default any.
 //	      shards: 2          # shared connections to the server, 1 to 64. Default 1.
 //	      service: memory    # what the switch connects to: a service's name, a port, or none. Default memory.
-//	      depth: 16          # READs and atomics outstanding on a shared connection, 1 to 128. Default 16.
+//	      depth: 16          # READs and atomics in flight on a shared connection, 1 to 128. Default 16.
 //	      mtu: 1024          # path MTU of shared connections. Default the largest possible.
 //	      steer: write       # with action steer: read, write or both. Default both.
-//	      keys: 1,7          # with action steer: these keys alone, at most 256; or hot:N, the N hottest, at most 256. Default all.
-//	      registers: 1024    # with action steer, mode published: tails, 1 to 16384. Keys with the same remainder share one. Default 256.
+//	      keys: 1,7          # with action steer: only these keys, at most 256; or hot:N, the N keys that clients request most, N at most 256. Default all.
+//	      registers: 1024    # with action steer, mode published: registers for newest nodes, 1 to 16384. Keys with the same remainder share one. Default 256.
 //	      top: 64            # with action count: how many addresses are counted, 1 to 1024. Default 64.
 //	      unit: line         # with action count: word (8 bytes), line (64) or page (4096). Default word.
-//	      store: ms1         # with action count: memory servers, at most 8, in whose memory the switch counts. Default its own.
+//	      store: ms1         # with action count: memory servers, at most 8, whose memory holds the counters. Default: the memory of the switch.
 //	      at: 0x1000         # with store: offset of the counters in that memory, a multiple of 8. Default 0.
 //	      slots: 4096        # with store: number of counters, 1 to 1048576. Default 1024.
 //	      per: address       # with store: a counter for each flow (by a hash) or address (modulo slots). Default flow.
 //	      add: bytes         # with store: a request adds 1 (requests) or its length (bytes). Default requests.
-//	      misses: wait       # what answers a CMP_SWAP that is known to fail: server, switch, wait or wait:5ms. Default server.
+//	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME], the switch, after waiting for the value at most 1ms or TIME. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
 //	    role: compute        # compute, memory or metadata. Required.
-//	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
-//	    spin: 50us           # as that of the switch.
-//	    cpu: 1               # as that of the switch.
+//	    memory: 64MiB        # size of the region that other hosts access. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
+//	    spin: 50us           # as for the switch.
+//	    cpu: 1               # as for the switch.
 //	    gso: off             # off: sends every packet as a frame of its own. Default: on.
-//	    pkeys: [0xffff, 0x8001] # partitions of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
-//	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets whose connection or address handle names none. Default 0.
-//	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
+//	    pkeys: [0xffff, 0x8001] # P_Keys (partitions) of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
+//	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets if the connection or address handle sets none. Default 0.
+//	    quota:               # bounds for programs outside the daemon that use its NIC. Default: the defaults below.
 //	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.
 //	      mrs: 4096          # memory regions of a program, 1 to 65536. Default 4096.
@@ -60,13 +60,13 @@
 //	      cqs: 1024          # completion queues of a program, 1 to 16384. Default 1024.
 //	      srqs: 256          # shared receive queues of a program, 1 to 4096. Default 256.
 //	      qps: 1024          # queue pairs of a program, 1 to 16384. Default 1024.
-//	      attachments: 512   # attachments to multicast groups of the queue pairs of a program, 1 to 16384. Default 512.
-//	      ids: 4096          # identifiers of librdmacm of a program, those of peers' requests included, 1 to 16384. Default 4096.
+//	      attachments: 512   # attachments of a program's queue pairs to multicast groups, 1 to 16384. Default 512.
+//	      ids: 4096          # a program's identifiers of librdmacm, including those of peers' requests, 1 to 16384. Default 4096.
 //	      joins: 512         # multicast groups that a program has joined by librdmacm, 1 to 16384. Default 512.
 //	      events: 16384      # events of librdmacm that a program has not read, 1 to 65536. Default 16384.
 //	      memory: 1GiB       # mapped by a program. Default 16GiB.
 //	      queueMemory: 64MiB # what the NIC keeps for the queues of a program. Default 256MiB.
-//	      deviceMemory: 64KiB # memory on the NIC of a program. Default what the daemon leaves.
+//	      deviceMemory: 64KiB # a program's memory on the NIC. Default: all that the daemon does not use.
 //	      shared: 1GiB       # in the shared regions of one user. Default 16GiB.
 //	      reserve: 12        # percent of each table of the NIC that programs together leave to the daemon, 1 to 90. Default 12.
 //	faults:                  # active from the start. Default none.
@@ -77,11 +77,11 @@
 //	    delay: 1ms           # kinds delay and reorder
 //	    jitter: 100us        # kind delay
 //	    bitsPerSecond: 1Gbit # kind rate
-//	    count: 2             # ends after that many hits
-//	    for: 10s             # ends after that time
-//	    seed: 7              # default: the rack's
+//	    count: 2             # the fault ends after this many hits
+//	    for: 10s             # the fault ends after this time
+//	    seed: 7              # default: the rack's seed
 //	    id: name             # default: assigned
-//	    match:               # which RoCEv2 packets. Default every frame.
+//	    match:               # only RoCEv2 packets with these properties. Default every frame.
 //	      opcodes: [RC_WRITE_LAST] # any of these
 //	      class: ack         # request response ack nak rnr read_response atomic cnp roce
 //	      qpn: 0x11          # destination queue pair

@@ -10,14 +10,14 @@ const maxErrors = 10
 
 // Error is one mistake in a rack file.
 type Error struct {
-	// File is the name given to ParseFile. Line and Col count from 1; both are 0 for a mistake of the
-	// file as a whole.
+	// File is the name that was passed to ParseFile. Line and Col count from 1; both are 0 if the
+	// mistake concerns the file as a whole.
 	File      string
 	Line, Col int
 	Msg       string
 }
 
-// Error is file:line:col: message.
+// Error returns the text file:line:col: message.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %s", e.File, e.Msg)
@@ -25,7 +25,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
 }
 
-// Errors are the mistakes of one rack file in the order in which they were found.
+// Errors are the mistakes of one rack file, in the order in which they were found.
 type Errors []*Error
 
 // Error returns one line for each mistake.

@@ -19,7 +19,7 @@ const (
 	maxCount     = 1 << 30
 )
 
-// faultEntry reads one element of faults. The keys are those of fault.Rule.
+// faultEntry reads one element of the list faults. Its keys are those of fault.Rule.
 func (d *decoder) faultEntry(n ast.Node) faultEntry {
 	f := faultEntry{at: n, linkAt: n}
 	r := &f.rule
@@ -91,7 +91,7 @@ func (d *decoder) match(n ast.Node, m *fault.Match) {
 	})
 }
 
-// parseOpcode reads an opcode as wire prints it.
+// parseOpcode reads an opcode in the form that package wire prints.
 func parseOpcode(s string) (wire.Opcode, error) {
 	var op wire.Opcode
 	u, ok := any(&op).(encoding.TextUnmarshaler)

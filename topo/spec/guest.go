@@ -6,14 +6,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Guest is the role of a host that joined while the rack was up, and is in no rack file.
+// Guest is the role of a host that has joined while the rack was up. It is in no rack file.
 const Guest Role = "guest"
 
-// CheckHostName returns an error if a name cannot be a host's.
+// CheckHostName returns an error if a name cannot be the name of a host.
 func CheckHostName(name string) error { return checkHostName(name) }
 
-// NewGuest makes a guest with the n-th address after those of the hosts in the rack file, n from 0,
-// and the MAC address that is derived from it. port is the name of the switch's end of its link.
+// NewGuest makes a guest. Its address is number n, from 0, behind the addresses of the hosts in the
+// rack file; its MAC address is derived from that. port is the name of the switch's end of its
+// link.
 func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err := checkHostName(name); err != nil {
 		return Host{}, err

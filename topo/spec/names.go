@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// Bounds of names. A host's name is also the name of its port in the switch, and Linux limits names
+// Bounds of names. A host's name is also the name of its port at the switch, and Linux limits names
 // of interfaces to 15 bytes.
 const (
 	maxRackName = 24
 	maxHostName = 15
 	// maxRange bounds how many names one pattern may expand to.
 	maxRange = MaxHosts
-	// maxDigits bounds the digits of the first and last number of a range, so that both fit an int.
+	// maxDigits bounds the digits of the first and the last number of a range, so that both fit
+	// into an int.
 	maxDigits = 6
 )
 
-// reserved are names that a host cannot have, because the rack's folders, commands or /etc/hosts
+// reserved lists names that a host cannot have, because the rack's folders, commands or /etc/hosts
 // use them for something else.
 var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self"}
 
-// CheckName returns an error if a name cannot be a rack's.
+// CheckName returns an error if a name cannot be the name of a rack.
 func CheckName(name string) error {
 	return checkName("rack", name, maxRackName)
 }
 
-// checkHostName returns an error if a name cannot be a host's.
+// checkHostName returns an error if a name cannot be the name of a host.
 func checkHostName(name string) error {
 	if err := checkName("host", name, maxHostName); err != nil {
 		return err
@@ -57,8 +58,8 @@ func checkName(what, name string, limit int) error {
 	return nil
 }
 
-// Expand expands a pattern into names: cn[0-3] gives cn0 cn1 cn2 cn3. With several ranges, as in
-// r[0-1]-[00-15], the last one varies fastest. A pattern without a range gives itself.
+// Expand expands a pattern into names: cn[0-3] becomes cn0 cn1 cn2 cn3. With several ranges, as in
+// r[0-1]-[00-15], the last one changes fastest. A pattern without a range stays as it is.
 func Expand(pattern string) ([]string, error) {
 	names := []string{""}
 	rest := pattern
@@ -94,7 +95,7 @@ func appendEach(heads, tails []string) []string {
 	return out
 }
 
-// expandRange expands 0-3 or 00-15; numbers with leading zeros set the width.
+// expandRange expands a range like 0-3 or 00-15. Leading zeros set the number of digits.
 func expandRange(s string) ([]string, error) {
 	bad := fmt.Errorf("[%s] is no range; write it like [0-3] or [00-15]", s)
 	lo, hi, ok := strings.Cut(s, "-")

@@ -12,22 +12,22 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// decoder walks the syntax tree of a file and collects mistakes.
+// decoder walks through the syntax tree of a file, and collects mistakes.
 type decoder struct {
 	file string
 	errs Errors
-	// mistakes counts all mistakes, also those beyond maxErrors that errs does not have.
+	// mistakes counts all mistakes, including those beyond maxErrors, which errs does not have.
 	mistakes int
 }
 
-// sound runs f and reports whether f found no mistake.
+// sound runs f, and reports whether f has found no mistake.
 func (d *decoder) sound(f func()) bool {
 	before := d.mistakes
 	f()
 	return d.mistakes == before
 }
 
-// errorf adds a mistake at n to errs, unless maxErrors are there.
+// errorf adds a mistake at n to errs. It does not add more than maxErrors.
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	if d.mistakes++; d.mistakes > maxErrors {
 		return
@@ -39,8 +39,8 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, e)
 }
 
-// position returns where n begins, because the token of a block mapping or sequence is not at its
-// beginning.
+// position returns where n begins. It is needed because the token of a block mapping or sequence is
+// not at the beginning of the block.
 func position(n ast.Node) *token.Position {
 	switch n := n.(type) {
 	case nil:
@@ -85,14 +85,14 @@ func kindOf(n ast.Node) string {
 	return "something else"
 }
 
-// entry is a key that a mapping may have; set reads its value.
+// entry is a key that a mapping may have. set reads its value.
 type entry struct {
 	key      string
 	required bool
 	set      func(n ast.Node)
 }
 
-// mapping calls set for each key of n, and reports unknown, repeated and missing keys. what names
+// mapping calls set for each key of n. It reports unknown, repeated and missing keys. what names
 // the mapping in errors.
 func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 	m, ok := n.(ast.MapNode)
@@ -148,7 +148,7 @@ func (d *decoder) sequence(n ast.Node, what string, f func(n ast.Node)) {
 	}
 }
 
-// scalar returns the text of a scalar node as it was written.
+// scalar returns the text of a scalar node as it was written. The bool is false if n is no scalar.
 func scalar(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -164,7 +164,8 @@ func scalar(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// text parses a scalar. An error of parse is reported at n.
+// text parses a scalar. If parse returns an error, text reports it at n. ok is false after an
+// error.
 func text[T any](d *decoder, n ast.Node, key string, parse func(s string) (T, error)) (v T, ok bool) {
 	s, isScalar := scalar(n)
 	if !isScalar {
@@ -188,7 +189,7 @@ func set[T any](d *decoder, key string, dst *T, parse func(s string) (T, error))
 	}}
 }
 
-// required returns the entry e as one that a mapping must have.
+// required returns e as an entry of a key that a mapping must have.
 func required(e entry) entry {
 	e.required = true
 	return e
@@ -208,8 +209,7 @@ func integer(low, high int64) func(s string) (int64, error) {
 	}
 }
 
-// number returns the parser of a whole number from low to high, as integer does, with results of
-// type int.
+// number returns a parser like integer, with results of type int.
 func number(low, high int) func(s string) (int, error) {
 	parse := integer(int64(low), int64(high))
 	return func(s string) (int, error) {

@@ -20,11 +20,11 @@ import (
 
 // Bounds and defaults of a rack file.
 const (
-	// maxFile bounds the bytes of a rack file.
+	// maxFile bounds the size of a rack file in bytes.
 	maxFile = 64 << 10
 	// maxNesting bounds how deep brackets may be nested.
 	maxNesting = 32
-	// DefaultName is the name of a rack whose file gives it none.
+	// DefaultName is the name of a rack whose file names none.
 	DefaultName = "default"
 	// MaxHosts bounds the hosts of one rack.
 	MaxHosts = 128
@@ -43,7 +43,7 @@ const (
 	defaultProgram             = ProgramForward
 )
 
-// file is a rack file whose syntax was checked and whose patterns of names are not yet expanded.
+// file is a rack file after the check of its syntax, before its patterns of names are expanded.
 type file struct {
 	name     string
 	seed     uint64
@@ -60,12 +60,12 @@ type file struct {
 	node     ast.Node
 	subnetAt ast.Node
 	sub6At   ast.Node
-	// nets, hosted and switched: no mistake was found in the subnets, the hosts, the switch. Only then
-	// are parts of the file checked that depend on them.
+	// nets, hosted and switched: no mistake was found in the subnets, the hosts, the switch. Parts
+	// of the file that depend on them are checked only then.
 	nets, hosted, switched bool
 }
 
-// hostEntry is one element of hosts: all the hosts of its pattern.
+// hostEntry is one element of the list hosts: all hosts of its pattern.
 type hostEntry struct {
 	at, nameAt ast.Node
 	names      []string
@@ -85,7 +85,7 @@ type faultEntry struct {
 	rule       fault.Rule
 }
 
-// Parse is ParseFile for a rack file without a name.
+// Parse reads a rack file that has no name; see ParseFile.
 func Parse(data []byte) (*Rack, error) { return ParseFile("rack.yaml", data) }
 
 // ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has name,
@@ -146,9 +146,9 @@ func (d *decoder) syntax(data []byte) ast.Node {
 	return body
 }
 
-// tooDeep returns the place at which more brackets are open than a rack file needs, or 0. The YAML
-// library needs time and stack that grow with the square of their number. Brackets in quoted texts
-// count, too, which does no harm.
+// tooDeep returns the place at which more brackets are open than a rack file needs; 0, 0: there is
+// none. For many brackets, the YAML library would need time and stack that grow with the square of
+// their number. Brackets in quoted texts count, too; that does no harm.
 func tooDeep(data []byte) (line, col int) {
 	open, lines, begin := 0, 1, 0
 	for i, c := range data {
@@ -227,7 +227,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 	return f
 }
 
-// parseSubnet reads a network in CIDR notation of one address family.
+// parseSubnet reads a network in CIDR notation, of IPv4 or of IPv6.
 func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 	example := "fd00:77::/64"
 	if v4 {
@@ -316,8 +316,8 @@ func parseCable(s string) (string, error) {
 	return s, nil
 }
 
-// parseGroup reads the name or the number of a group. Whether the group exists is known only on the
-// machine on which the rack comes up.
+// parseGroup reads the name or the number of a group. Only the machine on which the rack comes up
+// knows whether the group exists.
 func parseGroup(s string) (string, error) {
 	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
 		if n == 0 || n >= math.MaxUint32 {

@@ -15,8 +15,9 @@ const (
 	fullMember = int(verbs.PKeyMember)
 )
 
-// pkeys reads the list of a host's P_Keys. Each partition may be in it once. Otherwise it would
-// depend on the entry whether the host is a full or a limited member, and so whether a packet fits.
+// pkeys reads the list of a host's P_Keys. Each partition may be in the list once, with a full or
+// with a limited membership. With both, the entry that is compared would decide whether a packet is
+// accepted.
 func (d *decoder) pkeys(n ast.Node) (table []uint16) {
 	d.sequence(n, "pkeys", func(n ast.Node) {
 		k, ok := text(d, n, "pkeys", number(1, 0xffff))

@@ -38,13 +38,14 @@ type Quota struct {
 	IDs    int `json:"ids,omitempty"`
 	Joins  int `json:"joins,omitempty"`
 	Events int `json:"events,omitempty"`
-	// Bytes that each program may have mapped, in queues, and in device memory. Shared is what the
-	// shared regions of one user may have.
+	// Memory, QueueMemory and DeviceMemory are how many bytes each program may have mapped, in
+	// queues, and in device memory. Shared is how many bytes the shared regions of one user may
+	// have.
 	Memory       int64 `json:"memory,omitempty"`
 	QueueMemory  int64 `json:"queueMemory,omitempty"`
 	DeviceMemory int64 `json:"deviceMemory,omitempty"`
 	Shared       int64 `json:"shared,omitempty"`
-	// Reserve is how much of each table programs together leave to the daemon, in percent.
+	// Reserve is the part of each table that programs together leave to the daemon, in percent.
 	Reserve int `json:"reserve,omitempty"`
 }
 

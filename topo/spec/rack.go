@@ -18,7 +18,8 @@ const HostIfname = "rack0"
 // Role is the purpose of a host.
 type Role string
 
-// Roles. The daemon of a memory host only registers a region. A metadata host runs a service, too.
+// Roles. The daemon of a memory host only registers a region. The daemon of a metadata host also
+// runs a service.
 const (
 	Compute  Role = "compute"
 	Memory   Role = "memory"
@@ -32,16 +33,16 @@ func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 const (
 	// NoCPU: a process is not bound.
 	NoCPU = -1
-	// AutoCPU: on a machine with two or more processors, the switch has one of them and the hosts have
-	// the others. Linux then never moves two processes that exchange packets onto the same processor,
-	// and a small rack is twice as fast.
+	// AutoCPU: on a machine with two or more processors, the switch has one of them and the hosts
+	// have the others. Without this, Linux moves two processes that exchange packets onto the same
+	// processor; with it, a small rack is twice as fast.
 	AutoCPU = -2
 )
 
 // Values of Connect.
 const (
-	// ConnectCM: queue pairs are connected by the datagrams of the RDMA connection manager, which the
-	// faults of links affect, too.
+	// ConnectCM: queue pairs are connected by datagrams of the RDMA connection manager. Faults of
+	// links affect these datagrams, too.
 	ConnectCM = "cm"
 	// ConnectTCP: queue pairs are connected by an exchange over TCP between the hosts.
 	ConnectTCP = "tcp"
@@ -69,8 +70,8 @@ type Rack struct {
 	// means, too, or CableMemory. Other frames, and all frames of guests, cross the pair of interfaces
 	// in both cases.
 	Cable string `json:"cable,omitempty"`
-	// Group is the name or number of the group of this machine whose users may run programs on the
-	// NICs of the hosts, besides root; "": only root may.
+	// Group is the name or number of a group of this machine. Its users, and root, may run programs
+	// on the NICs of the hosts. "": only root may.
 	Group string `json:"group,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts. Subnet6 holds those of IPv6. The first address
 	// of each is the switch's.
@@ -125,8 +126,8 @@ type Host struct {
 	// PKeys is the partition table of the host's NIC: P_Keys, whose highest bit is set for a full
 	// member. nil: only 0xffff, the default partition.
 	PKeys []uint16 `json:"pkeys,omitempty"`
-	// TOS is the TOS byte or traffic class of the NIC's packets whose connection or address handle
-	// names none.
+	// TOS is the TOS byte or traffic class of the NIC's packets if the connection or address handle
+	// does not set one.
 	TOS uint8 `json:"tos,omitempty"`
 	// Quota bounds what programs may have of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
@@ -178,7 +179,8 @@ func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 	return nil, false
 }
 
-// Neighbour returns the MAC address that belongs to an IP address of a host or of the switch.
+// Neighbour returns the MAC address that belongs to an IP address of a host or of the switch;
+// false: the address belongs to neither.
 func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	if h, ok := r.ByAddr(a); ok {
 		return h.MAC, true

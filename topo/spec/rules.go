@@ -100,12 +100,14 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	return nil
 }
 
-// errPartitions: the shared connections of the switch are in the default partition. Requests that
-// move to them would reach memory that their client's partition does not.
+// errPartitions is the error of a rack that has both pkeys and rules with shared connections. The
+// shared connections of the switch are in the default partition. A request that moves to one of
+// them would reach memory that its client's partition does not reach.
 var errPartitions = errors.New("a host of this rack has pkeys, and rules put requests of all partitions on one connection; " +
 	"remove pkeys, or take a rule that only watches: track or count")
 
-// errNoManager: no connection manager answers the datagrams of the switch.
+// errNoManager is the error of a rule whose connections the switch cannot make: with connect: tcp,
+// hosts have no connection manager that answers the switch's datagrams.
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 

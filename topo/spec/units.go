@@ -14,15 +14,15 @@ type unit struct {
 	factor float64
 }
 
-// sizeUnits and rateUnits are searched in this order. A suffix that is the end of another one is
-// behind it.
+// parseUnit tries the units of sizeUnits and rateUnits in this order. A unit that is the end of
+// another one comes after it: B after KiB.
 var (
 	sizeUnits = []unit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}}
 	rateUnits = []unit{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}}
 )
 
-// parseUnit reads a decimal number with a unit; bare: the unit may be missing. The result is in the
-// base unit, of which a fraction is an error. what and example are for the error.
+// parseUnit reads a decimal number with a unit. It returns the number of base units, which must be
+// whole. bare says that the unit may be missing. what and example are parts of the error text.
 func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) {
 	bad := fmt.Errorf("%q is no %s; write it like %s", s, what, example)
 	number, factor := s, 0.0

@@ -79,7 +79,8 @@ type Model struct {
 	chosen        int // index of the chosen node
 	scroll        int // index of the first queue pair that is shown
 	now, before   *Sample
-	// gone says why there is no rack, and now is then the last sample of it; "": there is a rack.
+	// gone says why there is no rack; "": there is one. Without a rack, now is the last sample of
+	// the rack that was up.
 	gone    string
 	history map[string][]uint64
 	entries []entry
@@ -127,7 +128,7 @@ func (m Model) sampled(s *Sample) Model {
 		m.gone = s.Gone
 		return m
 	}
-	if m.gone != "" { // the rack is another incarnation: rates to earlier samples would be wrong
+	if m.gone != "" { // the rack was made again: earlier samples are of another rack
 		m.now, m.history = nil, map[string][]uint64{}
 	}
 	m.gone, m.before, m.now = "", m.now, s

@@ -2,12 +2,13 @@ package top
 
 import "fmt"
 
-// opsOf returns the name of the history of operations of a host's clients, p99Of that of their 99th
-// percentiles. Host names have no slash.
+// opsOf returns the key in Model.history of a host's operations per second. p99Of returns the key
+// of the 99th percentiles of their latency. Host names have no slash, so keys of different hosts
+// differ.
 func opsOf(host string) string { return host + "/ops" }
 func p99Of(host string) string { return host + "/p99" }
 
-// columnOf returns the name of a store's column of a host.
+// columnOf returns the key in rates.columns of a counter of the stores on a host.
 func columnOf(host, column string) string { return host + "/" + column }
 
 // storeLines returns how many lines stores take: one for each host with clients, and a heading.

@@ -1,11 +1,11 @@
-// Package layers adds the messages of the connectionless NIC to gopacket. A program that imports it
-// gets the clear header as a gopacket layer behind UDP port 4792, and the encrypted body with the tag
-// as that layer's payload:
+// Package layers adds the messages of the connectionless NIC to gopacket. In a program that imports
+// it, the clear header is a gopacket layer behind UDP port 4792, and the encrypted body with the
+// tag is the payload of that layer:
 //
 //	import _ "github.com/rdmalab/rdmalab/onerma/wire/layers"
 //
-// It shares no code with package onerma/wire, so that a test that compares both on the same bytes can
-// find mistakes. It is made for tools and tests.
+// The package shares no code with package onerma/wire. So a test that compares both on the same
+// bytes can find mistakes. It is made for tools and tests.
 package layers
 
 import (
@@ -19,13 +19,13 @@ import (
 // Port is the UDP destination port.
 const Port layers.UDPPort = 4792
 
-// LayerType is the type of Message. Numbers from 2000 on are free for users of gopacket.
+// LayerType is the gopacket type of Message. Numbers from 2000 on are free for users of gopacket.
 var LayerType = gopacket.RegisterLayerType(4850, gopacket.LayerTypeMetadata{Name: "ONERMA", Decoder: gopacket.DecodeFunc(decode)})
 
 // init registers the layer with gopacket for its UDP port; the package has no other state.
 func init() { layers.RegisterUDPPortLayerType(Port, LayerType) }
 
-// header and tag are lengths in bytes.
+// header and tag are the lengths of a header and a tag in bytes.
 const (
 	header = 44
 	tag    = 16
@@ -41,14 +41,14 @@ type Message struct {
 	Length, PID                     uint32
 	Counter                         uint64
 	Ticket                          uint32
-	// Tag proves header and body.
+	// Tag authenticates header and body.
 	Tag [tag]byte
 }
 
-// LayerType is LayerType.
+// LayerType returns the variable LayerType.
 func (m *Message) LayerType() gopacket.LayerType { return LayerType }
 
-// DecodeFromBytes reads the header. Fields are not checked, except that the message is long enough.
+// DecodeFromBytes reads the header. It checks only that the message is long enough.
 func (m *Message) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	if len(data) < header+tag {
 		df.SetTruncated()
@@ -68,7 +68,7 @@ func (m *Message) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error
 	return nil
 }
 
-// decode is the decoder of LayerType.
+// decode decodes a Message for gopacket.
 func decode(data []byte, p gopacket.PacketBuilder) error {
 	m := new(Message)
 	if err := m.DecodeFromBytes(data, p); err != nil {

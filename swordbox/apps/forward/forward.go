@@ -1,5 +1,6 @@
-// Package forward is the plain switch program: it forwards every RoCEv2 packet as it is. It keeps
-// no state, so a switch that runs it costs what layer 2 costs, and super-frames pass whole.
+// Package forward is the plain switch program: it forwards every RoCEv2 packet unchanged. It keeps
+// no state, so a switch that runs it does no more work than a layer-2 switch, and forwards
+// super-frames whole.
 package forward
 
 import (
@@ -7,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Program forwards. The zero value is ready.
+// Program forwards packets. The zero value is ready to use.
 type Program struct{}
 
 var _ pipeline.Program = Program{}
@@ -17,11 +18,11 @@ func (Program) Spec() pipeline.Spec {
 	return pipeline.Spec{Name: "forward", Doc: "forwards by destination MAC address and changes nothing"}
 }
 
-// Packet forwards.
+// Packet forwards the packet.
 func (Program) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return pipeline.Forward() }
 
 // Tick has nothing to do.
 func (Program) Tick(*pipeline.Ctx) {}
 
-// Deadline is never.
+// Deadline returns clock.Never.
 func (Program) Deadline() clock.Time { return clock.Never }

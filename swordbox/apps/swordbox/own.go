@@ -17,13 +17,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// linger is how long a connection of the switch is kept after the last rule that needs it has gone,
-// so that requests in flight on it are completed.
+// linger is how long the switch keeps a connection after the last rule that needs it has gone, so
+// that requests in flight on it end.
 const linger = 5 * time.Second
 
-// Own manages the switch's connections and its journal: it asks the dialer for the connections that
+// Own manages the switch's connections and its journal. It asks the dialer for the connections that
 // the rules need, hands them to the handlers that use them, and writes the journal. Make it with
-// NewOwn before the handlers, because their Env takes its methods, and pass it and them to New.
+// NewOwn before the handlers, because their Env takes its methods. Then pass both to New.
 type Own struct {
 	dialer  *switchconn.Dialer
 	former  *staleflows.Machine
@@ -35,19 +35,19 @@ type Own struct {
 	ending  []leaving
 }
 
-// flowSlot is the place of a flow in the journal.
+// flowSlot is the slot of a flow in the journal.
 type flowSlot struct {
 	generation uint32
 	slot       journal.Slot
 }
 
-// leaving is a connection of the switch that no rule needs any more; it is closed after linger.
+// leaving is a switch's connection that no rule needs any more. It is closed at time when.
 type leaving struct {
 	key  switchconn.Key
 	when clock.Time
 }
 
-// NewOwn takes over a Dialer and the journal that the Dialer writes to.
+// NewOwn makes an Own that uses a Dialer, and the journal to which the Dialer writes.
 func NewOwn(d *switchconn.Dialer, rec *journal.Journal) *Own {
 	o := &Own{dialer: d, journal: rec}
 	o.former = staleflows.New(staleflows.Config{Journal: rec, Blocked: o.blocked})
@@ -60,7 +60,8 @@ func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 // Former returns the machine that refuses the flows of former incarnations of the switch.
 func (o *Own) Former() *staleflows.Machine { return o.former }
 
-// blocked reports whether requests of a former incarnation of the switch may still reach a server.
+// blocked reports whether requests of a former incarnation of the switch may still reach the
+// server.
 func (o *Own) blocked(server netip.Addr) bool {
 	if o.dialer.AllClear() {
 		return false
@@ -73,9 +74,9 @@ func (o *Own) blocked(server netip.Addr) bool {
 	return !o.dialer.Clear(server)
 }
 
-// Moving enters a flow into the journal before its first request is moved. It is Env.Moving of the
-// handlers. A flow whose machine a change of rules takes away and gives back is in the journal
-// already.
+// Moving enters a flow into the journal before its first request is moved. false: the journal is
+// full. Moving is Env.Moving of the handlers. If a change of rules removed the flow's machine and
+// gave it one again, the flow is in the journal already; then Moving updates its oldest PSN.
 func (o *Own) Moving(r *conntrack.Flow) bool {
 	oldest := r.Expected
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
@@ -95,19 +96,20 @@ func (o *Own) Moving(r *conntrack.Flow) bool {
 	return true
 }
 
-// Answered writes the PSN of a flow's oldest unanswered request to the journal, before an answer
-// leaves the switch. It is Env.Answered of the handlers.
+// Answered writes the PSN of a flow's oldest unanswered request to the journal. It is Env.Answered
+// of the handlers, which call it before an answer leaves the switch.
 func (o *Own) Answered(r *conntrack.Flow, oldest wire.PSN) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
 		o.journal.Answered(o.slots[r.ID].slot, oldest)
 	}
 }
 
-// Behind writes to the journal how much rules of action count are ahead of the servers' memory. It
-// is Env.Behind of the handlers, FormerlyBehind is Env.FormerlyBehind.
+// Behind writes amount to the journal: what rules of action count have counted and no server has
+// confirmed. It is Env.Behind of the handlers.
 func (o *Own) Behind(amount uint64) { o.journal.SetBehind(amount) }
 
-// FormerlyBehind returns how much earlier incarnations of the switch may have counted and lost.
+// FormerlyBehind returns how much earlier incarnations of the switch may have counted and lost. It
+// is Env.FormerlyBehind of the handlers.
 func (o *Own) FormerlyBehind() uint64 { return o.journal.FormerlyBehind() }
 
 // closed removes a flow that has ended from the journal.
@@ -118,13 +120,13 @@ func (o *Own) closed(r *conntrack.Flow) {
 	}
 }
 
-// Failed replaces a connection that a handler cannot use any more. It is Env.Failed of the
-// handlers.
+// Failed makes the dialer replace a connection that a handler cannot use any more. It is Env.Failed
+// of the handlers.
 func (o *Own) Failed(c *pipeline.Ctx, k switchconn.Key, generation uint32, _ string) {
 	o.dialer.Again(c, k, generation)
 }
 
-// setRules takes new rules; the next Tick makes and ends connections accordingly.
+// setRules takes new rules. The next Tick makes and ends connections as they require.
 func (o *Own) setRules(set *rules.Set) {
 	o.rules, o.dirty = set, true
 }
@@ -138,8 +140,8 @@ func (o *Own) store(set *rules.Set) error {
 	return o.journal.SetRules(string(text))
 }
 
-// StoredRules reads the rules of the former incarnation of the switch from the journal; false if
-// there was none.
+// StoredRules reads the rules of the former incarnation of the switch from the journal. The bool is
+// false if there was no former incarnation.
 func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	text, ok := rec.Rules()
 	if !ok {
@@ -153,8 +155,8 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	return set, err == nil, err
 }
 
-// dial asks the dialer for the connections that the rules need. It closes connections that no rule
-// has needed for the time linger.
+// dial asks the dialer for the connections that the rules need. It schedules the end of connections
+// that no rule needs any more.
 func (o *Own) dial(now clock.Time) {
 	o.dirty = false
 	want := make(map[switchconn.Key]bool)
@@ -199,8 +201,7 @@ func (o *Own) deadline() clock.Time {
 	return at
 }
 
-// first reports whether the switch behaves as one without former incarnations: none of their flows
-// and connections are left.
+// first reports whether no flow and no connection of a former incarnation of the switch is left.
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
 // news passes the dialer's events to the handlers that use the connections. The program calls it at
@@ -218,7 +219,7 @@ func (o *Own) news(c *pipeline.Ctx) {
 	}
 }
 
-// Close sends a DREQ on each of the switch's connections and does not wait for the answers.
+// Close sends a DREQ on each of the switch's connections. It does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
 	if o := p.cfg.Own; o != nil {
 		o.dialer.Close(c)

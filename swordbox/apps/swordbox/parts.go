@@ -10,29 +10,29 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// parts lists the handlers of a program by the optional interfaces that they implement.
+// parts lists the handlers of a program, by the optional interfaces that they implement.
 type parts struct {
 	all       []handler.Handler
 	machines  []handler.Machine
 	observers []handler.Observer
 	bypass    []handler.Bypasser
-	// others lists for each machine the bypassers that must see the packets of its flows: all
-	// bypassers except the machine itself. The entry nil is for flows without a machine.
+	// others lists, for each machine, the bypassers that must see the packets of its flows: all
+	// bypassers except the machine itself. The entry for nil is for flows without a machine.
 	others  map[handler.Machine][]handler.Bypasser
 	strays  []strayer
 	pickers []picker
 	// fallback uses the switch's connections that no picker claims; nil: there is no such handler.
 	fallback handler.Connector
-	rest     handler.Machine // fallback as a machine; nil: fallback is no machine
+	rest     handler.Machine // fallback as a machine; nil: it is no machine
 }
 
 // picker is a handler that claims some of the switch's connections.
 type picker struct {
 	handler.Picker
-	machine handler.Machine // the same handler as a machine; nil: the handler is no machine
+	machine handler.Machine // the same handler as a machine; nil: it is no machine
 }
 
-// strayer is a machine that must see requests of connections that the program does not track.
+// strayer is a machine that must see requests of untracked connections.
 type strayer interface {
 	handler.Machine
 	handler.Strayer
@@ -87,11 +87,10 @@ func (p *parts) machineFor(r *rules.Rule) handler.Machine {
 	return p.machines[i]
 }
 
-// draining reports whether a machine must see requests of flows without a machine.
+// draining reports whether a bypasser must see requests of flows without a machine.
 func (p *parts) draining() bool { return slices.ContainsFunc(p.bypass, handler.Bypasser.Draining) }
 
-// strict reports whether a machine wants the switch to drop requests with opcodes that the switch
-// does not know.
+// strict reports whether the switch must drop requests with unknown opcodes for machine m.
 func strict(m handler.Machine) bool {
 	_, ok := m.(handler.Strict)
 	return ok
@@ -102,7 +101,8 @@ func (p *parts) strictFor(list []*rules.Rule) bool {
 	return slices.ContainsFunc(list, func(r *rules.Rule) bool { return strict(p.machineFor(r)) })
 }
 
-// stray shows a request that matches a rule, but belongs to no tracked flow, to the strayers.
+// stray shows a request to the strayers if it matches a rule. The request belongs to no tracked
+// flow.
 func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	if len(p.strays) == 0 {
 		return
@@ -116,7 +116,7 @@ func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	}
 }
 
-// user returns the handler that uses a connection of the switch; nil: there is none.
+// user returns the handler that uses the switch's connection with key k; nil: there is none.
 func (p *parts) user(k switchconn.Key) handler.Connector {
 	for _, u := range p.pickers {
 		if u.Uses(k) {
@@ -126,8 +126,8 @@ func (p *parts) user(k switchconn.Key) handler.Connector {
 	return p.fallback
 }
 
-// owned passes a packet that is addressed to the switch to the handler that uses the connection of
-// the packet.
+// owned handles a packet that is addressed to the switch: it passes the packet to the handler that
+// uses its connection.
 func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	m := p.rest
 	for i := range p.pickers {
@@ -153,7 +153,7 @@ func (p *parts) wants(set *rules.Set) []handler.Wanted {
 	return list
 }
 
-// memory returns the memory that a request names; false: the packet names none.
+// memory returns the memory that a request names. ok is false if the packet names none.
 func memory(f *wire.Frame) (va uint64, length, rkey uint32, ok bool) {
 	switch op := f.BTH.Opcode; {
 	case op.Has(wire.HasRETH):
@@ -167,8 +167,8 @@ func memory(f *wire.Frame) (va uint64, length, rkey uint32, ok bool) {
 // wordSize is the number of bytes that an atomic works on.
 const wordSize = 8
 
-// ruleFor returns the first rule of a list that a request matches; nil if none does, or if the
-// packet names no memory.
+// ruleFor returns the first rule of list that a request matches. It returns nil if none does, or if
+// the packet names no memory.
 func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
 	va, length, rkey, ok := memory(f)
 	if !ok {

@@ -12,18 +12,18 @@ import (
 
 // Report is the state of the program for an operator.
 type Report struct {
-	// Flows are the flows that the switch tracks.
+	// Flows lists the flows that the switch tracks.
 	Flows []conntrack.Info `json:"rows"`
 	// Handlers has the report of each handler.
 	Handlers []handler.Info `json:"machines"`
-	// Dialed are the switch's connections.
+	// Dialed lists the switch's connections.
 	Dialed []switchconn.Info `json:"dialed"`
-	// Former are flows that a former incarnation of the switch has moved and whose clients have not
-	// connected again.
+	// Former lists the flows that a former incarnation of the switch has moved and whose clients
+	// have not connected again.
 	Former []journal.Flow `json:"former"`
 }
 
-// Report describes the program now.
+// Report returns the state of the program at the time now.
 func (p *Program) Report(now clock.Time) Report {
 	r := Report{Flows: p.track.List(now), Handlers: []handler.Info{}, Dialed: []switchconn.Info{}, Former: []journal.Flow{}}
 	for _, h := range p.parts.all {
@@ -51,7 +51,7 @@ type Group struct {
 	Counters []handler.Counter `json:"counters"`
 }
 
-// Counters lists what the parts of the program counted, by part.
+// Counters lists the counters of the parts of the program.
 func (p *Program) Counters(now clock.Time) []Group {
 	groups := []Group{{"tracking", numbers(p.track.Stats())}}
 	for _, h := range p.parts.all {
@@ -66,8 +66,8 @@ func (p *Program) Counters(now clock.Time) []Group {
 	return groups
 }
 
-// numbers lists the fields of a struct of counters by their JSON names, or by their Go names if
-// they have none.
+// numbers lists the fields of a struct of counters. The name of a counter is its JSON name or, if
+// it has none, its Go name.
 func numbers(stats any) []handler.Counter {
 	v := reflect.ValueOf(stats)
 	var list []handler.Counter

@@ -11,10 +11,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Adopted is the body of POST /connections: it describes a connection of the switch that another
+// Adopted is the body of POST /connections. It describes a connection of the switch that another
 // program has set up.
 type Adopted struct {
-	// Server is a host's name or an address.
+	// Server is the name of a host, or an address.
 	Server    string   `json:"server"`
 	Shard     int      `json:"shard"`
 	ServerQPN wire.QPN `json:"serverQPN"`
@@ -23,11 +23,11 @@ type Adopted struct {
 	RecvPSN   wire.PSN `json:"recvPSN"`
 	MTU       int      `json:"mtu"`
 	Depth     int      `json:"depth"`
-	// MAC is required if the server is not a host of the rack.
+	// MAC is required if the server is no host of the rack.
 	MAC *wire.MAC `json:"mac,omitempty"`
 }
 
-// Requests are the control requests that the program serves.
+// Requests lists the control requests that the program serves.
 func Requests() []handler.Request {
 	return []handler.Request{
 		{Pattern: "GET /connections", Doc: "flows, moved ones, the switch's connections", Do: serve(func(p *Program, c *handler.Call) (any, error) {
@@ -42,7 +42,8 @@ func Requests() []handler.Request {
 	}
 }
 
-// serve wraps f so that only this program serves the request; other programs return ErrNoRules.
+// serve wraps f for a Request. The wrapped function calls f if the running program is of this type;
+// otherwise it returns ErrNoRules.
 func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Program, *handler.Call) (any, error) {
 	return func(p pipeline.Program, c *handler.Call) (any, error) {
 		if mine, ok := p.(*Program); ok {
@@ -52,7 +53,7 @@ func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Progr
 	}
 }
 
-// list joins the entries that all handlers give for the listing that the request names.
+// list joins the entries of all handlers for the listing that the request names.
 func (p *Program) list(c *handler.Call) (any, error) {
 	all, known := []any{}, false
 	for _, h := range p.parts.all {
@@ -76,7 +77,7 @@ func (p *Program) list(c *handler.Call) (any, error) {
 
 var errNoConnections = errors.New("the program of this switch has no connections")
 
-// adopt makes a connection that another program has set up one of the switch's connections.
+// adopt makes a connection that another program has set up a connection of the switch.
 func (p *Program) adopt(c *handler.Call) (any, error) {
 	var a Adopted
 	if err := c.Body(&a); err != nil {

@@ -3,7 +3,7 @@ package swordbox
 import "github.com/rdmalab/rdmalab/swordbox/handler"
 
 // States calls visit for the state of each entry of the state tables: the flows, the switch's
-// connections, and what handlers that are a handler.Stater have. It does not allocate.
+// connections, and the entries of handlers that implement handler.Stater. It does not allocate.
 func (p *Program) States(visit func(table string, entry uint32, state string)) {
 	p.track.States(visit)
 	if o := p.cfg.Own; o != nil {

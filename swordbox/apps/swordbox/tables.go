@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Names of tables of the program that can be cleared.
+// Names of the program's tables that can be cleared.
 const (
 	tableFlows = "rows"
 	tableWords = "words"
@@ -46,9 +46,9 @@ func (p *Program) Tables(now clock.Time) []handler.Table {
 	return list
 }
 
-// ClearTable empties a table of the program or of a handler and returns how many entries it had; ok
-// is false if no table with this name can be cleared. Flows with moved requests stay in the table
-// of flows.
+// ClearTable empties a table of the program or of a handler, and returns how many entries it had.
+// ok is false if there is no table of this name that can be cleared. Flows with moved requests stay
+// in the table of flows.
 func (p *Program) ClearTable(name string) (n int, ok bool) {
 	switch name {
 	case tableFlows:
@@ -76,7 +76,7 @@ func (p *Program) ClearTable(name string) (n int, ok bool) {
 	return 0, false
 }
 
-// maxWords is the largest number of words that the handlers can know at a time.
+// maxWords returns how many words the handlers can know at a time.
 func (p *Program) maxWords() int {
 	for _, h := range p.parts.all {
 		for _, t := range h.Spec().Tables {

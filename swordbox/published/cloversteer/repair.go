@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// maxOpen bounds the unanswered appends that are remembered. When the list is full, the oldest
-	// is forgotten and not repaired.
+	// maxOpen is how many unanswered appends the control plane remembers. When the list is full, it
+	// forgets the oldest one and does not repair it.
 	maxOpen = 1024
-	// resend is the time after which an unanswered repair is retransmitted for the first time, silence
-	// that after which the connection is replaced.
+	// resend is how long the control plane waits for the answer to a repair before it retransmits
+	// the repair for the first time. silence is how long it waits before the connection is
+	// replaced.
 	resend  = 4 * time.Millisecond
 	silence = 28 * time.Millisecond
-	// tooLate is the age after which an append is not repaired any more. It is much shorter than
-	// the lease, after which the nodes of a dead client are given to other clients.
+	// tooLate is the age from which an append is not repaired any more. It is much shorter than the
+	// lease; after the lease the nodes of a dead client are given to other clients.
 	tooLate = time.Second
 )
 
-// Bound is the time within which the control plane sends an append that was lost together with its
-// client, if the connection to the server is up and the repair is not lost: the timer, and the
-// delay of a packet to the server.
+// Bound is how soon the control plane sends an append that was lost together with its client, if
+// the connection to the server is up and the repair is not lost. It is the sum of DefaultRepair and
+// the delay of a packet to the server.
 const Bound = DefaultRepair + time.Millisecond
 
-// DefaultRepair is the default of Config.Repair. It is longer than a server takes to answer, and
-// longer than a live client waits before it retransmits.
+// DefaultRepair is the default of Config.Repair. A server answers in less time, and a live client
+// retransmits in less time.
 const DefaultRepair = 20 * time.Millisecond
 
 // open is an unanswered append.
@@ -41,12 +42,12 @@ type open struct {
 	flow   *conntrack.Flow // nil: the flow has ended, so the switch will not see an answer
 	psn    wire.PSN
 	server netip.Addr
-	eth    wire.AtomicETH // as it left the switch
+	eth    wire.AtomicETH // the operands with which the append left the switch
 	at     clock.Time
 }
 
-// link is a connection of the control plane to a server; it sends one repair at a time. It is the
-// user of its requester.
+// link is a connection of the control plane to a server. It sends one repair at a time, and handles
+// the results of its requester.
 type link struct {
 	switchconn.Shared
 	m    *Machine
@@ -54,14 +55,14 @@ type link struct {
 	busy *open
 }
 
-// repair is the control plane: it sends unanswered appends again, on switch's connections (holes 30
-// and 31).
+// repair is the control plane. It sends unanswered appends again, on the switch's connections
+// (holes 30 and 31).
 type repair struct {
 	open  []open // in the order in which they were sent
 	links []*link
 }
 
-// remember adds an append that leaves the switch to the unanswered ones.
+// remember adds an append that leaves the switch to the list of unanswered ones.
 func (m *Machine) remember(now clock.Time, r *conntrack.Flow, server netip.Addr, f *wire.Frame) {
 	p := &m.repair
 	if len(p.open) == maxOpen {
@@ -92,7 +93,7 @@ func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
 }
 
 // Detach is called when a connection has ended. A repair that was in flight on it will be sent
-// again on another one.
+// again on another connection.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	p := &m.repair
 	i := slices.IndexFunc(p.links, func(l *link) bool { return l.Key == k && l.Generation == generation })
@@ -122,8 +123,8 @@ func (m *Machine) Owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop("not for the switch")
 }
 
-// Done is called when a repair has ended. One that the server has refused is not sent again; one
-// that may not have been executed is.
+// Done is called when a repair has ended. If the server has refused it, it is not sent again. If
+// the server may not have executed it, it is sent again.
 func (l *link) Done(_ *pipeline.Ctx, _ requester.Tag, a requester.Answer) {
 	m, o := l.m, l.busy
 	l.busy = nil
@@ -137,10 +138,10 @@ func (l *link) Done(_ *pipeline.Ctx, _ requester.Tag, a requester.Answer) {
 	}
 }
 
-// Retry reports that a refused repair is not sent in another form.
+// Retry returns false: a refused repair is not sent in another form.
 func (l *link) Retry(requester.Tag) bool { return false }
 
-// Failed asks the program to replace the connection.
+// Failed is called when the connection has failed. It asks the program for a new one.
 func (l *link) Failed(c *pipeline.Ctx, why string) {
 	m := l.m
 	m.stats.RepairsFailed++
@@ -180,11 +181,11 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 		m.stats.Repairs++
 		f := wire.Frame{}
 		f.BTH.Opcode, f.AtomicETH = wire.RCCmpSwap, o.eth
-		l.conn.Submit(c, &f, requester.Tag{}) // there is room: the connection carries one request at a time
+		l.conn.Submit(c, &f, requester.Tag{}) // there is room, because the connection carries one request at a time
 	}
 }
 
-// Deadline returns when the next repair is due.
+// Deadline returns when Tick must be called: when a repair is due, or a requester's timer expires.
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, l := range m.repair.links {
@@ -199,7 +200,7 @@ func (m *Machine) Deadline() clock.Time {
 	return at
 }
 
-// Response removes answered appends from the list, and forwards all answers unchanged.
+// Response removes an answered append from the list. It forwards every answer unchanged.
 func (m *Machine) Response(_ *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	if p.BTH.Opcode == wire.RCAtomicAck {
 		m.answered(s.Flow, p.BTH.PSN)
@@ -207,8 +208,7 @@ func (m *Machine) Response(_ *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	return pipeline.Forward()
 }
 
-// Closed forgets the last data WRITE of the connection. Its unanswered appends are repaired all the
-// same.
+// Closed forgets the last data WRITE of the connection. Its unanswered appends are still repaired.
 func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 	if _, ok := r.Ext.(*flow); ok {
 		r.Ext = nil

@@ -9,36 +9,39 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// ringSize is the number of map entries of a connection (in the paper's draft, 128 requests in
-// flight per queue pair).
+// ringSize is the number of map entries of a connection. In the paper's draft, a queue pair has 128
+// requests in flight.
 const ringSize = 128
 
-// client is a flow in two roles. As a source of requests, the client has a highest PSN that the
-// switch has seen. As a connection to the server, it has the last PSN sent there and the ring of
-// map entries, for its own requests and those of clients that borrow the connection.
+// client is a flow in two roles. As a source of requests it has the highest PSN that the switch has
+// seen from the client. As a connection to the server it has the last PSN that the switch has sent
+// there, and the ring of map entries. The entries are for its own requests, and for those of other
+// clients that borrow the connection.
 type client struct {
 	flow   *conntrack.Flow
 	server *server
-	// The ends of the connection. They stay valid after the entry of the flow was reused.
+	// The ends of the connection. They stay valid when the flow's place in the table of flows is
+	// reused.
 	owner          netip.Addr
 	qpn, serverQPN wire.QPN
-	// closed: the flow has ended. Its ring is kept, because clients that borrowed the connection
+	// closed: the flow has ended. The ring is kept, because clients that borrowed the connection
 	// still wait for answers (hole 4).
 	closed bool
 
-	// in is the highest PSN seen from the client. first is the PSN of the first request seen (hole
-	// 8).
+	// in is the highest PSN that was seen from the client. first is the PSN of the first request
+	// that was seen (hole 8).
 	in, first wire.PSN
-	// sent records where requests were sent, by the client's PSN modulo ringSize (hole 14).
+	// sent records where requests were sent. The index is the client's PSN modulo ringSize (hole
+	// 14).
 	sent [ringSize]sent
 
 	// out is the last PSN sent to the server on this connection.
 	out     wire.PSN
-	ring    [ringSize]entry // by PSN on this connection, modulo ringSize
-	lent    bool            // the switch has sent another client's requests on this connection
+	ring    [ringSize]entry // the index is the PSN on this connection modulo ringSize
+	lent    bool            // the switch has sent requests of other clients on this connection
 	path    transform.Path  // path of requests to the server, kept when the flow ends
 	back    transform.Path  // path of responses to the client, kept when the flow ends
-	entries int             // open entries of this client, on any connection
+	entries int             // number of open entries for requests of this client, on any connection
 	moved   uint64
 }
 
@@ -49,23 +52,23 @@ type sent struct {
 	at  wire.PSN
 }
 
-// entry is the map entry of a request that was sent to the server.
+// entry is the map entry of a request that was sent to the server. open: the request has no answer.
 type entry struct {
 	open bool
 	from *client
-	// psn is the PSN of the request at its client. at is its PSN on the connection to the server.
-	// span is the number of PSNs that it takes.
+	// psn is the PSN that the client gave the request. at is its PSN on the connection to the
+	// server. span is the number of PSNs that it takes.
 	psn, at wire.PSN
 	span    int
 	op      wire.Opcode // as the client sent it
 	sentAs  sentAs
 	// value is the value that the WRITE of a replaced atomic writes. prior is the original value
-	// that the atomic returns.
+	// that the client gets as the answer.
 	value, prior uint64
 	word         *word // for a pass-through atomic: the word whose value the answer will show
 	next         uint64
-	// compare is the compare value of a pass-through CMP_SWAP; next is its swap value, or the
-	// addend of a FETCH_ADD
+	// compare is the compare value of a pass-through CMP_SWAP. next is its swap value, or the
+	// addend of a FETCH_ADD.
 	compare uint64
 	since   clock.Time
 }
@@ -78,11 +81,11 @@ const (
 	replaced        // the switch sent an atomic as a WRITE
 )
 
-// slot returns the slot of a PSN in the ring. It may hold the entry of another PSN (hole 12).
+// slot returns the place of a PSN in the ring. It may hold the entry of another PSN (hole 12).
 func (c *client) slot(at wire.PSN) *entry { return &c.ring[at%ringSize] }
 
 // find returns the entry of a PSN on this connection, open or answered; nil if another request has
-// taken its slot.
+// taken its place.
 func (c *client) find(at wire.PSN) *entry {
 	if e := c.slot(at); e.from != nil && e.at == at {
 		return e
@@ -90,8 +93,8 @@ func (c *client) find(at wire.PSN) *entry {
 	return nil
 }
 
-// covering returns the entry of the request with a PSN, or of the READ whose responses include that
-// PSN; nil if there is none.
+// covering returns the entry of the request with a PSN on this connection, or of the READ whose
+// responses include the PSN; nil if there is none.
 func (c *client) covering(at wire.PSN) *entry {
 	for back := range wire.PSN(ringSize) {
 		if e := c.find(at.Add(-int(back))); e != nil && int(back) < e.span {
@@ -101,8 +104,8 @@ func (c *client) covering(at wire.PSN) *entry {
 	return nil
 }
 
-// open stores the entry of a request. An entry in the same slot that is still open is lost (hole
-// 12).
+// open stores the entry of a request. lost: an open entry had the same place and is overwritten
+// (hole 12).
 func (c *client) open(e entry) (lost bool) {
 	s := c.slot(e.at)
 	if lost = s.open; lost {
@@ -123,8 +126,8 @@ func (e *entry) done() {
 	}
 }
 
-// msn returns the message sequence number of an answer. It is computed from the PSN, which is
-// correct only if every message was one packet (hole 8).
+// msn returns the message sequence number of the answer with a PSN. It is computed from the PSN,
+// which is correct only if every message was one packet (hole 8).
 func (c *client) msn(psn wire.PSN) uint32 { return uint32(wire.Diff(psn, c.first) + 1) }
 
 // toClient returns the path of answers to the client.
@@ -146,7 +149,7 @@ func (c *client) toServer() *transform.Path {
 	return &c.flow.Path
 }
 
-// oldest returns the lowest PSN of the client that has an open entry on the connection via.
+// oldest returns the lowest PSN of client c that has an open entry on the connection via.
 func (c *client) oldest(via *client) (psn wire.PSN) {
 	found := false
 	for i := range via.ring {

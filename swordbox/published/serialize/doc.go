@@ -1,11 +1,11 @@
 // Package serialize serialises requests as the SwordBox paper describes it (NSDI 2024 submission,
-// sections 4 and 5): requests of many clients move to the connection of one of them; the switch
-// renumbers all packets, turns CMP_SWAP and FETCH_ADD into WRITEs of the outcome, which it knows
-// beforehand, and splits the server's coalesced acknowledgements.
+// sections 4 and 5). Requests of many clients move to the connection of one of them. The switch
+// renumbers all packets. It knows the outcome of a CMP_SWAP or FETCH_ADD beforehand, and sends a
+// WRITE of this outcome instead. It splits the server's coalesced acknowledgements.
 //
-// It exists for comparison with the hardened package swordbox/serialize. The holes of the paper
-// stay open; comments name each hole by its number in swordbox/HOLES.md. Use it to learn, not to
-// keep data.
+// The package exists for comparison with the hardened package swordbox/serialize. The holes of the
+// paper stay open; comments name each hole by its number in swordbox/HOLES.md. Use it to learn, not
+// to keep data.
 //
 //	client   a flow in two roles: a source of requests, and a connection that can be borrowed
 //	entry    the map entry of a request: its client and PSN, and how it was sent

@@ -14,8 +14,8 @@ import (
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Info describes the present state for an operator. For a connection that makes no progress it
-// names the PSN whose answer all its clients wait for.
+// Info describes the present state for an operator. For a connection without progress it names the
+// PSN for whose answer all its clients wait.
 func (m *Machine) Info(now clock.Time) handler.Info {
 	info := handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 	for _, s := range m.order {
@@ -97,16 +97,16 @@ func (m *Machine) Spec() pipeline.Part {
 	const connections = 4096
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{
-			// From the server's number and the word's address to the value.
+			// Maps the server's number and the word's address to the value.
 			{Name: "paper words", KeyBits: 16 + 61, ValueBits: 64 + 1, Entries: maxWords, Learned: true},
 		},
 		Registers: []pipeline.RegisterSpec{
 			{Name: "paper incoming psn", Width: 24, Entries: connections},
 			{Name: "paper outgoing psn", Width: 24, Entries: connections},
-			// Client 12, its PSN 24, PSN on the connection 24, span 16, opcode 8, open and replaced
-			// 2, value and prior 128.
+			// The client takes 12 bits, its PSN 24, the PSN on the connection 24, span 16, opcode
+			// 8, open and replaced 2, value and prior 128.
 			{Name: "paper map entries", Width: 214, Entries: connections * ringSize, Each: ringSize},
-			// Client's PSN 24, connection 12, PSN on that connection 24.
+			// The client's PSN takes 24 bits, the connection 12, the PSN on that connection 24.
 			{Name: "paper sent", Width: 60, Entries: connections * ringSize, Each: ringSize},
 		},
 		Needs: []pipeline.Need{

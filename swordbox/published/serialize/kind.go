@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Kind is the registry entry of the handler for rules that move requests, published.
+// Kind is the registry entry of the published handler for the actions move and atomics.
 var Kind = handler.Kind{
 	Name: "published", Actions: []rules.Action{rules.Move, rules.Atomics}, Mode: rules.Published,
 	New: func(*handler.Env) handler.Handler { return New() },

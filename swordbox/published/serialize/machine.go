@@ -23,11 +23,11 @@ type Machine struct {
 	acks    []ack
 }
 
-// server is a memory server: the clients whose connections are borrowed, and the cached values of
-// its words.
+// server is a memory server. It has the clients whose connections are borrowed, and the cached
+// values of the server's words.
 type server struct {
 	addr netip.Addr
-	// shared are the clients whose connections are borrowed, by shard; nil if no request of the
+	// shared holds the client whose connection is borrowed, by shard; nil if no request of the
 	// shard was seen yet.
 	shared  []*client
 	clients []*client
@@ -42,21 +42,22 @@ type Stats struct {
 	Failed        uint64 `name:"replaced_failing"`
 	PassedThrough uint64 `name:"atomics_passed"`
 	Retransmitted uint64 `name:"retransmitted"`
-	// Forgotten counts retransmissions that have no map entry any more, or never had one.
+	// Forgotten counts retransmissions whose request has no map entry, because the entry was
+	// overwritten or never existed.
 	Forgotten uint64 `name:"forgotten"`
-	// Overwritten counts open map entries whose slot was reused.
+	// Overwritten counts open map entries that were overwritten because their place was reused.
 	Overwritten uint64 `name:"overwritten"`
 	Answers     uint64 `name:"answers"`
 	AcksSplit   uint64 `name:"acks_split"`
-	// Broadcast counts sequence NAKs of servers. Naks counts those that were sent to clients for
-	// them.
+	// Broadcast counts sequence NAKs of servers. Naks counts the NAKs that the switch has sent to
+	// clients because of them.
 	Broadcast uint64 `name:"nak_broadcasts"`
 	Naks      uint64 `name:"naks_sent"`
 	Fatal     uint64 `name:"fatal_naks"`
 	Strays    uint64 `name:"strays"`
 }
 
-// ReasonForgotten is the reason of the drop of a packet that has no map entry.
+// ReasonForgotten means that the packet belongs to no map entry.
 const ReasonForgotten pipeline.Reason = "no map entry"
 
 var _ handler.Machine = (*Machine)(nil)
@@ -64,7 +65,7 @@ var _ handler.Machine = (*Machine)(nil)
 // New makes a Machine.
 func New() *Machine { return &Machine{servers: make(map[netip.Addr]*server)} }
 
-// server returns the server with an address, and makes it if needed.
+// server returns the server with address a. It makes the server if there is none.
 func (m *Machine) server(a netip.Addr) *server {
 	s := m.servers[a]
 	if s == nil {
@@ -88,7 +89,7 @@ func (m *Machine) join(r *conntrack.Flow, s *server, psn wire.PSN) *client {
 	return c
 }
 
-// clientOf returns the client of a flow; nil if join was not called for it.
+// clientOf returns the client of a flow; nil if the flow has none, or has ended.
 func clientOf(r *conntrack.Flow) *client {
 	c, ok := r.Ext.(*client)
 	if !ok || c.closed {
@@ -98,7 +99,7 @@ func clientOf(r *conntrack.Flow) *client {
 }
 
 // borrow returns the connection on which the requests for a word are sent. Each shard uses the
-// connection of one client, of those that joined first (hole 4).
+// connection of one client: one of those that joined first (hole 4).
 func (s *server) borrow(va uint64, shards int) *client {
 	for len(s.shared) < shards {
 		s.shared = append(s.shared, nil)
@@ -111,7 +112,7 @@ func (s *server) borrow(va uint64, shards int) *client {
 }
 
 // Closed is called when a flow has ended. If its connection was borrowed, the requests of other
-// clients on it are never answered (hole 4), and a request of the flow that was lost is never
+// clients on it are never answered (hole 4). If a request of the flow was lost, it is never
 // retransmitted, although the server waits for it (hole 1).
 func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 	c := clientOf(r)
@@ -128,12 +129,12 @@ func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 	}
 }
 
-// Owned drops the packet: published serialize has no switch's connections.
+// Owned drops the packet, because published serialize has no switch's connections.
 func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop("not for the switch")
 }
 
-// Tick does nothing: the switch retransmits nothing (hole 1).
+// Tick does nothing, because the switch retransmits nothing (hole 1).
 func (m *Machine) Tick(*pipeline.Ctx) {}
 
 // Deadline returns clock.Never.

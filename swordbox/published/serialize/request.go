@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// assumedMTU is the path MTU in bytes of a connection of which the switch does not know it. It is
-// the path MTU of the paper's testbed.
+// assumedMTU is the path MTU in bytes that the switch assumes if it does not know the path MTU of a
+// connection. It is the path MTU of the paper's testbed.
 const assumedMTU = 1024
 
-// Request forwards a request. A new one goes to the connection that its address selects; a
-// retransmission is sent as the first copy was (paper, section 4.1).
+// Request forwards a request. A new request goes to the connection that its address selects. A
+// retransmission is sent in the same way as the first copy (paper, section 4.1).
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	from := clientOf(s.Flow)
 	if from == nil {
@@ -29,8 +29,8 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	if s.Class == conntrack.New && s.Span != 0 {
 		s.Flow.Advance(s.Span)
 	}
-	// A request is new if its PSN is higher than the highest seen. So a request behind a lost one
-	// is new, and the lost one is taken for a retransmission when it arrives (hole 41).
+	// A request is new if its PSN is higher than the highest one seen so far. So a request behind a
+	// lost one is new, and the lost one is taken for a retransmission when it arrives (hole 41).
 	if wire.Diff(p.BTH.PSN, from.in) <= 0 {
 		return m.sendAgain(c, from, p)
 	}
@@ -62,9 +62,9 @@ func target(p *pipeline.Parsed) uint64 {
 	return va
 }
 
-// enter makes the map entry of a new request, and decides how it is sent. The request is not held
-// back if its slot is still in use (hole 12), or if the server has as many READs and atomics in
-// flight as it accepts (hole 7).
+// enter makes the map entry of a new request, and decides how the switch sends it. It does not hold
+// the request back if its place in the ring is still in use (hole 12), or if the server has as many
+// READs and atomics in flight as it accepts (hole 7).
 func (m *Machine) enter(now clock.Time, from, via *client, span int, r *rules.Rule, p *pipeline.Parsed) *entry {
 	e := entry{from: from, psn: p.BTH.PSN, at: via.out.Next(), span: span, op: p.BTH.Opcode, since: now}
 	via.out = via.out.Add(span)
@@ -98,9 +98,9 @@ func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 	}
 }
 
-// sendAgain sends a retransmission as it was sent the first time. The entry is open again, because
-// the server will answer a second time. A retransmission for a part of a READ is dropped (hole 6),
-// and so is one that has no entry (holes 14 and 41).
+// sendAgain sends a retransmission in the same way as the first copy. The entry becomes open again,
+// because the server will answer a second time. A retransmission for a part of a READ is dropped
+// (hole 6), and so is one that has no entry (holes 14 and 41).
 func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
 	m.stats.Retransmitted++
 	t := &from.sent[p.BTH.PSN%ringSize]
@@ -120,7 +120,7 @@ func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) p
 	return m.send(c, t.via, e, p)
 }
 
-// send rewrites a request as its map entry says.
+// send changes a request as its map entry says.
 func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
 	n := transform.Note{From: p.BTH.Opcode, Conn: via.flow.ID, PSN: p.BTH.PSN, NewPSN: e.at}
 	if e.sentAs == replaced {
@@ -134,7 +134,7 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 		transform.Renumber(&p.Frame, e.at)
 		n.Conn = 0
 	} else {
-		// The connection is borrowed: a WRITE without AckReq stays without it (hole 11).
+		// The connection is borrowed. A WRITE without AckReq stays without it (hole 11).
 		via.lent = true
 		via.toServer().Apply(&p.Frame)
 		p.BTH.PSN = e.at

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// ack is the acknowledgement that the switch sends to one client because of an acknowledgement of
+// ack is an acknowledgement that the switch sends to one client because of an acknowledgement of
 // the server.
 type ack struct {
 	to  *client
@@ -15,7 +15,7 @@ type ack struct {
 }
 
 // Response changes a response on a connection into responses to the clients whose requests were
-// sent on it (paper, section 4.2).
+// sent on this connection (paper, section 4.2).
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	via := clientOf(s.Flow)
 	if via == nil {
@@ -50,9 +50,10 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	return m.deliver(c, via, e, p)
 }
 
-// cover splits an acknowledgement: each replaced atomic gets an answer of its own, and each client
-// with other requests one acknowledgement of the last of them. READs and pass-through atomics wait
-// for their responses; their clients may get the answers to later requests first (hole 10).
+// cover splits an acknowledgement of all requests up to PSN at. The client of each replaced atomic
+// gets an answer to it, and each client with other requests gets one acknowledgement of its last
+// one. READs and pass-through atomics wait for their responses; their clients may get the answers
+// to later requests first (hole 10).
 func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	m.acks = m.acks[:0]
 	for i := ringSize - 1; i >= 0; i-- {
@@ -76,7 +77,7 @@ func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	}
 }
 
-// note adds a request to m.acks, which keeps only the last request of each client.
+// note adds a request to m.acks. For each client, m.acks keeps only the last request.
 func (m *Machine) note(e *entry) {
 	for i := range m.acks {
 		if a := &m.acks[i]; a.to == e.from {
@@ -89,14 +90,14 @@ func (m *Machine) note(e *entry) {
 	m.acks = append(m.acks, ack{e.from, e.psn})
 }
 
-// answer sends the answer to a replaced atomic.
+// answer sends the client the answer to a replaced atomic.
 func (m *Machine) answer(c *pipeline.Ctx, e *entry) {
 	e.from.toClient().AtomicACK(&m.tx, e.psn, e.from.msn(e.psn), e.prior)
 	m.emit(c, e.from, "ACK→ATOMIC_ACK")
 }
 
 // broadcast sends a sequence NAK to every client with open entries, so that each retransmits (hole
-// 2): the server waits for a request of one of them, or of a dead client (hole 1).
+// 2). The server waits for a request of one of these clients, or of a dead client (hole 1).
 func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
 	m.stats.Broadcast++
 	for _, to := range via.server.clients {
@@ -121,8 +122,8 @@ func (c *client) waits(to *client) bool {
 }
 
 // blame forwards a NAK that is not a sequence NAK to the client whose request it names. If the NAK
-// is fatal, the server has ended the connection, but the other clients that use it get no NAK (hole
-// 20). After an RNR NAK one client waits, and the others go on sending (hole 21).
+// is fatal, the server has ended the connection, but the other clients that use the connection get
+// no NAK (hole 20). After an RNR NAK one client waits, and the others continue to send (hole 21).
 func (m *Machine) blame(via *client, p *pipeline.Parsed) pipeline.Verdict {
 	e := via.covering(p.BTH.PSN)
 	if e == nil || e.from.closed {
@@ -137,7 +138,7 @@ func (m *Machine) blame(via *client, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Rewrite()
 }
 
-// deliver forwards the response to a READ or an atomic to its client.
+// deliver forwards the response to a READ or an atomic to the client of the request.
 func (m *Machine) deliver(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
 	if e.from.closed {
 		m.stats.Strays++

@@ -5,20 +5,22 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// maxWords bounds the state cache of a server. Atomics on words beyond it pass through.
+// maxWords is how many words of a server the state cache can hold. Atomics on other words pass
+// through.
 const maxWords = 1 << 16
 
-// word is a memory word in the state cache: its value after every atomic that was sent on a
-// borrowed connection so far. The cache does not see WRITEs (hole 16) or operations that reach the
-// word by another connection (hole 19), and it keeps the value after a loss or a restart of the
-// server (hole 19).
+// word is a memory word in the state cache. It has the value after every atomic that was sent on a
+// borrowed connection so far. The cache does not see WRITEs (hole 16) and operations that reach the
+// word on another connection (hole 19). It keeps the value after a loss or a restart of the server
+// (hole 19).
 type word struct {
 	va    uint64
 	known bool
 	value uint64
 }
 
-// word returns the word at an address, and makes it if needed; nil if the cache is full.
+// word returns the word at an address. It adds the word if the cache does not have it; nil if the
+// cache is full.
 func (s *server) word(va uint64) *word {
 	w := s.words[va]
 	if w == nil && len(s.words) < maxWords {
@@ -28,16 +30,16 @@ func (s *server) word(va uint64) *word {
 	return w
 }
 
-// decide computes the outcome of an atomic on a known word: the original value that it returns, and
-// the value that is written. A CMP_SWAP that fails writes the value that the word has already (hole
-// 15).
+// decide computes the outcome of an atomic on a known word. prior is the original value, which the
+// atomic returns; value is the value that the WRITE writes. A CMP_SWAP that fails writes the value
+// that the word already has (hole 15).
 func (w *word) decide(f *wire.Frame) (prior, value uint64) {
 	prior, value = w.value, after(f.BTH.Opcode, w.value, f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd)
 	w.value = value
 	return prior, value
 }
 
-// after returns the value of a word after an atomic; old is the value before (IBTA 9.4.5).
+// after returns the value of a word after an atomic. old is the value before it (IBTA 9.4.5).
 func after(op wire.Opcode, old, compare, operand uint64) uint64 {
 	switch {
 	case op == wire.RCFetchAdd:
@@ -48,15 +50,15 @@ func after(op wire.Opcode, old, compare, operand uint64) uint64 {
 	return old
 }
 
-// learn sets the cached value of a word from the first response to a pass-through atomic, although
-// other atomics on the word may be in flight (hole 18).
+// learn sets the cached value of a word from the first response to a pass-through atomic. Other
+// atomics on the word may be in flight at that time (hole 18).
 func (e *entry) learn(original uint64) {
 	if w := e.word; w != nil && !w.known {
 		w.known, w.value = true, after(e.op, original, e.compare, e.next)
 	}
 }
 
-// replace turns an atomic into a WRITE of the decided value. The paper's code copies the bytes of
-// the operand unchanged, which reverses the bytes of the word on a little-endian server; that hole
+// replace changes an atomic into a WRITE of the decided value. The paper's code copies the bytes of
+// the operand unchanged, which reverses the bytes of the word on a little-endian server. This hole
 // (45) is closed here, because it would hide all the others.
 func (m *Machine) replace(f *wire.Frame, value uint64) { transform.ToWrite(f, value, &m.payload) }

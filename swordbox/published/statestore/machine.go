@@ -17,7 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Kind is the entry of the registry.
+// Kind is the machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "count published", Actions: []rules.Action{hotwords.Count}, Mode: rules.Published, Selects: statestore.Selects,
 	New: func(*handler.Env) handler.Handler { return New() },
@@ -60,8 +60,8 @@ type channel struct {
 	generation  uint32
 	link        requester.Link
 	region      memgrant.Region
-	psn         wire.PSN // of the next request
-	outstanding int      // FETCH_ADDs without response
+	psn         wire.PSN // PSN of the next request
+	outstanding int      // FETCH_ADDs without a response
 }
 
 var (
@@ -84,7 +84,7 @@ func (m *Machine) Accumulated() (sum uint64) {
 	return sum
 }
 
-// SetRules takes new rules; their accumulators begin at 0.
+// SetRules takes new rules. Their accumulators begin at 0.
 func (m *Machine) SetRules(set *rules.Set) {
 	m.counts = nil
 	for i := range set.All() {
@@ -112,7 +112,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 // Wants lists the connections to the stores of a rule.
 func (m *Machine) Wants(r *rules.Rule) []handler.Wanted { return statestore.WantsOf(r) }
 
-// Uses reports whether a connection is one to a store.
+// Uses reports whether the connection with key k is one to a store.
 func (m *Machine) Uses(k switchconn.Key) bool {
 	return slices.ContainsFunc(m.channels, func(ch *channel) bool { return ch.key == k })
 }
@@ -129,7 +129,7 @@ func (m *Machine) at(qpn wire.QPN) *channel {
 	return nil
 }
 
-// Attach uses a new connection to a store.
+// Attach makes the machine use a new connection to a store.
 func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
 	g, err := memgrant.Of(s.Answer)
 	for _, ch := range m.channels {
@@ -162,7 +162,7 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 		m.stats.Requests++
 		m.stats.Amount += amount
 		if len(k.channels) == 0 {
-			m.stats.Unsent += amount // a rule that was not resolved has no stores
+			m.stats.Unsent += amount // the rule is not resolved, so it has no stores
 			return
 		}
 		store, shard, offset := k.Place(k.Slot(r.Server, &t))
@@ -178,7 +178,7 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	}
 }
 
-// send sends a FETCH_ADD and keeps no copy.
+// send sends a FETCH_ADD. It keeps no copy of it.
 func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
 	f := &m.tx
 	*f = wire.Frame{V6: ch.link.To.V6}
@@ -191,7 +191,8 @@ func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
 	c.Emit(f, "")
 }
 
-// Owned handles a packet of a store: a response returns one of depth, whatever its PSN.
+// Owned handles a packet of a store. Any response to a FETCH_ADD, whatever its PSN, counts as one
+// FETCH_ADD less in flight.
 func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	if ch := m.at(p.BTH.DestQP); ch != nil && p.BTH.Opcode == wire.RCAtomicAck {
 		m.stats.Responses++
@@ -202,13 +203,13 @@ func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// Tick does nothing: there are no timers.
+// Tick does nothing, because there are no timers.
 func (m *Machine) Tick(*pipeline.Ctx) {}
 
 // Deadline returns clock.Never.
 func (m *Machine) Deadline() clock.Time { return clock.Never }
 
-// Request forwards a request. The program does not call it, because the machine's rules observe.
+// Request forwards a request. The program never calls it, because all rules of the machine observe.
 func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Forward()
 }

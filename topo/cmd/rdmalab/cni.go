@@ -82,7 +82,7 @@ func cniInstallCmd() *cobra.Command {
 	return cmd
 }
 
-// mayNotWrite adds advice to an error that says that a folder may not be written.
+// mayNotWrite adds advice to an error if it says that a folder must not be written.
 func mayNotWrite(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w; run this command with sudo, or choose folders of your own with --bin and --conf", err)
@@ -90,8 +90,8 @@ func mayNotWrite(err error) error {
 	return err
 }
 
-// copySelf replaces path by a copy of this program, atomically because a runtime may start the
-// program at the same time.
+// copySelf replaces the file at path by a copy of this program. It does so atomically, because a
+// container runtime may start the program at the same time.
 func copySelf(path string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

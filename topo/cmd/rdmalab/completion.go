@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bashAlone defines the functions that the library's script expects from the package
-// bash-completion, for shells without that package: one returns the words of the line up to the
-// cursor, one the names of files.
+// bashAlone defines two functions of the package bash-completion that the library's script needs,
+// for shells without that package. One returns the words of the line up to the cursor, the other
+// completes names of files.
 const bashAlone = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
     _get_comp_words_by_ref()
     {

@@ -40,7 +40,7 @@ func complete(cmd *cobra.Command, flag string, words ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// settings returns the settings of containers; nil if hosts run as processes.
+// settings returns the settings of containers; nil: hosts run as processes.
 func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)
 	switch {

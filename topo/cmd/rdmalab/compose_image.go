@@ -61,7 +61,8 @@ func imageCmd() *cobra.Command {
 	return cmd
 }
 
-// containerInitCmd is process 1 of a host's container; see rack.ContainerInit.
+// containerInitCmd is the command that runs as process 1 of a host's container; see
+// rack.ContainerInit.
 func containerInitCmd() *cobra.Command {
 	var dir, name string
 	cmd := &cobra.Command{
@@ -76,7 +77,8 @@ func containerInitCmd() *cobra.Command {
 	return cmd
 }
 
-// containerHoldCmd is process 1 of a container that holds a host's network; see rack.ContainerHold.
+// containerHoldCmd is the command that runs as process 1 of a container that holds a host's
+// network; see rack.ContainerHold.
 func containerHoldCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    container.HoldCommand,
@@ -87,7 +89,8 @@ func containerHoldCmd() *cobra.Command {
 	}
 }
 
-// watcherCmd plugs the containers of a rack; see rack.RunWatcher.
+// watcherCmd is the command of the process that connects the containers of a rack; see
+// rack.RunWatcher.
 func watcherCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    container.WatcherName,

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// switchFlows shows the RoCEv2 flows that the switch has seen, the busiest first, with host names
-// in place of addresses.
+// switchFlows shows the RoCEv2 flows that the switch has seen, sorted by packets, the largest
+// number first. It shows the names of hosts instead of addresses.
 func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
 func printFlows(out io.Writer, names namer, flows []pipeline.Flow) error {

@@ -58,7 +58,7 @@ func timerCmd() *cobra.Command {
 	return cmd
 }
 
-// execInitCmd runs inside a host and then executes the requested program; see rack.ExecInit.
+// execInitCmd runs inside a host, and then executes the requested program; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -74,7 +74,7 @@ func execInitCmd() *cobra.Command {
 	return cmd
 }
 
-// doers returns the actions of package rack, and those that a daemon performs.
+// doers returns the actions of package rack, and the actions that a daemon performs.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()
 	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {
@@ -102,7 +102,7 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 	return ask(ctx, r.Control(host), host, http.MethodPost, path, in, nil)
 }
 
-// ask sends a request to a node's daemon and waits for the answer for at most daemonWait.
+// ask sends a request to a node's daemon, and waits at most daemonWait for the answer.
 func ask(ctx context.Context, client *control.Client, node, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// writeReport writes a report and its parts into a directory: each as table, CSV and JSON, and as a
-// picture if it has a chart. summary.txt has the sentences of all parts.
+// writeReport writes a report and its parts into a directory. It writes each as table, CSV and
+// JSON, and as a picture if it has a chart. The file summary.txt has the sentences of all parts.
 func writeReport(dir string, r *experiment.Report) error {
 	var errs []error
 	var summary strings.Builder
@@ -29,7 +29,7 @@ func writeReport(dir string, r *experiment.Report) error {
 	return errors.Join(errs...)
 }
 
-// writeForms writes one report in all its forms; name is the common part of the files' names.
+// writeForms writes one report in all its forms. name is the common part of the names of the files.
 func writeForms(name string, r *experiment.Report) error {
 	var table, csv bytes.Buffer
 	asJSON, err := json.MarshalIndent(r, "", "  ")

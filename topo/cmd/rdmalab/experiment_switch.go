@@ -22,18 +22,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// experimentSwitch controls the switch of a rack during an experiment: it loads the program and
+// experimentSwitch controls the switch of a rack during an experiment. It loads the program and
 // rules that each measurement needs, and restores the former ones at the end.
 type experimentSwitch struct {
 	cmd  *cobra.Command
 	was  program
 	now  program
 	read bool   // was has been read
-	free func() // ends the protection from signals; nil: nothing was changed
+	free func() // ends the protection against signals; nil: nothing was changed
 }
 
-// set loads the program and rules that a measurement needs: a rule for each of the servers, to
-// which more is added.
+// set loads the program and rules that a measurement needs: a rule for each of the servers, with
+// more added to its text.
 func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, servers []string, more string) error {
 	if !x.read {
 		now, was, err := runningProgram(x.cmd)
@@ -89,8 +89,8 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	return out
 }
 
-// steeredKeys restricts a rule to the hottest keys. The published program does not find hot keys
-// itself, so they are named. A key is its rank in the Zipf distribution, so the first keys are the
+// steeredKeys restricts a rule to the hottest keys. The published program cannot find hot keys, so
+// the rule names them. A key is its rank in the Zipf distribution, so the first keys are the
 // hottest.
 func steeredKeys(s *experiment.Switch) string {
 	if s.Hot == 0 {
@@ -112,8 +112,8 @@ const (
 	dialEvery    = 20 * time.Millisecond
 )
 
-// connected waits until the switch's connections to the memory servers are established, because
-// requests of clients' connections that begin before are not moved.
+// connected waits until the switch's connections to the memory servers are established. If a
+// client's connection began earlier, the switch would not move its requests.
 func (x *experimentSwitch) connected(ctx context.Context) error {
 	for until := time.Now().Add(dialPatience); time.Now().Before(until); {
 		var report struct {
@@ -147,8 +147,8 @@ func (x *experimentSwitch) connected(ctx context.Context) error {
 const restorePatience = 500 * time.Millisecond
 
 // restore restores the switch's former program and rules, also after an interrupt. While
-// connections with moved requests may be open, the switch keeps its program; it then gets its
-// former rules, or none, with which it forwards new connections.
+// connections with moved requests may be open, the switch keeps its program. It then gets its
+// former rules, or none; without rules it forwards new connections.
 func (x *experimentSwitch) restore() (err error) {
 	if x.free == nil {
 		return nil
@@ -172,7 +172,7 @@ func (x *experimentSwitch) restore() (err error) {
 	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", x.now, err, x.was.name)
 }
 
-// atOnce calls f for all hosts at the same time and joins the errors.
+// atOnce calls f for all hosts at the same time, and joins the errors.
 func atOnce(hosts []string, f func(i int, host string) error) error {
 	errs := make([]error, len(hosts))
 	var wg sync.WaitGroup
@@ -183,9 +183,9 @@ func atOnce(hosts []string, f func(i int, host string) error) error {
 	return errors.Join(errs...)
 }
 
-// wordsTotal combines the results of n clients on several hosts. The hosts did not begin and end at
-// the same time, so rates are added and not counts. executed is the number of atomics that the
-// server's NIC has executed.
+// wordsTotal combines the results of n clients on several hosts. It adds rates and not counts,
+// because the hosts did not begin and end at the same time. executed is the number of atomics that
+// the server's NIC has executed.
 func wordsTotal(results []*perf.Result, n int, executed uint64) (out experiment.WordsResult, err error) {
 	var waits *hdrhistogram.Histogram
 	asked := 0.0

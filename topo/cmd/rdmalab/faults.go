@@ -61,13 +61,13 @@ func faultsCmd() *cobra.Command {
 	return cmd
 }
 
-// faultList has the faults that the daemons have reported.
+// faultList holds the faults that the daemons have reported.
 type faultList struct {
-	// Faults is never nil, so that its JSON is a list.
+	// Faults is never nil, so its JSON is always a list.
 	Faults []fault.Status
 	// Partition lists the groups of hosts that cannot reach each other.
 	Partition [][]string
-	// Silent are the hosts that did not answer, whose torn copies are missing in Faults.
+	// Silent lists the hosts that did not answer. Their torn copies are missing in Faults.
 	Silent []string
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // maxFile bounds the files that commands read, in bytes. Rack files and cost files are short, and
-// reading a device file might not end.
+// reading a device file might never end.
 const maxFile = 1 << 20
 
 // readFile reads a rack file or cost file.

@@ -7,16 +7,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagGroup is the key of the annotation that names the heading of a flag in the help.
+// flagGroup is the key of a flag's annotation. Its value is the heading of the flag in the help.
 const flagGroup = "group"
 
-// groupFlags puts flags of a command under a heading in its help. Headings come in the order of
-// their calls, and flags without one come last.
+// groupFlags puts flags of a command under a heading in the help. The headings are in the order of
+// the calls. Flags without a heading come last.
 func groupFlags(cmd *cobra.Command, title string, names ...string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	for _, name := range names {
-		f := fs.Lookup(name) // a name without a flag is a mistake that every test of the help finds
+		f := fs.Lookup(name) // if there is no such flag, every test of the help fails here
 		if f.Annotations == nil {
 			f.Annotations = map[string][]string{}
 		}
@@ -26,7 +26,7 @@ func groupFlags(cmd *cobra.Command, title string, names ...string) {
 	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages", "Flags:\n{{.LocalFlags | flagUsages", 1))
 }
 
-// flagUsages describes flags, under their headings.
+// flagUsages returns the help of flags, under their headings.
 func flagUsages(fs *pflag.FlagSet) string {
 	var titles []string
 	groups := map[string]*pflag.FlagSet{}

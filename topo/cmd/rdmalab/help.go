@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// helpGroup is a heading of `rdmalab --help` with the commands below it.
+// helpGroup is a heading of `rdmalab --help`, with the commands below it.
 type helpGroup struct {
 	title    string
 	commands []string
@@ -55,7 +55,7 @@ func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command 
 	return sorted
 }
 
-// place returns a command's place in the help. Commands without a heading come last, in their
+// place returns the place of a command in the help. Commands without a heading come last, in their
 // present order.
 func place(rank map[string]int, c *cobra.Command) int {
 	if n := rank[c.Name()]; n > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
-// umask is the umask of up and of the daemons, whatever the shell's is: users other than root may
-// read some of the files that they make, but write none.
+// umask is the umask of up and of the daemons, whatever umask the shell has. Users other than root
+// may read some of the files that up and the daemons make, but may write none.
 const umask = 0o022
 
 // hostCmd runs the daemon of a host; `rdmalab up` starts it.

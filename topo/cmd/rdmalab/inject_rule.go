@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// kindDrop is the kind for loss with certainty. It is used with flags that select exact packets.
+// kindDrop is the kind of a rule that always loses the frames that it selects. It is used with
+// flags that select exact packets.
 const kindDrop = "drop"
 
 // injectKinds are the first arguments of inject, in the order of its help.
@@ -38,7 +39,7 @@ type ruleFlags struct {
 	seed                   uint64
 	id                     string
 
-	set func(name string) bool // reports whether a flag was given
+	set func(name string) bool // reports whether a flag was typed
 }
 
 func (f *ruleFlags) define(fs *pflag.FlagSet) {
@@ -98,8 +99,8 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 	return r, f.amount(&r, kind, amount)
 }
 
-// amount parses the second argument. Depending on the kind, it is a probability, a delay or a rate,
-// or there is none.
+// amount parses the second argument. Depending on the kind, this is a probability, a delay or a
+// rate; some kinds have none.
 func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	exact := r.Count > 0 || len(r.Match.Opcodes) > 0 || r.Match.Class != "" || r.Match.QPN != nil || r.Match.PSN != nil ||
 		r.Match.PSNOffset != nil || r.Match.Transmission != 0
@@ -140,7 +141,7 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds, ", "))
 }
 
-// share parses a probability.
+// share parses the second argument as a probability.
 func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
 	if amount == "" {
 		return nil
@@ -182,9 +183,9 @@ func (f *ruleFlags) match(m *fault.Match) error {
 	return nil
 }
 
-// opcodesLike returns the opcodes that match a pattern such as RC_WRITE_*, or the one of a name
-// such as RC_WRITE_LAST, in the order of their codes. Case does not matter. It returns an error if
-// no opcode matches.
+// opcodesLike returns the opcodes that match a pattern such as RC_WRITE_*, or a name such as
+// RC_WRITE_LAST, in the order of their codes. Upper and lower case are equal. It returns an error
+// if no opcode matches.
 func opcodesLike(pattern string) ([]wire.Opcode, error) {
 	upper := strings.ToUpper(pattern)
 	if !strings.ContainsAny(upper, "*?[") {

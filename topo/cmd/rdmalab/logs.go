@@ -62,7 +62,7 @@ func logsCmd() *cobra.Command {
 	return cmd
 }
 
-// logTail is a log, and how far it was printed.
+// logTail is a log, with the position up to which it was printed.
 type logTail struct {
 	path, prefix string
 	offset       int64

@@ -1,5 +1,5 @@
 // Command rdmalab is the whole project in one binary: the command line, the daemons that it starts,
-// and tools. Most files of this package have one subcommand each; commands lists them.
+// and tools. Most files of this package have one subcommand each; the function commands lists them.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/cni"
 )
 
-// commands lists the subcommands; helpGroups says in which order the help text has them.
+// commands lists the subcommands. helpGroups says in which order the help shows them.
 func commands() []*cobra.Command {
 	return append([]*cobra.Command{
 		upCmd(),

@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// followed lists the tests for which --breakdown works: those with one operation in flight, which
-// the server's NIC answers.
+// followed lists the tests that --breakdown supports: those with one operation in flight that the
+// server's NIC answers.
 var followed = []string{"read_lat", "write_lat", "atomic_lat"}
 
 // brokenDown is the result of a test, with its breakdown if --breakdown was given.
@@ -25,13 +25,14 @@ type brokenDown struct {
 	Breakdown *pathtrace.Breakdown `json:"breakdown,omitempty"`
 }
 
-// tracing is the recording of a perf run by the client's host, the switch and the server's host.
+// tracing is the recording of a perf run. The client's host, the switch and the server's host
+// record.
 type tracing struct {
 	from, to string
 	nodes    [3]traced
 }
 
-// traced is one of the processes that record.
+// traced is one of the recording processes.
 type traced struct {
 	name   string
 	client *control.Client // nil: it does not record
@@ -39,8 +40,8 @@ type traced struct {
 }
 
 const (
-	// tracedEvents bounds the events of an operation that a process records; tracedSpare is room for
-	// those of the connection.
+	// tracedEvents bounds how many events of an operation a process records. tracedSpare is
+	// additional room for the events of making the connection.
 	tracedEvents, tracedSpare = 8, 1024
 	// tracedIters is the default number of operations, as in package perf.
 	tracedIters = 1000
@@ -76,7 +77,7 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	return t, nil
 }
 
-// end ends the recording and computes the breakdown; nil if t is nil.
+// end ends the recording and returns the breakdown; nil if t is nil.
 func (t *tracing) end() (*pathtrace.Breakdown, error) {
 	if t == nil {
 		return nil, nil
@@ -91,7 +92,7 @@ func (t *tracing) end() (*pathtrace.Breakdown, error) {
 	return b, nil
 }
 
-// stop ends the recording in the processes that record, and reads their traces.
+// stop ends the recording in all recording processes, and reads their traces.
 func (t *tracing) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), traceWait)
 	defer cancel()

@@ -17,18 +17,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// rackEnv is the environment variable with the name of the rack, for commands without the flag
-// --rack.
+// rackEnv is the environment variable that names the rack for commands without the flag --rack.
 const rackEnv = "RDMALAB_RACK"
 
 // defaultRack is the name of the built-in rack.
 const defaultRack = spec.DefaultName
 
-// exitCode is an error that ends the program with this status and without a message, because the
-// command has printed the reason.
+// exitCode is an error that ends the program with this status and without a message. The command
+// has already printed the reason.
 type exitCode int
 
-// Error returns a text for callers that print all errors.
+// Error returns a text, for callers that print all errors.
 func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
 // failure is an error that ends the program with its own status.
@@ -37,8 +36,7 @@ type failure struct {
 	code int
 }
 
-// rootCmd makes the command rdmalab, whose subcommands are the given ones. Its flag --rack chooses
-// the rack.
+// rootCmd makes the command rdmalab with the given subcommands. Its flag --rack chooses the rack.
 func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rdmalab",
@@ -74,7 +72,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// rackName returns the name of the rack that the command works on.
+// rackName returns the name of the rack on which the command works.
 func rackName(cmd *cobra.Command) (string, error) {
 	name, err := cmd.Flags().GetString("rack")
 	if err != nil {
@@ -83,8 +81,8 @@ func rackName(cmd *cobra.Command) (string, error) {
 	return name, asUse(spec.CheckName(name))
 }
 
-// rackOf returns the description and the paths of the rack that the command works on, which must be
-// up.
+// rackOf returns the description and the paths of the rack on which the command works. It returns
+// an error if the rack is not up.
 func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 	name, err := rackName(cmd)
 	if err != nil {
@@ -121,7 +119,7 @@ func otherRacks(name string) string {
 func racksUp() []string {
 	entries, err := os.ReadDir(spec.StateRoot)
 	if err != nil {
-		return nil // there never was a rack, or the folder may not be read
+		return nil // there never was a rack, or the folder cannot be read
 	}
 	var names []string
 	for _, e := range entries {
@@ -140,7 +138,7 @@ func checkHost(r *spec.Rack, host string) error {
 	return nil
 }
 
-// checkNode is checkHost, but also accepts the switch.
+// checkNode returns an error like checkHost, but also accepts the switch.
 func checkNode(r *spec.Rack, node string) error {
 	if node == spec.SwitchName {
 		return nil
@@ -206,18 +204,17 @@ func hostNames(cmd *cobra.Command) []string {
 	return r.HostNames()
 }
 
-// must panics on an error of registering something for a flag, which means that the flag does not
-// exist.
+// must panics if registering something for a flag has failed: then the flag does not exist.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// outputFlag adds -o to a command that lists something. wantJSON reads it.
+// outputFlag adds the flag -o to a command that lists something. wantJSON reads it.
 func outputFlag(cmd *cobra.Command) { formatFlag(cmd, "table", "json") }
 
-// formatFlag adds -o with its accepted words, of which the first is the default.
+// formatFlag adds the flag -o with its accepted words. The first word is the default.
 func formatFlag(cmd *cobra.Command, words ...string) {
 	f := &format{words[0], words}
 	cmd.Flags().VarP(f, "output", "o", "output format: "+f.choices())
@@ -242,7 +239,7 @@ func (f *format) String() string { return f.word }
 // Type returns the type that the help shows behind the flag.
 func (f *format) Type() string { return "string" }
 
-// Set chooses a word; an error lists the accepted ones.
+// Set chooses a word. The error lists the accepted words.
 func (f *format) Set(word string) error {
 	if !slices.Contains(f.words, word) {
 		return badUse("output format %q is unknown; use %s", word, f.choices())

@@ -20,16 +20,17 @@ type runReport struct {
 	Steer    string `json:"steer,omitempty"`
 	Workload string `json:"workload"`
 	Keys     uint64 `json:"keys"`
-	// Value is the largest size of a value; Sizes and Distribution describe sizes and popularity in
-	// words. Rate is that of each client of an open loop.
+	// Value is the largest size of a value in bytes. Sizes and Distribution describe sizes and
+	// popularity in words. Rate is the rate of each client in an open loop, in operations per
+	// second.
 	Value        int     `json:"value"`
 	Sizes        string  `json:"sizes"`
 	Distribution string  `json:"distribution"`
 	Zipf         float64 `json:"zipf"`
 	Rate         float64 `json:"rate,omitempty"`
 	kv.Summary
-	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch forwarded, divided by
-	// the number of operations.
+	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch has forwarded, divided
+	// by the number of operations.
 	BytesPerOp   float64 `json:"bytesPerOp"`
 	PacketsPerOp float64 `json:"packetsPerOp"`
 }
@@ -105,7 +106,8 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 	return nil
 }
 
-// writeBreakdown prints the mean times of the phases that have occurred, a line for each kind.
+// writeBreakdown prints the mean times of the phases that have occurred. Each kind of operation has
+// a line.
 func writeBreakdown(out io.Writer, list []kv.Breakdown) error {
 	if len(list) == 0 {
 		return nil
@@ -136,8 +138,8 @@ func writeBreakdown(out io.Writer, list []kv.Breakdown) error {
 	return w.Flush()
 }
 
-// phaseUsec is the mean time of an operation of any kind in a phase, in microseconds; 0 if there is
-// no breakdown.
+// phaseUsec returns the mean time that operations of all kinds have spent in a phase, in
+// microseconds; 0 if there is no breakdown.
 func (r *runReport) phaseUsec(p kv.Phase) float64 {
 	if len(r.Breakdown) == 0 {
 		return 0
@@ -165,7 +167,7 @@ func (r *runReport) writeCSV(cmd *cobra.Command) error {
 		head = append(head, strings.NewReplacer(" ", "_", "-", "_").Replace(p.String())+"_us")
 		row = append(row, num(r.phaseUsec(p)))
 	}
-	_, _ = w.Write(head), w.Write(row) // Error has the first error
+	_, _ = w.Write(head), w.Write(row) // Error returns the first error
 	w.Flush()
 	return w.Error()
 }

@@ -23,7 +23,8 @@ import (
 // steerPrefix begins the IDs of the rules that run adds.
 const steerPrefix = "run-steer-"
 
-// undoPatience bounds the time to replace the switch program, also after an interrupt.
+// undoPatience bounds the time for replacing the switch program. It applies also after an
+// interrupt.
 const undoPatience = 10 * time.Second
 
 // program is a switch program with its rules.
@@ -45,9 +46,9 @@ func (p program) String() string {
 // steerChoices are the values of --steer.
 var steerChoices = []string{"none", "write", "read", "both"}
 
-// steerSwitch makes the switch steer appends, READs, both or nothing for all memory servers, and
-// loads program swordbox if another one runs. With "", it changes nothing. undo, which is never
-// nil, restores the former program and rules.
+// steerSwitch makes the switch steer appends, READs, both or nothing for all memory servers. It
+// loads program swordbox if another one runs. If what is "", it changes nothing. undo restores the
+// former program and rules; it is never nil.
 func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
 	undo = func() error { return nil }
 	if what == "" {
@@ -82,7 +83,7 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 }
 
 // outlive keeps the command running until it has restored the switch's program. The command
-// survives when the reader of its output ends (| head), and treats a hang-up of the terminal as an
+// continues when the reader of its output ends (| head), and treats a hang-up of the terminal as an
 // interrupt. free ends this protection.
 func outlive(cmd *cobra.Command) (free func()) {
 	broken := make(chan os.Signal, 1)
@@ -95,8 +96,8 @@ func outlive(cmd *cobra.Command) (free func()) {
 	return func() { stop(); signal.Stop(broken) }
 }
 
-// withUndo adds the error undone to a run's error. If err is an exitCode, which has no message,
-// undone replaces the missing message.
+// withUndo joins a run's error err and the error undone of restoring the switch. If err is an
+// exitCode, which has no message, the message is that of undone.
 func withUndo(cmd *cobra.Command, err, undone error) error {
 	var code exitCode
 	if undone == nil || !errors.As(err, &code) {
@@ -106,8 +107,8 @@ func withUndo(cmd *cobra.Command, err, undone error) error {
 	return err
 }
 
-// putProgram makes the switch run a program. An interrupt does not end the request, so that the
-// caller knows afterwards which program runs.
+// putProgram makes the switch run a program. An interrupt does not end the request, so the caller
+// knows afterwards which program runs.
 func putProgram(cmd *cobra.Command, p program) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), undoPatience)
 	defer cancel()
@@ -118,9 +119,9 @@ func putProgram(cmd *cobra.Command, p program) error {
 	return client.Call(ctx, http.MethodPut, "/program", p.text(), nil)
 }
 
-// runningProgram returns the program that the switch runs now, and the one to restore. They differ
-// only after a run with --steer was killed: then the one to restore is the program from before that
-// run.
+// runningProgram returns the program that the switch runs now, and the program to restore. They
+// differ only after a run with --steer was killed: then the program to restore is the one from
+// before that run.
 func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	var info switchd.ProgramInfo
 	var list []rules.Rule
@@ -144,7 +145,7 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	return now, was, nil
 }
 
-// steering returns program swordbox with the present rules, in which one steering rule for each
+// steering returns program swordbox with the present rules, except that one steering rule for each
 // memory server replaces the present steering rules.
 func steering(rack *spec.Rack, was program, what string) program {
 	want := program{name: was.name}

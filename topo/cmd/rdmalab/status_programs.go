@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// printPrograms lists the programs that use a NIC from outside its daemon, the quotas of which they
-// use something, and the shared regions. It prints nothing if there are none.
+// printPrograms lists the programs that use a NIC from outside its daemon, the quotas that these
+// programs use, and the shared regions. It prints nothing if there are none.
 func printPrograms(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := 0

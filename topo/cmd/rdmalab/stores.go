@@ -30,7 +30,7 @@ func fromFlag(cmd *cobra.Command, from *string) {
 	must(cmd.RegisterFlagCompletionFunc("from", completeAllHosts))
 }
 
-// opFlags adds the flags of an operation of a store.
+// opFlags adds the flags of a command for one operation of a store.
 func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 	fromFlag(cmd, from)
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "also print the time and the round trips of the operation")
@@ -39,8 +39,8 @@ func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 // statusPatience bounds the wait for the status of a host, which may hang.
 const statusPatience = 5 * time.Second
 
-// statusOf returns a function that asks a host for its status, which is empty if the host does not
-// answer.
+// statusOf returns a function that returns the status of a host. The status is empty if the host
+// does not answer.
 func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	return func(host string) (s hostd.Status) {
 		client, err := hostControl(cmd, host)
@@ -57,7 +57,7 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 }
 
 // freeFor returns an error if a store other than except is up. All stores use the memory of the
-// same servers, so a second store would overwrite the first. except may be "".
+// same servers, so a second store would overwrite the first one. except "": no store may be up.
 func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
 		if s.Name == except {
@@ -82,11 +82,11 @@ func hasStore(st hostd.Status, name string) bool {
 }
 
 // notStarted returns an error if the server of the store does not run. Without this check a command
-// would wait for the server. If the server's host does not answer, it may be starting, and the
-// command waits.
+// would wait for the server. If the server's host does not answer, the server may be starting; then
+// notStarted returns nil, and the command waits.
 func notStarted(c *store.Call, status func(host string) hostd.Status) error {
 	if c.Store.Server == nil {
-		return nil // the host of the client reports that
+		return nil // the client's host reports that
 	}
 	host, err := c.Store.Server(c.Rack)
 	if err != nil {

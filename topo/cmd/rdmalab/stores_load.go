@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// loadCmd makes the command load for a store that does not bring one: clients on all compute hosts
-// insert keys.
+// loadCmd makes the command load for a store that has no such command of its own: clients on all
+// compute hosts insert keys.
 func loadCmd(s *store.Store) *cobra.Command {
 	f := runFlags{store: s.Name, workload: "c", typed: func(string) bool { return false }}
 	d := &s.Commands.Load

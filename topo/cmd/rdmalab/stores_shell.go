@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// maxLine bounds a line of the shell, in bytes; a value of the largest size fits.
+// maxLine bounds a line of the shell in bytes. A value of the largest size fits into it.
 const maxLine = 64 << 10
 
 // shellWords lists the commands of a store's shell with their usage.
@@ -35,7 +35,8 @@ func shellWords(s *store.Store) (out [][2]string) {
 	return append(out, [2]string{"help", "this list"}, [2]string{"exit", "leave; so does the end of the input"})
 }
 
-// shellCmd reads commands of a store from the terminal or a pipe, line by line.
+// shellCmd makes the command that reads commands of a store from the terminal or a pipe, line by
+// line.
 func shellCmd(s *store.Store) *cobra.Command {
 	var from string
 	var verbose bool
@@ -122,7 +123,7 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 	}
 }
 
-// exceptFor returns err, or nil if err is the expected error.
+// exceptFor returns nil if err is the expected error, and err otherwise.
 func exceptFor(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil

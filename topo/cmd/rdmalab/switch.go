@@ -87,7 +87,7 @@ func newNamer(cmd *cobra.Command) (namer, error) {
 	return namer{r, r.Names()}, nil
 }
 
-// name returns the name that belongs to an address, or the address itself.
+// name returns the name of the host that has an address; the address itself if there is none.
 func (n namer) name(a netip.Addr) string { return n.names.Of(a) }
 
 func qpText(n wire.QPN) string {

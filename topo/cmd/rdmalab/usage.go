@@ -15,14 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// exitUsage is the exit status for a wrong command line; the command has then done nothing. A
-// command that has begun and fails, or whose verdict is negative, exits with 1.
+// exitUsage is the exit status for a wrong command line. The command has then done nothing. A
+// command that has begun exits with 1 if it fails, or if its verdict is negative.
 const exitUsage = 2
 
-// badUse returns an error in the command line; its arguments are those of fmt.Errorf.
+// badUse returns an error about the command line. Its arguments are those of fmt.Errorf.
 func badUse(format string, args ...any) error { return store.BadUse(format, args...) }
 
-// asUse makes an error one of the command line. nil stays nil.
+// asUse makes err an error about the command line. nil stays nil.
 func asUse(err error) error {
 	if err == nil {
 		return nil
@@ -30,11 +30,11 @@ func asUse(err error) error {
 	return badUse("%w", err)
 }
 
-// isUse reports whether an error is one of the command line.
+// isUse reports whether err is an error about the command line.
 func isUse(err error) bool { return store.IsUse(err) }
 
-// execute runs the command line. An error before a command begins is one of the command line, and
-// its message says how to get help.
+// execute runs the command line. An error before a command begins is an error about the command
+// line; its message says how to get help.
 func execute(ctx context.Context, root *cobra.Command) error {
 	began := false
 	noteRuns(root, &began)
@@ -81,7 +81,7 @@ func plain(text string) string {
 	return text
 }
 
-// noteRuns makes every command below cmd set began when it begins to run.
+// noteRuns changes every command below cmd: when it begins to run, it sets began.
 func noteRuns(cmd *cobra.Command, began *bool) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -94,8 +94,8 @@ func noteRuns(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// explainAll makes all commands below cmd list the expected arguments in their errors, and refuse
-// unknown subcommands.
+// explainAll changes all commands below cmd: their errors about arguments list the expected ones,
+// and they refuse unknown subcommands.
 func explainAll(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		refuseStrangers(c)
@@ -104,7 +104,8 @@ func explainAll(cmd *cobra.Command) {
 	}
 }
 
-// explainArgs makes errors about the number of arguments list the expected arguments.
+// explainArgs changes a command: its errors about the number of arguments list the expected
+// arguments.
 func explainArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
@@ -132,7 +133,7 @@ func explainArgs(cmd *cobra.Command) {
 	}
 }
 
-// most is the largest number of arguments that a command requires.
+// most is the largest number of arguments that any command requires.
 const most = 3
 
 // useOf returns the usage line of a command, with the names of its parent commands.
@@ -144,8 +145,8 @@ func useOf(cmd *cobra.Command) string {
 	return above + cmd.Use
 }
 
-// refuseStrangers makes a command that only groups subcommands refuse an unknown subcommand. The
-// library would print help and exit with 0.
+// refuseStrangers changes a command that only groups subcommands: it refuses an unknown subcommand.
+// The library would print help and exit with 0.
 func refuseStrangers(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = cobra.NoArgs
@@ -153,8 +154,8 @@ func refuseStrangers(cmd *cobra.Command) {
 	}
 }
 
-// refuseTopics makes help refuse unknown commands. The library would print a message and exit with
-// 0.
+// refuseTopics changes the command help: it refuses unknown commands. The library would print a
+// message and exit with 0.
 func refuseTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	cmd, _, err := root.Find([]string{"help"})

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is set by the linker, see the Makefile. If it is empty, the build information is used.
+// version is set by the linker; see the Makefile. If it is empty, the build information is used
+// instead.
 var version string
 
 // versionInfo describes the program and the machine, for bug reports.

@@ -59,9 +59,9 @@ func Run(ctx context.Context, cfg Config) error {
 		d.mu.Unlock()
 		d.work.Wait()
 	}()
-	// The library's program does not get the caller's context, which signals end: when the context
-	// ends, the program would be killed and leave its reader of the terminal running. When it is asked
-	// to quit, it waits for its reader.
+	// The library's program does not get ctx, which a signal ends. If it did, the end of ctx would
+	// kill the program, and its reader of the terminal would go on running. A program that is asked
+	// to quit waits for its reader.
 	options := append([]tea.ProgramOption{
 		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
 	}, cfg.Options...)

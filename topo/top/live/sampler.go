@@ -30,8 +30,8 @@ import (
 // askWait bounds how long a sample waits for a daemon.
 const askWait = 2 * time.Second
 
-// Sample takes a sample of the rack called name. What daemons that do not answer would report is
-// left empty; Gone is set if there is no rack.
+// Sample takes a sample of the rack called name. If a daemon does not answer, the fields that it
+// would fill stay empty. Gone is set if there is no rack.
 func Sample(ctx context.Context, name string) top.Sample {
 	s := top.Sample{At: time.Now(), Rack: name}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
@@ -118,8 +118,9 @@ type answers struct {
 	keys     []cloversteer.Key
 }
 
-// ask sends the requests to the switch. The fields of requests without an answer stay empty: all if
-// the switch does not answer, and those of program swordbox if another program runs.
+// ask sends the requests to the switch. The fields of requests without an answer stay empty. If the
+// switch does not answer, these are all fields; if it runs another program than swordbox, these are
+// the fields that only swordbox answers.
 func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	client := r.Control(spec.SwitchName)
 	for _, q := range []struct {
