@@ -93,7 +93,6 @@ func (in incoming) staleREP(c *conn, rep *mad.REP, out *Actions) bool {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonStale}
 	m.put(c, c.tid, rej, out)
 	m.event(c, EventRejected, rej, out)
-	m.bind(c)
 	m.enterTimeWait(in.now, c, out)
 	m.abortStale(in.now, old, out)
 	return true

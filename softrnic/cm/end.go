@@ -41,8 +41,9 @@ func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
 	m.put(c, c.tid, rej, out)
 }
 
-// giveUp tells a peer by a REJ that no answer arrived in time. The GUID in it lets the peer find a
-// connection whose number on this side it does not know.
+// giveUp tells the peer by a REJ that no answer has arrived in time. The REJ has this NIC's GUID:
+// if the peer does not know the connection's number on this side, it finds the connection by the
+// GUID.
 func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: mad.ReasonTimeout}
 	rej.InfoLen = uint8(len(binary.BigEndian.AppendUint64(rej.Info[:0], m.cfg.GUID)))
@@ -195,12 +196,11 @@ func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
 		return
 	}
 	if old := m.oldestEnded(); old != nil {
-		old.state = Idle
 		m.forget(old, out)
 	}
 }
 
-// forget removes a connection, which must be in Idle, and reports that to its owner.
+// forget removes a connection and reports that to its owner.
 func (m *Machine) forget(c *conn, out *Actions) {
 	m.remove(c)
 	m.event(c, EventClosed, nil, out)

@@ -25,6 +25,7 @@ func TestListenersByAddress(t *testing.T) {
 	must(t, n.m.Listen(testService, at("fd00:77::3/128"), 8))
 	n.m.Unlisten(testService, 8)
 	must(t, n.m.Listen(testService+1, netip.Prefix{}, 9))
+	must(t, n.m.Listen(testService+3, at("10.77.0.2/32"), 10)) // the only one of its service
 
 	for i, c := range []struct {
 		local   string
@@ -39,6 +40,7 @@ func TestListenersByAddress(t *testing.T) {
 		{local: "fd00:77::3", service: testService, reason: mad.ReasonConsumer, status: mad.SIDRNoQP},
 		{local: "fd00:77::3", service: testService + 1, owner: 9},
 		{local: "fd00:77::3", service: testService + 2, reason: mad.ReasonInvalidService, status: mad.SIDRUnsupported},
+		{local: "10.77.0.3", service: testService + 3, reason: mad.ReasonConsumer, status: mad.SIDRNoQP},
 	} {
 		local := netip.MustParseAddr(c.local)
 		req := &mad.REQ{

@@ -35,7 +35,6 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 		in.refuse(req, mad.ReasonDuplicateID, out)
 		return
 	default: // the peer now uses the number for another connection
-		old.state = Idle
 		m.forget(old, out)
 	}
 	m.stats.Requests++
@@ -141,8 +140,9 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 	return nil
 }
 
-// handleRTU makes a connection established. If it has already ended here, the initiator has missed
-// the REJ: the REJ is sent again, because otherwise the initiator would keep the connection.
+// handleRTU makes a connection established. If the connection has already ended here, the initiator
+// has missed the REJ. Then handleRTU sends the REJ again, because otherwise the initiator would
+// keep the connection.
 func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	m := in.m
 	c := m.find(in, rtu.RemoteID, rtu.LocalID)
@@ -178,7 +178,6 @@ func (m *Machine) established(c *conn, on cause, out *Actions) {
 	default:
 		m.stats.Established++
 		m.due.Remove(uint32(c.id))
-		c.retries = 0
 		m.event(c, EventEstablished, nil, out)
 	}
 }

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -269,7 +270,7 @@ func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
 			own = append(own, c)
 		}
 	}
-	slices.SortFunc(own, func(a, b *conn) int { return int(a.serial) - int(b.serial) })
+	slices.SortFunc(own, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
 	for _, c := range own {
 		m.abort(now, c, out)
 	}

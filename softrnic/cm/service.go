@@ -14,9 +14,9 @@ import (
 // ErrProtocol means that a peer's message contradicts the protocol.
 var ErrProtocol = errors.New("malformed connection message")
 
-// Private data of a service with a name begin with their length; in a REP the code of the agreed
-// path MTU precedes it. The first byte has the bit Named, which distinguishes them from those of
-// other programs.
+// The private data of a service with a name begin with their length. In a REP the code of the
+// agreed path MTU precedes the length. The first byte has the bit Named, by which a receiver
+// distinguishes them from the private data of other programs.
 const (
 	Named = 0x80
 	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the largest lengths of private
@@ -47,7 +47,7 @@ type Service struct {
 
 // ServiceOf returns the service with that name: a port, or a number that is a hash of 55 bits.
 func ServiceOf(name string) Service {
-	if n, err := strconv.ParseUint(name, 10, 16); err == nil && n > 0 && name[0] != '0' {
+	if n, err := strconv.ParseUint(name, 10, 16); err == nil && name[0] != '0' {
 		return Service{ID: mad.PortService(mad.SpaceTCP, uint16(n)), Port: true}
 	}
 	h := fnv.New64a()

@@ -23,7 +23,6 @@ type table struct {
 	waiting  int // connections in time-wait
 	requests int // connections that wait for an application's answer
 	due      clock.Queue
-	serial   uint64
 }
 
 func newTable() table {
@@ -51,7 +50,6 @@ type peerQP struct {
 type conn struct {
 	exchange
 	id, remoteID mad.CommID
-	serial       uint64 // number in the order of creation
 	owner        uint64
 	orphan       bool // its owner gets no more events
 	state        State
@@ -123,8 +121,7 @@ func (t *table) newConn(cfg *Config, on Way) *conn {
 		if id == 0 || t.conns[id] != nil {
 			continue
 		}
-		t.serial++
-		c := &conn{id: id, serial: t.serial, local: on.Local, peer: on.Peer, pkey: on.PKey}
+		c := &conn{id: id, local: on.Local, peer: on.Peer, pkey: on.PKey}
 		t.conns[id] = c
 		return c
 	}
@@ -163,7 +160,7 @@ func (t *table) wait(c *conn, at clock.Time) {
 // startTimeWait moves a connection into time-wait until a time.
 func (t *table) startTimeWait(c *conn, until clock.Time) {
 	t.unbindQPs(c)
-	c.retries, c.inTimeWait = 0, true
+	c.inTimeWait = true
 	t.waiting++
 	t.ended = append(t.ended, c)
 	t.wait(c, until)

@@ -145,6 +145,9 @@ func TestDefaults(t *testing.T) {
 	if got := set.withDefaults(); got != set || set.Validate() != nil {
 		t.Errorf("%+v became %+v, %v", set, got, set.Validate())
 	}
+	if most := (Config{Rand: r, MaxRetries: 15, ResponseTimeout: 31, OwnTimeout: 31, ServiceTimeout: 31, TimeWait: 31}); most.Validate() != nil {
+		t.Error(most.Validate())
+	}
 	for what, change := range map[string]func(*Config){
 		"no Rand":          func(c *Config) { c.Rand = nil },
 		"retries":          func(c *Config) { c.MaxRetries = 16 },
@@ -286,6 +289,9 @@ func TestCountsOfTrouble(t *testing.T) {
 	from(3, &mad.REQ{LocalID: 7, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}})
 	if st := b.m.Stats(); st.Requests != 3 || st.Refused != 2 || st.Strays != 0 {
 		t.Errorf("%+v", st)
+	}
+	if _, m := decode(t, b.out.Tx[0].MAD[:]); m.(*mad.SIDRRep).Status != mad.SIDRNoQP {
+		t.Errorf("without room: %+v", m)
 	}
 	from(4, &mad.REQ{Service: testService, QPN: 0x40, MTU: 3})
 	if st := b.m.Stats(); st.Strays != 1 {

@@ -221,6 +221,39 @@ func NewClient(path string) *Client {
 	return &Client{path: path, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
+// ClientOf returns a client for the requests of m in this process: handlers run in the goroutine of
+// the caller.
+func ClientOf(m *Mux) *Client { return &Client{http: http.Client{Transport: direct{m}}} }
+
+// direct calls the handlers of a Mux.
+type direct struct{ mux *Mux }
+
+// RoundTrip implements http.RoundTripper.
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	a := &reply{Response: http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r}}
+	d.mux.ServeHTTP(a, r)
+	a.Status, a.Body = http.StatusText(a.StatusCode), io.NopCloser(&a.body)
+	return &a.Response, nil
+}
+
+// reply is a http.ResponseWriter that keeps what is written.
+type reply struct {
+	http.Response
+	body bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *reply) Header() http.Header { return a.Response.Header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *reply) WriteHeader(status int) { a.StatusCode = status }
+
+// Write implements http.ResponseWriter.
+func (a *reply) Write(b []byte) (int, error) { return a.body.Write(b) }
+
 // Call sends in as JSON (nil: no body) and decodes the answer into out (nil: it is discarded).
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	body, err := c.Stream(ctx, method, path, in)

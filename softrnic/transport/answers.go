@@ -73,10 +73,8 @@ func (a *answers) start(rdAtomic int) {
 // refused request. READ responses are no longer sent, nor is anything behind them; but if a fatal
 // NAK waits behind them, they are sent so that the NAK can follow.
 func (a *answers) last(now clock.Time, out *Actions) {
-	refused := false
-	if n := len(a.owed); n > 0 {
-		refused = isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)
-	}
+	n := len(a.owed)
+	refused := n > 0 && isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)
 	budget := a.cfg.Window
 	for i := range a.owed {
 		switch e := &a.owed[i]; e.kind {

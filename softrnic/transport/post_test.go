@@ -111,3 +111,136 @@ func TestLimitOfASharedQueue(t *testing.T) {
 		}
 	}
 }
+
+// Resize keeps the receives that are queued and their order, and takes a capacity from 1 to maxWR
+// that holds them and the limit.
+func TestResizeOfASharedQueue(t *testing.T) {
+	srq, err := NewSRQ(1, 1, verbs.SRQInit{MaxWR: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := srq.PostRecv(&verbs.RecvWR{ID: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := srq.SetLimit(4); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{-1, 0, 2, 3, maxWR + 1} {
+		if err := srq.Resize(n); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%d places: %v", n, err)
+		}
+	}
+	for _, n := range []int{4, maxWR} {
+		if err := srq.Resize(n); err != nil || srq.Query().MaxWR != n {
+			t.Errorf("%d places: %v, now %d", n, err, srq.Query().MaxWR)
+		}
+	}
+	if err := srq.SetLimit(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := srq.Resize(3); err != nil || srq.Query().Queued != 3 {
+		t.Errorf("as many places as receives: %v, %+v", err, srq.Query())
+	}
+	if err := srq.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrNoSpace) {
+		t.Errorf("a fourth receive: %v", err)
+	}
+	to := newRecvQueue(1, 4)
+	for want := range uint64(3) {
+		if !srq.take(&to) || to.at(to.head).id != want {
+			t.Errorf("receive %d is %d", want, to.at(to.head).id)
+		}
+		to.head++
+	}
+	if err := srq.Resize(1); err != nil {
+		t.Errorf("one place: %v", err)
+	}
+	srq.TakeReceives(&ringOf{})
+	if err := srq.Resize(2); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Errorf("a queue outside: %v", err)
+	}
+}
+
+// ringOf is a ring of receives, each with so many SGEs of 8 bytes.
+type ringOf struct {
+	nsge []int
+	long bool // the SGEs together are longer than a message
+}
+
+func (r *ringOf) Len() int { return len(r.nsge) }
+
+func (r *ringOf) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
+	if len(r.nsge) == 0 {
+		return 0, 0, false
+	}
+	n := r.nsge[0]
+	r.nsge = r.nsge[1:]
+	for i := range n {
+		sgl[i].Length = 8
+		if r.long {
+			sgl[i].Length = 1 << 31
+		}
+	}
+	return uint64(len(r.nsge)), n, true
+}
+
+// A receive from a program's ring is taken with its length; one that is malformed is not taken.
+func TestReceivesOfARing(t *testing.T) {
+	r := newRecvQueue(4, 4)
+	ring := &ringOf{nsge: []int{2, 1}}
+	for i, length := range []uint64{16, 8} {
+		if !r.takeFrom(ring) || r.len() != i+1 || r.at(uint32(i)).length != length || r.at(uint32(i)).id != uint64(1-i) {
+			t.Errorf("receive %d: %+v", i, r.at(uint32(i)))
+		}
+	}
+	if r.takeFrom(ring) || r.takeFrom(&ringOf{nsge: []int{2}, long: true}) || r.len() != 2 {
+		t.Errorf("%d receives", r.len())
+	}
+}
+
+// A queue pair that was reset within a message, and connected again, begins with the first packet
+// of a message.
+func TestResetWithinAMessage(t *testing.T) {
+	a, b := newPair(t)
+	fetchAdd := func() {
+		post(t, a, verbs.SendWR{
+			ID: 1, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, CompareAdd: 1, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey(),
+			SGL: []verbs.SGE{a.sge(0, 8)},
+		})
+		settle(t, 0, a, b)
+		if wc := onlyWC(t, a.scq); wc.Status != verbs.Success {
+			t.Fatal(wc)
+		}
+	}
+	reconnect(t, a, b, defaultLink)
+	fetchAdd()
+	wr := writeTo(b)
+	wr.RemoteAddr, wr.SGL = wr.RemoteAddr+64, []verbs.SGE{a.sge(0, 1000)}
+	post(t, a, wr)
+	b.qp.Handle(0, &a.out.Tx[0].Packet, &b.out)
+	a.out.Reset()
+	b.out.Reset()
+	reconnect(t, a, b, defaultLink)
+	for i := range 2 {
+		fetchAdd()
+		if b.buf[0] != byte(2+i) {
+			t.Errorf("the word is %d, want %d", b.buf[0], 2+i)
+		}
+	}
+}
+
+// Packets to the peer name the peer's queue pair.
+func TestDestinationOfPackets(t *testing.T) {
+	a, b := newPair(t)
+	recvOf(t, b, 10)
+	post(t, a, verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{a.sge(0, 10)}})
+	if n := len(a.out.Tx); n != 1 || a.out.Tx[0].Packet.BTH.DestQP != 0x12 {
+		t.Errorf("%d packets, to %#x", n, a.out.Tx[0].Packet.BTH.DestQP)
+	}
+	a.deliver(0, b)
+	b.qp.Tick(0, &b.out)
+	if n := len(b.out.Tx); n != 1 || b.out.Tx[0].Packet.BTH.DestQP != 0x11 {
+		t.Errorf("%d answers, to %#x", n, b.out.Tx[0].Packet.BTH.DestQP)
+	}
+}

@@ -148,6 +148,15 @@ func TestStatuses(t *testing.T) {
 			if q.Poll(wc[:]) != 1 || wc[0].Status != c.status {
 				t.Fatalf("completion %+v, want %v", wc[0], c.status)
 			}
+			for status, n := range map[verbs.Status]uint64{
+				verbs.RemInvReqErr: a.counters.RemoteInvalidErr, verbs.RemAccessErr: a.counters.RemoteAccessErr,
+				verbs.RemOpErr: a.counters.RemoteOpErr, verbs.BadRespErr: a.counters.BadResponse,
+				verbs.RetryExcErr: a.counters.RetryExceededErr,
+			} {
+				if (n == 1) != (status == c.status) && !c.recv || n > 1 {
+					t.Errorf("%v is counted %d times", status, n)
+				}
+			}
 			seen[c.status] = true
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -90,4 +91,32 @@ func TestTornReads(t *testing.T) {
 	if torn != again {
 		t.Errorf("%d READs torn, then %d with the same seed", torn, again)
 	}
+}
+
+// The rest of a torn copy is due so long after the packet has come as the plan says.
+func TestPauseOfATornWrite(t *testing.T) {
+	const now, pause = clock.Time(5 * time.Millisecond), 10 * time.Microsecond
+	a, b := newPair(t)
+	b.env.Mem.SetTear(mem.SeededTear(9, 1, pause))
+	for range 20 {
+		wr := writeTo(b)
+		wr.SGL = []verbs.SGE{a.sge(0, 4*mem.LineSize)}
+		post(t, a, wr)
+		a.deliver(now, b)
+		if at := b.rest(); at != clock.Never && (at <= now || at > now.Add(pause)) {
+			t.Fatalf("the rest is due at %v", at)
+		} else if at != clock.Never {
+			return
+		}
+		settle(t, now.Add(time.Second), a, b)
+	}
+	t.Error("no copy is torn")
+}
+
+// rest is when the rest of a torn copy is due.
+func (s *side) rest() clock.Time {
+	if !s.qp.rsp.answers.torn.active() {
+		return clock.Never
+	}
+	return s.qp.rsp.answers.torn.until
 }

@@ -62,7 +62,7 @@ func (r *mmsgReceiver) recv(b *packetio.Batch, port int) (cut uint64) {
 	for i := range r.hdrs {
 		r.hdrs[i].hdr.SetControllen(auxSpace)
 	}
-	got, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.hdrs[0])), longCount, unix.MSG_DONTWAIT, 0, 0)
+	got, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.hdrs[0])), longCount, unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0 // no frame, or the report of a link that went down
 	}

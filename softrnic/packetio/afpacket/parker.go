@@ -37,12 +37,12 @@ func newParker(epfd int) (*parker, error) {
 		return nil, errors.Join(err, p.file.Close())
 	}
 	p.look = func(fd uintptr) bool {
-		p.n, p.err = unix.EpollWait(int(fd), p.events, 0)
+		p.n, p.err = epollNow(fd, p.events)
 		if errors.Is(p.err, unix.EINTR) {
-			p.n, p.err = 0, nil
+			p.err = nil
 			return true
 		}
-		return p.n != 0 // false: the goroutine parks
+		return p.n != 0 || p.err != nil // false: the goroutine parks
 	}
 	return p, nil
 }

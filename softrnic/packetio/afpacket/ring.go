@@ -204,6 +204,6 @@ func (l *longFrames) close() {
 // recv is recvfrom without an address and without waiting; unix.Recvfrom would allocate an address
 // for each frame.
 func recv(fd int, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }

@@ -83,13 +83,16 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if p.err != nil {
 		return 0, p.err
 	}
-	left, tries := 0, 0
+	left, tries, bytes := 0, 0, 0
+	for i := range b.Frames {
+		bytes += len(b.Frames[i].Data)
+	}
 	limit := p.merge.begin()
 	alone := -1 // number of frames sent when the rest went packet by packet
 	for rest := b.Frames; len(rest) > 0; {
 		messages, _ := p.tx.fill(rest, limit)
 		for i := 0; i < messages; {
-			sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.tx.hdrs[i])), uintptr(messages-i), unix.MSG_DONTWAIT, 0, 0)
+			sent, errno := sendNow(p.fd, p.tx.hdrs[i:messages], bytes)
 			if errno == 0 && sent > 0 {
 				for range sent {
 					n := p.tx.span[i]

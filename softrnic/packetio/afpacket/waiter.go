@@ -1,7 +1,6 @@
 package afpacket
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -299,8 +298,7 @@ func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 }
 
 func (w *Waiter) drainEvent() {
-	var b [8]byte
-	_, _ = unix.Read(w.evfd, b[:]) // it may already be empty
+	clearEvent(w.evfd)
 }
 
 // Wake ends the current or the next Wait.
@@ -312,9 +310,7 @@ func (w *Waiter) Wake() {
 	w.fdMu.Lock()
 	defer w.fdMu.Unlock()
 	if w.evfd >= 0 {
-		var one [8]byte
-		binary.NativeEndian.PutUint64(one[:], 1)
-		_, _ = unix.Write(w.evfd, one[:]) // if it is full, it is readable already
+		setEvent(w.evfd)
 	}
 }
 

@@ -1,0 +1,52 @@
+// The pace of polling. A program that polls an empty completion queue without pause keeps its
+// processor for a whole time slice of some milliseconds, even if the daemon that has to serve the
+// program waits for that processor. So the library yields the processor in empty polls. If no other
+// process wants the processor, a yield takes less than a microsecond.
+//
+// A program that polls its memory instead, as ib_write_lat does, calls nothing and does not yield.
+#define _GNU_SOURCE
+#include <sched.h>
+
+#include "shim.h"
+
+struct ibv_device;
+struct ibv_cq;
+struct ibv_wc;
+struct ibv_context;
+
+typedef int (*poller)(struct ibv_cq *, int, struct ibv_wc *);
+
+// POLL_CQ is the place of poll_cq in a context, in pointers: behind the device and eleven other
+// functions of struct ibv_context_ops. Programs call it there, so the place never changes.
+enum { POLL_CQ = 1 + 11 };
+
+// EMPTY is how many empty polls of a thread in a row do not yield.
+enum { EMPTY = 16 };
+
+static _Atomic(poller) provided; // poll_cq of the provider of the first device that was opened
+static _Thread_local unsigned empty __attribute__((tls_model("initial-exec")));
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int got = provided(cq, n, wc);
+	if (got) empty = 0;
+	else if (++empty > EMPTY) sched_yield();
+	return got;
+}
+
+// ibv_open_device replaces the function of libibverbs. librdmacm calls it, too.
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	static _Atomic(struct ibv_context *(*)(struct ibv_device *)) next;
+	if (!next) {
+		// A program may load libibverbs for a part of itself, as UCX does. RTLD_NEXT does not find it then.
+		void *lib = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		next = (struct ibv_context *(*)(struct ibv_device *))dlsym(lib ? lib : RTLD_NEXT, "ibv_open_device");
+	}
+	if (!next) return errno = ENOSYS, NULL;
+	struct ibv_context *c = next(device);
+	if (!c) return NULL;
+	poller *at = (poller *)c + POLL_CQ, none = NULL;
+	if (*at && *at != poll_cq && (atomic_compare_exchange_strong(&provided, &none, *at) || none == *at)) *at = poll_cq;
+	return c;
+}
