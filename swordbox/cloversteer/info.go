@@ -13,12 +13,11 @@ import (
 // Stats counts what a Machine did.
 type Stats struct {
 	Stores   uint64 `name:"stores" help:"superblocks of stores that were learnt"`
-	Unusable uint64 `name:"stores_unusable" help:"stores whose nodes carry no key, or whose superblock has no layout"`
+	Unusable uint64 `name:"stores_unusable" help:"stores whose nodes carry no key or have several copies, or whose superblock has no layout"`
 	Nodes    uint64 `name:"nodes" help:"data WRITEs of nodes"`
 	Appends  uint64 `name:"appends"`
 	Reads    uint64 `name:"reads" help:"READs of nodes that are known"`
-	// SteeredAppends and SteeredReads count requests that the switch sent to another node than
-	// their client named.
+	// SteeredAppends and SteeredReads count requests that the switch has steered.
 	SteeredAppends uint64 `name:"appends_steered"`
 	SteeredReads   uint64 `name:"reads_steered"`
 	Linked         uint64 `name:"appends_linked" help:"appends that succeeded"`
@@ -50,7 +49,7 @@ type Stats struct {
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Info lists the counters. A Machine has no shared connections, moved flows or words.
+// Info lists the counters. The machine has no shared connections, moved flows or words.
 func (m *Machine) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: rules.Hardened, Counters: handler.Counters("", m.stats)}
 }
@@ -85,13 +84,13 @@ func (m *Machine) Keys(now clock.Time) []Key {
 	return list
 }
 
-// Spec returns the sizes of the tables.
+// Spec returns the sizes of the tables on a switching chip.
 func (m *Machine) Spec() pipeline.Part {
 	const incarnationBits, serialBits, refBits, waiterBits = 32, 64, 64 + 32 + 64, 72 * 8
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{
-			// By address and incarnation of memory: the key, serial, R_Key, length, version, tombstone
-			// and place.
+			// By address and incarnation of the memory: the key, serial, R_Key, length, version,
+			// tombstone and place.
 			{
 				Name: "steer nodes", KeyBits: 64 + incarnationBits, ValueBits: 64 + serialBits + 32 + 32 + 8 + 1 + 64 + 32,
 				Entries: capacity(m.cfg.Nodes), Learned: true,

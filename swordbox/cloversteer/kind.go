@@ -10,32 +10,32 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Kind is the entry of the registry: rules that steer, hardened.
+// Kind is the registry entry of the hardened handler for the action steer.
 var Kind = handler.Kind{
 	Name: "steer", Actions: []rules.Action{rules.Steer}, Mode: rules.Hardened,
 	New:      func(e *handler.Env) handler.Handler { return New(Config{Hold: e.Hold, Nodes: e.Nodes}) },
 	Listings: []handler.Listing{handler.NewListing(keysHelp, (*Machine).Keys, printKeys)},
 }
 
-// Kind is the machine's entry of the registry.
+// Kind returns the machine's registry entry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 var keysHelp = handler.Help{
 	Name:  "keys",
 	Short: "Show which keys of the store Clover clients request most",
-	Long: "keys shows the keys of the store Clover that clients request most, hottest first, as hardened rules of action\n" +
-		"steer have counted them. A node is one version of a value; a write appends a node to the chain of its key, and\n" +
-		"the newest node, the tail, has the present value.\n\n" +
+	Long: "keys shows the keys of the store Clover that clients request most, hottest first, as counted under hardened\n" +
+		"rules of action steer. A node is one version of a value; a write appends a node to the chain of its key, and the\n" +
+		"newest node, the tail, has the present value.\n\n" +
 		"  RATE/s          requests per second, measured over about the last second\n" +
 		"  READS, APPENDS  requests since the switch found the key\n" +
-		"  STEERED         how many of these the switch has sent to the tail instead of an older node that the client named\n" +
-		"  WAITING         appends that wait in the switch for the append before them\n" +
+		"  STEERED         how many of these the switch has sent to the tail, instead of the older node that the client named\n" +
+		"  WAITING         appends that wait in the switch until the previous append is answered\n" +
 		"  TAIL            server and address of the tail; -: the switch does not know it\n" +
 		"  LENGTH          bytes of the tail\n" +
 		"  VERSION         number that changes when the memory of a node is reused\n" +
 		"  SEQUENCE        position of the tail among the nodes appended since the switch learnt the chain\n\n" +
-		"The list is approximate: the switch keeps a bounded number of keys and halves old counts, so a key that was\n" +
-		"requested much long ago leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",
+		"The list is approximate: the switch keeps a bounded number of keys, and halves their counts regularly. So a key\n" +
+		"that is no longer requested leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",
 	Example: "  rdmalab switch keys\n" +
 		"  rdmalab switch keys --watch\n" +
 		"  rdmalab switch keys -o json | jq '.[0]'\n" +
@@ -50,7 +50,7 @@ type Key struct {
 	Reads   uint64 `json:"reads"`
 	Appends uint64 `json:"appends"`
 	Steered uint64 `json:"steered"`
-	// Rate is requests a second, over the last second or so.
+	// Rate is the number of requests per second, over about the last second.
 	Rate float64 `json:"rate"`
 	// Waiting is how many appends to the key wait in the switch.
 	Waiting int `json:"waiting"`
@@ -66,8 +66,8 @@ type Tail struct {
 	// Length in bytes.
 	Length  int   `json:"length"`
 	Version uint8 `json:"version"`
-	// Sequence is the place of the node in its chain, counted from when the switch learnt the
-	// chain.
+	// Sequence is the place of the node in its chain. It counts from the time when the switch
+	// learnt the chain.
 	Sequence uint32 `json:"sequence"`
 }
 

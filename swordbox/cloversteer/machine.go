@@ -1,7 +1,9 @@
 package cloversteer
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -17,15 +19,15 @@ type Config struct {
 	// Nodes is how many nodes the switch remembers; 0: 65536. Keys is how many chains it follows;
 	// 0: 4096.
 	Nodes, Keys int
-	// Waiting is how many requests may wait in the switch; 0: 512. The switch holds at most 1024
-	// packets for all of its programs.
+	// Waiting is how many requests may wait in the switch; 0: 512. All programs of the switch
+	// together may hold at most 1024 packets.
 	Waiting int
 	// Hold is how long an append waits for the previous append to its key; 0: 1 ms. It must be
-	// shorter than the timeout after which a NIC retries.
+	// shorter than the timeout of clients' NICs.
 	Hold time.Duration
 	// Ring is how many decisions the machine remembers of a connection; 0: 128.
 	Ring int
-	// Decay is the number of requests after which the counts of the sketch are halved; 0: 65536.
+	// Decay is the number of requests after which the sketch halves its counts; 0: 65536.
 	Decay int
 }
 
@@ -52,13 +54,13 @@ const (
 	ReasonHeld pipeline.Reason = "a copy waits"
 	// ReasonGone: the connection of a waiting request has ended.
 	ReasonGone pipeline.Reason = "connection ended"
-	// ReasonTwice: the packet is the response to an append that was absorbed and found that its
-	// node had a successor. The client of that append has given it up.
+	// ReasonTwice: the packet is the response to an absorbed append, which found that its node
+	// already had a successor. The client of that append has given up the append.
 	ReasonTwice pipeline.Reason = "append was given up"
 	notMine     pipeline.Reason = "not for the switch"
 )
 
-// Machine steers the requests under rules with action steer. Make one with New.
+// Machine steers the requests under rules of action steer. Make one with New.
 type Machine struct {
 	cfg    Config
 	stores stores
@@ -71,7 +73,10 @@ type Machine struct {
 	scratch []byte
 }
 
-var _ handler.Machine = (*Machine)(nil)
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.RuleUser = (*Machine)(nil)
+)
 
 // New makes a Machine with empty tables.
 func New(cfg Config) *Machine {
@@ -80,7 +85,18 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// learn handles the superblock at va of a server. The tables are allocated when the first store
+// SetRules takes new rules. It forgets the part of a store on each server of which the machine no
+// longer sees all requests: it would not notice that the tails become stale. When the machine sees
+// the superblock again, it learns the part again.
+func (m *Machine) SetRules(set *rules.Set) {
+	for _, server := range slices.SortedFunc(maps.Keys(m.stores.parts), netip.Addr.Compare) {
+		if !m.stores.parts[server].shown(set.Lookup(server)) {
+			m.stores.drop(server)
+		}
+	}
+}
+
+// learn handles the superblock at va of a server. It allocates the tables when the first store
 // becomes known.
 func (m *Machine) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	m.stores.learn(server, va, rkey, b)
@@ -92,7 +108,7 @@ func (m *Machine) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	}
 }
 
-// flowOf returns the state of the requests of a flow. The first request creates it.
+// flowOf returns the machine's state of a flow. The first request of the flow creates it.
 func (m *Machine) flowOf(of *conntrack.Flow) *flow {
 	if fl, ok := of.Ext.(*flow); ok {
 		return fl
@@ -109,8 +125,8 @@ func (m *Machine) flowOf(of *conntrack.Flow) *flow {
 	return fl
 }
 
-// Request decides about a request. A new request may be steered or held. A duplicate is changed
-// only if its first copy was.
+// Request decides what happens to a request. A new request may be steered or held. A duplicate is
+// changed only if the first copy of its request was changed.
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	fl := m.flowOf(s.Flow)
 	if s.Class == conntrack.Duplicate {
@@ -120,7 +136,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 		m.doubt(r, &p.Frame) // the server may not execute this request
 		return pipeline.Forward()
 	}
-	m.letGo(c, fl) // the waiting request must leave before this one
+	m.letGo(c, fl) // the waiting request of the flow must leave before this one
 	s.Flow.Advance(s.Span)
 	fl.add(p.BTH.PSN, kindNone)
 	if s.Flow.Peer == nil {
@@ -133,7 +149,8 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	return m.fresh(&request{c: c, s: s, flow: fl, rule: r, p: p})
 }
 
-// repeat sends a retransmission to where its first copy was sent (holes 25 and 32).
+// repeat sends a retransmission to the node to which the switch sent the first copy (holes 25 and
+// 32).
 func (m *Machine) repeat(c *pipeline.Ctx, fl *flow, p *pipeline.Parsed) pipeline.Verdict {
 	d := fl.find(p.BTH.PSN)
 	if d == nil {
@@ -146,7 +163,7 @@ func (m *Machine) repeat(c *pipeline.Ctx, fl *flow, p *pipeline.Parsed) pipeline
 	return m.changeAgain(c, d, p)
 }
 
-// changeAgain changes a retransmission as the decision d changed its first copy.
+// changeAgain changes a retransmission in the way in which decision d changed the first copy.
 func (m *Machine) changeAgain(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case !d.steered:
@@ -163,8 +180,8 @@ func (m *Machine) changeAgain(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) 
 	return pipeline.Forward()
 }
 
-// Response learns from the responses to appends and to READs of a superblock. It changes nothing in
-// a response except versions.
+// Response learns from the responses to appends and to READs of a superblock. It changes only the
+// version in a response.
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	fl, ok := s.Flow.Ext.(*flow)
 	if !ok {
@@ -191,21 +208,20 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	return m.translate(c, d, p)
 }
 
-// Owned drops packets that are addressed to the switch, because steering needs no connection of the
-// switch.
+// Owned drops packets that are addressed to the switch. Steering needs no switch's connection.
 func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop(notMine)
 }
 
-// Tick does nothing: the pipeline sends waiting packets when their time is over, and an append in
-// flight that is not answered in time is noticed by the next append to its key.
+// Tick does nothing. The pipeline sends a waiting packet when its time is over. If the append in
+// flight is not answered in time, the next append to its key notices that.
 func (m *Machine) Tick(*pipeline.Ctx) {}
 
-// Deadline is never.
+// Deadline returns clock.Never.
 func (m *Machine) Deadline() clock.Time { return clock.Never }
 
-// Closed is called when a flow has ended. A request of the flow that waits is dropped, because the
-// queue pair of its client does not exist any more.
+// Closed is called when a flow has ended. It drops the waiting request of the flow, because the
+// client's queue pair does not exist any more.
 func (m *Machine) Closed(c *pipeline.Ctx, of *conntrack.Flow) {
 	fl, ok := of.Ext.(*flow)
 	if !ok {

@@ -369,3 +369,61 @@ func TestLateAppendDoesNotBecomeTheTail(t *testing.T) {
 	f := b.read(4, 4)
 	wantVA(t, b.one(f), f, va(5))
 }
+
+// While other rules are in force, the switch does not see all appends to the store, so the tails
+// that it knows become stale. Under the former rules it must not steer to them. It learns the store
+// again when a client reads the superblock.
+func TestRulesThatComeBack(t *testing.T) {
+	steer := rules.Rule{Server: addr(serverHost), Action: rules.Steer}
+	ranged, keyed, published, read := steer, steer, steer, steer
+	ranged.From, ranged.To = base, va(2)
+	keyed.RKey = rkey + 1
+	published.Mode = rules.Published
+	read.Steer = rules.SteerRead
+	track := rules.Rule{Server: addr(serverHost), From: va(1), To: va(3)}
+	for name, c := range map[string]struct {
+		between []rules.Rule
+		kept    bool // the switch sees all appends, and knows the tail
+	}{
+		"no rule":        {nil, false},
+		"another server": {[]rules.Rule{{Server: addr(second), Action: rules.Steer}}, false},
+		"track":          {[]rules.Rule{{Server: addr(serverHost)}}, false},
+		"published":      {[]rules.Rule{published}, false},
+		"a range":        {[]rules.Rule{ranged}, false},
+		"another R_Key":  {[]rules.Rule{keyed}, false},
+		"track first":    {[]rules.Rule{track, steer}, false},
+		"READs only":     {[]rules.Rule{read}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := ready(t, rules.Rule{})
+			between, err := rules.NewSet(c.between)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.setRules(between)
+			b.node(3, 3, 1, 7)
+			f := b.cas(3, 2, 1, 3, 1)
+			b.pass(f)
+			b.pass(answer(f, layout.Header(1)))
+			b.setRules(b.rules)
+			want := va(1)
+			if c.kept {
+				want = va(3)
+			}
+			f = b.read(2, 1)
+			wantVA(t, b.one(f), f, want)
+			b.node(2, 4, 1, 7)
+			f = b.cas(2, 1, 1, 4, 1)
+			wantVA(t, b.one(f), f, want)
+			if c.kept {
+				return
+			}
+			b.pass(answer(f, layout.Superseded(1, layout.Location{Handle: 2, Version: 1})))
+			b.format() // as a client's READ of the superblock would show
+			b.node(1, 5, 1, 8)
+			b.append(1, 5, 6, 8)
+			f = b.read(2, 5)
+			wantVA(t, b.one(f), f, va(6))
+		})
+	}
+}

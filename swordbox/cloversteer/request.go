@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// request is the packet that is being handled, with what belongs to it.
+// request is the packet that the machine is handling, with its flow and rule.
 type request struct {
 	c    *pipeline.Ctx
 	s    conntrack.Seen
@@ -18,7 +18,7 @@ type request struct {
 	p    *pipeline.Parsed
 }
 
-// fresh decides about a new request.
+// fresh decides what happens to a new request.
 func (m *Machine) fresh(q *request) pipeline.Verdict {
 	f := &q.p.Frame
 	st := m.stores.parts[q.rule.Server]
@@ -39,16 +39,16 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// appending is a CAS that appends a node.
+// appending describes a CAS that appends a node: node is the appended one.
 type appending struct {
 	node *node
-	// version is the version that the client expects of the node to which the append goes;
-	// incarnation is the incarnation of the memory that the node is in.
+	// version is the version that the client expects of the node to which the append goes.
+	// incarnation is the incarnation of the memory of that node.
 	version     layout.Version
 	incarnation uint32
 }
 
-// swap decides about a CAS.
+// swap decides what happens to a CAS.
 func (m *Machine) swap(q *request, st *part) pipeline.Verdict {
 	f := &q.p.Frame
 	e := &f.AtomicETH
@@ -73,7 +73,7 @@ func (m *Machine) swap(q *request, st *part) pipeline.Verdict {
 	m.onlyOne(q.c, k, n)
 	h := m.hot.count(q.c.Now, k.id, true)
 	if !q.rule.Steer.Writes() || !m.hot.steers(q.rule, k.n, h) {
-		return m.plain(q, k, &a)
+		return m.chains.plain(q, k, &a)
 	}
 	if k.busy && q.c.Now.Sub(k.at) >= m.cfg.Hold {
 		m.stats.Stalled++
@@ -93,8 +93,8 @@ func (m *Machine) swap(q *request, st *part) pipeline.Verdict {
 	return note(q.c, q.p, d)
 }
 
-// onlyOne sends a waiting append of the node n to the server unchanged. The client has sent another
-// append of n, so it does not wait for the first one any more.
+// onlyOne sends a waiting append of the node n to the server unchanged. It is called when the
+// client has sent another append of n, so the client does not wait for the first one any more.
 func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	for i := k.first; i != none; i = m.wait.list[i].next {
 		if w := &m.wait.list[i]; !w.read && w.node.id() == n.id() {
@@ -104,8 +104,8 @@ func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	}
 }
 
-// foreign forwards an append whose node the switch did not see, or which is on another server. The
-// switch then forgets the chain.
+// foreign forwards an append if the switch did not see the appended node. The switch forgets the
+// chain.
 func (m *Machine) foreign(q *request, st *part, to *node) pipeline.Verdict {
 	m.stats.Foreign++
 	f := &q.p.Frame
@@ -119,13 +119,13 @@ func (m *Machine) foreign(q *request, st *part, to *node) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// plain forwards an append unchanged and records what the switch needs to learn from its response.
-func (m *Machine) plain(q *request, k *chain, a *appending) pipeline.Verdict {
-	m.chains.decide(q.flow, &q.p.Frame, a.incarnation, k, a.node)
+// plain forwards an append unchanged, and records what the switch needs to understand the response.
+func (t *chains) plain(q *request, k *chain, a *appending) pipeline.Verdict {
+	t.decide(q.flow, &q.p.Frame, a.incarnation, k, a.node)
 	return pipeline.Forward()
 }
 
-// read decides about a READ of a node.
+// read decides what happens to a READ of a node.
 func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 	f := &q.p.Frame
 	n := m.chains.nodes.find(id{f.RETH.VA, st.incarnation})
@@ -155,17 +155,17 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 	return note(q.c, q.p, d)
 }
 
-// parts is the number of packets of the response to a READ, and the path MTU.
+// parts is the number of packets of the response to a READ, and the path MTU in bytes.
 type parts struct{ n, mtu int }
 
-// areKnown reports whether a READ may be steered. Its client may request the response again from
-// any of its packets on, so each packet takes a place in the flow's ring; a READ may take at most a
-// quarter of the ring.
+// areKnown reports whether the switch may steer a READ with such a response. The client may ask
+// again for the rest of the response, from any of its packets on. So each packet takes a place in
+// the flow's ring, and a READ may take at most a quarter of the ring.
 func (p parts) areKnown(ring int) bool { return p.n == 1 || p.n > 1 && p.n <= ring/4 && p.mtu > 0 }
 
 // steerRead steers a READ of n to the tail of its key. It returns the decision, or nil if the READ
 // stays as it is. The switch cannot translate a response of several packets, because its checksum
-// covers all of them; so it steers such a READ only to a node of the same version.
+// covers all of them. So it steers such a READ only to a node of the same version.
 func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, p parts, format layout.Format) *decision {
 	t := m.chains.beyond(k, n, f.RETH.RKey, n.version)
 	if t == nil || p.n > 1 && t.version != n.version {
@@ -193,7 +193,7 @@ func note(c *pipeline.Ctx, p *pipeline.Parsed, d *decision) pipeline.Verdict {
 	return pipeline.Rewrite().With(text(c, p.BTH.Opcode, d))
 }
 
-// text is the text of note; "" if no capture runs.
+// text returns the text of note; "" if no capture runs.
 func text(c *pipeline.Ctx, op wire.Opcode, d *decision) string {
 	if !c.Observed() {
 		return ""

@@ -35,12 +35,14 @@ func va(h layout.Handle) uint64 { return base + 256 + uint64(h-1)*128 }
 
 // box is a switch with the program, and the frames that it sent.
 type box struct {
-	t    testing.TB
-	sw   *pipeline.Switch
-	m    *cloversteer.Machine
-	now  clock.Time
-	out  packetio.Batch
-	sent [5]int // requests of each client
+	t       testing.TB
+	sw      *pipeline.Switch
+	program *swordbox.Program
+	rules   *rules.Set // the rules with which the box began
+	m       *cloversteer.Machine
+	now     clock.Time
+	out     packetio.Batch
+	sent    [5]int // requests of each client
 }
 
 func newBox(t testing.TB, r rules.Rule, others ...int) *box {
@@ -57,8 +59,9 @@ func newBoxOf(t testing.TB, track conntrack.Config, r rules.Rule, others ...int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &box{t: t, now: clock.Time(time.Second), m: cloversteer.New(cloversteer.Config{Nodes: 64, Keys: 16, Waiting: 4})}
-	b.sw, err = pipeline.New(pipeline.Config{Ports: 5, Program: swordbox.New(swordbox.Config{Rules: set, Handlers: []handler.Handler{b.m}, Track: track})})
+	b := &box{t: t, rules: set, now: clock.Time(time.Second), m: cloversteer.New(cloversteer.Config{Nodes: 64, Keys: 16, Waiting: 4})}
+	b.program = swordbox.New(swordbox.Config{Rules: set, Handlers: []handler.Handler{b.m}, Track: track})
+	b.sw, err = pipeline.New(pipeline.Config{Ports: 5, Program: b.program})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +74,14 @@ func newBoxOf(t testing.TB, track conntrack.Config, r rules.Rule, others ...int)
 		b.send(datagram(serverHost, i, &mad.REP{LocalID: mad.CommID(0x80 + i), RemoteID: mad.CommID(i), QPN: wire.QPN(0x20 + i), PSN: wire.PSN(100 * i)}))
 	}
 	return b
+}
+
+// setRules replaces the rules of the switch.
+func (b *box) setRules(set *rules.Set) {
+	b.t.Helper()
+	if err := b.program.SetRules(set); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // format lets client 4 write the store's superblock.

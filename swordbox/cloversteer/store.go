@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // superLen is the length of a superblock in bytes.
@@ -20,13 +21,12 @@ type part struct {
 	rkey   uint32
 	super  layout.Superblock
 	length uint64 // of the memory, in bytes
-	// incarnation changes each time that the memory is formatted or moves to another address.
+	// incarnation changes each time that the part is formatted or moves to another address.
 	incarnation uint32
 	store       *store
 }
 
-// store is the memory of one store on one or several servers. A chain may lead from one server to
-// another.
+// store is a store on one or several memory servers. A chain may continue on another server.
 type store struct {
 	// incarnation changes each time that a part is formatted or moves to another address.
 	incarnation uint32
@@ -36,9 +36,9 @@ type store struct {
 
 // stores holds the stores that the switch knows.
 type stores struct {
-	parts        map[netip.Addr]*part // by the address that rules name as Server
+	parts        map[netip.Addr]*part // by the address that rules name
 	byID         map[uint32]*store    // by the store ID of superblocks
-	incarnations uint32               // the last incarnation that was given
+	incarnations uint32               // the last incarnation that next has returned
 	stats        *Stats
 }
 
@@ -46,13 +46,13 @@ func newStores(stats *Stats) stores {
 	return stores{parts: make(map[netip.Addr]*part), byID: make(map[uint32]*store), stats: stats}
 }
 
-// next returns an incarnation that was not used before.
+// next returns an incarnation that it has not returned before.
 func (t *stores) next() uint32 {
 	t.incarnations++
 	return t.incarnations
 }
 
-// learn handles the superblock at va of a server.
+// learn handles the superblock at va of a server: b are its bytes.
 func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	var super layout.Superblock
 	s := t.parts[server]
@@ -69,7 +69,7 @@ func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	if s != nil {
 		t.leave(s)
 	}
-	if super.Space.Servers == 0 || !super.Format.Keyed || s == nil && len(t.parts) >= maxParts {
+	if super.Space.Servers == 0 || super.Space.Backups > 0 || !super.Format.Keyed || s == nil && len(t.parts) >= maxParts {
 		delete(t.parts, server)
 		t.stats.Unusable++
 		return
@@ -84,8 +84,8 @@ func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	t.stats.Stores++
 }
 
-// join adds a part to its store. A part becomes a store of its own if it has no store ID, or if
-// another server has its place in the store.
+// join adds a part to its store. If the part has no store ID, or if another server already has its
+// place in the store, the part becomes a store of its own.
 func (t *stores) join(s *part) {
 	w := t.byID[s.super.Store]
 	if s.super.Store == 0 || w != nil && (w.space != s.super.Space || w.parts[s.super.Server] != nil) {
@@ -116,13 +116,27 @@ func (t *stores) leave(s *part) {
 	}
 }
 
-// drop forgets a part, because its memory does not belong to the store any more or may have another
-// superblock. Handles into this part name nothing until the switch sees a superblock there again.
+// drop forgets the part of the store on a server. It is called when the memory does not belong to
+// the store any more, may have another superblock, or is changed by requests that the machine does
+// not see. Handles into this part name nothing until the switch sees a superblock there again.
 func (t *stores) drop(server netip.Addr) {
 	if s := t.parts[server]; s != nil {
 		t.leave(s)
 		delete(t.parts, server)
 	}
+}
+
+// shown reports whether the rules of a server make the machine see all requests for the memory of
+// the part: the first rule that matches some of them must match all of them, and steer.
+func (s *part) shown(list []*rules.Rule) bool {
+	for _, r := range list {
+		if r.RKey != 0 && r.RKey != s.rkey || !r.Covers(s.base, int(s.length)) {
+			continue
+		}
+		whole := r.From == 0 && r.To == 0 || r.From <= s.base && r.To >= s.base+s.length
+		return whole && r.Server == s.server && Kind.Serves(r)
+	}
+	return false
 }
 
 // overwrites reports whether a request changes the superblock of the part, or writes a superblock
@@ -137,8 +151,8 @@ func (s *part) overwrites(f *wire.Frame) bool {
 	return n != 0 && va < s.base+superLen && va+n > s.base
 }
 
-// place returns the ID and the length of the node with a handle, on any server of the store. ok is
-// false if the switch does not know that server.
+// place returns the id and the length of the node with handle h, on any server of the store. ok is
+// false if the switch does not know the server of the node.
 func (s *part) place(h layout.Handle) (k id, n int, ok bool) {
 	p, ok := s.super.Space.Place(h)
 	if !ok {
@@ -151,20 +165,20 @@ func (s *part) place(h layout.Handle) (k id, n int, ok bool) {
 	return id{on.base + uint64(p.Offset), on.incarnation}, p.Len, true
 }
 
-// contains reports whether a request begins in the part of the store that is on this server. Only its
-// first address is checked, not its length.
+// contains reports whether a request begins in this part of the store. It checks only the first
+// address and the key, not the length.
 func (s *part) contains(va uint64, rkey uint32) bool {
 	return rkey == s.rkey && va >= s.base && va-s.base < s.length
 }
 
-// slab returns the start of the entry that contains an address, in a space whose entries have fixed
-// classes. ok is false if there is no such entry.
+// slab returns the start of the entry that contains the address va. The entries of the space have
+// fixed classes. ok is false if there is no such entry.
 func (s *part) slab(va uint64) (start uint64, ok bool) {
 	off := int(va - s.base)
 	if _, _, ok := s.super.Space.Handle(s.super.Server, off); ok {
 		return va, true
 	}
-	// The address is inside of an entry; entries are aligned to the smallest class only.
+	// The address is inside an entry, and entries are aligned only to the smallest class.
 	for c := layout.Class(0); c < layout.Classes; c++ {
 		for at := off / layout.MinSlab * layout.MinSlab; at >= 0 && off-at < c.Size(); at -= layout.MinSlab {
 			if _, k, ok := s.super.Space.Handle(s.super.Server, at); ok && off-at < k.Size() {

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// none is the end of a list of waiters, and flow.held of a flow that has no waiting request.
+// none is the end of a list of waiters. As flow.held it means that no request of the flow waits.
 const none = -1
 
 // waiter is an append or a READ that waits in the switch.
@@ -20,11 +20,11 @@ type waiter struct {
 	next   int32 // in the list of the chain
 	chain  id
 	node   ref
-	// incarnation is the incarnation of the memory to which an append goes; version is the version
+	// incarnation is the incarnation of the memory to which an append goes. version is the version
 	// that its client expects there.
 	incarnation uint32
 	version     layout.Version
-	// behind is the number (flight.sent) of the append in flight behind which this append waits.
+	// behind is the number (flight.sent) of the append in flight for which this request waits.
 	behind uint64
 	frame  wire.Frame
 }
@@ -61,8 +61,8 @@ func (t *waiting) add(k *chain, w *waiter) {
 	k.last = i
 }
 
-// remove deletes a request from the list of its chain k; k is nil if the switch has forgotten the
-// chain.
+// remove deletes the request i from the list of its chain k; k is nil if the switch has forgotten
+// the chain.
 func (t *waiting) remove(k *chain, i int32) {
 	w := &t.list[i]
 	if k != nil {
@@ -87,21 +87,21 @@ func (t *waiting) remove(k *chain, i int32) {
 	t.free = append(t.free, i)
 }
 
-// hold makes an append wait for the one that is in flight to the same chain. If there is no room,
-// the append is forwarded unchanged.
+// hold makes an append wait for the append in flight to the same chain. If there is no room, the
+// append is forwarded unchanged.
 func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	if m.wait.full() {
 		m.stats.NoRoom++
-		return m.plain(q, k, a)
+		return m.chains.plain(q, k, a)
 	}
 	v := q.c.Hold(q.p, q.c.Now.Add(m.cfg.Hold))
 	if v.Action != pipeline.ActHold {
 		m.stats.NoRoom++
-		return m.plain(q, k, a)
+		return m.chains.plain(q, k, a)
 	}
 	m.stats.Held++
 	d := m.chains.decide(q.flow, &q.p.Frame, a.incarnation, k, a.node)
-	d.gen = 0 // if the pipeline sends it because its time is over, the order of the appends is not known
+	d.gen = 0 // if the pipeline sends the append because its time is over, its place in the order is not known
 	m.wait.add(k, &waiter{
 		hold: v.ID, flow: q.flow, psn: q.p.BTH.PSN, node: a.node.ref, incarnation: a.incarnation, version: a.version,
 		behind: k.sent, frame: q.p.Frame,
@@ -110,8 +110,8 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 }
 
 // holdRead makes a READ wait for the append in flight. If the switch sent the READ now, the node
-// that it returns would have a successor soon, and its client would have to read that one, too. ok
-// is false if there is no room.
+// that it returns would soon have a successor, and the client would have to read the successor,
+// too. ok is false if there is no room.
 func (m *Machine) holdRead(q *request, k *chain, n *node, p parts, format layout.Format) (v pipeline.Verdict, ok bool) {
 	if m.wait.full() {
 		return v, false
@@ -126,7 +126,7 @@ func (m *Machine) holdRead(q *request, k *chain, n *node, p parts, format layout
 	return v, true
 }
 
-// unhold removes a waiter.
+// unhold removes the waiter i from its list.
 func (m *Machine) unhold(i int32) { m.wait.remove(m.chains.byKey.find(m.wait.list[i].chain), i) }
 
 // letGo sends the waiting request of a flow to the server, because another request of the flow
@@ -139,20 +139,19 @@ func (m *Machine) letGo(c *pipeline.Ctx, fl *flow) {
 	m.stats.LetGo++
 }
 
-// release sends a waiting request to the server. An append is sent unchanged, a READ as releaseRead
-// says.
+// release sends the waiting request i to the server: an append unchanged, a READ by releaseRead.
 func (m *Machine) release(c *pipeline.Ctx, i int32) {
 	if m.wait.list[i].read {
 		m.releaseRead(c, i)
 		return
 	}
 	if !c.Release(m.wait.list[i].hold, nil, "") {
-		m.stats.Expired++ // its time was over, so the pipeline has sent it
+		m.stats.Expired++ // its time was over, and the pipeline has already sent it
 	}
 	m.unhold(i)
 }
 
-// releaseRead sends a waiting READ to the node that is the newest known one now.
+// releaseRead sends the waiting READ i to the node that is the newest known one now.
 func (m *Machine) releaseRead(c *pipeline.Ctx, i int32) {
 	w := &m.wait.list[i]
 	k, n := m.chains.byKey.find(w.chain), m.chains.node(w.node)
@@ -180,8 +179,8 @@ func (m *Machine) releaseReads(c *pipeline.Ctx, k *chain) {
 	}
 }
 
-// goOn is called when the append in flight to a chain was answered. It sends all READs that wait,
-// then the waiting appends up to the first that becomes the one in flight.
+// goOn is called when the append in flight to a chain has been answered. It sends all waiting
+// READs, and then the waiting appends up to the first that becomes the new one in flight.
 func (m *Machine) goOn(c *pipeline.Ctx, k *chain) {
 	m.releaseReads(c, k)
 	for k.first != none && !k.busy {

@@ -3,6 +3,8 @@ package cloversteer
 import (
 	"fmt"
 	"math/bits"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
@@ -16,8 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// history is the size of the table of history, which is indexed by a hash. If two addresses have
-// the same place in it, the newer one replaces the older.
+// history is the number of places in the table of history. A hash of the address selects the place.
+// If two addresses have the same place, the newer one replaces the older one.
 const history = 1 << 18
 
 // Stats counts what a Machine did.
@@ -38,10 +40,10 @@ type Stats struct {
 
 // Config describes a Machine.
 type Config struct {
-	// Repair is the time without an answer after which the control plane sends an append again; 0:
-	// DefaultRepair.
+	// Repair is how long the control plane waits for the answer to an append before it sends the
+	// append again; 0: DefaultRepair.
 	Repair time.Duration
-	// Failed is called to have a connection of the control plane replaced; nil: it is not replaced.
+	// Failed makes the program replace a connection of the control plane; nil: it is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
@@ -49,27 +51,29 @@ type Config struct {
 type Machine struct {
 	cfg    Config
 	repair repair
-	// tails are the registers. Their number is the largest that a rule demands.
+	// tails are the registers. There are as many as the largest number that a rule asks for.
 	tails   []tail
 	history []was
-	stats   Stats
+	// scopes are those of the rules, in their order: the first that selects a request applies.
+	scopes []scope
+	stats  Stats
 }
 
-// tail is a register: the newest node of the keys that share it, as far as the switch knows from
-// the appends that it has forwarded.
+// tail is a register. It holds the newest node of the keys that share it, as the switch concludes
+// from the appends that it has forwarded.
 type tail struct {
 	used bool
 	va   uint64
 }
 
-// was records the key to which the node at an address belonged when the switch saw its data WRITE.
+// was records to which key the node at an address belonged when the switch saw its data WRITE.
 type was struct {
 	used bool
 	va   uint64
 	key  uint64
 }
 
-// flow is the last data WRITE of a connection.
+// flow holds the last data WRITE of a connection.
 type flow struct {
 	written bool
 	key, va uint64
@@ -88,16 +92,38 @@ func New(cfg Config) *Machine {
 	return &Machine{cfg: cfg, tails: make([]tail, rules.DefaultRegisters)}
 }
 
-// SetRules makes as many registers as the rules have. If the number changes, all tails are
-// forgotten.
+// scope says which requests a rule selects, and whether the machine handles them.
+type scope struct {
+	server netip.Addr
+	also   string
+	rkey   uint32
+	from   uint64
+	to     uint64
+	served bool
+}
+
+// scopeOf returns the scope of a rule.
+func scopeOf(r *rules.Rule) scope {
+	return scope{r.Server, fmt.Sprint(r.Also), r.RKey, r.From, r.To, Kind.Serves(r)}
+}
+
+// SetRules makes as many registers as the rules ask for. If their number changes, or rules select
+// other requests than before, the machine may not have seen an append: it forgets all tails, and to
+// which keys nodes belong.
 func (m *Machine) SetRules(set *rules.Set) {
-	n := rules.DefaultRegisters
-	for _, r := range set.All() {
-		n = max(n, r.NumRegisters())
+	n, scopes := rules.DefaultRegisters, []scope(nil)
+	for i := range set.All() {
+		r := &set.All()[i]
+		n, scopes = max(n, r.NumRegisters()), append(scopes, scopeOf(r))
 	}
-	if n != len(m.tails) {
+	same := slices.Equal(scopes, m.scopes)
+	if n != len(m.tails) || !same {
 		m.tails = make([]tail, n)
 	}
+	if !same {
+		m.history = nil
+	}
+	m.scopes = scopes
 }
 
 // Stats returns a copy of the counters.
@@ -109,7 +135,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// tail returns the register of a key, which may be unused. All keys with the same remainder share it
+// tail returns the register of a key; it may be unused. All keys with the same remainder share it
 // (hole 46).
 func (m *Machine) tail(r *rules.Rule, key uint64) *tail {
 	return &m.tails[key%uint64(r.NumRegisters())]
@@ -122,7 +148,7 @@ func slab(n uint32) bool {
 	return n >= layout.MinSlab && n <= layout.MaxSlab && bits.OnesCount32(n) == 1
 }
 
-// Request decides about a request.
+// Request decides what happens to a request.
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	if s.Class == conntrack.Duplicate {
 		m.stats.Repeated++
@@ -144,7 +170,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	}
 	f := &p.Frame
 	switch f.BTH.Opcode {
-	case wire.RCWriteOnly, wire.RCWriteFirst: // a machine that ignored WriteFirst would have hole 37
+	case wire.RCWriteOnly, wire.RCWriteFirst: // a machine that ignored WRITE_FIRST would have hole 37
 		m.write(w, f)
 	case wire.RCCmpSwap:
 		v := m.swap(c, w, r, f)
@@ -214,7 +240,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 }
 
-// Spec declares the tables.
+// Spec declares the registers.
 func (m *Machine) Spec() pipeline.Part {
 	return pipeline.Part{
 		Registers: []pipeline.RegisterSpec{
