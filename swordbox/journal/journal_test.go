@@ -122,6 +122,7 @@ func TestFull(t *testing.T) {
 	if _, err := r.Dial(Conn{Server: server}); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
+	r.EndConn(0) // there is a slot of a flow before the first one of a connection
 	if s := r.Stats(); s.Flows != MaxFlows || s.Conns != MaxConns || s.Refused != 2 {
 		t.Errorf("%+v", s)
 	}
@@ -163,7 +164,16 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error("a journal of another version is taken")
 	}
 	Format(b)
+	move(t, open(t, b), Flow{Client: client, Server: server})
+	Format(b)
+	if f := open(t, b).Former(); len(f.Flows) != 0 {
+		t.Errorf("an empty journal has %+v", f)
+	}
+	clear(b)
 	open(t, b)
+	if string(b[:len(magic)]) != magic {
+		t.Error("a new journal has no magic")
+	}
 }
 
 // The nil journal stores nothing.
@@ -174,6 +184,10 @@ func TestNil(t *testing.T) {
 	r.Answered(s, 1)
 	r.EndFlow(s)
 	r.EndConn(c)
+	r.SetBehind(7)
+	if s != 0 || c != 0 || r.FormerlyBehind() != 0 {
+		t.Errorf("slots %d and %d, %d behind", s, c, r.FormerlyBehind())
+	}
 	if _, ok := r.Rules(); ok || err != nil || cerr != nil || r.SetRules("x") != nil || r.Stats() != (Stats{}) || r.Former().Flows != nil {
 		t.Error("the nil record does something")
 	}
@@ -221,5 +235,63 @@ func BenchmarkMove(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.EndFlow(move(b, r, Flow{Client: client, Server: server}))
+	}
+}
+
+// What incarnations have counted and not had confirmed adds up, also if one dies before it has
+// counted anything.
+func TestBehind(t *testing.T) {
+	b := make([]byte, Size)
+	for i, c := range []struct{ former, last uint64 }{{0, 1 << 40}, {1 << 40, 5}, {1<<40 + 5, 0}, {1<<40 + 5, 3}} {
+		r := open(t, b)
+		if got := r.FormerlyBehind(); got != c.former {
+			t.Errorf("incarnation %d: %d, want %d", i, got, c.former)
+		}
+		if c.last != 0 {
+			r.SetBehind(9)
+			r.SetBehind(c.last)
+		}
+	}
+}
+
+// The zero slot names no entry, in a journal that has entries. A former connection keeps its slot.
+func TestTheZeroSlot(t *testing.T) {
+	b := make([]byte, Size)
+	r := open(t, b)
+	move(t, r, Flow{Client: client, Server: server, Oldest: 5})
+	first, err := r.Dial(Conn{Server: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := slices.Clone(b)
+	r.Answered(0, 0xffffff)
+	r.EndFlow(0)
+	r.EndConn(0)
+	if !slices.Equal(b, before) || r.Stats() != (Stats{Flows: 1, Conns: 1}) {
+		t.Errorf("%+v", r.Stats())
+	}
+	r = open(t, b)
+	if s := r.Stats(); s != (Stats{Flows: 1, Conns: 1}) {
+		t.Errorf("%+v", s)
+	}
+	for range MaxConns - 1 {
+		if s, err := r.Dial(Conn{Server: server}); err != nil || s == first {
+			t.Fatalf("slot %d, %v", s, err)
+		}
+	}
+}
+
+// A slot whose contents have the checksum 0, which marks free slots, is in use all the same.
+func TestChecksumZero(t *testing.T) {
+	for tail, want := range map[uint32]uint32{0x8435372c: 1, 0x5f44316d: 1} { // behind 40 bytes of zeros: checksums 0 and 1
+		s := make([]byte, slotLen)
+		if sealed(s) {
+			t.Error("an empty slot is in use")
+		}
+		le.PutUint32(s[sumAt-4:], tail)
+		seal(s)
+		if !sealed(s) || sum(s) != want {
+			t.Errorf("%#x: checksum %d, sealed %v", tail, sum(s), sealed(s))
+		}
 	}
 }

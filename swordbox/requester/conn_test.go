@@ -397,6 +397,9 @@ func TestAnswerMissingBeforeTheGuilty(t *testing.T) {
 		r.s.refuse = 0
 		r.attach(5, 16)
 		r.run(time.Millisecond)
+		if lost := r.c.Stats().Lost; (lost == 1) == late || lost > 1 {
+			t.Errorf("late %v: %d lost", late, lost)
+		}
 		if fmt.Sprint(r.done) != want || r.failed != 1 {
 			t.Errorf("late %v: done %v, want %v, failed %d", late, r.done, want, r.failed)
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Draining reports whether a request may still be in flight on a shared connection to a server
-// whose last rule was removed. Then Bypass must see the requests to that server on flows without a
-// rule, because some of them must not be executed before the other one.
+// Draining reports whether a server without rules may still have requests in flight on a shared
+// connection. While it is true, Bypass must see the requests to such a server on flows without a
+// rule, because some of them must wait until the requests on the shared connection have ended.
 func (m *Machine) Draining() bool { return len(m.leaving) > 0 }
 
-// drain ends the draining of each server without rules to which no request is in flight on shared
-// connections. The switch then forgets the values of the server's words: it does not track them any
-// more, and when a rule is added again they may have any value.
+// drain forgets the words of each server that has no rules any more, once no request is in flight
+// on its shared connections. From then on the switch does not track these words. When a rule is
+// added again, they may have any value.
 func (m *Machine) drain(now clock.Time) {
 	for a, s := range m.leaving {
 		if !s.moves && !s.busy() {
@@ -36,12 +36,12 @@ func (s *server) busy() bool {
 	return false
 }
 
-// Bypass checks a packet to a server that no sequencer handles: its flow is not tracked, for
+// Bypass checks a packet to a server if no sequencer handles its flow: the flow is not tracked, for
 // example because the table of flows was full, or no rule of this machine covers the flow any more.
-// A request that may change a word must wait while a request for that word is in flight on a shared
-// connection: it is dropped, and its sender's NIC retransmits it. So must the first requests of a
-// connection that begins while requests from before the last rule was removed may outlive the
-// queue pairs of their clients; see former.
+// Bypass drops two kinds of requests, and the sender's NIC retransmits them. The first kind may
+// change a word for which a request is in flight on a shared connection. The second kind are the
+// first requests of a new connection to a server without rules, while requests from before the
+// removal of its last rule may outlive the queue pairs of their clients; see former.
 func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict {
 	if !p.BTH.Opcode.Is(wire.OpRequest) {
 		return pipeline.Forward()
@@ -49,7 +49,7 @@ func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed)
 	s := m.byAddr[p.DstAddr()]
 	if s == nil {
 		s = m.leaving[p.DstAddr()]
-		if s != nil && r != nil && !r.HasAcked && s.hasFormers(c.Now) {
+		if s != nil && r != nil && !r.HasAcked && s.hasFormers(c.Now, r.Requester) {
 			m.stats.TooEarly++
 			return pipeline.Drop(ReasonBusy)
 		}
@@ -61,8 +61,8 @@ func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed)
 	if n == 0 || len(m.words.Overlapping(m.step.cover[:0], s.index, va, n)) == 0 {
 		return pipeline.Forward()
 	}
-	// The switch will not see the answer, so the operation is never reported as ended: the word
-	// waits for it until no NIC would retransmit it any more.
+	// The switch will not see the answer, so it never reports to the word that the operation has
+	// ended. The word waits until no NIC would retransmit the request any more.
 	if d := m.words.ClientAll(c.Now, s.index, va, n); d.Kind == atomiccache.Wait {
 		m.stats.Bypassed++
 		return pipeline.Drop(ReasonBusy)
@@ -70,9 +70,9 @@ func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed)
 	return pipeline.Forward()
 }
 
-// target returns the address, length and R_Key that a request names. The length is 0 if the request
-// names no memory. That of an ATOMIC_WRITE is not what it claims: whatever that is, it may change
-// the word.
+// target returns the address, length and R_Key that a request names. n is 0 if the request names no
+// memory. For an ATOMIC_WRITE, n is always the length of a word, whatever length the request
+// claims: the request may change the whole word.
 func target(f *wire.Frame) (va uint64, n uint32, rkey uint32) {
 	switch {
 	case f.BTH.Opcode == wire.RCAtomicWrite:

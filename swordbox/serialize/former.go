@@ -1,29 +1,39 @@
 package serialize
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
 // When a server or its link is silent for longer than a client's NIC retries, the client's queue
-// pair fails, and its application connects again and repeats the failed operation. The switch
-// retries for longer, so it could have the old request executed after the new ones: a WRITE of the
-// former owner of a lock would change memory that the next owner has locked. So if a shared
-// connection has been waiting for an answer for formerAge when a client's connection begins, the
-// client's connection must wait until the requests on the shared one have ended. Until then its
-// requests are dropped, and the client's NIC retransmits them. Requests on connections that existed
-// before are not ordered behind those that their host has lost on another connection.
+// pair fails. The application then connects again and repeats the failed operation. The switch
+// retries for longer, so the server could execute the old request after the new ones: a WRITE of
+// the former owner of a lock would change memory that the next owner has locked. The switch
+// prevents this when a client's connection begins: if a shared connection has a request in flight
+// that its client may have given up (see isLate), the new connection waits until the requests on
+// the shared one have ended. Until then the switch drops its requests, and the client's NIC
+// retransmits them. Connections that existed before do not wait: the switch does not order them
+// behind requests that their host has lost on another connection.
 
-// formerAge is how long the oldest request on a shared connection must have waited. NICs retry for
-// longer than that before a queue pair fails.
-const formerAge = 2 * time.Millisecond
+// formerAge is how long a request on a shared connection must have waited before the connections of
+// all hosts wait for it: its client may be dead, and a server may have ended its connections for
+// another host. reconnectAge is how long it must have waited before new connections of its own host
+// wait for it. NICs wait longer than that for an acknowledgement before they retry, so the queue
+// pair of a younger request has not failed.
+const (
+	formerAge    = 2 * time.Millisecond
+	reconnectAge = 250 * time.Microsecond
+)
 
-// former is a set of requests for which a new flow waits: those before a position of a shared
-// connection.
+// former names requests for which a new flow waits: all requests of a shared connection before
+// position end.
 type former struct {
 	conn *requester.Conn
 	end  uint32
@@ -36,12 +46,13 @@ type formers struct {
 	began clock.Time
 }
 
-// formersOf returns the requests that must end before a sequencer that begins now sends its first
-// one, because the server may execute them late. Of each shared connection whose oldest request has
-// waited for its answer for formerAge it is the newest one: when that has ended, so have all others.
-func (s *server) formersOf(now clock.Time) (out []former) {
+// formersOf returns the requests that must end before the sequencer of a flow from a host sends its
+// first request, because the server may execute them late. For each shared connection with a
+// request that is late, it names the newest request: when that one has ended, all others have
+// ended, too.
+func (s *server) formersOf(now clock.Time, host netip.Addr) (out []former) {
 	for _, k := range s.links {
-		if k.isLate(now) {
+		if k.isLate(now, host) {
 			out = append(out, former{k.conn, k.conn.Newest()})
 		}
 	}
@@ -49,18 +60,32 @@ func (s *server) formersOf(now clock.Time) (out []former) {
 }
 
 // hasFormers reports whether formersOf returns any request.
-func (s *server) hasFormers(now clock.Time) bool {
-	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now) })
+func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
+	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now, host) })
 }
 
-// isLate reports whether a request on the shared connection has had no answer for formerAge.
-func (k *link) isLate(now clock.Time) bool {
-	since, ok := k.conn.Oldest()
-	return ok && now.Sub(since) >= formerAge
+// isLate reports whether the client of a request in flight on the shared connection may have given
+// the request up and connect again from a host: the request has waited for formerAge, or it is of
+// this host and has waited for reconnectAge, or the client's connection has ended.
+func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
+	if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
+		return true
+	}
+	k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, since clock.Time) {
+		l := k.s.m.flows.byTag(t)
+		late = late || l == nil || ended(l) || l.client == host && now.Sub(since) >= reconnectAge
+	})
+	return late
 }
 
-// awaitsFormer reports whether requests that were in flight on shared connections when the flow
-// began, or held on their way to them, have not ended.
+// ended reports whether the connection of a sequencer has ended, or a DREQ has asked for its end.
+func ended(l *sequencer) bool {
+	return l.phase == closed || l.flow.Generation != l.generation || l.flow.State >= conntrack.Closing
+}
+
+// awaitsFormer reports whether the flow must wait for older requests: requests that were in flight
+// on shared connections when the flow began, or were held for a shared connection at that time, and
+// that have not ended.
 func (l *sequencer) awaitsFormer() bool {
 	for _, f := range l.formers.list {
 		if !f.conn.HasEnded(f.end) {
@@ -79,8 +104,8 @@ func (l *sequencer) awaitsFormer() bool {
 // tooEarly drops a request that arrived before the requests that it must not overtake have ended.
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	// the retransmission of this request is new to the server, even if later requests were
-	// forwarded meanwhile
+	// The server will see the retransmission of this request as a new one, even if later requests
+	// were forwarded meanwhile.
 	l.phase.on(evDropped)
 	return pipeline.Drop(ReasonBusy)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
@@ -62,5 +63,53 @@ func nothingOldBehind(t *testing.T, ruled bool) {
 	}
 	if s := r.m.Stats(); s.TooEarly == 0 || ruled && r.sequencerOf(next).formers.list != nil {
 		t.Errorf("%d requests came too early", s.TooEarly)
+	}
+}
+
+// One packet of a moved WRITE is lost. Its client connects again before the switch retransmits the
+// WRITE, as a client with a short ACK timeout does. The old WRITE must not be executed behind that
+// of the new connection. Neither may it if the client has ended its connection by a DREQ at once.
+func TestNothingOldBehindAQuickReconnect(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		r, conns := known(t, rigConfig{clients: 1, rules: moveRule(1), cfg: Config{Shared: requester.Config{RTO: 5 * time.Millisecond}}})
+		c := conns[0]
+		write := func(c *conn, v uint64) {
+			binary.NativeEndian.PutUint64(c.n.buf[8*v:], v)
+			c.post(c.write(512, int(8*v), 8))
+		}
+		for v := range uint64(3) {
+			write(c, v)
+			r.run(time.Millisecond)
+			c.done(verbs.Success)
+		}
+		lose := true
+		r.tap = func(up bool, port int, _ []byte) bool {
+			if up || port != r.server.port || !lose {
+				return true
+			}
+			lose = false
+			return false
+		}
+		write(c, 10)
+		if r.run(20 * time.Microsecond); lose {
+			t.Fatal("no packet was lost")
+		}
+		if ended {
+			r.sequencerOf(c).flow.State = conntrack.Closing
+		} else {
+			r.run(reconnectAge)
+		}
+		next := &conn{r: r, n: c.n, qp: c.n.newQP(t), server: r.server.newQP(t)}
+		r.ready(next.qp, serverIP, next.server.Num(), r.psn, 16)
+		r.ready(next.server, 1, next.qp.Num(), r.psn, 16)
+		write(next, 11)
+		r.run(time.Second)
+		next.done(verbs.Success, verbs.Success) // the former WRITE, too
+		if got := r.server.word(512); got != 11 {
+			t.Errorf("ended %v: the word is %d: a WRITE of the former connection came behind one of the next", ended, got)
+		}
+		if r.m.Stats().TooEarly == 0 {
+			t.Errorf("ended %v: no request came too early", ended)
+		}
 	}
 }

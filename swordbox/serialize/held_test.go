@@ -12,11 +12,9 @@ import (
 
 // crowdedRig has a host with one connection, whose word is known, and hosts of which each has n
 // connections with a CAS that waits for a value and 250 WRITEs behind it.
-func crowdedRig(t *testing.T, hosts, n int) (*rig, *conn) {
+func crowdedRig(t *testing.T, hosts, n int, nics func(*engine.Config)) (*rig, *conn) {
 	t.Helper()
-	r := newRig(t, rigConfig{
-		clients: 1 + hosts, rules: missRule(rules.AnswerWait), engine: func(c *engine.Config) { c.Window = 512 },
-	})
+	r := newRig(t, rigConfig{clients: 1 + hosts, rules: missRule(rules.AnswerWait), engine: nics})
 	good := r.connect(0)
 	for range 3 {
 		good.post(good.faa(64, 1, 0))
@@ -46,51 +44,53 @@ func crowdedRig(t *testing.T, hosts, n int) (*rig, *conn) {
 // that change between the connections, each of which is held for the answer to the one before, take
 // as long as without those hosts. Afterwards all requests of those hosts are executed.
 func TestHeldRequestsOfAHostDelayNoOther(t *testing.T) {
-	alone := time.Duration(0)
-	for _, crowd := range []struct{ hosts, conns int }{{1, 0}, {1, 1}, {1, 4}, {1, 8}, {1, 16}, {7, 1}, {7, 8}} {
-		r, good := crowdedRig(t, crowd.hosts, crowd.conns)
-		most, worst := 0, time.Duration(0)
-		for range 100 {
-			at, done := r.now, 0
-			good.post(good.faa(64, 1, 0), good.write(4096, 0, 8), good.faa(64, 1, 8))
-			for done < 3 && r.now.Sub(at) < time.Second {
-				r.step(r.now + 10*hop)
-				most = max(most, r.m.held.inUse)
-				for _, w := range r.clients[0].poll() {
-					if done++; w.Status != verbs.Success {
-						t.Fatalf("%+v: %v", crowd, w.Status)
+	eachWindow(t, func(t *testing.T, _ int, nics func(*engine.Config)) {
+		alone := time.Duration(0)
+		for _, crowd := range []struct{ hosts, conns int }{{1, 0}, {1, 1}, {1, 4}, {1, 8}, {1, 16}, {7, 1}, {7, 8}} {
+			r, good := crowdedRig(t, crowd.hosts, crowd.conns, nics)
+			most, worst := 0, time.Duration(0)
+			for range 100 {
+				at, done := r.now, 0
+				good.post(good.faa(64, 1, 0), good.write(4096, 0, 8), good.faa(64, 1, 8))
+				for done < 3 && r.now.Sub(at) < time.Second {
+					r.step(r.now + 10*hop)
+					most = max(most, r.m.held.inUse)
+					for _, w := range r.clients[0].poll() {
+						if done++; w.Status != verbs.Success {
+							t.Fatalf("%+v: %v", crowd, w.Status)
+						}
+					}
+				}
+				worst = max(worst, r.now.Sub(at))
+			}
+			if crowd.conns == 0 {
+				alone = worst
+			}
+			// with 56 other hosts, packets queue for the server's NIC of the rig
+			if worst > 3*alone {
+				t.Errorf("%+v: a round takes up to %v, %v alone; %d held, %d refused",
+					crowd, worst, alone, most, r.m.Stats().HeldFull)
+			}
+			if crowd.conns >= 8 && r.m.held.refused() == 0 {
+				t.Errorf("%+v: nothing was refused, so the test shows nothing", crowd)
+			}
+			r.run(2 * time.Second)
+			for i, n := range r.clients[1:] {
+				wcs := n.poll()
+				if want := crowd.conns * 251; len(wcs) != want {
+					t.Errorf("%+v: host %d has %d completions, want %d", crowd, i+1, len(wcs), want)
+				}
+				for _, w := range wcs {
+					if w.Status != verbs.Success {
+						t.Fatalf("%+v: host %d: %v", crowd, i+1, w.Status)
 					}
 				}
 			}
-			worst = max(worst, r.now.Sub(at))
-		}
-		if crowd.conns == 0 {
-			alone = worst
-		}
-		// with 56 other hosts, packets queue for the server's NIC of the rig
-		if worst > 3*alone {
-			t.Errorf("%+v: a round takes up to %v, %v alone; %d held, %d refused",
-				crowd, worst, alone, most, r.m.Stats().HeldFull)
-		}
-		if crowd.conns >= 8 && r.m.held.refused() == 0 {
-			t.Errorf("%+v: nothing was refused, so the test shows nothing", crowd)
-		}
-		r.run(2 * time.Second)
-		for i, n := range r.clients[1:] {
-			wcs := n.poll()
-			if want := crowd.conns * 251; len(wcs) != want {
-				t.Errorf("%+v: host %d has %d completions, want %d", crowd, i+1, len(wcs), want)
-			}
-			for _, w := range wcs {
-				if w.Status != verbs.Success {
-					t.Fatalf("%+v: host %d: %v", crowd, i+1, w.Status)
-				}
+			if r.m.held.inUse != 0 || r.m.held.taken != 0 {
+				t.Errorf("%+v: at the end %d are held, %d in common places", crowd, r.m.held.inUse, r.m.held.taken)
 			}
 		}
-		if r.m.held.inUse != 0 || r.m.held.taken != 0 {
-			t.Errorf("%+v: at the end %d are held, %d in common places", crowd, r.m.held.inUse, r.m.held.taken)
-		}
-	}
+	})
 }
 
 // A client whose requests were refused for lack of room, and that has none in flight, gets a NAK as

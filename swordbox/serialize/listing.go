@@ -10,21 +10,21 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
-// tableHeld is the name of the pool of held requests among the tables of the switch, and of its
+// tableHeld is the name of the pool of held requests among the switch's tables, and the name of its
 // listing.
 const tableHeld = "held"
 
 var heldHelp = handler.Help{
 	Name:  tableHeld,
 	Short: "Show how many requests of each host the switch holds, and the limit",
-	Long: "Under hardened rules of action move and atomics, the switch holds a request until the requests before it are\n" +
-		"answered. With misses=wait it also holds a CAS until the word has the value that the CAS compares with. held\n" +
-		"shows a line for each port of the switch of which requests were held:\n\n" +
+	Long: "Under hardened rules of action move and atomics, the switch holds a request while earlier requests of its client\n" +
+		"must be answered first. With misses=wait it also holds a CAS until the word has the value that the CAS compares\n" +
+		"with. held shows a line for each port of the switch whose requests it has held:\n\n" +
 		"  HOST     source of the last request that was held or refused\n" +
-		"  HELD     requests held now\n" +
-		"  PEAK     the largest number so far\n" +
-		"  LIMIT    how many the switch would hold now: a reserve that only this port can use, and twice as many common places\n" +
-		"           as are free; so one host alone gets at most two thirds of the common places\n" +
+		"  HELD     requests that the switch holds now\n" +
+		"  PEAK     largest value of HELD so far\n" +
+		"  LIMIT    how many requests of this port the switch would hold now. Each port has places of its own, and may use common\n" +
+		"           places: at most twice as many as are free. So one host alone gets at most two thirds of the common places\n" +
 		"  REFUSED  requests that the switch dropped because of the limit; the host's NIC retransmits them",
 	Example: "  rdmalab switch held\n" +
 		"  rdmalab switch held --watch\n" +
@@ -46,7 +46,7 @@ type HostShare struct {
 	Refused uint64 `json:"refused"`
 }
 
-// heldShares lists the hosts that had a request held or refused.
+// heldShares lists the hosts of which the switch has held or refused a request.
 func (m *Machine) heldShares(clock.Time) []HostShare {
 	var list []HostShare
 	for i := range m.held.hosts {
@@ -79,6 +79,5 @@ func (m *Machine) Tables() []handler.Table {
 	}}
 }
 
-// ClearTable clears nothing: the switch does not drop a held request because an operator asks for
-// it.
+// ClearTable clears nothing: an operator cannot make the switch drop held requests.
 func (m *Machine) ClearTable(string) int { return 0 }

@@ -15,13 +15,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Machine serialises the requests to all memory servers under hardened rules. See the package
+// Machine serialises the requests to all memory servers that have hardened rules. See the package
 // comment.
 type Machine struct {
 	cfg     Config
 	servers []*server
 	byAddr  map[netip.Addr]*server
-	leaving map[netip.Addr]*server // see Draining
+	leaving map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
 	byQPN   map[wire.QPN]*link     // by OwnQPN
 	words   *atomiccache.Table
 	// late: hosts may have sent requests before the machine gets its next rules.
@@ -29,14 +29,14 @@ type Machine struct {
 	held    pool
 	flows   flowTable
 	blocked blockedList
-	kick    bool // an event has happened for which a blocked sequencer may wait
+	kick    bool // an event has happened that may unblock a sequencer
 	due     clock.Queue
 	scans   scans
 	stats   Stats
 	step    step
 }
 
-// step is scratch memory for the packet that is being handled.
+// step is scratch memory for the packet that the machine is handling.
 type step struct {
 	cover   []*atomiccache.Word
 	payload [transform.WordLen]byte
@@ -44,7 +44,7 @@ type step struct {
 	tx      wire.Frame // of an answer
 	path    transform.Path
 	note    string         // description of the packet for captures
-	from    transform.Note // describes the packet in captures, if it is an answer on a shared connection
+	from    transform.Note // describes the packet in captures if it is an answer on a shared connection
 }
 
 var (
@@ -62,8 +62,8 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// SetRules replaces the rules. Only hardened rules that move requests concern the machine. Requests
-// in flight end under the rules under which they were sent.
+// SetRules replaces the rules. The machine uses only the hardened rules with action move or
+// atomics. A request in flight ends under the rules under which it was sent.
 func (m *Machine) SetRules(set *rules.Set) {
 	for a, s := range m.byAddr {
 		m.leaving[a] = s
@@ -96,8 +96,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.kick = m.kick || m.Draining()
 }
 
-// serverOf returns the server that rules name by an address (rules.Rule.Server), and creates it if
-// there is none.
+// serverOf returns the server with the address that a rule names (rules.Rule.Server). It creates
+// the server if there is none.
 func (m *Machine) serverOf(a netip.Addr) *server {
 	for _, s := range m.servers {
 		if s.addr == a {
@@ -110,8 +110,9 @@ func (m *Machine) serverOf(a netip.Addr) *server {
 	return s
 }
 
-// Attach makes the machine use a new connection to a server. It replaces a connection with the same
-// key, whose requests then end as Lost.
+// Attach makes the machine use a new connection to a server. If the machine has a connection with
+// the same key, the new one replaces it, and the requests of the old one end as Lost. false: the
+// machine does not use the connection.
 func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	for _, s := range m.servers {
 		s.resize()
@@ -135,8 +136,8 @@ func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	return true
 }
 
-// Detach is called when a connection has ended. It has no effect if the machine uses another
-// generation of the connection.
+// Detach is called when a connection has ended. It has no effect if the machine already uses
+// another generation of the connection.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	l := m.link(k)
 	if l == nil || l.generation != generation || m.byQPN[l.ownQPN] != l {
@@ -211,17 +212,18 @@ func (m *Machine) Deadline() clock.Time {
 	return at
 }
 
-// maxSettle bounds the rounds of settle in a step; the next Tick continues.
+// maxSettle bounds the rounds of settle in one step. The next Tick continues.
 const maxSettle = 64
 
-// spareEmits is how many packets of a step settle does not use, so that answers can be sent.
+// spareEmits is how many of the packets that a step may emit settle leaves free for answers.
 const spareEmits = 256
 
-// mayRelease reports whether settle may release another request in this step. Packets beyond the
-// limit of a step are lost, so settle stops before, and the next Tick goes on.
+// mayRelease reports whether settle may release another request in this step. The switch loses
+// packets beyond the limit of a step, so settle stops earlier, and the next Tick continues.
 func mayRelease(c *pipeline.Ctx) bool { return c.EmitsLeft() >= spareEmits }
 
-// settle sends the held requests whose place has become free.
+// settle sends the held requests whose place has become free. It repeats this while a round makes
+// another place free.
 func (m *Machine) settle(c *pipeline.Ctx) {
 	if m.Draining() {
 		m.drain(c.Now)
@@ -246,10 +248,11 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 	}
 }
 
-// newSequencer makes the sequencer of a flow to a server when a request of the flow arrives.
+// newSequencer makes the sequencer of a flow to a server. It is called when the first request of
+// the flow arrives.
 func (m *Machine) newSequencer(now clock.Time, r *conntrack.Flow, s *server) *sequencer {
 	l := &sequencer{
-		m: m, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now), now},
+		m: m, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now, r.Requester), now},
 		clientConn: clientConn{s: s, ops: clientOps{max: m.cfg.OwnOps}, proof: proof{breaks: s.breaks}},
 		replies:    replies{m: m, flow: r, window: window{max: m.cfg.Window}},
 	}
@@ -261,22 +264,23 @@ func (m *Machine) newSequencer(now clock.Time, r *conntrack.Flow, s *server) *se
 	return l
 }
 
-// Closed is called when a flow has ended. Its requests on shared connections still complete there.
+// Closed is called when a flow has ended. The server still completes the flow's requests on shared
+// connections.
 func (m *Machine) Closed(c *pipeline.Ctx, r *conntrack.Flow) {
 	l, ok := r.Ext.(*sequencer)
 	if !ok || l.phase == closed {
 		return
 	}
 	r.Ext = nil
-	// the last packet of a request may still be on its way to the server, and no counter has it any
-	// more
+	// The last packet of a request may still be on its way to the server, and no counter knows the
+	// request any more.
 	l.s.unsettled = l.s.unsettled || l.isForwarding()
 	l.close()
 	m.settle(c)
 }
 
-// ForgetWords makes the values of all words unknown, for an operator. It returns how many words
-// there are.
+// ForgetWords makes the values of all words unknown. It is called for an operator, and returns the
+// number of words.
 func (m *Machine) ForgetWords() int {
 	n := 0
 	m.words.Each(func(w *atomiccache.Word) bool {

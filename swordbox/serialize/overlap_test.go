@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -81,35 +82,39 @@ func checkOverlap(t *testing.T, off int, a, b *conn, answered int) {
 // yet. The WRITE is lost once; meanwhile another client adds to the neighbour, whose atomics may
 // travel on another shared connection. None of them is replaced before the WRITE has ended.
 func TestWriteOverAnUnknownNeighbour(t *testing.T) {
-	for off := 64; off < 64+16*16; off += 16 {
-		r := newRig(t, rigConfig{clients: 2, shards: 2, rules: atomicsRule(2)})
-		a, b := r.connect(0), r.connect(1)
-		for _, c := range []*conn{a, b} {
-			for range 3 { // the first of the two words becomes known
-				c.prove(c.faa(off, 0, 0))
+	eachWindow(t, func(t *testing.T, _ int, nics func(*engine.Config)) {
+		for off := 64; off < 64+16*16; off += 16 {
+			r := newRig(t, rigConfig{clients: 2, shards: 2, rules: atomicsRule(2), engine: nics})
+			a, b := r.connect(0), r.connect(1)
+			for _, c := range []*conn{a, b} {
+				for range 3 { // the first of the two words becomes known
+					c.prove(c.faa(off, 0, 0))
+				}
 			}
+			b.prove(b.faa(2048, 0, 0))
+			checkWriteOver(t, off, 16, off+8, a, b)
 		}
-		b.prove(b.faa(2048, 0, 0))
-		checkWriteOver(t, off, 16, off+8, a, b)
-	}
+	})
 }
 
 // Atomics of one range are replaced, and everything else moves. A WRITE ends beyond the range,
 // where it covers a word that the switch knows: it takes that word's shared connection. None of the
 // words before that is replaced before the WRITE has ended.
 func TestWriteAcrossTheEndOfARange(t *testing.T) {
-	for off := 64; off < 64+8*8; off += 8 {
-		r := newRig(t, rigConfig{clients: 2, shards: 2, rules: moveRule(2)})
-		atomics := rules.Rule{Server: ipOf(serverIP), Action: rules.Atomics, From: r.server.base, To: r.server.base + 1024, Shards: 2}
-		r.useRules(append([]rules.Rule{atomics}, moveRule(2)...)...)
-		a, b := r.connect(0), r.connect(1)
-		for _, c := range []*conn{a, b} {
-			c.prove(c.faa(2048, 0, 0), c.faa(0, 0, 0), c.write(4096, 0, 8))
-			r.run(20 * time.Millisecond)
-			c.prove(c.faa(1016, 0, 0), c.faa(1016, 0, 0), c.faa(1016, 0, 0))
+	eachWindow(t, func(t *testing.T, _ int, nics func(*engine.Config)) {
+		for off := 64; off < 64+8*8; off += 8 {
+			r := newRig(t, rigConfig{clients: 2, shards: 2, rules: moveRule(2), engine: nics})
+			atomics := rules.Rule{Server: ipOf(serverIP), Action: rules.Atomics, From: r.server.base, To: r.server.base + 1024, Shards: 2}
+			r.useRules(append([]rules.Rule{atomics}, moveRule(2)...)...)
+			a, b := r.connect(0), r.connect(1)
+			for _, c := range []*conn{a, b} {
+				c.prove(c.faa(2048, 0, 0), c.faa(0, 0, 0), c.write(4096, 0, 8))
+				r.run(20 * time.Millisecond)
+				c.prove(c.faa(1016, 0, 0), c.faa(1016, 0, 0), c.faa(1016, 0, 0))
+			}
+			checkWriteOver(t, off, 1024-off+8, off, a, b)
 		}
-		checkWriteOver(t, off, 1024-off+8, off, a, b)
-	}
+	})
 }
 
 // checkWriteOver loses a WRITE of n bytes once, which a has sent and the switch has moved.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -14,27 +15,29 @@ import (
 // rule becomes one that replaces atomics. The switch retransmits the atomic while another client
 // changes the word: no addition is lost.
 func TestMoveBecomesAtomics(t *testing.T) {
-	for off := 64; off < 64+8*8; off += 8 {
-		r := newRig(t, rigConfig{clients: 2, shards: 2, rules: moveRule(2)})
-		a, b := r.connect(0), r.connect(1)
-		for _, c := range []*conn{a, b} {
-			c.prove(c.faa(0, 0, 0), c.faa(1024, 0, 0))
+	eachWindow(t, func(t *testing.T, _ int, nics func(*engine.Config)) {
+		for off := 64; off < 64+8*8; off += 8 {
+			r := newRig(t, rigConfig{clients: 2, shards: 2, rules: moveRule(2), engine: nics})
+			a, b := r.connect(0), r.connect(1)
+			for _, c := range []*conn{a, b} {
+				c.prove(c.faa(0, 0, 0), c.faa(1024, 0, 0))
+			}
+			lost := r.loseOnce(func(f *wire.Frame) bool {
+				return f.BTH.Opcode == wire.RCFetchAdd && f.SrcAddr() == ipOf(switchIP)
+			})
+			a.post(a.faa(off, 1000, 0))
+			r.settle()
+			r.useRules(atomicsRule(2)...)
+			r.do(func(*pipeline.Ctx) {})
+			answered := b.additions(off, 200)
+			r.run(20 * time.Millisecond)
+			got := len(a.n.poll())
+			if want := uint64(1000*got + answered); !*lost || answered != 200 || r.server.word(off) != want {
+				t.Errorf("word at %d: lost: %v; %d and %d additions answered, the word is %d, want %d; %d replaced",
+					off, *lost, got, answered, r.server.word(off), want, r.m.Stats().Replaced)
+			}
 		}
-		lost := r.loseOnce(func(f *wire.Frame) bool {
-			return f.BTH.Opcode == wire.RCFetchAdd && f.SrcAddr() == ipOf(switchIP)
-		})
-		a.post(a.faa(off, 1000, 0))
-		r.settle()
-		r.useRules(atomicsRule(2)...)
-		r.do(func(*pipeline.Ctx) {})
-		answered := b.additions(off, 200)
-		r.run(20 * time.Millisecond)
-		got := len(a.n.poll())
-		if want := uint64(1000*got + answered); !*lost || answered != 200 || r.server.word(off) != want {
-			t.Errorf("word at %d: lost: %v; %d and %d additions answered, the word is %d, want %d; %d replaced",
-				off, *lost, got, answered, r.server.word(off), want, r.m.Stats().Replaced)
-		}
-	}
+	})
 }
 
 // A WRITE passes the switch while no rule selects the server, and takes longer to reach the server

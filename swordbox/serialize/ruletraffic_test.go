@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -14,7 +15,7 @@ import (
 
 var (
 	ruleSeed  = flag.Uint64("rule-seed", 0, "replay only this seed of random rules")
-	ruleSeeds = flag.Int("rule-seeds", 60, "how many seeds of random rules")
+	ruleSeeds = flag.Int("rule-seeds", 20, "how many seeds of random rules at each window")
 )
 
 // randomRules draws rules that an operator may load for the server.
@@ -56,9 +57,9 @@ func (w *world) exchange(r *rand.Rand) {
 	})
 }
 
-func runRandomRules(t *testing.T, seed uint64) {
+func runRandomRules(t *testing.T, seed uint64, window int, nics func(*engine.Config)) {
 	r := rand.New(rand.NewPCG(seed, 5))
-	rc := rigConfig{seed: seed, clients: 3 + r.IntN(3), shards: 1 + r.IntN(2), depth: 1 + r.IntN(16)}
+	rc := rigConfig{seed: seed, engine: nics, clients: 3 + r.IntN(3), shards: 1 + r.IntN(2), depth: 1 + r.IntN(16)}
 	rc.rules = atomicsRule(rc.shards)
 	mix := [][]string{
 		{"lock", "lock", "count", "own"}, {"lock", "count", "own", "small", "read", "medium"}, {"count", "own", "ownWrite", "large", "readLarge"}, allMix,
@@ -78,7 +79,7 @@ func runRandomRules(t *testing.T, seed uint64) {
 	w.drive(20 * time.Second)
 	if t.Failed() {
 		t.Logf("%d changes of rules, mix %v, faults %+v\n%s", changes, mix, w.faults, w.state())
-		t.Logf("replay: go test ./swordbox/serialize -run TestRandomRules -rule-seed %d", seed)
+		t.Logf("replay: go test ./swordbox/serialize -run TestRandomRules/window=%d -rule-seed %d", window, seed)
 	}
 }
 
@@ -86,11 +87,13 @@ func runRandomRules(t *testing.T, seed uint64) {
 // in ranges or everywhere, on one shared connection or several, or nothing is done. Every
 // completion, every answer and every byte of memory is as it would be without a switch.
 func TestRandomRules(t *testing.T) {
-	if *ruleSeed != 0 {
-		runRandomRules(t, *ruleSeed)
-		return
-	}
-	for seed := range uint64(*ruleSeeds) {
-		t.Run(fmt.Sprint("seed=", seed+1), func(t *testing.T) { runRandomRules(t, seed+1) })
-	}
+	eachWindow(t, func(t *testing.T, window int, nics func(*engine.Config)) {
+		if *ruleSeed != 0 {
+			runRandomRules(t, *ruleSeed, window, nics)
+			return
+		}
+		for seed := range uint64(*ruleSeeds) {
+			t.Run(fmt.Sprint("seed=", seed+1), func(t *testing.T) { runRandomRules(t, seed+1, window, nics) })
+		}
+	})
 }

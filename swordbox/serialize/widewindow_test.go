@@ -46,13 +46,22 @@ func (c *conn) allSucceed(n int) {
 	}
 }
 
-// eachWindow runs a test with each window, without a rule and with each action.
-func eachWindow(t *testing.T, test func(t *testing.T, window int, list []rules.Rule)) {
+// eachWindow runs a test with each window. nics gives the NICs of a rig that window.
+func eachWindow(t *testing.T, test func(t *testing.T, window int, nics func(*engine.Config))) {
 	for _, window := range windows {
-		for name, list := range map[string][]rules.Rule{"none": nil, "move": moveRule(1), "atomics": atomicsRule(1)} {
-			t.Run(fmt.Sprintf("window=%d/%s", window, name), func(t *testing.T) { test(t, window, list) })
-		}
+		t.Run(fmt.Sprint("window=", window), func(t *testing.T) {
+			test(t, window, func(c *engine.Config) { c.Window = window })
+		})
 	}
+}
+
+// eachWindowAndAction runs a test with each window, without a rule and with each action.
+func eachWindowAndAction(t *testing.T, test func(t *testing.T, window int, list []rules.Rule)) {
+	eachWindow(t, func(t *testing.T, window int, _ func(*engine.Config)) {
+		for name, list := range map[string][]rules.Rule{"none": nil, "move": moveRule(1), "atomics": atomicsRule(1)} {
+			t.Run(name, func(t *testing.T) { test(t, window, list) })
+		}
+	})
 }
 
 // The answer to an atomic or a READ is lost between the switch and the client, and as many WRITEs
@@ -60,7 +69,7 @@ func eachWindow(t *testing.T, test func(t *testing.T, window int, list []rules.R
 func TestLostAnswerBeforeManyWrites(t *testing.T) {
 	for _, op := range []wire.Opcode{wire.RCAtomicAck, wire.RCReadResponseOnly} {
 		t.Run(op.String(), func(t *testing.T) {
-			eachWindow(t, func(t *testing.T, window int, list []rules.Rule) {
+			eachWindowAndAction(t, func(t *testing.T, window int, list []rules.Rule) {
 				r, c := wideRig(t, window, list)
 				lost := false
 				r.tap = func(up bool, port int, data []byte) bool {
@@ -107,7 +116,7 @@ func (c *conn) deafen(n int, wr func(i int) verbs.SendWR) {
 
 // Every packet to the client is lost until the client has sent as much as its window allows.
 func TestSilenceForAWindow(t *testing.T) {
-	eachWindow(t, func(t *testing.T, window int, list []rules.Rule) {
+	eachWindowAndAction(t, func(t *testing.T, window int, list []rules.Rule) {
 		_, c := wideRig(t, window, list)
 		c.deafen(window, func(i int) verbs.SendWR { return c.write(8192+8*(i%64), 64, 8) })
 		c.allSucceed(window)
@@ -117,7 +126,7 @@ func TestSilenceForAWindow(t *testing.T) {
 // The same, while the client's requests alternate between its own connection and the shared one,
 // more often than the switch has segments to remember.
 func TestSilenceOverManyChangesOfPlace(t *testing.T) {
-	eachWindow(t, func(t *testing.T, window int, list []rules.Rule) {
+	eachWindowAndAction(t, func(t *testing.T, window int, list []rules.Rule) {
 		r, c := wideRig(t, window, list)
 		n := min(window/2, 1500)
 		c.deafen(n, func(i int) verbs.SendWR {

@@ -25,7 +25,10 @@ type glue struct{ *Machine }
 func (glue) Spec() pipeline.Spec { return pipeline.Spec{Name: "glue", Split: true} }
 
 func (g glue) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	if v, taken := g.Machine.Packet(c, p); taken {
+	switch v, taken := g.Machine.Packet(c, p); {
+	case taken && v != pipeline.Drop(ReasonFormer) && v != pipeline.Drop(ReasonBlocked):
+		panic("the machine decides and drops nothing")
+	case taken:
 		return v
 	}
 	return pipeline.Forward()
@@ -119,7 +122,7 @@ func TestNAKOfTheOldest(t *testing.T) {
 			t.Fatalf("%+v: %d frames", tc, len(got))
 		}
 		f := got[0]
-		if f.BTH.Opcode != wire.RCAck || f.AETH.Syndrome != wire.NakRemoteOp || f.BTH.PSN != tc.want || f.BTH.DestQP != 0x11 ||
+		if f.BTH.Opcode != wire.RCAck || f.AETH.Syndrome != wire.NakRemoteOp || f.BTH.PSN != tc.want || f.BTH.DestQP != 0x11 || f.AETH.MSN != 0 || r.m.Stats() != (Stats{Former: 1, Naks: 1}) ||
 			f.Eth.Dst != clientMAC || f.SrcAddr() != server || f.DstAddr() != client {
 			t.Errorf("%+v: %v", tc, &f)
 		}
@@ -178,6 +181,12 @@ func TestForgottenByNewConnection(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 		r.send(0, announce(other, msg)) // another host's queue pair of the same number
+		damaged, connected := announce(from, msg), announce(from, msg)
+		b := damaged.AppendTo(nil)
+		b[len(b)-1] ^= 1
+		r.Frame(r.now, 0, packetio.Frame{Data: b}, &r.out)
+		connected.BTH.Opcode = wire.UCSendOnly
+		r.send(0, connected)
 		if len(r.m.Flows()) != 1 {
 			t.Errorf("%s: a packet of another connection ended the flow", name)
 		}
@@ -253,6 +262,14 @@ func TestBlocked(t *testing.T) {
 	if got := r.send(1, response(0x99)); len(got) != 1 {
 		t.Errorf("%v", got)
 	}
+	if s := r.m.Stats(); s.Blocked != 1 {
+		t.Errorf("%+v", s)
+	}
+	unreliable := request(other, 0x99, 5)
+	unreliable.BTH.Opcode = wire.UCWriteOnly
+	if got := r.send(0, unreliable); len(got) != 1 {
+		t.Errorf("a request of another service: %v", got)
+	}
 	blocked = false
 	if got := r.send(0, request(other, 0x99, 5)); len(got) != 1 {
 		t.Errorf("%v", got)
@@ -274,5 +291,57 @@ func TestNothingToDoCostsNothing(t *testing.T) {
 	})
 	if n > 0 || m.Deadline() != clock.Never {
 		t.Errorf("%v allocations, deadline %v", n, m.Deadline())
+	}
+}
+
+// The end of one flow leaves the others refused, and its own packets pass in both directions. One
+// refused request is enough for the end.
+func TestTwoFlows(t *testing.T) {
+	b := make([]byte, journal.Size)
+	former, err := journal.Open(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range wire.QPN(2) {
+		if _, err := former.Move(journal.Flow{Client: client, Server: server, ClientQPN: 0x11 + i, ServerQPN: 0x22 + i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &rig{t: t}
+	if r.rec, err = journal.Open(b); err != nil {
+		t.Fatal(err)
+	}
+	r.m = New(Config{Journal: r.rec})
+	if r.Switch, err = pipeline.New(pipeline.Config{Ports: 2, Program: glue{r.m}}); err != nil {
+		t.Fatal(err)
+	}
+	if r.m.Empty() || !New(Config{}).Empty() || r.Deadline() != 0 {
+		t.Errorf("deadline %v", r.Deadline())
+	}
+	r.send(0, request(client, 0x22, 5))
+	r.now = r.now.Add(refuseTime)
+	if got := r.send(0, request(client, 0x22, 5)); got[0].BTH.Opcode != wire.RCAck {
+		t.Errorf("%v", got)
+	}
+	r.now++
+	for range 2 {
+		if got := r.send(0, request(client, 0x22, 5)); len(got) != 1 || got[0].BTH.Opcode != wire.RCWriteOnly {
+			t.Errorf("a request of the flow that has ended: %v", got)
+		}
+		if got := r.send(1, response(0x11)); len(got) != 1 {
+			t.Errorf("its response: %v", got)
+		}
+		if got := r.send(0, request(client, 0x23, 5)); len(got) != 1 || got[0].BTH.Opcode != wire.RCAck {
+			t.Errorf("a request of the other one: %v", got)
+		}
+	}
+	if len(r.m.Flows()) != 1 || r.m.Empty() {
+		t.Errorf("%v", r.m.Flows())
+	}
+	only := newRig(t, 5, Config{})
+	only.send(0, request(client, 0x22, 5))
+	only.now = only.now.Add(refuseTime + 1)
+	if got := only.send(0, request(client, 0x22, 5)); len(got) != 1 || got[0].BTH.Opcode != wire.RCWriteOnly {
+		t.Errorf("behind one refused request: %v", got)
 	}
 }
