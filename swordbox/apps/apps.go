@@ -1,5 +1,5 @@
 // Package apps holds the registries of the switch: its programs, and the handlers of the rules of
-// program swordbox. ARCHITECTURE.md says what else a new program or action needs.
+// program swordbox. ARCHITECTURE.md says what a new program or action needs in addition.
 package apps
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// handlers carry out the rules of programs that have rules.
+// handlers lists the handlers, which carry out the rules of programs with rules.
 var handlers = []*handler.Kind{
 	&serialize.Kind,
 	&publishedserialize.Kind,
@@ -57,17 +57,17 @@ type Program struct {
 // Ruled is a program with rules.
 type Ruled interface {
 	pipeline.Program
-	// Rules returns the rules in force. SetRules replaces them, also in the journal; on error they
-	// stay as they are.
+	// Rules returns the rules in force. SetRules replaces them, also in the journal. If it returns
+	// an error, they stay as they are.
 	Rules() *rules.Set
 	SetRules(s *rules.Set) error
-	// Tables lists the tables of the program. ClearTable empties the table with a name and returns
-	// how many entries it had; ok is false if no table with this name can be cleared.
+	// Tables lists the tables of the program. ClearTable empties the table name and returns how
+	// many entries it had. ok is false if there is no table of this name that can be cleared.
 	Tables(now clock.Time) []handler.Table
 	ClearTable(name string) (int, bool)
-	// Bound counts the flows that would break if the program were replaced now. To replace the
-	// program, the switch calls Close, which ends its connections, loads the other program, and
-	// then calls Unloaded.
+	// Bound returns how many flows would break if the program were replaced now. To replace the
+	// program, the switch calls Close, which ends the program's connections. Then it loads the
+	// other program, and then calls Unloaded.
 	Bound() int
 	Close(c *pipeline.Ctx)
 	Unloaded()
@@ -75,30 +75,36 @@ type Ruled interface {
 
 var _ Ruled = (*swordbox.Program)(nil)
 
-// Config holds the settings of a program that a rack's description does not contain.
+// Config holds the settings of a program that are not part of a rack's description.
 type Config struct {
-	// Rand makes queue pair numbers and PSNs; it must differ between incarnations of the switch.
-	// The program owns it.
+	// Rand is the source of queue pair numbers and PSNs. Its values must differ between
+	// incarnations of the switch. The program owns it.
 	Rand *rand.Rand
-	// Journal is the journal, which survives a crash of the switch; nil: nothing survives.
+	// Journal is the switch's journal, which survives a crash of the switch; nil: nothing survives.
 	Journal *journal.Journal
-	// Late: the program may start when connections are open already, although no earlier
-	// incarnation of the switch has left a journal.
+	// Late: connections may be open when the program starts, although no earlier incarnation of the
+	// switch has left a journal.
 	Late bool
-	// Silence is how long the switch retransmits requests to a server that does not answer before
-	// it gives the server up; 0: 255 ms.
+	// Silence is how long the switch retransmits requests to a server that does not answer. After
+	// that it gives up the connection. 0: 255 ms.
 	Silence time.Duration
-	// Hold is how long the switch holds an append that waits for the previous append to the same
-	// key; 0: 1 ms.
+	// Hold is how long the switch holds an append while the previous append to the same key is in
+	// flight; 0: 1 ms.
 	Hold time.Duration
-	// Nodes is how many nodes of Clover stores a switch that steers remembers; 0: 65536. The switch
+	// Nodes is how many nodes of Clover stores the switch remembers when it steers; 0: 65536. It
 	// does not steer requests for nodes that it has forgotten.
 	Nodes int
 	// Connections is how many connections the switch tracks; 0: the default of conntrack.
 	Connections int
 }
 
-// Lookup finds a program by name; "" is forward. false: there is none.
+// SteeredNodes is Config.Nodes of the switch's daemon, and of estimates of what the program takes on
+// a chip. That many nodes take 23 MiB, which the switch allocates when it sees the first node. The
+// published handler remembers as many. The table must hold many nodes, because clients may name old
+// nodes, behind which many others have been appended.
+const SteeredNodes = 1 << 18
+
+// Lookup finds a program by name; "" is forward. The bool is false if there is none.
 func Lookup(name string) (Program, bool) {
 	if name == "" {
 		name = spec.ProgramForward
@@ -110,7 +116,7 @@ func Lookup(name string) (Program, bool) {
 	return programs[i], true
 }
 
-// New makes the program of a rack's switch; "" is forward.
+// New makes the program that the rack file names for the switch; "" is forward.
 func New(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	p, ok := Lookup(s.Switch.Program)
 	if !ok {
@@ -119,8 +125,8 @@ func New(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	return p.make(s, cfg)
 }
 
-// Requests lists the control requests of all programs. A switch answers those of programs that it
-// does not run with handler.ErrNoRules.
+// Requests lists the control requests of all programs. If the switch does not run the program of a
+// request, it answers with handler.ErrNoRules.
 func Requests() (list []handler.Request) {
 	for _, p := range programs {
 		if p.requests != nil {
@@ -130,7 +136,7 @@ func Requests() (list []handler.Request) {
 	return list
 }
 
-// Listings lists what the handlers can show an operator.
+// Listings lists the listings of all handlers.
 func Listings() (list []handler.Listing) {
 	for _, k := range handlers {
 		list = append(list, k.Listings...)
@@ -138,8 +144,8 @@ func Listings() (list []handler.Listing) {
 	return list
 }
 
-// Self returns the addresses under which the rack's switch makes connections: those of the rack
-// file if its program has rules, otherwise none.
+// Self returns the addresses with which the rack's switch makes connections. They are those of the
+// rack file if its program has rules; otherwise there are none.
 func Self(s *spec.Rack) pipeline.Self {
 	if p, ok := Lookup(s.Switch.Program); !ok || !p.HasRules {
 		return pipeline.Self{}

@@ -15,7 +15,8 @@ import (
 
 // Bounds of rules with action count.
 const (
-	// MaxTop is how many addresses a rule counts, MaxCounters how many all rules of a switch count.
+	// MaxTop is how many addresses a rule counts at most. MaxCounters is how many all rules of a
+	// switch count together.
 	MaxTop, MaxCounters = 1024, 4096
 	defaultTop          = 64
 )
@@ -26,14 +27,14 @@ const (
 	keyUnit = "unit"
 )
 
-// units are the values of the key unit: what an address stands for, in bytes. The first one is the
+// units are the values of the key unit, with the size of a unit in bytes. The first one is the
 // default.
 var units = []struct {
 	name string
 	size uint64
 }{{"word", 8}, {"line", 64}, {"page", 4096}}
 
-// Count is the action: count the addresses that requests touch most.
+// Count is the action count: it counts the addresses that requests touch most.
 var Count = rules.Register(rules.Definition{
 	Name: "count", Doc: "counts the addresses that requests access most, and changes nothing; see `rdmalab switch hot`",
 	Observes: true, Check: checkMode,
@@ -45,11 +46,11 @@ var Count = rules.Register(rules.Definition{
 	Together: checkTotal,
 })
 
-// KeyStore is the key of rules that count in the memory of servers instead of the switch. Package
-// statestore carries them out.
+// KeyStore is the key of rules that keep their counts in the memory of servers instead of the
+// switch. Package statestore carries out these rules.
 const KeyStore = "store"
 
-// inSwitch reports whether a rule counts in the memory of the switch.
+// inSwitch reports whether a rule keeps its counts in the memory of the switch.
 func inSwitch(r *rules.Rule) bool { return r.Options[KeyStore] == "" }
 
 func checkMode(r *rules.Rule) error {
@@ -79,7 +80,7 @@ func checkUnit(s string) error {
 	return fmt.Errorf("%.40q is no unit; use one of %v", s, names)
 }
 
-// checkTotal bounds the counters of all rules.
+// checkTotal reports an error if all rules together have too many counters.
 func checkTotal(list []*rules.Rule) error {
 	n := 0
 	for _, r := range list {
@@ -114,7 +115,7 @@ func ShiftOf(r *rules.Rule) (shift uint) {
 	return shift
 }
 
-// Kind is the entry of the registry.
+// Kind is the counter's entry of the registry.
 var Kind = handler.Kind{
 	Name: "hot", Actions: []rules.Action{Count}, Mode: rules.Hardened, Selects: inSwitch,
 	New:      func(*handler.Env) handler.Handler { return New() },
@@ -125,12 +126,12 @@ var help = handler.Help{
 	Name:  "hot",
 	Short: "Show the addresses in the servers' memory that requests access most",
 	Long: "hot shows the addresses that requests access most, hottest first, as rules of action count have counted them. A\n" +
-		"rule counts in units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units\n" +
-		"counts for each of them, at most for the first 16. Retransmissions are not counted, except on connections that\n" +
-		"the switch does not track yet. Counting changes and delays no packet.\n\n" +
-		"  COUNT   at least the number of requests, and at most OVER more than it\n" +
-		"  OVER    by how much COUNT can be too large: each rule counts only top=N addresses at a time, and an address that\n" +
-		"          replaces the coldest one begins with the COUNT of that one\n" +
+		"rule counts units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts\n" +
+		"for each of them, but only for the first 16. Retransmissions are not counted, except on connections that the\n" +
+		"switch does not track yet. Counting changes and delays no packet.\n\n" +
+		"  COUNT   requests counted; the true number is between COUNT - OVER and COUNT\n" +
+		"  OVER    by how much COUNT can be too large: a rule counts only top=N addresses at a time. A new address replaces the\n" +
+		"          one with the smallest COUNT, and its own COUNT begins with that number\n" +
 		"  READS, WRITES, ATOMICS\n" +
 		"          exact numbers since the address came into the table\n" +
 		"  RULE    name of the rule that counts\n\n" +
@@ -141,15 +142,15 @@ var help = handler.Help{
 	Most: "how many addresses; 0: all that the switch counts",
 }
 
-// Hot is an address that requests touch.
+// Hot is an address that requests touch, with its counts.
 type Hot struct {
 	Rule   string     `json:"rule"`
 	Server netip.Addr `json:"server"`
 	// Address is the first byte of the unit. Unit is its size in bytes.
 	Address uint64 `json:"address"`
 	Unit    int    `json:"unit"`
-	// Count is an upper bound of the number of requests that touched the unit; the true number is
-	// at most Over less.
+	// Count is an upper bound of the number of requests that touched the unit. The true number is
+	// at least Count - Over.
 	Count uint64 `json:"count"`
 	Over  uint64 `json:"over"`
 	// Reads, Writes and Atomics count the requests since the address entered the table.

@@ -10,8 +10,8 @@ import (
 // Action says what the switch does with the requests that a rule selects. Definition describes it.
 type Action uint8
 
-// Actions that exist without any handler package. The zero value is Track. Packages of handlers add
-// others with Register.
+// Actions that need no handler package to exist. The zero value is Track. Packages of handlers add
+// more actions with Register.
 const (
 	// Track tracks the connections and changes nothing.
 	Track Action = iota
@@ -29,44 +29,46 @@ const (
 
 // Definition describes an action.
 type Definition struct {
-	// Name is the word of rule files. Doc is one line for people: what the switch does.
+	// Name is the word in rule files. Doc is one line for people: what the switch does.
 	Name, Doc string
-	// Service is what the switch does for a server under rules of the action: all rules of a server
+	// Service is what the switch does for a server under rules of the action. All rules of a server
 	// must have the same Service and the same mode. "": the switch only tracks or observes.
 	Service Service
-	// Observes: a rule of the action does not change what happens to a request, so a request may
+	// Observes: a rule of the action does not change what happens to a request. So a request may
 	// match an observing rule and another rule. Observing rules are compared only with one another.
 	Observes bool
-	// Check checks one rule of the action; nil: there is nothing to check.
+	// Check returns what is wrong with one rule of the action; nil: there is nothing to check.
 	Check func(r *Rule) error
-	// Dials reports whether the switch makes connections for a rule of the action; nil: it makes none.
+	// Dials reports whether the switch makes connections for rule r of the action; nil: it makes
+	// none.
 	Dials func(r *Rule) bool
-	// Hosts are those of Keys whose values are hosts, between commas. Rule.Resolve replaces their
-	// names by addresses.
+	// Hosts names the Keys whose values are lists of hosts, separated by commas. Rule.Resolve
+	// replaces the names of hosts by addresses.
 	Hosts []string
 	// Keys are the keys that only rules of this action have. See Option.
 	Keys []Field
-	// Together checks all rules of the action in one set; nil: there is nothing to check.
+	// Together returns what is wrong with the rules of the action in one set; nil: there is nothing
+	// to check.
 	Together func(list []*Rule) error
 }
 
-// Service is the way in which the switch serves a server. Error messages use its text as a
+// Service is a way in which the switch serves a server. Error messages use its text as a
 // participle.
 type Service string
 
-// Services. No server has both.
+// Services. The rules of one server all have the same one.
 const (
 	serialized Service = "served"
 	steered    Service = "steered"
 )
 
-// definitions has the definition of each action, by number. Register appends while packages are
-// initialised; nothing changes it afterwards.
+// definitions holds the definition of each action, by its number. Register appends to it while
+// packages are initialised; after that it does not change.
 var definitions = []Definition{
 	{Name: "track", Doc: "follows connections and changes nothing"},
 	{Name: "move", Doc: "sends every one-sided request of a single packet on a shared connection", Service: serialized, Dials: hardened},
-	{Name: "atomics", Dials: hardened, Doc: "sends the atomics of a word, and WRITEs that cover it, on a shared connection; once it knows " +
-		"the word's value, it replaces CMP_SWAP and FETCH_ADD by WRITE", Service: serialized},
+	{Name: "atomics", Dials: hardened, Doc: "sends the atomics on a word, and WRITEs that cover the word, on a shared connection; when it knows the word's " +
+		"value, it replaces CMP_SWAP and FETCH_ADD by WRITE", Service: serialized},
 	{
 		Name: "steer", Doc: "sends appends and READs of the store Clover to the newest node of their key", Service: steered,
 		Dials: func(r *Rule) bool { return r.Mode == Published },
@@ -75,9 +77,9 @@ var definitions = []Definition{
 
 func hardened(r *Rule) bool { return r.Mode == Hardened }
 
-// Register adds an action. It is called while packages are initialised, by the package of the
-// handler that carries the action out: a program that links the package can read rules of the
-// action. It panics if a name or a key exists.
+// Register adds an action. The package of the handler that carries out the action calls it while
+// packages are initialised. A program that links this package can then read rules of the action.
+// Register panics if the name or a key exists already.
 func Register(d Definition) Action {
 	if slices.Contains(Actions(), d.Name) || len(definitions) == 1<<8 {
 		panic("rules: there is no room for the action " + d.Name)
@@ -90,9 +92,9 @@ func Register(d Definition) Action {
 	return a
 }
 
-// Extend adds the keys and the hosts of d to an action that another package has registered, together
-// with its checks; it sets Dials. The package of a second handler of the action calls it, as Register
-// is called.
+// Extend adds the keys, the hosts and the checks of d to an action that another package has
+// registered, and sets its Dials. The package of a second handler of the action calls it while
+// packages are initialised.
 func Extend(a Action, d Definition) {
 	to := &definitions[a]
 	for _, k := range d.Keys {
@@ -140,14 +142,14 @@ func Actions() []string {
 	return names
 }
 
-// actionDoc lists the actions for people: "track, move or steer".
+// actionDoc returns the names of the actions as text: "track, move or steer".
 func actionDoc() string {
 	names := Actions()
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Definition describes the action; an unknown action is described as Track.
+// Definition returns the definition of the action. For an unknown action it returns that of Track.
 func (a Action) Definition() *Definition {
 	if int(a) >= len(definitions) {
 		a = Track
@@ -155,21 +157,21 @@ func (a Action) Definition() *Definition {
 	return &definitions[a]
 }
 
-// String is the word for the action in rule files.
+// String returns the word for the action in rule files.
 func (a Action) String() string { return word(Actions(), uint8(a)) }
 
-// MarshalText is String.
+// MarshalText returns what String returns.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what String prints.
+// UnmarshalText reads a word that String returns.
 func (a *Action) UnmarshalText(b []byte) error {
 	i, err := parseWord("action", Actions(), string(b))
 	*a = Action(i)
 	return err
 }
 
-// Option returns the Field of a key that only the rules of one action have. Its value is kept as text
-// in Rule.Options; check returns an error if a value is wrong.
+// Option returns the Field of a key that only rules of one action have. The value is kept as text
+// in Rule.Options. check returns an error if a value is wrong.
 func Option(key, example, doc string, check func(value string) error) Field {
 	return Field{
 		Key: key, Example: example, Doc: doc,
@@ -187,9 +189,9 @@ func Option(key, example, doc string, check func(value string) error) Field {
 	}
 }
 
-// validate says what is wrong with a rule of the action.
+// validate returns what is wrong with a rule of the action.
 func (d *Definition) validate(r *Rule) error {
-	for _, key := range slices.Sorted(maps.Keys(r.Options)) { // also of a rule that was read from JSON
+	for _, key := range slices.Sorted(maps.Keys(r.Options)) { // also for a rule that was read from JSON
 		i := slices.IndexFunc(d.Keys, func(k Field) bool { return k.Key == key })
 		if i < 0 {
 			return fmt.Errorf("the key %.40s has no meaning with action %s", key, d.Name)
@@ -204,7 +206,7 @@ func (d *Definition) validate(r *Rule) error {
 	return nil
 }
 
-// together checks the rules of a set that have the same action together, for each action.
+// together calls Together of each action with the rules of the set that have this action.
 func (s *Set) together() error {
 	for a := range definitions {
 		check := definitions[a].Together

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Field is one key of a rule as people write it.
+// Field is one key of a rule, with its text form.
 type Field struct {
 	Key string
-	// Example is a value. Doc is one line for tables.
+	// Example is an example of a value. Doc is one line for tables.
 	Example, Doc string
-	// Set reads a value from text, Get formats it. Get returns "" for the default, which is not
-	// printed.
+	// Set reads a value from text. Get formats the value; it returns "" for the default, which is
+	// not printed.
 	Set func(r *Rule, text string) error
 	Get func(r *Rule) string
 }
@@ -27,7 +27,7 @@ func Fields() []Field {
 	return list
 }
 
-// none and all are the words for "nothing" and for "everything".
+// Words for "nothing" (none), "any key" (anyKey) and "everything" (all).
 const (
 	none   = "none"
 	anyKey = "any"
@@ -51,7 +51,7 @@ var fields = []Field{
 		},
 	},
 	{
-		"action", "atomics", "", // Fields has the text
+		"action", "atomics", "", // Fields fills in the text
 		func(r *Rule, s string) error { return r.Action.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return r.Action.String() },
 	},
@@ -82,8 +82,8 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Shards == 0, strconv.Itoa(r.Shards)) },
 	},
 	{
-		"service", "memory", "to what the switch connects its shared connections: the name of a service, a port, or none " +
-			"(`rdmalab switch connections adopt`); default: memory",
+		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port. none: the switch makes " +
+			"none (`rdmalab switch connections adopt`); default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""
@@ -120,8 +120,8 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "what answers a CMP_SWAP that is known to fail: server, switch, or wait[:TIME] (it is held until " +
-			"the word has the value that it compares with, for 1ms or TIME; then the switch answers); default: server",
+		"misses", "wait", "what answers a CMP_SWAP that the switch knows to fail: server, switch, or wait[:TIME] (the switch holds it " +
+			"until the word has the value that it compares with, at most 1ms or TIME, and then answers); default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
@@ -136,8 +136,8 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
 	{
-		"keys", "1,7", "with action steer: keys of Clover whose requests are steered, at most 256, or hot:N for the N " +
-			"requested most, at most 256; default: all",
+		"keys", "1,7", "with action steer: up to 256 keys of Clover whose requests are steered, or hot:N for the N keys that clients " +
+			"request most, N at most 256; default: all",
 		setKeys,
 		func(r *Rule) string {
 			if r.Hot > 0 {
@@ -156,12 +156,11 @@ var fields = []Field{
 	},
 }
 
-// hotKeys is the prefix of the value with which a rule lets the switch find the most requested
-// keys.
+// hotKeys is the prefix of a value of keys that makes the switch find the most requested keys.
 const hotKeys = "hot:"
 
-// setMisses reads what answers a CAS that fails (Answerer), and how long the CAS waits before it is
-// answered.
+// setMisses reads what answers a CAS that fails (Answerer), and how long the CAS waits before the
+// answer.
 func setMisses(r *Rule, s string) error {
 	how, wait, timed := strings.Cut(s, ":")
 	r.MissTime = 0
@@ -176,7 +175,7 @@ func setMisses(r *Rule, s string) error {
 	return nil
 }
 
-// setKeys reads numbers between commas.
+// setKeys reads numbers that are separated by commas.
 func setKeys(r *Rule, s string) error {
 	if r.Keys, r.Hot = nil, 0; s == all {
 		return nil
@@ -202,7 +201,7 @@ func joinKeys(keys []uint64) string {
 	return strings.Join(words, ",")
 }
 
-// Dials reports whether the switch connects to the server by itself.
+// Dials reports whether the switch makes connections for the rule.
 func (r *Rule) Dials() bool {
 	d := r.Action.Definition()
 	return d.Dials != nil && d.Dials(r)
@@ -253,7 +252,7 @@ func setRange(r *Rule, s string) error {
 	return nil
 }
 
-// setNumber reads a number between low and high; the word nothing, if there is one, stands for 0.
+// setNumber reads a number from low to high. If nothing is not "", that word stands for 0.
 func setNumber(s, nothing string, low, high uint64, set func(uint64)) error {
 	if nothing != "" && s == nothing {
 		set(0)

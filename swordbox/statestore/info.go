@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Kind is the entry of the registry.
+// Kind is the machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "count", Actions: []rules.Action{hotwords.Count}, Mode: rules.Hardened, Selects: Selects,
 	New: func(e *handler.Env) handler.Handler {
@@ -24,24 +24,24 @@ var Kind = handler.Kind{
 	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores), handler.NewListing(slotsHelp, (*Machine).slots, printSlots)},
 }
 
-// Kind is the machine's entry of the registry.
+// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Help describes the listing of stores.
 var Help = handler.Help{
 	Name:  "counted",
 	Short: "Show what the switch has counted in the memory of servers",
-	Long: "counted shows the connections on which the switch counts in the memory of servers, under rules of action count with\n" +
-		"a store. For each request under such a rule the switch adds to a counter of 8 bytes by FETCH_ADD. `rdmalab read`\n" +
+	Long: "counted shows the connections on which the switch counts in the memory of servers (rules of action count with a\n" +
+		"store). For each request under such a rule the switch adds to a counter of 8 bytes by FETCH_ADD. `rdmalab read`\n" +
 		"reads the counters from the server's memory.\n\n" +
 		"  STORE      the server, and the number of the connection to it (a rule can have several: shards)\n" +
 		"  STATE      up, or down: the reason is at the end of the line\n" +
-		"  PENDING    what has been counted and waits in the switch, because depth FETCH_ADDs are in flight or the connection is\n" +
-		"             down; in brackets for how many counters\n" +
-		"  IN FLIGHT  what FETCH_ADDs carry that are not answered; in brackets how many there are\n" +
-		"  REGION     where the server's memory is that its service lends: address and R_Key\n\n" +
-		"`rdmalab switch counters` shows what is in the memory (applied), what may be (uncertain), and what is not counted\n" +
-		"(dropped); former is what crashes of the switch have lost at most.",
+		"  PENDING    sum that waits in the switch, because depth FETCH_ADDs are in flight or the connection is down; in brackets\n" +
+		"             the number of counters for which it waits\n" +
+		"  IN FLIGHT  sum that unanswered FETCH_ADDs add; in brackets the number of these FETCH_ADDs\n" +
+		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key\n\n" +
+		"`rdmalab switch counters` shows which part of the sum is in the memory (applied), may be there (uncertain), or\n" +
+		"was not counted (dropped). former is how much crashes of the switch have lost at most.",
 	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 		"  rdmalab switch counted\n" +
 		"  rdmalab read ms1 --on cn0 --words 64",
@@ -53,22 +53,22 @@ type Store struct {
 	Server netip.Addr `json:"server"`
 	Shard  int        `json:"shard"`
 	State  string     `json:"state"`
-	// Pending and InFlight are amounts. Counters is the number of counters that wait, Adds that of
-	// FETCH_ADDs in flight, Depth the largest possible number of them.
+	// Pending and InFlight are amounts. Counters is the number of counters that wait. Adds is the
+	// number of FETCH_ADDs in flight, and Depth the largest allowed number.
 	Pending  uint64 `json:"pending"`
 	Counters int    `json:"counters"`
 	InFlight uint64 `json:"inFlight"`
 	Adds     int    `json:"adds"`
 	Depth    int    `json:"depth"`
-	// Address and RKey are those of the region that the server lends, Bytes is its length; 0: the
-	// switch does not know it.
+	// Address, RKey and Bytes describe the region in which the server lets the switch count; Bytes
+	// 0: the switch does not know it.
 	Address uint64 `json:"address"`
 	RKey    uint32 `json:"rkey"`
 	Bytes   int    `json:"bytes"`
 	Why     string `json:"why,omitempty"`
 }
 
-// list lists the connections that rules need, or on which something waits.
+// list lists the connections that rules need, or on which an amount waits or is in flight.
 func (m *Machine) list(clock.Time) (list []Store) {
 	for _, ch := range m.channels {
 		if ch.users == 0 && ch.pending.used == 0 && ch.flight.n == 0 {
@@ -140,8 +140,8 @@ func (m *Machine) Tables() []handler.Table {
 // ClearTable clears nothing.
 func (m *Machine) ClearTable(string) int { return 0 }
 
-// Spec declares what a chip would need: for each connection the table of waiting amounts, and the
-// copies of the FETCH_ADDs in flight, which a chip can keep because they are small.
+// Spec declares what a chip would need: for each connection, the table of waiting amounts and the
+// copies of the FETCH_ADDs in flight. A chip can keep these copies because they are small.
 func (m *Machine) Spec() pipeline.Part {
 	n, inFlight := max(1, len(m.channels)), 0
 	for _, ch := range m.channels {

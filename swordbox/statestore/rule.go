@@ -14,14 +14,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Bounds of rules that count in a store.
+// Bounds of rules with a store.
 const (
-	// MaxSlots is how many counters a rule can have, MaxStores how many servers can share them.
+	// MaxSlots is how many counters a rule can have. MaxStores is how many servers can share them.
 	MaxSlots, MaxStores = 1 << 20, 8
 	defaultSlots        = 1024
 )
 
-// Keys that only these rules have.
+// Keys that only rules with a store have.
 const (
 	keyAt    = "at"
 	keySlots = "slots"
@@ -39,8 +39,7 @@ func init() {
 	rules.Extend(hotwords.Count, rules.Definition{
 		Keys: []rules.Field{
 			storeKey(),
-			rules.Option(keyAt, "0x1000", "with store: offset of the first counter in the memory that the store's service lends, a "+
-				"multiple of 8; default: 0", checkAt),
+			rules.Option(keyAt, "0x1000", "with store: offset of the first counter in the region of the store's memory service, a multiple of 8; default: 0", checkAt),
 			rules.Option(keySlots, "4096", fmt.Sprintf("with store: number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
 				checkSlots),
 			rules.Option(keyPer, "address", "with store: what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
@@ -52,14 +51,14 @@ func init() {
 	})
 }
 
-// Selects reports whether a rule of action count counts in a store.
+// Selects reports whether a rule of action count has a store.
 func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
-// storeKey is the key store. Each address is kept in its canonical text, so that equal addresses are
-// equal words: a store in two spellings would be two stores.
+// storeKey returns the field of the key store. It keeps each address in its canonical text, so that
+// equal addresses are equal words; otherwise one store in two spellings would count as two.
 func storeKey() rules.Field {
-	f := rules.Option(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: the memory servers, at most %d, between commas, in whose "+
-		"memory the switch counts by FETCH_ADD, instead of in its own; see `rdmalab switch counted`", MaxStores), checkStore)
+	f := rules.Option(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
+		"instead of in its own; see `rdmalab switch counted`", MaxStores), checkStore)
 	set := f.Set
 	f.Set = func(r *rules.Rule, text string) error {
 		words := strings.Split(text, ",")
@@ -116,7 +115,7 @@ func oneOf(list []string) func(string) error {
 	}
 }
 
-// check says what is wrong with one rule of action count.
+// check returns what is wrong with one rule of action count.
 func check(r *rules.Rule) error {
 	if !Selects(r) {
 		for _, key := range []string{keyAt, keySlots, keyPer, keyAdd} {
@@ -132,8 +131,8 @@ func check(r *rules.Rule) error {
 	return nil
 }
 
-// together says what is wrong with the rules of action count of one set: rules that share a store
-// share its connections, and their counters must not overlap.
+// together returns what is wrong with the rules of action count of one set. Rules with the same
+// store share its connections, and their counters must not overlap.
 func together(list []*rules.Rule) error {
 	for i, r := range list {
 		for _, s := range list[:i] {
@@ -175,8 +174,7 @@ type Layout struct {
 	from           uint64
 }
 
-// LayoutOf reads the layout of a rule that is valid and resolved. A store that is still a name has no
-// place in Stores.
+// LayoutOf returns the layout of a valid rule. Stores lacks a store whose name is not resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
 	l := Layout{
 		Shards: r.NumShards(), Slots: defaultSlots, address: r.Options[keyPer] == pers[1], bytes: r.Options[keyAdd] == adds[1],
@@ -194,13 +192,13 @@ func LayoutOf(r *rules.Rule) Layout {
 	return l
 }
 
-// End is the offset behind the last counter of a server.
+// End returns the offset behind the last counter on a server, in bytes.
 func (l *Layout) End() uint64 {
 	n := max(1, len(l.Stores))
 	return l.At + uint64((l.Slots+n-1)/n)*wordLen
 }
 
-// Slot returns which counter counts a request.
+// Slot returns the number of the counter that counts a request.
 func (l *Layout) Slot(server netip.Addr, t *handler.Target) int {
 	if l.address {
 		return int((t.VA>>l.shift)-(l.from>>l.shift)) & (1<<62 - 1) % l.Slots
@@ -208,7 +206,7 @@ func (l *Layout) Slot(server netip.Addr, t *handler.Target) int {
 	return FlowSlot(t.From, server, t.To, l.Slots)
 }
 
-// Amount returns what a request adds to its counter.
+// Amount returns how much a request adds to its counter.
 func (l *Layout) Amount(t *handler.Target) uint64 {
 	if l.bytes {
 		return uint64(t.Length)
@@ -216,8 +214,8 @@ func (l *Layout) Amount(t *handler.Target) uint64 {
 	return 1
 }
 
-// Place returns where a counter is: the index of its store, the connection to the store that carries
-// its FETCH_ADDs, and its offset in the store's memory. All FETCH_ADDs to a counter are on one
+// Place returns where a counter is: the index of its store, the connection (shard) that carries its
+// FETCH_ADDs, and its offset in the store's memory in bytes. All FETCH_ADDs to a counter are on one
 // connection.
 func (l *Layout) Place(slot int) (store, shard int, offset uint64) {
 	n := len(l.Stores)
@@ -225,8 +223,8 @@ func (l *Layout) Place(slot int) (store, shard int, offset uint64) {
 	return slot % n, word % l.Shards, l.At + uint64(word)*wordLen
 }
 
-// FlowSlot returns which of slots counters counts the requests of a flow: those from an address to a
-// queue pair of a server.
+// FlowSlot returns the number of the counter for a flow, from 0 to slots-1. The flow consists of
+// the requests from address from to queue pair to of server.
 func FlowSlot(from, server netip.Addr, to wire.QPN, slots int) int {
 	const prime = 0x100000001b3 // FNV-1a
 	h := uint64(0xcbf29ce484222325)

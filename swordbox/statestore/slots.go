@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// MaxLabels is how many counters have a label.
+// MaxLabels is how many counters can have a label.
 const MaxLabels = 1024
 
-// labels say which request was the last one that a counter counted, for an operator. Counters with
-// the same remainder share one.
+// labels hold, for an operator, the last request that a counter has counted. Counters whose numbers
+// have the same remainder modulo MaxLabels share a label.
 type labels [MaxLabels]label
 
 type label struct {
@@ -32,13 +32,16 @@ func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }
 var slotsHelp = handler.Help{
 	Name:  "slots",
 	Short: "Show which counter in a server's memory counts which flow or address",
-	Long: "slots shows counters in the memory of servers, of rules of action count with a store, with the last request that\n" +
-		"each has counted. Flows are given their counters by a hash, so several flows may share one.\n\n" +
+	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with a store), with\n" +
+		"the last request that each counter has counted. A hash of a flow chooses its counter, so several flows may share\n" +
+		"one.\n\n" +
 		"  SLOT      number of the counter in its rule\n" +
-		"  STORE     the server, and the OFFSET of the counter in the memory that its service lends: `rdmalab read` reads it\n" +
+		"  STORE     the memory server that has the counter\n" +
+		"  OFFSET    offset of the counter in the region of its memory service, for --at of `rdmalab read`\n" +
 		"  CLIENT, SERVER, QP, ADDRESS\n" +
-		"            of the last request that it has counted\n\n" +
-		"The switch remembers 1024 of them; of two slots with the same remainder modulo 1024 the last one.",
+		"            of the last request that the counter has counted\n\n" +
+		"The switch remembers the last requests of 1024 counters. If the numbers of two counters have the same remainder\n" +
+		"modulo 1024, it remembers only the counter that has counted last.",
 	Example: "  rdmalab switch slots\n" +
 		"  rdmalab read ms1 --on cn0 --at 0x48 --words 1",
 	Most: "how many counters; 0: all that the switch remembers",
@@ -56,7 +59,7 @@ type Slot struct {
 	Address uint64     `json:"address"`
 }
 
-// slots lists the counters with labels whose rules are in force.
+// slots lists the counters that have a label and a rule in force.
 func (m *Machine) slots(clock.Time) (list []Slot) {
 	for _, x := range m.labels {
 		for i := range m.counts {

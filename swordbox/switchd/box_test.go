@@ -3,6 +3,7 @@ package switchd
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -172,6 +173,30 @@ func TestForwardHasNoRules(t *testing.T) {
 	a.must("GET", "/tables", nil, &tables)
 	if len(tables) != 3 {
 		t.Errorf("%+v", tables)
+	}
+}
+
+// The budget of a daemon's program has the figures that figure 8 of experiment swordbox-figures has,
+// of which TestChipFigureIsTheBudget of topo/experiment has the same copy.
+func TestBudgetIsFigure8(t *testing.T) {
+	s, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", spec.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := apps.New(s, configured(new(journalFile), false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, m := range chipcost.Of(p.Spec(), chipcost.Tofino()).Modes {
+		for _, u := range m.Uses {
+			got[u.Part] = fmt.Sprintf("%.2f %.2f %.2f", u.SRAM, u.Units, u.Tables)
+		}
+	}
+	for part, want := range map[string]string{"steer": "109.90 2.08 9.38", "hot": "1.67 0.00 1.04", "count": "1.15 16.67 2.08"} {
+		if got[part] != want {
+			t.Errorf("part %s takes %s, want %s", part, got[part], want)
+		}
 	}
 }
 

@@ -19,12 +19,11 @@ import (
 )
 
 // EnvKeep is the environment variable that makes a switch keep its last packets. Its value is the
-// size of the memory for them, like 4MiB.
+// size of the memory for these packets, like 4MiB.
 const EnvKeep = "RDMALAB_KEEP"
 
-// Main runs the switch of a rack: it reads the rack's description below dir, opens the rack's ports
-// in the network namespace that the process is in, serves the control socket, and forwards until
-// ctx ends.
+// Main runs the switch of a rack. It reads the rack's description below dir, opens the rack's ports
+// in the network namespace of the process, serves the control socket, and forwards until ctx ends.
 func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	paths := spec.Paths{Dir: dir}
 	data, err := os.ReadFile(paths.Spec())
@@ -85,8 +84,8 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	return errors.Join(err, srv.Close())
 }
 
-// serve starts to serve the control socket. It fails if the process lacks the privilege to open
-// ports.
+// serve starts to serve the control socket. It returns an error if the process lacks the privilege
+// to open ports.
 func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
 	for i := range d.ports.list {
 		if err := d.ports.list[i].err; errors.Is(err, afpacket.ErrPrivilege) {
@@ -96,7 +95,8 @@ func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
 	return control.Serve(paths.Socket(spec.SwitchName), d.Mux())
 }
 
-// journalOf opens the journal of a switch whose program has one.
+// journalOf opens the journal of a switch. If the program has no rules, it returns an empty
+// journalFile, because such a program has no journal.
 func journalOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*journalFile, error) {
 	if p, ok := apps.Lookup(rack.Switch.Program); !ok || !p.HasRules {
 		return new(journalFile), nil
@@ -115,33 +115,27 @@ func journalOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*journalF
 	return rec, nil
 }
 
-// serverSilence is how long the switch waits for a silent server before it gives the connection up.
-// When it gives the connection up, clients lose their connections. On a busy machine the process of
-// a host may not run for a while, and the clients' NICs retry for about a second, too.
+// serverSilence is how long the switch waits for a silent server before it gives up the connection.
+// Clients then lose their connections. On a busy machine the process of a host may not run for a
+// while, and clients' NICs retry for about a second, too.
 const serverSilence = time.Second
 
-// appendHold is how long the switch holds an append until the append before it has been answered.
-// Where hosts share CPUs an answer takes milliseconds, and the CAS of an append that the switch
-// sends too early fails. NICs retry for half a second and more.
+// appendHold is how long the switch holds an append while the previous append is in flight. Where
+// hosts share CPUs, an answer takes milliseconds. If the switch sends an append too early, its CAS
+// fails. NICs retry for half a second and more.
 const appendHold = 20 * time.Millisecond
 
-// steeredNodes is how many nodes of Clover stores the switch remembers. They take 23 MiB, which the
-// switch allocates when it sees the first node. The published handler remembers as many. Clients
-// may name old nodes, behind which many nodes have been appended, so the table must hold many
-// nodes.
-const steeredNodes = 1 << 18
-
-// configured returns the configuration that is not in the rack's description. Random numbers (QPNs,
-// PSNs) are not drawn from the rack's seed: a restarted switch must not repeat those of its former
-// incarnation.
+// configured returns the settings of a program that are not in the rack's description. The source
+// of random numbers (QPNs, PSNs) does not use the rack's seed: a restarted switch must not repeat
+// the numbers of its former incarnation.
 func configured(rec *journalFile, late bool) apps.Config {
 	return apps.Config{
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Journal: rec.Journal, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: steeredNodes,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Journal: rec.Journal, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: apps.SteeredNodes,
 	}
 }
 
-// configOf turns a rack's description into a daemon's configuration on packet sockets, and on memory
-// links beside them.
+// configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
+// links beside them if the rack has any.
 func configOf(rack *spec.Rack, rec *journalFile, links links) (Config, error) {
 	program, err := apps.New(rack, configured(rec, false))
 	if err != nil {
@@ -157,7 +151,7 @@ func configOf(rack *spec.Rack, rec *journalFile, links links) (Config, error) {
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
 		if err != nil {
-			return nil, err // p itself would be wrong: an interface that holds a nil *Port is not nil
+			return nil, err // not p itself, because an interface that holds a nil *Port is not nil
 		}
 		return links.beside(p, i, l)
 	}

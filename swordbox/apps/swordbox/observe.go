@@ -8,15 +8,16 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// sight is what an observing rule needs of a request: the rule and the memory that the request
-// names. It is taken before the switch decides about the request, because the decision may change
+// sight is what an observing rule needs of a request: the rule, and the memory that the request
+// names. look makes it before the switch decides about the request, because the decision may change
 // the packet.
 type sight struct {
 	rule   *rules.Rule // nil: no observing rule matches the request
 	target handler.Target
 }
 
-// look finds the observing rule of a request among those of its server.
+// look returns the first rule of list that matches a request, with the memory that the request
+// names. list are the observing rules of its server.
 func look(list []*rules.Rule, f *wire.Frame) sight {
 	va, length, rkey, ok := memory(f)
 	if !ok {
@@ -27,20 +28,27 @@ func look(list []*rules.Rule, f *wire.Frame) sight {
 	}}
 }
 
-// observed decides about a packet of a flow for which observing rules exist, and shows the packet
-// to their handler unless it is dropped. A retransmission is not shown again, except on a
-// connection whose PSNs the switch does not know yet.
+// watched is what the program keeps for a flow to whose responder observing rules apply. It is a
+// separate object because each packet of every flow reads flowRule, which must stay small.
+type watched struct {
+	rules []*rules.Rule
+	early early
+}
+
+// observed decides what happens to a packet of a flow with observing rules. Unless the packet is
+// dropped, observed shows it to the handlers of these rules. It does not show a retransmission
+// again, except on a connection whose PSNs the switch does not know yet.
 func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	if s.Response || s.Bad != conntrack.Fine || s.Class == conntrack.Duplicate {
 		return p.decide(c, e, s, q)
 	}
 	if !q.Intact() {
-		return pipeline.Forward() // it must neither count nor, by its PSN, keep its retransmission from counting
+		return pipeline.Forward() // a damaged packet must not count, and its PSN must not keep its retransmission from counting
 	}
 	var at sight
 	expected, psn := s.Flow.Expected, q.BTH.PSN
-	if s.Class == conntrack.Unsynced || !e.early.has(expected, psn) {
-		at = look(e.watch, &q.Frame)
+	if s.Class == conntrack.Unsynced || !e.watch.early.has(expected, psn) {
+		at = look(e.watch.rules, &q.Frame)
 	}
 	v := p.decide(c, e, s, q)
 	if v.Action == pipeline.ActDrop {
@@ -48,21 +56,21 @@ func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *p
 	}
 	if s.Class != conntrack.Ahead {
 		p.show(c, at)
-	} else if e.early.add(expected, psn) {
+	} else if e.watch.early.add(expected, psn) {
 		p.show(c, at)
 	}
 	return v
 }
 
-// early notes requests of a flow that have overtaken others on their way to the switch. They may
-// overtake nothing behind it, so that their receiver takes them and they never come again; and if
-// they come again, they must not be shown twice.
+// early remembers requests of a flow that have overtaken others before they reached the switch.
+// Behind the switch they may be in order again: then the receiver accepts them, and they never come
+// again. If they come again, the switch must not show them twice.
 type early struct {
-	base wire.PSN // the expected PSN at the last use
+	base wire.PSN // the expected PSN at the last call
 	bits uint64   // bit i is for the PSN base + i
 }
 
-// move makes the expected PSN the base.
+// move makes the expected PSN the new base.
 func (e *early) move(expected wire.PSN) {
 	if d := wire.Diff(expected, e.base); d < 0 || d >= 64 {
 		e.bits = 0
@@ -72,14 +80,14 @@ func (e *early) move(expected wire.PSN) {
 	e.base = expected
 }
 
-// has reports whether the request with a PSN was noted.
+// has reports whether early remembers the request with a PSN.
 func (e *early) has(expected, psn wire.PSN) bool {
 	e.move(expected)
 	d := wire.Diff(psn, expected)
 	return d >= 0 && d < 64 && e.bits>>uint(d)&1 != 0
 }
 
-// add notes a request; false: it was noted before, or it is too far ahead to be noted.
+// add remembers a request. false: it was remembered already, or its PSN is too far ahead.
 func (e *early) add(expected, psn wire.PSN) bool {
 	d := wire.Diff(psn, expected)
 	if d < 0 || d >= 64 || e.has(expected, psn) {
@@ -89,7 +97,7 @@ func (e *early) add(expected, psn wire.PSN) bool {
 	return true
 }
 
-// show hands a request to the handler of its observing rule.
+// show hands a request to the handlers of its observing rule.
 func (p *Program) show(c *pipeline.Ctx, at sight) {
 	if at.rule == nil {
 		return

@@ -13,25 +13,25 @@ import (
 // Name is the name of the program in rack files.
 const Name = "swordbox"
 
-// Reasons why this program drops a packet of a connection that a rule selects.
+// Reasons why the program drops a packet of a connection that a rule selects.
 const (
 	ReasonSpoofed     pipeline.Reason = "spoofed source"
 	ReasonQuarantined pipeline.Reason = "quarantined connection"
 	ReasonImplausible pipeline.Reason = "implausible response"
 	ReasonNotMine     pipeline.Reason = "not for the switch"
-	// ReasonUnknown: the switch does not know what the operation does to words whose values it has
+	// ReasonUnknown: the switch does not know how the operation changes words whose values it has
 	// cached (hole 39).
 	ReasonUnknown pipeline.Reason = "unknown operation"
 )
 
 // Config describes the program.
 type Config struct {
-	// Rules select the requests that handlers work on; nil: none.
+	// Rules select the requests that handlers work on; nil: there are none.
 	Rules *rules.Set
 	// Track bounds the table of connections.
 	Track conntrack.Config
 	// Handlers carry out the rules of their kinds. They must be new: no other program may have used
-	// them. Connections under a rule without a handler are tracked, and nothing else.
+	// them. If a rule has no handler, the program only tracks its connections.
 	Handlers []handler.Handler
 	// Own manages the switch's connections and its journal; nil: the switch has neither.
 	Own *Own
@@ -47,7 +47,7 @@ type Program struct {
 	flows    []flowRule
 	parts    parts
 	ctx      *pipeline.Ctx // the context of the present step
-	forget   bool          // an operator has cleared the table of flows: the next Tick forgets those without moved requests
+	forget   bool          // an operator has cleared the table of flows; the next Tick forgets the flows without moved requests
 }
 
 var _ pipeline.Program = (*Program)(nil)
@@ -58,9 +58,8 @@ type flowRule struct {
 	generation, version uint32
 	machine             handler.Machine // nil: no rule for the responder has a machine
 	rules               []*rules.Rule
-	watch               []*rules.Rule      // the observing rules
+	watch               *watched           // nil: no rule observes requests to the responder
 	others              []handler.Bypasser // the other machines that must see the flow's packets
-	early               early
 }
 
 // New makes the program.
@@ -77,8 +76,9 @@ func New(cfg Config) *Program {
 	return p
 }
 
-// SetRules replaces the rules, also in the journal. Flows with moved requests stay with the machine
-// that moved them. If the journal refuses the rules, SetRules returns its error and changes nothing.
+// SetRules replaces the rules, also in the journal. A flow with moved requests stays with the
+// machine that moved them. If the journal refuses the rules, SetRules returns the journal's error
+// and changes nothing.
 func (p *Program) SetRules(s *rules.Set) error {
 	if o := p.cfg.Own; o != nil {
 		if err := o.store(s); err != nil {
@@ -118,7 +118,8 @@ func (p *Program) closed(r *conntrack.Flow) {
 	}
 }
 
-// Packet tracks a packet, and lets the machine of its flow decide about it, if there is one.
+// Packet tracks a packet. If its flow has a machine, the machine decides what happens to the
+// packet.
 func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	p.ctx = c
 	o := p.cfg.Own
@@ -130,7 +131,7 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	if !o.first() {
 		if p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress) {
-			return pipeline.Drop(ReasonSpoofed) // only the two ends of a stale flow may send packets of it
+			return pipeline.Drop(ReasonSpoofed) // only the two ends of a stale flow may send its packets
 		}
 		if v, taken := o.former.Packet(c, q); taken {
 			return v
@@ -143,15 +144,15 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return v
 }
 
-// burst forwards a super-frame whole if no handler works on its connection. Other super-frames are
-// split into their packets.
+// burst forwards a super-frame whole if no handler works on its connection. The switch splits other
+// super-frames into their packets.
 func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if o := p.cfg.Own; q.Own || o != nil && !o.first() || p.parts.draining() {
 		return pipeline.Apart()
 	}
 	b, size := q.Burst()
-	// The table does not check ICRCs on a flow that Burst handles, as it does on the flows of
-	// machines (Checked); rulesOf may turn the check on after a change of rules.
+	// On a flow that Burst handles, the table does not check ICRCs. It must do so for flows of
+	// machines (Checked). worked calls rulesOf, which sets Checked after a change of rules.
 	r := p.track.Known(&q.Frame)
 	if r == nil || p.worked(r) || p.worked(r.Peer) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
 		return pipeline.Apart()
@@ -181,7 +182,7 @@ func (p *Program) worked(r *conntrack.Flow) bool {
 	return e.machine != nil || e.watch != nil
 }
 
-// decide decides about a packet of a flow, with or without a machine.
+// decide decides what happens to a packet of a flow, with or without a machine.
 func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	if len(e.others) != 0 {
 		if v := e.around(c, s.Flow, q); v.Action != pipeline.ActForward {
@@ -231,8 +232,7 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	return pipeline.Forward()
 }
 
-// around shows a packet of a flow to those machines, besides the machine of the flow, that must see
-// it.
+// around shows a packet of a flow to the other machines that must see it.
 func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed) pipeline.Verdict {
 	for _, b := range e.others {
 		if e.machine == nil && !b.Draining() {
@@ -245,15 +245,16 @@ func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed
 	return pipeline.Forward()
 }
 
-// refusals are the reasons for which a packet that claims to belong to a flow under a rule is
-// dropped: the switch may have shifted the PSNs that its receiver expects. A packet that tracking
-// refuses for another reason is forwarded; its receiver counts a damaged packet.
+// refusals are the reasons for which the program drops a packet that claims to belong to a flow
+// under a rule. It drops the packet because the switch may have shifted the PSNs that the receiver
+// expects. If tracking refuses a packet for another reason, the program forwards it; the receiver
+// counts a damaged packet.
 var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,
 }
 
-// refuse decides about a packet that claims to belong to a flow under a rule, and that tracking
-// refused for the reason bad.
+// refuse decides what happens to a packet that claims to belong to a flow under a rule, and that
+// tracking has refused for the reason bad.
 func refuse(bad conntrack.Reason) pipeline.Verdict {
 	if reason, ok := refusals[bad]; ok {
 		return pipeline.Drop(reason)
@@ -269,19 +270,19 @@ func (p *Program) rulesOf(r *conntrack.Flow) *flowRule {
 	return p.assign(r)
 }
 
-// assign finds the machine of a flow that is new, or whose rules may have changed.
+// assign finds the machine of a flow. It is called if the flow is new, or the rules have changed.
 func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	e := &p.flows[r.ID]
 	former := *e
 	*e = flowRule{generation: r.Generation, version: p.version, rules: p.rules.Lookup(r.Responder)}
-	if p.watching {
-		e.watch = p.rules.Observing(r.Responder)
-	}
-	if former.generation == r.Generation {
-		e.early = former.early
+	if list := p.rules.Observing(r.Responder); p.watching && len(list) > 0 {
+		e.watch = &watched{rules: list}
+		if former.generation == r.Generation && former.watch != nil {
+			e.watch.early = former.watch.early
+		}
 	}
 	if former.generation == r.Generation && r.Pinned {
-		e.machine, e.others = former.machine, former.others // only that machine knows by how much it shifted the flow's PSNs
+		e.machine, e.others = former.machine, former.others // only this machine knows by how much it has shifted the flow's PSNs
 		return e
 	}
 	for _, rule := range e.rules {
@@ -292,14 +293,15 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	}
 	e.others = p.parts.others[e.machine]
 	if former.generation == r.Generation && former.machine != nil && former.machine != e.machine {
-		// The former machine no longer sees the flow's packets, so its state of the flow is outdated.
+		// The former machine no longer sees the flow's packets, so its state of the flow would be
+		// wrong.
 		former.machine.Closed(p.ctx, r)
 	}
 	r.Checked = e.machine != nil
 	return e
 }
 
-// owned decides about a packet that is addressed to the switch.
+// owned decides what happens to a packet that is addressed to the switch.
 func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if !q.Intact() {
 		return pipeline.Drop(pipeline.ReasonBadICRC)
@@ -313,8 +315,8 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return p.parts.owned(c, q)
 }
 
-// Tick calls the Tick of connection tracking, of each machine and of the dialer when its deadline
-// has passed.
+// Tick calls the Tick of each part whose deadline has passed: connection tracking, the machines,
+// and the switch's connections.
 func (p *Program) Tick(c *pipeline.Ctx) {
 	p.ctx = c
 	if p.forget {
