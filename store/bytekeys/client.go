@@ -8,26 +8,21 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is a client of a store with byte strings as keys. It is used by one thread at a time, as
-// the kv.Store below it. Deadlines and errors are those of kv.Store.
+// Client is a client of a store whose keys are byte strings. Like the kv.Store below it, it is used
+// by one thread at a time. Deadlines and errors are those of kv.Store.
 type Client struct {
 	s     kv.Store
 	hash  func([]byte) uint64
-	entry []byte // that is written
-	got   []byte // that was read
+	entry []byte // the entry to write
+	got   []byte // the bytes that were read last
 	cost  kv.Cost
 }
 
-// upserter and bounded are what some stores can do, too.
-type (
-	upserter interface {
-		Upsert(key uint64, value []byte, deadline clock.Time) error
-	}
-	bounded interface{ MaxValue() int }
-)
+// bounded is what some stores can do, too.
+type bounded interface{ MaxValue() int }
 
-// New makes a Client over s, which it closes. hash is Hash for all clients of a store; tests that
-// need keys with the same hash use another one.
+// New makes a Client over s. Client.Close closes s, too. All clients of a store must pass the
+// function Hash. Tests pass another function to make keys with equal hashes.
 func New(s kv.Store, hash func(key []byte) uint64) *Client { return &Client{s: s, hash: hash} }
 
 // Get appends the value of key to dst[:0] and returns the slice.
@@ -41,13 +36,13 @@ func (c *Client) Get(key, dst []byte, deadline clock.Time) ([]byte, error) {
 			return append(dst[:0], value...), nil
 		}
 		if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost) {
-			absent := err // if the place is the key's
+			absent := err // the error if the place is the key's
 			holder, _, err = c.read(number, claimed, deadline)
 			if err == nil && string(holder) == string(key) {
 				return dst[:0], absent
 			}
 		}
-		if err != nil { // kv.ErrNotFound, too: the key has claimed no place
+		if err != nil { // also kv.ErrNotFound: the key has claimed no place
 			return dst[:0], err
 		}
 	}
@@ -63,7 +58,7 @@ func (c *Client) Put(key, value []byte, deadline clock.Time) error {
 	return c.put(number, deadline)
 }
 
-// Insert adds a key with its value.
+// Insert adds a new key with its value.
 func (c *Client) Insert(key, value []byte, deadline clock.Time) error {
 	number, err := c.begin(key, value, true, deadline)
 	if err != nil {
@@ -78,14 +73,14 @@ func (c *Client) Insert(key, value []byte, deadline clock.Time) error {
 	return err
 }
 
-// Upsert gives a key a value whether it has one or not. A store that has no UPSERT tries PUT and
-// INSERT in turn.
+// Upsert sets the value of a key, whether the key exists or not. If the store has no UPSERT, it
+// tries PUT and INSERT in turn.
 func (c *Client) Upsert(key, value []byte, deadline clock.Time) error {
 	number, err := c.begin(key, value, true, deadline)
 	if err != nil {
 		return err
 	}
-	if u, ok := c.s.(upserter); ok {
+	if u, ok := c.s.(kv.Upserter); ok {
 		err := u.Upsert(number, c.entry, deadline)
 		return c.count(err)
 	}
@@ -114,8 +109,8 @@ func (c *Client) Last() kv.Cost { return c.cost }
 // Close closes the store's client.
 func (c *Client) Close() error { return c.s.Close() }
 
-// MaxEntry is how many bytes a key, its value and the header of the entry may have together; 0: the
-// client below does not know.
+// MaxEntry returns how many bytes a key, its value and the header of the entry may have together.
+// It returns 0 if the store's client does not know that.
 func (c *Client) MaxEntry() int {
 	if b, ok := c.s.(bounded); ok {
 		return b.MaxValue()
@@ -123,8 +118,8 @@ func (c *Client) MaxEntry() int {
 	return 0
 }
 
-// begin starts a write: it checks the lengths, finds the number of the key's data, and makes the
-// entry.
+// begin is called at the start of a write. It checks the lengths, finds the number of the key's
+// data, and makes the entry to write.
 func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (number uint64, err error) {
 	c.cost = kv.Cost{}
 	n, most := entryLen(len(key), len(value)), c.MaxEntry()
@@ -139,8 +134,8 @@ func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (numb
 	return number, nil
 }
 
-// place finds the place of a key and returns the number of its data. claim: the key takes a place if
-// it has none; otherwise the error is kv.ErrNotFound.
+// place returns the number of the data of a key. If the key has no place and claim is true, it
+// takes one. If claim is false, the error is kv.ErrNotFound.
 func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64, err error) {
 	data, lost, err := c.search(key, claim, false, deadline)
 	if lost && errors.Is(err, kv.ErrNotFound) {
@@ -152,9 +147,9 @@ func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64
 	return data, err
 }
 
-// search tries the places of a key in turn. If claim is set, the key takes the first one that is not
-// claimed. A lost claim may be taken, too, but only if again is set: the key's own claim may be
-// behind it. lost says that search has left one out.
+// search tries the places of a key in turn. If claim is true, the key takes the first place that is
+// not claimed. It may take a place whose claim was lost only if again is true, because the key's
+// own claim may be at a later place. lost: search has passed over such a place.
 func (c *Client) search(key []byte, claim, again bool, deadline clock.Time) (data uint64, lost bool, err error) {
 	hash := c.hash(key)
 	for i := range maxPlaces {
@@ -178,9 +173,10 @@ func (c *Client) search(key []byte, claim, again bool, deadline clock.Time) (dat
 	return 0, lost, kv.ErrNotFound
 }
 
-// take claims a place that was not claimed when it was read, and reports whether it is the key's. If
-// the place has data, its claim was lost, or was made meanwhile: the place is that of the data's key.
-// Data that is no entry is that of another program, and the place is not claimed.
+// take claims a place that was not claimed when it was read. It returns true if the place is now
+// the key's. If the place has data, its claim was lost or was made meanwhile, and take claims the
+// place for the key in that data. If the data is no entry, another program has written it, and take
+// does not claim the place.
 func (c *Client) take(number uint64, key []byte, deadline clock.Time) (mine bool, err error) {
 	holder, _, err := c.read(number+1, filled, deadline)
 	switch {
@@ -197,7 +193,7 @@ func (c *Client) take(number uint64, key []byte, deadline clock.Time) (mine bool
 	return err == nil && string(holder) == string(key), err
 }
 
-// read reads an entry of a kind. The slices are valid until the next read.
+// read reads an entry of the given kind. The slices are valid until the next read.
 func (c *Client) read(number uint64, kind byte, deadline clock.Time) (key, value []byte, err error) {
 	c.got, err = c.s.Get(number, c.got, deadline)
 	if err = c.count(err); err != nil {
@@ -206,7 +202,7 @@ func (c *Client) read(number uint64, kind byte, deadline clock.Time) (key, value
 	return parse(c.got, kind)
 }
 
-// put and insert write the entry.
+// put and insert write c.entry.
 func (c *Client) put(number uint64, deadline clock.Time) error {
 	err := c.s.Put(number, c.entry, deadline)
 	return c.count(err)
@@ -217,7 +213,8 @@ func (c *Client) insert(number uint64, deadline clock.Time) error {
 	return c.count(err)
 }
 
-// count adds the cost of the store's last operation, and returns its error.
+// count adds the cost of the store's last operation to that of the Client's operation, and returns
+// err.
 func (c *Client) count(err error) error {
 	last := c.s.Last()
 	c.cost.RTTs += last.RTTs
@@ -226,7 +223,8 @@ func (c *Client) count(err error) error {
 	return err
 }
 
-// noEffect marks an error before the write of the data: a claim alone changes nothing of its key.
+// noEffect adds kv.ErrNoEffect to an error that came before the write of the data: a claim alone
+// does not change its key.
 func noEffect(err error) error {
 	if errors.Is(err, kv.ErrNotFound) {
 		return err

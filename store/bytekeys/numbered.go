@@ -5,14 +5,14 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Numbered is a Client whose keys are called by numbers again: the checks of stores know numbers.
+// Numbered is a Client whose keys have numbers again, for checks of stores, which use numbers.
 type Numbered struct {
 	*Client
-	// Name is the key that a number stands for.
+	// Name returns the key that a number stands for.
 	Name func(number uint64) []byte
 }
 
-var _ kv.Store = Numbered{}
+var _ kv.Upserter = Numbered{}
 
 // Get implements kv.Store.
 func (n Numbered) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
@@ -29,7 +29,7 @@ func (n Numbered) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return n.Client.Insert(n.Name(key), value, deadline)
 }
 
-// Upsert implements store.Upserter.
+// Upsert implements kv.Upserter.
 func (n Numbered) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return n.Client.Upsert(n.Name(key), value, deadline)
 }

@@ -4,27 +4,107 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Form describes the beginning of each server's part of a store, its superblock.
-type Form struct {
-	// Buffer is how many bytes one operation of a client moves at most. Len is the length of a
-	// superblock, at most Buffer. Clients is the place in it of a word that counts clients, on the
-	// first server.
-	Buffer, Len int
-	Clients     uint64
+// Places in a superblock, in bytes. At SuperWord is a word that the store may use. It is 0 in a
+// store that was just made. The Numbers follow it.
+const (
+	SuperLen     = 64
+	SuperWord    = 32
+	superServers = 16 // the number of servers, and above it which of them this one is
+	superClients = 24 // counts the clients; only that of the first server is used
+	superNumbers = 40
+)
+
+// superAt is where a superblock says which server of the list this one is, from 0 on, in 4 bytes.
+const superAt = superServers + 4
+
+// Numbers are the sizes of a store. The superblock has them, so that a client that opens the store
+// knows them.
+type Numbers [3]int
+
+// Super is what the superblocks of all servers have in common. Generation is a random number by
+// which one store differs from all others. Servers is the number of servers. Numbers are the
+// store's own.
+type Super struct {
+	Generation uint64
+	Servers    int
+	Numbers    Numbers
 }
 
-// Format makes an empty store, whatever the memory of the servers has. First it removes the
-// superblocks of a former store, then it ends the connections of its clients: none of their requests
-// arrives later, and no client gets the number of one of them. plan says what the new superblocks
-// are, for servers of which each lends at least memory bytes, and where the part ends that must be
-// zero. No two calls may make a store in the same memory at once: the later one would clear what
-// clients of the other have written.
-func (f Form) Format(cfg Config, plan func(c *Conn, memory int) (super []byte, end uint64, err error), deadline clock.Time) (err error) {
+// Form describes the superblock. Each server's part of a store begins with one.
+type Form struct {
+	// Kind names the store and the version of its layout. Memory with a superblock of another kind
+	// is not a part of this store.
+	Kind string
+	// Buffer is the most bytes that one operation of a client moves. It is at least SuperLen.
+	Buffer int
+	// Size returns the length of each server's part, in bytes, in a store with these numbers. It is
+	// 0 if no store can have these numbers.
+	Size func(n Numbers) uint64
+}
+
+// ErrPart says that only some servers have their parts of the store. ErrAbsent says that the memory
+// was never formatted, or was lost. ErrForeign says that the memory holds other data. ErrServers
+// says that the store was made on another list of servers, or on these in another order.
+var (
+	ErrPart    = errors.New("its part of the table is missing, other servers still have theirs; start the store with --fresh to make an empty table on all of them")
+	ErrAbsent  = errors.New("no table in the memory: it is not formatted, or was lost")
+	ErrForeign = errors.New("the memory holds other data, not a table of this store; start the store with --fresh to overwrite it")
+	ErrServers = errors.New("the table was made on another list of memory servers, or in another order; start the store with --fresh to make a new one")
+)
+
+// magic returns the first word of a superblock, a hash of the Kind.
+func (f Form) magic() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(f.Kind)) // never fails
+	return h.Sum64()
+}
+
+// Encode returns the bytes of a superblock.
+func (f Form) Encode(s Super) []byte {
+	b := make([]byte, SuperLen)
+	put := func(at int, v uint64) { binary.LittleEndian.PutUint64(b[at:], v) }
+	put(0, f.magic())
+	put(8, s.Generation)
+	put(superServers, uint64(s.Servers))
+	for i, n := range s.Numbers {
+		put(superNumbers+8*i, uint64(n))
+	}
+	return b
+}
+
+// Parse reads a superblock that Encode has made. size is the length of the server's memory in
+// bytes.
+func (f Form) Parse(b []byte, size int) (s Super, err error) {
+	get := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	s = Super{Generation: get(8), Servers: int(uint32(get(superServers)))}
+	for i := range s.Numbers {
+		s.Numbers[i] = int(get(superNumbers + 8*i))
+	}
+	switch n := f.Size(s.Numbers); {
+	case get(0) == 0:
+		return s, ErrAbsent
+	case get(0) != f.magic(), n == 0, n > uint64(size):
+		return s, ErrForeign
+	}
+	return s, nil
+}
+
+// Format makes an empty store, whatever the memory of the servers holds.
+//
+// First it removes the superblocks of a former store, then it ends the connections of that store's
+// clients. So none of their requests arrives later. The new clients get numbers that none of them
+// had.
+//
+// plan chooses the numbers of the new store; each server shares at least memory bytes. Format
+// clears each server's part up to zeroed. Two calls must not make a store in the same memory at
+// once: the later one would clear what clients of the other have written.
+func (f Form) Format(cfg Config, plan func(memory int) (n Numbers, zeroed uint64, err error), deadline clock.Time) (err error) {
 	c, err := Open(cfg, f.Buffer)
 	if err != nil {
 		return err
@@ -32,7 +112,7 @@ func (f Form) Format(cfg Config, plan func(c *Conn, memory int) (super []byte, e
 	defer func() { err = errors.Join(err, c.Close()) }()
 	last, memory, zeros := uint32(0), 0, make([]byte, f.Buffer)
 	for i := range c.Servers() {
-		if err := c.Write(i, 0, zeros[:f.Len], deadline); err != nil {
+		if err := c.Write(i, 0, zeros[:SuperLen], deadline); err != nil {
 			return err
 		}
 		n, err := c.Retire(i, deadline)
@@ -43,19 +123,26 @@ func (f Form) Format(cfg Config, plan func(c *Conn, memory int) (super []byte, e
 			memory = c.Len(i)
 		}
 	}
-	super, end, err := plan(c, memory)
-	if err != nil {
+	s := Super{Servers: c.Servers()}
+	for s.Generation == 0 {
+		s.Generation = c.Runtime().Rand().Uint64()
+	}
+	var end uint64
+	if s.Numbers, end, err = plan(memory); err != nil {
 		return err
 	}
 	for i := range c.Servers() {
-		for at := uint64(f.Len); at < end; at += uint64(f.Buffer) {
+		for at := uint64(SuperLen); at < end; at += uint64(f.Buffer) {
 			if err := c.Write(i, at, zeros[:min(uint64(f.Buffer), end-at)], deadline); err != nil {
 				return err
 			}
 		}
 	}
-	binary.LittleEndian.PutUint64(super[f.Clients:], uint64(last))
-	for i := range c.Servers() { // last: without superblocks no client opens the store
+	super := f.Encode(s)
+	binary.LittleEndian.PutUint64(super[superClients:], uint64(last))
+	// this is the last step: without superblocks no client opens the store
+	for i := range c.Servers() {
+		binary.LittleEndian.PutUint32(super[superAt:], uint32(i))
 		if err := c.Write(i, 0, super, deadline); err != nil {
 			return err
 		}
@@ -63,51 +150,91 @@ func (f Form) Format(cfg Config, plan func(c *Conn, memory int) (super []byte, e
 	return nil
 }
 
-// Join connects a client: first to have check judge the superblocks, then with a number of its own,
-// by which others can end the connections (Format, memservice.Fence). check judges the superblock on
-// each later connection, too; an error is kv.ErrLost then.
-func (f Form) Join(cfg Config, check func(c *Conn, server int, first []byte) error, deadline clock.Time) (_ *Conn, err error) {
+// same reports whether a superblock that holds found is that of server i of a store with s.
+func same(b []byte, found, s Super, i int) bool {
+	return found == s && binary.LittleEndian.Uint32(b[superAt:]) == uint32(i)
+}
+
+// Join connects a client. First it compares the superblocks of all servers. If none of them has
+// one, the error is ErrAbsent, and a caller may make a store. If a server has none while others have
+// theirs, the error is ErrPart. If the servers are not those of the store in the order in which it
+// was made, the error is ErrServers. Then the client gets a number that no other client has. Others
+// can end the client's connections by this number (Format, memservice.Fence). On each later
+// connection the client checks the superblock again. If it has changed, the error is kv.ErrLost.
+func (f Form) Join(cfg Config, deadline clock.Time) (_ *Conn, s Super, err error) {
 	c, err := Open(cfg, f.Buffer)
 	if err != nil {
-		return nil, err
+		return nil, s, err
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	b := make([]byte, f.Len)
+	b := make([]byte, SuperLen)
+	absent := []int(nil)
 	for i := range c.Servers() {
 		if err := c.Read(i, 0, b, deadline); err != nil {
-			return nil, err
+			return nil, s, err
 		}
-		if err := check(c, i, b); err != nil {
-			return nil, fmt.Errorf("memory server %d: %w", i, err)
+		found, err := f.Parse(b, c.Len(i))
+		if errors.Is(err, ErrAbsent) {
+			absent = append(absent, i)
+			continue
+		}
+		if i == len(absent) { // no earlier server has a part
+			s = found
+		}
+		if err == nil && (!same(b, found, s, i) || s.Servers != c.Servers()) {
+			err = ErrServers
+		}
+		if err != nil {
+			return nil, s, fmt.Errorf("memory server %d: %w", i, err)
 		}
 	}
-	c.Expect(f.Len, func(server int, first []byte) error {
-		if err := check(c, server, first); err != nil {
+	switch n := len(absent); {
+	case n == c.Servers():
+		return nil, s, ErrAbsent
+	case n > 0:
+		return nil, s, fmt.Errorf("memory server %d: %w", absent[0], ErrPart)
+	}
+	f.Expect(c, s, nil)
+	if err := f.Number(c, deadline); err != nil {
+		return nil, s, err
+	}
+	for i := range c.Servers() {
+		if err := c.Read(i, 0, b, deadline); err != nil {
+			return nil, s, err
+		}
+	}
+	return c, s, nil
+}
+
+// Expect sets a check that c makes on each new connection from now on. The superblock must be that
+// of s. Unless word is nil, word is called with the word at SuperWord and must return nil.
+// Otherwise the operation ends with kv.ErrLost.
+func (f Form) Expect(c *Conn, s Super, word func(uint64) error) {
+	c.Expect(SuperLen, func(server int, first []byte) error {
+		found, err := f.Parse(first, c.Len(server))
+		if err == nil && !same(first, found, s, server) {
+			err = ErrServers
+		}
+		if err == nil && word != nil {
+			err = word(binary.LittleEndian.Uint64(first[SuperWord:]))
+		}
+		if err != nil {
 			return fmt.Errorf("%w: memory server %d: %w", kv.ErrLost, server, err)
 		}
 		return nil
 	})
-	if err := f.Number(c, deadline); err != nil {
-		return nil, err
-	}
-	for i := range c.Servers() {
-		if err := c.Read(i, 0, b, deadline); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
 }
 
-// Number gives a client that has joined another number.
+// Number gives a client that has joined a new number. It ends all its connections.
 func (f Form) Number(c *Conn, deadline clock.Time) error {
 	if err := c.Become(0); err != nil {
 		return err
 	}
-	number, err := c.Count(0, f.Clients, deadline)
+	number, err := c.Count(0, superClients, deadline)
 	if err == nil && number >= 1<<32-1 {
 		err = kv.ErrFull
 	}

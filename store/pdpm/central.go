@@ -12,11 +12,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
 )
 
 // CentralConfig describes a client of pDPM-Central.
 type CentralConfig struct {
-	// Context is the client's; the caller closes it.
+	// Context is the verbs context of the client. The caller closes it.
 	Context verbs.Context
 	// Manager connects queue pairs, with Params.
 	Manager rdmacm.Dialer
@@ -31,13 +32,14 @@ type CentralClient struct {
 	rt    *kv.Timeline
 	fab   *remotemem.Fabric
 	shape Shape
-	// at is the coordinator to which the client sends, until it fails.
+	// at is the coordinator to which the client sends. When it fails, the client sends to the next
+	// one.
 	at  int
 	seq uint32
-	// arrived: the answer with the number seq is in the buffer.
+	// arrived is true when the answer with the number seq is in the buffer.
 	arrived bool
 	op      remotemem.Op
-	// bytes is the request, in the answer's bytes.
+	// bytes is the request as it is sent, in is the answer as it arrived.
 	bytes, in []byte
 	cost      kv.Cost
 	ended     bool
@@ -47,18 +49,18 @@ var _ kv.Timed = (*CentralClient)(nil)
 
 // Times of a client.
 const (
-	// centralPause is between the first two attempts of a request. It doubles up to centralPauses.
+	// centralPause is the pause between the first two attempts of a request. Each further pause is
+	// twice as long, up to centralPauses.
 	centralPause  = 200 * time.Microsecond
 	centralPauses = 10 * time.Millisecond
-	// askAgain is how long a client waits for the first answer to a request that changes nothing; then
-	// it connects again, and waits twice as long each time.
+	// askAgain is the time that a client waits for the first answer to a request that changes
+	// nothing. Then it connects again and repeats the request. Each time it waits twice as long.
 	askAgain = 100 * time.Millisecond
-	// answerMargin is the share of the time until the deadline that the coordinator leaves for its
-	// answer.
+	// One part in answerMargin of the time until the deadline is left for the coordinator's answer.
 	answerMargin = 8
 )
 
-// The client's buffer: a request, then an answer.
+// Lengths in the client's buffer, in bytes: first the request, then the answer.
 const (
 	requestArea = requestHead + maxValue
 	answerArea  = answerHead + maxValue
@@ -93,15 +95,18 @@ func OpenCentral(cfg CentralConfig, deadline clock.Time) (_ *CentralClient, err 
 	if err != nil {
 		return nil, err
 	}
-	if len(a.value) != superLen {
+	if len(a.value) != passive.SuperLen {
 		return nil, errMessage
 	}
-	return c, c.shape.parse(a.value, central, math.MaxInt) // the coordinator knows that the table fits
+	// no limit here: the coordinator has checked that the table fits
+	super, err := central.Parse(a.value, math.MaxInt)
+	c.shape = shapeOf(super.Numbers)
+	return c, err
 }
 
-// call has the coordinator execute an operation. It repeats a request that the coordinator has not
-// executed, or that changes nothing. An error that is not kv.ErrNoEffect says that the outcome is
-// unknown.
+// call asks the coordinator to execute an operation. It repeats a request that changes nothing, and
+// one that the coordinator has not executed. With kv.ErrNoEffect nothing was changed. With any
+// other error the outcome is unknown.
 func (c *CentralClient) call(q *query, deadline clock.Time) (a answer, err error) {
 	var last error
 	pause := centralPause
@@ -142,8 +147,8 @@ func (c *CentralClient) call(q *query, deadline clock.Time) (a answer, err error
 	}
 }
 
-// send sends a request and waits until the answer has come. posted: the coordinator may have the
-// request.
+// send sends a request and waits until the answer has come. posted reports whether the coordinator
+// may have the request.
 func (c *CentralClient) send(q *query, deadline clock.Time) (posted bool, err error) {
 	c.seq++
 	c.arrived = false
@@ -169,7 +174,7 @@ func (c *CentralClient) send(q *query, deadline clock.Time) (posted bool, err er
 	return true, err
 }
 
-// receive reads the answer.
+// receive reads the answer from the buffer and adds its costs to those of the operation.
 func (c *CentralClient) receive(a *answer) error {
 	if err := c.fab.MR().ReadAt(c.in, requestArea); err != nil {
 		return err
@@ -189,11 +194,9 @@ func (c *CentralClient) do(q *query, deadline clock.Time) ([]byte, error) {
 	case c.ended:
 		return nil, kv.ErrClosed
 	case len(q.value) > c.shape.Value:
-		err := fmt.Errorf("%w: %d bytes, and the table is for up to %d; `rdmalab pdpm-central start --fresh --value %d` makes an empty one for them",
-			kv.ErrTooLarge, len(q.value), c.shape.Value, len(q.value))
-		return nil, errors.Join(err, kv.ErrNoEffect)
+		return nil, errors.Join(fmt.Errorf("%w: %d bytes, and the table is for up to %d", kv.ErrTooLarge, len(q.value), c.shape.Value), kv.ErrNoEffect)
 	case q.key+1 == 0 && q.op == opInsert:
-		return nil, errors.Join(errKey, kv.ErrNoEffect)
+		return nil, errors.Join(passive.ErrKey, kv.ErrNoEffect)
 	case q.key+1 == 0:
 		return nil, kv.ErrNotFound
 	}
@@ -248,14 +251,14 @@ func (c *CentralClient) Delete(key uint64, deadline clock.Time) error {
 // Shape describes the table.
 func (c *CentralClient) Shape() Shape { return c.shape }
 
-// MaxValue is the longest value in bytes.
+// MaxValue returns the length of the longest value, in bytes.
 func (c *CentralClient) MaxValue() int { return c.shape.Value }
 
 // Timeline implements kv.Timed.
 func (c *CentralClient) Timeline() *kv.Timeline { return c.rt }
 
-// Last implements kv.Store. RTTs counts the round trips that followed each other: the client's to
-// the coordinator, and the coordinator's to memory servers.
+// Last implements kv.Store. RTTs counts the round trips that followed each other: those from the
+// client to the coordinator, and those from the coordinator to memory servers.
 func (c *CentralClient) Last() kv.Cost { return c.cost }
 
 // Close implements kv.Store.

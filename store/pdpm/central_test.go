@@ -5,11 +5,14 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
 	"github.com/rdmalab/rdmalab/store/pdpm"
@@ -30,7 +33,7 @@ func newCentralRig(t *testing.T, s pdpm.Shape, opt simrack.Options) *centralRig 
 	t.Helper()
 	g := &centralRig{memory: make([]byte, 1<<20), served: map[string]error{}}
 	g.Rack = kvtest.NewRack(
-		t, "name: pdpm\nhosts: [{name: ms0, role: memory}, {name: \"md[0-1]\", role: metadata}, {name: cn0, role: compute}]", opt,
+		t, "name: pdpm\nhosts: [{name: ms0, role: memory}, {name: \"md[0-1]\", role: metadata}, {name: \"cn[0-1]\", role: compute}]", opt,
 		func(string) memservice.Config { return memservice.Config{Buffer: g.memory} },
 	)
 	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
@@ -220,4 +223,68 @@ func TestCentralFull(t *testing.T) {
 		}
 		return nil
 	}, "md0")
+}
+
+// The network delays the coordinator's WRITE of a PUT for longer than the client waits. The
+// coordinator must not give the key to the next request before the memory server has ended the
+// connection of that WRITE. Otherwise the WRITE arrives later and overwrites the copy that the next
+// request has written. The same holds if the client of the PUT dies.
+func TestCentralLateWrite(t *testing.T) {
+	const key, patience, late = 5, 40 * time.Millisecond, time.Second
+	former, old, young := kv.MakeValue(key, 1, 40), kv.MakeValue(key, 2, 40), kv.MakeValue(key, 3, 40)
+	for text, dies := range map[string]bool{"the client waits": false, "the client dies": true} {
+		writes := 0
+		var frame wire.Frame
+		g := newCentralRig(t, pdpm.Shape{Value: 40}, simrack.Options{Trace: func(ev *sim.Event) {
+			if ev.Kind == sim.Sent && ev.Link() == "md0" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && bytes.Contains(frame.Payload, old) {
+				writes++
+			}
+		}})
+		g.coordinate("md0")
+		g.with(func(a, b *pdpm.CentralClient, rt verbs.Runtime) error {
+			if err := a.Insert(key, former, kvtest.Soon(rt)); err != nil {
+				return err
+			}
+			g.Host("md0").SetFaults([]fault.Rule{{Link: "md0", Dir: fault.Up, Kind: fault.Delay, Delay: late, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCWriteOnly}}}})
+			if dies {
+				g.dying("cn1", key, old, patience)
+				rt.Sleep(patience / 2)
+				g.At(g.Now(), g.Host("cn1").CrashApps)
+				rt.Sleep(patience / 2)
+			} else if err := a.Put(key, old, rt.Now().Add(patience)); !errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrNoEffect) {
+				t.Errorf("%s: PUT: %v", text, err)
+			}
+			if writes == 0 || bytes.Contains(g.memory, old) {
+				t.Errorf("%s: the coordinator has sent %d WRITEs, which should be on their way", text, writes)
+			}
+			g.Host("md0").SetFaults(nil)
+			if err := b.Put(key, young, kvtest.Soon(rt)); err != nil {
+				t.Errorf("%s: the next PUT: %v", text, err)
+			}
+			rt.Sleep(2 * late)
+			if bytes.Contains(g.memory, old) {
+				t.Errorf("%s: the late WRITE has changed the memory", text)
+			}
+			if v, err := b.Get(key, nil, rt.Now().Add(time.Second)); err != nil || !bytes.Equal(v, young) {
+				t.Errorf("%s: GET: %x, %v; want %x", text, v, err, young)
+			}
+			return nil
+		}, "md0")
+	}
+}
+
+// dying starts a client on a host, which makes a PUT through the coordinator on md0. The test ends
+// the client before the PUT returns.
+func (g *centralRig) dying(host string, key uint64, value []byte, patience time.Duration) {
+	h := g.Host(host)
+	h.Go("client", true, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := pdpm.OpenCentral(pdpm.CentralConfig{Context: ctx, Manager: h.Manager(ctx), Coordinators: []netip.Addr{g.Host("md0").Addr()}}, kvtest.Soon(rt))
+		if err == nil {
+			err = c.Put(key, value, rt.Now().Add(patience))
+		}
+		if !errors.Is(err, verbs.ErrClosed) {
+			g.T.Errorf("the client has not died: %v", err)
+		}
+	})
 }

@@ -3,7 +3,6 @@ package pdpm
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -59,19 +58,37 @@ func init() {
 				"  rdmalab pdpm-central start # finds everything again",
 		},
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
-			_, err = startCentral(c, request{Finding: store.Finding{Format: true}, Shape: Shape{Value: max(w.Config.Value, DefaultValue)}})
+			_, err = startCentral(c, request{Finding: store.Finding{Format: true}, Shape: fit(w)})
 			return false, err
 		},
 	}
 	store.Register(Central)
 }
 
-// coordinatorHost is the host that runs the coordinator: the first with the role metadata.
+// coordinatorHost returns the host that runs the coordinator: the first one with the role metadata.
 func coordinatorHost(r *spec.Rack) (string, error) {
 	if list := r.ByRole(spec.Metadata); len(list) > 0 {
 		return list[0].Name, nil
 	}
 	return "", fmt.Errorf("rack %s has no host for the coordinator: give one `role: metadata` in the rack file", r.Name)
+}
+
+// request and info are the body and the answer of store.PathStart. A table of pDPM-Central has no
+// lease for its locks.
+type (
+	request = store.TableRequest[Shape]
+	info    = store.TableInfo[centralShape]
+)
+
+type centralShape struct{ Shape }
+
+// String implements fmt.Stringer.
+func (s centralShape) String() string {
+	return fmt.Sprintf("%d entries for values of up to %d bytes", s.Entries, s.Value)
+}
+
+func (c *Coordinator) info(made bool) info {
+	return info{Servers: c.super.Servers, Shape: centralShape{c.Shape()}, Made: made}
 }
 
 // centralNode is the store's part of a host: the coordinator, if the host runs it, and clients.
@@ -82,7 +99,7 @@ type centralNode struct {
 	mu       sync.Mutex // guards the fields below
 	running  *Coordinator
 	context  verbs.Context
-	// over is closed when the coordinator has ended.
+	// serve closes over when the coordinator has ended.
 	over chan struct{}
 }
 
@@ -93,8 +110,8 @@ func (n *centralNode) Routes(m *control.Mux) {
 	control.Handle(m, "POST "+Central.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
 }
 
-// start makes the host run the coordinator. It leaves one that runs as it is, and replaces one that
-// has failed.
+// start makes the host run the coordinator. A coordinator that runs continues as it is. One that
+// has failed is replaced.
 func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
 	n.starting.Lock()
 	defer n.starting.Unlock()
@@ -102,10 +119,10 @@ func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
 		if in.Fresh {
 			return out, control.Errorf(http.StatusConflict, "%s runs the coordinator of a table: run `rdmalab pdpm-central stop` when no client uses it", n.Host.Name())
 		}
-		return info{Shape: c.Shape()}, nil
+		return c.info(false), nil
 	}
 	out.Made, err = n.Find(
-		r, in.Finding, new(struct{}), errAbsent,
+		r, in.Finding, new(struct{}), passive.ErrAbsent,
 		func(cfg passive.Config, deadline clock.Time) error { return probe(cfg, deadline) },
 		func(cfg passive.Config, deadline clock.Time) error {
 			_, err := FormatCentral(cfg, in.Shape, deadline)
@@ -118,7 +135,7 @@ func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
 	return out, n.Host.Service(func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		_ = n.end() // the former one has failed, and logged why
+		_ = n.end() // the former coordinator has failed, and serve has logged why
 		v := n.Host.Context()
 		cfg, err := n.Config(v, in.Servers)
 		if err != nil {
@@ -128,9 +145,10 @@ func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
 		if err != nil {
 			return errors.Join(control.Errorf(http.StatusBadGateway, "the coordinator on %s: %v", n.Host.Name(), err), v.Close())
 		}
-		out.Shape = c.Shape()
+		out = c.info(out.Made)
 		n.running, n.context, n.over = c, v, make(chan struct{})
-		go n.serve(c, n.over)
+		over := n.over
+		v.Runtime().Go("coordinator", func() { n.serve(c, over) })
 		n.Host.Log().Info("the coordinator of a table is up", "memory", in.Servers, "made", out.Made)
 		return nil
 	})
@@ -144,7 +162,8 @@ func (n *centralNode) serve(c *Coordinator, over chan struct{}) {
 	}
 }
 
-// coordinator is the coordinator that the host runs, or has run until it failed; nil: none.
+// coordinator returns the coordinator that the host runs, or the one that it ran until it failed.
+// nil says that the host has started none.
 func (n *centralNode) coordinator() *Coordinator {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,11 +175,7 @@ func (n *centralNode) Clients(o store.ClientOptions) (func(verbs.Context) store.
 	addr, err := n.Host.Address(o.Server)
 	return func(v verbs.Context) store.Clients {
 		return store.Opener(func(deadline clock.Time) (kv.Store, error) {
-			c, err := OpenCentral(CentralConfig{Context: v, Manager: n.Host.Manager(), Coordinators: []netip.Addr{addr}}, deadline)
-			if err != nil {
-				return nil, err // and no client that is a nil of another type
-			}
-			return c, nil
+			return store.Opened(OpenCentral(CentralConfig{Context: v, Manager: n.Host.Manager(), Coordinators: []netip.Addr{addr}}, deadline))
 		})
 	}, err
 }
@@ -171,17 +186,18 @@ func (n *centralNode) Status() store.Status {
 	return store.Status{Up: c != nil && c.ended() == nil, Service: CentralService}
 }
 
-// Crash ends the coordinator. The memory servers keep the table: it can be started again.
+// Crash ends the coordinator. The memory servers keep the table, so the coordinator can be started
+// again.
 func (n *centralNode) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.end()
 }
 
-// NICGone is Crash, because the coordinator cannot work without connections.
+// NICGone ends the coordinator like Crash, because the coordinator cannot work without connections.
 func (n *centralNode) NICGone() error { return n.Crash() }
 
-// end is Crash for a caller that holds mu.
+// end does what Crash does. The caller holds mu.
 func (n *centralNode) end() error {
 	if n.running == nil {
 		return nil
@@ -195,14 +211,13 @@ func (n *centralNode) end() error {
 func newCentralStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := request{Finding: store.Finding{Format: true}}
 	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
-	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", DefaultValue))
-	fs.IntVar(&in.Shape.Entries, "entries", 0, "keys for which each server has room (default: as many as fit)")
+	flags(fs, &in.Shape)
 	return func(c *store.Call) (store.Result, error) {
 		out, err := startCentral(c, in)
 		if err != nil {
 			return nil, err
 		}
-		return &centralInfo{out}, nil
+		return &out, nil
 	}
 }
 
@@ -219,7 +234,8 @@ func startCentral(c *store.Call, in request) (out info, err error) {
 	return out, c.Post(host, Central.Path(store.PathStart), in, &out)
 }
 
-// centralTrial draws a table for `rdmalab sim pdpm-central`: small ones, in which keys meet.
+// centralTrial draws a table for `rdmalab sim pdpm-central`. It is small, so that operations often
+// meet at the same keys.
 func centralTrial(r *rand.Rand, _ int) store.Trial {
 	s := Shape{Value: 16 << r.IntN(8), Entries: 1 + r.IntN(20)}
 	return store.Trial{
@@ -238,26 +254,9 @@ func centralTrial(r *rand.Rand, _ int) store.Trial {
 				return c.Serve, nil
 			},
 			Open: func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error) {
-				c, err := OpenCentral(CentralConfig{Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Coordinators: hosts}, deadline)
-				if err != nil {
-					return nil, err
-				}
-				return c, nil
+				return store.Opened(OpenCentral(CentralConfig{Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Coordinators: hosts}, deadline))
 			},
 			Replaced: errDeposed,
 		},
 	}
-}
-
-// centralInfo is the answer to a start in words.
-type centralInfo struct{ info }
-
-// Write implements store.Result.
-func (i *centralInfo) Write(out io.Writer) error {
-	what := "found"
-	if i.Made {
-		what = "made"
-	}
-	_, err := fmt.Fprintf(out, "%s a table on %d memory servers, each with %d entries for values of up to %d bytes\n", what, i.Servers, i.Entries, i.Value)
-	return err
 }

@@ -21,49 +21,53 @@ const CentralService = "pdpm-central"
 // Bounds and times of a coordinator.
 const (
 	maxConns = 4096
-	// acceptors is how many threads accept connections: a client that has given up blocks only one.
+	// acceptors is the number of threads that accept connections. A client that gives up while it
+	// connects blocks only one of them.
 	acceptors     = 16
 	acceptTimeout = time.Second
-	// watchPause is the period in which a coordinator looks whether another one has taken the table
-	// over, and watchPatience how long it waits for the memory server.
+	// A coordinator looks once per watchPause whether another one has taken the table over. It
+	// waits up to watchPatience for the memory server's answer.
 	watchPause    = 50 * time.Millisecond
 	watchPatience = time.Second
 )
 
-// errDeposed: another coordinator has taken the table over.
+// errDeposed says that another coordinator has taken the table over.
 var errDeposed = errors.New("another coordinator has taken the table over")
 
 // CoordinatorConfig describes a coordinator of pDPM-Central.
 type CoordinatorConfig struct {
 	passive.Config
-	// Manager replaces that of Config: it also listens.
+	// Manager is used in place of Config.Manager, because the coordinator also listens.
 	Manager rdmacm.Manager
-	// Pace, if not nil, is called by a thread for each request. A simulator lets the time pass that a
-	// processor would need for it.
+	// Pace, if not nil, is called for each request, by the thread that executes it. A simulator
+	// lets the time pass there that a processor would need for the request.
 	Pace func()
 }
 
-// Coordinator executes the operations of all clients of a table: it has the index of the keys, and
-// is the only one that reads and writes the memory. One thread calls Serve, any thread Close.
+// Coordinator executes the operations of all clients of a table. It has the index of the keys, and
+// it alone reads and writes the memory. One thread calls Serve. Any thread may call Close.
 type Coordinator struct {
-	cfg      CoordinatorConfig
-	rt       verbs.Runtime
-	number   uint32        // of this coordinator: the owner of its connections
-	own      *passive.Conn // of takeOver, then of watch
+	cfg CoordinatorConfig
+	rt  verbs.Runtime
+	// number is the owner of this coordinator's connections to memory servers
+	number   uint32
+	own      *passive.Conn // takeOver uses it, and later watch
+	super    passive.Super
 	index    *index
 	listener rdmacm.Listener
 	pd       verbs.PD
-	idle     verbs.Gate // opened by the last thread that ends
+	idle     verbs.Gate // the last thread that ends opens it
 
 	mu       sync.Mutex // guards the fields below
 	handlers map[*handler]bool
-	threads  int   // that accept connections or serve one
-	over     error // why the coordinator is to end; nil: it is not
+	threads  int   // the number of threads that accept connections or serve one
+	over     error // why the coordinator must end; nil while it works
 }
 
-// NewCoordinator takes the table over from a former coordinator, whose requests to the memory
-// servers are refused from then on, makes the index, and listens. It returns an error that is
-// errAbsent if there is no table. The caller must then call Serve, which frees all resources.
+// NewCoordinator takes the table over from a former coordinator: from then on the memory servers
+// refuse the former one's requests. Then it makes the index and listens. The error is
+// passive.ErrAbsent if there is no table. After success the caller must call Serve, which frees all
+// resources at its end.
 func NewCoordinator(cfg CoordinatorConfig, deadline clock.Time) (_ *Coordinator, err error) {
 	cfg.Config.Manager = cfg.Manager
 	c := &Coordinator{cfg: cfg, rt: cfg.Context.Runtime(), handlers: make(map[*handler]bool)}
@@ -85,25 +89,19 @@ func NewCoordinator(cfg CoordinatorConfig, deadline clock.Time) (_ *Coordinator,
 	return c, nil
 }
 
-// takeOver deposes a former coordinator and makes the index.
+// takeOver deposes a former coordinator and then makes the index.
 func (c *Coordinator) takeOver(deadline clock.Time) (err error) {
-	var shape Shape
-	c.own, err = form.Join(c.cfg.Config, func(conn *passive.Conn, server int, first []byte) error {
-		if c.number != 0 && serving(first) != c.number {
-			return errDeposed
-		}
-		return shape.learn(central, conn, server, first)
-	}, deadline)
-	if err != nil {
+	if c.own, c.super, err = central.Join(c.cfg.Config, deadline); err != nil {
 		return err
 	}
-	number := c.own.Owner()
+	c.number = c.own.Owner()
 	for i := range c.own.Servers() {
-		if err := depose(c.own, i, number, deadline); err != nil {
+		if err := depose(c.own, i, c.number, deadline); err != nil {
 			return err
 		}
 	}
-	c.number, c.index = number, newIndex(c.rt, shape)
+	central.Expect(c.own, c.super, c.serving)
+	c.index = newIndex(c.rt, shapeOf(c.super.Numbers), c.own.Servers())
 	for i := range c.own.Servers() {
 		if err := c.index.scan(c.own, i, deadline); err != nil {
 			return err
@@ -124,29 +122,28 @@ func (c *Coordinator) free() error {
 	return errors.Join(errs...)
 }
 
-// watch ends the coordinator when another one has taken the table over, also if no client asks.
+// watch ends the coordinator when another one has taken the table over, or when the table is lost.
+// It notices that even if no client sends a request.
 func (c *Coordinator) watch() {
 	defer c.left()
 	for c.ended() == nil {
 		var b [8]byte
-		if err := c.own.Read(0, atServing, b[:], c.rt.Now().Add(watchPatience)); isDeposed(err) {
+		if err := c.own.Read(0, atServing, b[:], c.rt.Now().Add(watchPatience)); isDeposed(err) || errors.Is(err, kv.ErrLost) {
 			_ = c.end(errDeposed)
 		}
 		c.rt.Sleep(watchPause)
 	}
 }
 
-// FormatCentral makes an empty table of pDPM-Central, as Format does for pDPM-Direct.
+// FormatCentral makes an empty table of pDPM-Central, like Format for pDPM-Direct.
 func FormatCentral(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 	return s.format(cfg, central, deadline)
 }
 
-// probe finds a table of pDPM-Central; the error is errAbsent if there is none.
+// probe returns nil if there is a table of pDPM-Central. The error is passive.ErrAbsent if there is
+// none.
 func probe(cfg passive.Config, deadline clock.Time) error {
-	var shape Shape
-	conn, err := form.Join(cfg, func(conn *passive.Conn, server int, first []byte) error {
-		return shape.learn(central, conn, server, first)
-	}, deadline)
+	conn, _, err := central.Join(cfg, deadline)
 	if err != nil {
 		return err
 	}
@@ -156,11 +153,18 @@ func probe(cfg passive.Config, deadline clock.Time) error {
 // Shape describes the table.
 func (c *Coordinator) Shape() Shape { return c.index.shape }
 
-// serving is the number of the coordinator in a superblock.
-func serving(first []byte) uint32 { return uint32(binary.LittleEndian.Uint64(first[atServing:])) }
+// serving returns errDeposed if number, which a superblock has, is not that of this coordinator.
+// Then another coordinator has taken the table over.
+func (c *Coordinator) serving(number uint64) error {
+	if number != uint64(c.number) {
+		return errDeposed
+	}
+	return nil
+}
 
-// depose puts the number of a coordinator into a server's superblock, in place of a smaller one,
-// whose connections to the server end before.
+// depose puts the number of a coordinator into a server's superblock. If a former coordinator has a
+// smaller number there, the server first ends its connections. A greater number there means that
+// this coordinator is deposed itself.
 func depose(conn *passive.Conn, server int, number uint32, deadline clock.Time) error {
 	var b [8]byte
 	if err := conn.Read(server, atServing, b[:], deadline); err != nil {
@@ -184,8 +188,9 @@ func depose(conn *passive.Conn, server int, number uint32, deadline clock.Time) 
 	}
 }
 
-// scan enters the keys of a server. Of an entry's copies, the whole one with the greater version
-// counts; the other one is an older value, or was being written.
+// scan reads the keys of a server and enters them into the index. An entry has two copies. The
+// whole copy with the greater version counts. The other one is older, or its write was never
+// finished.
 func (x *index) scan(conn *passive.Conn, server int, deadline clock.Time) error {
 	s := &x.shape
 	many := uint64(bufferLen / s.entryLen())
@@ -220,7 +225,7 @@ func (x *index) scan(conn *passive.Conn, server int, deadline clock.Time) error 
 	return nil
 }
 
-// restore learns from an entry which of its copies has the value.
+// restore sets p from the bytes b of an entry: which of the two copies has the value.
 func (p *place) restore(s *Shape, key uint64, b []byte) {
 	for which := range 2 {
 		c := b[lockLen+which*s.copyLen():][:s.copyLen()]
@@ -232,11 +237,11 @@ func (p *place) restore(s *Shape, key uint64, b []byte) {
 			p.now, p.version, p.alive = which, version, alive(c)
 		}
 	}
-	p.used = p.version + 1 // a copy that is torn may have that version
+	p.used = p.version + 1 // a torn copy may have this version
 }
 
-// Serve answers clients until Close, which makes it return nil, or until another coordinator takes
-// the table over.
+// Serve answers clients. It returns nil after Close, and an error when another coordinator has
+// taken the table over.
 func (c *Coordinator) Serve() error {
 	c.mu.Lock()
 	c.threads += acceptors + 1
@@ -255,7 +260,7 @@ func (c *Coordinator) Serve() error {
 	return nil
 }
 
-// ended returns why the coordinator is to end; nil: it is not.
+// ended returns why the coordinator must end, or nil while it works.
 func (c *Coordinator) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +270,7 @@ func (c *Coordinator) ended() error {
 // Close ends Serve.
 func (c *Coordinator) Close() error { return c.end(verbs.ErrClosed) }
 
-// end has all threads end.
+// end makes all threads of the coordinator end.
 func (c *Coordinator) end(why error) error {
 	c.mu.Lock()
 	if c.over == nil {
@@ -278,7 +283,7 @@ func (c *Coordinator) end(why error) error {
 	return c.listener.Close()
 }
 
-// accept makes connections until the listener is closed.
+// accept accepts connections until the listener is closed, and starts a thread for each.
 func (c *Coordinator) accept() {
 	defer c.left()
 	for {
@@ -299,7 +304,7 @@ func (c *Coordinator) accept() {
 	}
 }
 
-// left counts a thread that ends.
+// left is called by each thread when it ends. The last one opens idle.
 func (c *Coordinator) left() {
 	c.mu.Lock()
 	c.threads--
@@ -310,7 +315,7 @@ func (c *Coordinator) left() {
 	}
 }
 
-// connect answers a request for a connection; an error concerns only this client.
+// connect answers a request for a connection. An error concerns only this client.
 func (c *Coordinator) connect(req rdmacm.Request) (*handler, error) {
 	h, err := newHandler(c)
 	if err != nil {
@@ -334,7 +339,7 @@ func (c *Coordinator) connect(req rdmacm.Request) (*handler, error) {
 	return h, nil
 }
 
-// drop frees what belongs to a connection.
+// drop removes a handler and frees its resources.
 func (c *Coordinator) drop(h *handler) error {
 	c.mu.Lock()
 	delete(c.handlers, h)
@@ -342,22 +347,13 @@ func (c *Coordinator) drop(h *handler) error {
 	return h.close()
 }
 
-// memory opens connections to the memory servers under the number of the coordinator.
+// memory opens connections to the memory servers. Their owner is the number of the coordinator.
 func (c *Coordinator) memory() (*passive.Conn, error) {
-	conn, err := passive.Open(c.cfg.Config, max(superLen, c.index.shape.copyLen()))
+	conn, err := passive.Open(c.cfg.Config, max(passive.SuperLen, c.index.shape.copyLen()))
 	if err != nil {
 		return nil, err
 	}
-	shape := c.index.shape
-	conn.Expect(superLen, func(server int, first []byte) error {
-		if err := shape.learn(central, conn, server, first); err != nil {
-			return fmt.Errorf("%w: memory server %d: %w", kv.ErrLost, server, err)
-		}
-		if serving(first) != c.number {
-			return fmt.Errorf("%w: %w", kv.ErrLost, errDeposed)
-		}
-		return nil
-	})
+	central.Expect(conn, c.super, c.serving)
 	return conn, conn.Become(c.number)
 }
 

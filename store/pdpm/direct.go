@@ -2,22 +2,18 @@ package pdpm
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// errKey: there is no place for this key.
-var errKey = errors.New("the key 2^64-1 cannot be inserted")
-
 // Get implements kv.Store.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
-	if err := c.begin(0, deadline); err != nil {
+	if err := c.Begin(0, deadline); err != nil {
 		return dst[:0], err
 	}
-	rt := c.conn.Runtime()
-	for w := (watch{}); ; c.cost.Retries++ {
+	rt := c.Conn.Runtime()
+	for w := (watch{}); ; c.Retries++ {
 		err := c.ready(deadline)
 		var e entry
 		if err == nil {
@@ -47,10 +43,11 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// relieve takes the lock of a torn copy from its holder, restores the copy and releases the lock.
+// relieve is called when a copy stays torn under a lock. It takes the lock over from its holder,
+// restores the copy and releases the lock.
 func (c *Client) relieve(e entry, key uint64, holder tag, deadline clock.Time) error {
 	c.locks++
-	took, err := c.takeOver(e, key, holder, makeTag(c.conn.Owner(), c.locks), deadline)
+	took, err := c.takeOver(e, key, holder, makeTag(c.Conn.Owner(), c.locks), deadline)
 	if took {
 		c.unlock(e, deadline)
 	}
@@ -72,20 +69,17 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.change(key, change{deleted: true}, deadline)
 }
 
-// change is what a PUT, an INSERT (insert) or a DELETE (deleted) makes of a key.
+// change describes a PUT, an INSERT (insert is true) or a DELETE (deleted is true).
 type change struct {
 	value           []byte
 	insert, deleted bool
 }
 
 func (c *Client) change(key uint64, x change, deadline clock.Time) error {
-	if err := c.begin(len(x.value), deadline); err != nil {
+	if err := c.Begin(len(x.value), deadline); err != nil {
 		return err
 	}
-	if key+1 == 0 && x.insert {
-		return errors.Join(errKey, kv.ErrNoEffect)
-	}
-	for ; ; c.cost.Retries++ {
+	for ; ; c.Retries++ {
 		var head [headLen]byte
 		var own tag
 		err := c.ready(deadline)
@@ -97,7 +91,7 @@ func (c *Client) change(key uint64, x change, deadline clock.Time) error {
 			own, err = c.lock(e, key, head[:], deadline)
 		}
 		switch {
-		case refused(err): // the lock, if the client has it, is stray
+		case refused(err): // if the client has the lock, it must be left
 			c.stray = true
 			continue
 		case err != nil:
@@ -110,9 +104,9 @@ func (c *Client) change(key uint64, x change, deadline clock.Time) error {
 			return kv.ErrNotFound
 		}
 		c.made = putCopy(c.made, own, key, x.value, x.deleted)
-		err = c.conn.Write(e.server, e.at+lockLen+uint64(c.shape.copyLen()), c.made, deadline)
+		err = c.Conn.Write(e.server, e.at+lockLen+uint64(c.shape.copyLen()), c.made, deadline)
 		if err == nil {
-			err = c.conn.Write(e.server, e.at+lockLen, c.made, deadline)
+			err = c.Conn.Write(e.server, e.at+lockLen, c.made, deadline)
 		}
 		if err != nil {
 			c.leave()
@@ -123,7 +117,8 @@ func (c *Client) change(key uint64, x change, deadline clock.Time) error {
 	}
 }
 
-// unknown is the error of a change whose redo copy may be whole: it happens, or it does not.
+// unknown returns the error of a change whose outcome is unknown. Its redo copy may be whole, and
+// then another client may complete the change.
 func unknown(err error) error {
 	if refused(err) {
 		return errors.Join(kv.ErrTimeout, errors.New("another client took the lock over"))
@@ -131,31 +126,16 @@ func unknown(err error) error {
 	return errors.Join(err, kv.ErrTimeout)
 }
 
-// begin starts an operation with a value of n bytes.
-func (c *Client) begin(n int, deadline clock.Time) error {
-	c.cost, c.before = kv.Cost{}, c.conn.RTTs()
-	switch {
-	case c.ended:
-		return kv.ErrClosed
-	case n > c.shape.Value:
-		err := fmt.Errorf("%w: %d bytes, and the table is for up to %d; `rdmalab pdpm-direct start --fresh --value %d` makes an empty one for them",
-			kv.ErrTooLarge, n, c.shape.Value, n)
-		return errors.Join(err, kv.ErrNoEffect)
-	case c.conn.Runtime().Now() >= deadline:
-		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
-	}
-	return nil
-}
-
-// ready gives the client another number if it needs one.
+// ready gives the client another number if it needs one: because it may have left a lock behind, or
+// because its count of locks is exhausted.
 func (c *Client) ready(deadline clock.Time) error {
-	if c.conn.Runtime().Now() >= deadline {
+	if c.Conn.Runtime().Now() >= deadline {
 		return kv.ErrTimeout
 	}
 	if !c.stray && c.locks < 1<<32-1 {
 		return nil
 	}
-	if err := form.Number(c.conn, deadline); err != nil {
+	if err := direct.Number(c.Conn, deadline); err != nil {
 		return err
 	}
 	c.stray, c.locks = false, 0

@@ -11,41 +11,43 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// handler serves one connection of a client, on a thread of its own: one request after the other.
+// handler serves one connection of a client on its own thread, one request after the other.
 type handler struct {
 	c    *Coordinator
 	qp   verbs.QP
 	cq   verbs.CQ
-	srq  verbs.SRQ // of this handler alone: its receives are posted before the client can send
-	mr   verbs.MR  // of recvs requests, and an answer behind them
+	srq  verbs.SRQ // only of this handler: its receives are posted before the client can send
+	mr   verbs.MR  // has room for recvs requests and behind them one answer
 	conn *passive.Conn
 	wcs  [recvs + 1]verbs.WC
-	// came are the receives that have a request, and their lengths. sending: the answer before may be
-	// sent again, so that its memory must stay as it is.
+	// came has the receives with a request that is not yet executed, and the lengths of the
+	// requests. While sending is true, the NIC may send the former answer again, so its memory must
+	// not change.
 	came    []came
 	sending bool
-	// bytes is the request that is executed, buf what was read, made what is written, out the answer.
+	// bytes is the request that is being executed, buf is what was read from a memory server, made
+	// is what is written there, and out is the answer.
 	bytes, buf, made, out []byte
 	reply                 answer
-	// doubt is set after a WRITE that was not acknowledged; see settle.
+	// doubt is the place of a key whose last WRITE was not acknowledged; see settle.
 	doubt *place
 }
 
 type came struct{ recv, n int }
 
-// recvs is how many requests of a client are received before one is executed: a client sends the
-// next one when it has the answer, and then the handler has posted the receive again.
+// recvs is the number of posted receives. Two are enough: a client sends the next request when it
+// has the answer, and the handler has posted the receive of the former request again by then.
 const recvs = 2
 
-// lookPause is the period in which an idle handler looks whether its connection has ended.
+// Once per lookPause an idle handler looks whether its connection has ended.
 const lookPause = 50 * time.Millisecond
 
-// settlePause is how long one attempt of settle takes at most.
+// settlePause is the longest time of one attempt of settle.
 const settlePause = time.Second
 
 func (h *handler) requestLen() int { return requestHead + h.c.index.shape.Value }
 
-// sendID is a bit in the IDs of work requests that send answers.
+// sendID is the ID of the work requests that send answers. No receive has it.
 const sendID = 1 << 32
 
 func newHandler(c *Coordinator) (_ *handler, err error) {
@@ -59,7 +61,7 @@ func newHandler(c *Coordinator) (_ *handler, err error) {
 		return nil, err
 	}
 	n := h.requestLen()
-	if h.mr, err = c.pd.RegMR(nil, recvs*n+answerHead+max(superLen, c.index.shape.Value), verbs.LocalWrite); err != nil {
+	if h.mr, err = c.pd.RegMR(nil, recvs*n+answerHead+max(passive.SuperLen, c.index.shape.Value), verbs.LocalWrite); err != nil {
 		return nil, err
 	}
 	if h.srq, err = c.pd.CreateSRQ(verbs.SRQInit{MaxWR: recvs, MaxSGE: 1}); err != nil {
@@ -80,7 +82,7 @@ func newHandler(c *Coordinator) (_ *handler, err error) {
 	return h, nil
 }
 
-// post posts a receive.
+// post posts receive i.
 func (h *handler) post(i int) error {
 	n := h.requestLen()
 	return h.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{h.mr.SGE(i*n, n)}})
@@ -115,7 +117,7 @@ func (h *handler) run() {
 	h.settle()
 }
 
-// step executes the next request.
+// step waits for the next request, executes it and answers it.
 func (h *handler) step() error {
 	for len(h.came) == 0 {
 		if err := h.poll(); err != nil {
@@ -149,7 +151,7 @@ func (h *handler) step() error {
 	return h.c.ended()
 }
 
-// poll waits for completions and notes them.
+// poll waits for completions. It notes requests in came and the end of a send in sending.
 func (h *handler) poll() error {
 	n, err := h.cq.Poll(h.wcs[:])
 	if err == nil && n == 0 {
@@ -170,7 +172,8 @@ func (h *handler) poll() error {
 	return err
 }
 
-// look returns an error if the connection has ended: then no receive of a shared queue completes.
+// look returns an error if the connection has ended. A handler must look, because the receives of a
+// shared queue do not complete when the connection ends.
 func (h *handler) look() error {
 	if a, err := h.qp.Query(); err != nil || a.State == verbs.StateError {
 		return verbs.ErrClosed
@@ -197,11 +200,11 @@ func (h *handler) answer(q *query) error {
 	})
 }
 
-// execute executes a request, and leaves the answer in h.reply.
+// execute executes a request and puts the answer into h.reply.
 func (h *handler) execute(q *query, deadline clock.Time) {
 	switch q.op {
 	case opHello:
-		h.reply.value = h.c.index.shape.encode(central)
+		h.reply.value = central.Encode(h.c.super)
 	case opGet:
 		h.reply.status = h.get(q.key, deadline)
 	case opPut, opInsert, opDelete, opEnd:
@@ -209,9 +212,9 @@ func (h *handler) execute(q *query, deadline clock.Time) {
 	}
 }
 
-// get reads a value. No lock is needed: the copy that the index names is whole and has the version
-// that the index says, unless two changes came meanwhile. An older or newer version than the index
-// says must not be answered, also if it is whole: the change may not have happened yet.
+// get reads a value. It needs no lock: the copy that the index names is whole and has the version
+// of the index, unless two changes came meanwhile. get must not answer with another version, even a
+// whole one, because its change may not have happened yet.
 func (h *handler) get(key uint64, deadline clock.Time) status {
 	s := &h.c.index.shape
 	for ; ; h.reply.waits++ {
@@ -233,10 +236,10 @@ func (h *handler) get(key uint64, deadline clock.Time) status {
 	}
 }
 
-// confirm answers what the index says without the key's memory. The coordinator must not have been
-// deposed by then, or the index may be old: it reads the memory of the key's server.
+// confirm returns s, an answer that comes from the index alone. First it reads from the key's
+// server: if the coordinator was deposed, its index may be old, and the server refuses the READ.
 func (h *handler) confirm(key uint64, s status, deadline clock.Time) status {
-	server, _ := h.c.index.shape.serverOf(key)
+	server, _ := passive.PlaceOf(key, h.conn.Servers())
 	var b [8]byte
 	if err := h.conn.Read(server, atServing, b[:], deadline); err != nil {
 		return h.fate(err)
@@ -244,7 +247,8 @@ func (h *handler) confirm(key uint64, s status, deadline clock.Time) status {
 	return s
 }
 
-// fate is the status of an operation that has changed nothing, after an error of a memory server.
+// fate returns the status of an operation that has changed nothing, after an error of a memory
+// server.
 func (h *handler) fate(err error) status {
 	switch {
 	case isDeposed(err):
@@ -256,8 +260,8 @@ func (h *handler) fate(err error) status {
 	return failed
 }
 
-// change executes a PUT, an INSERT or a DELETE: it writes the copy that the index does not name, and
-// then has the index name it.
+// change executes a PUT, an INSERT or a DELETE. It writes the copy that the index does not name,
+// and then makes the index name it.
 func (h *handler) change(q *query, deadline clock.Time) status {
 	x := h.c.index
 	s, insert := &x.shape, q.op == opInsert
@@ -285,7 +289,7 @@ func (h *handler) change(q *query, deadline clock.Time) status {
 	return out
 }
 
-// write is change for a key that the request has acquired.
+// write does the work of change for a key that the request has acquired.
 func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 	x := h.c.index
 	s, insert := &x.shape, q.op == opInsert
@@ -302,7 +306,8 @@ func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 		binary.LittleEndian.PutUint64(b[:], q.key+1)
 		n := (p.at - s.entryAt(0)) / uint64(s.entryLen())
 		if err := h.conn.Write(p.server, s.keyAt(n), b[:], deadline); err != nil {
-			return h.fate(err) // a key without a whole copy does not exist
+			// the key may be there now, but without a whole copy it does not exist
+			return h.fate(err)
 		}
 	}
 	version, other := p.used+1, 1-p.now
@@ -318,9 +323,9 @@ func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 	return done
 }
 
-// settle ends the connection of a WRITE that was not acknowledged, at the memory server: then it
-// arrives no more, and the copy can be written by the next change. Until then the key stays
-// acquired.
+// settle follows a WRITE that was not acknowledged. It makes the memory server end the connection
+// of that WRITE. After that the WRITE cannot arrive any more, and the next change may write the
+// copy. Until then the key stays acquired.
 func (h *handler) settle() {
 	p := h.doubt
 	if p == nil {

@@ -5,25 +5,28 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/passive"
 )
 
 // place is what the coordinator knows of a key.
 type place struct {
 	entry
-	// now is which of the two copies has the value, version its number. alive: the key has a value.
+	// now is the copy that has the value, 0 or 1. version is the version of that copy. alive is
+	// true if the key has a value.
 	now     int
 	version uint64
 	alive   bool
-	// used is the greatest version that was ever written to one of the copies, or may have been.
+	// used is the greatest version that was written to one of the copies, or may have been.
 	used uint64
-	// claimed: the key is in the memory of the server, too.
+	// claimed is true if the memory of the server has the key, too.
 	claimed bool
-	// busy: a request changes the key. waiting are the gates of those that wait for it, in order.
+	// busy is true while a request changes the key. waiting has the gates of the requests that wait
+	// for it, in order.
 	busy    bool
 	waiting []verbs.Gate
 }
 
-// copyAt is the address of a copy of the entry in the memory of its server.
+// copyAt returns the address of a copy of the entry in the memory of its server.
 func (p *place) copyAt(s *Shape, which int) uint64 {
 	return p.at + lockLen + uint64(which)*uint64(s.copyLen())
 }
@@ -34,19 +37,20 @@ type index struct {
 	rt    verbs.Runtime
 	shape Shape
 
-	mu   sync.Mutex // guards the fields below; no thread waits with it
+	mu   sync.Mutex // guards the fields below; no thread waits while it holds mu
 	keys map[uint64]*place
-	// end is the first entry of each server from which on no entry has a key. holes are entries
-	// before it that have none.
+	// end has, for each server, the number of the first entry behind all entries with keys. holes
+	// has the entries before it that have no key.
 	end   []uint64
 	holes [][]uint64
 }
 
-func newIndex(rt verbs.Runtime, s Shape) *index {
-	return &index{rt: rt, shape: s, keys: make(map[uint64]*place), end: make([]uint64, s.Servers), holes: make([][]uint64, s.Servers)}
+func newIndex(rt verbs.Runtime, s Shape, servers int) *index {
+	return &index{rt: rt, shape: s, keys: make(map[uint64]*place), end: make([]uint64, servers), holes: make([][]uint64, servers)}
 }
 
-// look returns what is known of a key now.
+// look returns what the index knows of a key now. known is false if the index does not have the
+// key.
 func (x *index) look(key uint64) (p place, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -56,8 +60,9 @@ func (x *index) look(key uint64) (p place, known bool) {
 	return p, false
 }
 
-// acquire gives the caller the right to change a key, until release. waited: another request had it
-// before. p is nil if the key is not known, with claim: if its server has no free entry. The error is
+// acquire gives the caller the right to change a key, until release. waited reports whether another
+// request had this right before. If the key is unknown, claim makes acquire add it. p is nil if the
+// key is unknown and claim is false, or if the server has no free entry. The error is
 // verbs.ErrTimeout.
 func (x *index) acquire(key uint64, claim bool, deadline clock.Time) (p *place, waited bool, err error) {
 	x.mu.Lock()
@@ -81,9 +86,10 @@ func (x *index) acquire(key uint64, claim bool, deadline clock.Time) (p *place, 
 	return p, true, nil
 }
 
-// add gives a new key an entry; nil: there is none. The caller holds mu.
+// add gives a new key an entry. It returns nil if the server has no free entry. The caller holds
+// mu.
 func (x *index) add(key uint64) *place {
-	server, _ := x.shape.serverOf(key)
+	server, _ := passive.PlaceOf(key, len(x.end))
 	n := x.end[server]
 	switch last := len(x.holes[server]) - 1; {
 	case last >= 0:
@@ -111,7 +117,7 @@ func (x *index) leave(p *place, g verbs.Gate) bool {
 	return false
 }
 
-// change does f, which changes what is known of a key that the caller has acquired.
+// change calls f with mu held. f changes the place of a key that the caller has acquired.
 func (x *index) change(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// judge checks the memory of the servers when no request is in flight: the copy in place of an entry
-// whose lock is free is whole, and no other change is in its redo copy; under a lock one of the
-// copies is whole.
+// judge checks the memory of the servers when no request is in flight. If the lock of an entry is
+// free, the copy in place must be whole, and the redo copy must not have another change. If the
+// lock is held, one of the copies must be whole.
 func judge(memory [][]byte, _ bool) error {
 	for i, m := range memory {
-		var s Shape
-		if err := s.parse(m, direct, len(m)); err != nil {
+		super, err := direct.Parse(m, len(m))
+		if err != nil {
 			return fmt.Errorf("memory server %d: %w", i, err)
 		}
+		s := shapeOf(super.Numbers)
 		for n := range uint64(s.Entries) {
 			key := binary.LittleEndian.Uint64(m[s.keyAt(n):]) - 1
 			b := m[s.entryAt(n):]
@@ -31,14 +32,15 @@ func judge(memory [][]byte, _ bool) error {
 	return nil
 }
 
-// judgeCentral checks the memory of the servers: no key has two entries, and of the copies of an
-// entry at most one is torn if its key was ever inserted.
+// judgeCentral checks the memory of the servers. No key may have two entries. Both copies of an
+// entry must be whole or unwritten, and must not have the same version.
 func judgeCentral(memory [][]byte, _ bool) error {
 	for i, m := range memory {
-		var s Shape
-		if err := s.parse(m, central, len(m)); err != nil {
+		super, err := central.Parse(m, len(m))
+		if err != nil {
 			return fmt.Errorf("memory server %d: %w", i, err)
 		}
+		s := shapeOf(super.Numbers)
 		seen := map[uint64]bool{}
 		for n := range uint64(s.Entries) {
 			key := binary.LittleEndian.Uint64(m[s.keyAt(n):]) - 1

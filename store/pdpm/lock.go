@@ -11,17 +11,18 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// errDamaged: neither copy of an entry is whole, which no client can have done.
+// errDamaged says that neither copy of an entry is whole. No client can have done that.
 var errDamaged = errors.New("the memory is damaged: neither copy of a value is whole")
 
-// watch is what a client has seen of a lock word that keeps it waiting.
+// watch is what a client has seen of a lock word while it waits for the lock.
 type watch struct {
 	tag   tag
 	since clock.Time
 	tries int
 }
 
-// stuck notes what the lock word is now, and reports whether it has had this tag for a lease.
+// stuck notes the present lock word t. It reports whether the word has had this tag for longer than
+// lease.
 func (w *watch) stuck(t tag, now clock.Time, lease time.Duration) bool {
 	if t != w.tag {
 		w.tag, w.since = t, now
@@ -29,10 +30,11 @@ func (w *watch) stuck(t tag, now clock.Time, lease time.Duration) bool {
 	return t != 0 && now.Sub(w.since) > lease
 }
 
-// maxPause bounds the pauses between two attempts.
+// maxPause is the longest pause between two attempts.
 const maxPause = 64 * time.Microsecond
 
-// pause waits before the next attempt: not at all at first, then for a random time that grows.
+// pause waits before the next attempt. The first two calls do not wait. Later ones wait for a
+// random time, whose limit doubles up to maxPause.
 func (w *watch) pause(rt interface{ Sleep(d time.Duration) }, random func(n int64) int64) {
 	if w.tries++; w.tries > 2 {
 		rt.Sleep(time.Duration(random(int64(min(maxPause, time.Microsecond<<min(w.tries, 10))))))
@@ -40,21 +42,21 @@ func (w *watch) pause(rt interface{ Sleep(d time.Duration) }, random func(n int6
 }
 
 // lock takes the lock of an entry and fills head with the head of its copy in place, which is whole
-// then. The error is one without effect.
+// then. If lock fails, the key is not changed.
 func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (tag, error) {
 	c.locks++
-	own := makeTag(c.conn.Owner(), c.locks)
-	rt := c.conn.Runtime()
+	own := makeTag(c.Conn.Owner(), c.locks)
+	rt := c.Conn.Runtime()
 	defer rt.Leave(rt.Enter(kv.PhaseLock))
-	for w := (watch{}); ; c.cost.Retries++ {
-		got, sent, err := c.conn.SwapRead(e.server, e.at, 0, uint64(own), e.at+lockLen, head, deadline)
+	for w := (watch{}); ; c.Retries++ {
+		got, sent, err := c.Conn.SwapRead(e.server, e.at, 0, uint64(own), e.at+lockLen, head, deadline)
 		found := tag(got)
 		switch {
 		case err != nil:
 			c.stray = c.stray || sent > 0
 			return 0, err
 		case found == 0 || found == own:
-			c.conn.Hold(e.server, e.at, uint64(own))
+			c.Conn.Hold(e.server, e.at, uint64(own))
 			return own, nil
 		case w.stuck(found, rt.Now(), c.shape.Lease):
 			took, err := c.takeOver(e, key, found, own, deadline)
@@ -72,10 +74,10 @@ func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (ta
 	}
 }
 
-// takeOver takes the lock from a holder that has not changed the word for a lease, and restores the
-// entry. took is false if the word has changed meanwhile. Then buf has the entry.
+// takeOver takes the lock from a holder whose word has not changed for a lease, and restores the
+// entry. took is false if the word has changed meanwhile. If took is true, c.buf has the entry.
 func (c *Client) takeOver(e entry, key uint64, from, own tag, deadline clock.Time) (took bool, err error) {
-	got, sent, err := c.conn.TakeOver(e.server, e.at, uint64(from), uint64(own), from.owner(), deadline)
+	got, sent, err := c.Conn.TakeOver(e.server, e.at, uint64(from), uint64(own), from.owner(), deadline)
 	if err != nil {
 		c.stray = c.stray || sent > 0
 		return false, err
@@ -83,7 +85,7 @@ func (c *Client) takeOver(e entry, key uint64, from, own tag, deadline clock.Tim
 	if found := tag(got); found != from && found != own {
 		return false, nil
 	}
-	c.conn.Hold(e.server, e.at, uint64(own))
+	c.Conn.Hold(e.server, e.at, uint64(own))
 	if err := c.restore(e, key, deadline); err != nil {
 		c.leave()
 		return false, err
@@ -91,8 +93,8 @@ func (c *Client) takeOver(e entry, key uint64, from, own tag, deadline clock.Tim
 	return true, nil
 }
 
-// restore completes the change of a former holder of the lock if its redo copy is whole. Otherwise
-// that holder has not touched the copy in place.
+// restore completes the change of the lock's former holder if its redo copy is whole. If the redo
+// copy is torn, that holder has not touched the copy in place.
 func (c *Client) restore(e entry, key uint64, deadline clock.Time) error {
 	n := c.shape.copyLen()
 	if err := c.read(e, lockLen+2*n, deadline); err != nil {
@@ -108,7 +110,7 @@ func (c *Client) restore(e entry, key uint64, deadline clock.Time) error {
 		return nil
 	}
 	copy(place, redo)
-	return c.conn.Write(e.server, e.at+lockLen, place, deadline)
+	return c.Conn.Write(e.server, e.at+lockLen, place, deadline)
 }
 
 // read fills buf with the first n bytes of an entry.
@@ -117,29 +119,30 @@ func (c *Client) read(e entry, n int, deadline clock.Time) error {
 		c.buf = make([]byte, n)
 	}
 	c.buf = c.buf[:n]
-	return c.conn.Read(e.server, e.at, c.buf, deadline)
+	return c.Conn.Read(e.server, e.at, c.buf, deadline)
 }
 
-// unlock releases a lock. What was done under it is done, whatever becomes of this.
+// unlock releases a lock. The change under the lock is made, even if unlock fails. Then another
+// client takes the lock over.
 func (c *Client) unlock(e entry, deadline clock.Time) {
 	var free [lockLen]byte
-	if err := c.conn.Write(e.server, e.at, free[:], deadline); err != nil && !errors.Is(err, passive.ErrPassed) {
+	if err := c.Conn.Write(e.server, e.at, free[:], deadline); err != nil && !errors.Is(err, passive.ErrPassed) {
 		c.stray = true
 	}
-	c.conn.Hold(0, 0, 0)
+	c.Conn.Hold(0, 0, 0)
 }
 
-// leave gives a lock up without releasing it: another client will take it over.
+// leave abandons a lock without releasing it. Another client will take it over.
 func (c *Client) leave() {
-	c.conn.Hold(0, 0, 0)
+	c.Conn.Hold(0, 0, 0)
 	c.stray = true
 }
 
 // refused reports whether an error says that another client has taken the lock over, or has fenced
-// this client: it needs another number.
+// this client. Then this client needs another number.
 func refused(err error) bool {
 	return errors.Is(err, memservice.ErrFenced) || errors.Is(err, passive.ErrPassed)
 }
 
-// lockOf is the lock word of an entry that was read.
+// lockOf returns the lock word of an entry that was read into b.
 func lockOf(b []byte) tag { return tag(binary.LittleEndian.Uint64(b)) }

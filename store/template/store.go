@@ -1,155 +1,86 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Store describes the store to the daemon of a host, the command line and `rdmalab sim`.
-var Store = store.Store{
-	Name: "template", Title: "the template", Join: 20 * time.Second, Note: "which is made to be copied",
-	Scenarios: []store.Scenario{{
-		Name: "template", Doc: "clients of the template store (a hash table to copy) under random faults and crashes; checks that histories are linearizable",
-		Trial: trial,
-	}},
-}
-
-func init() {
-	Store.Node = newNode
-	Store.Commands = store.Commands{
-		Short: "Run the template of a store on the rack, a hash table to copy",
-		Long: "The template is a small hash table in the memory of the rack's memory servers: a store that is made to be copied.\n" +
-			"docs/guide/your-store.md leads from it to a store of your own.",
-		Example: "  rdmalab template start\n" +
-			"  rdmalab template insert 7 hello && rdmalab template get 7 -v\n" +
-			"  rdmalab template check",
-		Start: store.Command{
-			Short: "Find the table, or make an empty one, and tell every compute host where it is",
-			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
-				"clients of every compute host find it. --value and --slots are used only when a table is made.",
-			Example: "  rdmalab template start\n" +
-				"  rdmalab template start --fresh --value 1000",
-			New: newStart,
+// Table describes the store to the daemon of a host, the command line and `rdmalab sim`.
+var Table = store.Table[Shape, *Client]{
+	Store: store.Store{
+		Name: "template", Title: "the template", Note: "which is made to be copied",
+		Commands: store.Commands{
+			Short: "Run the template of a store on the rack, a hash table to copy",
+			Long: "The template is a small hash table in the memory of the rack's memory servers: a store that is made to be copied.\n" +
+				"docs/guide/your-store.md leads from it to a store of your own.",
 		},
-		Prepare: func(c *store.Call, _ store.Workload) (loaded bool, err error) {
-			_, err = start(c, request{Finding: store.Finding{Format: true}})
-			return false, err
-		},
-	}
-	store.Register(Store)
+	},
+	Format: Format, Open: Open, Flags: flags, Draw: draw,
 }
 
-// request is the body of store.PathStart.
-type request struct {
-	store.Finding
-	Shape Shape `json:"shape"`
+func init() { Table.Register() }
+
+// flags adds the flags of start.
+func flags(fs *pflag.FlagSet, s *Shape) {
+	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
+	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each server, one for each key (default: half as many as objects fit into its memory)")
 }
 
-// node is the store's part of a host. All tables are used alike: there is nothing to know but that
-// the host knows one.
-type node struct {
-	store.Passive[struct{}, *Client]
-}
-
-func newNode(h store.Host) store.Node {
-	return &node{store.Passive[struct{}, *Client]{
-		Host: h, Store: &Store, What: "table",
-		Dial: func(_ *struct{}, cfg passive.Config, deadline clock.Time) (*Client, error) {
-			return Open(cfg, deadline)
-		},
-	}}
-}
-
-// Routes implements store.Node.
-func (n *node) Routes(m *control.Mux) {
-	n.Stops(m)
-	control.Handle(m, "POST "+Store.Path(store.PathStart), func(r *http.Request, in request) (out info, err error) {
-		out.Made, err = n.Find(
-			r, in.Finding, new(struct{}), errAbsent,
-			func(cfg passive.Config, deadline clock.Time) error {
-				c, err := Open(cfg, deadline)
-				if err != nil {
-					return err
-				}
-				out.Shape = c.Shape()
-				return c.Close()
-			},
-			func(cfg passive.Config, deadline clock.Time) (err error) {
-				out.Shape, err = Format(cfg, in.Shape, deadline)
-				return err
-			},
-		)
-		return out, err
-	})
-}
-
-// info is the answer to a start.
-type info struct {
-	Shape
-	// Made: this request has made the table.
-	Made bool `json:"made"`
-}
-
-// Write implements store.Result.
-func (i *info) Write(out io.Writer) error {
-	what := "found"
-	if i.Made {
-		what = "made"
-	}
-	_, err := fmt.Fprintf(out, "%s a table on %d memory servers, each with %d slots and %d objects for values of up to %d bytes\n",
-		what, i.Servers, i.Slots, i.Objects, i.Value)
-	return err
-}
-
-func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
-	in := request{Finding: store.Finding{Format: true}}
-	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
-	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", DefaultValue))
-	fs.IntVar(&in.Shape.Slots, "slots", 0, "slots of the table on each server, one for each key (default: half as many as objects fit into its memory)")
-	return func(c *store.Call) (store.Result, error) {
-		out, err := start(c, in)
-		if err != nil {
-			return nil, err
-		}
-		return &out, nil
-	}
-}
-
-// start tells every compute host where the table is.
-func start(c *store.Call, in request) (info, error) {
-	return store.StartHosts[info](c, "table", func(servers []string, first bool) any {
-		in := in
-		in.Finding = in.For(servers, first)
-		return in
-	})
-}
-
-// trial draws a table for `rdmalab sim template`: small ones, in which keys meet.
-func trial(r *rand.Rand, servers int) store.Trial {
-	s := Shape{Value: 16 << r.IntN(6), Slots: 1 + r.IntN(20)}
-	return store.Trial{
+// draw draws a table for `rdmalab sim template`. It is small, so that operations often meet at the
+// same keys.
+func draw(r *rand.Rand) (Shape, store.Trial) {
+	s := Shape{Value: 16 << r.IntN(6), Slots: 16 + r.IntN(20)}
+	return s, store.Trial{
 		Plan: fmt.Sprintf("%d slots, values to %d bytes", s.Slots, s.Value), Memory: 128 << 10, Largest: s.Value, Crashes: true, Loss: true,
-		Format: func(cfg passive.Config, deadline clock.Time) error {
-			_, err := Format(cfg, s, deadline)
-			return err
-		},
-		Open: func(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
-			c, err := Open(cfg, deadline)
-			if err != nil {
-				return nil, err
-			}
-			return c, nil
-		},
 	}
 }
+
+// Format makes an empty table; see passive.Form.Format. It uses Value and Slots of the shape, and
+// computes Objects. A Value of 0 stands for the default. Slots of 0 stands for one slot for every
+// two objects.
+func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
+	if s.Value < 0 || s.Value > maxValue || s.Slots < 0 || s.Slots > maxObjects {
+		return s, fmt.Errorf("a table with %d slots and values of %d bytes: want at most %d and %d", s.Slots, s.Value, maxObjects, maxValue)
+	}
+	err := form.Format(cfg, func(memory int) (passive.Numbers, uint64, error) {
+		s.Value, s.Objects = cmp.Or(s.Value, defaultValue), 0
+		room := min(memory, maxObjects<<15) - int(Shape{Value: s.Value}.objectAt(1)) // for slots and objects
+		s.Slots = cmp.Or(s.Slots, min(maxObjects, max(0, room)/(slotLen+2*s.objectLen())))
+		if s.Objects = min(maxObjects, (room-s.Slots*slotLen)/s.objectLen()); s.size() == 0 {
+			return passive.Numbers{}, 0, fmt.Errorf("%w: %d bytes of a memory server have no room for %d slots and an object of %d bytes", kv.ErrFull, memory, s.Slots, s.objectLen())
+		}
+		return s.numbers(), s.objectAt(1), nil
+	}, deadline)
+	return s, err
+}
+
+// Client is one client of a table. It is used by one thread at a time.
+type Client struct {
+	passive.Client
+	shape  Shape
+	spare  []uint32 // the client's spare object on each server; 0: none
+	object []byte   // the object that was read, or is to be written
+}
+
+var _ kv.Timed = (*Client)(nil)
+
+// Open connects to a table; see passive.Form.Join.
+func Open(cfg passive.Config, deadline clock.Time) (*Client, error) {
+	conn, super, err := form.Join(cfg, deadline)
+	if err != nil {
+		return nil, err
+	}
+	s := shapeOf(super.Numbers)
+	return &Client{Client: passive.NewClient(conn, s.Value), shape: s, spare: make([]uint32, conn.Servers())}, nil
+}
+
+// Shape describes the table.
+func (c *Client) Shape() Shape { return c.shape }
