@@ -14,61 +14,62 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Commands are a store's part of the command line. get, put, insert, delete, shell, and upsert and
-// scan where the store has them, are made for every store.
+// Commands is a store's part of the command line. Every store has the commands get, put, insert,
+// delete and shell. Stores that can do it also have upsert and scan.
 type Commands struct {
-	// Short, Long and Example explain the store's command as those of cobra do.
+	// Short, Long and Example are the help of the store's command, as in cobra.
 	Short, Long, Example string
 	Start, Stop          Command
-	// Stat shows the state of the store; it is optional, with StatWord. Check proves that the store is
-	// right, Load inserts keys.
+	// Stat shows the state of the store. Stat and StatWord are optional. Check proves that the
+	// store is right. Load inserts keys.
 	Stat, Check, Load Command
-	// ShellShort lists the operations of the shell; StatWord and CheckWord explain stat and check
-	// there. CheckWord is optional: without it the shell has no check.
+	// ShellShort lists the operations of the shell. StatWord and CheckWord explain stat and check
+	// in the shell's help. CheckWord is optional: without it the shell has no check.
 	ShellShort, ShellExample, StatWord, CheckWord string
-	// Further are commands that only this store has, by their names.
+	// Further are the commands that only this store has, by name.
 	Further map[string]Command
-	// Retired are former commands of the store, and the arguments of `rdmalab experiment` that have
-	// replaced them.
+	// Retired are former commands of the store. The values are the arguments of `rdmalab
+	// experiment` that replace them.
 	Retired map[string]string
-	// Prepare starts the store for a workload, if it does not run. loaded says that the keys exist
-	// already.
+	// Prepare starts the store for a workload if it does not run. loaded: the keys exist already.
 	Prepare func(c *Call, w Workload) (loaded bool, err error)
 }
 
 // Workload describes a workload to Prepare.
 type Workload struct {
-	// Clients is the number of clients on all hosts. Load says that they insert the keys first.
+	// Clients is the number of clients on all hosts. Load: they insert the keys first.
 	Clients int
 	Load    bool
 	Config  kv.RunConfig
+	// Steered: the switch is to steer the requests.
+	Steered bool
 }
 
 // Command is one command of a store.
 type Command struct {
 	Short, Long, Example string
-	// From adds the flag --from: Call.From is the host that runs the command's client. Output adds
-	// -o table or json.
+	// From adds the flag --from, whose value is in Call.From: the host that runs the command's
+	// client. Output adds the flag -o with table and json.
 	From, Output bool
-	// Running: the command needs a running store.
+	// Running: the command works only with a running store.
 	Running bool
-	// New adds the command's flags, and returns the function that runs it once they are parsed. A
-	// nil Result prints nothing. Stop, Check and Load have defaults without New: stop stops the store
-	// on its Places, check has clients of a host make a history and proves that it is linearizable,
-	// load lets clients on all compute hosts insert the keys. Without Short a default has its own
-	// help, too.
+	// New adds the command's flags and returns the function that runs the command after the flags
+	// are parsed. If that function returns a nil Result, nothing is printed. Stop, Check and Load
+	// work without New: stop stops the store on its Places; check lets clients of a host make a
+	// history and proves that it is linearizable; load lets clients on all compute hosts insert the
+	// keys. If Short is empty as well, they have a default help.
 	New func(fs *pflag.FlagSet) func(c *Call) (Result, error)
-	// Choices are the values that completion offers for a flag, by its name.
+	// Choices are the values that completion offers for flags, by the name of the flag.
 	Choices map[string][]string
 }
 
-// Result is printed by a command: with -o json the value itself as JSON, otherwise the text that
-// Write writes.
+// Result is what a command prints. With -o json the value itself is printed as JSON, otherwise the
+// text that Write writes.
 type Result interface {
 	Write(w io.Writer) error
 }
 
-// Failing is a Result that can be a negative verdict: the exit status is 1 then.
+// Failing is a Result that may be bad. If Bad returns true, the exit status is 1.
 type Failing interface {
 	Result
 	Bad() bool
@@ -81,18 +82,19 @@ type Call struct {
 	Rack    *spec.Rack
 	// From is the host that runs the command's client; "" stands for the first compute host.
 	From string
-	// JSON: the result will be printed as JSON. Err takes remarks that are not part of the result.
+	// JSON: the result will be printed as JSON. Err is for remarks that are no part of the result.
 	JSON bool
 	Err  io.Writer
-	// Post sends a request to a host's daemon; host "" stands for From. Its errors name that host.
+	// Post sends a request to a host's daemon. Host "" stands for From. An error of Post names the
+	// host.
 	Post func(host, path string, in, out any) error
-	// Fresh is the first of 65,536 keys that no other call has.
+	// Fresh is the first of 65,536 keys that no other call uses.
 	Fresh uint64
-	// Free reports an error if another store uses the memory servers.
+	// Free returns an error if another store uses the memory servers.
 	Free func() error
 }
 
-// Memory lists the names of the memory servers.
+// Memory returns the names of the memory servers.
 func (c *Call) Memory() (out []string) {
 	for _, h := range c.Rack.ByRole(spec.Memory) {
 		out = append(out, h.Name)
@@ -100,7 +102,7 @@ func (c *Call) Memory() (out []string) {
 	return out
 }
 
-// Options are the ClientOptions of the call's store.
+// Options returns the ClientOptions for the call's store.
 func (c *Call) Options() (o ClientOptions, err error) {
 	if c.Store.Server != nil {
 		o.Server, err = c.Store.Server(c.Rack)
@@ -108,8 +110,8 @@ func (c *Call) Options() (o ClientOptions, err error) {
 	return o, err
 }
 
-// History asks the daemon of the host From to run a history. If in.Base is 0, the history works on
-// keys that no other history uses.
+// History asks the daemon of host From to make a history, and returns the verdict. If in.Base is 0,
+// the history uses keys that no other history uses.
 func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	o, err := c.Options()
 	if err != nil {
@@ -122,7 +124,7 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
 }
 
-// HistoryIfAny is History, or nil if the history is to have no clients.
+// HistoryIfAny is History, but returns nil if in says that no clients make a history.
 func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 	if in.Clients == 0 {
 		return nil, nil
@@ -131,11 +133,12 @@ func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 	return &v, err
 }
 
-// StartHosts starts a store that has no server but the memory services. It sends a start request to
-// each of the store's hosts, one after the other; request makes it from the names of the memory
-// servers. If the first host (first is true) fails, the start fails; otherwise its answer is the
-// result. For a later host that fails StartHosts prints a warning; what names the thing that this
-// host does not know.
+// StartHosts starts a store that has no server except the memory services. It sends a start request
+// to each of the store's hosts, one after the other. request returns the body of a start request,
+// given the names of the memory servers; first: the request is for the first host. If the first
+// host fails, StartHosts returns its error. Otherwise info is the answer of the first host. For
+// each later host that fails, StartHosts prints a warning; what is the word in it for the thing
+// that the host does not know.
 func StartHosts[Info any](c *Call, what string, request func(servers []string, first bool) any) (info Info, err error) {
 	servers := c.Memory()
 	if len(servers) == 0 {
@@ -157,27 +160,29 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 		case i == 0:
 			info = got
 		case err != nil:
-			_, _ = fmt.Fprintf(c.Err, "host %s does not know the %s: %v\n", host, what, err) // it may have crashed
+			// The host may have crashed.
+			_, _ = fmt.Fprintf(c.Err, "host %s does not know the %s: %v\n", host, what, err)
 		}
 	}
 	return info, nil
 }
 
-// Proof is the result of a check that reads a store's memory, and before that may have clients make
-// a history. A store embeds it in what it reports of its memory.
+// Proof is the result of a check that reads a store's memory. Before that, clients may make a
+// history. A store embeds Proof in its report of the memory.
 type Proof struct {
 	// History is the verdict on the clients' history; nil: the check ran no clients.
 	History *Verdict `json:"history,omitempty"`
-	// Why describes what is wrong with the memory; "": nothing.
+	// Why describes what is wrong with the memory; "": nothing is wrong.
 	Why  string        `json:"why,omitempty"`
 	Took time.Duration `json:"tookNs"`
 }
 
-// Bad implements Failing: the memory or an answer is wrong.
+// Bad implements Failing. It returns true if the memory is wrong or the history is not
+// linearizable.
 func (p *Proof) Bad() bool { return p.Why != "" || p.History != nil && !p.History.Linearizable }
 
-// Print prints the verdict on the history, what memory says of the memory, and what is wrong with
-// it, or right.
+// Print prints the verdict on the history, then the text memory, and then what is wrong with the
+// memory, or else the text right.
 func (p *Proof) Print(out io.Writer, memory, right string) error {
 	if p.History != nil {
 		if err := p.History.Write(out, false); err != nil {
@@ -188,7 +193,7 @@ func (p *Proof) Print(out io.Writer, memory, right string) error {
 	return err
 }
 
-// HistoryFlags adds the flags of a history. The values in are the defaults.
+// HistoryFlags adds the flags of a history to fs. The values in in are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	none := ""
 	if in.Clients == 0 {
@@ -203,8 +208,8 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	fs.Uint64Var(&in.Base, "base", 0, "the first of the keys (default: keys that were never used)")
 }
 
-// Renamed lets fs accept flags by earlier names, too; renamed maps each earlier name to the present
-// one. Help and completion show the present names only.
+// Renamed makes fs accept flags also by their earlier names. renamed maps each earlier name to the
+// present one. Help and completion show only the present names.
 func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if now, ok := renamed[name]; ok {
@@ -214,7 +219,8 @@ func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	})
 }
 
-// Write prints the verdict on a history. If lost is true, it prints the number of lost keys, too.
+// Write prints the verdict on a history. With lost, it also prints the number of operations that
+// found their key lost.
 func (v *Verdict) Write(out io.Writer, lost bool) error {
 	_, _ = fmt.Fprintf(out, "%d operations in %v, %d without an answer", v.Operations, v.Took.Round(time.Millisecond), v.Unknown)
 	if lost {
@@ -228,13 +234,22 @@ func (v *Verdict) Write(out io.Writer, lost bool) error {
 	return err
 }
 
-// UseError is an error in the command line that the user typed.
+// HintLoss prints that check has a flag --loss, if a loss of memory would explain every answer.
+func (v *Verdict) HintLoss(out io.Writer) error {
+	if !v.OnlyLost {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, "a loss of memory would explain every answer: if a memory server crashed during the check, use check --loss")
+	return err
+}
+
+// UseError is a mistake in the command line that the user typed.
 type UseError struct{ error }
 
 // Unwrap returns the cause.
 func (e UseError) Unwrap() error { return e.error }
 
-// BadUse makes a UseError; its arguments are those of fmt.Errorf.
+// BadUse makes a UseError. Its arguments are those of fmt.Errorf.
 func BadUse(format string, args ...any) error { return UseError{fmt.Errorf(format, args...)} }
 
 // IsUse reports whether an error is a UseError.

@@ -1,13 +1,14 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/pflag"
 )
 
-// complete fills in the commands that a store leaves to the seam.
+// complete fills in the default commands where the store brings none.
 func (s *Store) complete() {
 	c := &s.Commands
 	or := func(d *Command, short, long, example string) {
@@ -31,10 +32,11 @@ func (s *Store) complete() {
 	)
 	if c.Check.New == nil {
 		or(
-			&c.Check, "Prove that the answers of clients are linearizable",
-			"check has clients on one host read, write, insert and delete a few keys, and proves that one order of all operations\n"+
-				"on each key explains all answers (that their history is linearizable). You may inject faults meanwhile.\n\n"+
-				"The exit status is 1 if an answer is wrong.",
+			&c.Check, "Let clients work on a few keys, and check that their history is linearizable",
+			"check lets several clients on one host read, write, insert and delete a few keys, and records every operation\n"+
+				"with its answer. Then it proves for each key that one order of all operations explains all answers (that the\n"+
+				"history is linearizable). You may inject faults meanwhile.\n\n"+
+				"The exit status is 1 if there is no such order for a key.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link ms0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
@@ -47,7 +49,7 @@ func (s *Store) complete() {
 	}
 }
 
-// newHistory is the command check of a store that has none.
+// newHistory is New of the default command check.
 func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
@@ -61,14 +63,16 @@ func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
 	}
 }
 
-// historyResult is the verdict on a history, as the result of a command.
+// historyResult is a verdict on a history as the Result of a command.
 type historyResult struct {
 	Verdict
 	loss bool
 }
 
 // Write implements Result.
-func (h *historyResult) Write(w io.Writer) error { return h.Verdict.Write(w, h.loss) }
+func (h *historyResult) Write(w io.Writer) error {
+	return errors.Join(h.Verdict.Write(w, h.loss), h.HintLoss(w))
+}
 
 // Bad implements Failing.
 func (h *historyResult) Bad() bool { return !h.Linearizable }

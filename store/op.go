@@ -13,10 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// maxScan bounds the records of one scan.
+// maxScan is the largest number of records of one scan.
 const maxScan = 10_000
 
-// Check reports what is wrong with a request before a client is opened for it.
+// Check returns an error if the request is not valid. It is called before a client is opened for
+// it.
 func (in *OpRequest) Check() error {
 	if in.Op == "scan" && (in.N < 1 || in.N > maxScan) {
 		return control.Errorf(http.StatusBadRequest, "scan of %d records: want 1 to %d", in.N, maxScan)
@@ -24,8 +25,8 @@ func (in *OpRequest) Check() error {
 	return nil
 }
 
-// Run carries the operation out with a client of the store. An operation that fails has a cost,
-// too.
+// Run executes the operation with client c of store s. Answer has a cost also if the operation
+// fails.
 func (in *OpRequest) Run(s *Store, c kv.Store, rt verbs.Runtime) (out Answer, err error) {
 	patience := in.Patience
 	if patience <= 0 {
@@ -62,10 +63,13 @@ func (in *OpRequest) run(s *Store, c kv.Store, out *Answer, deadline clock.Time)
 	default:
 		err = control.Errorf(http.StatusBadRequest, "%s has no operation %.20q", s.Name, in.Op)
 	}
+	if errors.Is(err, kv.ErrTooLarge) {
+		err = fmt.Errorf("%w%s", err, s.HowToFit())
+	}
 	return err
 }
 
-// howToMake says which command gives a new key a value.
+// howToMake returns a hint: the command that gives a new key a value.
 func (s *Store) howToMake() string {
 	if s.Upserts {
 		return fmt.Sprintf("`rdmalab %s upsert` gives a key a value whether it has one or not", s.Name)
@@ -73,7 +77,7 @@ func (s *Store) howToMake() string {
 	return fmt.Sprintf("`rdmalab %s insert` gives a new key a value", s.Name)
 }
 
-// Ended returns an error if the job's context has ended before the job was done, otherwise nil.
+// Ended returns an error if the job's context has ended, and nil otherwise.
 func Ended(ctx context.Context, job string) error {
 	if ctx.Err() == nil {
 		return nil

@@ -14,17 +14,20 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Passive is the Node of a store that has no server but the memory services: a host only knows
-// where the store is and how its own clients use it, which is a Known. C is a client.
+// Passive is the Node of a store whose only servers are the memory services. A host of such a store
+// runs no program for it. The host only has a Known: where the store is and how the host's own
+// clients use it. C is the type of the clients.
 type Passive[Known any, C kv.Store] struct {
 	Host  Host
 	Store *Store
-	// What is that which the hosts know, in a word: a table.
+	// What names in a word what the hosts know, for messages. Example: "table".
 	What string
 	// Dial opens a client. cfg names the memory servers that the host knows.
 	Dial func(k *Known, cfg passive.Config, deadline clock.Time) (C, error)
 
-	making  sync.Mutex // held while Find looks for the store or makes it: of two that are made at once one is destroyed
+	// Find holds it. Two Finds at once could both make the store, and the second would destroy the
+	// first's.
+	making  sync.Mutex
 	mu      sync.Mutex // guards the fields below
 	known   *Known
 	servers []string
@@ -36,7 +39,8 @@ func (p *Passive[Known, C]) Stops(m *control.Mux) {
 	control.Handle(m, "POST "+p.Store.Path(PathStop), func(*http.Request, none) (none, error) { return none{}, p.Crash() })
 }
 
-// Config is where a client stands that runs in the verbs context v and uses these memory servers.
+// Config returns the configuration of a client that runs in the verbs context v and uses these
+// memory servers.
 func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passive.Config, err error) {
 	cfg = passive.Config{Context: v, Manager: p.Host.Manager()}
 	for _, name := range servers {
@@ -49,8 +53,10 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 	return cfg, nil
 }
 
-// Find is the answer to a start: open opens and closes a client of the store on these servers; if
-// that fails with absent, and always with Fresh, make makes the store. Then the host knows k.
+// Find finds the store on these servers or makes it, as a start asks. open opens a client of the
+// store and closes it. If open fails with absent and in.Format is set, Find calls make, which makes
+// the store. With in.Fresh, Find calls make at once. Then the host knows k. made reports whether
+// the store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {
@@ -79,17 +85,18 @@ func (p *Passive[Known, C]) Find(
 	return made, nil
 }
 
-// Finding says which store a host is to find or to make. It is a part of the body of PathStart.
+// Finding says which store a host must find or make. It is a part of the body of PathStart.
 type Finding struct {
 	// Servers are the names of the memory servers, in an order that must be the same everywhere.
 	Servers []string `json:"servers"`
-	// Format makes a store where there is none, Fresh also where there is one. Without both the store
-	// must be there.
+	// Format makes a store if the servers have none. Fresh makes one in any case. Without both, the
+	// store must be there.
 	Format bool `json:"format,omitempty"`
 	Fresh  bool `json:"fresh,omitempty"`
 }
 
-// For is the Finding of one of the hosts that StartHosts starts: only the first host makes a store.
+// For returns the Finding for one of the hosts that StartHosts starts. Only the first host makes a
+// store.
 func (f Finding) For(servers []string, first bool) Finding {
 	return Finding{Servers: servers, Format: f.Format && first, Fresh: f.Fresh && first}
 }
@@ -101,8 +108,8 @@ func (p *Passive[Known, C]) Keep(k *Known, servers []string) {
 	p.known, p.servers = k, servers
 }
 
-// Known returns what the host knows, and the names of the memory servers, or an error that says how
-// to start the store.
+// Known returns what the host knows and the names of the memory servers. If the host knows no
+// store, the error says how to start one.
 func (p *Passive[Known, C]) Known() (*Known, []string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +119,7 @@ func (p *Passive[Known, C]) Known() (*Known, []string, error) {
 	return p.known, p.servers, nil
 }
 
-// With runs f with a client that it opens, as a job of the host.
+// With opens a client, calls f with it and closes it. All that is one job of the host.
 func (p *Passive[Known, C]) With(r *http.Request, job string, f func(k *Known, c C, rt verbs.Runtime) error) error {
 	k, servers, err := p.Known()
 	if err != nil {
@@ -141,11 +148,7 @@ func (p *Passive[Known, C]) Clients(ClientOptions) (func(verbs.Context) Clients,
 	k, servers, err := p.Known()
 	return func(v verbs.Context) Clients {
 		return Opener(func(deadline clock.Time) (kv.Store, error) {
-			c, err := p.open(k, servers, v, deadline)
-			if err != nil {
-				return nil, err // and no client that is a nil of type C
-			}
-			return c, nil
+			return Opened(p.open(k, servers, v, deadline))
 		})
 	}, err
 }
@@ -166,11 +169,11 @@ func (p *Passive[Known, C]) Status() Status {
 	return Status{Up: p.known != nil}
 }
 
-// Crash implements Node: the host forgets the store. The memory servers keep it.
+// Crash implements Node: the host forgets the store. The memory servers keep the store's data.
 func (p *Passive[Known, C]) Crash() error {
 	p.Keep(nil, nil)
 	return nil
 }
 
-// NICGone implements Node. Nothing is to do: clients connect again.
+// NICGone implements Node. It does nothing, because clients connect again by themselves.
 func (p *Passive[Known, C]) NICGone() error { return nil }

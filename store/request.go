@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Control requests that every store answers, as last parts of a Path. All are POST.
+// Control requests that every store answers, each with its path's last part. All are POST.
 const (
 	PathStart   = "start"   // the store's own body and answer
 	PathStop    = "stop"    // no body, no answer
@@ -17,25 +17,35 @@ const (
 	PathHistory = "history" // HistoryRequest: Verdict; answered by the daemon
 )
 
-// Path is the path of a control request of a store.
+// Path returns the path of a control request of the store.
 func (s *Store) Path(request string) string { return "/store/" + s.Name + "/" + request }
 
 // ClientOptions say how clients are opened.
 type ClientOptions struct {
 	// Server is the name of the host that runs the store's server; "" if the store has none.
 	Server string `json:"server,omitempty"`
-	// MaxValue is the longest value that the clients will read or write, in bytes; 0: the longest
-	// possible value.
+	// MaxValue is the length in bytes of the longest value that the clients will read or write; 0:
+	// the longest value that the store can store.
 	MaxValue int `json:"maxValue,omitempty"`
 	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
 	Share int `json:"share,omitempty"`
-	// Cache says whose the location cache is: OfProcess (also ""), one for all clients that a request
-	// opens on a host, or OfClient, each client has its own.
+	// Cache says how clients cache locations. OfProcess, also "": all clients that a request opens
+	// on a host share a cache. OfClient: each client has its own.
 	Cache string `json:"cache,omitempty"`
-	// Reporter says how appends are reported to the store's server. OfProcess: all clients that a
-	// request opens on a host report together. OfClient, also "": each client reports its own.
+	// Reporter says how clients report appends to the store's server. OfProcess: all clients that a
+	// request opens on a host report together. OfClient, also "": each client reports its own
+	// appends.
 	Reporter string `json:"reporter,omitempty"`
+	// Mode is ModeFast, also "", or ModePublished: the clients make the requests that the clients of
+	// the published system make.
+	Mode string `json:"mode,omitempty"`
 }
+
+// Values of ClientOptions.Mode.
+const (
+	ModeFast      = "fast"
+	ModePublished = "published"
+)
 
 // Values of ClientOptions.Cache and ClientOptions.Reporter.
 const (
@@ -43,17 +53,18 @@ const (
 	OfClient  = "client"
 )
 
-// OpRequest asks a host to do one operation. The host opens a client for it, and closes the client
-// afterwards.
+// OpRequest asks a host to execute one operation. The host opens a client for it, and closes the
+// client afterwards.
 type OpRequest struct {
 	ClientOptions
-	// Op is get, put, insert, delete, upsert or scan; the last two only if the store has them.
+	// Op is get, put, insert, delete, upsert or scan. Only some stores have upsert and scan.
 	Op    string `json:"op"`
 	Key   uint64 `json:"key"`
 	Value []byte `json:"value,omitempty"`
-	// N is how many records a scan may return; 1 to 10,000.
+	// N is how many records a scan may return, from 1 to 10,000.
 	N int `json:"n,omitempty"`
-	// Patience is the time limit of the operation once the client has connected; 0: Patience.
+	// Patience is the time limit of the operation after the client has connected; 0: the constant
+	// Patience.
 	Patience time.Duration `json:"patienceNs,omitempty"`
 }
 
@@ -61,7 +72,7 @@ type OpRequest struct {
 type Answer struct {
 	Value   []byte   `json:"value,omitempty"`
 	Records []Record `json:"records,omitempty"`
-	// Cost says what the operation took on the network, in words.
+	// Cost says in words how the operation has used the network.
 	Cost string        `json:"cost"`
 	Took time.Duration `json:"tookNs"`
 }
@@ -72,39 +83,42 @@ type Record struct {
 	Value []byte `json:"value"`
 }
 
-// HistoryRequest asks a host to run clients that work on the same few keys, and to check the
-// history of their operations.
+// HistoryRequest asks a host to run clients that work on the same few keys, and to check their
+// history.
 type HistoryRequest struct {
 	ClientOptions
-	// Clients on this host, Rounds operations of each client, on Keys keys, of which Base is the
-	// first.
+	// Clients is the number of clients on this host. Rounds is the number of operations of each
+	// client. They use Keys keys from Base on.
 	Clients int    `json:"clients"`
 	Rounds  int    `json:"rounds"`
 	Keys    int    `json:"keys"`
 	Base    uint64 `json:"base"`
-	// Value is the size of values in bytes; 0: the store's longest value.
+	// Value is the length of values in bytes; 0: that of the store's longest value.
 	Value int    `json:"value,omitempty"`
 	Seed  uint64 `json:"seed"`
-	// Loss: a memory server may crash meanwhile, so a key may be reported as lost.
+	// Loss: a memory server may crash meanwhile. Then operations may report a key as lost.
 	Loss bool `json:"loss,omitempty"`
 }
 
-// Verdict is the result of the check of a history.
+// Verdict is the result of a check of a history.
 type Verdict struct {
 	Operations int `json:"operations"`
-	// Unknown counts operations that ended without an answer. Lost counts those that found the
-	// value gone with its memory server.
+	// Unknown counts operations that ended without an answer. Lost counts operations that found the
+	// key's value lost with its memory server.
 	Unknown int           `json:"unknown"`
 	Lost    int           `json:"lost"`
 	Took    time.Duration `json:"tookNs"`
-	// Linearizable says that one order of all operations on each key explains every answer.
-	// Otherwise Why says which answers it does not explain.
+	// Linearizable: one order of all operations on each key explains every answer. If false, Why
+	// says which answers no order explains.
 	Linearizable bool   `json:"linearizable"`
 	Why          string `json:"why,omitempty"`
+	// OnlyLost: the history would be linearizable if memory servers had lost their memory during
+	// the check.
+	OnlyLost bool `json:"onlyLost,omitempty"`
 }
 
-// HTTPError gives an error of a store the HTTP status of its kind. nil, and errors that have a
-// status, stay as they are.
+// HTTPError gives an error of a store the HTTP status that fits its kind. It returns nil and errors
+// that have a status unchanged.
 func HTTPError(err error) error {
 	status := http.StatusBadGateway
 	var own *control.Error

@@ -11,59 +11,63 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Scenario is a scenario of `rdmalab sim` that a store brings: random faults on a simulated rack,
-// and checks.
+// Scenario is a scenario of `rdmalab sim` that belongs to a store: random faults on a simulated
+// rack, and checks.
 type Scenario struct {
-	// Name and Doc are what `rdmalab sim --help` lists.
+	// Name and Doc are shown by `rdmalab sim --help`.
 	Name, Doc string
-	// Run runs one seed. The error describes the check that failed.
+	// Run runs the scenario with one seed. The error describes the check that failed.
 	Run func(Rig) error
-	// Trial, in place of Run, draws what is the store's own in the run of a store that needs no server
-	// but passive memory: clients of several hosts use a few keys, while links lose, double and delay
-	// packets, copies are torn, and hosts fail. One order of all operations on each key must explain
-	// all answers. servers is the number of memory servers.
+	// Trial is used in place of Run for a store that needs no rack of its own. It draws what is
+	// special to the store. The run is the same for all such stores: clients on several hosts use a
+	// few keys, while links lose, duplicate and delay packets, copies are torn, and hosts fail. One
+	// order of all operations on each key must explain all answers. servers is the number of memory
+	// servers.
 	Trial func(r *rand.Rand, servers int) Trial
 }
 
-// Trial is a store in such a run.
+// Trial describes a store in such a run.
 type Trial struct {
-	// Plan describes what was drawn.
+	// Plan describes what Scenario.Trial has drawn.
 	Plan string
-	// Memory is how many bytes each memory server lends. Locks is how many bytes of its NIC's
-	// memory it lends in addition. Largest is the longest value in bytes.
+	// Memory is how many bytes of host memory each memory server lends. Locks is how many bytes of
+	// NIC memory it lends in addition. Largest is the length of the longest value in bytes.
 	Memory, Locks, Largest int
-	// Format makes the store, Open a client. Open is nil if there is a Server.
+	// Format makes the store. Open opens a client; it is nil if there is a Server.
 	Format func(cfg passive.Config, deadline clock.Time) error
 	Open   func(cfg passive.Config, deadline clock.Time) (kv.Store, error)
-	// Server is the store's server; nil: it has none.
+	// Server is the store's server; nil: the store has none.
 	Server *TrialServer
-	// Crashes: clients may die at any moment, and hosts and servers fail for a while. Loss: servers
-	// may lose their memory, too; from then on an answer is right, or kv.ErrLost.
+	// Crashes: clients may die at any moment, and hosts and servers may fail for a while. Loss:
+	// servers may also lose their memory. After that, kv.ErrLost is a right answer, too.
 	Crashes, Loss bool
-	// Judge, if not nil, checks the memory of the servers after the last operation. quiet: each
+	// Upserts: clients are a kv.Upserter. Then a third of the PUTs and INSERTs are UPSERTs.
+	Upserts bool
+	// Judge, if not nil, checks the memory of the servers after the last operation. quiet: every
 	// operation had an answer, and no client died.
 	Judge func(memory [][]byte, quiet bool) error
 }
 
-// TrialServer is the server of a store in a Trial. It runs on a host of its own. When the host or the
-// server fails, another one is started, there or on a second host, and both may run for a while.
+// TrialServer is the server of a store in a Trial. It runs on a host of its own. When the host or
+// the server fails, another server is started, on the same host or on a second one. Both servers
+// may run for a while.
 type TrialServer struct {
-	// Start starts a server, which serves until its context ends, or until another one has replaced
-	// it: then the error is Replaced.
+	// Start starts a server. serve runs it until the context of cfg ends, or until another server
+	// has replaced it: then serve returns Replaced.
 	Start    func(cfg passive.Config, m rdmacm.Manager, deadline clock.Time) (serve func() error, err error)
 	Replaced error
-	// Open opens a client. A server runs on one of the hosts, or none at times.
+	// Open opens a client. hosts are the hosts on one of which a server may run.
 	Open func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error)
 }
 
-// Rig is the simulated rack of one seed.
+// Rig is the simulated rack of one seed, which a Scenario uses.
 type Rig interface {
-	// Seed is the seed of all random choices.
+	// Seed returns the seed of all random choices.
 	Seed() uint64
 	// Build makes the rack that a rack file describes.
 	Build(rackFile string) (*simrack.Rack, error)
 	// Run runs the rack until all clients have returned and late frames have arrived.
 	Run() error
-	// Plan sets the text that describes the random choices of the seed.
+	// Plan sets the text that describes the random choices made with the seed.
 	Plan(text string)
 }

@@ -7,52 +7,53 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Store describes a store. Fields that are not marked as optional are required.
+// Store describes a store. All fields are required, except those that say that they are optional.
 type Store struct {
-	// Name is the store's command and the value of `run ycsb --store`; Title is its name in a
-	// sentence.
+	// Name is the store's command and the value of `run ycsb --store`. Title is its name in
+	// sentences.
 	Name, Title string
-	// Default marks the store that `run ycsb` uses without --store. Optional; at most one store
-	// sets it.
+	// Default: `run ycsb` without --store uses this store. Optional; at most one store sets it.
 	Default bool
-	// Node makes the store's part of the daemon of a host.
+	// Node makes the store's part of a host's daemon.
 	Node func(Host) Node
-	// Server names the host whose daemon runs the store's server. Optional: without it the store
-	// has no server, and is started on every compute host.
+	// Server returns the host whose daemon runs the store's server. Optional: nil means that the
+	// store has no server and is started on every compute host.
 	Server func(*spec.Rack) (string, error)
-	// Join is how long one client may take to connect. Optional; 0 is Patience.
+	// Join is how long a client may take to connect. Optional; 0: Patience.
 	Join time.Duration
 	// Broken is an error after which a client cannot continue a history. Optional.
 	Broken error
-	// Cost says what the last operation of a client took, in words. Optional; nil counts round
+	// Cost describes the cost of a client's last operation. Optional; nil: the number of round
 	// trips.
 	Cost func(kv.Store) string
-	// Upserts and Scans say that clients are an Upserter and a kv.Scanner, Shares that several
-	// clients of a host can share a queue pair (ClientOptions.Share).
+	// Upserts: clients are Upserters. Scans: clients are kv.Scanners. Shares: several clients of a
+	// host can share a queue pair (ClientOptions.Share).
 	Upserts, Scans, Shares bool
-	// Value is the size of values in a workload, in bytes. Optional; 0 is 100. Note follows the
-	// name in the help of `run ycsb --store`; it is optional, too.
+	// Value is the length of values in a workload, in bytes. Optional; 0: 100. Note follows the
+	// store's name in the help of `run ycsb --store`. Optional.
 	Value int
 	Note  string
-	// Columns names the counts that Node.Status returns and `rdmalab top` shows. Optional.
+	// Columns names the counters that Node.Status returns and `rdmalab top` shows. Optional.
 	Columns []string
 	// Scenarios are the store's scenarios of `rdmalab sim`. Optional.
 	Scenarios []Scenario
 	Commands  Commands
 }
 
-// Patience is the default time limit of one operation, and of a client's connection set-up.
+// Patience is the default time limit of one operation, and of connecting a client.
 const Patience = 5 * time.Second
 
-// JoinPatience is how long a client may take to connect.
+// JoinPatience returns how long a client may take to connect.
 func (s *Store) JoinPatience() time.Duration { return cmp.Or(s.Join, Patience) }
 
-// Places are the hosts on which the store is started and stopped: the host of its server, or all
-// compute hosts if it has no server.
+// Places returns the hosts on which the store is started and stopped: the host of its server or,
+// without a server, all compute hosts.
 func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 	if s.Server != nil {
 		host, err := s.Server(rack)
@@ -68,12 +69,25 @@ func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 	return out, nil
 }
 
-// HowToStart returns the hint for errors that may be due to a store that does not run.
+// HowToStart returns a hint for errors that may occur because the store does not run.
 func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }
 
-// cost says in words what the last operation of a client cost on the network.
+// HowToFit returns a hint for errors because of values that are too large. It is "" if the store
+// cannot be made for larger ones.
+func (s *Store) HowToFit() string {
+	fs := pflag.NewFlagSet(s.Name, pflag.ContinueOnError)
+	if s.Commands.Start.New != nil {
+		s.Commands.Start.New(fs)
+	}
+	if fs.Lookup("value") == nil || fs.Lookup("fresh") == nil {
+		return ""
+	}
+	return fmt.Sprintf("; `rdmalab %s start --fresh --value BYTES` makes an empty one for longer values", s.Name)
+}
+
+// cost describes how the last operation of a client has used the network.
 func (s *Store) cost(c kv.Store) string {
 	if s.Cost != nil {
 		return s.Cost(c)
@@ -84,8 +98,8 @@ func (s *Store) cost(c kv.Store) string {
 // registered are the stores by name.
 var registered = map[string]*Store{}
 
-// Register adds a store. It is called by init functions and panics if the description is incomplete
-// or the name is taken. remove takes the store out again; only tests need it.
+// Register adds a store. It is called by init functions. It panics if the description is incomplete
+// or the name is taken. remove removes the store; only tests call it.
 func Register(s Store) (remove func()) {
 	switch {
 	case s.Name == "" || s.Title == "" || s.Node == nil:
@@ -100,7 +114,7 @@ func Register(s Store) (remove func()) {
 	return func() { delete(registered, s.Name) }
 }
 
-// All lists the stores that are registered, by name.
+// All returns the registered stores, sorted by name.
 func All() []*Store {
 	out := make([]*Store, 0, len(registered))
 	for _, s := range registered {
@@ -110,7 +124,7 @@ func All() []*Store {
 	return out
 }
 
-// Names lists the names of the stores that want selects; a nil want selects all.
+// Names returns the names of the stores for which want returns true; a nil want selects all.
 func Names(want func(*Store) bool) (out []string) {
 	for _, s := range All() {
 		if want == nil || want(s) {
@@ -120,7 +134,8 @@ func Names(want func(*Store) bool) (out []string) {
 	return out
 }
 
-// Default is the store of `run ycsb` without --store. At least one store must be registered.
+// Default returns the store that `run ycsb` uses without --store. At least one store must be
+// registered.
 func Default() *Store {
 	all := All()
 	if i := slices.IndexFunc(all, func(s *Store) bool { return s.Default }); i >= 0 {
@@ -129,7 +144,7 @@ func Default() *Store {
 	return all[0]
 }
 
-// Find returns a store by name.
+// Find returns the store with a name.
 func Find(name string) (*Store, error) {
 	if s := registered[name]; s != nil {
 		return s, nil

@@ -13,54 +13,54 @@ import (
 )
 
 // History records the operations of clients on a store, and their answers. It decides whether one
-// order of all operations on each key explains every answer. An operation whose outcome is unknown
-// may have happened at any later time, or never; the outcome of an operation whose client died is
-// unknown. One operation is before another if its answer was noted before the other was called:
-// calls and answers are numbered, because in virtual time many happen at one instant.
+// order of all operations on each key explains every answer. An operation whose outcome is unknown,
+// for instance because its client died, may have taken effect at any later time, or never. One
+// operation is before another if its answer was recorded before the other operation was called.
+// History numbers calls and answers, because in virtual time many of them have the same instant.
 type History struct {
-	// Guard, if set, is held while the history changes: for clients that are threads. In virtual
-	// time none is needed.
+	// Guard, if set, is held while the history changes. Clients that are threads need it; in
+	// virtual time it is not needed.
 	Guard Guard
 
 	ops    map[uint64][]operation
 	losses []loss
 	n      int
-	// clock numbers the calls, answers and losses, so that those of one instant have an order.
+	// clock numbers the calls, answers and losses, so that those at one instant have an order.
 	clock int64
 }
 
-// moment is a place in the order of a history, and the instant at which it was reached.
+// moment is a position in the order of a history, with its time.
 type moment struct {
 	order int64
 	at    clock.Time
 }
 
-// loss is the moment at which memory servers lost their memory; of is the set of these servers.
+// loss is the moment at which memory servers lost their memory. of is the set of these servers.
 type loss struct {
 	moment
 	of Places
 }
 
-// Places is a set of memory servers, one bit each: those that have something of a key, or those that
-// have lost their memory.
+// Places is a set of memory servers, one bit for each: the servers that have a part of a key, or
+// those that have lost their memory.
 type Places uint64
 
-// Anywhere is the set of all servers. It stands for a location that is not known.
+// Anywhere is the set of all servers. It stands for a place that is not known.
 const Anywhere = ^Places(0)
 
-// tick makes the next moment of the history. The history's guard must be held.
+// tick returns the next moment of the history. The caller holds the guard.
 func (h *History) tick(now clock.Time) moment {
 	h.clock++
 	return moment{h.clock, now}
 }
 
-// Guard is a lock of the shell in which the clients run.
+// Guard is a lock of the shell that runs the clients.
 type Guard interface {
 	Lock()
 	Unlock()
 }
 
-// guarded runs f while it holds the history's guard, if there is one.
+// guarded runs f while it holds the guard, if there is one.
 func (h *History) guarded(f func()) {
 	if h.Guard != nil {
 		h.Guard.Lock()
@@ -72,7 +72,7 @@ func (h *History) guarded(f func()) {
 // NewHistory makes an empty history.
 func NewHistory() *History { return &History{ops: make(map[uint64][]operation)} }
 
-// Len is the number of operations.
+// Len returns the number of operations.
 func (h *History) Len() int { return h.n }
 
 type opKind uint8
@@ -82,28 +82,32 @@ const (
 	opPut
 	opInsert
 	opDelete
-	// opLoss is the loss of memory: every key that has a part in that memory may be lost from then
+	opUpsert
+	// opLoss is a loss of memory: every key that has a part in that memory may be lost from then
 	// on.
 	opLoss
 )
 
-var opNames = [...]string{"GET", "PUT", "INSERT", "DELETE", "loss"}
+var opNames = [...]string{"GET", "PUT", "INSERT", "DELETE", "UPSERT", "loss"}
+
+// writes reports whether an operation gives the key a value.
+func (k opKind) writes() bool { return k == opPut || k == opInsert || k == opUpsert }
 
 type input struct {
 	kind  opKind
 	value uint64
-	// losses, of a loss, is the set of itself; of another operation, it is the set of the losses
-	// that happened while the operation was in progress. See Loss.
+	// losses, in an opLoss, is the loss itself. In another operation, it is the set of losses that
+	// happened while the operation was in progress. See Loss.
 	losses lossSet
 	at     clock.Time
 }
 
-// lossSet is a set of losses, one bit each in their order.
+// lossSet is a set of losses. Bit i stands for loss i, in the order of time.
 type lossSet uint64
 
 const everyLoss = ^lossSet(0)
 
-// bit is the set that holds only loss i. All losses from number 63 on share the last bit.
+// bit returns the set that has only loss i. All losses from number 63 on share the last bit.
 func bit(i int) lossSet { return 1 << min(i, 63) }
 
 type outcome uint8
@@ -123,17 +127,17 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 type output struct {
 	outcome outcome
 	value   uint64
-	// where, of a write that succeeded, is the set of servers that hold its part of the key.
-	// exposed is the set of those losses after the call of the write that hit one of these servers.
+	// where, of a successful write, is the set of servers that have its part of the key. exposed is
+	// the set of losses after the call of the write that hit one of these servers.
 	where   Places
 	exposed lossSet
 	at      clock.Time
 }
 
-// never is the moment of an answer that has not arrived.
+// never is the end of an operation whose answer has not arrived.
 const never = math.MaxInt64
 
-// invoke notes that an operation may take effect from now on.
+// invoke records that an operation may take effect from now on. It returns the operation's index.
 func (h *History) invoke(key uint64, client int, in input, call clock.Time) (index int) {
 	h.guarded(func() {
 		h.n++
@@ -146,7 +150,7 @@ func (h *History) invoke(key uint64, client int, in input, call clock.Time) (ind
 	return index
 }
 
-// answer notes the outcome of an operation.
+// answer records the outcome of an operation.
 func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	h.guarded(func() {
 		if op := &h.ops[key][index]; out.outcome != unknown {
@@ -156,24 +160,32 @@ func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	})
 }
 
-// Loss notes that servers have lost their memory: from now on, operations on keys that have
+// Loss records that servers have lost their memory. From now on, operations on keys that have
 // something on these servers may answer ErrLost, until the keys are inserted again. An older value
 // is never a right answer, and a key that has nothing on these servers is never lost.
 //
-// Recorded.Where tells which servers hold something of a key: the servers of all writes since the
-// key was inserted, because a chain of values is cut where one of them is gone, however new the
-// last one is. A key with a write whose outcome is unknown may be anywhere.
+// Recorded.Where returns the servers that have something of a key: the servers of all writes since
+// the key was inserted, because a chain of values is broken where one of them is gone, however new
+// the last value is. A key with a write whose outcome is unknown may be anywhere.
 //
-// A key is lost once for a loss, and once more for each PUT or DELETE on these servers that was in
-// progress when the memory was lost. Such an operation may have written its node into that memory
-// before the loss, and may append it later, to a key that other clients have found lost and
-// inserted again. The operation succeeds, and its value is gone. Operations that begin after the
-// loss write nothing into the lost memory.
+// One loss may lose a key several times: once for the loss, and once more for each PUT or DELETE on
+// these servers that was in progress at the loss. Such an operation may have written its node into
+// that memory before the loss, and may append it later to a key that other clients have found lost
+// and have inserted again. Then the operation succeeds, and its value is gone. Operations that
+// begin after the loss write nothing into the lost memory.
 func (h *History) Loss(now clock.Time, of Places) {
 	h.guarded(func() { h.losses = append(h.losses, loss{h.tick(now), of}) })
 }
 
-// of returns the operations on a key, with the losses among them.
+// LossExplains reports whether an order explains every answer if the servers may have lost their
+// memory at any time. The caller asks it of a history that Check refuses: if it is true, the cause
+// may be a crash that no call of Loss recorded.
+func (h *History) LossExplains(most int) bool {
+	lossy := History{ops: h.ops, losses: append([]loss{{of: Anywhere}}, h.losses...)}
+	return lossy.Check(most) == nil
+}
+
+// of returns the operations on a key together with the losses.
 func (h *History) of(key uint64) []operation {
 	list, spread := slices.Clone(h.ops[key]), false
 	for _, op := range list {
@@ -203,11 +215,11 @@ func (h *History) of(key uint64) []operation {
 	return list
 }
 
-// needed leaves out the operations that no order needs to explain: operations without effect, GETs
-// without an answer, and PUTs without an answer whose value no client has read. Such a PUT affects
-// no answer, so an order that explains the history with it also explains the history without it;
-// and each such PUT doubles the search. A PUT that was in progress at a loss stays, because it may
-// have lost the key.
+// needed removes operations that no order needs to explain: operations without effect, GETs without
+// an answer, and PUTs without an answer whose value no client has read. Such a PUT affects no
+// answer. So if an order explains the history with this PUT, the same order without it explains the
+// history as well. Each such PUT would double the search. A PUT that was in progress at a loss
+// stays, because it may have lost the key.
 func needed(list []operation) []operation {
 	seen := map[uint64]bool{}
 	for _, op := range list {
@@ -227,8 +239,8 @@ const (
 	lostValue = uint64(1<<63 | 1)
 )
 
-// state is the state of a key: its value, and the losses that hit memory which the key depends on,
-// through the writes since it was inserted.
+// state is the state of a key: its value, and the losses that have hit memory on which the key
+// depends through the writes since it was inserted.
 type state struct {
 	value   uint64
 	exposed lossSet
@@ -237,7 +249,7 @@ type state struct {
 // gone is the state of a lost key.
 var gone = state{value: lostValue}
 
-// step returns the n states in which the key can be after an operation.
+// step returns the n states in which the key can be after an operation with these input and output.
 func step(s state, in input, out output) (next [3]state, n int) {
 	if in.kind == opLoss {
 		next[0], next[1] = s, gone
@@ -250,7 +262,7 @@ func step(s state, in input, out output) (next [3]state, n int) {
 	after := s
 	if legal == done && in.kind != opGet {
 		after = state{value, out.exposed}
-		if in.kind != opInsert {
+		if in.kind != opInsert && s.value != absent {
 			after.exposed |= s.exposed
 		}
 	}
@@ -261,14 +273,14 @@ func step(s state, in input, out output) (next [3]state, n int) {
 	case legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != s.value:
 		return next, 0
 	}
-	if in.losses&out.exposed != 0 && legal == done && (in.kind == opPut || in.kind == opDelete) {
+	if in.losses&out.exposed != 0 && legal == done && in.kind != opGet && in.kind != opInsert {
 		next[n] = gone
 		n++
 	}
 	return next, n
 }
 
-// apply returns the value and the outcome of an operation on a store without faults.
+// apply returns the value of a key after an operation on a store without faults, and the outcome.
 func apply(value uint64, in input) (after uint64, out outcome) {
 	switch {
 	case in.kind == opInsert && (value == absent || value == lostValue):
@@ -277,6 +289,8 @@ func apply(value uint64, in input) (after uint64, out outcome) {
 		return value, exists
 	case value == lostValue:
 		return value, lost
+	case in.kind == opUpsert:
+		return in.value, done
 	case value == absent:
 		return value, notFound
 	case in.kind == opPut:
@@ -287,18 +301,18 @@ func apply(value uint64, in input) (after uint64, out outcome) {
 	return value, done
 }
 
-// MostStates bounds the search for an order of the operations on a key. Histories of a few hundred
-// operations take some thousand states; a difficult one, in which no operation has an answer, may
-// need more than all of these. What a visit of a state costs is bounded by the operations and by
-// mostCompared.
+// MostStates is the usual limit of the search for an order of the operations on a key. Histories of
+// a few hundred operations need some thousand states. A difficult history, in which no operation
+// has an answer, may need more than MostStates. The number of operations and mostCompared limit the
+// cost of each state.
 const MostStates = 1 << 21
 
-// ErrUndecided means that the search ended at its bound before it found an order or excluded all.
-// It says nothing about the store.
+// ErrUndecided means that the search reached its limit before it found an order or excluded all
+// orders. It says nothing about the store.
 var ErrUndecided = errors.New("the search for an order was not decided")
 
-// Check reports the first key whose history no order explains. The search visits at most most
-// states for each key.
+// Check returns an error for the first key whose history no order explains. For each key the search
+// visits at most most states.
 func (h *History) Check(most int) error {
 	keys := make([]uint64, 0, len(h.ops))
 	for k := range h.ops {
@@ -318,7 +332,7 @@ func (h *History) Check(most int) error {
 	return nil
 }
 
-// text prints the last operations on a key, in the order of their ends.
+// text lists the last operations on a key, in the order of their ends.
 func (h *History) text(key uint64) string {
 	const most = 60
 	list := h.of(key)
@@ -336,13 +350,13 @@ func (h *History) text(key uint64) string {
 	return s
 }
 
-// Recorded is a Store that passes operations to another one and records them in a History. Each
+// Recorded is a Store that passes operations to another Store and records them in a History. Each
 // value that it writes begins with a number that no other value of the history has, so a GET shows
 // which write it has seen.
 type Recorded struct {
 	Store
-	// Where, if set, is called after a write that succeeded. It returns the memory servers that
-	// hold what the key needs of this write.
+	// Where, if set, is called after a successful write. It returns the memory servers that have
+	// what the key needs of this write.
 	Where func() Places
 
 	history *History
@@ -352,28 +366,28 @@ type Recorded struct {
 	check   error
 }
 
-// Record wraps a client's store. now is its Runtime's.
+// Record wraps the store s of a client. now is the clock of the client's Runtime.
 func Record(s Store, h *History, client int, now func() clock.Time) *Recorded {
 	return &Recorded{Store: s, history: h, client: client, now: now}
 }
 
-// ErrValue means that a store returned a value that no client wrote.
+// ErrValue means that a store has returned a value that no client wrote.
 var ErrValue = errors.New("value that no client wrote")
 
-// Err returns the error of the first value that no client wrote.
+// Err returns the error of the first value that no client wrote, or nil.
 func (r *Recorded) Err() error { return r.check }
 
-// Value makes the next value, of n bytes but at least MinValue: a number, the key, and bytes that
-// are computed from both.
+// Value returns the next value to write. It has n bytes, but at least MinValue: a number, the key,
+// and bytes that are computed from the number.
 func (r *Recorded) Value(key uint64, n int) []byte {
 	r.seq++
 	return MakeValue(key, uint64(r.client+1)<<32|r.seq, n)
 }
 
-// MinValue is the shortest value that can be checked.
+// MinValue is the length in bytes of the shortest value that can be checked.
 const MinValue = 16
 
-// MakeValue returns a value that identifies its write by a number.
+// MakeValue returns a value of n bytes, at least MinValue, that identifies its write by a number.
 func MakeValue(key, number uint64, n int) []byte {
 	b := make([]byte, max(n, MinValue))
 	binary.LittleEndian.PutUint64(b, number)
@@ -388,7 +402,7 @@ func fill(b []byte, number uint64) {
 	}
 }
 
-// CheckValue returns the number of a value, or ErrValue.
+// CheckValue returns the number of the write of a value, or ErrValue.
 func CheckValue(key uint64, b []byte) (uint64, error) {
 	if len(b) < MinValue {
 		return 0, fmt.Errorf("%w: %d bytes", ErrValue, len(b))
@@ -405,11 +419,11 @@ func CheckValue(key uint64, b []byte) (uint64, error) {
 	return number, nil
 }
 
-// run records one operation.
+// run executes one operation by f and records it.
 func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) error {
 	index := r.history.invoke(key, r.client, in, r.now())
 	got, err := f()
-	out := output{value: got, where: Anywhere} // a write that succeeded may narrow it below
+	out := output{value: got, where: Anywhere} // below, a successful write may set fewer servers
 	switch {
 	case err == nil && in.kind != opGet && r.Where != nil:
 		out.where = r.Where()
@@ -431,7 +445,7 @@ func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) e
 	return err
 }
 
-// Get records a GET.
+// Get executes and records a GET.
 func (r *Recorded) Get(key uint64, dst []byte, deadline clock.Time) (v []byte, err error) {
 	err = r.run(key, input{kind: opGet}, func() (number uint64, err error) {
 		if v, err = r.Store.Get(key, dst, deadline); err != nil {
@@ -446,21 +460,33 @@ func (r *Recorded) Get(key uint64, dst []byte, deadline clock.Time) (v []byte, e
 	return v, err
 }
 
-// Put records a PUT.
+// Put executes and records a PUT.
 func (r *Recorded) Put(key uint64, value []byte, deadline clock.Time) error {
 	return r.run(key, input{kind: opPut, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
 		return 0, r.Store.Put(key, value, deadline)
 	})
 }
 
-// Insert records an INSERT.
+// Insert executes and records an INSERT.
 func (r *Recorded) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return r.run(key, input{kind: opInsert, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
 		return 0, r.Store.Insert(key, value, deadline)
 	})
 }
 
-// Delete records a DELETE.
+// Upsert executes and records an UPSERT. The store must be an Upserter. If the key is lost, the
+// UPSERT may return ErrLost like a PUT, but must not succeed.
+func (r *Recorded) Upsert(key uint64, value []byte, deadline clock.Time) error {
+	u, ok := r.Store.(Upserter)
+	if !ok {
+		return errors.New("the store has no UPSERT")
+	}
+	return r.run(key, input{kind: opUpsert, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
+		return 0, u.Upsert(key, value, deadline)
+	})
+}
+
+// Delete executes and records a DELETE.
 func (r *Recorded) Delete(key uint64, deadline clock.Time) error {
 	return r.run(key, input{kind: opDelete}, func() (uint64, error) { return 0, r.Store.Delete(key, deadline) })
 }

@@ -19,6 +19,7 @@ type op struct {
 
 func put(v uint64) input    { return input{kind: opPut, value: v} }
 func insert(v uint64) input { return input{kind: opInsert, value: v} }
+func upsert(v uint64) input { return input{kind: opUpsert, value: v} }
 
 var get, del = input{kind: opGet}, input{kind: opDelete}
 
@@ -95,6 +96,10 @@ func TestHistories(t *testing.T) {
 		"a write without effect shows":      {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {1, get, reads(2), 4, 5}}, false},
 		"an insert without effect shows":    {[]op{{0, insert(1), is(noEffect), 0, 1}, {1, insert(2), is(exists), 2, 3}}, false},
 		"a delete without effect shows":     {[]op{{0, insert(1), ok(), 0, 1}, {0, del, is(noEffect), 2, 3}, {1, get, is(notFound), 4, 5}}, false},
+		"upserts of a new and an old key":   {[]op{{0, upsert(1), ok(), 0, 1}, {1, upsert(2), ok(), 2, 3}, {1, get, reads(2), 4, 5}}, true},
+		"an upsert that is not there":       {[]op{{0, insert(1), ok(), 0, 1}, {1, upsert(2), ok(), 2, 3}, {1, get, reads(1), 4, 5}}, false},
+		"an unknown upsert makes the key":   {[]op{{0, upsert(1), is(unknown), 0, 1}, {1, insert(2), is(exists), 2, 3}}, true},
+		"an upsert finds no key":            {[]op{{0, upsert(1), is(notFound), 0, 1}}, false},
 		"insert of a key that is not there": {[]op{{0, insert(1), is(exists), 0, 1}}, false},
 	} {
 		if err := history(tc.ops...); (err == nil) != tc.good {
@@ -216,6 +221,28 @@ func TestValues(t *testing.T) {
 		v[len(v)-1] ^= 1
 		if got, err := CheckValue(5, v); err == nil && got == 77 {
 			t.Errorf("%d bytes: a changed bit is not seen", n)
+		}
+	}
+}
+
+// LossExplains accepts answers that a key is lost although nothing recorded a loss, but no other
+// wrong answer.
+func TestLossExplains(t *testing.T) {
+	lostThere := []op{{0, insert(1), ok(), 1, 2}, {0, get, is(lost), 3, 4}, {1, insert(2), ok(), 5, 6}, {1, get, reads(2), 7, 8}}
+	for name, tc := range map[string]struct {
+		ops  []op
+		want bool
+	}{
+		"lost":                     {lostThere, true},
+		"lost, and an older value": {append(slices.Clone(lostThere), op{0, get, reads(1), 9, 10}), false},
+		"an older value":           {[]op{{0, insert(1), ok(), 1, 2}, {0, put(2), ok(), 3, 4}, {0, get, reads(1), 5, 6}}, false},
+	} {
+		h := build(tc.ops, -1)
+		if h.Check(MostStates) == nil {
+			t.Errorf("%s: linearizable without a loss", name)
+		}
+		if got := h.LossExplains(MostStates); got != tc.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

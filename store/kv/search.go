@@ -5,74 +5,77 @@ import (
 	"slices"
 )
 
-// operation is one operation on a key, as a History has recorded it.
+// operation is one operation on a key that a History has recorded.
 type operation struct {
 	client int
 	in     input
 	out    output
-	// call and end are the places of call and answer in the history; end is the constant never if
+	// call and end are the positions of the call and the answer in the history. end is never if
 	// there was no answer.
 	call, end int64
 }
 
-// optional reports whether an order may leave the operation out.
+// optional reports whether an order may leave out the operation, because it has no answer.
 func (o *operation) optional() bool { return o.end == never }
 
 // search looks for an order of the operations on one key that explains every answer. It places one
-// operation after another. An operation may be next if no operation that is not placed yet ended
-// before it was called (Wing and Gong). If no order was found from a set of placed operations and a
-// state of the key, the same set and state are not tried again (Lowe). Four observations keep the
-// number of states small:
+// operation after another. An operation may be the next one if no operation that is not yet placed
+// has ended before its call (Wing and Gong). If the search has failed with a set of placed
+// operations and a state of the key, it does not try the same set and state again (Lowe). Four
+// observations keep the number of states small:
 //
-//   - An operation that has no effect is placed as soon as the state explains its answer: in every
-//     order in which it comes later, it could come now.
-//   - A value is written once, so a state is not left as long as an unplaced GET has found its
-//     value.
-//   - A value that no GET has found is as good as any other one.
-//   - An operation without an answer may be left out. Of several that are alike, the first will do;
-//     and what fails with some of them left fails with fewer left.
+//   - An operation without effect is placed as soon as the state explains its answer. In every
+//     order in which it comes later, it could come now as well.
+//   - Each value is written once. So the search does not leave a state while a GET that is not
+//     placed has found its value.
+//   - Values that no GET has found are all alike.
+//   - An operation without an answer may be left out. If several of them are alike, trying the first
+//     one is enough. If the search fails with some of them left to use, it fails with fewer as well.
 type search struct {
 	ops []operation // in the order of their calls
-	// next and back link the calls and answers that are not placed, in their order. Entry 0 is the
-	// head, entry 1+i the call of operation i, entry 1+len(ops)+i its answer.
+	// next and back link the calls and answers of the operations that are not placed, in their
+	// order. Entry 0 is the head of this list, entry 1+i is the call of operation i, and entry
+	// 1+len(ops)+i its answer.
 	next, back []int
-	// open is the number of operations with an answer that are not placed. reads and writes have,
-	// by value, the numbers of GETs that found it and of writes of it that are not placed.
+	// open is the number of operations with an answer that are not placed. Of the operations that
+	// are not placed, reads counts, by value, the GETs that found the value, and writes the writes
+	// of it.
 	open          int
 	reads, writes map[uint64]int
-	// trail lists the placed operations. left is the set of the optional ones among them (of the
-	// first 64 that there are). placed is a hash of the others.
+	// trail lists the placed operations. left is the set of the optional ones among them, as far as
+	// they are among the first 64 optional operations. placed is a hash of the other placed
+	// operations.
 	trail  []int
 	placed [2]uint64
 	left   uint64
-	bits   []uint64 // of an optional operation: its bit in left
+	bits   []uint64 // the bit of an optional operation in left
 	failed map[searched]*failures
 
 	states, most int
 }
 
-// searched is a state after a set of operations.
+// searched is a state of the key after a set of placed operations.
 type searched struct {
 	placed [2]uint64
 	state  state
 }
 
-// failures are the sets of optional operations that were used up when the search failed in a state.
-// With the same ones and more used up, the search fails again.
+// failures are the sets of optional operations that were placed when the search failed in a state.
+// If the same operations and others are placed, the search fails again.
 type failures struct {
-	// few are at most mostCompared sets, none of which is a part of another one. Each visit
-	// compares its set with all of them.
+	// few has at most mostCompared sets, none of which is a subset of another. Each visit compares
+	// its set with all of them.
 	few []uint64
-	// more are the other sets. A visit finds one only if it is equal to the visit's set.
+	// more has the other sets. A visit finds one of them only if it is equal to the visit's set.
 	more map[uint64]struct{}
 }
 
-// mostCompared is the largest number of sets with which one visit of a state compares its own. It
-// bounds the time of a visit; the limit of visited states then limits the time of the search.
+// mostCompared is the largest number of sets with which a visit compares its own. It limits the
+// time of a visit. Together with the limit of visited states it limits the time of the search.
 const mostCompared = 64
 
-// has reports whether the search has failed in this state with the set left or with a part of it.
-// Otherwise it adds the set.
+// has reports whether the search has failed in this state with the set left or with a subset of it.
+// If not, has adds the set left.
 func (f *failures) has(left uint64) bool {
 	for _, part := range f.few {
 		if part&^left == 0 {
@@ -94,10 +97,10 @@ func (f *failures) has(left uint64) bool {
 	return false
 }
 
-// unseen stands for all values that no GET has found.
+// unseen stands for every value that no GET has found.
 const unseen = uint64(1<<63 | 2)
 
-// newSearch prepares the search for an order. The search visits at most limit states.
+// newSearch prepares a search that visits at most limit states.
 func newSearch(list []operation, limit int) *search {
 	s := &search{
 		ops: slices.Clone(list), most: limit,
@@ -113,7 +116,7 @@ func newSearch(list []operation, limit int) *search {
 	optional := 0
 	for i := range s.ops {
 		o := &s.ops[i]
-		if o.in.kind == opPut || o.in.kind == opInsert {
+		if o.in.kind.writes() {
 			if s.reads[o.in.value] == 0 {
 				o.in.value = unseen
 			}
@@ -131,7 +134,7 @@ func newSearch(list []operation, limit int) *search {
 	return s
 }
 
-// link makes the list of calls and answers.
+// link makes the list of all calls and answers.
 func (s *search) link() {
 	n := len(s.ops)
 	order := make([]int, 0, 2*n)
@@ -157,10 +160,11 @@ func (s *search) link() {
 	s.next[last], s.back[0] = 0, last
 }
 
-// isCall reports whether an entry of the list is a call.
+// isCall reports whether entry e of the list is a call.
 func (s *search) isCall(e int) bool { return e > 0 && e <= len(s.ops) }
 
-// place takes operation i out of the list of calls and answers. unplace puts the last one back.
+// place removes operation i from the list of calls and answers. unplace puts the operation that was
+// placed last back.
 func (s *search) place(i int) {
 	s.unlink(1 + i)
 	if !s.ops[i].optional() {
@@ -183,12 +187,13 @@ func (s *search) unplace() {
 func (s *search) unlink(e int) { s.next[s.back[e]], s.back[s.next[e]] = s.next[e], s.back[e] }
 func (s *search) relink(e int) { s.next[s.back[e]], s.back[s.next[e]] = e, e }
 
-// count counts an operation that has been placed (-1), or is not placed any more (1).
+// count updates the counters when operation i is placed (by is -1), or is no longer placed (by is
+// 1).
 func (s *search) count(i, by int) {
 	switch o := &s.ops[i]; {
 	case o.in.kind == opGet && o.out.outcome == done:
 		s.reads[o.out.value] += by
-	case o.in.kind == opPut, o.in.kind == opInsert:
+	case o.in.kind.writes():
 		s.writes[o.in.value] += by
 	}
 	if !s.ops[i].optional() {
@@ -202,8 +207,8 @@ func (s *search) count(i, by int) {
 	s.placed[1] ^= mix(uint64(2*i + 2))
 }
 
-// found looks for an order of the unplaced operations that begins in state st. It also returns
-// false when the bound on visited states is reached.
+// found reports whether it has found an order of the operations that are not placed, beginning in
+// state st. It also returns false when the limit of visited states is reached (see undecided).
 func (s *search) found(st state) bool {
 	if s.states++; s.undecided() {
 		return false
@@ -219,10 +224,10 @@ func (s *search) found(st state) bool {
 	return false
 }
 
-// undecided reports whether the bound on visited states is reached.
+// undecided reports whether the limit of visited states is reached.
 func (s *search) undecided() bool { return s.states > s.most }
 
-// placeIdle places the operations that change nothing and whose answers the state explains.
+// placeIdle places the operations that change nothing and whose answers the state st explains.
 func (s *search) placeIdle(st state) {
 	for again := true; again; {
 		again = false
@@ -239,8 +244,8 @@ func (s *search) placeIdle(st state) {
 	}
 }
 
-// hasFailed reports whether the search has failed in this state before, with at least as many
-// optional operations left. If not, it records the attempt that begins now.
+// hasFailed reports whether the search has failed before in this state, with the same or fewer
+// optional operations placed. If not, it records the attempt that begins now.
 func (s *search) hasFailed(st state) bool {
 	at := searched{s.placed, st}
 	f := s.failed[at]
@@ -251,12 +256,12 @@ func (s *search) hasFailed(st state) bool {
 	return f.has(s.left)
 }
 
-// mayLeave reports whether the key may lose this value now: no unplaced GET has found the value, or
-// an unplaced write writes it again.
+// mayLeave reports whether the key may lose this value now: no GET that is not placed has found the
+// value, or a write that is not placed writes it again.
 func (s *search) mayLeave(value uint64) bool { return s.reads[value] == 0 || s.writes[value] > 0 }
 
-// tryEach tries as the next operation each one that no unplaced operation precedes: those with an
-// answer or, if optional is true, those without.
+// tryEach tries each operation that may be the next one: those with an answer or, if optional is
+// true, those without. It returns true if an order was found.
 func (s *search) tryEach(st state, optional bool) bool {
 	var tried []int
 	for e := s.next[0]; s.isCall(e); e = s.next[e] {
@@ -268,7 +273,7 @@ func (s *search) tryEach(st state, optional bool) bool {
 		after, n := step(st, o.in, o.out)
 		for _, to := range after[:n] {
 			if optional && to == st {
-				continue // the order without it is tried anyway
+				continue // the order without the operation is tried anyway
 			}
 			s.place(i)
 			if s.found(to) {
@@ -286,7 +291,7 @@ func (s *search) tryEach(st state, optional bool) bool {
 	return false
 }
 
-// alike reports whether two optional operations have the same effects.
+// alike reports whether the optional operations i and j have the same effects.
 func (s *search) alike(i, j int) bool {
 	a, b := &s.ops[i], &s.ops[j]
 	return a.in.kind == b.in.kind && a.in.value == b.in.value && a.in.losses == b.in.losses && a.out.exposed == b.out.exposed

@@ -56,8 +56,8 @@ func invented(r *rand.Rand) *History {
 			}
 			continue
 		}
-		in := input{kind: opKind(r.IntN(4))}
-		if in.kind == opPut || in.kind == opInsert {
+		in := input{kind: opKind(r.IntN(5))}
+		if in.kind.writes() {
 			st++
 			in.value = st
 		}

@@ -1,0 +1,199 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+)
+
+// Table describes a store that has no server but passive memory. One function makes such a store,
+// and all clients use it alike. From a Table follow the store's part of a host, its commands and
+// its scenario of `rdmalab sim`.
+//
+// S is the shape of a table. Its String says what each memory server has, for example "10 slots for
+// values of up to 99 bytes". C is a client.
+type Table[S fmt.Stringer, C Shaped[S]] struct {
+	// Store must have Name, Title, Commands.Short and Commands.Long. Register sets fields that are
+	// empty.
+	Store
+	// Format makes an empty table, whatever the memory holds. It chooses the fields of s that are
+	// 0, and returns the whole shape.
+	Format func(cfg passive.Config, s S, deadline clock.Time) (S, error)
+	// Open opens a client. The error is passive.ErrAbsent if there is no table.
+	Open func(cfg passive.Config, deadline clock.Time) (C, error)
+	// Flags adds those flags of start that describe the shape of a new table.
+	Flags func(fs *pflag.FlagSet, s *S)
+	// Fit returns the shape of a table for a workload. It may be nil.
+	Fit func(w Workload) S
+	// Draw draws a small table for `rdmalab sim`, and all fields of the Trial except Format and
+	// Open.
+	Draw func(r *rand.Rand) (S, Trial)
+}
+
+// Shaped is a client that knows the shape of its table.
+type Shaped[S any] interface {
+	kv.Store
+	Shape() S
+}
+
+// tablePatience is the longest time that a client of a Table may take to connect. It makes many
+// round trips.
+const tablePatience = 20 * time.Second
+
+// Register registers the store, like Store's function Register.
+func (t *Table[S, C]) Register() (remove func()) {
+	t.Join = cmp.Or(t.Join, tablePatience)
+	t.Node = func(h Host) Node {
+		dial := func(_ *struct{}, cfg passive.Config, deadline clock.Time) (C, error) { return t.Open(cfg, deadline) }
+		return &tableNode[S, C]{Passive[struct{}, C]{Host: h, Store: &t.Store, What: "table", Dial: dial}, t}
+	}
+	t.Scenarios = append(t.Scenarios, Scenario{
+		Name: t.Name, Doc: fmt.Sprintf("histories of %s under random faults and crashes: linearizable", t.Title),
+		Trial: func(r *rand.Rand, _ int) Trial { return t.Trial(t.Draw(r)) },
+	})
+	c := &t.Commands
+	c.Example = cmp.Or(c.Example, fmt.Sprintf("  rdmalab %s start\n  rdmalab %[1]s insert 7 hello && rdmalab %[1]s get 7 -v\n"+
+		"  rdmalab run ycsb --store %[1]s --workload a\n  rdmalab %[1]s check", t.Name))
+	c.Start = t.start()
+	if c.Prepare == nil {
+		c.Prepare = func(call *Call, w Workload) (loaded bool, err error) {
+			in := TableRequest[S]{Finding: Finding{Format: true}}
+			if t.Fit != nil {
+				in.Shape = t.Fit(w)
+			}
+			_, err = t.find(call, in)
+			return false, err
+		}
+	}
+	return Register(t.Store)
+}
+
+// Trial returns x with Format and Open for a table of this shape.
+func (t *Table[S, C]) Trial(s S, x Trial) Trial {
+	x.Format = func(cfg passive.Config, deadline clock.Time) error {
+		_, err := t.Format(cfg, s, deadline)
+		return err
+	}
+	x.Open = func(cfg passive.Config, deadline clock.Time) (kv.Store, error) { return Opened(t.Open(cfg, deadline)) }
+	return x
+}
+
+// Opened converts the result of a function that opens a client of type C. With an error the result
+// is a nil kv.Store, not a kv.Store that holds a nil C.
+func Opened[C kv.Store](c C, err error) (kv.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// TableRequest is the body of PathStart. Shape is used only if a table is made.
+type TableRequest[S any] struct {
+	Finding
+	Shape S `json:"shape"`
+}
+
+// TableInfo is the answer to a start.
+type TableInfo[S fmt.Stringer] struct {
+	Servers int `json:"servers"`
+	Shape   S   `json:"shape"`
+	// Made is true if this request has made the table.
+	Made bool `json:"made"`
+}
+
+// Write implements Result.
+func (i *TableInfo[S]) Write(out io.Writer) error {
+	what := "found"
+	if i.Made {
+		what = "made"
+	}
+	_, err := fmt.Fprintf(out, "%s a table on %d memory servers, each with %v\n", what, i.Servers, i.Shape)
+	return err
+}
+
+// tableNode is the part of a Table in the daemon of a host. Its Known is empty: the host only knows
+// whether there is a table, and its servers.
+type tableNode[S fmt.Stringer, C Shaped[S]] struct {
+	Passive[struct{}, C]
+	table *Table[S, C]
+}
+
+// Routes implements Node.
+func (n *tableNode[S, C]) Routes(m *control.Mux) {
+	n.Stops(m)
+	control.Handle(m, "POST "+n.Store.Path(PathStart), func(r *http.Request, in TableRequest[S]) (out TableInfo[S], err error) {
+		out.Servers = len(in.Servers)
+		out.Made, err = n.Find(
+			r, in.Finding, new(struct{}), passive.ErrAbsent,
+			func(cfg passive.Config, deadline clock.Time) error {
+				c, err := n.table.Open(cfg, deadline)
+				if err != nil {
+					return err
+				}
+				out.Shape = c.Shape()
+				return c.Close()
+			},
+			func(cfg passive.Config, deadline clock.Time) (err error) {
+				out.Shape, err = n.table.Format(cfg, in.Shape, deadline)
+				return err
+			},
+		)
+		return out, err
+	})
+}
+
+// find starts the store on every compute host. Each of them finds the table; the first may make it.
+func (t *Table[S, C]) find(c *Call, in TableRequest[S]) (TableInfo[S], error) {
+	return StartHosts[TableInfo[S]](c, "table", func(servers []string, first bool) any {
+		in := in
+		in.Finding = in.For(servers, first)
+		return in
+	})
+}
+
+// start returns the command start. It only sets texts that are empty.
+func (t *Table[S, C]) start() Command {
+	s := t.Commands.Start
+	s.Short = cmp.Or(s.Short, "Find the table, or make an empty one, and tell every compute host where it is")
+	s.Long = cmp.Or(s.Long, "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n"+
+		"clients of every compute host find it. "+t.flags()+" used only when a table is made.")
+	s.Example = cmp.Or(s.Example, fmt.Sprintf("  rdmalab %s start\n  rdmalab %[1]s start --fresh", t.Name))
+	s.New = func(fs *pflag.FlagSet) func(*Call) (Result, error) {
+		in := TableRequest[S]{Finding: Finding{Format: true}}
+		fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
+		t.Flags(fs, &in.Shape)
+		return func(c *Call) (Result, error) {
+			out, err := t.find(c, in)
+			if err != nil {
+				return nil, err
+			}
+			return &out, nil
+		}
+	}
+	return s
+}
+
+// flags returns the names of the flags for a new table and the verb "is" or "are", as a part of a
+// sentence.
+func (t *Table[S, C]) flags() string {
+	fs, names := pflag.NewFlagSet("", pflag.ContinueOnError), []string(nil)
+	fs.SortFlags = false
+	t.Flags(fs, new(S))
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "") + " is"
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
+}
