@@ -14,31 +14,32 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// session is a client's connections to the metadata server and the memory servers, its calls, and
+// session has a client's connections to the metadata server and the memory servers, its calls, and
 // its lease.
 type session struct {
 	cfg Config
 	rt  *kv.Timeline
 	fab *remotemem.Fabric
 	at  areas
-	// slab is scratch memory of the length of the largest slab.
+	// slab is scratch memory for one node of the largest class that the client uses.
 	slab []byte
 
 	meta    int
 	servers []server
-	addrs   []netip.Addr // of servers
+	addrs   []netip.Addr // addresses of servers
 	space   layout.Space
 	format  layout.Format
 
 	call  caller
 	lease lease
-	// settleAt is the earliest time of the next settleDown.
+	// settleAt is the earliest time of the next settleDown. Before that, settleDown does nothing.
 	settleAt clock.Time
-	// cache holds locations. spare holds the nodes that the client was given and has not used, by
-	// class. gc holds the links to be reported. They are valid only while the lease lasts.
+	// cache has locations. spare has, by class, the nodes that the client was given and has not
+	// used. gc has the appends that the client must report. All of them are valid only as long as
+	// the lease.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
-	// scarce: the metadata server has asked clients to give back spare nodes.
+	// scarce: the metadata server has asked clients to return spare nodes.
 	scarce bool
 	gc     reports
 
@@ -48,26 +49,26 @@ type session struct {
 }
 
 const (
-	// slotCall and slotReport are the two slots of the client's buffer for answers: of calls and of
-	// reports. One answer of each may be in flight.
+	// slotCall and slotReport are the two slots in the client's buffer for answers: one for the
+	// answer to a call, one for the answer to a report. One of each may be in flight.
 	slotCall, slotReport = 0, 1
-	// callTimeout is the timeout of the first attempt of a call; each attempt that fails doubles
-	// the timeout of the next, up to maxCallTimeout. A slow answer lengthens the timeout of the
-	// next call: clients of an overloaded metadata server must not all send their requests again,
-	// on new connections. busyPause is the time between two attempts; while the server answers that it
-	// is busy, it doubles up to maxBusyPause.
+	// callTimeout is the timeout of the first attempt of a call. Each failed attempt doubles the
+	// timeout of the next one, up to maxCallTimeout. After an answer, the timeout of the next call
+	// is timeoutFactor times as long as the answer took: clients of an overloaded metadata server
+	// must not all repeat their requests on new connections. busyPause is the time between two
+	// attempts. While the server answers that it is busy, the pause doubles up to maxBusyPause.
 	callTimeout    = 400 * time.Millisecond
 	maxCallTimeout = 3 * time.Second
 	busyPause      = 200 * time.Microsecond
 	maxBusyPause   = 5 * time.Millisecond
 	closeTimeout   = time.Second
-	// memoryPause is how long a client waits before it asks again whether the metadata server has
-	// handled a loss of memory.
+	// memoryPause is how long a client waits before it asks the metadata server again whether it
+	// has handled a loss of memory.
 	memoryPause = 5 * time.Millisecond
-	// servedTimeout is the timeout of a request that the NIC of the metadata server has
-	// acknowledged. It is shorter than the usual lease.
+	// servedTimeout is the timeout of a request after the metadata server's NIC has acknowledged
+	// it. It is shorter than the usual lease.
 	servedTimeout = 1500 * time.Millisecond
-	// timeoutFactor: the timeout of a call is timeoutFactor times as long as the last answer took.
+	// timeoutFactor is the ratio of a call's timeout to the time that the previous answer took.
 	timeoutFactor = 4
 )
 
@@ -75,36 +76,38 @@ const (
 type caller struct {
 	seq     uint32
 	op      remotemem.Op
-	waiting uint32 // sequence number of the answer that the call waits for
+	waiting uint32 // sequence number of the answer for which the call waits
 	arrived bool
 	answer  rpc.Answer
 	bytes   []byte
-	// timeout is the timeout of the next attempt, but at least callTimeout.
+	// timeout is the timeout of the next attempt. An attempt waits at least callTimeout.
 	timeout time.Duration
 }
 
-// lease is the client's lease at the metadata server: its number, the epoch in which the client's
-// locations are valid, and the time until which the client may use them.
+// lease is the client's lease at the metadata server: the client's number, the epoch in which its
+// locations are valid, and the time until which it may use them.
 type lease struct {
 	client, epoch uint32
-	// owner is the owner number under which the client connects to memory servers; 0: it needs one.
+	// owner is the owner number under which the client connects to memory servers; 0: the client
+	// needs one.
 	owner uint32
-	// incarnation is the incarnation of the metadata server. Each counts epochs from 1.
+	// incarnation is the incarnation of the metadata server. Each incarnation counts epochs from 1.
 	incarnation uint32
 	// confirmed is the epoch that the client has confirmed: no request of the client that names a
 	// location of an earlier epoch is in flight any more.
 	confirmed uint32
 	length    time.Duration
 	until     clock.Time
-	// reportAt is the earliest time of the next report that has fewer appends than Config.Records.
+	// reportAt is the earliest time of the next report with fewer appends than Config.Records.
 	reportAt clock.Time
-	// taken bounds the nodes that the client was given and that are neither spare nor known to be
-	// linked. It includes nodes of answers that were lost, and nodes whose return was not answered.
+	// taken is an upper limit for the number of nodes that the client was given and that are
+	// neither spare nor known to be linked. It includes nodes in answers that were lost, and nodes
+	// whose return was not answered.
 	taken int
 }
 
-// notified is called when the metadata server has written an answer. The immediate data contain the
-// answer's sequence number and slot.
+// notified is called when the metadata server has written an answer into the client's buffer. imm,
+// the immediate data, is the answer's sequence number and, in bit 0, its slot.
 func (c *session) notified(imm uint32) {
 	seq := imm >> 1
 	switch {
@@ -115,7 +118,7 @@ func (c *session) notified(imm uint32) {
 	}
 }
 
-// send posts a request. The metadata server writes the answer into the slot.
+// send posts a request. The metadata server will write the answer into the slot.
 func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
 		c.report(true)
@@ -136,7 +139,7 @@ func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
 	return c.fab.Start(o)
 }
 
-// request makes one attempt of a call.
+// request makes one attempt of a call and waits for the answer.
 func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 	timeout := max(c.call.timeout, callTimeout)
 	c.call.timeout = min(2*timeout, maxCallTimeout)
@@ -157,7 +160,7 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 	answered := func() bool { return c.call.arrived || !c.fab.Connected(c.meta) }
 	err := c.fab.Until(min(deadline, sent.Add(timeout)), answered)
 	if errors.Is(err, verbs.ErrTimeout) && c.call.op.Done {
-		// the server's NIC has acknowledged the request
+		// The server's NIC has acknowledged the request, so the answer is only slow.
 		err = c.fab.Until(min(deadline, sent.Add(max(timeout, servedTimeout))), answered)
 	}
 	if err == nil && !c.call.arrived {
@@ -170,6 +173,9 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 	return c.readAnswer(r.Op, sent)
 }
 
+// readAnswer reads the answer to a call that was sent at time sent. The answer extends the lease,
+// except in three cases: the server does not know the client; OpStat is for no client in particular;
+// and the answer to OpHello ends the lease or begins another one (see welcome).
 func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	var b [rpc.MaxAnswer]byte
 	if err := c.fab.MR().ReadAt(b[:], c.at.answer); err != nil {
@@ -179,16 +185,17 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	if err := a.Parse(b[:], op); err != nil {
 		return nil, err
 	}
-	if a.Status == rpc.Unknown || op == rpc.OpStat {
+	if a.Status == rpc.Unknown || op == rpc.OpStat || op == rpc.OpHello {
 		return a, nil
 	}
 	c.renew(sent, a)
 	return a, nil
 }
 
-// renew extends the lease by an answer to a request that was sent at the given time, and records
-// the epoch: a location of an older epoch may name another node by now. The client reads the answer
-// to a report later than those of calls that it sent afterwards, so the epoch in it may have ended.
+// renew extends the lease after the answer a to a request that was sent at time sent. If the answer
+// names a newer epoch, renew takes it over and forgets all locations, because they may name other
+// nodes now. The client reads the answer to a report later than those of calls that it sent
+// afterwards, so a may also name an older epoch.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.until = max(c.lease.until, sent.Add(c.lease.length))
 	c.scarce = a.Scarce
@@ -199,7 +206,7 @@ func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 }
 
 // ask repeats a call until it is answered or the deadline passes. If the server does not know the
-// client, ask says hello again and returns an answer with status Unknown.
+// client, ask calls hello and returns an answer with status Unknown.
 func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 	for pause := busyPause; ; pause = min(2*pause, maxBusyPause) {
 		a, err := c.request(r, deadline)
@@ -214,10 +221,10 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 		case errors.Is(err, verbs.ErrClosed):
 			return nil, err
 		case err != nil && r.Op == rpc.OpAlloc:
-			c.lease.taken += r.N // if the answer with the nodes is lost, they count as taken
+			c.lease.taken += r.N // the answer may be lost; its nodes count as taken
 		case err == nil && r.Op == rpc.OpAlloc:
 			c.giveBack(deadline)   // other clients may wait for nodes, too
-			c.settleDown(deadline) // the server may wait for a new epoch, and the epoch for this client
+			c.settleDown(deadline) // the server may wait for this client to confirm an epoch
 		}
 		if c.rt.Now() >= deadline {
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
@@ -226,8 +233,8 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 	}
 }
 
-// giveBack returns unused nodes to the metadata server. n is how many it has returned. If the
-// request fails, the server takes them back when the lease ends.
+// giveBack returns spare nodes to the metadata server. n is how many the server has confirmed.
+// Nodes of a failed request return to the server when the lease ends.
 func (c *session) giveBack(deadline clock.Time) (n int) {
 	for class := range c.spare {
 		for len(c.spare[class]) > 0 {
@@ -257,9 +264,12 @@ func orBusy(err error) error {
 	return err
 }
 
-// hello introduces the client to the metadata server, at first and after the server has forgotten
-// it. The client drops its nodes, because they may belong to other clients by then.
+// hello introduces the client to the metadata server: in Open, and again after the server has
+// forgotten the client. The client drops its spare nodes, because they may belong to other clients
+// by now. Its former lease ends: the metadata server ends the client's former number when it gets
+// the OpHello, even if the client never gets the answer.
 func (c *session) hello(deadline clock.Time) error {
+	c.lease.until = 0
 	c.forgetLocations()
 	for i := range c.spare {
 		c.spare[i] = c.spare[i][:0]
@@ -279,19 +289,23 @@ func (c *session) hello(deadline clock.Time) error {
 		if c.rt.Now() >= deadline {
 			return fmt.Errorf("%w: no welcome from the metadata server: %w", kv.ErrTimeout, orBusy(err))
 		}
+		if err == nil && c.copied() {
+			c.rt.Sleep(maxBusyPause) // the set of servers whose copies count is changing
+		}
 		c.rt.Sleep(busyPause)
 	}
 }
 
 func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	w := a.Welcome
+	c.scarce = a.Scarce
 	c.lease = lease{client: w.Client, owner: w.Owner, incarnation: w.Incarnation, epoch: a.Epoch, confirmed: a.Epoch, length: w.Lease, until: sent.Add(w.Lease)}
 	c.space, c.format = w.Space, w.Format
 	return c.addServers(w.Servers)
 }
 
-// begin starts an operation: it renews a lease that is about to end, and calls hello if the lease
-// has ended.
+// begin is called at the start of each operation. It renews a lease that ends soon, and calls hello
+// if the lease has ended.
 func (c *appender) begin(deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if c.ended {
@@ -312,15 +326,16 @@ func (c *appender) begin(deadline clock.Time) error {
 	return c.hello(deadline)
 }
 
-// settlePause is the time between two attempts of settleDown, settlePatience the longest time of
-// one attempt.
+// settlePause is the shortest time between two attempts of settleDown. settlePatience is the
+// longest time of one attempt.
 const (
 	settlePause    = 100 * time.Millisecond
 	settlePatience = 20 * time.Millisecond
 )
 
-// settleDown makes the memory servers end connections that broke, if an epoch waits for the
-// client's confirmation. A server that does not answer delays the epoch.
+// settleDown is for an epoch that waits for this client's confirmation. It connects again to memory
+// servers whose connections broke, so that they end the old connections. While a server does not
+// answer, the epoch has to wait.
 func (c *session) settleDown(deadline clock.Time) {
 	now := c.rt.Now()
 	if c.lease.confirmed == c.lease.epoch || now < c.settleAt {
@@ -328,16 +343,18 @@ func (c *session) settleDown(deadline clock.Time) {
 	}
 	for i := range c.servers {
 		if s := &c.servers[i]; s.conn != 0 && !c.fab.Connected(s.peer) {
-			_ = c.reach(i, min(deadline, now.Add(settlePatience))) // if it fails, the next operation on that server returns the error
+			// if this fails, the next operation on that server returns the error
+			_ = c.reach(i, min(deadline, now.Add(settlePatience)))
 		}
 	}
 	c.settleAt = c.rt.Now().Add(settlePause)
 }
 
-// errLease: the lease has ended; the client's locations and nodes may belong to other clients now.
+// errLease: the lease has ended. The client's locations and nodes may belong to other clients now.
 var errLease = errors.New("the lease has ended")
 
-// due reports, once in half a lease, that the client must report its appends even if they are few.
+// due returns true once in half a lease: then the client must report its appends even if they are
+// few.
 func (c *session) due() bool {
 	now := c.rt.Now()
 	if now < c.lease.reportAt {
@@ -347,8 +364,8 @@ func (c *session) due() bool {
 	return true
 }
 
-// renewInTime renews the lease: when half of it has passed, it sends OpBeat. A missing answer does
-// no harm as long as the lease is valid. It returns errLease once the lease has ended.
+// renewInTime renews the lease by OpBeat when half of it has passed. A missing answer does no harm
+// while the lease is valid. When the lease has ended, renewInTime returns errLease.
 func (c *session) renewInTime(deadline clock.Time) error {
 	now := c.rt.Now()
 	if now < c.lease.until.Add(-c.lease.length/2) {
@@ -366,7 +383,7 @@ func (c *session) renewInTime(deadline clock.Time) error {
 	return nil
 }
 
-// owns returns errLease if the client must not write or link the node n any more.
+// owns returns errLease if the client may no longer write or link the node n.
 func (c *session) owns(n node, deadline clock.Time) error {
 	if err := c.renewInTime(deadline); err != nil {
 		return err

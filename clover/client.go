@@ -16,11 +16,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is one client of the store. See the package comment.
+// Client is one client of the store. One thread uses it. See the package comment.
 //
-// It consists of layers. Each embeds the layer below it, and calls nothing of the layers above:
-// session (connections, calls, lease), finder (cache and chains), appender (new nodes, links,
-// reports), and the operations of kv.Store themselves.
+// It consists of layers. Each layer embeds the one below it and calls nothing above it. From the
+// bottom: session (connections, calls, lease), finder (cache and chains), appender (new nodes,
+// links, reports), and Client itself (the operations of kv.Store).
 type Client struct{ appender }
 
 var _ kv.Timed = (*Client)(nil)
@@ -34,25 +34,26 @@ type server struct {
 	// which the client made it.
 	conn  uint64
 	owner uint32
-	// joined are the owner numbers under which the client has joined a shared connection, or may have:
-	// the answer of a Join may be lost.
+	// joined are the owner numbers under which the client has joined a shared connection, or may
+	// have joined it if the answer to a Join was lost.
 	joined []uint32
-	// refused is how many joins in a row were refused because the server has ended the connection.
+	// refused is how many joins in a row the server has refused because it had ended the
+	// connection.
 	refused int
-	// checked: on the present connection, the client has read the superblock, and it belongs to the
-	// store.
+	// checked: the client has read the superblock over the present connection, and it belongs to
+	// the store.
 	checked bool
-	// lost: the server's memory is not the one that the metadata server has formatted.
+	// lost: the server's memory is not the memory that the metadata server has formatted.
 	lost bool
 }
 
-// target returns the remote address of the server's memory at an offset.
+// target returns the remote address of an offset in the server's memory.
 func (s *server) target(off int) remotemem.Target {
 	return remotemem.Target{Peer: s.peer, Addr: s.region.Addr + uint64(off), RKey: s.region.RKey}
 }
 
-// Open introduces a client to the metadata server. It connects to a memory server when it first
-// needs it.
+// Open makes a client and introduces it to the metadata server. The client connects to a memory
+// server when it first needs that server.
 func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	cfg = cfg.withDefaults()
 	c := new(Client)
@@ -82,7 +83,8 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	return c, c.hello(deadline)
 }
 
-// addServers adds the memory servers as peers, or updates their generations.
+// addServers adds the memory servers as peers. If they are known already, it updates their
+// generations.
 func (c *session) addServers(list []rpc.Server) error {
 	if c.servers == nil {
 		c.servers = make([]server, len(list))
@@ -110,13 +112,13 @@ func (c *session) addServers(list []rpc.Server) error {
 	return nil
 }
 
-// dialMemory connects to a memory server under the owner number that the metadata server has given
-// to the client: before the metadata server gives a node of the client to another client, it makes
-// the memory servers end all connections of this owner. The memory server ends the client's former
-// connection first, so that it executes no further request of that connection.
+// dialMemory returns the function that connects to memory server i, under the owner number that the
+// metadata server has given to the client. Before the metadata server gives a node of this client
+// to another client, it makes the memory servers end all connections of this owner. The memory
+// server first ends the client's former connection, so that it executes no further request on it.
 //
-// reach reads the superblock before the client reads anything else there: the memory of a restarted
-// server must not be taken for the store's.
+// After that, reach reads the superblock before the client reads anything else there: the client
+// must not take the memory of a restarted server for the store's.
 func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) (err error) {
 		s := &c.servers[i]
@@ -138,13 +140,13 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	}
 }
 
-// mostRefused is how many joins in a row the memory server refuses because it has ended the
-// connection, before the client ends it for all clients of the group. Usually a request of one of them
-// fails before and does that. If none has a request in flight, none learns from its NIC that the
-// connection has ended.
+// mostRefused is how many joins in a row the memory server may refuse because it has ended the
+// connection. After that the client ends the connection for all clients of the group. Usually a
+// request of one of them fails before that, and that client ends the connection. If none of them
+// has a request in flight, no NIC notices that the server has ended the connection.
 const mostRefused = 64
 
-// joined takes the outcome of a join over queue pair qp.
+// joined is called with the result err of a join over queue pair qp. It counts refused joins.
 func (c *session) joined(i int, qp verbs.QP, err error) error {
 	s := &c.servers[i]
 	if !errors.Is(err, memservice.ErrGone) {
@@ -158,16 +160,15 @@ func (c *session) joined(i int, qp verbs.QP, err error) error {
 	return errors.Join(err, qpshare.End(qp))
 }
 
-// mostJoined bounds the owner numbers under which a client may have joined a shared connection.
-// When a further one is fenced, the memory server ends the connection, and the group connects
-// again.
+// mostJoined is how many owner numbers the client remembers for a shared connection. When the
+// client joins the connection again, it removes the remembered numbers from it. If a number that is
+// not remembered is fenced, the memory server ends the connection, and the group connects again.
 const mostJoined = 8
 
-// join joins a shared connection under the client's owner number. The client may have joined the
-// same connection under earlier numbers; these leave it. A fence of an earlier number may be in
-// flight, and would end the connection for all clients of the group. No request under the earlier
-// numbers is in flight there: the client has received the answers to all of them, or has ended the
-// connection.
+// join joins a shared connection under the client's owner number, and removes the client's earlier
+// numbers from it. A fence of an earlier number may be in flight, and would end the connection for
+// all clients of the group. No request under an earlier number is in flight on the connection: the
+// client has received the answers to all of them, or has ended the connection.
 func (c *session) join(i int, conn uint64, until clock.Time) error {
 	s := &c.servers[i]
 	claim := memservice.Claim{Replaces: s.conn, Owner: c.lease.owner}
@@ -186,8 +187,8 @@ func (c *session) join(i int, conn uint64, until clock.Time) error {
 	return nil
 }
 
-// fenced translates the refusal of a fenced owner into errLease: the lease has ended, and the next
-// hello asks for another number.
+// fenced returns errLease if the memory server has refused the client's owner number because it was
+// fenced. Then the lease has ended, and the next hello asks for another number.
 func (c *session) fenced(err error) error {
 	if !errors.Is(err, memservice.ErrFenced) {
 		return err
@@ -196,11 +197,12 @@ func (c *session) fenced(err error) error {
 	return errLease
 }
 
-// shares reports whether the client shares its queue pairs to the memory servers with other
-// clients.
+// shares reports whether the client shares its queue pairs to the memory servers with other clients
+// (see Group).
 func (c *session) shares() bool { return c.cfg.leave != nil }
 
-// claim moves a connection of the client from its earlier owner number to its present one.
+// claim makes sure that the connection to memory server i has the client's present owner number: it
+// joins the connection again, or breaks it so that reach makes a new one.
 func (c *session) claim(i int, deadline clock.Time) error {
 	s := &c.servers[i]
 	if s.owner == c.lease.owner || !c.fab.Connected(s.peer) {
@@ -217,9 +219,9 @@ func (c *session) claim(i int, deadline clock.Time) error {
 	return errors.Join(c.fenced(err), c.fab.Break(s.peer))
 }
 
-// quiet reports whether no request of an earlier connection can be in flight: the client is
-// connected again to every memory server to which it ever was, and a server ends the client's
-// former connection before it accepts a new one.
+// quiet reports whether no request on an earlier connection can be in flight. That is so if the
+// client is connected to each memory server to which it was ever connected: a server ends the
+// client's former connection before it accepts a new one.
 func (c *session) quiet() bool {
 	for i := range c.servers {
 		if s := &c.servers[i]; s.conn != 0 && !c.fab.Connected(s.peer) {
@@ -229,11 +231,11 @@ func (c *session) quiet() bool {
 	return true
 }
 
-// reach connects to a memory server if it is not connected, and checks its superblock, which may
-// have failed on the same connection before.
+// reach connects to memory server i if necessary, and checks the superblock if that has not
+// succeeded on this connection yet.
 func (c *session) reach(i int, deadline clock.Time) error {
 	s := &c.servers[i]
-	if s.lost {
+	if s.lost || s.generation == 0 {
 		return errMemory
 	}
 	if err := c.claim(i, deadline); err != nil {
@@ -242,11 +244,15 @@ func (c *session) reach(i int, deadline clock.Time) error {
 	if c.fab.Connected(s.peer) && s.checked {
 		return nil
 	}
+	if c.copied() {
+		deadline = min(deadline, c.rt.Now().Add(reachPatience))
+	}
 	if err := c.fab.Open(s.peer, deadline); err != nil {
 		return err
 	}
 	if s.region.Len < c.space.RegionLen() {
-		return fmt.Errorf("%w: its region has %d bytes, the store needs %d", errMemory, s.region.Len, c.space.RegionLen())
+		return fmt.Errorf("%w: the region of memory server %d has %d bytes, but the store needs %d; run `rdmalab clover start --fresh`",
+			errMemory, i, s.region.Len, c.space.RegionLen())
 	}
 	o := &c.ops[2]
 	c.fab.Read(o, s.target(0), c.at.in, layout.SuperblockLen)
@@ -266,16 +272,16 @@ func (c *session) reach(i int, deadline clock.Time) error {
 	return nil
 }
 
-// do is one round trip of the data path. It returns errLease without posting anything when the
-// lease has ended, which may happen while the client connects to a server: the nodes that the
-// request names may belong to another client by then.
+// do takes one round trip of the data path. If the lease has ended, perhaps while the client was
+// connecting, it returns errLease and posts nothing: the nodes that the requests name may belong to
+// another client.
 //
-// A request may still leave late, or arrive late. The memory servers end the connection before the
-// nodes are given to another client. On a shared queue pair a request may wait for requests of
-// other clients, and must not leave after the end of the lease either, because the memory servers
-// do not end a shared connection.
+// A request may still leave or arrive after the lease. Therefore the memory servers end the
+// connection before the nodes are given to another client. They do not end a shared connection. A
+// request on a shared queue pair may wait there for requests of other clients, and must not leave
+// after the end of the lease.
 //
-// do does not make a broken connection again, because reach must read the superblock first.
+// do does not connect again after a failure, because reach must read the superblock first.
 func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	if c.rt.Now() >= c.lease.until {
 		return errLease
@@ -293,13 +299,13 @@ func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	return c.fab.Do(deadline, ops...)
 }
 
-// word returns word i of the client's buffer, which a request has filled.
+// word returns word i of the client's buffer, into which a request has read.
 func (c *session) word(i int) (layout.Word, error) {
 	v, err := c.fab.MR().Load64(c.at.words + 8*i)
 	return layout.Word(v), err
 }
 
-// Stats asks the metadata server for its counters.
+// Stats returns the counters of the metadata server.
 func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 	a, err := c.ask(&rpc.Request{Op: rpc.OpStat}, deadline)
 	if err != nil {
@@ -311,8 +317,8 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 	return *a.Stats, nil
 }
 
-// Exchange asks the metadata server for a free node and gives it back, in two calls: for measurements
-// of the metadata server. It returns the number of calls that were answered.
+// Exchange asks the metadata server for a free node and gives it back, in two calls. Experiments
+// use it to measure the metadata server. It returns how many of its calls were answered.
 func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
 	if err := c.begin(deadline); err != nil {
 		return 0, err
@@ -338,17 +344,16 @@ func (c *Client) Last() kv.Cost { return c.cost }
 // Timeline returns the timeline of the client's operations.
 func (c *Client) Timeline() *kv.Timeline { return c.rt }
 
-// Placed returns the number of the memory server that has the node of the last write. It is valid
-// only after a write that has succeeded.
+// Placed returns the number of the memory server that has the node of the last write. The result is
+// valid only after a write that has succeeded.
 func (c *Client) Placed() int {
 	p, _ := c.space.Place(c.placed.Handle)
 	return p.Server
 }
 
-// Keeps returns how many nodes the metadata server may count as held by the client when all its
-// appends are reported. These are the nodes for the next writes, and nodes that the client must not
-// use any more under its lease, because a request that names them, or its answer, may have been
-// lost.
+// Keeps returns an upper limit for the number of nodes that the metadata server counts as held by
+// the client when all its appends are reported: nodes for the next writes, and nodes that the
+// client must not use any more, because a request that named them or its answer may have been lost.
 func (c *Client) Keeps() int {
 	n := c.lease.taken
 	for _, spare := range c.spare {
@@ -360,7 +365,7 @@ func (c *Client) Keeps() int {
 // Format returns the format of the store's nodes.
 func (c *Client) Format() layout.Format { return c.format }
 
-// Close reports the remaining appends, gives back unused nodes, and ends the connections.
+// Close reports the remaining appends, gives back spare nodes, and ends the connections.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

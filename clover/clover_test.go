@@ -38,6 +38,7 @@ type rig struct {
 	server *meta.Server
 	cfg    meta.Config
 	lent   map[string][]byte // the memory of each memory server
+	fences *slowFences       // makes the connections of the present metadata server
 }
 
 func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig {
@@ -55,7 +56,7 @@ func atSwitch(wrap func(n sim.Node) sim.Node) func(name string, n sim.Node) sim.
 	}
 }
 
-// newRigOf is newRig for the rack file rack, which has the same hosts.
+// newRigOf is newRig for the rack file rack, which may have more memory servers.
 func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, region int) *rig {
 	t.Helper()
 	s, err := spec.Parse([]byte(rack))
@@ -68,8 +69,8 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 	}
 	t.Cleanup(r.Close)
 	g := &rig{Rack: r, t: t, region: region, cfg: cfg, lent: map[string][]byte{}}
-	for _, name := range []string{"ms0", "ms1"} {
-		g.memory(name)
+	for _, h := range s.ByRole(spec.Memory) {
+		g.memory(h.Name)
 	}
 	g.meta()
 	return g
@@ -95,8 +96,14 @@ func (g *rig) meta() {
 	h := g.Host("md0")
 	h.Go("meta", true, func(ctx verbs.Context) {
 		cfg := g.cfg
-		cfg.Context, cfg.Manager = ctx, h.Manager(ctx)
-		cfg.Servers = []netip.Addr{g.Host("ms0").Addr(), g.Host("ms1").Addr()}
+		g.fences = &slowFences{Manager: h.Manager(ctx), rt: ctx.Runtime(), done: map[netip.Addr]int{}}
+		cfg.Context, cfg.Manager = ctx, g.fences
+		cfg.Servers = nil
+		for _, h := range g.Hosts() {
+			if h.Spec.Role == spec.Memory {
+				cfg.Servers = append(cfg.Servers, h.Addr())
+			}
+		}
 		s, err := meta.New(cfg)
 		if err == nil {
 			g.server = s
@@ -204,7 +211,13 @@ func oneClient(c *clover.Client, rt verbs.Runtime, f layout.Format) error {
 
 // The conformance tests that every store passes.
 func TestConformance(t *testing.T) {
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64}, 4<<20)
+	for _, replicas := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d copies", replicas), func(t *testing.T) { testConformance(t, replicas) })
+	}
+}
+
+func testConformance(t *testing.T, replicas int) {
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Replicas: replicas}, replicas*4<<20)
 	g.client("cn0", func(a *clover.Client, rt verbs.Runtime) error {
 		h := g.Host("cn0")
 		var b *clover.Client

@@ -21,38 +21,51 @@ type Config struct {
 	Manager rdmacm.Dialer
 	// Meta is the address of the metadata server.
 	Meta netip.Addr
-	// Params of the connections.
+	// Params are the parameters of the connections.
 	Params rdmacm.Params
-	// MaxValue is the longest value in bytes; it sizes the client's registered memory. 0: 4096.
+	// MaxValue is the length of the longest value in bytes. The size of the client's registered
+	// memory depends on it. 0: 4096.
 	MaxValue int
-	// Cached is how many locations the client remembers. 0: 1 << 20.
+	// Cached is how many locations the client remembers; 0: 1 << 20.
 	Cached int
-	// Cache, if not nil, is a cache that the client shares with others of its process, all of the
-	// same store. nil: it has its own.
+	// Cache, if not nil, is a cache that the client shares with other clients of its process, all
+	// of the same store. nil: the client has a cache of its own.
 	Cache *Cache
-	// Reporter, if not nil, reports the client's appends together with those of other clients of its
-	// process. nil: the client reports them itself.
+	// Reporter, if not nil, reports the client's appends together with those of other clients of
+	// its process. nil: the client reports them itself.
 	Reporter *Reporter
-	// Batch is how many nodes the client asks the metadata server for at a time, at most 16; 0: 16.
+	// Turns, if not nil, is shared by clients of one process and one store. Those of them that PUT
+	// the same key do so one after another, and one PUT answers the PUTs that wait for it; see
+	// Turns. With nil, each client appends without regard to the others, as the published client
+	// does.
+	Turns *Turns
+	// Batch is how many nodes the client requests from the metadata server at a time, at most 16;
+	// 0: 16.
 	Batch int
 	// Spread makes the client append nodes of any memory server, as the published client does.
-	// Otherwise the chain of a key stays on one server while that has free nodes, so that a switch can
-	// steer every request of the key.
+	// Without Spread, the chain of a key stays on one server as long as that server has free nodes,
+	// so that a switch can steer all requests for the key.
 	Spread bool
-	// LazyShortcut makes a GET read the shortcut only if the first node that it reads has a
-	// successor, together with the successor. This saves a READ for each key that no other client
-	// writes. The published client reads it with the first node.
+	// LazyShortcut: a GET reads the shortcut only if the first node that it reads has a successor,
+	// and then together with the successor. This saves a READ for each key that no other client
+	// writes. The published client reads the shortcut together with the first node.
 	LazyShortcut bool
-	// Records is how many appends the client collects before it reports them, at most 16; it
-	// collects for half a lease at most. 0: 1, so that a report leaves as soon as the report before
-	// it has been answered. A report has up to 16 appends. The published client waits for 16, so
-	// its shortcuts are out of date for longer, and other clients follow longer chains.
+	// Chase determines what a PUT does after it has lost a race. With Chase, it tries at once to
+	// append to the successor that it has found. That takes one more round trip for each append
+	// that came before its own. Without Chase, it first reads to the end of the chain, as the
+	// published client does. That takes two more round trips or more.
+	Chase bool
+	// Records is how many appends the client collects before it reports them to the metadata
+	// server, 1 to 16; 0: 1. With 1, each report leaves as soon as the previous one is answered,
+	// with the appends collected meanwhile, at most 16. The client never waits longer than half a
+	// lease. The published client waits for 16 appends: its shortcuts are out of date for longer,
+	// and other clients follow longer chains.
 	Records int
 
-	// leave removes the client from its Group; nil: the client shares no queue pairs.
+	// leave removes the client from its Group; nil: the client is in no Group.
 	leave func() error
-	// device and dialer belong to the Group. The client uses them for requests that need no shared
-	// queue pair.
+	// device and dialer belong to the Group. The client uses them for requests that do not go over
+	// the shared queue pair.
 	device verbs.Context
 	dialer rdmacm.Dialer
 }
@@ -60,8 +73,8 @@ type Config struct {
 const (
 	defaultMaxValue = 4096
 	defaultCached   = 1 << 20
-	// maxPending bounds the appends that are not reported yet. The oldest ones beyond it are
-	// dropped: the metadata server finds them when it follows the chain.
+	// maxPending is how many appends the client remembers to report. If there are more, it drops
+	// the oldest ones; the metadata server finds their nodes when it follows the chains.
 	maxPending = 1024
 )
 
@@ -80,7 +93,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// addMeta adds the metadata server to the peers of a fabric, with as many receives for answers.
+// addMeta adds the metadata server to the peers of a fabric. answers is the number of receives for
+// its answers.
 func (c *Config) addMeta(f *remotemem.Fabric, answers int) (peer int, err error) {
 	return f.AddPeer(c.Meta, answers, func(qp verbs.QP, until clock.Time) error {
 		_, err := c.Manager.Dial(qp, c.Meta, Service, c.Params, nil, until)
@@ -88,7 +102,7 @@ func (c *Config) addMeta(f *remotemem.Fabric, answers int) (peer int, err error)
 	})
 }
 
-// areas of the registered buffer.
+// areas has the offsets of the areas in the client's registered buffer, and its length.
 type areas struct {
 	in, out, words, request, async, answer, asyncAnswer, len int
 }

@@ -52,6 +52,36 @@ func TestABrokenClientIsNotQuiet(t *testing.T) {
 	}
 }
 
+// An OpHello ends the client's former number at the metadata server, also if the client never gets the
+// answer. So the former lease is over when the client sends it: the client reads nothing until it is
+// welcome.
+func TestHelloEndsTheLease(t *testing.T) {
+	y := newEpochStoryOn(t, plain)
+	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		k, known := c.cached(wornKey)
+		if !known {
+			return errors.New("no location is remembered")
+		}
+		md := y.rack.Host("md0")
+		y.rack.At(rt.Now(), func() { md.SetLink(false) })
+		if err := c.hello(rt.Now().Add(5 * time.Millisecond)); !errors.Is(err, kv.ErrTimeout) {
+			return fmt.Errorf("no answer: %w", err)
+		}
+		if _, _, err := c.readHeader(k.epoch, k.at, -1, rt.Now().Add(5*time.Millisecond)); !errors.Is(err, errLease) {
+			t.Errorf("a READ after a hello without an answer: %v", err)
+		}
+		y.rack.At(rt.Now(), func() { md.SetLink(true) })
+		_, err := c.Get(wornKey, nil, inTwoMinutes(rt))
+		return err
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A node that was given out under a lease that has ended may be another client's: its former holder
 // neither keeps it, nor uses it, nor appends it.
 func TestNodesOfAnEndedLeaseAreNotUsed(t *testing.T) {

@@ -14,20 +14,30 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Many clients fill 95 % of the memory with values of one size, delete them all, and fill it again
-// with another size, ten times: because the classes share the memory, the store is never full
-// before that. At the end of each round it is full, the error says what is full, and keys can still
-// be deleted.
+// Many clients fill the memory with values of one size until the store is full, delete them all,
+// and fill it again with another size, ten times. Because the classes share the memory, the store
+// is not full before the values take 95 % of all nodes' bytes. The error says what is full, and
+// keys can still be deleted.
 func TestFillAndEmptyWithManySizes(t *testing.T) {
-	const clients, region = 200, 70*layout.SegmentLen + 200<<10
-	sizes := []int{4000, 100, 1000, 32000, 200, 8000, 2000, 500, 16000, 4000}
+	fillAndEmpty(t, 40, layout.Classes-1, []int{4000, 100, 1000, 32000, 200, 8000, 2000, 500, 16000, 4000})
+}
+
+// In a small store, segments are shorter, and the largest nodes do not exist.
+func TestFillAndEmptyASmallStore(t *testing.T) {
+	fillAndEmpty(t, 60, 6, []int{4000, 100, 1000, 8000, 200, 4000})
+}
+
+// fillAndEmpty fills and empties a store with n segments a server, whose largest nodes have class
+// largest, once with each of sizes.
+func fillAndEmpty(t *testing.T, n int, largest layout.Class, sizes []int) {
+	const clients, slots = 200, 32768
 	g := newRig(t, simrack.Options{}, meta.Config{
-		Format: layout.Hardened, Keys: 8192, Lease: 200 * time.Millisecond, Grace: 200 * time.Millisecond,
-	}, region)
-	room := 0 // bytes of all segments
+		Format: layout.Hardened, Keys: slots, Lease: 200 * time.Millisecond, Grace: 200 * time.Millisecond,
+	}, n*(largest.Size()+1)+slots/2*(layout.ShortcutLen+2*layout.RecordLen)+4096)
+	segments := 0
 	round, left := 0, 0
-	keys := make([]uint64, 0, 1<<16)
-	var free []uint64
+	keys := make([]uint64, 0, slots)
+	next := 0
 	for i := range clients {
 		h := g.Host(fmt.Sprintf("cn%d", i%3))
 		h.Go("client", false, func(ctx verbs.Context) {
@@ -44,29 +54,34 @@ func TestFillAndEmptyWithManySizes(t *testing.T) {
 				}
 			}
 			for r, size := range sizes {
-				wait(3*r + 1)
+				wait(4*r + 1)
 				if round == r {
 					round++
-					st := g.server.Snapshot()
-					if room = int(st.Segments) * layout.SegmentLen; room == 0 {
-						t.Error("the classes do not share the memory")
+					if segments = int(g.server.Snapshot().Segments); segments != 2*n {
+						t.Errorf("%d segments; want %d on each of 2 servers", segments, n)
 					}
-					class, _ := layout.ClassOf(size + layout.Hardened.Overhead())
-					keys, free = keys[:0], free[:0]
-					for k := range min(room*95/100/class.Size(), 8000) {
-						free = append(free, uint64(r<<20+k))
-					}
+					keys, next = keys[:0], r<<20
 				}
-				wait(3*r + 2)
-				for len(free) > 0 && !t.Failed() {
-					k := free[len(free)-1]
-					free = free[:len(free)-1]
-					if err := c.Insert(k, value(k, r, size), soon(rt)); err != nil {
+				class, _ := layout.ClassOf(size + layout.Hardened.Overhead())
+				full := noFree(class.String(), uint64(segments))
+				wait(4*r + 2)
+				for !t.Failed() {
+					k := uint64(next)
+					next++
+					err := c.Insert(k, value(k, r, size), soon(rt))
+					if err != nil && err.Error() == full {
+						break
+					}
+					if err != nil {
 						t.Errorf("round %d: INSERT %d of %d bytes: %v; %+v", r, len(keys), size, err, g.server.Snapshot())
 					}
 					keys = append(keys, k)
 				}
-				wait(3*r + 3)
+				wait(4*r + 3)
+				if used, all := len(keys)*class.Size(), segments*largest.Size(); used*100 < all*95 {
+					t.Errorf("round %d: full with %d keys of %d bytes, in nodes with %d of %d bytes; %+v", r, len(keys), size, used, all, g.server.Snapshot())
+				}
+				wait(4*r + 4)
 				for len(keys) > 0 && !t.Failed() {
 					k := keys[len(keys)-1]
 					keys = keys[:len(keys)-1]
@@ -101,6 +116,9 @@ func TestFullStoreCanBeEmptied(t *testing.T) {
 		for ; ; n++ {
 			err := c.Insert(n, value(n, 0, 4000), soon(rt))
 			if errors.Is(err, kv.ErrFull) {
+				if want := noFree("4096 B", g.server.Snapshot().Segments); err.Error() != want {
+					return fmt.Errorf("%w; want %q", err, want)
+				}
 				break
 			}
 			if err != nil {
@@ -120,6 +138,58 @@ func TestFullStoreCanBeEmptied(t *testing.T) {
 			}
 		}
 		return nil
+	})
+	g.run()
+}
+
+// noFree returns the text of the error for a shared space of n segments without a free node of a
+// size.
+func noFree(size string, n uint64) string {
+	return fmt.Sprintf("store is full: no free node of %s, and all %d segments are in use; `rdmalab clover stat` shows how the nodes are used", size, n)
+}
+
+// If the classes have fixed parts, the error of a full part names that part, because nodes of other
+// sizes may be free.
+func TestErrorNamesTheFullPart(t *testing.T) {
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Keyed, Keys: 64}, 256<<10)
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		n := uint64(0)
+		for ; ; n++ {
+			err := c.Insert(n, value(n, 0, 2000), soon(rt))
+			if errors.Is(err, kv.ErrFull) {
+				const want = "store is full: the fixed part for nodes of 2048 B: 24 nodes; `rdmalab clover stat` shows how the nodes are used"
+				if err.Error() != want {
+					return fmt.Errorf("%w; want %q", err, want)
+				}
+				break
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := c.Insert(n, value(n, 0, 200), soon(rt)); err != nil {
+			return fmt.Errorf("INSERT of a smaller node: %w", err)
+		}
+		return nil
+	})
+	g.run()
+}
+
+// A value that is longer than a segment of a small store is too large, and the store goes on.
+func TestValueLongerThanASegment(t *testing.T) {
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64}, 300<<10)
+	cfg := clover.Config{MaxValue: layout.MaxSlab}
+	g.clientOf("cn0", cfg, func(c *clover.Client, rt verbs.Runtime) error {
+		if err := c.Insert(1, value(1, 0, 8000), soon(rt)); err != nil {
+			return err
+		}
+		if err := c.Insert(2, value(2, 0, 8200), soon(rt)); !errors.Is(err, kv.ErrTooLarge) {
+			return fmt.Errorf("INSERT of 8200 bytes: %w", err)
+		}
+		if err := c.Put(1, value(1, 1, 8200), soon(rt)); !errors.Is(err, kv.ErrTooLarge) {
+			return fmt.Errorf("PUT of 8200 bytes: %w", err)
+		}
+		return c.Put(1, value(1, 2, 100), soon(rt))
 	})
 	g.run()
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// finder finds the newest node of a key: in the cache or at the metadata server, and then along the
-// chain.
+// finder finds the newest node of a key: it begins at a node from the cache or the metadata server,
+// and follows the chain from there.
 type finder struct{ session }
 
-// locate returns the node at which the search for a key begins: from the cache, otherwise from the
+// locate returns the node at which the search for a key begins, from the cache or else from the
 // metadata server.
 func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	if k, ok := c.cached(key); ok {
@@ -25,9 +25,9 @@ func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	return c.query(key, deadline)
 }
 
-// query asks the metadata server where a key is. A tombstone proves that the key does not exist
-// only in a chain that the server names now: a remembered location may lead into a chain of the key
-// from before it was deleted and inserted again.
+// query asks the metadata server for a node of the key's chain. Only in that chain a tombstone
+// proves that the key does not exist. A remembered location may belong to an older chain, from
+// before the key was deleted and inserted again.
 func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
 	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key}, deadline)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
 	return c.located(key, a)
 }
 
-// located returns the location of a key from the metadata server's answer to OpQuery.
+// located returns the node that the metadata server's answer a to OpQuery names.
 func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 	switch a.Status {
 	case rpc.OK:
@@ -55,11 +55,11 @@ func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 		return known{}, kv.ErrLost
 	default:
 	}
-	return known{}, fmt.Errorf("query of key %d: %v", key, a.Status)
+	return known{}, fmt.Errorf("metadata server: query of key %d: %v", key, a.Status)
 }
 
-// place returns the server and the address of a node, after it has renewed the lease and connected
-// to the server.
+// place renews the lease, connects to the memory server of the node at, and returns the node's
+// address and the server.
 func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, ok := c.space.Place(at.Handle)
 	if !ok {
@@ -67,15 +67,18 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 	}
 	err := c.renewInTime(deadline)
 	if err == nil {
+		p, err = c.first(p)
+	}
+	if err == nil {
 		err = c.reach(p.Server, deadline)
 	}
 	return p, &c.servers[p.Server], err
 }
 
-// placeIn is place for a node that was found in an epoch. It returns errEpoch if the client is in
-// another epoch now: place may have called the metadata server, learnt of a new epoch and confirmed
-// it. From then on the entry may hold another node of the same version. So the caller posts its
-// request before it calls the metadata server again.
+// placeIn is place for a node that was found in the given epoch. It returns errEpoch if the client
+// is in another epoch now: place may have called the metadata server, learnt of a new epoch and
+// confirmed it. From then on the entry may contain another node of the same version. For the same
+// reason the caller must post its request before it calls the metadata server again.
 func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, s, err := c.place(at, deadline)
 	if err == nil && epoch != c.lease.epoch {
@@ -84,16 +87,15 @@ func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) 
 	return p, s, err
 }
 
-// errEpoch: an epoch has begun since the client found the node that it was about to name. Nothing
-// was posted.
+// errEpoch: a new epoch has begun since the client found the node. The client has posted nothing.
 var errEpoch = errors.New("the location is of an earlier epoch")
 
-// errMemory: a memory server does not have the memory that the client knew. The metadata server
+// errMemory: a memory server no longer has the memory that the client knew. The metadata server
 // decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
-// prepareRetry decides whether an operation is repeated after an attempt has failed with err. It
-// returns nil if it is, with new connections and new answers of the metadata server; otherwise it
+// prepareRetry is called after an attempt has failed with err. It returns nil if the operation
+// should be repeated, with new connections and new answers of the metadata server. Otherwise it
 // returns the error with which the operation ends.
 func (c *session) prepareRetry(err error, deadline clock.Time) error {
 	switch {
@@ -110,6 +112,8 @@ func (c *session) prepareRetry(err error, deadline clock.Time) error {
 	}
 	if errors.Is(err, errMemory) {
 		c.rt.Sleep(memoryPause)
+	} else if err := c.askView(deadline); err != nil {
+		return err
 	}
 	c.rt.Sleep(busyPause)
 	if c.rt.Now() >= deadline {
@@ -118,8 +122,8 @@ func (c *session) prepareRetry(err error, deadline clock.Time) error {
 	return nil
 }
 
-// readHeader reads the header of a node that was found in epoch. If slot is not negative, it also
-// reads the shortcut of that slot.
+// readHeader reads the header of a node that was found in the given epoch. If slot is not negative,
+// it also reads the shortcut of that slot.
 func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
 	p, s, err := c.placeIn(epoch, at, deadline)
 	if err != nil {
@@ -139,8 +143,8 @@ func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline
 	return header, shortcut, err
 }
 
-// readShortcut prepares the READ of a shortcut into word 1. It reports false if the shortcut's
-// server cannot be reached.
+// readShortcut prepares the READ of the shortcut of a slot into word 1 of the buffer. It returns
+// false if slot is negative or the shortcut's server cannot be reached.
 func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bool {
 	if slot < 0 {
 		return false
@@ -161,31 +165,33 @@ func (c *session) doAll(deadline clock.Time, ops []remotemem.Op) error {
 	return c.do(deadline, &ops[0], &ops[1])
 }
 
-// newest follows the chain of key from k.at to its end, reading only headers. A writer that has
-// lost a race does this. It reads the shortcut first.
+// newest follows the chain of key from k.at to its end. It reads only headers. It reads the key's
+// shortcut with the first header. A writer calls it after it has lost a race.
 func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
-	for {
+	var header, shortcut layout.Word // header is that of node k.at if seen is true
+	for seen := false; ; {
 		if k.epoch != c.lease.epoch {
 			var err error
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
 			}
+			seen = false
 		}
-		header, shortcut, err := c.readHeader(k.epoch, k.at, slot, deadline)
-		if err != nil {
-			return k, 0, err
+		if !seen {
+			var err error
+			if header, shortcut, err = c.readHeader(k.epoch, k.at, slot, deadline); err != nil {
+				return k, 0, err
+			}
 		}
+		seen = false
 		at, more := header.Next()
 		switch {
 		case !header.Valid() || header.EntryVersion() != k.at.Version:
-			c.cache.drop(key)
-			if k, err = c.query(key, deadline); err != nil {
-				return k, 0, err
-			}
-			slot = -1
+			fallthrough
 		case header.IsTombstone() && !k.fresh:
 			c.cache.drop(key)
+			var err error
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
 			}
@@ -195,8 +201,11 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 		default:
 			k.at = at
 			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at {
-				if near := c.nearer(key, l, k, deadline); near != k.at {
-					k.at, k.fresh = near, false // the shortcut may lead into an old chain of the key, which ends in a tombstone
+				if h, near := c.nearer(key, l, k, deadline); near {
+					// The shortcut may lead into an old chain of the key, which ends in a
+					// tombstone.
+					k.at, k.fresh = l, false
+					header, seen = h, c.format.Keyed
 				}
 			}
 			slot = -1
@@ -204,36 +213,37 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 	}
 }
 
-// near returns the location in a shortcut, if the shortcut is of the epoch of k. A shortcut of
-// another epoch may name a node that is reused in the same version, and is not in the chain.
+// near returns the location in a shortcut if the shortcut is from the epoch of k. A shortcut from
+// another epoch may name a node that was reused since, with the same version but outside the key's
+// chain, because versions begin again after an epoch.
 func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
 	l, stamp, ok := layout.StampedLocation(shortcut)
 	return l, ok && stamp == k.epoch&layout.MaxStamp
 }
 
-// nearer chooses where to go on: at the node of a shortcut, or at the successor that a header has
-// named, k.at. It chooses the shortcut if its node is in use and belongs to the key. Nodes without
-// keys cannot show that; then it chooses the shortcut, as the published system does.
-func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline clock.Time) layout.Location {
+// nearer decides where a writer goes on: true stands for the node of a shortcut, false for k.at,
+// the successor that a header has named. It returns true if the shortcut's node is in use and
+// belongs to the key, and also returns the header of that node. In a store whose nodes have no keys
+// it cannot check that. Then it always returns true without a header; the published system does the
+// same.
+func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline clock.Time) (layout.Word, bool) {
 	if !c.format.Keyed {
-		return shortcut
+		return 0, true
 	}
 	p, s, err := c.placeIn(k.epoch, shortcut, deadline)
 	if err != nil {
-		return k.at
+		return 0, false
 	}
 	o := &c.ops[0]
 	c.fab.Read(o, s.target(p.Offset), c.at.words, layout.HeaderLen+layout.KeyLen)
 	if c.do(deadline, o) != nil {
-		return k.at
+		return 0, false
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
 	if c.fab.MR().ReadAt(b[:], c.at.words) != nil {
-		return k.at
+		return 0, false
 	}
 	own, _ := layout.KeyOf(b[:])
-	if h := layout.HeaderOf(b[:]); own != key || !h.Valid() || h.EntryVersion() != shortcut.Version {
-		return k.at
-	}
-	return shortcut
+	h := layout.HeaderOf(b[:])
+	return h, own == key && h.Valid() && h.EntryVersion() == shortcut.Version
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// linked is the result of an append: the node behind which it was appended, and the slot of the
-// key.
+// linked is the result of an append: old is the node to which the client appended, slot is the slot
+// of the key.
 type linked struct {
 	old  layout.Location
 	slot uint32
-	// unused, if link returns an error: the node is certainly not in the chain and never will be.
+	// unused has a meaning if link returns an error: the node is certainly in no chain and never
+	// will be.
 	unused bool
 }
 
-// link appends a written node to the chain of key: the second round trip of a PUT, and at least two
-// more for every lost race.
+// link appends a written node to the chain of key. That is the second round trip of a PUT. For
+// every lost race it takes at least two more.
 //
-// A compare-and-swap that was not answered may have been executed, or may be executed later. link
-// therefore repeats it with the same operands: at most one of the copies can succeed, since a
-// header has the expected value only once in each version of the entry.
+// A compare-and-swap that was not answered may have been executed, or may be executed later.
+// Therefore link repeats it with the same operands. At most one of the copies can succeed, because
+// in each version of the entry its header has the expected value only once.
 func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	uncertain := false
 	var tried attempt // the compare-and-swap whose outcome is unknown, if uncertain
@@ -46,17 +47,17 @@ func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error)
 	}
 }
 
-// attempt is a compare-and-swap on the header of a node, and the epoch in which the client knew
-// that node. Once the client has confirmed a later epoch, the entry may be another node of the same
-// version.
+// attempt is a compare-and-swap on the header of a node, with the epoch in which the client knew
+// that node. After the client has confirmed a later epoch, the entry may contain another node with
+// the same version.
 type attempt struct {
 	layout.Location
 	epoch uint32
 }
 
 // tryLink tries to append node n to the chain of the key until a compare-and-swap succeeds, the
-// network fails, or the deadline passes. tried and uncertain
-// describe a compare-and-swap whose outcome is unknown because the network failed.
+// network fails, or the deadline passes. If the network fails, uncertain is true and tried is the
+// compare-and-swap whose outcome is unknown.
 func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {
@@ -71,7 +72,7 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 			return linked{}, err
 		}
 	}
-	for {
+	for hops := 0; ; {
 		if c.rt.Now() >= deadline {
 			return linked{}, kv.ErrTimeout
 		}
@@ -97,6 +98,12 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 		}
 		c.cost.Retries++
 		at := k.at
+		if next, more := was.Next(); more && c.cfg.Chase && was.Valid() && was.EntryVersion() == at.Version && hops < maxHops {
+			hops++
+			k.at = next
+			continue
+		}
+		hops = 0
 		var header layout.Word
 		if k, header, err = c.newest(key, k, deadline); err != nil {
 			return linked{}, err
@@ -112,8 +119,12 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 	}
 }
 
-// swap executes the compare-and-swap on the header of a node, and returns the header that it found
-// there.
+// maxHops is the number of successors in a row that a writer tries with Config.Chase. After that it
+// reads the shortcut.
+const maxHops = 2
+
+// swap executes the compare-and-swap that appends n to the node at. It returns the header that the
+// compare-and-swap found.
 func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, error) {
 	if err := c.owns(n, deadline); err != nil {
 		return 0, err
@@ -121,6 +132,9 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 	p, s, err := c.placeIn(at.epoch, at.Location, deadline)
 	if err != nil {
 		return 0, err
+	}
+	if c.copied() {
+		return c.swapCopies(at, n, deadline)
 	}
 	o := &c.ops[0]
 	compare, swap := layout.Header(at.Version), layout.Superseded(at.Version, n.at)
@@ -131,24 +145,28 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 	return c.word(0)
 }
 
-// errOtherEnd: a compare-and-swap found the header of the newest node of a chain, in another
-// version than the named node's. Either the named entry has been reused, or a switch that has
-// restarted since had steered the request to another node, where it succeeded.
+// errOtherEnd: a compare-and-swap found the header of a newest node, but with another version than
+// that of the named node. Either the entry was reused, or a switch had steered the request to
+// another node, where it succeeded, and has been restarted since.
 var errOtherEnd = errors.New("the append found a node of another version")
 
-// follows reports whether n is the successor of node at, if a compare-and-swap there has found
-// header was.
+// follows reports whether n is the successor of node at, if a compare-and-swap on its header has
+// found the value was.
 func (n node) follows(at layout.Location, was layout.Word) bool {
 	next, more := was.Next()
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
 }
 
-// settle finds the outcome of a compare-and-swap that was not answered, on the header of tried. If
-// that header names the client's node, it has succeeded. If the header names no successor, settle
-// repeats the compare-and-swap. Otherwise another client's append has succeeded there, and a switch
-// may have steered this one to a later node; settleByChain finds out. settle calls it at once if
-// the entry of tried may hold another node now.
+// settle finds the outcome of tried, a compare-and-swap that was not answered. If the header of
+// tried names the client's node n, the compare-and-swap has succeeded. If the header names no
+// successor, settle repeats the compare-and-swap. Otherwise another client's append has succeeded
+// there, but a switch may have steered this one to a later node; settleByChain finds that out. If
+// the entry of tried may contain another node by now, settle calls settleByChain at once. settle
+// returns true if n is in the chain.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
+	if c.copied() {
+		return c.settleCopies(key, n, tried, uncertain, deadline)
+	}
 	if err := c.unsteer(n, deadline); err != nil {
 		return false, err
 	}
@@ -165,7 +183,7 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 		case more && at == n.at:
 			return true, nil
 		case !more && !header.IsTombstone():
-			// The outcome is still open: repeat the compare-and-swap on the same node.
+			// The outcome is still open: settle repeats the compare-and-swap on the same node.
 			was, err := c.swap(*tried, n, deadline)
 			if err != nil {
 				return false, err
@@ -178,11 +196,11 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 	return c.settleByChain(key, n, uncertain, deadline)
 }
 
-// settleByChain looks for the client's node. The node was linked if it has a successor or a later
+// settleByChain looks for the client's node n. The node was linked if it has a successor or a later
 // version, if the chain ends with it, or if the metadata server has seen it in a chain. When the
-// metadata server has reached a tombstone, it removes the tombstone from the store. The memory of
-// the tombstone does not show that, and the key may have been inserted again. settleByChain asks
-// the server once more at the end, because the server may pass the node during the search.
+// metadata server comes to a tombstone, it removes the chain from the store. The tombstone's memory
+// does not show that, and the key may have been inserted again. Therefore settleByChain asks the
+// server again at the end: the server may have passed the node during the search.
 func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
 	k, met, err := c.inquire(key, n, deadline)
 	if met || err != nil {
@@ -204,8 +222,8 @@ func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline c
 	return met, err
 }
 
-// inquire asks the metadata server where a key is, and whether the server has seen a node in a
-// chain.
+// inquire asks the metadata server for a node of the key's chain, and whether the server has seen
+// the node n in a chain (met).
 func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, met bool, err error) {
 	if err := c.owns(n, deadline); err != nil {
 		return known{}, false, err
@@ -224,7 +242,7 @@ func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, me
 	return k, false, err
 }
 
-// moved reports whether a node has a successor or a later version: then it has been in a chain.
+// moved reports whether a node has a successor or a later version. If so, it has been in a chain.
 func (c *appender) moved(n node, deadline clock.Time) (bool, error) {
 	header, _, err := c.readHeader(c.lease.epoch, n.at, -1, deadline)
 	_, more := header.Next()

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,12 +69,17 @@ func TestMetadataServerRestartsAfterALoss(t *testing.T) {
 			switch {
 			case !lost[k]:
 				want[k] = value(k, 3, size)
-			case k%3 == 0:
+			case k%3 == 1:
 				want[k] = value(k, 9, size)
 				if err := c.Insert(k, want[k], soon(rt)); err != nil {
 					return fmt.Errorf("key %d again: %w", k, err)
 				}
 			}
+		}
+		// The only record of such a key is the one that formatting the lost memory has written.
+		formatted := recordsOf(g, "ms1")
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(lost)), func(k uint64) bool { return want[k] == nil && formatted[k] }) {
+			t.Error("no key that stays lost has its node and its record on ms1")
 		}
 		g.At(rt.Now(), g.Host("md0").Crash)
 		rt.Sleep(time.Millisecond)
@@ -99,6 +106,23 @@ func TestMetadataServerRestartsAfterALoss(t *testing.T) {
 	if st := g.server.Snapshot(); st.Broken > 0 || st.Held > 0 || st.Linked != st.Keys-st.LostKeys {
 		t.Errorf("%+v", st)
 	}
+}
+
+// recordsOf returns the keys whose records are in the directory of a memory server.
+func recordsOf(g *rig, name string) map[uint64]bool {
+	keys := make(map[uint64]bool)
+	var super layout.Superblock
+	if err := super.Parse(g.lent[name]); err != nil {
+		g.t.Error(err)
+		return nil
+	}
+	for slot := range super.Space.Slots() {
+		p, _ := super.Space.Record(slot)
+		if rec, ok := layout.ParseKeyRecord(g.lent[name][p.Offset:]); ok && p.Server == super.Server {
+			keys[rec.Key] = true
+		}
+	}
+	return keys
 }
 
 // A memory server loses its memory while no metadata server runs, and the next one is started for

@@ -11,28 +11,35 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// appender writes nodes and links them to their chains, and reports to the metadata server which
-// nodes it has linked.
+// appender writes nodes, links them to their chains, and reports to the metadata server which nodes
+// it has linked.
 type appender struct {
 	finder
-	// placed is the node of the last write that has succeeded.
+	// placed is the node of the last successful write.
 	placed layout.Location
+	// turn is the client's present PUT in Config.Turns.
+	turn turn
 }
 
 func errTooLong(n, limit int) error {
 	return fmt.Errorf("%w: a node of %d bytes, this client's buffer has %d: open it with a larger MaxValue", kv.ErrTooLarge, n, limit)
 }
 
-// Put replaces the value of key: two round trips if the client knows the newest node and no other
-// client appends at the same time.
+// Put replaces the value of key. It takes two round trips if the client knows the newest node and
+// no other client appends at the same time.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
-	return c.write(key, value, false, deadline)
+	if _, err := c.classOf(len(value)); err != nil || c.takeTurn(key, deadline) {
+		return err
+	}
+	err := c.write(key, value, false, deadline)
+	c.endTurn(key, err == nil)
+	return err
 }
 
-// Delete ends the chain of key by a tombstone.
+// Delete ends the chain of key with a tombstone.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -40,8 +47,8 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.write(key, nil, true, deadline)
 }
 
-// write appends a node. If the lease ends before the node is linked, write starts again with
-// another node.
+// write appends a node. If the lease ends before the node is linked, write calls hello and begins
+// again with another node.
 func (c *appender) write(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
 	for {
 		err := c.append(key, value, tombstone, deadline)
@@ -66,6 +73,7 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 		return err
 	}
 	epoch, incarnation := c.lease.epoch, c.lease.incarnation // read before the node is linked
+	c.coverTurns(key)
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
 		c.placed = n.at
@@ -105,7 +113,7 @@ func (c *appender) retried(deadline clock.Time, f func() error) error {
 	}
 }
 
-// node is a node that the client has written and not linked yet.
+// node is a node that the client has written but not linked yet.
 type node struct {
 	at    layout.Location
 	class layout.Class
@@ -113,19 +121,28 @@ type node struct {
 	client uint32
 }
 
-// fresh takes an unused node and writes it.
-func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
-	class, ok := layout.ClassOf(len(value) + c.format.Overhead())
+// classOf returns the class of a node for a value of n bytes.
+func (c *appender) classOf(n int) (layout.Class, error) {
+	class, ok := layout.ClassOf(n + c.format.Overhead())
 	if !ok {
-		return n, fmt.Errorf("%w: %d bytes, a node holds at most %d", kv.ErrTooLarge, len(value), c.format.Capacity(layout.MaxSlab))
+		return 0, fmt.Errorf("%w: %d bytes, a node holds at most %d", kv.ErrTooLarge, n, c.format.Capacity(layout.MaxSlab))
 	}
 	for ; class < layout.Classes && c.space.Entries[class] == 0; class++ {
 	}
 	if class == layout.Classes {
-		return n, fmt.Errorf("%w: the store has no class for %d bytes", kv.ErrTooLarge, len(value))
+		return 0, fmt.Errorf("%w: the store has no class for %d bytes", kv.ErrTooLarge, n)
 	}
 	if class.Size() > len(c.slab) {
-		return n, errTooLong(class.Size(), len(c.slab))
+		return 0, errTooLong(class.Size(), len(c.slab))
+	}
+	return class, nil
+}
+
+// fresh takes a spare node and writes it.
+func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
+	class, err := c.classOf(len(value))
+	if err != nil {
+		return n, err
 	}
 	err = c.retried(deadline, func() error {
 		if n.at, err = c.take(class, key, tombstone, deadline); err != nil {
@@ -140,8 +157,8 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 	return n, err
 }
 
-// home returns the server of the key's newest known node, counted from 1, and the version of this
-// node. server 0: any server will do.
+// home returns the number, counted from 1, of the server that has the key's newest known node, and
+// the version of this node. Server 0 means that any server will do.
 func (c *appender) home(key uint64) (server int, v layout.Version) {
 	k, ok := c.cached(key)
 	if !ok || c.space.Servers == 1 || c.cfg.Spread {
@@ -151,9 +168,9 @@ func (c *appender) home(key uint64) (server int, v layout.Version) {
 	return at.Server + 1, k.at.Version
 }
 
-// batch is how many entries the client asks for at a time. The client may hold a batch of each
-// server at the same time. So with several servers it asks for fewer: an entry that the client
-// holds for long has a low version when the client uses it.
+// batch returns how many nodes the client requests at a time. The client may have a batch of each
+// server at the same time. A node that it holds for long has a low version when it is used. So with
+// several servers the batches are smaller.
 func (c *appender) batch() int {
 	if c.cfg.Spread {
 		return c.cfg.Batch
@@ -161,16 +178,16 @@ func (c *appender) batch() int {
 	return min(c.cfg.Batch, max(minBatch, c.cfg.Batch/c.space.Servers))
 }
 
-// minBatch bounds the calls of the metadata server for entries.
+// minBatch is the smallest batch. It limits how many calls the client makes for nodes.
 const minBatch = 8
 
-// choose returns the index of an unused entry for a key whose home is server near. If the client
-// has none of that server, the result is -1, and the client asks the metadata server for some. But
-// if it has more than a batch of entries of other servers, it got these because that server had
-// none, and choose returns one of them.
+// choose returns the index in spare of a node for a key whose home is server near. If the client
+// has no node of that server, choose returns -1, and the client asks the metadata server for some.
+// There is one exception: if the client has more than a batch of nodes for each other server, it
+// got these because server near had none, and choose returns one of them.
 //
-// It prefers an entry whose version is at least that of the key's newest node, because a switch
-// steers no request to a node of a lower version.
+// choose prefers a node whose version is not lower than that of the key's newest node, because a
+// switch steers no request to a node of a lower version.
 func (c *appender) choose(near int, v layout.Version, spare []layout.Location) int {
 	home := func(l layout.Location) bool {
 		p, _ := c.space.Place(l.Handle)
@@ -186,9 +203,12 @@ func (c *appender) choose(near int, v layout.Version, spare []layout.Location) i
 	return i
 }
 
-// take takes an unused entry; when there is none at the home of the key, it asks the metadata server
-// for more.
+// take takes a spare node. If there is none at the home of the key, it asks the metadata server for
+// more.
 func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
+	if c.space.Shared && class > c.space.Largest() {
+		return layout.Location{}, fmt.Errorf("%w: a node of %v, and this small store has none longer than %v", kv.ErrTooLarge, class, c.space.Largest())
+	}
 	near, v := c.home(key)
 	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.batch(), Tombstone: tombstone, Near: near}
 	if tombstone {
@@ -216,12 +236,14 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 		case rpc.OK:
 			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
 		case rpc.Full:
+			unused := int(a.Slot)
 			if len(c.spare[class]) > 0 {
 				continue
 			}
-			// Nodes may be missing because this client has superseded them and not reported it.
+			// The store may be full because this client has superseded nodes and not reported it
+			// yet.
 			if len(c.gc.records) == 0 && !c.gc.busy && c.giveBack(deadline) == 0 || c.rt.Now() >= deadline {
-				return layout.Location{}, fmt.Errorf("%w: no free node of %v for clients; `rdmalab clover stat` shows how the nodes are used", kv.ErrFull, class)
+				return layout.Location{}, c.full(class, unused)
 			}
 			c.report(true)
 			c.rt.Sleep(busyPause)
@@ -236,8 +258,22 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 	}
 }
 
-// writeNode writes the node: the first round trip of a PUT. An entry whose WRITE failed is not
-// reused, because the WRITE may still be in flight.
+// full returns the error of a request that finds no free node of a class, while unused segments
+// have no class. The error says what is full: all memory, or the part of it that this class has.
+func (c *appender) full(class layout.Class, unused int) error {
+	n := c.space.Segments() * c.space.Servers
+	what := fmt.Sprintf("the fixed part for nodes of %v: %d nodes", class, c.space.Entries[class]*c.space.Servers)
+	switch {
+	case n > 0 && unused == 0:
+		what = fmt.Sprintf("no free node of %v, and all %d segments are in use", class, n)
+	case n > 0:
+		what = fmt.Sprintf("no free node of %v, and %d of %d segments cannot be used: a memory server does not answer", class, unused, n)
+	}
+	return fmt.Errorf("%w: %s; `rdmalab clover stat` shows how the nodes are used", kv.ErrFull, what)
+}
+
+// writeNode writes the node at, which is the first round trip of a PUT. If the WRITE fails, the
+// node is not used again, because the WRITE may still be in flight.
 func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
 	p, s, err := c.place(at, deadline)
 	if err != nil {
@@ -253,12 +289,17 @@ func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombs
 	if err := c.fab.MR().WriteAt(c.slab[:p.Len], c.at.out); err != nil {
 		return err
 	}
+	if c.copied() {
+		p, _ = c.space.Place(at.Handle)
+		return c.writeCopies(p, deadline)
+	}
 	o := &c.ops[0]
 	c.fab.Write(o, s.target(p.Offset), c.at.out, p.Len)
 	return c.do(deadline, o)
 }
 
-// Insert gives a new key a value: one round trip to memory, and one call of the metadata server.
+// Insert adds a new key with a value. It takes one round trip to memory and one call of the
+// metadata server.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err

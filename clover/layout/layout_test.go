@@ -250,6 +250,40 @@ func TestSharedSpace(t *testing.T) {
 	}
 }
 
+// With shorter segments, the classes with larger entries do not exist.
+func TestSharedSpaceOfShortSegments(t *testing.T) {
+	s := Space{Servers: 2, Shortcuts: 5}
+	s.ShareIn(3*4096, 5)
+	if err := s.Validate(); err != nil || s.Segments() != 3 || s.SegmentLen() != 4096 || s.RegionLen() != s.slabs()+3*4096 {
+		t.Fatalf("%v, %d segments, %d bytes", err, s.Segments(), s.RegionLen())
+	}
+	if s.PerSegment(0) != 32 || s.PerSegment(5) != 1 || s.PerSegment(6) != 0 {
+		t.Errorf("%d, %d and %d entries of classes 0, 5 and 6 in a segment", s.PerSegment(0), s.PerSegment(5), s.PerSegment(6))
+	}
+	for h := Handle(1); int(h) <= 2*s.Entries.Total(); h++ {
+		p, ok := s.Place(h)
+		server, k, in := s.Segment(h)
+		at := p.Offset - s.slabs()
+		if !ok || !in || p.Len > 4096 || at+p.Len > 3*4096 || server != p.Server || k != at/4096 || !s.Entry(server, p.Offset, p.Len) {
+			t.Fatalf("handle %d: %+v, segment %d of %d", h, p, k, server)
+		}
+	}
+	if s.Entry(0, s.slabs(), 8192) {
+		t.Error("an entry of 8192 bytes")
+	}
+	in := Superblock{Format: Hardened, Generation: 1, Space: s}
+	b := make([]byte, SuperblockLen)
+	in.Put(b)
+	var out Superblock
+	if err := out.Parse(b); err != nil || out != in {
+		t.Errorf("%+v %v", out, err)
+	}
+	s.Entries[6] = 1
+	if s.Validate() == nil {
+		t.Error("one entry that is larger than a segment")
+	}
+}
+
 func TestShortcuts(t *testing.T) {
 	s := Space{Servers: 2, Entries: Counts{1}, Shortcuts: 4}
 	seen := make(map[Place]bool)

@@ -9,69 +9,102 @@ const (
 	RecordLen     = 16
 )
 
-// Bounds of a space.
+// Limits of a space.
 const (
-	// MaxServers is the most memory servers of a store.
+	// MaxServers is the largest number of memory servers of a store.
 	MaxServers = 64
-	// maxEntries and maxShortcuts bound one server.
+	// maxEntries and maxShortcuts are the limits for one server.
 	maxEntries   = 1 << 25
 	maxShortcuts = 1 << 24
 )
 
-// Space is the arrangement of all memory servers: every client computes the same addresses from it.
-// The counts are per server and equal on all servers. Handles are numbered through server 0, then
-// server 1, and so on; within a server through the classes.
+// Space is the arrangement of a store in the memory of all servers. From it every client computes
+// the same addresses. The counts are per server, and equal on all servers. Handles are numbered
+// first through server 0, then through server 1, and so on. Within a server they are numbered
+// through the classes.
 //
 // In a fixed space the entries of each class follow those of the class before. In a shared space
-// the entries of all classes begin at the same offset: the memory is divided into segments, and the
-// metadata server decides which class the entries of each segment have. A handle also tells the
-// class.
+// the entries of all classes begin at the same offset. The memory is divided into segments, and the
+// metadata server decides which class the entries of each segment have. From a handle the class
+// follows in both cases.
 type Space struct {
-	// Servers is how many memory servers there are.
+	// Servers is the number of memory servers.
 	Servers int
 	// Entries is the number of entries of each class on each server.
 	Entries Counts
-	// Shortcuts is the number of shortcuts on each server, and also of records of the directory. A
-	// key has a shortcut and a record with the same number, its slot.
+	// Shortcuts is the number of shortcuts on each server, and also the number of directory
+	// records. A key has a shortcut and a record with the same number, the slot of the key.
 	Shortcuts int
-	// Shared: the classes share the memory. Entries of each class is then the number that would
-	// fill the whole memory.
+	// Shared is true if the classes share the memory. Then Entries has, for each class, the number
+	// of entries that would fill the whole memory. Classes with larger entries than a segment have
+	// none.
 	Shared bool
+	// Backups is the number of copies of each node besides the first; see Copy.
+	Backups int
 }
 
-// SegmentLen is the length of a segment of a shared space, in bytes: that of the largest entry.
+// SegmentLen is the usual length of a segment of a shared space, in bytes. It is the length of the
+// largest entry. A small space has shorter segments: see ShareIn.
 const SegmentLen = MaxSlab
 
 // Share makes s a shared space: n bytes of each server are divided among the classes as needed.
-func (s *Space) Share(n int) {
-	s.Shared = true
-	for c := range s.Entries {
-		s.Entries[c] = n / SegmentLen * (SegmentLen / Class(c).Size())
+func (s *Space) Share(n int) { s.ShareIn(n, Classes-1) }
+
+// ShareIn is Share with segments of the length of an entry of class largest. Larger entries do not
+// exist in the space.
+func (s *Space) ShareIn(n int, largest Class) {
+	s.Shared, s.Entries = true, Counts{}
+	for c := range largest + 1 {
+		s.Entries[c] = n / largest.Size() * (largest.Size() / c.Size())
 	}
 }
 
-// Segments is the number of segments on each server; 0: the space is fixed.
+// Largest returns the largest class that has entries.
+func (s *Space) Largest() Class {
+	c := Class(Classes - 1)
+	for c > 0 && s.Entries[c] <= 0 {
+		c--
+	}
+	return c
+}
+
+// SegmentLen returns the length of a segment in bytes. It is 0 in a fixed space.
+func (s *Space) SegmentLen() int {
+	if !s.Shared {
+		return 0
+	}
+	return s.Largest().Size()
+}
+
+// Segments returns the number of segments on each server. It is 0 in a fixed space.
 func (s *Space) Segments() int {
 	if !s.Shared {
 		return 0
 	}
-	return s.Entries[Classes-1]
+	return s.Entries[s.Largest()]
 }
 
-// Segment returns the segment in which an entry is, and its server. ok is false for a handle that
-// the space does not have.
+// PerSegment returns the number of entries of a class in a segment. It is 0 for classes that the
+// space does not have.
+func (s *Space) PerSegment(c Class) int { return s.SegmentLen() / c.Size() }
+
+// Segment returns the server and the segment of an entry. ok is false if the space does not have
+// this handle, or is not shared.
 func (s *Space) Segment(h Handle) (server, i int, ok bool) {
 	p, ok := s.Place(h)
-	return p.Server, (p.Offset - s.slabs()) / SegmentLen, ok && s.Shared
+	if !ok || !s.Shared {
+		return 0, 0, false
+	}
+	return p.Server, (p.Offset - s.slabs()) / s.SegmentLen(), true
 }
 
-// Table returns where a server keeps the classes of its segments: one byte for each segment, which
-// is 0 if the segment has no class yet, otherwise the class plus one.
+// Table returns where a server keeps the classes of its segments. The table has one byte for each
+// segment: 0 if the segment has no class yet, otherwise the class plus one.
 func (s *Space) Table(server int) Place {
 	return Place{Server: server, Offset: s.table(), Len: s.Segments()}
 }
 
-// Validate returns an error for the first field of s that is out of bounds.
+// Validate returns an error for the first field of s that is out of its limits.
 func (s *Space) Validate() error {
 	switch total := s.Entries.Total(); {
 	case s.Servers < 1 || s.Servers > MaxServers:
@@ -80,43 +113,52 @@ func (s *Space) Validate() error {
 		return fmt.Errorf("%d entries on a server: want 1 to %d", total, maxEntries)
 	case s.Shortcuts < 1 || s.Shortcuts > maxShortcuts:
 		return fmt.Errorf("%d shortcuts on a server: want 1 to %d", s.Shortcuts, maxShortcuts)
+	case s.Backups < 0 || s.Backups > MaxBackups || s.Backups >= s.Servers:
+		return fmt.Errorf("%d copies of a node on %d memory servers: want 1 to %d, and no more than servers", s.Backups+1, s.Servers, MaxBackups+1)
+	case s.Backups > 0 && s.Servers > MaxCopied:
+		return fmt.Errorf("%d memory servers with copies: want at most %d", s.Servers, MaxCopied)
 	}
 	for i, n := range s.Entries {
 		if n < 0 {
 			return fmt.Errorf("%d entries of %v: want 0 or more", n, Class(i))
 		}
-		if s.Shared && n != s.Segments()*(SegmentLen/Class(i).Size()) {
+		if s.Shared && n != s.Segments()*s.PerSegment(Class(i)) {
 			return fmt.Errorf("%d entries of %v in %d segments", n, Class(i), s.Segments())
 		}
 	}
 	return nil
 }
 
-// RegionLen is the memory that each server needs, in bytes.
-func (s *Space) RegionLen() int {
+// RegionLen returns how much memory each server needs, in bytes.
+func (s *Space) RegionLen() int { return s.slabs() + s.data() + s.Backups*s.stride() }
+
+// data returns the length of a server's entries in bytes.
+func (s *Space) data() int {
 	if s.Shared {
-		return s.slabs() + s.Segments()*SegmentLen
+		return s.Segments() * s.SegmentLen()
 	}
-	return s.slabs() + s.Entries.Bytes()
+	return s.Entries.Bytes()
 }
 
-// slabs is the offset of the first slab, a multiple of the smallest class.
+// slabs returns the offset of the first entry. It is a multiple of the smallest class.
 func (s *Space) slabs() int {
 	return (s.table() + s.Segments() + MinSlab - 1) / MinSlab * MinSlab
 }
 
-// table is the offset of the table of segments' classes.
-func (s *Space) table() int { return s.mirrors() + s.Shortcuts*RecordLen*min(1, s.Servers-1) }
+// table returns the offset of the table with the classes of segments.
+func (s *Space) table() int {
+	return s.mirrors() + s.Shortcuts*RecordLen*max(s.Backups, min(1, s.Servers-1))
+}
 
-// mirrors is the offset of the first mirror.
+// mirrors returns the offset of the first mirror.
 func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen }
 
-// directory is the offset of the first record.
+// directory returns the offset of the first record.
 func (s *Space) directory() int {
 	return (SuperblockLen + s.Shortcuts*ShortcutLen + RecordLen - 1) / RecordLen * RecordLen
 }
 
-// Slots is the number of keys that the store can hold.
+// Slots returns the number of keys that the store can hold.
 func (s *Space) Slots() int { return s.Shortcuts * s.Servers }
 
 // Place says where an entry or a shortcut is.
@@ -128,7 +170,7 @@ type Place struct {
 	Len int
 }
 
-// Place returns where an entry is; ok is false for a handle that the space does not have.
+// Place returns where an entry is. ok is false if the space does not have this handle.
 func (s *Space) Place(h Handle) (p Place, ok bool) {
 	per := s.Entries.Total()
 	if h == 0 || int64(h) > int64(per)*int64(s.Servers) {
@@ -159,11 +201,11 @@ func (s *Space) Entry(server, offset, n int) bool {
 	}
 	c, ok := ClassOf(n)
 	at := offset - s.slabs()
-	return ok && c.Size() == n && at >= 0 && at%n == 0 && at+n <= s.Segments()*SegmentLen
+	return ok && c.Size() == n && c <= s.Largest() && at >= 0 && at%n == 0 && at+n <= s.data()
 }
 
-// Handle returns the entry that begins at an offset of a server's region; ok is false if none
-// begins there. In a shared space it returns the entry of the smallest class.
+// Handle returns the entry that begins at an offset of a server's region, and its class. ok is
+// false if no entry begins there. In a shared space it returns the entry of the smallest class.
 func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
 	at := offset - s.slabs()
 	if server < 0 || server >= s.Servers || at < 0 {
@@ -181,7 +223,7 @@ func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
 	return 0, 0, false
 }
 
-// First is the first handle of a class on a server; the other handles of the class follow it.
+// First returns the first handle of a class on a server. The other handles of the class follow it.
 func (s *Space) First(server int, c Class) Handle {
 	h := 1 + server*s.Entries.Total()
 	for i := range c {
@@ -190,7 +232,8 @@ func (s *Space) First(server int, c Class) Handle {
 	return Handle(h)
 }
 
-// Shortcut returns where shortcut i of the store is: shortcuts are assigned to the servers in turn.
+// Shortcut returns where shortcut i of the store is. The shortcuts are distributed over the servers
+// in turn.
 func (s *Space) Shortcut(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() {
 		return Place{}, false
@@ -207,8 +250,8 @@ func (s *Space) Record(i int) (p Place, ok bool) {
 }
 
 // Mirror returns where the mirror of record i is: on the server after that of the record. The
-// mirror repeats that the record names a key, and which key. A store with one server has no
-// mirrors: ok is false.
+// mirror repeats which key the record names. ok is false in a store with one server, because it has
+// no mirrors.
 func (s *Space) Mirror(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() || s.Servers < 2 {
 		return Place{}, false

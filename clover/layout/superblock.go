@@ -5,31 +5,43 @@ import (
 	"errors"
 )
 
-// Superblock is at the start of a region. It shows a client that the memory is the store's, and
-// that it is still the same memory.
+// Superblock is at the start of a region. By it a client sees that the memory belongs to the store,
+// and that it is still the same memory.
 //
 //	0       8        12        16          24      28        29          32          59  60      64
 //	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
 //	| magic | format | server  | generation| owner | servers | shortcuts | entries   | 0 | store |
 //	|       |        |         |           |       |         | 3 bytes   | 9·3 bytes |   |       |
 //	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
+//
+// In a store with copies, the second byte of format has the number of backups, and the third and
+// fourth bytes have the set Out. The upper three bytes of server have the view. In other stores
+// these bytes are 0.
 type Superblock struct {
 	Format Format
 	// Server is the index of the server in the space.
 	Server int
-	// Generation is a random number that the metadata server draws when it formats the region. The
-	// memory of a server that was restarted has none.
+	// Generation is a random number that the metadata server chooses when it formats the region.
+	// The memory of a server that was restarted has none.
 	Generation uint64
-	// Owner counts the incarnations of the metadata server: a metadata server that restarts takes
-	// the next number before it answers any client.
+	// Owner is the number of the present incarnation of the metadata server. A metadata server that
+	// restarts takes the next number before it answers any client.
 	Owner uint32
 	// Space is the arrangement of the store. A switch that steers reads it from packets with a
-	// superblock. Zero: a count was too large for the superblock.
+	// superblock. It is zero if a count was too large for the superblock.
 	Space Space
-	// Store is a random number that all servers of a store have in common. It shows a switch that
-	// their memories belong together; 0: unknown.
+	// Store is a random number that all servers of a store have in common. By it a switch sees that
+	// their memories belong together. 0: unknown.
 	Store uint32
+	// View counts the changes of the set of servers whose copies count. Out has a bit for each
+	// server whose copies do not count. The superblock with the highest view is the right one.
+	View uint32
+	Out  uint16
 }
+
+// maxView is the highest number of a view. The view after it would be 0, but a store does not
+// change its servers 16 million times.
+const maxView = 1<<24 - 1
 
 const superblockMagic = 0x3230_5256_4c43_4d52 // "RMCLVR02"
 
@@ -41,8 +53,8 @@ var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or w
 func (s *Superblock) Put(b []byte) {
 	clear(b[:SuperblockLen])
 	binary.LittleEndian.PutUint64(b, superblockMagic)
-	binary.LittleEndian.PutUint32(b[8:], s.Format.Bits())
-	binary.LittleEndian.PutUint32(b[12:], uint32(s.Server))
+	binary.LittleEndian.PutUint32(b[8:], s.Format.Bits()|uint32(s.Space.Backups)<<8|uint32(s.Out)<<16)
+	binary.LittleEndian.PutUint32(b[12:], uint32(s.Server)|s.View&maxView<<8)
 	binary.LittleEndian.PutUint64(b[16:], s.Generation)
 	binary.LittleEndian.PutUint32(b[24:], s.Owner)
 	s.putSpace(b[28:storeAt])
@@ -77,9 +89,9 @@ func (s *Superblock) putSpace(b []byte) {
 	}
 }
 
-// parseSpace reads what putSpace wrote; an invalid space becomes zero.
+// parseSpace reads what putSpace wrote. If the space is not valid, s.Space becomes zero.
 func (s *Superblock) parseSpace(b []byte) {
-	v := Space{Servers: int(b[0] &^ sharedBit), Shortcuts: get24(b[1:]), Shared: b[0]&sharedBit != 0}
+	v := Space{Servers: int(b[0] &^ sharedBit), Shortcuts: get24(b[1:]), Shared: b[0]&sharedBit != 0, Backups: s.Space.Backups}
 	for i := range v.Entries {
 		v.Entries[i] = get24(b[4+3*i:])
 	}
@@ -98,8 +110,10 @@ func (s *Superblock) Parse(b []byte) error {
 		return ErrSuperblock
 	}
 	var ok bool
-	s.Format, ok = FormatOf(binary.LittleEndian.Uint32(b[8:]))
-	s.Server = int(binary.LittleEndian.Uint32(b[12:]))
+	s.Format, ok = FormatOf(uint32(b[8]))
+	s.Space.Backups, s.Out = int(b[9]), binary.LittleEndian.Uint16(b[10:])
+	server := binary.LittleEndian.Uint32(b[12:])
+	s.Server, s.View = int(server&0xff), server>>8
 	s.Generation = binary.LittleEndian.Uint64(b[16:])
 	s.Owner = binary.LittleEndian.Uint32(b[24:])
 	s.parseSpace(b[28:storeAt])
@@ -110,19 +124,19 @@ func (s *Superblock) Parse(b []byte) error {
 	return nil
 }
 
-// KeyRecord is an entry of the directory, by which a restarted metadata server finds a key's chain.
-// At is a node of the chain that is still in use: the newest, or one from which the newest can be
-// reached. Only the metadata server writes the directory.
+// KeyRecord is an entry of the directory. By it a restarted metadata server finds the chain of a
+// key. At is a node of the chain that is still in use: the newest node, or one from which the
+// newest can be reached. Only the metadata server writes the directory.
 //
-// A mirror is a second record of the key on another server. If the record is lost with its memory,
+// A mirror is a second record of the key, on another server. If the record is lost with its memory,
 // and the metadata server does not know the key's node, the mirror shows which key is lost.
 type KeyRecord struct {
 	Key uint64
 	At  Location
-	// Generation is the generation of the memory that At is in, cut to 24 bits. If the memory has
-	// another generation now, the key is lost.
+	// Generation is the generation of the memory with the node At, cut to 24 bits. If that memory
+	// has another generation now, the key is lost.
 	Generation uint32
-	// Lost: a part of the chain was in memory that was lost. Then At has no meaning.
+	// Lost is true if a part of the chain was in memory that was lost. Then At has no meaning.
 	Lost bool
 }
 
@@ -139,7 +153,7 @@ func (r KeyRecord) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b[8:], uint64(at))
 }
 
-// ParseKeyRecord reads what Put wrote; ok is false for a slot without key.
+// ParseKeyRecord reads what Put wrote. ok is false for a slot without a key.
 func ParseKeyRecord(b []byte) (r KeyRecord, ok bool) {
 	if len(b) < RecordLen {
 		return r, false

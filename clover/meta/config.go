@@ -12,12 +12,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Bounds of a server.
+// Limits of a server.
 const (
 	maxConns   = 4096
 	maxClients = 4096
-	// recvs is how many requests may wait in the receive queue; a client sends at most two at a
-	// time.
+	// recvs is how many requests may wait in the receive queue. A client has at most two requests
+	// in flight.
 	recvs = 4096
 )
 
@@ -32,47 +32,58 @@ type Config struct {
 	Servers []netip.Addr
 	// Service is the name under which the connection manager listens; "": rpc.Service.
 	Service string
-	// Params of the connections to the memory servers.
+	// Params are the parameters of the connections to the memory servers.
 	Params rdmacm.Params
 	Format layout.Format
-	// Keys is how many keys the store holds at most; 0: 65536. Keys, Region and Shares apply only
-	// when the server formats a store. A store that it finds in memory stays as it is.
+	// Keys is the largest number of keys that the store can hold; 0: 65536. Keys, Region and Shares
+	// have an effect only when the server formats a store. A store that it finds in memory stays as
+	// it is.
 	Keys int
-	// Region is how many bytes of each memory server's region are used at most; 0: the size of the
-	// smallest region. The store uses as many bytes of each server.
+	// Region is the largest number of bytes that the store uses of each memory server's region; 0:
+	// the size of the smallest region. The store uses equally many bytes of each server.
 	Region int
-	// Shares divides the memory among the classes. If all are zero, the classes of a checked format
-	// share the memory if it has minSegments segments on each server or more; otherwise
-	// DefaultShares apply.
+	// Shares divides the memory among the classes in these proportions. If all are zero and the
+	// format is checked, the classes share the memory in segments, unless there is too little or too
+	// much of it: see minSegments. Otherwise all zeros mean DefaultShares.
 	Shares [layout.Classes]int
-	// Lease is how long after its last answer a client may use the locations that it knows; 0: 2 s.
+	// Lease is how long after its last answered request a client may use the locations that it
+	// knows; 0: 2 s.
 	Lease time.Duration
-	// Grace is how long after the end of a lease the server waits before it makes the memory
-	// servers end the client's connections and takes the client's nodes back, so that a slow client
-	// can renew its lease; 0: 2 s.
+	// Grace is how long the server waits after the end of a lease, so that a slow client can still
+	// renew it; 0: 2 s. Then it makes the memory servers end the client's connections, and takes
+	// the client's nodes back.
 	Grace time.Duration
-	// Fresh formats the memory even if it holds a store. The connections of that store's clients
+	// Replicas is how many copies each node has, on as many memory servers; 0: one, or as many as the
+	// store that is found in memory has.
+	Replicas int
+	// Balance gives out nodes by the free room and the speed of the memory servers: see balance.go.
+	Balance bool
+	// Fresh formats the memory even if it contains a store. The connections of that store's clients
 	// end.
 	Fresh bool
-	// Threads is how many threads take requests beside the one that runs Serve, which then follows
-	// the chains of reports and executes what needs a memory server; 0: Serve's thread does
-	// everything.
+	// Threads is how many threads take requests beside the main thread, which runs Serve. The main
+	// thread then follows the chains of reports and executes the requests that need a memory
+	// server. 0: the main thread does everything.
 	Threads int
-	// Pace, if not nil, is called by a thread with the number of completions that it has just
-	// handled. A simulator lets the time pass that a processor would need for them.
+	// Pace, if not nil, is called by each thread with the number of completions that it has just
+	// handled. A simulator lets the virtual time pass that a processor would need for them.
 	Pace func(completions int)
 }
 
-// Bounds of the number of segments where the size classes of nodes share the memory. With fewer
-// than minSegments, a class in use could be left without a segment. More than maxSegments do not
-// fit into the counts of a superblock.
+// Limits of the segments of a server, if the classes share the memory. A segment has the length of
+// the largest node. If there were fewer than minSegments, it is half as long, and so on to
+// minSegmentClass; then the largest nodes do not exist. So each class that is in use can get a
+// segment, and the first segment, which is for tombstones, is at most 1/minSegments of the memory.
+// The counts of a superblock have no room for more than maxSegments.
 const (
-	minSegments = 64
-	maxSegments = 1<<16 - 1
+	minSegments     = 32
+	maxSegments     = 1<<16 - 1
+	minSegmentClass = layout.Class(5) // 4,096 bytes
 )
 
-// DefaultShares is the split of a fixed space: it gives every class some of the memory, and the most
-// to nodes that fill one packet at path MTU 1024. The published split gives none to the classes from 2048 to 16384 bytes.
+// DefaultShares are the proportions of a fixed space. Every class gets some of the memory, and
+// nodes that fill one packet at path MTU 1024 get the most. The published split gives nothing to
+// the classes from 2048 to 16384 bytes.
 var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
 
 func (c Config) withDefaults() Config {
@@ -103,6 +114,9 @@ func (c *Config) validate() error {
 	if c.Threads < 0 || c.Threads > MaxThreads {
 		return fmt.Errorf("metadata server: %d request threads; 0 to %d are possible", c.Threads, MaxThreads)
 	}
+	if most := min(layout.MaxBackups+1, len(c.Servers)); c.Replicas < 0 || c.Replicas > most {
+		return fmt.Errorf("metadata server: %d copies of each node on %d memory servers; 1 to %d are possible", c.Replicas, len(c.Servers), most)
+	}
 	for _, n := range c.Shares {
 		if n < 0 {
 			return errors.New("metadata server: Shares must be 0 or more")
@@ -111,13 +125,38 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// space divides region bytes of each server.
+// Fixed says why the classes of the store's nodes have fixed parts of the memory, in which each
+// class can be full on its own. It is "" if they share the memory.
+func Fixed(s *Server) string { return whyFixed(&s.space, s.format) }
+
+// whyFixed is Fixed for a space with nodes of a format.
+func whyFixed(s *layout.Space, f layout.Format) string {
+	switch n := s.Entries.Bytes(); {
+	case s.Shared:
+		return ""
+	case !f.Checked:
+		return "without a checksum a reader cannot see that a node has another size now"
+	case n < minSegments*minSegmentClass.Size():
+		return "each memory server has less than 128 KiB for nodes"
+	case n > maxSegments*layout.SegmentLen:
+		return "each memory server has 2 GiB or more for nodes"
+	}
+	return "the store was made so"
+}
+
+// space divides region bytes of each server among the parts of the store.
 func (c *Config) space(region int) (layout.Space, error) {
-	s := layout.Space{Servers: len(c.Servers), Shortcuts: (c.Keys + len(c.Servers) - 1) / len(c.Servers)}
+	s := layout.Space{Servers: len(c.Servers), Shortcuts: (c.Keys + len(c.Servers) - 1) / len(c.Servers), Backups: max(0, c.Replicas-1)}
 	if c.Shares == ([layout.Classes]int{}) && c.Format.Checked {
-		// the table has a byte a segment
-		if n := (region - s.RegionLen()) / (layout.SegmentLen + 1); n >= minSegments && n <= maxSegments {
-			s.Share(n * layout.SegmentLen)
+		for largest := layout.Class(layout.Classes - 1); largest >= minSegmentClass; largest-- {
+			// The table takes one more byte for each segment.
+			n := (region - s.RegionLen()) / (largest.Size() + 1) / (s.Backups + 1)
+			if n < minSegments || n > maxSegments {
+				continue
+			}
+			for s.ShareIn(n*largest.Size(), largest); s.RegionLen() > region; n-- { // copies begin at multiples of a node
+				s.ShareIn((n-1)*largest.Size(), largest)
+			}
 			return s, s.Validate()
 		}
 	}
@@ -128,7 +167,7 @@ func (c *Config) space(region int) (layout.Space, error) {
 	for _, n := range shares {
 		sum += n
 	}
-	left := region - s.RegionLen()
+	left := (region - s.RegionLen()) / (s.Backups + 1)
 	if left <= 0 || sum == 0 {
 		return s, fmt.Errorf("metadata server: %d bytes on each memory server are not enough for %d keys", region, c.Keys)
 	}

@@ -3,49 +3,54 @@ package meta
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A client that has shown no sign of life for lease and grace may not be dead: its host, NIC
-// included, may have stopped with a request ready to be sent. The memory servers end its
-// connections before any of its nodes is given to another client. One thread for each memory server
-// requests that, because a server that does not answer must not delay the requests of other
-// clients.
+// A client that has sent nothing for lease and grace need not be dead: its host may have stopped,
+// with a request ready to be sent in its NIC. Therefore the memory servers end the client's
+// connections before any of its nodes is given to another client. For each memory server a thread
+// of its own requests that, because a server that does not answer must not delay the requests of
+// other clients.
 
 // fencer holds the fences that are due. A fence is done when every memory server has ended the
-// owner's connections. A server that has restarted meanwhile has no such connections any more.
+// owner's connections. A memory server that restarts meanwhile has no such connections any more.
 type fencer struct {
 	ctx     verbs.Context
 	dialer  rdmacm.Dialer
 	servers []netip.Addr
 
-	mu     sync.Mutex // guards the fields below and the fences; not held while a server is asked
-	due    [][]*fence // by server, the oldest first; a thread works for a server while it has fences
-	asking int        // how many threads send fences
+	// guards the fields below and the fences; not held during a request to a server
+	mu sync.Mutex
+	// for each server, the oldest first; a thread works on each list that is not empty
+	due    [][]*fence
+	away   []bool // servers on which no fence is waited for, because their copies do not count
+	asking int    // how many threads are running
 	closed bool
 }
 
-// fence is a request to the memory servers to end the connections of an owner. If upTo is true, it
-// concerns all owners with numbers up to this one, and they cannot make new connections.
+// fence asks the memory servers to end the connections of an owner. With upTo, it applies to all
+// owners with numbers up to this one, and they cannot connect again.
 type fence struct {
 	owner uint32
 	upTo  bool
-	open  int // servers that have not ended the connections yet
-	// cancelled: the fence is withdrawn, because the owner has nothing in flight any more. It may
-	// make new connections.
+	open  int // how many servers have not ended the connections yet
+	// cancelled: the fence is withdrawn, because the owner has nothing in flight any more. The
+	// owner may connect again.
 	cancelled bool
 }
 
 func newFencer(cfg *Config) fencer {
-	return fencer{ctx: cfg.Context, dialer: cfg.Manager, servers: cfg.Servers, due: make([][]*fence, len(cfg.Servers))}
+	return fencer{ctx: cfg.Context, dialer: cfg.Manager, servers: cfg.Servers, due: make([][]*fence, len(cfg.Servers)), away: make([]bool, len(cfg.Servers))}
 }
 
-// add adds a fence, and starts the threads that send it to the memory servers.
+// add adds a fence. It starts a thread for each memory server that has no other fence due.
 func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +65,7 @@ func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
 }
 
 // cancel withdraws a fence. It returns false if a server has executed the fence or may be executing
-// it; then the fence goes on.
+// it. Then the fence goes on.
 func (f *fencer) cancel(x *fence) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,10 +81,30 @@ func (f *fencer) cancel(x *fence) bool {
 func (f *fencer) isOver(x *fence) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return x.open == 0
+	for i, due := range f.due {
+		if !f.away[i] && slices.Contains(due, x) {
+			return false
+		}
+	}
+	return true
 }
 
-// run sends the fences to one memory server until it has executed all of them.
+// leave sets on which servers no fence is waited for: those with true in away.
+func (f *fencer) leave(away []bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	copy(f.away, away)
+}
+
+// idle reports whether a server has executed all fences.
+func (f *fencer) idle(i int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.due[i]) == 0
+}
+
+// run is a thread: it sends the fences to memory server i until the server has executed all of
+// them.
 func (f *fencer) run(rt verbs.Runtime, i int) {
 	for x := f.next(i, false); x != nil; {
 		do := memservice.Disconnect
@@ -98,8 +123,8 @@ func (f *fencer) run(rt verbs.Runtime, i int) {
 	}
 }
 
-// next returns the fence that a server is to execute next; nil: there is none, and the thread ends.
-// done says that the server has executed the previous one.
+// next returns the fence that server i is to execute next, or nil if there is none and the thread
+// must end. done: the server has executed the previous fence.
 func (f *fencer) next(i int, done bool) *fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,14 +139,14 @@ func (f *fencer) next(i int, done bool) *fence {
 	return f.due[i][0]
 }
 
-// close ends the threads after their present requests.
+// close makes the threads end after their present requests.
 func (f *fencer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 }
 
-// wait returns when the threads have ended.
+// wait waits until all threads have ended.
 func (f *fencer) wait(rt verbs.Runtime) {
 	for {
 		f.mu.Lock()
@@ -135,21 +160,21 @@ func (f *fencer) wait(rt verbs.Runtime) {
 }
 
 // Numbers of clients. Each incarnation of the metadata server takes an incarnation number that no
-// earlier one had. Its clients get the owner numbers from incarnation<<16 on; the last of these is
-// the metadata server's own, under which it connects to the memory servers. When they are used up,
-// it takes a new incarnation number. Numbers are never used twice: the memory servers refuse those
-// that were fenced.
+// earlier one had. Its clients get the owner numbers from incarnation<<16 + 1 on. The last number
+// of that range is the metadata server's own, under which it connects to the memory servers. When
+// the range is used up, the metadata server takes a new incarnation number. No number is used
+// twice: the memory servers refuse numbers that were fenced.
 const (
 	incarnationBits = 16
 	ownNumber       = 1<<incarnationBits - 1
-	// maxIncarnation keeps all numbers below 1<<31, as Sherman's clients keep theirs, which may use
-	// the same memory servers at other times. firstIncarnations bounds the first one, which is
-	// random.
+	// maxIncarnation keeps all numbers below 1<<31. Sherman's clients do the same; they may use the
+	// same memory servers at other times. firstIncarnations is an upper limit for the first
+	// incarnation number, which is random.
 	maxIncarnation    = 1<<15 - 1
 	firstIncarnations = 1 << 14
-	// oldClient is how far a client's number may be behind the newest one before the client must
-	// call hello again. When fenceBatch numbers are out of use, the metadata server lets the memory
-	// servers forget them.
+	// oldClient is how far a client's number may be behind the newest number before the client must
+	// call hello again. When fenceBatch numbers are no longer in use, the metadata server lets the
+	// memory servers forget them.
 	oldClient  = 1 << 14
 	fenceBatch = 1 << 10
 )
@@ -159,8 +184,9 @@ var (
 	errDeposed = errors.New("another metadata server has taken over the memory servers")
 )
 
-// takeOver ends the connections of all earlier incarnations and of their clients, and takes an
-// incarnation number. From here on, only this server and its clients change the memory.
+// takeOver takes an incarnation number, and makes the memory servers end the connections of all
+// earlier incarnations and of their clients. From then on only this server and its clients change
+// the memory.
 func (s *memories) takeOver() error {
 	s.owner++
 	for more := true; more; {
@@ -171,7 +197,9 @@ func (s *memories) takeOver() error {
 			if err != nil {
 				return err
 			}
-			if last > upTo { // servers that were asked before this one know nothing of these owners
+			// The servers asked before server i know nothing of these owners, so takeOver asks them
+			// again.
+			if last > upTo {
 				s.owner, more = last>>incarnationBits+1, i > 0
 			}
 		}
@@ -179,26 +207,36 @@ func (s *memories) takeOver() error {
 	return s.identify()
 }
 
-// identify connects to the memory servers under the server's own number.
+// identify connects to the memory servers under the metadata server's own number.
 func (s *memories) identify() error {
 	if s.owner > maxIncarnation {
 		return errNumbers
 	}
 	s.self = s.owner<<incarnationBits | ownNumber
 	for i := range s.memory {
-		for _, w := range s.memory[i].ways {
-			if err := s.fab.Break(w.peer); err != nil {
-				return err
-			}
+		if s.memory[i].out {
+			continue
 		}
-		if err := s.openWays(i, s.rt.Now().Add(memoryTimeout)); err != nil {
+		if err := s.renewWays(i, s.rt.Now().Add(memoryTimeout)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// number gives the next client its number.
+// renewWays ends all connections to a server and makes new ones. After that the server executes no
+// request that was sent on a former connection.
+func (s *memories) renewWays(i int, deadline clock.Time) error {
+	for _, w := range s.memory[i].ways {
+		if err := s.fab.Break(w.peer); err != nil {
+			return err
+		}
+	}
+	return s.openWays(i, deadline)
+}
+
+// number returns the number for a new client. When the range of numbers is used up, it takes a new
+// incarnation number.
 func (s *Server) number() (uint32, error) {
 	if s.nextID+1 >= s.endID {
 		s.owner++
@@ -206,8 +244,12 @@ func (s *Server) number() (uint32, error) {
 			return 0, err
 		}
 		for i := range s.memory {
+			if s.memory[i].out {
+				continue
+			}
 			err := s.verify(i)
-			if errors.Is(err, errLost) { // an empty memory has no superblock; watchMemory formats it
+			// an empty memory has no superblock; watchMemory formats it
+			if errors.Is(err, errLost) {
 				s.memory[i].blank = true
 			}
 			if err == nil {
@@ -223,9 +265,10 @@ func (s *Server) number() (uint32, error) {
 	return s.nextID, nil
 }
 
-// ownerOf returns the owner number for a client that says hello. It is the client's previous
-// number, so that its connections stay; or the new client number id, if the previous one is too
-// old, fenced, or of another incarnation, or will be fenced because the client is not quiet.
+// ownerOf returns the owner number for a client that says hello. Usually it is the client's
+// previous number, so that its connections stay. If that number is too old, fenced or of another
+// incarnation, or if the client is not quiet and its number will be fenced, it is the new client
+// number id.
 func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	if had := r.Owner; r.Quiet && had > s.fencedTo && had <= s.nextID && id-had <= oldClient/2 {
 		return had
@@ -233,8 +276,9 @@ func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	return id
 }
 
-// forgetNumbers lets the memory servers forget the numbers of clients that have gone, because their
-// tables of owners are bounded. A live client with an old number must take a new one.
+// forgetNumbers makes the memory servers forget the numbers of clients that have gone, because
+// their tables of owners have limited room. A live client whose number is too old must say hello
+// again.
 func (s *Server) forgetNumbers() {
 	oldest := s.nextID + 1
 	for _, cl := range s.clients {
@@ -247,7 +291,7 @@ func (s *Server) forgetNumbers() {
 	}
 }
 
-// fenceTo fences all owners up to a number.
+// fenceTo fences all owners with numbers up to last.
 func (s *Server) fenceTo(last uint32) *fence {
 	s.fencedTo = max(s.fencedTo, last)
 	return s.fences.add(s.rt, last, true)

@@ -2,7 +2,7 @@ package meta
 
 import "github.com/rdmalab/rdmalab/clover/layout"
 
-// fifo is a queue of locations: the node that was retired first is reused first, so that a node
+// fifo is a queue of free nodes. The node that was retired first is reused first, so that each node
 // rests as long as possible.
 type fifo struct {
 	list []layout.Location
@@ -39,24 +39,26 @@ func (q *fifo) remove(match func(layout.Location) bool) {
 	q.list, q.head = kept, 0
 }
 
-// anywhere stands for any memory server.
+// anywhere, in place of a server's number, stands for any memory server.
 const anywhere = -1
 
-// free holds the free nodes of one class, by memory server: a client asks for nodes of the server
+// free holds the free nodes of one class, by memory server. A client asks for nodes of the server
 // that has the chain to which it appends.
 type free struct {
 	on   []fifo
-	turn int // for nodes on any server: the server from which the next node is taken
-	// front is the highest version that nodes in frequent use have reached: see pace.
+	turn int // the server from which pop(anywhere) takes the next node
+	// credit is what each server has collected: see weighed.
+	credit []int64
+	// front is the highest version of the nodes in frequent use: see pace.
 	front layout.Version
 }
 
-// maxLag bounds how far pace raises a node's version. A node that lags further behind front has
+// maxLag is by how much pace may raise a node's version. A node that is further behind front has
 // begun again with version 1 in an epoch.
 const maxLag = 64
 
-// pace returns the version of the next use of a node that was superseded and would have version v.
-// If the node lags behind front, because its key is seldom written, that is the version front. A
+// pace returns the version for the next use of a superseded node whose next version would be v. If
+// the node is behind front, because its key is seldom written, pace returns front. The reason: a
 // switch steers a request only to a node of the same or a higher version, so later nodes of a key
 // should not have lower versions.
 func (f *free) pace(v layout.Version) layout.Version {
@@ -66,7 +68,7 @@ func (f *free) pace(v layout.Version) layout.Version {
 	return f.front
 }
 
-// len is the number of nodes on a server, or on all of them.
+// len returns the number of nodes on a server, or on all servers (anywhere).
 func (f *free) len(server int) (n int) {
 	for i := range f.on {
 		if server == anywhere || server == i {
@@ -76,8 +78,8 @@ func (f *free) len(server int) (n int) {
 	return n
 }
 
-// pop takes a node of a server. For anywhere it takes nodes of all servers in turn, so that the
-// keys that are inserted spread over the servers.
+// pop takes a node of a server. For anywhere it takes nodes of all servers in turn, so that new
+// keys spread over the servers.
 func (f *free) pop(server int) (l layout.Location, ok bool) {
 	if server != anywhere {
 		if server < len(f.on) {
@@ -112,29 +114,35 @@ func (f *free) all(visit func(layout.Location)) {
 	}
 }
 
-// remove takes out the nodes for which match reports true.
+// remove removes the nodes for which match returns true.
 func (f *free) remove(match func(layout.Location) bool) {
 	for i := range f.on {
 		f.on[i].remove(match)
 	}
 }
 
-// release puts a node into the free list of its class and server.
+// release puts a node into the free list of its class and its server.
 func (s *pool) release(l layout.Location) {
 	if p, ok := s.space.Place(l.Handle); ok {
 		s.nodes.free[s.classOf(l.Handle)].push(p.Server, l)
 	}
 }
 
-// give gives up to n nodes of a class to a client. It takes them from one server, or from any, and
-// leaves at least leave nodes in the list.
+// give gives up to n free nodes of a class to client to, and appends them to out. It takes them
+// from one server or from anywhere, and leaves at least leave nodes of the class.
 func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layout.Location) []layout.Location {
 	f := &s.nodes.free[c]
 	for range n {
 		if f.len(anywhere) <= leave {
 			break
 		}
-		l, ok := f.pop(server)
+		l, ok := layout.Location{}, false
+		if server == anywhere && s.balance.weights != nil {
+			l, ok = f.weighed(s.balance.weights)
+		}
+		if !ok {
+			l, ok = f.pop(server)
+		}
 		if !ok {
 			break
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// client is the server's record of a client that has sent OpHello.
+// client is what the server knows of a client that has sent OpHello.
 type client struct {
 	id uint32
-	// former is the client's previous number, under which it sent its OpHello for this one; 0: it
+	// former is the client's previous number, under which it sent the OpHello for this one; 0: it
 	// had none.
 	former uint32
 	// owner is the owner number under which the client connects to the memory servers.
@@ -21,29 +21,29 @@ type client struct {
 	heard clock.Time
 	// seq is the sequence number of the client's last request.
 	seq uint32
-	// reported is the number of the client's last part in a request Reports.
+	// reported is the number of the client's last part in an OpReports request.
 	reported uint32
 	gone     bool // the client has sent OpBye, or OpHello for another number
-	// quiet: no request of the client is in flight at the memory servers, so it needs no fence. The
-	// client said so when it left, or it has sent no request since it was given its number.
+	// quiet: no request of the client is in flight at the memory servers, so it needs no fence.
+	// Either the client said so when it left, or it has sent no request since it got its number.
 	quiet bool
-	// fence makes the memory servers end the client's connections; nil: it is not due yet.
+	// fence makes the memory servers end the client's connections; nil: the client is not fenced.
 	fence *fence
-	// stale reports that the client may hold nodes whose memory was lost: it must send OpHello
-	// again.
+	// stale: the client must send OpHello again. It may hold nodes whose memory was lost, or its
+	// number is too old.
 	stale bool
-	// ended: the server is taking the client's nodes back. It answers requests of the client with
+	// ended: the server is taking the client's nodes back. It answers the client's requests with
 	// Unknown.
 	ended bool
 }
 
-// parse reads the request in receive i, of n bytes.
+// parse parses the request of n bytes in receive i. ok is false if it is not valid.
 func (s *Server) parse(i, n int) (r rpc.Request, ok bool) {
 	var b [rpc.MaxRequest]byte
 	return r, n <= len(b) && s.front.mr.ReadAt(b[:n], i*rpc.MaxRequest) == nil && r.Parse(b[:n]) == nil
 }
 
-// request handles the request in receive i, of n bytes.
+// request handles the request of n bytes in receive i.
 func (s *Server) request(c *conn, i, n int) {
 	r, ok := s.parse(i, n)
 	if !ok {
@@ -61,6 +61,8 @@ func (s *Server) request(c *conn, i, n int) {
 	case s.late(&r):
 		s.stats.Refused++
 		return
+	case r.Op == rpc.OpHello && s.change != nil:
+		a.Status = rpc.Busy
 	case r.Op == rpc.OpHello:
 		s.renumber(&r)
 		s.hello(&r, &a, now)
@@ -78,7 +80,7 @@ func (s *Server) request(c *conn, i, n int) {
 	s.answer(c, &r, &a)
 }
 
-// hear notes what every request of a client says of the client.
+// hear records what every request says of its client.
 func (s *Server) hear(cl *client, r *rpc.Request) {
 	cl.heard, cl.gone, cl.quiet, cl.seq = s.rt.Now(), false, false, r.Seq
 	cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
@@ -118,20 +120,25 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 		a.Status = rpc.Busy
 		return
 	}
-	// A client that says hello again has lost reports, or has found that a server's memory is not
-	// the store's.
+	// A client says hello again after it has lost reports, or has found that a server's memory is
+	// not the store's.
 	s.sweepDue, s.probeDue = true, true
 	s.clients[id] = &client{id: id, former: r.Client, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
 	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Incarnation: s.owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
 	for i := range s.memory {
-		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: s.memory[i].generation})
+		g := s.memory[i].generation
+		if s.memory[i].out {
+			g = 0
+		}
+		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: g})
 	}
 	a.Welcome = w
 }
 
-// late reports whether a request is a late copy from an earlier connection of its client, which has
-// given the request up and has sent others since. A late OpHello would end the client's present
-// number, a late OpOpen would open a key with a node that the client uses for another one.
+// late reports whether a request is a late copy from an earlier connection of its client. The
+// client has given the request up and has sent others since. A late OpHello would end the client's
+// present number. A late OpOpen would open a key with a node that the client now uses for another
+// key.
 func (s *Server) late(r *rpc.Request) bool {
 	if r.Op != rpc.OpHello {
 		cl := s.clients[r.Client]
@@ -145,18 +152,19 @@ func (s *Server) late(r *rpc.Request) bool {
 	return false
 }
 
-// introduces reports whether an OpHello comes from this client, which was known under number id.
+// introduces reports whether an OpHello comes from client cl, which the server knows under number
+// id.
 func (cl *client) introduces(id uint32, r *rpc.Request) bool {
 	return id == r.Client || r.Owner != 0 && cl.owner == r.Owner
 }
 
-// answers reports whether the client got this number for an earlier copy of the same OpHello. If no
-// answer has reached the client, it never learnt the number.
+// answers reports whether cl got its number for an earlier copy of the same OpHello. If no answer
+// has reached the client, it never learnt that number.
 func (cl *client) answers(r *rpc.Request) bool { return r.Client != 0 && cl.former == r.Client }
 
-// renumber ends the earlier numbers of a client that sends OpHello again. If the client is quiet,
-// the numbers need no fence, which would end the connections that the client still uses. If a fence
-// has begun, the client needs another number for its connections.
+// renumber is called when a client sends OpHello. It ends the client's earlier numbers. If the
+// client is quiet, they need no fence, which would end connections that the client still uses. If a
+// fence has begun already, the client gets a new owner number for its connections.
 func (s *Server) renumber(r *rpc.Request) {
 	ended := false
 	for id, cl := range s.clients {
@@ -176,9 +184,9 @@ func (s *Server) renumber(r *rpc.Request) {
 	}
 }
 
-// alloc gives a client free nodes of the memory server that the request names, or of others if that
-// one has none. If there are none at all, it follows every chain for superseded nodes, because
-// reports may have been lost together with their clients.
+// alloc gives a client free nodes of the memory server that the request names, or of other servers
+// if that one has none. If no server has any, alloc follows every chain to find superseded nodes,
+// because reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near, n, leave := s.wanted(r)
 	for _, try := range []struct {
@@ -200,14 +208,14 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 			return
 		}
 	}
-	a.Status = rpc.Full
+	a.Status, a.Slot = rpc.Full, uint32(s.unused())
 	if s.press(r.Class, cl.id) || s.expected(r.Class) {
 		a.Status = rpc.Busy
 	}
 }
 
-// wanted returns the server of whose nodes a request wants some, how many nodes it gets, and how many
-// it must leave.
+// wanted returns the server whose nodes the request asks for, how many nodes the client gets, and
+// how many must be left.
 func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	near = anywhere
 	if r.Near > 0 && r.Near <= len(s.memory) {
@@ -216,7 +224,7 @@ func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
 }
 
-// allocFree is alloc for the nodes that are free now. It reports whether there was one.
+// allocFree gives a client nodes that are free now, like alloc. It returns false if there are none.
 func (s *pool) allocFree(cl *client, r *rpc.Request, a *rpc.Answer) bool {
 	near, n, leave := s.wanted(r)
 	return s.allocOn(near, cl, r, a, n, leave)
@@ -229,9 +237,8 @@ func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n,
 	return a.N > 0
 }
 
-// expected reports whether nodes of a class will become free without a further request. These are
-// nodes of clients that have gone, worn nodes, and nodes of segments that are about to lose their
-// class.
+// expected reports whether nodes of a class will become free without a further request: nodes of
+// clients that have gone, worn nodes, or nodes of segments that are about to lose their class.
 func (s *pool) expected(c layout.Class) bool {
 	if len(s.segments.resting) > 0 || s.orphans && s.unused() > 0 {
 		return true
@@ -250,10 +257,10 @@ func (s *pool) expected(c layout.Class) bool {
 	return false
 }
 
-// keep does the periodic work: it ends leases, begins epochs, and reconnects memory servers. A
-// client whose lease has ended is fenced before its nodes are taken back; so is a client that has
-// not confirmed the epoch in that time, because it cannot reach a memory server to which requests
-// of this client may still be in flight.
+// keep does the periodic work: it ends leases, begins epochs, and connects to memory servers again.
+// It fences a client whose lease has ended before it takes the client's nodes back. It does the
+// same with a client that has not confirmed the epoch in that time, because requests of this client
+// may still be in flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
 	s.dropDead()
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
@@ -263,8 +270,8 @@ func (s *Server) keep(now clock.Time) {
 		if !cl.ended && !cl.gone && !slow && now <= cl.heard.Add(patience) {
 			continue
 		}
-		// from here on the server takes the client's nodes back, even if it cannot reach all of
-		// them now
+		// From here on the server takes the client's nodes back, even if it cannot reach all of
+		// them now.
 		if !cl.ended && !cl.quiet {
 			cl.fence = s.fences.add(s.rt, cl.owner, false)
 		}
@@ -284,4 +291,5 @@ func (s *Server) keep(now clock.Time) {
 	s.recoverOrphans(now)
 	s.turn()
 	s.watchMemory(now)
+	weigh(s, now)
 }

@@ -5,39 +5,39 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// Reports name nodes that clients have linked. The server collects the reports, and follows the
-// chains to the reported nodes when no request waits, or when there are no free nodes: no client
-// waits for these READs. It reads the headers of all reported nodes of all keys at the same time,
-// and then moves along the chains by those headers: one round trip for many nodes. It trusts the
-// headers alone. It ignores the predecessor that a report names, because a switch may have steered
+// Reports name nodes that clients have linked. The server collects the reports. It follows the
+// chains to the reported nodes when no request waits, or when there are no free nodes; so no client
+// waits for these READs. It reads the headers of all reported nodes of all keys at once, and then
+// moves along the chains by those headers, so that one round trip serves many nodes. It trusts only
+// the headers. It ignores the predecessor that a report names, because a switch may have steered
 // the append to another node.
 //
-// A chain stops at a node that has not been reported yet. Usually its client reports it a moment
-// later. If not, catchUp follows the chain node by node.
+// The server follows a chain only to the first node that has not been reported yet. Usually its
+// client reports it a moment later. If not, catchUp follows the chain node by node.
 
-// maxHints bounds the reports that the server has not followed. It drops further ones; catchUp
-// finds their nodes.
+// maxHints is how many reports the server stores until it follows them. It drops further reports;
+// catchUp finds their nodes.
 const maxHints = 1 << 16
 
-// maxSuccessors bounds the headers that the server remembers. It reads other headers again when the
+// maxSuccessors is how many headers the server remembers. It reads other headers again when the
 // chain reaches their nodes.
 const maxSuccessors = 1 << 16
 
-// catchUpRounds bounds the round trips of one call of catchUp. During the call the server answers
-// no client.
+// catchUpRounds is the largest number of round trips in one call of catchUp. During the call the
+// server answers no client.
 const catchUpRounds = 256
 
-// hint is a node that a client has reported to be in the chain of the key of entry e.
+// hint is a reported node: a client says that it is in the chain of entry e.
 type hint struct {
 	e  *entry
 	at layout.Location
 }
 
-// gather collects the reports of a request, part by part if it has those of several clients. Such a
-// request does not come over the connections of these clients, and may be a late copy. The server
-// leaves out a part of a client that it does not know any more, whose nodes it takes back, or that
-// has sent a later part: since then the client may have been given one of the nodes again, in the
-// same version.
+// gather collects the reports of a request. An OpReports request has parts of several clients. It
+// does not come over the connections of these clients, and may be a late copy. Therefore gather
+// leaves out a part if the server does not know its client any more or takes its nodes back. It
+// also leaves out a part if a later part of the same client has arrived: since then the client may
+// have got one of the nodes again, with the same version.
 func (s *Server) gather(r *rpc.Request) {
 	if r.Op != rpc.OpReports {
 		s.collect(r.Client, r.Records[:r.N])
@@ -55,18 +55,18 @@ func (s *Server) gather(r *rpc.Request) {
 	}
 }
 
-// collect records the appends that a client reports.
+// collect stores the appends that a client reports as hints.
 func (s *chains) collect(client uint32, records []rpc.Record) {
 	for i := range records {
 		rec := &records[i]
 		if !s.heldAs(client, rec.New) {
-			continue // the server has seen it in a chain already
+			continue // the server has seen the node in a chain already
 		}
 		n := s.nodes.held[rec.New.Handle]
 		e := s.keys[rec.Key]
 		if e == nil {
-			// An append that another one has absorbed, of a key that was deleted since: the node
-			// was in no chain that the server has followed.
+			// Another append has absorbed this one, and the key was deleted since: the node was in
+			// no chain that the server has followed.
 			if !n.void {
 				delete(s.nodes.held, rec.New.Handle)
 				s.retire(rec.New)
@@ -88,7 +88,7 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 	}
 }
 
-// advance follows the chains of the oldest reports: as many as fit into one round trip for their
+// advance follows the chains of the oldest reports: as many as need one round trip for their
 // headers or, with all, the chains of all reports.
 func (s *chains) advance(all bool) {
 	w := &s.walk
@@ -138,13 +138,13 @@ func (s *chains) followBatch() {
 	w.touched, w.closing = list, closing
 }
 
-// readHints reads the headers of the nodes in the batch, and remembers their successors.
+// readHints reads the headers of the nodes in w.batch and remembers their successors.
 func (s *chains) readHints() {
 	w := &s.walk
 	for list := w.batch; len(list) > 0; {
 		n := min(len(list), lanes)
 		for i, h := range list[:n] {
-			w.errs[i] = s.startHeader(i, h.at)
+			w.errs[i] = s.startHeader(i, h.at, false)
 		}
 		s.waitHeaders(n)
 		for i, h := range list[:n] {
@@ -162,14 +162,14 @@ func (s *chains) readHints() {
 	}
 }
 
-// unpassed reports whether the chain may still reach this version of the node, so that its
-// successor is worth remembering. A later version of the node has another successor.
+// unpassed reports whether the chain may still reach this version of the node. Only then its
+// successor is worth remembering, because a later version of the node has another successor.
 func (s *chains) unpassed(h hint) bool {
 	n, ok := s.nodes.held[h.at.Handle]
 	return h.at == h.e.at || ok && n.version == h.at.Version
 }
 
-// stride moves an entry along its chain, as far as the server remembers headers.
+// stride moves an entry along its chain as far as the server remembers successors.
 func (s *chains) stride(e *entry) {
 	for !e.lost && !e.dead {
 		next, ok := s.walk.successors[e.at]
@@ -180,8 +180,8 @@ func (s *chains) stride(e *entry) {
 	}
 }
 
-// note puts an entry into the list of those that are behind: the server has not reached all
-// reported nodes of its chain, or could not write the directory.
+// note adds an entry to the list w.behind if the server has not reached all reported nodes of its
+// chain, or could not write its record or mirror.
 func (s *chains) note(e *entry) {
 	if !e.waiting && s.isBehind(e) {
 		e.waiting = true
@@ -194,9 +194,9 @@ func (s *chains) isBehind(e *entry) bool {
 	return s.keys[e.key] == e && (e.ahead > 0 || !e.recorded || !e.mirrored)
 }
 
-// catchUp follows the chains of entries that are behind and have not moved since its last call: a
-// client has appended to them without a report. With all, it follows the chains of all entries that
-// are behind.
+// catchUp follows the chains of those entries in w.behind that have not moved since its last call:
+// a client has appended to them without a report. With all, it follows the chains of all entries in
+// w.behind.
 func (s *chains) catchUp(all bool) {
 	w := &s.walk
 	kept, still := w.behind[:0], w.touched[:0]
@@ -216,7 +216,7 @@ func (s *chains) catchUp(all bool) {
 	w.touched = still
 }
 
-// forgetHints drops reports and remembered headers, because memory was lost.
+// forgetHints drops reports and remembered headers. It is called after a loss of memory.
 func (s *chains) forgetHints() {
 	clear(s.walk.successors)
 	s.walk.hints, s.walk.followed = s.walk.hints[:0], 0

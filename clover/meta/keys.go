@@ -5,18 +5,18 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// query answers where the chain of a key is. If the request names a node that the client was given,
-// the answer is Done once the server has seen that node in a chain.
+// query answers with a node of the key's chain. If the request names a node that the client was
+// given, the answer is Done once the server has seen that node in a chain.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
-	// the chain may lead into lost memory now; then the client would follow it there, and ask again
+	// The chain may lead into lost memory. Then the client would follow it there and ask again.
 	if e != nil && s.void {
 		s.follow([]*entry{e}, -1)
 		e = s.keys[r.Key]
 	}
 	switch {
 	case !r.At.IsZero() && !s.heldAs(cl.id, r.At):
-		a.Status = rpc.Done // a node that its client no longer holds has been linked
+		a.Status = rpc.Done // the client does not hold the node any more: it was linked
 	case e == nil:
 		a.Status = rpc.NotFound
 	case e.lost:
@@ -27,9 +27,9 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// openKey makes the first node of a new key known. A repeated request gets the result of the first.
-// If the client still holds the node, the request is not a repetition, even if the key was opened
-// long ago with an earlier use of the same node in the same version.
+// openKey makes the first node of a new key known. A repeated request gets the result of the first
+// one. If the client still holds the node, the request is no repetition, even if an earlier use of
+// the same node with the same version opened the key long ago.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	if !s.erase() {
 		a.Status = rpc.Busy
@@ -48,13 +48,14 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case e != nil && !s.clear(e):
 		a.Status = rpc.Exists
 		if e.dead || !e.ended {
-			// A memory server does not answer. So it is not known whether the key has ended, or the
-			// directory cannot be written.
+			// A memory server does not answer. So the server does not know whether the key was
+			// deleted, or it cannot write the directory.
 			a.Status = rpc.Busy
 		}
 		return
 	case s.gone(r.At):
-		a.Status = rpc.Busy // until lose has run, after which the client does not hold the node any more
+		// until lose has run; after that the client does not hold the node any more
+		a.Status = rpc.Busy
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:
 		a.Status = rpc.Full
@@ -63,25 +64,25 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	s.open(r, a)
 }
 
-// gone reports whether a node was in memory that is known to be lost. The server may have learnt
-// that during the present request. The client does not know that yet. A key opened with the node
-// would be lost at once: for the second time, if its previous value had been found lost before.
+// gone reports whether a node is in memory that the server knows to be lost, perhaps only since the
+// present request. The client does not know it yet. A key that is opened with such a node would be
+// lost at once. If the key's previous value was lost before, that would be the second time.
 func (s *chains) gone(l layout.Location) bool {
 	p, ok := s.space.Place(l.Handle)
-	return !ok || s.memory[p.Server].blank
+	return !ok || s.memory[p.Server].blank && !s.copied()
 }
 
-// clear follows the chain of an entry and reports whether the key was deleted or lost. It removes a
-// deleted key from the table.
+// clear follows the chain of an entry, which removes a deleted key from the table. It returns true
+// if the key was deleted or lost.
 func (s *chains) clear(e *entry) bool {
 	s.follow([]*entry{e}, -1)
 	return e.lost || s.keys[e.key] != e
 }
 
-// open writes a fresh key into the directory and its mirror before it answers the client, and the
-// shortcut after that, because clients that knew an earlier key of the slot read the shortcut. If
-// the key was lost, it stays lost until the directory is written; the new record takes the slot of
-// the lost one, so that the directory never has two records of one key.
+// open opens a key: before the client gets its answer, open writes the mirror, the record of the
+// directory, and then the shortcut. It must write the shortcut because clients that knew an earlier
+// key of the slot may read it. A key that was lost stays lost until its record is written. The new
+// record takes the slot of the lost one, so that the directory never has two records of one key.
 func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	e := &entry{key: r.Key, at: r.At, opened: r.At}
 	old := s.keys[r.Key]
@@ -111,9 +112,9 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	s.writeShortcut(e)
 }
 
-// nearSlot looks for a free slot whose shortcut is on the server of the node at, among the last
-// slotsSearched ones, and moves it to the end of the list. Clients that use the key are connected
-// to that server.
+// nearSlot moves a free slot whose shortcut is on the server of the node at to the end of the list.
+// It looks at the last slotsSearched slots. Clients that use the key are connected to that server
+// anyway.
 func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
 	last := len(slots) - 1
 	p, _ := space.Place(at.Handle)
@@ -125,15 +126,15 @@ func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
 	}
 }
 
-// slotsSearched bounds the search for a slot on a server.
+// slotsSearched is how many free slots nearSlot looks at.
 const slotsSearched = 4 * layout.MaxServers
 
-// erase removes the records of keys that could not be opened from the directory, or marks the keys
-// as lost again. It reports whether none is left. The WRITE of such a record may have been
-// executed, and only its acknowledgement lost: a restarted metadata server would find the key.
-// Until the record is erased, no key is opened, and no node of a client that has gone is taken
-// back. The mirror is erased after the record: with a record, but no mirror, it would not be
-// noticed that the key is lost when the memory of the record is.
+// erase works on keys that could not be opened: it removes their records from the directory, or
+// marks the keys as lost again. It returns true if none is left. Such a record must be erased
+// because its WRITE may have been executed although it was not acknowledged: a restarted metadata
+// server would find the key. Until then no key is opened, and no node of a client that has gone is
+// taken back. erase removes the mirror after the record. If there were a record without a mirror
+// and its memory were lost, the server would not notice that the key is lost.
 func (s *chains) erase() bool {
 	left := s.unopened[:0]
 	for _, e := range s.unopened {
@@ -148,8 +149,8 @@ func (s *chains) erase() bool {
 	return len(left) == 0
 }
 
-// writeShortcut makes the shortcut of a new key name its first node. If the WRITE fails, the
-// shortcut names an older node, which is slower and still correct.
+// writeShortcut makes the shortcut of a new key name the key's first node. If the WRITE fails, the
+// shortcut names an older node, which costs time but does no harm.
 func (s *chains) writeShortcut(e *entry) {
 	p, ok := s.space.Shortcut(int(e.slot))
 	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Stamped(s.epoch))) != nil {
@@ -159,12 +160,12 @@ func (s *chains) writeShortcut(e *entry) {
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
 	deadline := s.deadline()
 	s.lend()
-	_ = s.fab.Do(deadline, o) // if it fails, the shortcut names an older node
+	_ = s.fab.Do(deadline, o) // on failure the shortcut names an older node
 	s.regain()
 }
 
-// strip retires the known nodes of a lost key, when the directory does not name its chain any more.
-// lose takes back nodes in lost memory.
+// strip is called when the directory no longer names the chain of a lost key. It retires the
+// chain's known nodes, except those in lost memory, which lose takes back.
 func (s *chains) strip(e *entry) {
 	for _, l := range append(e.passed, e.at) {
 		if !l.IsZero() && !s.gone(l) {

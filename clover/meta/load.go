@@ -8,7 +8,7 @@ import (
 	tree "github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// load finds the store in the memory of the servers, or formats it.
+// load finds the store in the memory of the servers, or formats a new one.
 func (s *Server) load() error {
 	region := s.cfg.Region
 	for i := range s.memory {
@@ -30,8 +30,8 @@ func (s *Server) load() error {
 	if fresh {
 		s.store = uint32(s.rt.Rand().Uint64()) | 1
 	}
-	// Clients of an earlier incarnation of the server must not be taken for those of this one, even
-	// when no superblock says how many incarnations there were.
+	// Clients of an earlier incarnation of the metadata server must not be taken for clients of
+	// this one, even if no superblock says how many incarnations there were.
 	if !whole {
 		s.owner = s.store % firstIncarnations
 	}
@@ -42,9 +42,9 @@ func (s *Server) load() error {
 	s.fencedTo = s.nextID
 	s.noSegments()
 	if !fresh {
-		// A server may have crashed after superblocks read its superblock, and answered takeOver
-		// when it was up again. It has lost its memory; its empty directory does not mean that
-		// there are no keys.
+		// A server may have crashed after superblocks read its superblock, and may have answered
+		// takeOver when it was up again. It has lost its memory. Its empty directory does not mean
+		// that there are no keys.
 		for i := range s.memory {
 			if err := s.verify(i); errors.Is(err, errLost) {
 				s.memory[i].generation = 0
@@ -54,8 +54,8 @@ func (s *Server) load() error {
 		}
 		return s.recover()
 	}
-	// first the superblocks of all servers are erased: if this metadata server died here, a server
-	// with its old superblock would be taken for a part of the new store
+	// First the superblocks of all servers are erased. Otherwise, if this metadata server died
+	// here, a server with its old superblock would be taken for a part of the new store.
 	for i := range s.memory {
 		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			return err
@@ -70,9 +70,10 @@ func (s *Server) load() error {
 	return nil
 }
 
-// arrange sets the arrangement of the memory: that of the store that was found in memory (stored is
-// true), otherwise that of the configuration, in region bytes of each server. A directory that is
-// read with another arrangement than the one with which it was written has wrong keys, or none.
+// arrange sets s.space. If a store was found in memory (stored), s.space stays that store's.
+// Otherwise arrange computes it from the configuration, for region bytes of each server. The space
+// must be the one with which the directory was written: with another one the directory has wrong
+// keys, or none.
 func (s *memories) arrange(region int, stored bool) (err error) {
 	if !stored || s.space.Servers == 0 {
 		s.space, err = s.cfg.space(region)
@@ -84,9 +85,9 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 	return err
 }
 
-// superblocks reports whether the servers hold a store. A server without a superblock, while others
-// have one, has lost its memory. A store of another format, or of other servers, is an error:
-// formatting would destroy it.
+// superblocks reads all superblocks. whole: the servers have a store. If only some servers have a
+// superblock, the others have lost their memory. If the store has another format or other servers,
+// superblocks returns an error, because formatting would destroy that store.
 func (s *memories) superblocks() (whole bool, err error) {
 	found := 0
 	for i := range s.memory {
@@ -115,17 +116,20 @@ func (s *memories) superblocks() (whole bool, err error) {
 		}
 		s.memory[i].generation = super.Generation
 		s.space, s.store = super.Space, super.Store
+		s.see(&super)
 	}
 	return found > 0, nil
 }
 
-// belongs returns an error if server i does not hold its part of a store like the configured one.
-// Unless it is the first server with a superblock (first), its part must also belong to the same
-// store as those of the others.
+// belongs returns an error if server i does not have its part of a store like the configured one.
+// Unless it is the first server with a superblock (first), it must also belong to the same store as
+// the servers before it.
 func (s *memories) belongs(i int, super *layout.Superblock, first bool) error {
 	switch n := super.Space.Servers; {
 	case super.Format != s.cfg.Format:
 		return errors.New("a store of another node format")
+	case s.cfg.Replicas != 0 && s.cfg.Replicas != super.Space.Backups+1:
+		return fmt.Errorf("a store with %d copies of each node", super.Space.Backups+1)
 	case super.Server != i, n != 0 && n != len(s.memory):
 		return fmt.Errorf("part %d of a store on %d servers", super.Server+1, n)
 	case !first && (super.Store != s.store || super.Space != s.space):
@@ -134,7 +138,7 @@ func (s *memories) belongs(i int, super *layout.Superblock, first bool) error {
 	return nil
 }
 
-// noTree refuses to format the memory of a server that holds a Sherman tree, unless Fresh is set.
+// noTree returns an error if the memory of server i has a Sherman tree, unless Fresh is set.
 func (s *memories) noTree(i int) error {
 	if s.cfg.Fresh {
 		return nil
@@ -146,14 +150,20 @@ func (s *memories) noTree(i int) error {
 	return err
 }
 
-// formatServer formats the memory of a server, including the server's part of the directory. It
-// writes the superblock last: before that, no client and no restarted metadata server takes the
-// memory for that of a store.
+// formatServer formats the memory of server i, including its part of the directory. It writes the
+// superblock last. Before that, no client and no restarted metadata server takes the memory for a
+// store's.
 func (s *chains) formatServer(i int) error {
 	m := &s.memory[i]
 	m.generation = s.rt.Rand().Uint64() | 1
 	first, _ := s.space.Place(s.space.First(i, s.firstClass()))
 	b := make([]byte, first.Offset)
+	if s.copied() {
+		if err := writeHeads(s, i); err != nil {
+			return err
+		}
+		return s.writeOwner(i)
+	}
 	for _, e := range s.keys {
 		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
 			rec := s.recordOf(e)
@@ -175,16 +185,17 @@ func (s *chains) formatServer(i int) error {
 	return s.writeOwner(i)
 }
 
-// writeOwner writes the superblock of a server, with the number of this incarnation of the metadata
-// server.
+// writeOwner writes the superblock of server i. It contains the number of this incarnation of the
+// metadata server.
 func (s *memories) writeOwner(i int) error {
 	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
+	super.View, super.Out = s.view, s.outs()
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	return s.writeBulk(i, 0, b)
 }
 
-// firstClass is the smallest class that has entries.
+// firstClass returns the smallest class that has entries.
 func (s *memories) firstClass() layout.Class {
 	for c, n := range s.space.Entries {
 		if n > 0 {
@@ -194,9 +205,10 @@ func (s *memories) firstClass() layout.Class {
 	return 0
 }
 
-// freeAll puts all nodes into the free lists.
+// freeAll puts all nodes of all servers into the free lists.
 func (s *pool) freeAll() {
-	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error { // all servers have the same runs
+	// all servers have the same runs
+	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error {
 		for k := range n {
 			for i := range s.memory {
 				h := s.space.First(i, c) + first - s.space.First(0, c) + layout.Handle(k)

@@ -8,22 +8,22 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// lose handles the loss of a server's memory: keys whose newest node was there are lost, and all
-// nodes of the server begin again with version 1.
+// lose is called when the memory of server i was lost. Keys whose newest node was there are lost,
+// and all nodes of the server begin again with version 1.
 //
-// A client that has not heard of the loss may have written a node there, and may still append it to
-// a node on another server: its lease is valid, and its request may be in flight. The result is a
-// chain that leads into the lost memory. So the metadata server gives out no node of that memory
-// server until all memory servers have ended the connections of all clients that were there before.
-// Until then the orphan holds the nodes, and a chain that leads to one of them is lost there. Then
+// A client that has not learnt of the loss may have written a node there, and may still append it
+// to a node on another server: its lease is valid, and its request may be in flight. Then a chain
+// leads into the lost memory. Therefore the metadata server gives out no node of server i until all
+// memory servers have ended the connections of all clients that existed at the loss. Until then the
+// orphan holds the nodes, and a chain that leads to one of them is lost from there on. After that,
 // recoverOrphans follows all chains once more and frees the nodes.
 //
-// The steps that can fail come first; a second attempt repeats them without harm.
+// The steps that can fail come first. Repeating them after a failure does no harm.
 func (s *Server) lose(i int) error {
 	if err := s.openWays(i, s.deadline()); err != nil {
 		return err
 	}
-	// Shortcuts on other servers may name nodes on this one, whose versions begin again.
+	// Shortcuts on other servers may name nodes on this server, whose versions begin again.
 	if !s.mayTurn() {
 		return errDown
 	}
@@ -40,6 +40,25 @@ func (s *Server) lose(i int) error {
 	s.forgetHints()
 	s.voidServer(i)
 	s.orphansAfter = s.fenceTo(s.nextID)
+	forsake(&s.chains, i)
+	for _, e := range s.keys {
+		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
+			e.recorded = true
+		}
+		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+			e.mirrored = true
+		}
+	}
+	for _, e := range s.sorted() {
+		s.note(e) // catchUp writes the records of lost keys on other servers
+	}
+	s.followAll()
+	return nil
+}
+
+// forsake removes the nodes of server i from all chains. If the newest known node of a key is one
+// of them, the key is lost.
+func forsake(s *chains, i int) {
 	for _, e := range s.keys {
 		kept := e.passed[:0]
 		for _, l := range e.passed {
@@ -51,21 +70,10 @@ func (s *Server) lose(i int) error {
 			e.at = layout.Location{}
 			e.lose()
 		}
-		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
-			e.recorded = true
-		}
-		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
-			e.mirrored = true
-		}
 	}
-	for _, e := range s.sorted() {
-		s.note(e) // catchUp writes the records of lost keys that are on other servers
-	}
-	s.followAll()
-	return nil
 }
 
-// voidServer gives all nodes of a server to the orphan, until no client can append them any more.
+// voidServer gives all nodes of server i to the orphan, until no client can append them any more.
 func (s *pool) voidServer(i int) {
 	on := func(l layout.Location) bool { return s.onServer(l, i) }
 	for c := range s.nodes.free {
@@ -88,7 +96,7 @@ func (s *pool) voidServer(i int) {
 	s.orphans, s.void = true, true
 }
 
-// recoverOrphans frees the orphan's nodes once no client can use them any more.
+// recoverOrphans frees the orphan's nodes when no client can use them any more.
 func (s *Server) recoverOrphans(now clock.Time) {
 	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.isOver(s.orphansAfter) {
 		return
@@ -103,10 +111,10 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	}
 	s.orphans, s.void, s.orphansAfter = false, false, nil
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
-	// in turn from all servers, as freeAll orders them
+	// the same order as in freeAll: in turn from all servers
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
-	// A client may have been given the node with its next version, or with the version front, and
-	// have written nothing into it.
+	// A client may have got the node with its next version, or with the version front, and may have
+	// written nothing into it.
 	spared := func(h layout.Handle) layout.Version {
 		v := s.nodes.held[h].version
 		if next, ok := v.Next(); ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// memories are the connections to the memory servers, their superblocks, and bulk transfers.
+// memories has the connections to the memory servers, their superblocks, and bulk transfers.
 type memories struct {
 	cfg    Config
 	rt     verbs.Runtime
@@ -21,24 +21,27 @@ type memories struct {
 	format layout.Format
 	space  layout.Space
 	memory []memory
-	// owner is the number of this incarnation of the metadata server.
+	// owner is the incarnation number of this metadata server.
 	owner uint32
 	// self is the owner number under which this metadata server connects to the memory servers.
-	// deposed: they refuse it, because a later incarnation of the metadata server has taken over.
+	// deposed: the memory servers refuse self, because a later incarnation of the metadata server
+	// has taken over.
 	self    uint32
 	deposed bool
-	// store is the number of the store, which is in all its superblocks.
+	// store is the number of the store, which all its superblocks contain.
 	store uint32
+	// view counts the changes of the set of servers whose copies count.
+	view  uint32
 	stats rpc.Stats
 	walk  walker
-	// hand is what the main thread shares with request threads; nil: there are none.
+	// hand is what the main thread shares with request threads; nil: there are no request threads.
 	hand *handoff
 }
 
-// Parts of the registered buffer.
+// Parts of the registered buffer. lanes is how many READs may be in flight at a time.
 const (
 	lanes     = 128
-	headAt    = 0                    // header and key of a node, for each lane (READs in flight at a time)
+	headAt    = 0                    // header and key of a node, for each lane
 	recordAt  = headAt + lanes*16    // record of the directory, for each lane
 	wordAt    = recordAt + lanes*16  // shortcut, for each lane
 	bulkAt    = wordAt + lanes*8 + 8 // bulk transfers
@@ -46,17 +49,23 @@ const (
 	bufferLen = bulkAt + bulkLen
 )
 
-// memory is the metadata server's view of a memory server.
+// memory is what the metadata server knows of a memory server.
 type memory struct {
-	// ways are the connections to the server. Only READs of headers of chains use all of them,
-	// because each connection bounds the READs in flight; everything else uses the first one.
+	// ways are the connections to the server. READs of headers of chains use all of them, because
+	// each connection can have only so many READs in flight. Everything else uses the first one.
 	ways       []way
 	generation uint64
-	// retryAt is when the next attempt to reach a server that did not answer is due.
+	// retryAt is the earliest time of the next attempt to reach a server that did not answer
+	// (down).
 	retryAt clock.Time
 	down    bool
-	// blank: the server answers, but its memory has no superblock of this store. It must be formatted.
+	// blank: the server answers, but its memory has no superblock of this store and must be
+	// formatted.
 	blank bool
+	// out is true if the store has copies and those of this server do not count. since is the time
+	// since which a server that is not out has not answered; 0: it answers.
+	out   bool
+	since clock.Time
 }
 
 // way is one connection to a memory server.
@@ -66,16 +75,16 @@ type way struct {
 	conn   uint64
 }
 
-// maxWays is the most connections to each server; with many servers there are fewer.
+// maxWays is the largest number of connections to each server. With many servers there are fewer.
 const maxWays = 2
 
-// target returns the remote address of the server's memory at an offset, over connection i.
+// target returns the remote address of an offset in the server's memory, over connection i.
 func (m *memory) target(i, off int) remotemem.Target {
 	w := &m.ways[i%len(m.ways)]
 	return remotemem.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
 }
 
-// Errors of memory servers. They end one operation; watchMemory reconnects or formats the server.
+// Errors of memory servers. They end one operation. watchMemory reconnects or formats the server.
 var (
 	errDown = errors.New("memory server does not answer")
 	errLost = errors.New("memory server has lost its memory")
@@ -83,7 +92,7 @@ var (
 
 const downPause = 100 * time.Millisecond
 
-// reachMemory makes all memory servers known as peers, and connects to them.
+// reachMemory adds all memory servers as peers and connects to them.
 func (s *memories) reachMemory() error {
 	s.memory = make([]memory, len(s.cfg.Servers))
 	for i, addr := range s.cfg.Servers {
@@ -104,7 +113,7 @@ func (s *memories) reachMemory() error {
 	return nil
 }
 
-// await connects to a server that may be starting. It repeats its attempts until the deadline,
+// await connects to server i, which may be starting. It repeats its attempts until the deadline,
 // because an attempt that reached the server's former incarnation is never answered.
 func (s *memories) await(i int, deadline clock.Time) error {
 	for {
@@ -128,7 +137,7 @@ func (s *memories) dial(w *way, addr netip.Addr) remotemem.Connect {
 	}
 }
 
-// connected reports whether all connections to a server are established.
+// connected reports whether all connections to server i are established.
 func (s *memories) connected(i int) bool {
 	for _, w := range s.memory[i].ways {
 		if !s.fab.Connected(w.peer) {
@@ -138,7 +147,7 @@ func (s *memories) connected(i int) bool {
 	return true
 }
 
-// openWays makes the missing connections to a server. If one has failed, it makes all of them
+// openWays connects to server i. If one of its connections is missing, openWays makes all of them
 // again, so that all belong to the same incarnation of the server.
 func (s *memories) openWays(i int, deadline clock.Time) error {
 	if s.connected(i) {
@@ -157,10 +166,13 @@ func (s *memories) openWays(i int, deadline clock.Time) error {
 	return nil
 }
 
-// reach makes sure that a server is connected and that its memory is the store's.
+// reach makes sure that server i is connected and that its memory is the store's.
 func (s *memories) reach(i int) error {
 	m := &s.memory[i]
-	if m.blank {
+	switch {
+	case s.copied() && (m.out || m.blank):
+		return errDown
+	case m.blank:
 		return errLost
 	}
 	if s.connected(i) {
@@ -171,12 +183,15 @@ func (s *memories) reach(i int) error {
 		return errDown
 	}
 	m.down = true
-	err := s.openWays(i, now.Add(reachTimeout))
+	err := s.openWays(i, now.Add(s.reachTime()))
 	m.retryAt = s.rt.Now().Add(downPause)
 	if err != nil {
 		return errors.Join(errDown, err)
 	}
 	switch err := s.verify(i); {
+	case errors.Is(err, errLost) && s.copied():
+		m.blank = true
+		return errDown
 	case errors.Is(err, errLost):
 		m.blank = true
 		return err
@@ -187,9 +202,13 @@ func (s *memories) reach(i int) error {
 	return nil
 }
 
-// watchMemory reconnects servers that did not answer, and formats the memory of those that have
-// lost it.
+// watchMemory reconnects servers that did not answer, and calls lose for servers that have lost
+// their memory.
 func (s *Server) watchMemory(now clock.Time) {
+	if s.copied() {
+		s.watchCopies(now)
+		return
+	}
 	probe := s.probeDue
 	s.probeDue = false
 	for i := range s.memory {
@@ -208,11 +227,24 @@ func (s *Server) watchMemory(now clock.Time) {
 	}
 }
 
-// deadline returns the deadline of an operation on memory that begins now.
-func (s *memories) deadline() clock.Time { return s.rt.Now().Add(memoryTimeout) }
+// deadline returns the deadline of an operation on a memory server that begins now.
+func (s *memories) deadline() clock.Time {
+	if s.copied() { // a short timeout, because clients wait and their leases end
+		return s.rt.Now().Add(min(memoryTimeout, max(s.cfg.Lease/4, 5*keepEvery)))
+	}
+	return s.rt.Now().Add(memoryTimeout)
+}
 
-// superblock reads a server's superblock. It returns layout.ErrSuperblock if there is none, or one
-// of another server.
+// reachTime returns the longest time of one attempt to connect to a server.
+func (s *memories) reachTime() time.Duration {
+	if s.copied() {
+		return min(reachTimeout, max(s.cfg.Lease/8, keepEvery))
+	}
+	return reachTimeout
+}
+
+// superblock reads the superblock of server i. It returns layout.ErrSuperblock if there is none, or
+// if it is that of another server.
 func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	b, err := s.readBulk(i, 0, layout.SuperblockLen)
 	if err != nil {
@@ -227,8 +259,9 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	return super, nil
 }
 
-// verify reads a server's superblock again after connections to it were made. It returns errLost if
-// the memory is not the same as before, because the server has crashed since.
+// verify reads the superblock of server i again after the metadata server has connected to it. It
+// returns errLost if the memory is not the same as before, because the memory server has crashed
+// since.
 func (s *memories) verify(i int) error {
 	super, err := s.superblock(i)
 	if errors.Is(err, layout.ErrSuperblock) || err == nil && super.Generation != s.memory[i].generation {
@@ -237,7 +270,7 @@ func (s *memories) verify(i int) error {
 	return err
 }
 
-// readBulk reads n bytes of a region, at most bulkLen. The caller owns the result.
+// readBulk reads n bytes of server i at offset off, at most bulkLen. The caller owns the result.
 func (s *memories) readBulk(i, off, n int) ([]byte, error) {
 	m := &s.memory[i]
 	o := &s.walk.bulk
@@ -249,7 +282,7 @@ func (s *memories) readBulk(i, off, n int) ([]byte, error) {
 	return b, s.fab.MR().ReadAt(b, bulkAt)
 }
 
-// eraseShortcuts makes all shortcuts of a server empty.
+// eraseShortcuts clears all shortcuts of server i.
 func (s *memories) eraseShortcuts(i int) error {
 	if err := s.reach(i); err != nil {
 		return err
@@ -258,7 +291,7 @@ func (s *memories) eraseShortcuts(i int) error {
 	return s.writeBulk(i, first.Offset, make([]byte, s.space.Shortcuts*layout.ShortcutLen))
 }
 
-// writeBulk writes b to a region, in pieces of bulkLen bytes.
+// writeBulk writes b to server i at offset off, in pieces of bulkLen bytes.
 func (s *memories) writeBulk(i, off int, b []byte) error {
 	m := &s.memory[i]
 	for len(b) > 0 {

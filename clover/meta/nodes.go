@@ -5,30 +5,31 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// pool holds the nodes that are in no chain, and the clients that may hold some of them.
+// pool has the nodes that are in no chain, and the clients that may hold some of them.
 type pool struct {
 	memories
 	nodes    nodes
 	segments segments
+	balance  balance
 	clients  map[uint32]*client
 	// nextID is the number of the client that was added last. endID is the first number that no
-	// client of this incarnation may have. The memory servers refuse all owners with numbers up to
-	// fencedTo, or will do so.
+	// client of this incarnation may have. The memory servers refuse, or soon will refuse, all
+	// owners with numbers up to fencedTo.
 	nextID, endID, fencedTo uint32
 	// turnedAt is when the present epoch began.
 	epoch    uint32
 	turnedAt clock.Time
 	// fences are the fences of clients that have ended.
 	fences fencer
-	// orphans: the orphan holds nodes. They become free after orphansAfter, the fence of all
-	// clients that may hold them; nil: there are no such clients. void: some of these nodes are in
-	// lost memory. orphansAt is when recoverOrphans is tried next.
+	// orphans: the orphan holds nodes. They become free when orphansAfter is done, the fence of all
+	// clients that may use them; nil: there are no such clients. void: some of these nodes are in
+	// lost memory. orphansAt is the earliest time of the next attempt of recoverOrphans.
 	orphans, void bool
 	orphansAfter  *fence
 	orphansAt     clock.Time
 }
 
-// nodes has the state of every node that is not linked. See the package comment.
+// nodes has the state of every node that is in no chain. See the package comment.
 type nodes struct {
 	free [layout.Classes]free
 	held map[layout.Handle]held
@@ -46,7 +47,7 @@ type held struct {
 	void bool
 }
 
-// worn is a node whose versions are used up.
+// worn is a node whose versions are used up. epoch is the epoch in which that happened.
 type worn struct {
 	handle layout.Handle
 	epoch  uint32
@@ -59,8 +60,9 @@ func (s *pool) classOf(h layout.Handle) layout.Class {
 	return c
 }
 
-// retire takes back a node that the chain has passed, or that was never linked. It makes the node
-// free with its next version, or a later one (see free.pace).
+// retire takes back a node that the chain has passed, or that was never linked. The node becomes
+// free with its next version, or a later one (see free.pace). If its versions are used up, it
+// becomes worn.
 func (s *pool) retire(l layout.Location) {
 	delete(s.walk.successors, l)
 	next, ok := l.Version.Next()
@@ -71,23 +73,24 @@ func (s *pool) retire(l layout.Location) {
 	s.release(layout.Location{Handle: l.Handle, Version: s.nodes.free[s.classOf(l.Handle)].pace(next)})
 }
 
-// heldAs reports whether a client holds a node in this version.
+// heldAs reports whether client to holds the node l in its version.
 func (s *pool) heldAs(to uint32, l layout.Location) bool {
 	h, ok := s.nodes.held[l.Handle]
 	return ok && h.client == to && h.version == l.Version
 }
 
-// linked records that the server has seen a node in a chain.
+// linked is called when the server has seen a node in a chain: no client holds the node any more.
 func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 
-// turn begins a new epoch when nodes wait for one, and frees the nodes of epochs that every client
-// has left.
+// turn frees the nodes that wait for an epoch which every client has left. It begins a new epoch if
+// nodes wait for one.
 func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 && len(s.segments.resting) == 0 {
 		return
 	}
 	if s.hand != nil {
-		s.hand.drain() // a client confirms an epoch when its reports of earlier ones were answered
+		// A client confirms an epoch when its reports of earlier ones were answered.
+		s.hand.drain()
 	}
 	oldest := s.epoch
 	for _, c := range s.clients {
@@ -110,13 +113,13 @@ func (s *pool) turn() {
 	}
 }
 
-// staleEpochs is how many epochs old a shortcut may be: half of the epochs that a stamp can tell
-// apart.
+// staleEpochs is after how many epochs mayTurn erases all shortcuts: half of the number of
+// different stamps.
 const staleEpochs = (layout.MaxStamp + 1) / 2
 
 // mayTurn reports whether the next epoch may begin. Before the stamps of shortcuts repeat, it
-// erases all shortcuts; a client in the present epoch writes no shortcut with a stamp older than
-// the previous epoch.
+// erases all shortcuts; if that fails, it returns false. A client in the present epoch writes no
+// shortcut with a stamp older than the previous epoch.
 func (s *pool) mayTurn() bool {
 	if (s.epoch+1)%staleEpochs != 0 {
 		return true

@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// orphan is the client number that holds nodes which clients of an earlier incarnation of the
-// server may use.
+// orphan is the client number that holds nodes which clients may still use without the server
+// knowing it (see the package comment).
 const orphan = 0
 
-// sorted lists the entries in the order of their keys.
+// sorted returns the entries in the order of their keys.
 func (s *chains) sorted() []*entry {
 	list := make([]*entry, 0, len(s.keys))
 	for _, k := range slices.Sorted(maps.Keys(s.keys)) {
@@ -21,14 +21,18 @@ func (s *chains) sorted() []*entry {
 	return list
 }
 
-// recover rebuilds the tables from the memory of the servers: keys from the directory, newest nodes
-// from the chains. All other nodes become free, because the clients of the earlier incarnation have
-// no connection any more.
+// recover rebuilds the tables from the memory of the servers: the keys from the directory, their
+// newest nodes from the chains. All other nodes become free, because the clients of the earlier
+// incarnation have no connection any more.
 func (s *Server) recover() error {
+	if s.copied() {
+		return recoverCopies(s)
+	}
 	taken := make(map[uint32]bool)
 	var lost []int
 	for i := range s.memory {
-		if s.memory[i].generation == 0 { // the memory was lost, and formatting it again was not completed
+		// The memory was lost, and formatting it again was not completed.
+		if s.memory[i].generation == 0 {
 			lost = append(lost, i)
 			continue
 		}
@@ -39,7 +43,7 @@ func (s *Server) recover() error {
 			return err
 		}
 		if err := errors.Join(s.readDirectory(i, taken), s.eraseShortcuts(i)); err != nil {
-			return err // this incarnation counts epochs from 1 again
+			return err // shortcuts are erased because this incarnation counts epochs from 1 again
 		}
 	}
 	for _, i := range lost {
@@ -76,8 +80,8 @@ func (s *Server) recover() error {
 	return nil
 }
 
-// readDirectory reads the keys of one server's directory. A key whose node was in memory that has
-// been formatted since is lost.
+// readDirectory reads the keys of server i's directory. taken gets their slots. A key is lost if
+// its node was in memory that has been formatted since.
 func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
 	first, _ := s.space.Record(i)
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
@@ -86,14 +90,14 @@ func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
 	})
 }
 
-// entryOf returns the entry for a record of the directory. If the node of the key was in memory of
+// entryOf returns the entry for a record of the directory. If the key's node was in memory of
 // another generation, the key is lost: in the present generation the node may belong to another
 // key.
 func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 	e := &entry{key: rec.Key, slot: slot, lost: rec.Lost, recorded: true, mirrored: true}
 	switch p, ok := s.space.Place(rec.At.Handle); {
 	case rec.Lost:
-	case !ok || uint32(s.memory[p.Server].generation)&layout.MaxStamp != rec.Generation:
+	case !ok || s.stamp(p.Server) != rec.Generation:
 		e.lose()
 	default:
 		e.at, e.opened = rec.At, rec.At
@@ -101,8 +105,8 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 	return e
 }
 
-// readMirrors finds the keys that were in the directory of a server whose memory was lost: they are
-// lost.
+// readMirrors reads the mirrors of the directory of server i, whose memory was lost. The keys that
+// they name are lost. taken gets their slots.
 func (s *chains) readMirrors(i int, taken map[uint32]bool) error {
 	first, ok := s.space.Mirror(i)
 	if !ok || s.memory[first.Server].generation == 0 {
@@ -115,8 +119,8 @@ func (s *chains) readMirrors(i int, taken map[uint32]bool) error {
 	})
 }
 
-// readRecords reads the records or mirrors of one server, the first of which is at first. It calls
-// f for each that names a key, with its number.
+// readRecords reads the records or mirrors of one server, beginning at first. It calls f for each
+// record that names a key; n is the number of the record on the server.
 func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
 	for at := 0; at < s.space.Shortcuts; at += bulkLen / layout.RecordLen {
 		n := min(bulkLen/layout.RecordLen, s.space.Shortcuts-at)
@@ -133,13 +137,13 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 	return nil
 }
 
-// holdAll reads the headers of all nodes, for their versions, and gives every node to the orphan.
-// When the server follows the chains, it takes linked nodes from the orphan again. A node without a
-// header has not been written since its memory was formatted. A chain that leads to such a node is
-// older than the format, so its key is lost.
+// holdAll reads the headers of all nodes, to learn their versions, and gives every node to the
+// orphan. When the server follows the chains later, it takes the linked nodes from the orphan. A
+// node without a header has not been written since its memory was formatted. A chain that leads to
+// such a node is older than the format, so its key is lost.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
-		err := s.runs(i, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(i, c, first, n) })
+		err := s.runs(i, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(c, first, n) })
 		if err != nil {
 			return err
 		}
@@ -147,12 +151,16 @@ func (s *pool) holdAll() error {
 	return nil
 }
 
-func (s *pool) holdRun(i int, c layout.Class, first layout.Handle, n int) error {
+func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 	per := bulkLen / c.Size()
 	for at := 0; at < n; at += per {
 		k := min(per, n-at)
 		p, _ := s.space.Place(first + layout.Handle(at))
-		b, err := s.readBulk(i, p.Offset, k*c.Size())
+		p, err := s.copyOf(p, false)
+		if err != nil {
+			return err
+		}
+		b, err := s.readBulk(p.Server, p.Offset, k*c.Size())
 		if err != nil {
 			return err
 		}
@@ -167,9 +175,8 @@ func (s *pool) holdRun(i int, c layout.Class, first layout.Handle, n int) error 
 	return nil
 }
 
-// findStrays finds the nodes that are in no table, because they come after the lost part of a
-// chain. Every client that knew one has lost its lease when this is called; the orphan takes the
-// nodes.
+// findStrays gives to the orphan the nodes that are in no table, because they come after the lost
+// part of a chain. When it is called, every client that knew such a node has lost its lease.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {
@@ -208,7 +215,7 @@ func (s *Server) findStrays() error {
 	return nil
 }
 
-// heldBy lists the nodes that a client holds, in the order of their handles.
+// heldBy returns the nodes that client id holds, in the order of their handles.
 func (s *pool) heldBy(id uint32) []layout.Handle {
 	var list []layout.Handle
 	for h, n := range s.nodes.held {
@@ -221,8 +228,8 @@ func (s *pool) heldBy(id uint32) []layout.Handle {
 }
 
 // recoverClient takes back the nodes of a client that has gone. It follows the chains of the keys
-// that those nodes name, to find nodes that the client has linked and not reported. It reports
-// false if a memory server did not answer; the caller retries.
+// in those nodes, to find nodes that the client has linked and not reported. It returns false if a
+// memory server did not answer; the caller tries again later.
 func (s *Server) recoverClient(id uint32) bool {
 	if !s.erase() {
 		return false

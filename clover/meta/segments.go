@@ -8,47 +8,45 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// In a shared space a segment has nodes of one class, or none yet. A class that has no free node
-// takes segments that have no class. When there are none, the segments whose nodes are all free
-// rest: they lose their class as soon as every client has confirmed a new epoch, and so has
-// forgotten all locations in them. Otherwise an append that names an old node could find its header
-// in a value.
+// In a shared space a segment has nodes of one class, or has no class yet. A class without free
+// nodes takes segments that have no class. If there are none, segments whose nodes are all free
+// rest: they lose their class when every client has confirmed a new epoch, and so has forgotten all
+// locations in them. Without that wait, an append that names an old node could find the expected
+// header in the bytes of a value.
 //
-// A table on each memory server has the classes of its segments. It is written before a node of a
-// segment is given out, so that a restarted metadata server finds every node that may be linked. To
-// a restarted metadata server, resting segments have a class, and their nodes are free.
+// A table on each memory server has the classes of its segments. The server writes a segment's
+// class there before it gives out a node of the segment, so that a restarted metadata server finds
+// every node that may be linked. For a restarted metadata server, segments that were resting have a
+// class, and their nodes are free.
 
-// tombstones is how many nodes of the smallest class are given out for tombstones alone: keys can be
-// deleted when the store is full.
+// tombstones is how many nodes of the smallest class are reserved for tombstones, so that keys can
+// be deleted when the store is full. In a space with short segments it is one segment.
 const tombstones = 64
 
-// restPause is the time between two searches for segments that can rest.
+// restPause is the shortest time between two searches for segments that can rest.
 const restPause = 20 * time.Millisecond
 
-// segments is the state of all segments; in a fixed space there are none.
+// segments is the state of all segments. A fixed space has none.
 type segments struct {
-	// table has the classes by server and segment, as on the memory servers.
+	// table has the class of each segment of each server, as the memory servers have it.
 	table   [][]byte
 	resting []resting
-	restAt  clock.Time // the earliest time of the next search
-	// pressed is, by class, since when there has been no free node for a client; 0: there was one
-	// at the last request. Until scarceUntil the answers ask all clients for the nodes that they do
-	// not use: one of them keeps a whole segment in its class.
+	restAt  clock.Time // the earliest time of the next search for segments that can rest
+	// pressed is, for each class, since when clients have found no free node; 0: there was one at
+	// the last request. Until scarceUntil the answers ask all clients to return unused nodes,
+	// because a single node keeps its whole segment in its class.
 	pressed     [layout.Classes]clock.Time
 	scarceUntil clock.Time
 }
 
-// resting is a segment whose former class was given up in an epoch.
+// resting is a segment that rests since an epoch.
 type resting struct {
 	server, i int
 	epoch     uint32
 }
 
-// perSegment is the number of nodes of a class in a segment.
-func perSegment(c layout.Class) int { return layout.SegmentLen / c.Size() }
-
-// noSegments sets up the table of an empty store: one segment of each server is for tombstones, the
-// others have no class.
+// noSegments sets up the table of an empty store. The first segment of each server is for
+// tombstones. The others have no class.
 func (s *pool) noSegments() {
 	s.segments.table = make([][]byte, len(s.memory))
 	for i := range s.segments.table {
@@ -59,25 +57,28 @@ func (s *pool) noSegments() {
 	}
 }
 
-// readTable reads the classes of a server's segments. It takes an invalid class for none.
+// readTable reads the classes of server i's segments. An invalid class counts as none.
 func (s *pool) readTable(i int) error {
-	p := s.space.Table(i)
+	p, err := s.copyOf(s.space.Table(i), false)
+	if err != nil {
+		return err
+	}
 	for at := 0; at < p.Len; at += bulkLen {
-		b, err := s.readBulk(i, p.Offset+at, min(bulkLen, p.Len-at))
+		b, err := s.readBulk(p.Server, p.Offset+at, min(bulkLen, p.Len-at))
 		if err != nil {
 			return err
 		}
 		copy(s.segments.table[i][at:], b)
 	}
 	for k, c := range s.segments.table[i] {
-		if c > layout.Classes {
+		if c > byte(s.space.Largest())+1 {
 			s.segments.table[i][k] = 0
 		}
 	}
 	return nil
 }
 
-// exists reports whether a node's segment has the node's class.
+// exists reports whether the segment of node h has the class of h.
 func (s *pool) exists(h layout.Handle) bool {
 	if !s.space.Shared {
 		return true
@@ -86,13 +87,13 @@ func (s *pool) exists(h layout.Handle) bool {
 	return ok && s.segments.table[server][k] == byte(s.classOf(h))+1
 }
 
-// rests reports whether a segment rests.
+// rests reports whether segment k of a server rests.
 func (s *pool) rests(server, k int) bool {
 	return slices.ContainsFunc(s.segments.resting, func(r resting) bool { return r.server == server && r.i == k })
 }
 
-// runs calls f for the nodes that exist on a server: for each run of nodes of one class with
-// consecutive handles. It stops at the first error.
+// runs calls f for each run of existing nodes on server i: n nodes of one class with consecutive
+// handles, beginning with first. It stops at the first error.
 func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) error) error {
 	if !s.space.Shared {
 		for c, n := range s.space.Entries {
@@ -107,19 +108,19 @@ func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) er
 			continue
 		}
 		c := layout.Class(v - 1)
-		if err := f(c, s.segment(i, k, c), perSegment(c)); err != nil {
+		if err := f(c, s.segment(i, k, c), s.space.PerSegment(c)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// segment returns the first node of a segment that has a class.
+// segment returns the first node of segment k, which has class c.
 func (s *pool) segment(server, k int, c layout.Class) layout.Handle {
-	return s.space.First(server, c) + layout.Handle(k*perSegment(c))
+	return s.space.First(server, c) + layout.Handle(k*s.space.PerSegment(c))
 }
 
-// count is the number of nodes of each class.
+// count returns the number of nodes of each class.
 func (s *pool) count() (n [layout.Classes]uint64) {
 	for i := range s.memory {
 		_ = s.runs(i, func(c layout.Class, _ layout.Handle, k int) error {
@@ -130,7 +131,7 @@ func (s *pool) count() (n [layout.Classes]uint64) {
 	return n
 }
 
-// unused is how many segments have no class.
+// unused returns how many segments have no class.
 func (s *pool) unused() (n int) {
 	for i := range s.segments.table {
 		for _, v := range s.segments.table[i] {
@@ -142,26 +143,30 @@ func (s *pool) unused() (n int) {
 	return n
 }
 
-// grow gives a class a segment of each server that has one left, and reports whether there was any.
-// While a chain may lead to a node in lost memory it does nothing, because that node may be in such
-// a segment.
+// grow gives a class one segment of each server that has an unused one. It returns false if there
+// is none. While a chain may lead to a node in lost memory, grow does nothing, because that node
+// may be in an unused segment.
 func (s *pool) grow(c layout.Class) bool {
-	if s.orphans {
+	if s.orphans || s.space.PerSegment(c) == 0 {
 		return false
 	}
 	var first []layout.Handle
 	for i, t := range s.segments.table {
 		k := slices.Index(t, 0)
-		if k < 0 || s.reach(i) != nil {
+		if k < 0 || !s.copied() && s.reach(i) != nil {
+			// The memory server may have written the class. A later call gives the segment to a
+			// class again.
 			continue
 		}
-		if s.writeBulk(i, s.space.Table(i).Offset+k, []byte{byte(c) + 1}) != nil {
-			continue // on the server the segment may have the class already: it is given to this class or another one later
+		p := s.space.Table(i)
+		p.Offset += k
+		if s.writeCopies(p, []byte{byte(c) + 1}) != nil {
+			continue
 		}
 		t[k] = byte(c) + 1
 		first = append(first, s.segment(i, k, c))
 	}
-	for j := range perSegment(c) {
+	for j := range s.space.PerSegment(c) {
 		for _, h := range first {
 			s.release(layout.Location{Handle: h + layout.Handle(j), Version: 1})
 		}
@@ -169,8 +174,8 @@ func (s *pool) grow(c layout.Class) bool {
 	return len(first) > 0
 }
 
-// rest makes those segments rest whose nodes are all free, except segments of the class that asks
-// and, on each server, one for tombstones.
+// rest makes segments rest whose nodes are all free. It spares segments of class asks and, on each
+// server, the segment for tombstones.
 func (s *pool) rest(asks layout.Class) {
 	if !s.space.Shared || len(s.segments.resting) > 0 || s.rt.Now() < s.segments.restAt {
 		return
@@ -183,18 +188,18 @@ func (s *pool) rest(asks layout.Class) {
 	}
 	for c := range s.nodes.free {
 		q := &s.nodes.free[c]
-		if layout.Class(c) == asks || q.len(anywhere) < perSegment(layout.Class(c)) {
+		if layout.Class(c) == asks || q.len(anywhere) < s.space.PerSegment(layout.Class(c)) {
 			continue
 		}
 		n := make(map[segment]int)
 		q.all(func(l layout.Location) { n[at(l)]++ })
 		q.remove(func(l layout.Location) bool {
 			x := at(l)
-			return n[x] == perSegment(layout.Class(c)) && x.k > 0
+			return n[x] == s.space.PerSegment(layout.Class(c)) && x.k > 0
 		})
 		for i, t := range s.segments.table {
 			for k, v := range t {
-				if k > 0 && v == byte(c)+1 && n[segment{i, k}] == perSegment(layout.Class(c)) {
+				if k > 0 && v == byte(c)+1 && n[segment{i, k}] == s.space.PerSegment(layout.Class(c)) {
 					s.segments.resting = append(s.segments.resting, resting{i, k, s.epoch})
 				}
 			}
@@ -202,9 +207,9 @@ func (s *pool) rest(asks layout.Class) {
 	}
 }
 
-// press records that there was no node of a class for a client, and reports whether other clients
-// may give some back. The next answer to each client asks it to do so, and a client that works
-// sends a request at least twice in a lease. The nodes of a client that has sent no request since
+// press is called when there was no free node of a class for client to. It returns true if other
+// clients may give some back. The next answer to each client asks for that, and a client that works
+// sends at least two requests in a lease. The nodes of a client that has sent no request since
 // become free when its lease ends.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
@@ -217,7 +222,7 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	since := s.segments.pressed[c]
 	s.segments.scarceUntil = now.Add(s.cfg.Lease)
 	if now < s.segments.restAt && len(s.segments.resting) == 0 && now > s.segments.restAt.Add(-restPause) {
-		return true // the next search may find segments
+		return true // the next search may find segments that can rest
 	}
 	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
 	for _, n := range s.nodes.held {
@@ -231,8 +236,8 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
-// wake removes the class of resting segments whose epoch every client has left. It reports whether
-// other segments wait for the present epoch to end.
+// wake removes the class of resting segments whose epoch every client has left. waiting: other
+// segments wait for the present epoch to end.
 func (s *pool) wake(oldest uint32) (waiting bool) {
 	s.segments.resting = slices.DeleteFunc(s.segments.resting, func(r resting) bool {
 		if r.epoch < oldest {
@@ -245,21 +250,21 @@ func (s *pool) wake(oldest uint32) (waiting bool) {
 	return waiting
 }
 
-// share returns how many of the n nodes that a client asks for it gets: at most as many as a
-// segment has, and few when few are left, because other clients cannot use nodes that a client
-// holds unused.
+// share returns how many nodes a client gets when it asks for n. That is at most the number of
+// nodes in a segment, and fewer if few are left, because other clients cannot use the nodes that a
+// client holds unused.
 func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n
 	}
-	left := s.nodes.free[c].len(anywhere) + s.unused()*perSegment(c)
-	return max(1, min(n, perSegment(c), left/(2*max(1, len(s.clients)))))
+	left := s.nodes.free[c].len(anywhere) + s.unused()*s.space.PerSegment(c)
+	return max(1, min(n, s.space.PerSegment(c), left/(2*max(1, len(s.clients)))))
 }
 
-// reserved is the number of free nodes of a class that a request must leave.
+// reserved returns how many free nodes of a class a request must leave.
 func (s *pool) reserved(c layout.Class, tombstone bool) int {
 	if !s.space.Shared || c != 0 || tombstone {
 		return 0
 	}
-	return tombstones
+	return min(tombstones, s.space.PerSegment(0))
 }

@@ -12,38 +12,45 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Times of the loop.
+// Times of the main loop.
 const (
-	// keepEvery is the period of Server.keep: leases, epochs, lost memory servers.
+	// keepEvery is the period at which the main loop calls Server.keep: leases, epochs, lost memory
+	// servers.
 	keepEvery = 10 * time.Millisecond
-	// acceptTimeout bounds the handshake with a new client. acceptPause is the period at which
-	// stopAcceptors polls.
+	// acceptTimeout is the time limit of the handshake with a new client. acceptPause is the period
+	// at which stopAcceptors and other waits poll.
 	acceptTimeout = time.Second
 	acceptPause   = time.Millisecond
-	// memoryTimeout bounds an operation on a memory server, reachTimeout the attempt to connect to
-	// one.
+	// memoryTimeout is the time limit of an operation on a memory server. reachTimeout is the time
+	// limit of an attempt to connect to one.
 	memoryTimeout = time.Second
 	reachTimeout  = 200 * time.Millisecond
 )
 
-// Server is a metadata server. One thread calls Serve; New is called before it, Close by any
-// thread, Snapshot by Serve's thread.
+// Server is a metadata server. One thread calls New, then Serve, and may call Snapshot. Any thread
+// may call Close.
 //
-// It is made of layers, each of which embeds the one below and calls nothing above it: memories
-// (connections to the memory servers, their superblocks), pool (nodes that are not linked,
-// clients), chains (keys and their chains), and the handlers of requests.
+// It consists of layers. Each layer embeds the one below it and calls nothing above it. From the
+// bottom: memories (connections to the memory servers, their superblocks), pool (nodes that are not
+// linked, clients), chains (keys and their chains), and Server itself (the handlers of requests).
 type Server struct {
 	chains
 	front    front
 	listener rdmacm.Listener
 	keepAt   clock.Time
-	// probeDue makes watchMemory read the superblock of every memory server, because an idle
-	// connection does not show that the server has crashed.
+	// probeDue makes watchMemory read the superblock of every memory server. An idle connection
+	// does not show that its server has crashed.
 	probeDue bool
+	// change is the change of the view that is in progress; nil: none. probeAt is when the next
+	// probe of a store with copies is due. backAt is the earliest time of the next attempt to bring
+	// servers back.
+	change  *change
+	probeAt clock.Time
+	backAt  clock.Time
 }
 
 // New connects to the memory servers, finds the store in their memory or formats one, and listens.
-// The caller must then call Serve, which frees all resources.
+// After that the caller must call Serve, which frees all resources at its end.
 func New(cfg Config) (_ *Server, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -78,11 +85,11 @@ func New(cfg Config) (_ *Server, err error) {
 	return s, err
 }
 
-// Close ends Serve. It may be called by any thread.
+// Close ends Serve. Any thread may call it.
 func (s *Server) Close() error { return s.listener.Close() }
 
-// Serve answers clients until Close or until the device is closed; then it returns nil. It returns
-// an error if another metadata server has taken over the memory servers.
+// Serve answers clients until Close is called or the device is closed; then it returns nil. If
+// another metadata server has taken over the memory servers, Serve returns an error.
 func (s *Server) Serve() error {
 	s.startAcceptors()
 	serve := s.serve
@@ -99,7 +106,7 @@ func (s *Server) Serve() error {
 	return errors.Join(err, s.front.close(), s.fab.Close())
 }
 
-// serve is the work of the main thread without request threads.
+// serve is the loop of the main thread if there are no request threads.
 func (s *Server) serve() error {
 	t := s.front.threads[0]
 	request := func(c *conn, i, n int) bool { s.request(c, i, n); return true }
@@ -144,8 +151,8 @@ func (s *Server) serve() error {
 
 func isTimeout(err error) bool { return errors.Is(err, verbs.ErrTimeout) }
 
-// Snapshot returns the counters. Only the thread of Serve may call it, while it does not lend the
-// tables, or any one thread after Serve has returned.
+// Snapshot returns the counters. Only the thread of Serve may call it, between regain and lend, or
+// any one thread after Serve has returned.
 func (s *Server) Snapshot() rpc.Stats {
 	st := s.stats
 	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())
@@ -162,6 +169,13 @@ func (s *Server) Snapshot() rpc.Stats {
 	for i := range s.nodes.free {
 		st.ClassFree[i] = uint64(s.nodes.free[i].len(anywhere))
 		st.Free += st.ClassFree[i]
+	}
+	st.Servers = s.shares()
+	st.Copies = uint64(s.space.Backups + 1)
+	for i := range s.memory {
+		if s.memory[i].out || s.copied() && s.memory[i].blank {
+			st.Away++
+		}
 	}
 	st.Held, st.Worn = uint64(len(s.nodes.held)), uint64(len(s.nodes.worn))
 	st.Linked = st.Nodes - st.Free - st.Held - st.Worn

@@ -11,14 +11,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// chains holds the keys and the chains of their nodes, as far as the server has followed them.
+// chains has the keys and the chains of their nodes, as far as the server has followed them.
 type chains struct {
 	pool
 	keys  map[uint64]*entry
 	slots []uint32 // free slots
-	// unopened are the entries of keys that could not be opened: see erase.
+	// unopened are the entries of keys that could not be opened. erase removes them.
 	unopened []*entry
-	// sweepDue makes the server follow all chains; sweepAt is the earliest time of the next sweep.
+	// sweepDue makes keep call sweep. sweepAt is the earliest time of the next sweep.
 	sweepDue bool
 	sweepAt  clock.Time
 }
@@ -27,74 +27,85 @@ type chains struct {
 type entry struct {
 	key  uint64
 	slot uint32
-	// at is the newest node that the server has seen. opened is the first node.
+	// at is the newest node of the chain that the server has seen. opened is the first node of the
+	// key.
 	at, opened layout.Location
-	// passed are the nodes before at that are not retired yet.
+	// passed are the nodes before at that are not yet retired.
 	passed []layout.Location
-	// recorded: the directory names at. mirrored: the record's mirror is up to date.
+	// recorded: the record in the directory is up to date. mirrored: the record's mirror is up to
+	// date.
 	recorded, mirrored bool
-	// ended: when the server followed the chain last, it reached the end.
+	// ended: when the server last followed the chain, it reached the end.
 	ended bool
+	// last is true if the metadata server must read the header of the last copy of at, not of the
+	// first.
+	last bool
 	// dead: the chain ends in a tombstone. lost: a part of the chain was in memory that is lost.
 	dead, lost bool
 
-	// ahead is how many reported nodes the server has not reached in the chain; closing: one of
-	// them is a tombstone. reported are these nodes, and some that it has reached: see
-	// freeAbsorbed.
+	// ahead is how many reported nodes the server has not reached in the chain. closing: one of
+	// them is a tombstone. reported are these nodes, and some that the server has reached since:
+	// see freeAbsorbed.
 	ahead    int
 	closing  bool
 	reported []layout.Location
-	// waiting: the entry is in walker.behind. seen is the value of at during the last catchUp.
+	// waiting: the entry is in walker.behind. seen is the value of at at the last catchUp.
 	waiting bool
 	seen    layout.Location
-	turn    uint64 // number of the last call of advance that touched the entry
+	turn    uint64 // number of the last followBatch that touched the entry
 }
 
-// walker is memory for following several chains at a time, and the reports and headers that the
-// server has collected.
+// walker has the memory for following several chains at a time, and the reports and headers that
+// the server has collected.
 type walker struct {
 	ops  [lanes]remotemem.Op
-	errs [lanes]error // of the lanes' header READs
-	// bulk is a separate operation, because reach may use it while the operations of lanes are in
-	// flight.
+	errs [lanes]error // errors of the header READs, by lane
+	// bulk is an operation of its own, because reach may use it while the operations of lanes are
+	// in flight.
 	bulk  remotemem.Op
 	lanes [lanes]*entry
 	way   int
 
-	// hints are the reports in the order of their arrival; the first followed of them are done.
-	// batch are the reports that are being followed.
+	// hints are the reports in the order of their arrival. The server has followed the first of
+	// them, as many as followed says. batch are the reports that it is following.
 	hints, batch []hint
 	followed     int
 	successors   map[layout.Location]layout.Location
 	behind       []*entry
 	turn         uint64
 
-	touched, closing []*entry // memory of advance and catchUp
+	touched, closing []*entry // memory of followBatch and catchUp
 }
 
-// startHeader posts the READ of a node's header on lane i.
-func (s *chains) startHeader(i int, at layout.Location) error {
+// startHeader posts the READ of a node's header on lane i. It reads the last copy of the node if
+// last is true, otherwise the first.
+func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	o := &s.walk.ops[i]
 	o.Done = true
 	p, ok := s.space.Place(at.Handle)
 	if !ok {
 		return errLost
 	}
-	if err := s.reach(p.Server); err != nil {
+	p, err := s.copyOf(p, last)
+	if err == nil {
+		err = s.reach(p.Server)
+	}
+	if err != nil {
 		return err
 	}
 	s.fab.Read(o, s.memory[p.Server].target(s.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
 	return s.fab.Start(o)
 }
 
-// nextWay chooses the connections to a server in turn, because each connection bounds the READs in
-// flight.
+// nextWay returns a number that chooses the connections to a server in turn, because each
+// connection can have only so many READs in flight.
 func (s *chains) nextWay() int {
 	s.walk.way++
 	return s.walk.way
 }
 
-// waitHeaders waits for the headers of the first n lanes.
+// waitHeaders waits until the READs on the first n lanes are complete. Meanwhile it lends the
+// tables.
 func (s *chains) waitHeaders(n int) {
 	deadline := s.deadline()
 	s.lend()
@@ -115,19 +126,20 @@ func (s *chains) header(i int) (layout.Word, error) {
 	return layout.Word(v), err
 }
 
-// follow follows chains to their ends from the nodes that the server knows, for at most the given
-// number of round trips (negative: any number), and retires the nodes that they have passed.
+// follow follows the chains of the entries in list, from the nodes that the server knows to the
+// ends, and retires the nodes that they pass. It stops after the given number of round trips;
+// negative: no limit.
 func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
 		work := s.walk.lanes[:0]
 		for _, e := range part {
-			if e.ended = false; !e.lost && !e.dead {
+			if e.ended, e.last = false, false; !e.lost && !e.dead {
 				work = append(work, e)
 			}
 		}
 		for n := 0; len(work) > 0 && (rounds < 0 || n < rounds); n++ {
 			for i, e := range work {
-				s.walk.errs[i] = s.startHeader(i, e.at)
+				s.walk.errs[i] = s.startHeader(i, e.at, e.last)
 			}
 			s.waitHeaders(len(work))
 			left := work[:0]
@@ -145,7 +157,7 @@ func (s *chains) follow(list []*entry, rounds int) {
 	}
 }
 
-// step moves an entry along its chain by the header that lane i has read, and reports whether the
+// step moves an entry along its chain by the header that lane i has read. It returns true if the
 // chain goes on.
 func (s *chains) step(e *entry, i int) bool {
 	if err := s.walk.errs[i]; err != nil {
@@ -157,8 +169,8 @@ func (s *chains) step(e *entry, i int) bool {
 	s.stats.Walked++
 	header, err := s.header(i)
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
-		// A linked node is never given out again. So this memory no longer holds a node of the
-		// store.
+		// A linked node is never given out again, so this memory no longer contains the nodes of
+		// the store.
 		s.stats.Broken++
 		e.at = layout.Location{}
 		e.lose()
@@ -169,17 +181,25 @@ func (s *chains) step(e *entry, i int) bool {
 	case header.IsTombstone():
 		e.dead, e.ended, e.mirrored = true, true, false
 		return false
+	case !more && s.copied() && !e.last:
+		e.last = true // the last copy may name a successor that the first copy does not name yet
+		return true
 	case !more:
-		// If a node was reported and is not in the chain, its client no longer holds it.
+		// If a node was reported and is not in the chain, no client holds it any more.
 		e.ended, e.ahead = true, 0
 		return false
 	}
+	if e.last && !complete(s, e.at, header) {
+		return false
+	}
+	e.last = false
 	s.pass(e, next)
 	s.stride(e)
 	return !e.lost
 }
 
-// pass moves an entry to the next node of its chain.
+// pass moves an entry to next, the next node of its chain. If that node was in lost memory, the key
+// is lost.
 func (s *chains) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
 	n, ok := s.nodes.held[next.Handle]
@@ -195,15 +215,15 @@ func (s *chains) pass(e *entry, next layout.Location) {
 	e.at, e.recorded = next, false
 }
 
-// onServer reports whether a node is on server i.
+// onServer reports whether the node l is on server i.
 func (s *pool) onServer(l layout.Location, i int) bool {
 	p, ok := s.space.Place(l.Handle)
 	return ok && p.Server == i
 }
 
-// commit writes the directory for entries that have changed, and retires the nodes that they have
-// passed. It leaves out entries that are not in the table any more: the nodes of a deleted key have
-// been retired already, and its slot may belong to another key.
+// commit writes the records and mirrors of entries that have changed, and retires the nodes that
+// they have passed. It leaves out entries that are not in the table any more: the nodes of a
+// deleted key are already retired, and its slot may belong to another key.
 func (s *chains) commit(list []*entry) {
 	var room [lanes]*entry
 	for part := range slices.Chunk(list, lanes) {
@@ -221,29 +241,38 @@ func (s *chains) commit(list []*entry) {
 	}
 }
 
-// record writes the records of at most lanes entries that have moved along their chain, or whose
-// keys were opened, deleted or lost.
+// record writes the records of those entries in list that have moved along their chain, or whose
+// keys were opened, deleted or lost. list has at most lanes entries.
 func (s *chains) record(list []*entry) {
-	started := [lanes]bool{}
+	due := [lanes]bool{}
 	for i, e := range list {
-		if e.recorded && (!e.dead || e.lost) {
-			continue
+		if due[i] = !e.recorded || e.dead && !e.lost; due[i] {
+			e.recorded = false
 		}
-		e.recorded = false
-		p, _ := s.space.Record(int(e.slot))
-		if s.reach(p.Server) != nil {
-			continue
-		}
-		started[i] = s.startRecord(i, p, s.recordOf(e))
 	}
-	waitRecords(s, started[:len(list)])
+	done := due
+	for j := range s.space.Backups + 1 {
+		started := [lanes]bool{}
+		for i, e := range list {
+			p, _ := s.space.RecordCopy(int(e.slot), j)
+			if due[i] && !s.memory[p.Server].out {
+				started[i] = s.reach(p.Server) == nil && s.startRecord(i, p, s.recordOf(e))
+				done[i] = done[i] && started[i]
+			}
+		}
+		wrote := started
+		waitRecords(s, wrote[:len(list)])
+		for i := range list {
+			done[i] = done[i] && wrote[i] == started[i]
+		}
+	}
 	for i, e := range list {
-		e.recorded = e.recorded || started[i]
+		e.recorded = e.recorded || done[i]
 	}
 }
 
-// waitRecords waits for the WRITEs on the lanes that were started, and clears started for those that
-// have failed.
+// waitRecords waits for the WRITEs on the lanes for which started is true. It sets started to false
+// for the WRITEs that have failed.
 func waitRecords(s *chains, started []bool) {
 	deadline := s.deadline()
 	s.lend()
@@ -253,7 +282,7 @@ func waitRecords(s *chains, started []bool) {
 	}
 }
 
-// recordOf makes the record of an entry; the zero record if its key was deleted.
+// recordOf returns the record of an entry. It is zero if the key was deleted.
 func (s *chains) recordOf(e *entry) layout.KeyRecord {
 	switch p, _ := s.space.Place(e.at.Handle); {
 	case e.lost:
@@ -261,11 +290,11 @@ func (s *chains) recordOf(e *entry) layout.KeyRecord {
 	case e.dead:
 		return layout.KeyRecord{}
 	default:
-		return layout.KeyRecord{Key: e.key, At: e.at, Generation: uint32(s.memory[p.Server].generation) & layout.MaxStamp}
+		return layout.KeyRecord{Key: e.key, At: e.at, Generation: s.stamp(p.Server)}
 	}
 }
 
-// mirrorOf makes the mirror of an entry's record.
+// mirrorOf returns the mirror of an entry's record. It is zero if the key was deleted.
 func mirrorOf(e *entry) layout.KeyRecord {
 	if e.dead && !e.lost {
 		return layout.KeyRecord{}
@@ -273,7 +302,7 @@ func mirrorOf(e *entry) layout.KeyRecord {
 	return layout.KeyRecord{Key: e.key, Lost: true}
 }
 
-// startRecord posts the WRITE of a record or of a mirror on lane i.
+// startRecord posts the WRITE of a record or a mirror on lane i. It returns false if that fails.
 func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 	var b [layout.RecordLen]byte
 	rec.Put(b[:])
@@ -285,15 +314,15 @@ func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 	return s.fab.Start(o) == nil
 }
 
-// mirror writes the mirrors of at most lanes entries. A mirror changes only when its key is opened
-// or deleted.
+// mirror writes the mirrors of entries, at most lanes, that are not up to date. A mirror changes
+// only when its key is opened or deleted.
 func (s *chains) mirror(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
 		p, ok := s.space.Mirror(int(e.slot))
 		switch {
 		case e.mirrored:
-		case !ok:
+		case !ok, s.copied(): // with copies, record has written all records of the key
 			e.mirrored = true
 		case s.reach(p.Server) == nil:
 			started[i] = s.startRecord(i, p, mirrorOf(e))
@@ -305,8 +334,8 @@ func (s *chains) mirror(list []*entry) {
 	}
 }
 
-// settle retires the nodes that the chain of an entry has passed, when the directory does not name
-// them any more.
+// settle retires the nodes that an entry has passed, if the record and the mirror are up to date,
+// so that the directory does not name these nodes any more. It removes deleted keys.
 func (s *chains) settle(e *entry) {
 	if !e.recorded || !e.mirrored {
 		return
@@ -325,22 +354,22 @@ func (s *chains) settle(e *entry) {
 	}
 }
 
-// forget removes a key from the table.
+// forget removes the key of an entry from the table.
 func (s *chains) forget(e *entry) {
 	if s.keys[e.key] != e {
 		return
 	}
 	delete(s.keys, e.key)
 	if s.format.Keyed {
-		// if nodes have no keys, the old shortcut of the slot could lead to the value of another
-		// key
+		// If nodes have no keys, the slot is not used again: by its old shortcut, clients could
+		// find the value of another key.
 		s.slots = append(s.slots, e.slot)
 	}
 }
 
 const sweepPause = 20 * time.Millisecond
 
-// sweep follows all chains, unless it did so less than sweepPause ago.
+// sweep follows all chains, unless it has done so less than sweepPause ago.
 func (s *chains) sweep() {
 	if s.rt.Now() < s.sweepAt {
 		return
@@ -350,11 +379,12 @@ func (s *chains) sweep() {
 	s.sweepDue = s.sweepDue || !s.allWhole() // a memory server did not answer
 }
 
-// whole reports that the server has followed the chain of an entry to its end, and that the
-// directory is up to date. A node that the server did not see then is not in the chain.
+// whole reports whether the directory is up to date and the server has followed the entry's chain
+// to its end, or knows that a part of the chain is lost. If it has reached the end, a node that it
+// did not see is not in the chain.
 func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
 
-// lose marks an entry as lost: its chain is not followed any further.
+// lose marks an entry as lost: the server does not follow its chain any further.
 func (e *entry) lose() { e.lost, e.recorded, e.ahead = true, false, 0 }
 
 func (s *chains) allWhole() bool {
@@ -369,13 +399,17 @@ func (s *chains) allWhole() bool {
 // followAll follows all chains to their ends, in the order of their keys.
 func (s *chains) followAll() { s.follow(s.sorted(), -1) }
 
-// nodeHead reads header and key of a node.
+// nodeHead reads the header and the key of the node l.
 func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, err error) {
 	p, ok := s.space.Place(l.Handle)
 	if !ok {
 		return 0, 0, errLost
 	}
-	if err := s.reach(p.Server); err != nil {
+	p, err = s.copyOf(p, false)
+	if err == nil {
+		err = s.reach(p.Server)
+	}
+	if err != nil {
 		return 0, 0, err
 	}
 	o := &s.walk.ops[0]

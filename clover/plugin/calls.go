@@ -19,10 +19,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// pathCalls is POST callsRequest: calls.
+// pathCalls is the path of the request: POST callsRequest, answered by calls.
 const pathCalls = "calls"
 
-// Bounds of a measurement of calls.
+// Limits of a measurement of calls.
 const (
 	maxCallers = 256 // on a host
 	maxCalling = time.Minute
@@ -35,7 +35,7 @@ type callsRequest struct {
 	Duration time.Duration `json:"durationNs"`
 }
 
-// calls is the result of a measurement: how many calls were answered, from the moment at which all
+// calls is the result of a measurement: how many calls the metadata server has answered since all
 // clients of a host were connected.
 type calls struct {
 	Clients int           `json:"clients"`
@@ -50,7 +50,7 @@ func (c *calls) Write(out io.Writer) error {
 	return err
 }
 
-// add adds the calls of another host.
+// add adds the calls of another host to c.
 func (c *calls) add(o *calls) {
 	c.Clients, c.Calls, c.Span, c.Rate = c.Clients+o.Clients, c.Calls+o.Calls, max(c.Span, o.Span), c.Rate+o.Rate
 }
@@ -64,7 +64,7 @@ func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 			return nil, store.BadUse("want --clients of 1 or more and --duration up to %v", maxCalling)
 		}
 		if len(hosts) == 0 {
-			return nil, fmt.Errorf("rack %s has no compute host", c.Rack.Name)
+			return nil, fmt.Errorf("rack %s has no compute host: give one `role: compute` in the rack file", c.Rack.Name)
 		}
 		o, err := c.Options()
 		if err != nil {
@@ -86,7 +86,7 @@ func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// calls runs the clients of one host.
+// calls executes a callsRequest: it runs the clients of one host.
 func (n *node) calls(r *http.Request, in callsRequest) (out calls, err error) {
 	if in.Clients < 1 || in.Clients > maxCallers || in.Duration <= 0 || in.Duration > maxCalling {
 		return out, control.Errorf(http.StatusBadRequest, "%d clients for %v: want 1 to %d on a host, and up to %v", in.Clients, in.Duration, maxCallers, maxCalling)

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -30,7 +31,7 @@ func init() {
 	store.Register(Store)
 }
 
-// metaHost is the host that runs the metadata server: the first with that role.
+// metaHost returns the host that runs the metadata server: the first one with the role metadata.
 func metaHost(r *spec.Rack) (string, error) {
 	if list := r.ByRole(spec.Metadata); len(list) > 0 {
 		return list[0].Name, nil
@@ -38,7 +39,7 @@ func metaHost(r *spec.Rack) (string, error) {
 	return "", fmt.Errorf("rack %s has no metadata host: give one `role: metadata` in the rack file", r.Name)
 }
 
-// cost says what an operation took.
+// cost describes what the last operation of a client took.
 func cost(c kv.Store) string {
 	k := c.Last()
 	return fmt.Sprintf("%d round trips, %d calls of the metadata server, %d races lost", k.RTTs, k.RPCs, k.Retries)
@@ -50,7 +51,7 @@ func commands() store.Commands {
 		Long: "Clover is a key-value store on the rack's memory servers: the metadata server, a process on the metadata host,\n" +
 			"gives out space; clients read and write the memory by one-sided verbs; memory servers do nothing. The values are\n" +
 			"in the memory of the memory servers. They survive a crash of the metadata server, but a value is lost when its\n" +
-			"memory server crashes.",
+			"memory server crashes, unless the store has copies of it on others (start --replicas).",
 		Example: "  rdmalab clover start\n" +
 			"  rdmalab clover insert 7 hello && rdmalab clover get 7\n" +
 			"  rdmalab run ycsb --workload a --clients 16\n" +
@@ -59,10 +60,11 @@ func commands() store.Commands {
 			Short: "Start the metadata server, and with it the store",
 			Long: "start starts the metadata server, which finds the store that is in the memory of the memory servers, or makes\n" +
 				"one there if there is none. The store uses the memory that the rack file gives the memory servers. If the\n" +
-				"metadata server runs already, it goes on as it is. Then --fresh, or another --format, --keys, --region, --threads\n" +
-				"or --lease, is an error: let the clients end and use `rdmalab clover stop` first.",
+				"metadata server runs already, it goes on as it is. Then --fresh, or another --format, --keys, --region, --threads,\n" +
+				"--replicas, --balance or --lease, is an error: let the clients end and use `rdmalab clover stop` first.",
 			Example: "  rdmalab clover start\n" +
-				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB",
+				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
+				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",
 			New:     newStart,
 			Choices: map[string][]string{"format": {"hardened", "keyed", "published"}},
 		},
@@ -79,7 +81,8 @@ func commands() store.Commands {
 				"  keys      keys that exist, of how many the store can hold; lost: their value was on a memory server that crashed\n" +
 				"  nodes     all nodes of the memory servers: free, held by clients for later writes, in chains, and waiting until all\n" +
 				"            clients have confirmed a new epoch, before they are reused\n" +
-				"  segments  pieces of memory that are divided into nodes of one size (class); below, nodes by size\n" +
+				"  copies    how many of each node, if there are several, and how many memory servers have none at present\n" +
+				"  segments  pieces of memory that are divided into nodes of one size (class); below, nodes by size and by memory server\n" +
 				"  clients   clients that are connected, and the number of the present epoch\n" +
 				"  requests  requests that the metadata server has answered, and refused\n" +
 				"  chains    headers of nodes that it has read, and what it has recovered or found lost or broken",
@@ -121,8 +124,12 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
 		"addresses that it knows (default 2s)")
-	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads take requests beside the one that follows chains (default: one "+
-		"thread does everything)")
+	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads of the metadata server answer requests that need no memory server; one "+
+		"more thread does the rest (default 0: one thread does everything)")
+	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many copies each node has, on as many memory servers: 1 to 3; have more memory "+
+		"servers than copies (default 1)")
+	fs.BoolVar(&cfg.Balance, "balance", false, "place more new keys on memory servers that have more free room or answer faster "+
+		"(default: on all in turn)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+
 		"lose their connections")
 	return func(c *store.Call) (store.Result, error) {
@@ -137,7 +144,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// start starts the metadata server on the rack's memory servers.
+// start starts the metadata server for the rack's memory servers.
 func start(c *store.Call, cfg Config) error {
 	host, err := metaHost(c.Rack)
 	if err != nil {
@@ -147,15 +154,31 @@ func start(c *store.Call, cfg Config) error {
 		return err
 	}
 	cfg.Servers = c.Memory()
-	return c.Post(host, Store.Path(store.PathStart), cfg, nil)
+	if most := min(layout.MaxBackups+1, len(cfg.Servers)); cfg.Replicas < 0 || cfg.Replicas > most {
+		return store.BadUse("--replicas %d: want 1 to %d on %d memory servers", cfg.Replicas, most, len(cfg.Servers))
+	}
+	for _, r := range c.Rack.Switch.Rules {
+		if r.Action == rules.Steer && cfg.Replicas > 1 {
+			return store.BadUse("--replicas %d: %w, and rule %s of the rack's switch says that it steers", cfg.Replicas, errSteered, r.ID)
+		}
+	}
+	var up started
+	if err := c.Post(host, Store.Path(store.PathStart), cfg, &up); err != nil || up.Fixed == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(c.Err, "each size of nodes has a fixed part of the memory, and can be full while others are not: %s\n", up.Fixed)
+	return err
 }
 
-// crowd is how many clients can share a machine before they need a longer lease.
+// errSteered: what a switch learns of a chain and of its newest node are of one copy.
+var errSteered = errors.New("the switch cannot steer requests of a store with copies")
+
+// crowd is the number of clients on one machine up to which the default lease is long enough.
 const crowd = 64
 
-// prepare starts the store for a workload. It lengthens the lease with the number of clients: on a
-// machine with many clients each one runs rarely, and a client whose lease has ended must ask the
-// metadata server for all keys again. A store that runs keeps its lease.
+// prepare starts the store for a workload. With many clients on a machine each of them runs rarely,
+// and a client whose lease has ended must ask the metadata server for all keys again. So prepare
+// makes the lease longer with the number of clients. A store that runs already keeps its lease.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	cfg := Config{}
 	if w.Clients > crowd {
@@ -166,15 +189,24 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	if cfg.Lease != 0 && errors.As(err, &answer) && answer.Status == http.StatusConflict {
 		err = start(c, Config{})
 	}
+	if err == nil && w.Steered {
+		var st rpc.Stats
+		if st, err = Stats(c); err == nil && st.Copies > 1 {
+			err = errSteered
+		}
+	}
 	return false, err
 }
 
 // stats has the metadata server's counters.
-type stats rpc.Stats
+type stats struct {
+	rpc.Stats
+	names []string // of the memory servers
+}
 
 func readStat(c *store.Call) (store.Result, error) {
 	st, err := Stats(c)
-	return (*stats)(&st), err
+	return &stats{st, c.Memory()}, err
 }
 
 // Stats asks the metadata server for its counters.
@@ -192,12 +224,20 @@ func (st *stats) Write(out io.Writer) error {
 	_, _ = fmt.Fprintf(w, "keys\t%d of %d\tlost %d\n", st.Keys, st.Slots, st.LostKeys)
 	_, _ = fmt.Fprintf(w, "nodes\t%d\tfree %d, held by clients %d, in chains %d, waiting for an epoch "+
 		"%d\n", st.Nodes, st.Free, st.Held, st.Linked, st.Worn)
+	if st.Copies > 1 {
+		_, _ = fmt.Fprintf(w, "copies\t%d of each node\tmemory servers without any %d\n", st.Copies, st.Away)
+	}
 	if st.Segments > 0 {
 		_, _ = fmt.Fprintf(w, "segments\t%d\twithout a class %d, waiting for an epoch %d\n", st.Segments, st.Unused, st.Resting)
 	}
 	for c, n := range st.ClassNodes {
 		if n > 0 {
 			_, _ = fmt.Fprintf(w, "  %v\t%d\tfree %d\n", layout.Class(c), n, st.ClassFree[c])
+		}
+	}
+	for i, x := range st.Servers {
+		if i < len(st.names) {
+			_, _ = fmt.Fprintf(w, "  %s\t%d\tfree %d, gives %.1f %% of the nodes for new keys\n", st.names[i], x.Nodes, x.Free, float64(x.Permille)/10)
 		}
 	}
 	_, _ = fmt.Fprintf(w, "clients\t%d\tepoch %d\n", st.Clients, st.Epoch)
@@ -207,7 +247,7 @@ func (st *stats) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// verdict is the result of a history, and the metadata server's counters after it.
+// verdict is the result of a check of a history. after has the metadata server's counters after it.
 type verdict struct {
 	store.Verdict
 	after *stats
@@ -241,18 +281,18 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Bad reports whether no order explains the answers.
+// Bad reports whether the history is not linearizable.
 func (v *verdict) Bad() bool { return !v.Linearizable }
 
-// Write prints the verdict.
+// Write prints the verdict and, if they are known, the counters.
 func (v *verdict) Write(out io.Writer) error {
-	err := v.Verdict.Write(out, true)
+	err := errors.Join(v.Verdict.Write(out, true), v.HintLoss(out))
 	st := v.after
 	if err != nil || st == nil {
 		return err
 	}
-	// A node that is neither free nor held by a client is in a chain. A chain that the server has
-	// followed to its end counts as one linked node.
+	// A node that is neither free nor held by a client is in a chain. After the check each chain
+	// has one linked node if the server has followed it to the end.
 	leaked := st.Linked - min(st.Linked, st.Keys-st.LostKeys)
 	_, err = fmt.Fprintf(out, "chains broken %d, nodes leaked %d; %d free, held %d, in chains %d of %d "+
 		"keys\n", st.Broken, leaked, st.Free, st.Held,

@@ -20,37 +20,47 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// pathStat is POST store.ClientOptions: rpc.Stats.
+// pathStat is the path of the request: POST store.ClientOptions, answered by rpc.Stats.
 const pathStat = "stat"
 
-// Config describes a store. It is the body of the request store.PathStart to the host that becomes
-// the metadata server.
+// Config describes a store. It is the body of the request store.PathStart, which goes to the host
+// that will run the metadata server.
 type Config struct {
 	// Servers are the names of the memory servers.
 	Servers []string `json:"servers"`
-	// Format of nodes: hardened, keyed or published, or an old name (formats); "": hardened.
+	// Format is the format of nodes: hardened, keyed, published, or an older name (see formats);
+	// "": hardened.
 	Format string `json:"format,omitempty"`
-	// Keys is how many keys the store can hold; 0: 65536. Region is how much memory of each server
-	// it takes, in bytes; 0: all.
+	// Keys is how many keys the store can hold; 0: 65536. Region is how many bytes of each server's
+	// memory it uses; 0: all.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
 	// Threads is how many threads of the metadata server take requests; 0: its only thread does
 	// everything.
 	Threads int `json:"threads,omitempty"`
-	// Lease of clients; 0: 2 s.
+	// Replicas is how many copies each node has; 0: one, or as many as in the store that is found.
+	Replicas int `json:"replicas,omitempty"`
+	// Balance gives out nodes by the free room and the speed of the memory servers.
+	Balance bool `json:"balance,omitempty"`
+	// Lease is the lease of clients; 0: 2 s.
 	Lease time.Duration `json:"lease,omitempty"`
-	// Fresh formats the memory even if it holds a store.
+	// Fresh formats the memory even if it contains a store.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
-// formats of nodes by name. The last two are the old names, which are still accepted.
+// started is the answer to the request store.PathStart. Fixed says why each size of nodes has a
+// fixed part of the memory; "": they share it.
+type started struct {
+	Fixed string `json:"fixed,omitempty"`
+}
+
+// formats are the formats of nodes by name. The last two are older names, which are still accepted.
 var formats = map[string]layout.Format{
 	"": layout.Hardened, "hardened": layout.Hardened, "keyed": layout.Keyed, "published": layout.Published,
 	"sound": layout.Hardened, "vanilla": layout.Published,
 }
 
-// node is Clover's part of the daemon of a host: the metadata server, if the host runs it, and
-// clients.
+// node is Clover's part of a host's daemon: the metadata server, if the host runs it, and clients.
 type node struct {
 	h store.Host
 
@@ -63,7 +73,7 @@ type server struct {
 	cfg  Config
 	ctx  verbs.Context
 	meta *meta.Server
-	// ended is closed when the server does not answer any more.
+	// ended is closed when the server no longer answers.
 	ended chan struct{}
 }
 
@@ -72,7 +82,15 @@ func newNode(h store.Host) store.Node { return &node{h: h} }
 // Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
 	type none = struct{}
-	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in Config) (none, error) { return none{}, n.start(in) })
+	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in Config) (out started, err error) {
+		if err = n.start(in); err != nil {
+			return out, err
+		}
+		if s := n.Server(); s != nil {
+			out.Fixed = meta.Fixed(s)
+		}
+		return out, nil
+	})
 	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
 	control.Handle(m, "POST "+Store.Path(pathStat), n.stat)
 	control.Handle(m, "POST "+Store.Path(pathCalls), n.calls)
@@ -99,7 +117,7 @@ func (n *node) Status() store.Status {
 	return store.Status{Up: n.server != nil, Service: clover.Service}
 }
 
-// Server is the metadata server that the host runs; nil: none.
+// Server returns the metadata server that the host runs, or nil.
 func (n *node) Server() *meta.Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,14 +127,16 @@ func (n *node) Server() *meta.Server {
 	return n.server.meta
 }
 
-// Crash ends the metadata server. The memory servers keep the store: it can be started again.
+// Crash ends the metadata server. The store stays in the memory of the memory servers, and can be
+// started again.
 func (n *node) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.end()
 }
 
-// NICGone is Crash, because the metadata server cannot work without connections.
+// NICGone implements store.Node: it calls Crash, because the metadata server cannot work without
+// connections.
 func (n *node) NICGone() error { return n.Crash() }
 
 // end is Crash for a caller that holds mu.
@@ -131,11 +151,12 @@ func (n *node) end() error {
 	return err
 }
 
-// differs returns an error that says how the running store differs from the requested one; nil if
-// it does not.
+// differs returns an error if the requested store is not like the running one, or nil. host is the
+// name of the host for the error.
 func (s *server) differs(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
 		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads ||
+		cfg.Balance && !s.cfg.Balance || cfg.Replicas != 0 && max(1, cfg.Replicas) != max(1, s.cfg.Replicas) ||
 		cfg.Lease != 0 && cfg.Lease != cmp.Or(s.cfg.Lease, meta.DefaultLease)
 	if !differs {
 		return nil
@@ -144,8 +165,8 @@ func (s *server) differs(cfg Config, host string) error {
 		"run `rdmalab clover stop` when no client uses it", host)
 }
 
-// start makes the host run the metadata server of a store. It leaves a running server as it is, and
-// replaces one that has failed.
+// start makes the host run the metadata server of a store. A metadata server that runs already
+// stays as it is; one that has failed is replaced.
 func (n *node) start(cfg Config) error {
 	if cfg.Threads < 0 || cfg.Threads > meta.MaxThreads {
 		return control.Errorf(http.StatusBadRequest, "%d threads of the metadata server: want 0 to %d", cfg.Threads, meta.MaxThreads)
@@ -176,13 +197,14 @@ func (n *node) start(cfg Config) error {
 		ctx := n.h.Context()
 		s, err := meta.New(meta.Config{
 			Context: ctx, Manager: n.h.Manager(), Servers: servers, Format: format, Keys: cfg.Keys, Region: cfg.Region, Lease: cfg.Lease,
-			Grace: graceOf(cfg.Lease), Fresh: cfg.Fresh, Threads: cfg.Threads,
+			Grace: graceOf(cfg.Lease), Fresh: cfg.Fresh, Threads: cfg.Threads, Replicas: cfg.Replicas, Balance: cfg.Balance,
 		})
 		if err != nil {
 			return errors.Join(control.Errorf(http.StatusBadGateway, "%v", err), ctx.Close())
 		}
 		n.server = &server{cfg: cfg, ctx: ctx, meta: s, ended: make(chan struct{})}
-		go n.serve(n.server)
+		server := n.server
+		ctx.Runtime().Go("server", func() { n.serve(server) })
 		n.h.Log().Info("metadata server is up", "memory", cfg.Servers, "format", cfg.Format)
 		return nil
 	})
@@ -196,12 +218,12 @@ func (n *node) serve(s *server) {
 	}
 }
 
-// minGrace is longer than a client's NIC retransmits a request after the client has died or given
-// up the queue pair: eight times the ACK timeout of rdmacm.Params, 134 ms.
+// minGrace is longer than a client's NIC retransmits a request after the client has died or
+// abandoned the queue pair: eight times the ACK timeout of rdmacm.Params, 134 ms.
 const minGrace = 2 * time.Second
 
 // graceOf returns the grace for a lease: how long after the end of the lease packets of its client
-// may still arrive. 0 stands for the default, in argument and result.
+// may still arrive. 0 stands for the default, both as lease and as result.
 func graceOf(lease time.Duration) time.Duration {
 	if lease == 0 {
 		return 0

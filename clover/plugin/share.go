@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// clients opens clients of one verbs context: each with queue pairs of its own, or several that
-// share them.
+// clients opens clients of one verbs context. Each has queue pairs of its own, or several share
+// them.
 type clients struct {
 	cfg clover.Config
 	// share is how many clients share queue pairs; 0 or 1: each client has its own.
@@ -25,7 +25,7 @@ type clients struct {
 }
 
 // checkShare returns an error if o asks clients to share queue pairs, caches or a reporter in a way
-// that is not possible.
+// that is not possible, or if o names an unknown mode.
 func checkShare(o *store.ClientOptions) error {
 	if o.Share < 0 || o.Share > clover.MaxGroup {
 		return control.Errorf(http.StatusBadRequest, "%d clients on a queue pair: want 0 to %d", o.Share, clover.MaxGroup)
@@ -35,14 +35,21 @@ func checkShare(o *store.ClientOptions) error {
 			return control.Errorf(http.StatusBadRequest, "cache or reporter of a %.20q: want %s or %s", of, store.OfProcess, store.OfClient)
 		}
 	}
+	if of := o.Mode; of != "" && of != store.ModeFast && of != store.ModePublished {
+		return control.Errorf(http.StatusBadRequest, "clients of mode %.20q: want %s or %s", of, store.ModeFast, store.ModePublished)
+	}
 	return nil
 }
 
 // newClients makes clients that share queue pairs as o says. Unless o says otherwise, all clients
-// of one request to the daemon share a location cache, as the threads of one process do.
+// of one request to the daemon share a location cache, as the threads of one process do. They also
+// take turns at a key; threads of the published client do not.
 func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 	if o.Cache != store.OfClient {
 		cfg.Cache = clover.NewCache(cfg.Cached)
+	}
+	if o.Mode != store.ModePublished {
+		cfg.Turns, cfg.Chase, cfg.LazyShortcut = clover.NewTurns(), true, true
 	}
 	if o.Reporter == store.OfProcess {
 		cfg.Reporter = clover.NewReporter(cfg)
@@ -50,8 +57,8 @@ func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 	return &clients{cfg: cfg, share: o.Share}
 }
 
-// Open opens one more client. With --share-qp it joins the group that shares queue pairs, or begins
-// a new one.
+// Open opens one more client. If clients share queue pairs, it joins the newest group, or begins a
+// new one when that group is full.
 func (c *clients) Open(deadline clock.Time) (kv.Store, error) {
 	s, err := c.open(deadline)
 	if err != nil {
@@ -86,7 +93,7 @@ func (c *clients) group() (*clover.Group, error) {
 	return c.groups[len(c.groups)-1], nil
 }
 
-// Close ends the groups and the reporter; their clients are closed.
+// Close ends the groups and the reporter. The caller has closed their clients.
 func (c *clients) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,13 +15,15 @@ type Answer struct {
 	// Scarce asks the client to give back the nodes that it does not use.
 	Scarce bool
 	Epoch  uint32
-	// N is the number of locations. Answers to Alloc have the entries with the versions to write,
-	// answers to Query the newest known node.
+	// N is the number of locations. Answers to Alloc have the entries and the versions to write.
+	// Answers to Query have the newest known node.
 	N         int
 	Locations [MaxBatch]layout.Location
-	// Slot is the key's slot, in answers to Query and Open.
+	// Slot is the slot of the key, in answers to Query and Open. In an answer Full to Alloc, it is
+	// the number of segments without a class.
 	Slot uint32
-	// Welcome is set in an answer to Hello, Stats in an answer to Stat; nil otherwise.
+	// Welcome is set in an answer to Hello, and Stats in an answer to Stat. In other answers they
+	// are nil.
 	Welcome *Welcome
 	Stats   *Stats
 }
@@ -32,14 +34,28 @@ type Stats struct {
 	Epoch, Clients, Keys, LostKeys, Slots                uint64
 	Nodes, Free, Held, Linked, Worn                      uint64
 	ClassStats
+	// Copies is the number of copies of each node. Away is the number of memory servers whose
+	// copies do not count.
+	Copies, Away uint64
+	// Servers has the nodes of each memory server.
+	Servers []Share
 }
+
+// Share is a memory server's share of the nodes. Permille is how many of 1,000 nodes come from it,
+// of those for which clients name no server.
+type Share struct{ Nodes, Free, Permille uint64 }
+
+// shareLen is the length of a Share in an answer.
+const shareLen = 3 * 8
 
 // ClassStats says how the classes of nodes share the memory.
 type ClassStats struct {
-	// Segments is the number of segments of a shared space. Unused is how many of them have no
-	// class. Resting is how many rest.
+	// Segments is the number of segments of a shared space. Unused is the number of segments
+	// without a class. Resting is the number of segments that are about to lose their class: they
+	// wait until every client has left the epoch.
 	Segments, Unused, Resting uint64
-	// ClassNodes and ClassFree count the nodes of each class, and the free ones of them.
+	// ClassNodes is the number of nodes of each class. ClassFree is the number of free nodes of
+	// each class.
 	ClassNodes, ClassFree [layout.Classes]uint64
 }
 
@@ -51,7 +67,7 @@ func (s *Stats) fields() []*uint64 {
 	for i := range layout.Classes {
 		list = append(list, &s.ClassNodes[i], &s.ClassFree[i])
 	}
-	return list
+	return append(list, &s.Copies, &s.Away)
 }
 
 // Welcome describes a store to a new client.
@@ -63,12 +79,13 @@ type Welcome struct {
 	// Incarnation is the number of the metadata server's incarnation. Each incarnation counts its
 	// own epochs.
 	Incarnation uint32
-	// Lease is how long after its last answer the client may use the locations that it knows.
+	// Lease is the time after its last answer during which the client may use the locations that it
+	// knows.
 	Lease  time.Duration
 	Space  layout.Space
 	Format layout.Format
-	// Servers are the memory servers, in the order of the space, with the generations of their
-	// memory.
+	// Servers has the memory servers in the order of the space, with the generations of their
+	// memory. A Generation of 0 says that the copies of this server do not count at present.
 	Servers []Server
 }
 
@@ -81,8 +98,12 @@ type Server struct {
 // scarceBit in the status of a message is Answer.Scarce.
 const scarceBit = 1 << 15
 
-// sharedBit in the number of servers of a Welcome marks a shared space.
-const sharedBit = 1 << 31
+// sharedBit in the number of servers of a Welcome marks a shared space. The bits from backupsShift
+// on have the number of backups.
+const (
+	sharedBit    = 1 << 31
+	backupsShift = 24
+)
 
 const (
 	welcomeFixed = 4 + 4 + 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
@@ -107,6 +128,10 @@ func (a *Answer) AppendTo(b []byte) []byte {
 		for _, v := range a.Stats.fields() {
 			b = le.AppendUint64(b, *v)
 		}
+		b = le.AppendUint64(b, uint64(len(a.Stats.Servers)))
+		for _, s := range a.Stats.Servers {
+			b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, s.Nodes), s.Free), s.Permille)
+		}
 		return b
 	}
 	b = le.AppendUint32(b, a.Slot)
@@ -123,7 +148,7 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	b = le.AppendUint32(b, w.Incarnation)
 	b = le.AppendUint64(b, uint64(w.Lease))
 	b = le.AppendUint32(b, w.Format.Bits())
-	servers := uint32(w.Space.Servers)
+	servers := uint32(w.Space.Servers) | uint32(w.Space.Backups)<<backupsShift
 	if w.Space.Shared {
 		servers |= sharedBit
 	}
@@ -140,8 +165,8 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the answer to a request with the given op, on which the body depends. It returns
-// ErrMessage for bytes that are no such answer.
+// Parse reads the answer to a request with the operation op, because the body depends on it. It
+// returns ErrMessage if the bytes are not such an answer.
 func (a *Answer) Parse(b []byte, op Op) error {
 	if len(b) < answerHead {
 		return ErrMessage
@@ -162,11 +187,20 @@ func (a *Answer) Parse(b []byte, op Op) error {
 	case op == OpStat && a.Status == OK:
 		a.Stats = new(Stats)
 		fields := a.Stats.fields()
-		if len(body) < 8*len(fields) {
+		if len(body) < 8*len(fields)+8 {
 			return ErrMessage
 		}
 		for i, f := range fields {
 			*f = le.Uint64(body[8*i:])
+		}
+		body = body[8*len(fields):]
+		n := le.Uint64(body)
+		if body = body[8:]; n > layout.MaxServers || len(body) < int(n)*shareLen {
+			return ErrMessage
+		}
+		for range n {
+			a.Stats.Servers = append(a.Stats.Servers, Share{le.Uint64(body), le.Uint64(body[8:]), le.Uint64(body[16:])})
+			body = body[shareLen:]
 		}
 		return nil
 	}
@@ -194,7 +228,8 @@ func (w *Welcome) parse(b []byte) error {
 	var ok bool
 	w.Format, ok = layout.FormatOf(le.Uint32(b[12:]))
 	servers := le.Uint32(b[16:])
-	w.Space.Servers, w.Space.Shared, w.Space.Shortcuts = int(servers&^sharedBit), servers&sharedBit != 0, int(le.Uint32(b[20:]))
+	w.Space.Shared, w.Space.Shortcuts = servers&sharedBit != 0, int(le.Uint32(b[20:]))
+	w.Space.Servers, w.Space.Backups = int(servers&(1<<backupsShift-1)), int(servers&^sharedBit>>backupsShift)
 	for i := range w.Space.Entries {
 		w.Space.Entries[i] = int(int32(le.Uint32(b[24+4*i:])))
 	}

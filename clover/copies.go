@@ -1,0 +1,173 @@
+package clover
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// A store may keep several copies of each node, on different memory servers. A writer writes all of
+// them at the same time. Then it appends the node on each copy of the newest node, from the last
+// copy to the first. The last copy decides which of several writers wins. Readers read the first
+// copy. So if a copy of a node names a successor, all later copies name the same one. What a reader
+// has seen is therefore on every copy, and survives as long as one copy does.
+//
+// A writer that loses on the last copy appends the winner's node on the other copies before it goes
+// on. So it waits for no other client. The published system takes the first copy's header as a lock
+// instead. A client that dies never releases this lock.
+//
+// The metadata server decides which servers' copies count. When this changes, it ends the
+// connections of all clients, and they say hello again. So all requests in flight count the same
+// copies.
+
+// copied reports whether the store has several copies of each node.
+func (c *session) copied() bool { return c.space.Backups > 0 }
+
+// maxCopies is the largest number of copies of a node.
+const maxCopies = layout.MaxBackups + 1
+
+// copies returns the copies of a node that count, beginning with the first.
+func (c *session) copies(p layout.Place) (list [maxCopies]layout.Place, n int) {
+	for j := range c.space.Backups + 1 {
+		if q := c.space.Copy(p, j); c.servers[q.Server].generation != 0 {
+			list[n] = q
+			n++
+		}
+	}
+	return list, n
+}
+
+// first returns the copy of a node that readers read.
+func (c *session) first(p layout.Place) (layout.Place, error) {
+	if !c.copied() {
+		return p, nil
+	}
+	list, n := c.copies(p)
+	if n == 0 {
+		return p, errMemory
+	}
+	return list[0], nil
+}
+
+// reachPatience is the longest time of one attempt to connect to a memory server of a store with
+// copies. The metadata server may be about to decide that the copies of this server no longer
+// count.
+const reachPatience = 100 * time.Millisecond
+
+// reachAll connects to the servers of all copies of a node.
+func (c *session) reachAll(list []layout.Place, deadline clock.Time) error {
+	for _, p := range list {
+		if err := c.reach(p.Server, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCopies writes the node in the client's buffer to all its copies.
+func (c *appender) writeCopies(p layout.Place, deadline clock.Time) error {
+	list, n := c.copies(p)
+	if n == 0 {
+		return errMemory
+	}
+	if err := c.reachAll(list[:n], deadline); err != nil {
+		return err
+	}
+	var ops [maxCopies]*remotemem.Op
+	for i := range n {
+		ops[i] = &c.ops[i]
+		c.fab.Write(ops[i], c.servers[list[i].Server].target(list[i].Offset), c.at.out, p.Len)
+	}
+	return c.do(deadline, ops[:n]...)
+}
+
+// errOpen says that an append was made on some copies of a node, and that it is unknown whether it
+// was made on the others.
+var errOpen = errors.New("the append was not made on all copies")
+
+// swapCopies appends n on all copies of the node that at names. It returns the header that it has
+// found on the last copy. This copy decides: if another node was appended there, swapCopies appends
+// that node on the other copies. After an error that follows the first compare-and-swap, the
+// outcome is unknown.
+func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layout.Word, err error) {
+	p, ok := c.space.Place(at.Handle)
+	if !ok {
+		return 0, layout.ErrNode
+	}
+	list, k := c.copies(p)
+	if k == 0 {
+		return 0, errMemory
+	}
+	if err := c.reachAll(list[:k], deadline); err != nil {
+		return 0, err
+	}
+	if at.epoch != c.lease.epoch {
+		return 0, errEpoch // the client has called the metadata server while it connected
+	}
+	free, link := layout.Header(at.Version), layout.Superseded(at.Version, n.at)
+	for i := k - 1; i >= 0; i-- {
+		o := &c.ops[0]
+		c.fab.CompareSwap(o, c.servers[list[i].Server].target(list[i].Offset), uint64(free), uint64(link), c.at.words)
+		if err := c.do(deadline, o); err != nil {
+			if i < k-1 {
+				err = fmt.Errorf("%w: %v", errOpen, err) //nolint:errorlint // errLease would say that nothing was posted
+			}
+			return 0, err
+		}
+		found, err := c.word(0)
+		if err != nil {
+			return 0, err
+		}
+		if i == k-1 {
+			if was = found; found != free {
+				if _, more := found.Next(); !more || !found.Valid() || found.EntryVersion() != at.Version {
+					return was, nil // a tombstone, or another node
+				}
+				link = found
+			}
+			continue
+		}
+		if found != free && found != link && found.EntryVersion() == at.Version {
+			return 0, fmt.Errorf("%w: copy %d says %v, the last one %v", errOpen, i, found, link)
+		}
+	}
+	return was, nil
+}
+
+// settleCopies does the work of settle for a store with copies. The first copy does not say what
+// the last one has decided. So settleCopies appends the node on all copies again. A second append
+// does no harm.
+func (c *appender) settleCopies(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
+	if tried.epoch == c.lease.epoch {
+		was, err := c.swap(*tried, n, deadline)
+		if err != nil {
+			return false, err
+		}
+		if n.follows(tried.Location, was) {
+			return true, nil
+		}
+	}
+	return c.settleByChain(key, n, uncertain, deadline)
+}
+
+// askView is called after a failure. It asks the metadata server whether the copies of the same
+// servers count as before. If not, the client says hello.
+func (c *session) askView(deadline clock.Time) error {
+	if !c.copied() {
+		return nil
+	}
+	a, err := c.request(&rpc.Request{Op: rpc.OpBeat}, deadline)
+	if err == nil && a.Status == rpc.Unknown {
+		return c.hello(deadline)
+	}
+	if errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package layout
+
+// Limits of a space with copies.
+const (
+	// MaxBackups is the largest number of copies of a node besides the first.
+	MaxBackups = 2
+	// MaxCopied is the largest number of memory servers of a store with several copies of each
+	// node. A superblock has one bit for each.
+	MaxCopied = 16
+)
+
+// Copy returns where copy j of an entry is, or copy j of a table with the classes of segments. p is
+// the place of copy 0, which Place or Table returns. What belongs to one server has its copies on
+// the servers after it, each at the same distance behind the one before. So a handle names all
+// copies of an entry: a location remains one word, and one compare-and-swap on each copy appends
+// it.
+func (s *Space) Copy(p Place, j int) Place {
+	return Place{Server: (p.Server + j) % s.Servers, Offset: p.Offset + j*s.stride(), Len: p.Len}
+}
+
+// RecordCopy returns where copy j of record i is. Copy 0 is the record itself. Copy 1 is where a
+// store without copies has the mirror.
+func (s *Space) RecordCopy(i, j int) (p Place, ok bool) {
+	if p, ok = s.Record(i); j > 0 {
+		p.Offset += j * s.Shortcuts * RecordLen
+		p.Server = (p.Server + j) % s.Servers
+	}
+	return p, ok
+}
+
+// stride returns the length of the table and the entries of one server, in bytes. It is rounded up,
+// so that all copies begin at multiples of the smallest class.
+func (s *Space) stride() int {
+	n := s.slabs() - s.table() + s.data()
+	return (n + MinSlab - 1) / MinSlab * MinSlab
+}

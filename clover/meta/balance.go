@@ -1,0 +1,139 @@
+package meta
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// With Config.Balance, nodes for which a client names no memory server come from the servers in
+// proportion to their free room and to how fast they answer. These are the first nodes of keys, and
+// every node for clients with clover.Config.Spread. Without it, they come from all servers in turn.
+// The other nodes of a chain come from the server of the chain as long as it has some.
+
+// balance has the weights of the memory servers.
+type balance struct {
+	// weights say how many nodes of each server are given, in relation to the other servers; nil:
+	// they are given in turn.
+	weights []int64
+	// took is how long each server has taken to answer, on average over the last READs; 0: unknown.
+	took []time.Duration
+	at   clock.Time // when the servers are to be weighed again
+}
+
+// Bounds of the weights: a server gets at most slowest times as few nodes as a fast one with the
+// same room, so that the metadata server notices when it is fast again by more than its own READs.
+const (
+	slowest   = 64
+	keepsPart = 4 // the part of took that a new READ replaces: 1/keepsPart
+)
+
+// weigh measures the memory servers and computes their weights, once in a quarter of a lease.
+func weigh(s *Server, now clock.Time) {
+	b := &s.balance
+	if !s.cfg.Balance || now < b.at {
+		return
+	}
+	b.at = now.Add(s.cfg.probe())
+	if b.took == nil {
+		b.took = make([]time.Duration, len(s.memory))
+	}
+	for i := range s.memory {
+		began := s.rt.Now()
+		if s.memory[i].out || s.memory[i].blank || !s.connected(i) {
+			b.took[i] = 0
+			continue
+		}
+		s.lend()
+		_, err := s.superblock(i)
+		s.regain()
+		switch took := s.rt.Now().Sub(began); {
+		case err != nil:
+			b.took[i] = 0
+		case b.took[i] == 0:
+			b.took[i] = took
+		default:
+			b.took[i] += (took - b.took[i]) / keepsPart
+		}
+	}
+	weights := make([]int64, len(s.memory))
+	fast := time.Duration(0)
+	for _, t := range b.took {
+		if t > 0 && (fast == 0 || t < fast) {
+			fast = t
+		}
+	}
+	for i := range s.memory {
+		slow := time.Duration(0) // of the copies of a node of this server
+		for _, k := range s.serversOf(i) {
+			slow = max(slow, b.took[k])
+		}
+		if b.took[i] == 0 && !s.copied() || slow == 0 {
+			continue // no nodes of a server that does not answer
+		}
+		weights[i] = int64(s.room(i)) * slowest / min(slowest, max(1, int64(slow/max(1, fast))))
+	}
+	b.weights = weights
+}
+
+// room is the number of bytes on a server that no node in use takes.
+func (s *pool) room(i int) (n int) {
+	for c := range s.nodes.free {
+		n += s.nodes.free[c].len(i) * layout.Class(c).Size()
+	}
+	for _, v := range s.segments.table[i] {
+		if v == 0 && s.space.Shared {
+			n += s.space.SegmentLen()
+		}
+	}
+	return n
+}
+
+// shares counts the nodes of each server.
+func (s *pool) shares() (list []rpc.Share) {
+	total := int64(0)
+	for _, w := range s.balance.weights {
+		total += w
+	}
+	for i := range s.memory {
+		x := rpc.Share{Permille: uint64(1000 / len(s.memory))}
+		if total > 0 {
+			x.Permille = uint64(1000 * s.balance.weights[i] / total)
+		}
+		_ = s.runs(i, func(_ layout.Class, _ layout.Handle, n int) error {
+			x.Nodes += uint64(n)
+			return nil
+		})
+		for c := range s.nodes.free {
+			x.Free += uint64(s.nodes.free[c].len(i))
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// weighed takes a node of the server whose turn it is by the weights: each server collects its
+// weight in every turn, and the one that has most pays for all.
+func (f *free) weighed(weights []int64) (l layout.Location, ok bool) {
+	best, total := -1, int64(0)
+	for i := range f.on {
+		if i >= len(f.credit) {
+			f.credit = append(f.credit, 0)
+		}
+		if f.on[i].len() == 0 || weights[i] == 0 {
+			continue
+		}
+		f.credit[i] += weights[i]
+		total += weights[i]
+		if best < 0 || f.credit[i] > f.credit[best] {
+			best = i
+		}
+	}
+	if best < 0 {
+		return l, false
+	}
+	f.credit[best] -= total
+	return f.on[best].pop()
+}

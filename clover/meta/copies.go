@@ -1,0 +1,191 @@
+package meta
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+)
+
+// If the store has several copies of each node, clients append from the last copy to the first (see
+// package clover). The metadata server follows the first copies. Where a first copy names no
+// successor, it reads the last copy: a client may have died after its append there. Then the server
+// appends on the other copies. So when it has followed a chain to its end, no append of a fenced
+// client is left half done in that chain.
+//
+// The directory has as many copies of each record. The nodes that a chain has passed are retired
+// after all copies of the record are written.
+
+// copied reports whether the store has several copies of each node.
+func (s *memories) copied() bool { return s.space.Backups > 0 }
+
+// copies returns the copies of an entry or of a table that count, beginning with the first.
+func (s *memories) copies(p layout.Place) (list []layout.Place) {
+	for j := range s.space.Backups + 1 {
+		if q := s.space.Copy(p, j); !s.memory[q.Server].out {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// copyOf returns the first copy of an entry or of a table that counts, or the last one if last is
+// true.
+func (s *memories) copyOf(p layout.Place, last bool) (layout.Place, error) {
+	if !s.copied() {
+		return p, nil
+	}
+	list := s.copies(p)
+	switch {
+	case len(list) == 0:
+		return p, errDown
+	case last:
+		return list[len(list)-1], nil
+	}
+	return list[0], nil
+}
+
+// writeCopies writes b to all copies of a table.
+func (s *memories) writeCopies(p layout.Place, b []byte) error {
+	for _, q := range s.copies(p) {
+		if err := s.reach(q.Server); err != nil {
+			return err
+		}
+		if err := s.writeBulk(q.Server, q.Offset, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete finishes an append. header is the header of the last copy of the node at; it names a
+// successor. complete appends this successor on the other copies. It returns false if a memory
+// server did not answer.
+func complete(s *chains, at layout.Location, header layout.Word) bool {
+	p, _ := s.space.Place(at.Handle)
+	list := s.copies(p)
+	for i := len(list) - 2; i >= 0; i-- {
+		p := list[i]
+		if s.reach(p.Server) != nil {
+			return false
+		}
+		o := &s.walk.bulk
+		s.fab.CompareSwap(o, s.memory[p.Server].target(0, p.Offset), uint64(layout.Header(at.Version)), uint64(header), wordAt)
+		deadline := s.deadline()
+		s.lend()
+		err := s.fab.Do(deadline, o)
+		s.regain()
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// stamp returns the generation that a record stores for a node of this server. In a store with
+// copies it is 0, because a node survives the loss of one memory. If a key is lost nevertheless,
+// its record says so.
+func (s *memories) stamp(server int) uint32 {
+	if s.copied() {
+		return 0
+	}
+	return uint32(s.memory[server].generation) & layout.MaxStamp
+}
+
+// outs returns the set of servers whose copies do not count, one bit each.
+func (s *memories) outs() (set uint16) {
+	for i := range s.memory {
+		if s.memory[i].out {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// see takes the view over from a superblock, unless that view is older than the known one.
+func (s *memories) see(super *layout.Superblock) {
+	if super.Space.Backups == 0 || super.View < s.view {
+		return
+	}
+	s.view = super.View
+	for i := range s.memory {
+		s.memory[i].out = super.Out&(1<<i) != 0
+	}
+}
+
+// head returns the bytes of a server's memory before the table, with empty shortcuts and the
+// records of all keys. In place of the superblock it has zeros.
+func head(s *chains, i int) []byte {
+	b := make([]byte, s.space.Table(i).Offset)
+	for _, e := range s.keys {
+		for j := range s.space.Backups + 1 {
+			if p, _ := s.space.RecordCopy(int(e.slot), j); p.Server == i {
+				s.recordOf(e).Put(b[p.Offset:])
+			}
+		}
+	}
+	return b
+}
+
+// writeHeads writes to a server the bytes between its superblock and its nodes.
+func writeHeads(s *chains, i int) error {
+	if err := s.writeBulk(i, layout.SuperblockLen, head(s, i)[layout.SuperblockLen:]); err != nil || !s.space.Shared {
+		return err
+	}
+	for j := range s.space.Backups + 1 {
+		of := s.before(i, j)
+		p := s.space.Copy(s.space.Table(of), j)
+		if err := s.writeBulk(i, p.Offset, s.segments.table[of]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// before returns the server whose nodes have their copy j on server i.
+func (s *memories) before(i, j int) int { return (i - j + len(s.memory)) % len(s.memory) }
+
+// fill writes copy j of some nodes to server i: of those nodes that have their copy j there. It
+// reads them from the nearest later copy that counts, because an earlier copy must not name a
+// successor that a later one does not name. If no later copy counts, it reads the nearest earlier
+// one. If no copy counts at all, it erases the nodes.
+func (s *pool) fill(i, j int) error {
+	of, from := s.before(i, j), -1
+	for k := range s.space.Backups + 1 {
+		if s.memory[(of+k)%len(s.memory)].out {
+			continue
+		}
+		if from < 0 || k < j || from < j {
+			from = k
+		}
+	}
+	return s.runs(of, func(c layout.Class, first layout.Handle, n int) error {
+		per := bulkLen / c.Size()
+		for at := 0; at < n; at += per {
+			p, _ := s.space.Place(first + layout.Handle(at))
+			b := make([]byte, min(per, n-at)*c.Size())
+			if from >= 0 {
+				src := s.space.Copy(p, from)
+				var err error
+				if b, err = s.readBulk(src.Server, src.Offset, len(b)); err != nil {
+					return err
+				}
+			}
+			if err := s.writeBulk(i, s.space.Copy(p, j).Offset, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Generations returns the generations of all servers' memory: made has them as they were when the
+// servers were last filled or formatted. counted has 0 for servers whose copies do not count. Only
+// threads that may call Snapshot may call Generations.
+func (s *Server) Generations() (made, counted []uint64) {
+	for i := range s.memory {
+		g := s.memory[i].generation
+		if made = append(made, g); s.memory[i].out {
+			g = 0
+		}
+		counted = append(counted, g)
+	}
+	return made, counted
+}

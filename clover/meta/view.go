@@ -1,0 +1,355 @@
+package meta
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+)
+
+// The view is the set of memory servers whose copies count. It changes when a server has lost its
+// memory, when one has not answered for half a lease, and when one that is out answers again while
+// the memory services of the others answer.
+//
+// During a change no client works. Every client must say hello again, and gets the answer when the
+// change is over. The memory servers end all connections of clients. A server that goes out without
+// having lost its memory may still answer clients that reach it. So the change waits until no
+// client has a lease. Then the servers that have lost their memory or were out are filled from the
+// others, and the superblocks get the new view. A metadata server that restarts takes the highest
+// view.
+//
+// A server does not go out if it has the only copy of a node. Then the store waits for the server.
+// Nodes whose copies are all lost are lost, as in a store without copies.
+
+// change is a change of the view in progress.
+type change struct {
+	// fence ends the connections of all clients. until is when no client has a lease any more.
+	fence *fence
+	until clock.Time
+	// again is true if an attempt has failed. That attempt may have written records, but only on
+	// the servers that counted in it.
+	again bool
+}
+
+// probe returns the interval at which the metadata server checks whether the memory servers answer.
+func (c *Config) probe() time.Duration { return max(c.Lease/4, keepEvery) }
+
+// watchCopies does the work of watchMemory for a store with copies.
+func (s *Server) watchCopies(now clock.Time) {
+	probe := s.probeDue || now >= s.probeAt
+	if probe {
+		s.probeDue, s.probeAt = false, now.Add(s.cfg.probe())
+	}
+	due, back := s.change != nil, false
+	for i := range s.memory {
+		m := &s.memory[i]
+		if probe && !m.out && !m.blank && s.connected(i) {
+			s.lend()
+			_, _ = s.superblock(i) // if the READ fails, the connection ends
+			s.regain()
+		}
+		if !s.connected(i) && now >= m.retryAt {
+			look(s, i)
+		}
+		switch {
+		case m.out:
+			back = back || s.connected(i)
+			continue
+		case s.connected(i):
+			m.since = 0
+		case m.since == 0:
+			m.since = now
+		}
+		due = due || m.blank || isSilent(s, i)
+	}
+	if !due && (!back || !mayBringBack(s, now)) {
+		return
+	}
+	if s.change == nil {
+		begin(s, now)
+	}
+	if tryChange(s) == nil {
+		s.change = nil
+	}
+	s.fences.leave(s.away())
+}
+
+// look tries to connect to a server. It also finds out whether the server has lost its memory.
+func look(s *Server, i int) {
+	m := &s.memory[i]
+	if !m.out && !m.blank {
+		_ = s.reach(i) // the outcome is in m
+		return
+	}
+	if s.openWays(i, s.rt.Now().Add(s.reachTime())) == nil {
+		_, _ = s.superblock(i) // if the READ fails, the connection ends: such a server cannot be filled
+	}
+	m.retryAt = s.rt.Now().Add(max(downPause, 4*s.reachTime()))
+}
+
+// mayBringBack reports whether a change may begin that only brings servers back. Such a change can
+// wait, and no client works before the counted servers have ended the connections of all clients.
+// So each of them must answer a request to its memory service first. A server whose service does
+// not run may still serve data, over the connections that it has.
+func mayBringBack(s *Server, now clock.Time) bool {
+	if now < s.backAt {
+		return false
+	}
+	s.lend()
+	defer s.regain()
+	for i := range s.memory {
+		if s.memory[i].out {
+			continue
+		}
+		_, err := memservice.WhoIs(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[i], s.self, s.rt.Now().Add(s.reachTime()))
+		if err != nil {
+			s.backAt = s.rt.Now().Add(max(downPause, 4*s.reachTime()))
+			return false
+		}
+	}
+	return true
+}
+
+// begin begins a change of the view.
+func begin(s *Server, now clock.Time) {
+	s.change = &change{fence: s.fenceTo(s.nextID), until: now}
+	for _, cl := range s.clients {
+		cl.stale = true
+		s.change.until = max(s.change.until, cl.heard.Add(s.cfg.Lease))
+	}
+	s.forgetHints()
+}
+
+// tryChange makes the change if that is possible now. Otherwise it returns an error, and is called
+// again later.
+func tryChange(s *Server) error {
+	n := len(s.memory)
+	away, up := make([]bool, n), make([]bool, n)
+	for i := range s.memory {
+		up[i] = s.connected(i)
+		away[i] = !up[i]
+	}
+	s.fences.leave(away)
+	if !s.fences.isOver(s.change.fence) {
+		return errDown
+	}
+	for i := range s.memory {
+		m := &s.memory[i]
+		up[i] = up[i] && (!m.out || s.fences.idle(i)) && s.renewWays(i, s.rt.Now().Add(s.reachTime())) == nil
+		if !up[i] || m.out || m.blank {
+			continue
+		}
+		switch err := s.verify(i); {
+		case errors.Is(err, errLost):
+			m.blank = true
+		case err != nil:
+			up[i] = false
+		}
+	}
+	good := func(i int) bool { return up[i] && !s.memory[i].out && !s.memory[i].blank }
+	silent := func(i int) bool { return !up[i] && !s.memory[i].out && !s.memory[i].blank }
+	for i := range s.memory {
+		if silent(i) && (s.rt.Now() < s.change.until || !isSilent(s, i)) {
+			return errDown
+		}
+	}
+	for of := range s.memory {
+		copies := s.serversOf(of)
+		if !slices.ContainsFunc(copies, good) && slices.ContainsFunc(copies, silent) {
+			return errDown // it may have the only copies
+		}
+	}
+	was, lacks := s.away(), make([]bool, n)
+	var fill []int
+	for i := range s.memory {
+		if lacks[i] = !good(i); lacks[i] && up[i] {
+			fill = append(fill, i)
+		}
+	}
+	s.setAway(lacks)
+	if err := settleView(s, fill, s.change.again); err != nil {
+		s.change.again = true
+		s.setAway(was)
+		return err
+	}
+	return nil
+}
+
+// isSilent reports whether a server has not answered for half a lease.
+func isSilent(s *Server, i int) bool {
+	since := s.memory[i].since
+	return since != 0 && s.rt.Now() > since.Add(s.cfg.Lease/2)
+}
+
+// away returns, for each server, whether its copies do not count.
+func (s *memories) away() (list []bool) {
+	for i := range s.memory {
+		list = append(list, s.memory[i].out)
+	}
+	return list
+}
+
+// setAway sets, for each server, whether its copies do not count.
+func (s *memories) setAway(list []bool) {
+	for i := range list {
+		s.memory[i].out = list[i]
+	}
+}
+
+// serversOf returns the servers that have copies of the nodes of server of.
+func (s *memories) serversOf(of int) (list []int) {
+	for j := range s.space.Backups + 1 {
+		list = append(list, (of+j)%len(s.memory))
+	}
+	return list
+}
+
+// isGone reports whether none of the copies of the nodes of server of counts.
+func (s *memories) isGone(of int) bool {
+	return !slices.ContainsFunc(s.serversOf(of), func(i int) bool { return !s.memory[i].out })
+}
+
+// settleView fills the servers in fill from the servers that are not out. Then it writes the new
+// view, in which the filled servers count again. No client works meanwhile. Nodes of which no copy
+// counts are lost. The keys that need such a node are found before a superblock has the new view.
+// If settleView fails, a second call repeats the steps without harm. With all, it also writes the
+// records of the servers that are not filled.
+func settleView(s *Server, fill []int, all bool) error {
+	for _, i := range fill { // a metadata server that restarts must not take it for a part of the store
+		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
+			return err
+		}
+	}
+	gone := false
+	for of := range s.memory {
+		if s.isGone(of) {
+			gone = true
+			s.voidServer(of)
+			forsake(&s.chains, of)
+		}
+	}
+	if gone {
+		if s.followAll(); !s.allWhole() {
+			return errDown
+		}
+		s.orphansAfter = nil // all clients are fenced
+	}
+	for i := range s.memory {
+		if all && !s.memory[i].out {
+			if err := writeHeads(&s.chains, i); err != nil {
+				return err
+			}
+		}
+	}
+	for _, i := range fill {
+		if err := writeHeads(&s.chains, i); err != nil {
+			return err
+		}
+		for j := range s.space.Backups + 1 {
+			if err := s.fill(i, j); err != nil {
+				return err
+			}
+		}
+	}
+	return writeView(s, fill)
+}
+
+// writeView writes the superblocks of the next view, in which the servers in fill count.
+func writeView(s *Server, fill []int) error {
+	was := s.away()
+	for _, i := range fill {
+		s.memory[i].out, s.memory[i].generation = false, s.rt.Rand().Uint64()|1
+	}
+	s.view = (s.view + 1) % (1 << 24)
+	for i := range s.memory {
+		if s.memory[i].out {
+			continue
+		}
+		if err := s.writeOwner(i); err != nil {
+			s.setAway(was)
+			return err
+		}
+	}
+	s.epoch++ // lost nodes begin again with version 1
+	s.turnedAt = s.rt.Now()
+	for i := range s.memory {
+		s.memory[i].blank, s.memory[i].since = false, 0
+	}
+	s.stats.Losses += uint64(len(fill))
+	for _, e := range s.sorted() {
+		s.note(e)
+	}
+	return nil
+}
+
+// recoverCopies does the work of recover for a store with copies. All memory servers answer.
+func recoverCopies(s *Server) error {
+	var fill []int
+	for i := range s.memory {
+		m := &s.memory[i]
+		if m.out = m.out || m.generation == 0; m.out {
+			fill = append(fill, i)
+		}
+	}
+	taken := make(map[uint32]bool)
+	for of := range s.memory {
+		if err := readCopies(s, of, taken); err != nil {
+			return err
+		}
+	}
+	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
+	for of := range s.memory {
+		if s.isGone(of) {
+			continue
+		}
+		err := s.runs(of, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(c, first, n) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range s.keys {
+		if !e.at.IsZero() {
+			s.linked(e.at)
+		}
+	}
+	for of := range s.memory {
+		if s.isGone(of) {
+			s.voidServer(of)
+			forsake(&s.chains, of)
+		}
+	}
+	if s.followAll(); !s.allWhole() {
+		return errDown
+	}
+	// the copies of a record may differ, and this incarnation counts epochs from 1 again
+	if err := settleView(s, fill, true); err != nil {
+		return err
+	}
+	s.stats.Recovered = uint64(len(s.keys))
+	s.orphans = true
+	s.recoverOrphans(s.rt.Now()) // keep tries again if a memory server does not answer
+	return nil
+}
+
+// readCopies reads the table and the directory of server of, from the first copies that count.
+func readCopies(s *Server, of int, taken map[uint32]bool) error {
+	if !s.isGone(of) && s.space.Shared {
+		if err := s.readTable(of); err != nil {
+			return err
+		}
+	}
+	for j := range s.space.Backups + 1 {
+		first, _ := s.space.RecordCopy(of, j)
+		if s.memory[first.Server].out {
+			continue
+		}
+		return s.readRecords(first, func(n int, rec layout.KeyRecord) {
+			e := s.entryOf(rec, uint32(n*s.space.Servers+of))
+			taken[e.slot], s.keys[rec.Key] = true, e
+		})
+	}
+	return nil
+}
