@@ -9,19 +9,22 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Merging takes pages with few records or none out of the tree, in the steps that layout.Stage
-// describes. Each step changes one page under its lock, and after each step the tree is valid: if a
-// client dies during a merge, it leaves a closed page, and the next writer that finds the page takes
-// it out of the tree.
+// A merge takes a page with few records or none out of the tree, in the steps that layout.Stage
+// describes. Each step changes one page under its lock, and after each step the tree is valid. If a
+// client dies during a merge, a closed page stays behind. The next writer that finds it takes it
+// out of the tree.
 
-// errClosed: the page accepts no records, because it is leaving the tree.
+// errClosed: the page is leaving the tree and accepts no records.
 var errClosed = errors.New("the page is being merged")
 
-// maxMerges bounds how many closed pages in a row one call of finish takes out of the tree.
+// maxMerges is the greatest number of neighbouring closed pages that one call of finish takes out
+// of the tree.
 const maxMerges = 16
 
-// finish completes the merge of the closed page at address a, whatever step the merge has reached:
-// then the page is out of the tree. It also returns nil if another client completes the merge.
+// finish completes the merge of the closed page at address a, whatever step it has reached. It
+// returns nil when the page is out of the tree, or open again because its sibling has no room, also
+// if another client has done this.
+// depth counts the nested calls.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	wrote := c.wrote // WRITEs of a merge are not effects of the operation
 	defer func() { c.wrote = wrote }()
@@ -33,8 +36,9 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		right, err := c.header(left.Sibling, deadline)
 		switch {
 		case errors.Is(err, errGone):
-			// The sibling left the tree after its left neighbour had come to name it: then no page
-			// named this one any more. Its client died before the last step, or was fenced.
+			// The sibling has left the tree. It leaves only when the page to its left in the chain
+			// names it (see bypass), so no page named this one any more. The client of this page's
+			// merge died before the last step, or was fenced.
 			if err = c.retire(left, deadline); err == nil {
 				return nil
 			}
@@ -43,16 +47,15 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 			if err = c.takeOut(left, depth, deadline); err == nil {
 				return nil
 			}
+		case left.RefusedBy(&right):
+			err = c.open(left, deadline)
 		case right.Stage == layout.Closed:
 			err = c.finish(left.Sibling, depth+1, deadline)
 		default:
 			err = c.absorb(left, deadline)
-			if errors.Is(err, errNoSlot) {
-				err = c.makeRoom(left.Sibling, deadline)
-			}
 		}
-		// ErrBroken: some page on the way has left the tree. The page at a may be out of all
-		// chains by now, so that no other client would find it: this client goes on.
+		// ErrBroken: a page on the way has left the tree. By now no page may name the page at a, so
+		// that no other client would find it. Therefore this client goes on.
 		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
 			return err
 		}
@@ -72,11 +75,11 @@ func (c *changer) header(a layout.Addr, deadline clock.Time) (layout.Header, err
 	return c.sib.Header, err
 }
 
-// beyond finishes the merge of the closed page at a, and returns the page that has taken over its
-// range; 0: the caller must search again.
+// beyond finishes the merge of the closed page at a and returns the address of the page that has
+// taken over its range. It returns 0 if the caller must search again.
 func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error) {
 	err := c.finish(a, 0, deadline)
-	if err != nil && !errors.Is(err, errNoLevel) && (!errors.Is(err, errNoSlot) || errors.Is(err, kv.ErrFull)) {
+	if err != nil && !errors.Is(err, errNoLevel) {
 		return 0, err
 	}
 	left, right, err := c.pair(a, deadline)
@@ -92,8 +95,8 @@ func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error
 	return 0, nil
 }
 
-// gone returns nil for the error of a page that is not the expected one any more, because another
-// client has taken it out of the tree. It returns other errors as they are.
+// gone returns nil if err means that a page is not the expected one any more, because another
+// client has taken it out of the tree. It returns other errors unchanged.
 func gone(err error) error {
 	if errors.Is(err, ErrBroken) {
 		return nil
@@ -112,8 +115,8 @@ func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.H
 	return left, c.sib.Header, err
 }
 
-// under locks the page at a, reads it, and calls change, which appends the pieces to be written to
-// c.ranges. Then under writes the pieces and releases the lock.
+// under locks the page at a, reads it, and calls change, which appends the ranges to be written to
+// c.ranges. Then under writes these ranges and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -129,9 +132,8 @@ func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layou
 	return c.commit(h, a, c.ranges, deadline)
 }
 
-// repoint corrects a pointer that leads too far to the left after merges and splits of the page
-// that it names. It raises the reach of the correct page first, so that a merge of that page finds
-// the pointer.
+// repoint corrects the pointer w, whose page is too far to the left after merges and splits. It
+// first raises the reach of the correct page, so that a later merge of that page finds the pointer.
 func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	covers := func(p *layout.Page) bool { return p.Stage == layout.Live && p.Covers(w.key) }
 	err := c.under(w.child, deadline, func(p *layout.Page) error {
@@ -154,68 +156,50 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	})
 }
 
-// absorb makes the sibling of a closed page take over the page's range.
+// absorb makes the sibling of the closed page left take over that page's range, or refuse it if the
+// sibling has no room for the records. This is rare, because there was room when the page was closed.
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
-			return nil // another client has done it, or the sibling itself is leaving the tree
+			return nil // another client has done this, or the sibling itself is leaving the tree
 		}
-		// this client holds the lock of the sibling, without which no client may take over the
-		// range
+		// This client holds the lock of the sibling. Without this lock no client may take over the
+		// range.
 		if err := c.readPage(left.Self, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
-		if c.sib.Stage != layout.Closed || c.sib.Sibling != p.Self {
+		if c.sib.Stage != layout.Closed || c.sib.Sibling != p.Self || c.sib.RefusedBy(&p.Header) {
 			return nil
 		}
 		var ok bool
 		if c.ranges, ok = p.Absorb(&c.sib, c.ranges); !ok {
-			return errNoSlot
+			c.ranges = append(c.ranges, layout.Refuse(p, &c.sib))
 		}
 		return nil
 	})
 }
 
-// errNoSlot: the page that should take over the range of another one is full, and there is no memory
-// to split it. The closed page stays in the tree.
-var errNoSlot = errors.New("the sibling of a closed page is full")
-
-// makeRoom splits the page at a, which has too few free slots to take over the range of the closed
-// page to its left. This is rare: when that one was closed, there was room.
-func (c *changer) makeRoom(a layout.Addr, deadline clock.Time) error {
-	err := c.reserve(deadline)
-	if errors.Is(err, kv.ErrFull) {
-		var i int
-		if i, err = c.slack(deadline); i < 0 {
-			err = c.errFull()
-		} else if err == nil {
-			err = c.pop(i, layout.SlackWord, deadline)
-			defer func() {
-				if f, ok := c.fresh(); ok { // no split has used it
-					_ = c.giveBack(f, deadline) // if it fails, the memory is not reused
-				}
-			}()
+// open makes the closed page left Live again, which its sibling has refused.
+func (c *changer) open(left layout.Header, deadline clock.Time) error {
+	return c.under(left.Self, deadline, func(p *layout.Page) error {
+		if p.Stage != layout.Closed {
+			return nil // another client has done this
 		}
-	}
-	if err != nil {
-		return errors.Join(errNoSlot, err)
-	}
-	h, err := c.acquire(a, deadline)
-	if err != nil {
-		return err
-	}
-	p := &c.page
-	if err := c.readPage(a, p, c.pageBuf, deadline); err != nil {
-		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
-	}
-	if p.Stage != layout.Live || p.Level == 0 && 2*p.Count() <= p.Slots() || p.Level > 0 && p.FreeSlot() >= 0 {
-		return c.release(h, deadline) // another client has made room
-	}
-	return c.split(h, a, 0, nil, deadline)
+		// This client holds the lock of the closed page. Without this lock no client opens it; and until
+		// a client does, the sibling cannot take the refusal back.
+		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
+			return err
+		}
+		if p.RefusedBy(&c.sib.Header) {
+			c.ranges = append(c.ranges, layout.Open(p))
+		}
+		return nil
+	})
 }
 
-// merge merges the leaf at a, in which this client has left few records, with its sibling; or, if
-// the sibling has no room, with its left neighbour if that one has few records, too.
+// merge merges the leaf at a, in which this client has left few records, with its sibling. If the
+// sibling has no room, merge tries the left neighbour of a: if that leaf has few records, merge
+// closes it, and the leaf at a takes over its range.
 func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
 	lowest, closed, err := c.closeSparse(a, deadline)
 	if err == nil && !closed && lowest > 0 {
@@ -230,7 +214,7 @@ func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
 }
 
 // closeSparse closes the leaf at a if it is sparse and its sibling can take over its records. It
-// returns the leaf's lowest key.
+// returns the leaf's lowest key and whether it has closed the leaf.
 func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64, closed bool, err error) {
 	err = c.under(a, deadline, func(p *layout.Page) error {
 		if lowest = p.Lowest; !p.Sparse(p.Count()) {
@@ -249,11 +233,12 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 	return lowest, closed, err
 }
 
-// takeOut removes the pointers to a closed page whose range its sibling has taken over, and retires
-// the page.
+// takeOut removes the pointers to the closed page left, whose range its sibling has taken over, and
+// retires the page.
 func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) error {
-	// A page whose range this page has taken over leaves the tree first: as long as it is there,
-	// pointers to it may become pointers to this page. A closed page takes over no further ranges.
+	// Closed pages whose ranges this page has taken over must leave the tree first: as long as one
+	// of them is in the tree, pointers to it may become pointers to this page. A closed page takes
+	// over no further ranges.
 	if err := c.bypass(left, false, depth, deadline); err != nil {
 		return err
 	}
@@ -266,12 +251,13 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 	return c.retire(left, deadline)
 }
 
-// retire makes a closed page Unused that no page names any more, and adds it to the list of unused
-// pages.
+// retire makes the closed page left Unused, and adds it to a list of its server. No page names it
+// any more.
 func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	f, ok := layout.Fresh{}, false
 	err := c.under(left.Self, deadline, func(p *layout.Page) error {
-		// a closed page that is still in the tree names another page when its sibling leaves
+		// As long as the closed page is in the tree, its Sibling changes when its sibling leaves
+		// the tree.
 		if p.Stage != layout.Closed || p.Sibling != left.Sibling {
 			return errGone
 		}
@@ -283,15 +269,15 @@ func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 		return err // if the outcome is unknown, the memory of the page is not reused
 	}
 	c.node.count(func(s *NodeStats) { s.Merged++ })
-	_ = c.giveBack(f, deadline) // if it fails, the memory is not reused; the page has left the tree
+	_ = c.push(f, deadline) // if it fails, the memory is not reused; the page has left the tree
 	return nil
 }
 
 // errGone: the page has left the tree.
 var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 
-// stillClosed returns errGone unless the page at a is closed. The client holds the lock of a page
-// that names it.
+// stillClosed returns errGone unless the page at a is closed. The caller holds the lock of a page
+// that names the page at a.
 func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
 	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return err
@@ -302,9 +288,9 @@ func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
 	return nil
 }
 
-// closeInner closes an internal page, whose lock the client holds, if the page has only one child
-// left. It returns the page's address, or 0 if it has not closed the page. The sibling must have a
-// slot for another child.
+// closeInner closes the internal page p, whose lock the client holds, if p has only one child left
+// and its sibling has a slot for another child. It returns the page's address, or 0 if it has not
+// closed the page.
 func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, error) {
 	if p.Level == 0 || !p.CanClose(p.Count()) {
 		return 0, nil
@@ -316,9 +302,9 @@ func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, 
 	return p.Self, nil
 }
 
-// redirect replaces the pointers to a closed page in the level above. These pointers are in the
-// pages that cover the keys from the page's lowest key to its reach. They may also be in the
-// siblings of such pages that are closed, which have taken over their ranges.
+// redirect replaces the pointers to the closed page left by pointers to its sibling. The pointers
+// are in the pages of the level above that cover the keys from the page's lowest key to its reach.
+// If such a page is closed, they may also be in its sibling, which has taken over its range.
 func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) error {
 	at, err := c.descend(left.Lowest, left.Level+1, true, deadline)
 	for err == nil && at != 0 {
@@ -359,9 +345,9 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 	return err
 }
 
-// bypass takes those closed pages out of the tree that are left neighbours of a closed page and
-// whose ranges it has taken over. Then, if relink is true, it makes the left neighbour name the
-// sibling of the closed page.
+// bypass works on the left neighbours of the closed page left. It first takes out of the tree the
+// neighbours that are closed and whose ranges left has taken over. Then, if relink is true, it
+// makes the remaining left neighbour name the sibling of left.
 func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline clock.Time) error {
 	for range maxMerges {
 		at, err := c.descend(left.Lowest-1, left.Level, true, deadline)
@@ -388,7 +374,8 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 					return err
 				}
 				c.ranges = append(c.ranges, p.Bypass(c.sib.Sibling))
-				emptied, err = c.closeInner(p, deadline) // its former sibling may have had no free slot
+				// the former sibling of p may have had no free slot
+				emptied, err = c.closeInner(p, deadline)
 				return err
 			})
 			if err == nil && emptied != 0 {
@@ -397,7 +384,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			if err != nil && !errors.Is(err, errOwner) {
 				return err
 			}
-			continue // the next round checks whether it is done
+			continue // the next iteration checks the result
 		}
 		closed, after, err := c.pair(next, deadline)
 		switch {
@@ -407,7 +394,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			}
 		case closed.Stage != layout.Closed || !closed.Absorbed(after.Lowest):
 			return nil
-		default: // the page may name the closed page
+		default: // the page left may name the closed page
 			if err := c.finish(next, depth+1, deadline); err != nil {
 				return err
 			}

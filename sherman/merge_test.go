@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
-	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -142,7 +141,7 @@ func deathInAMerge(t *testing.T, n int) (died bool) {
 		rt, writes := ctx.Runtime(), -1
 		dying := func(wrs []verbs.SendWR) []verbs.SendWR {
 			if writes >= 0 && wrs[0].Op == verbs.OpWrite {
-				if writes++; writes == 4*n+1 {
+				if writes++; writes == 3*n+1 {
 					died, over = true, true
 					h.Crash()
 					rt.Sleep(time.Millisecond)
@@ -174,13 +173,13 @@ func deathInAMerge(t *testing.T, n int) (died bool) {
 			v, gone := c.Get(k, nil, soon(rt))
 			switch {
 			case gone != nil && !errors.Is(gone, kv.ErrNotFound):
-				return fmt.Errorf("death at WRITE %d: key %d: %w", 4*n+1, k, gone)
+				return fmt.Errorf("death at WRITE %d: key %d: %w", 3*n+1, k, gone)
 			case gone == nil && asked && err == nil:
-				return fmt.Errorf("death at WRITE %d: key %d was deleted and is there", 4*n+1, k)
+				return fmt.Errorf("death at WRITE %d: key %d was deleted and is there", 3*n+1, k)
 			case gone != nil && !asked:
-				return fmt.Errorf("death at WRITE %d: key %d is lost", 4*n+1, k)
+				return fmt.Errorf("death at WRITE %d: key %d is lost", 3*n+1, k)
 			case gone == nil && string(v) != string(value(k, 0)):
-				return fmt.Errorf("death at WRITE %d: key %d has %x", 4*n+1, k, v)
+				return fmt.Errorf("death at WRITE %d: key %d has %x", 3*n+1, k, v)
 			}
 		}
 		for k := range uint64(mergeKeys) { // writes find what is closed
@@ -190,137 +189,10 @@ func deathInAMerge(t *testing.T, n int) (died bool) {
 		}
 		rep, err := whole(c, rt, -1)
 		if err == nil && (rep.Closed > 1 || rep.Content.Keys != mergeKeys) {
-			err = fmt.Errorf("death at WRITE %d: %v", 4*n+1, rep)
+			err = fmt.Errorf("death at WRITE %d: %v", 3*n+1, rep)
 		}
 		return err
 	})
 	g.run()
 	return died
-}
-
-// A client closes a sparse leaf and stops. Before another one goes on with the merge, others fill the
-// leaf's sibling: it is split, and then takes over the records.
-func TestTheSiblingOfASparseLeafIsFull(t *testing.T) { theSiblingIsFull(t, region, mergeKeys) }
-
-// If the tree was full before the leaf was closed, the split takes the page that is kept for it.
-func TestTheSiblingOfASparseLeafAndTheTreeAreFull(t *testing.T) {
-	theSiblingIsFull(t, 48<<10, layout.MaxKey)
-}
-
-// theSiblingIsFull inserts the given number of keys, or as many as the tree has room for, before the
-// client closes the leaf.
-func theSiblingIsFull(t *testing.T, region int, keys uint64) {
-	g := newRig(t, simrack.Options{}, region)
-	g.format(sherman.FormatConfig{Shape: mergeShape})
-	h := g.Host("cn0")
-	closed, over := false, false
-	h.Go("victim", false, func(ctx verbs.Context) {
-		rt, armed, writes := ctx.Runtime(), false, 0
-		stop := func(wrs []verbs.SendWR) []verbs.SendWR {
-			if armed && len(wrs) == 2 && wrs[0].SGL[0].Length == layout.Line {
-				writes++
-			}
-			if writes == 1 && wrs[0].Op == verbs.OpRead { // the leaf is closed
-				closed = true
-				h.Crash()
-				rt.Sleep(time.Millisecond)
-			}
-			return wrs
-		}
-		c, err := g.node(sherman.NodeConfig{}).Open(sherman.Config{Context: bent{ctx, stop}, Manager: h.Manager(ctx)}, soon(rt))
-		for k := uint64(0); k < keys && err == nil; k++ {
-			err = c.Insert(100*k, value(k, 0), soon(rt))
-		}
-		if armed = true; errors.Is(err, kv.ErrFull) {
-			err = nil
-		}
-		for k := uint64(40); k < mergeKeys && err == nil && !closed; k++ {
-			if k%5 != 0 {
-				err = c.Delete(100*k, soon(rt))
-			}
-		}
-		if !closed {
-			t.Errorf("no leaf was closed: %v", err)
-		}
-		over = true
-	})
-	n := g.node(sherman.NodeConfig{Lease: 5 * time.Millisecond})
-	g.client("cn2", n, func(c *sherman.Client, rt verbs.Runtime) error {
-		for ; !closed && !over; rt.Sleep(time.Microsecond) {
-		}
-		rep, err := whole(c, rt, -1)
-		if err != nil || rep.Closed != 1 {
-			return fmt.Errorf("after the death: %v %w", rep, err)
-		}
-		closed, err := closedLeaf(c, rt)
-		if err != nil {
-			return err
-		}
-		lowest := closed.Highest
-		room := func() (n int, err error) { // of the sibling
-			var p layout.Page
-			b := make([]byte, mergeShape.Page)
-			if err = c.ReadPage(closed.Sibling, b, soon(rt)); err == nil {
-				err = p.Parse(c.Super().Shape, b)
-			}
-			return p.Slots() - p.Count(), err
-		}
-		want := map[uint64]bool{}
-		if err := c.Scan(0, 1<<20, func(k uint64, _ []byte) bool { want[k] = true; return true }, soon(rt)); err != nil {
-			return err
-		}
-		for k := lowest; ; k++ { // these keys are the sibling's
-			left, err := room()
-			if err != nil {
-				return err
-			}
-			if left == 0 {
-				break
-			}
-			if err := c.Upsert(k, value(k, 1), soon(rt)); err != nil {
-				return err
-			}
-			want[k] = true
-		}
-		splits := n.Stats().Splits
-		if rep, err = whole(c, rt, -1); err != nil || rep.Closed != 1 || splits > 0 {
-			return fmt.Errorf("the sibling is full: %d splits, %v %w", splits, rep, err)
-		}
-		for k := range want {
-			if _, err := c.Get(k, nil, soon(rt)); err != nil {
-				return fmt.Errorf("key %d: %w", k, err)
-			}
-		}
-		if err := c.Upsert(lowest-1, value(lowest-1, 1), soon(rt)); err != nil {
-			return err
-		}
-		want[lowest-1] = true
-		rep, err = whole(c, rt, -1)
-		if err == nil && (rep.Closed != 0 || rep.Content.Keys != uint64(len(want)) || n.Stats().Splits != 1) {
-			err = fmt.Errorf("%d keys, %d splits: %v", len(want), n.Stats().Splits, rep)
-		}
-		return err
-	})
-	g.run()
-}
-
-// closedLeaf returns the header of the closed leaf.
-func closedLeaf(c *sherman.Client, rt verbs.Runtime) (h layout.Header, err error) {
-	cfg, err := audit.Config(c, soon(rt))
-	if err != nil {
-		return h, err
-	}
-	s, b := c.Super(), make([]byte, c.Super().Shape.Page)
-	var p layout.Page
-	for server := range s.Servers {
-		for at := s.FirstChunk(); at < cfg.Ends[server]; at += uint64(s.Shape.Page) {
-			if err := cfg.Read(layout.At(server, at), b); err != nil {
-				return h, err
-			}
-			if p.Parse(s.Shape, b) == nil && p.Stage == layout.Closed {
-				return p.Header, nil
-			}
-		}
-	}
-	return h, errors.New("no page is closed")
 }

@@ -12,40 +12,42 @@ import (
 // walker finds pages: in the index cache of the node, and from the root down.
 type walker struct {
 	locker
-	// heal is a separator that is missing, as the last descent has found.
+	// heal is a missing separator that the last descent found; level 0: none.
 	heal separator
-	// astray is a pointer that leads too far to the left, as the last descent has found.
+	// astray is a pointer to a page too far to the left that the last descent found; from 0: none.
 	astray pointer
-	// dead is a closed page that the operation has met; repair takes it out of the tree.
+	// dead is a closed page that the operation found, or 0; repair takes it out of the tree.
 	dead layout.Addr
-	// restarts counts how often the operation has begun again at the root.
+	// restarts counts how many times the operation has begun again at the root.
 	restarts int
 }
 
-// pointer is an entry of an internal page at a key, and the page that covers the key.
+// pointer is the entry of the internal page from at a key. child is the page that covers the key,
+// and that the entry should name.
 type pointer struct {
 	from  layout.Addr // 0: no pointer
 	key   uint64
 	child layout.Addr
 }
 
-// maxSteps bounds a walk from the root to a page: only a damaged tree has a longer one.
+// maxSteps is the greatest number of pages on a walk. Only a damaged tree needs more.
 const maxSteps = 1 << 16
 
-// maxLevel bounds the height of a tree.
+// maxLevel is the greatest level of a page.
 const maxLevel = 32
 
-// maxRestarts bounds how many times in a row an operation may follow a pointer to a page that has
-// left the tree, before it takes the tree for damaged. After someRestarts it pauses before each
-// further attempt.
+// maxRestarts is how many times in a row an operation begins again at the root because it has come
+// to a page that has left the tree. After that the operation takes the tree for damaged. After
+// someRestarts the operation pauses before each further attempt.
 const (
 	maxRestarts  = 20
 	someRestarts = 4
 )
 
-// restart handles an error on the path to a key. A client that has read a pointer before a merge
-// comes to a page that has left the tree, and that may be in use as another page. Then the search
-// begins again at the root, and restart returns nil.
+// restart is called with the error of a search for a key. If the client read a pointer before a
+// merge, it may come to a page that has left the tree, or that is in use again. Then restart
+// returns nil, and the caller begins again at the root. Otherwise it returns the error with which
+// the operation ends.
 func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
 	if !errors.Is(err, ErrBroken) || c.restarts >= maxRestarts {
 		return err
@@ -62,7 +64,8 @@ func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
 	return nil
 }
 
-// Get appends the value of key to dst[:0]: one round trip if the index cache knows the leaf.
+// Get appends the value of key to dst[:0]. It takes one round trip if the index cache knows the
+// leaf.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	if err := c.begin(deadline); err != nil {
 		return dst[:0], err
@@ -75,7 +78,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if err = c.restart(err, key, deadline); err == nil {
 			continue
 		}
-		// the lost page may be an internal one: the leaf with the key may be on another server
+		// The lost page may be an internal one, and the leaf with the key may be on another server.
 		if errors.Is(err, kv.ErrLost) {
 			err = noEffect(err)
 		}
@@ -83,7 +86,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get searches for a key once.
+// get searches once for a key.
 func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	a, err := c.locate(key, 0, deadline)
 	for err == nil {
@@ -105,8 +108,8 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	return dst, err
 }
 
-// locate returns the page of a level that covers a key, or a page to the left of it. It finds the
-// page in the cache, or from the root down.
+// locate returns the page of a level that covers a key, or a page to the left of it. It asks the
+// index cache first (leaves only), and then walks down from the root.
 func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	if level == 0 {
 		if a, ok := c.node.cache.leaf(key); ok {
@@ -116,8 +119,8 @@ func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr
 	return c.descend(key, level, c.restarts > 0, deadline)
 }
 
-// covering reads the page at a and its siblings, up to the page that covers a key, into c.page. It
-// returns the address of that page.
+// covering finds the page that covers a key. It reads the page at a and then its siblings, into
+// c.page, until it has the page with the key. It returns the address of that page.
 func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	for step := 0; ; step++ {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
@@ -147,28 +150,27 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 	}
 }
 
-// behind returns the page that has taken over the range of the closed page c.page at a. If it
-// returns 0, no page had when the closed page, again in c.page, was read: its records, which never
-// change, were those of its range.
+// behind is called with c.page, the closed page at a. It returns the address of the sibling if the
+// sibling has taken over the range of the closed page. Otherwise it reads the closed page again and
+// returns 0: no page had taken over the range when c.page was read first, so the closed page's
+// records, which do not change, were those of the range. If the page has been opened again, behind
+// returns its address.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
-	was := c.page.Header
-	c.dead = a
-	if err := c.readPage(was.Sibling, &c.page, c.pageBuf, deadline); err != nil {
+	sibling := c.page.Sibling
+	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {
 		return 0, err
 	}
 	if c.page.Lowest <= key {
-		return was.Sibling, nil
+		return sibling, nil
 	}
-	// As long as the closed page names the same sibling, only that one can take over its range; and
-	// it had not done so when it was read. A page that has been reused is not read as the closed one:
-	// all of its slots are younger than the header (layout.Page.Init).
-	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
-		return 0, err
+	// Only the page that a closed page names can take over its range, and keeps the range then: so
+	// the sibling had not done so when the closed page named it. A reused page is not mistaken for
+	// the closed one: all of its slots are younger than the header (layout.Page.Init).
+	err := c.readPage(a, &c.page, c.pageBuf, deadline)
+	if err == nil && c.page.Stage != layout.Closed {
+		return a, nil
 	}
-	if c.page.Header != was {
-		return 0, fmt.Errorf("%w: page %v was merged", ErrBroken, a)
-	}
-	return 0, nil
+	return 0, err
 }
 
 // errEnds returns the error for a page at a that does not cover the key and has no sibling, or that
@@ -177,8 +179,8 @@ func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }
 
-// moved records that a page was found through its siblings: the index cache is out of date, or a
-// split was not finished.
+// moved records that a search reached a page through steps siblings: the index cache is out of
+// date, or the separator s is missing.
 func (c *walker) moved(steps int, s separator) {
 	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {
@@ -187,8 +189,8 @@ func (c *walker) moved(steps int, s separator) {
 	c.heal = s
 }
 
-// descend walks from the root down to a level. If fresh is true, it first reads the address of the
-// root, instead of using the node's copy.
+// descend walks from the root down to the page of a level that covers a key. fresh: descend first
+// reads the address of the root, instead of using the node's copy.
 func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time) (layout.Addr, error) {
 	a, err := c.rootPage(fresh, deadline)
 	if err != nil {
@@ -209,7 +211,8 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			return 0, errNoLevel
 		case !p.Covers(key):
 			if c.node.rootHint() == a {
-				c.node.setRoot(0) // the root was split: there is a higher one, or will be
+				// the root was split: a higher one exists, or a client will make it
+				c.node.setRoot(0)
 			}
 			if p.Sibling == 0 {
 				return 0, errEnds(a, key)
@@ -217,7 +220,8 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			a, aside, want = p.Sibling, true, p.Level
 			continue
 		}
-		if aside && p.Stage == layout.Live { // the parent has no separator for this page, or was read before it had one
+		// The parent has no separator for this page, or was read before it had one.
+		if aside && p.Stage == layout.Live {
 			c.heal = separator{p.Level + 1, p.Lowest, a}
 			if via.from != 0 && p.Lowest <= via.key {
 				via.child = a
@@ -244,10 +248,10 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 	return 0, fmt.Errorf("%w: no path to key %d", ErrBroken, key)
 }
 
-// errNoLevel: the tree has fewer levels.
+// errNoLevel: the level is above the root.
 var errNoLevel = fmt.Errorf("the tree has no such level")
 
-// rootPage returns the address of the root.
+// rootPage returns the address of the root: with fresh false the node's copy, if the node has one.
 func (c *walker) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) {
 	if a := c.node.rootHint(); a != 0 && !fresh {
 		return a, nil

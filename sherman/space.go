@@ -9,38 +9,38 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// pool holds the pages that the node has taken from the memory servers and that none of its clients
-// has used yet.
+// pool holds the pages that the node has taken from the memory servers and that no client of the
+// node has used yet.
 type pool struct {
 	runs  []run
 	spare []layout.Fresh
-	// taken is how many pages the node has taken. turn is the server from which it takes the next
-	// ones.
+	// taken is how many pages the node has taken so far. turn is the server from which the node
+	// takes the next pages.
 	taken, turn int
-	// exhausted says by server whether all of its memory has been used or taken.
+	// exhausted says for each server whether the node found all of its memory used or taken.
 	exhausted []bool
 }
 
-// run is memory of one server that the node has taken and that no client has used.
+// run is unused memory of one server that the node has taken, from offset next to end.
 type run struct {
 	server    int
 	next, end uint64
 }
 
-// takeShare: at a time, a node takes 1/takeShare of what it has taken so far. So all nodes together
-// hold little unused memory when the servers have none left.
+// takeShare limits how much a node takes at a time: 1/takeShare of what it has taken so far. So all
+// nodes together hold little unused memory when the servers are full.
 const takeShare = 64
 
-// poolShare: at a time, a node takes at least 1/poolShare of a server's memory.
+// poolShare: a node takes at least 1/poolShare of a server's memory at a time.
 const poolShare = 1 << 16
 
-// want returns how many bytes the node takes next from a server with the given memory.
+// want returns how many bytes the node takes next from a server with memory bytes of memory.
 func (p *pool) want(page, chunk int, memory uint64) uint64 {
 	n := max(uint64(p.taken/takeShare), memory/poolShare/uint64(page), 1)
 	return min(n*uint64(page), uint64(chunk))
 }
 
-// freshPage takes a page of the node's pool.
+// freshPage takes a page out of the node's pool. It returns false if the pool is empty.
 func (n *Node) freshPage(page int) (f layout.Fresh, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -69,8 +69,8 @@ func (n *Node) keepPages(f ...layout.Fresh) {
 	n.pool.spare = append(n.pool.spare, f...)
 }
 
-// nextServer returns the server to ask for memory, and whether it may have memory that was never
-// used.
+// nextServer returns the server to ask for memory next. unused: the server may have memory that was
+// never used.
 func (n *Node) nextServer() (server int, unused bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,9 +80,9 @@ func (n *Node) nextServer() (server int, unused bool) {
 	return server, !p.exhausted[server]
 }
 
-// reserve obtains a page for the next split. The caller holds no lock. The page comes from the
-// node's pool, from memory that was never used, or from the pages that were merged; servers take
-// turns.
+// reserve gets a page for the next split and adds it to c.spare. The caller must hold no lock. The
+// page comes from the node's pool, from memory that was never used, or from the merged pages. The
+// servers take turns.
 func (c *changer) reserve(deadline clock.Time) error {
 	if len(c.spare) > 0 {
 		return nil
@@ -92,13 +92,13 @@ func (c *changer) reserve(deadline clock.Time) error {
 		return nil
 	}
 	var errs []error
-	for range 2 * len(c.links) { // in the first round, memory that was never used
+	for range 2 * len(c.links) { // the first round asks for memory that was never used
 		i, unused := c.node.nextServer()
 		var err error
 		if unused {
 			err = c.extend(i, deadline)
 		} else {
-			err = c.pop(i, layout.FreeWord, deadline)
+			err = c.pop(i, deadline)
 		}
 		if len(c.spare) > 0 {
 			return nil
@@ -116,7 +116,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 // errNone: a server has no page left.
 var errNone = errors.New("no page")
 
-// errFull returns the error that says which tree or server is full.
+// errFull returns the error for a tree without a free page.
 func (c *memory) errFull() error {
 	s := &c.super
 	var bytes uint64
@@ -127,9 +127,10 @@ func (c *memory) errFull() error {
 		kv.ErrFull, bytes, len(c.links))
 }
 
-// extend takes memory of a server that was never used, by a FETCH_ADD on a word of the server. (The
-// published system sends a message to a thread of the server.) One page is for this client, the
-// others are for the node. If a FETCH_ADD is executed and not answered, its memory is never used.
+// extend takes memory of server i that was never used, by a FETCH_ADD on a word of the server. (The
+// published system sends a message to a thread of the server.) The first page is for this client,
+// the others go to the node's pool. If a FETCH_ADD is executed but not answered, its memory is
+// never used.
 func (c *changer) extend(i int, deadline clock.Time) error {
 	page := uint64(c.super.Shape.Page)
 	for {
@@ -151,21 +152,16 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 			}
 			continue
 		}
-		// The client whose FETCH_ADD passes the end of the memory gets the rest before the end.
+		// The client whose FETCH_ADD crosses the end of the memory gets the rest before the end.
 		end := min(at+want, c.links[i].len)
 		if at%page != 0 || at < c.super.FirstChunk() || at >= end {
 			end = at
 		}
 		end -= (end - at) % page
-		exhausted := end < at+want
-		if at < end && end+page > c.links[i].len && c.super.Shape.Kind == layout.Hardened &&
-			c.keepSlack(layout.Fresh{At: layout.At(i, end-page)}, deadline) {
-			end, exhausted = end-page, true
-		}
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
 		p := &c.node.pool
-		p.exhausted[i] = exhausted
+		p.exhausted[i] = end < at+want
 		if end == at {
 			return errNone
 		}
@@ -178,7 +174,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 	}
 }
 
-// fresh takes the page that reserve has obtained.
+// fresh takes the page that reserve has put into c.spare. It returns false if there is none.
 func (c *changer) fresh() (layout.Fresh, bool) {
 	n := len(c.spare) - 1
 	if n < 0 {

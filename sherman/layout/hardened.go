@@ -5,13 +5,13 @@ import (
 	"hash/crc32"
 )
 
-// The first line (64 bytes) of a hardened page holds its header. Offset, name and length in bytes,
-// little-endian:
+// The first line (64 bytes) of a hardened page is its header. The table gives offset, name and
+// length in bytes; numbers are little-endian:
 //
 //	 0 checksum of what follows, 4    32 leftmost child, 8
 //	 4 level, 1                       40 own address, 8
 //	 5 stage, 1                       48 generation of the tree, 8
-//	 6 epoch, 2
+//	 6 epoch, 2: 10 bits; opened: bit 14; refuses: bit 15
 //	 8 lowest key, 8                  56 reach, 8
 //	16 highest key, 8
 //	24 sibling, 8
@@ -19,18 +19,20 @@ import (
 // Records fill the other lines of the page. No record crosses the end of a line. A record:
 //
 //	0 key, 8
-//	8 value, as long as the shape says
+//	8 value, of the length that the shape says
 //	  mark, 2: 6 bits for the length + 1 (0: never written, 63: removed), 10 bits for the epoch
 const (
 	hardenedOverhead = 8 + 2
 	lenMask          = 1<<6 - 1
 	removed          = lenMask
+	openedBit        = 1 << 14
+	refusesBit       = 1 << 15
 	epochMask        = 1<<10 - 1
-	// oldest is the greatest age of a record, in splits of its page. If the difference of epochs is
-	// larger, the record is younger than the header.
+	// oldest is the greatest age of a record, in splits of its page. A greater difference of epochs
+	// means that the record is younger than the header.
 	oldest = epochMask / 2
-	// refreshAge is the age at which a split updates the epoch of a record; a split updates at most
-	// refreshMost records. A page has so few records that none comes near the age oldest.
+	// refreshAge is the age from which a split updates the epoch of a record. One split updates at
+	// most refreshMost records. A page has so few records that none of them reaches the age oldest.
 	refreshAge  = 256
 	refreshMost = 16
 )
@@ -47,6 +49,7 @@ func (p *Page) parseHardened() error {
 		Stage: Stage(b[5]), Level: int(b[4]), Epoch: le.Uint16(b[6:]) & epochMask, Lowest: le.Uint64(b[8:]), Highest: le.Uint64(b[16:]),
 		Sibling: Addr(le.Uint64(b[24:])), Leftmost: Addr(le.Uint64(b[32:])), Self: Addr(le.Uint64(b[40:])),
 		Generation: le.Uint64(b[48:]), Reach: le.Uint64(b[56:]), Last: -1,
+		Opened: le.Uint16(b[6:])&openedBit != 0, Refuses: le.Uint16(b[6:])&refusesBit != 0,
 	}
 	switch {
 	case p.Stage > Unused:
@@ -64,15 +67,22 @@ func (p *Page) parseHardened() error {
 	return nil
 }
 
-// age returns by how many splits a record is older than a header; a result above oldest means that
-// the record is younger.
+// age returns how many splits older a record is than a header. A result above oldest means that the
+// record is younger than the header.
 func age(header, record uint16) uint16 { return (header - record) & epochMask }
 
 func (p *Page) putHardened() Range {
 	b := p.Bytes[:Line]
 	le := binary.LittleEndian
 	b[4], b[5] = byte(p.Level), byte(p.Stage)
-	le.PutUint16(b[6:], p.Epoch)
+	word := p.Epoch
+	if p.Opened {
+		word |= openedBit
+	}
+	if p.Refuses {
+		word |= refusesBit
+	}
+	le.PutUint16(b[6:], word)
 	le.PutUint64(b[8:], p.Lowest)
 	le.PutUint64(b[16:], p.Highest)
 	le.PutUint64(b[24:], uint64(p.Sibling))
@@ -94,7 +104,7 @@ func (p *Page) hardenedRecord(i int) (b []byte, mark uint16) {
 func (p *Page) hardenedSlot(i int) (Record, State) {
 	b, mark := p.hardenedRecord(i)
 	n := int(mark&lenMask) - 1
-	// the length of a removed record, 63, is greater than that of every value
+	// The length of a removed record, 63, is greater than that of any value.
 	if n < 0 || n > len(b)-hardenedOverhead {
 		return Record{}, Free
 	}
@@ -121,8 +131,8 @@ func (p *Page) removeHardened(i int) Range {
 	return Range{p.Shape.slotAt(p.Level, i), len(b)}
 }
 
-// refresh updates the epochs of old records before a split, with one WRITE each that changes only
-// the epoch.
+// refresh updates the epochs of old records before a split. It appends a range for each of them,
+// which contains only the mark.
 func (p *Page) refresh(ranges []Range) []Range {
 	n := len(ranges)
 	for i := range p.Slots() {

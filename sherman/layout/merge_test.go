@@ -112,6 +112,51 @@ func TestAbsorbWithoutRoom(t *testing.T) {
 	}
 }
 
+// A page refuses the closed one to its left until that one is opened, and no other page. What it
+// says follows the page to its left through splits and merges.
+func TestRefusal(t *testing.T) {
+	written := func(p *Page) *Page { // as the memory has it
+		q := new(Page)
+		if err := q.Parse(p.Shape, bytes.Clone(p.Bytes)); err != nil || q.Epoch != p.Epoch {
+			t.Fatalf("%+v, %v", q.Header, err)
+		}
+		return q
+	}
+	refused := func(left, right *Page, want bool) {
+		t.Helper()
+		if written(left).RefusedBy(&written(right).Header) != want {
+			t.Errorf("%+v by %+v: want %v", left.Header, right.Header, want)
+		}
+	}
+	left, right := absorbing(t)
+	for range 3 {
+		refused(left, right, false)
+		Refuse(right, left)
+		refused(left, right, true)
+		Open(left)
+		if written(left).Stage != Live {
+			t.Error(left.Stage)
+		}
+		left.Close()
+	}
+	refused(left, right, false)
+	left.Stage = Live
+	first := &Page{}
+	first.Init(left.Shape, make([]byte, left.Shape.Page), Header{Highest: 10, Sibling: left.Self, Self: 1 << 23, Opened: true})
+	mid := &Page{}
+	left.Split(Fresh{At: 1 << 22}, make([]byte, left.Shape.Page), mid, nil, nil)
+	refused(left, mid, false)
+	refused(mid, right, false)
+	// the left one refuses the first one, and then the others take over its range
+	Refuse(left, first)
+	left.Close()
+	if _, ok := mid.Absorb(left, nil); !ok {
+		t.Fatal("no room")
+	}
+	refused(left, mid, false)
+	refused(first, mid, true)
+}
+
 func TestMayMerge(t *testing.T) {
 	for _, tc := range []struct {
 		left, right int

@@ -9,26 +9,31 @@ import (
 type Header struct {
 	// Level is 0 for leaves.
 	Level int
-	// Stage is Live for a page of the tree (Hardened only).
+	// Stage is Live for a page in the tree (Hardened only).
 	Stage Stage
-	// Lowest and Highest bound the keys: a page has the keys from Lowest to below Highest, where
-	// its sibling begins. The last page has Highest MaxKey, and holds that key, too.
+	// Lowest and Highest are the ends of the page's range. The page has the keys from Lowest to
+	// below Highest, where its sibling begins. In the last page Highest is MaxKey, and the page has
+	// that key, too.
 	Lowest, Highest uint64
 	// Sibling is the page to the right; zero if there is none. Leftmost is the first child of an
 	// internal page.
 	Sibling, Leftmost Addr
-	// Reach, if it is above Lowest, is the greatest key at which a page above may name this page:
-	// when this page takes over the range of another one, pointers to that one become pointers to
+	// Reach, if it is above Lowest, is the greatest key at which a page above may name this page.
+	// When this page takes over the range of another page, pointers to that page become pointers to
 	// this one (Hardened only).
 	Reach uint64
-	// Self and Generation are the page's address and the tree's number (Hardened only).
+	// Opened changes when the page, which was Closed, becomes Live again. Refuses differs from Opened
+	// of the page to the left as long as this page does not take over that page's range (RefusedBy;
+	// Hardened only).
+	Opened, Refuses bool
+	// Self is the page's address, Generation the tree's number (Hardened only).
 	Self       Addr
 	Generation uint64
-	// Epoch counts the page's splits (Hardened); it is the version of the whole page in the other
-	// kinds.
+	// Epoch counts the splits of a hardened page. In the other kinds it is the version of the whole
+	// page.
 	Epoch uint16
-	// Last is the index of the last record of a page whose records are sorted, -1 if there is none
-	// (not Hardened).
+	// Last is the index of the last record of a page with sorted records, or -1 if it has none (not
+	// Hardened).
 	Last int
 }
 
@@ -37,8 +42,8 @@ func (h *Header) Covers(key uint64) bool {
 	return key >= h.Lowest && (key < h.Highest || h.Highest == MaxKey)
 }
 
-// Page is a page in local memory. The methods that change it return which bytes must be written to
-// remote memory.
+// Page is a page in local memory. The methods that change it return the range of bytes that must be
+// written to remote memory.
 type Page struct {
 	Shape Shape
 	Header
@@ -46,7 +51,7 @@ type Page struct {
 	Bytes []byte
 }
 
-// Range is a piece of a page.
+// Range is a part of a page, in bytes.
 type Range struct{ Off, Len int }
 
 // State is the state of a slot.
@@ -54,10 +59,10 @@ type State uint8
 
 // States of a slot.
 const (
-	// Free: the slot holds nothing, or a record that a split has moved to another page.
+	// Free: the slot has no record, or one that a split has moved to another page.
 	Free State = iota
 	Used
-	// Torn: the versions of a record differ (Published).
+	// Torn: the two versions of the record differ (Published only).
 	Torn
 )
 
@@ -67,7 +72,7 @@ type Record struct {
 	Value []byte
 }
 
-// Child is the address in a record of an internal page; 0 for a record of a leaf.
+// Child returns the address in a record of an internal page.
 func (r Record) Child() Addr {
 	if len(r.Value) < addrLen {
 		return 0
@@ -75,8 +80,8 @@ func (r Record) Child() Addr {
 	return Addr(binary.LittleEndian.Uint64(r.Value))
 }
 
-// Parse reads a page. It returns ErrPage if the bytes are no page of this shape, ErrTorn if the
-// page was written while it was being read. The page keeps b.
+// Parse parses b, which p then refers to. It returns ErrPage if b is not a page of this shape, and
+// ErrTorn if the page was written while it was being read.
 func (p *Page) Parse(s Shape, b []byte) error {
 	*p = Page{Shape: s, Bytes: b}
 	if len(b) != s.Page {
@@ -88,11 +93,11 @@ func (p *Page) Parse(s Shape, b []byte) error {
 	return p.parseHardened()
 }
 
-// Init makes b an empty page with header h, whose Epoch 0 stands for 1.
+// Init makes b an empty page with header h. Epoch 0 in h stands for 1.
 //
-// In a hardened page with a later epoch, all slots have marks of that epoch: a READ that sees the
-// header of an earlier incarnation with such a slot notices that the slot is younger, and does not
-// take a record for absent that the earlier incarnation had.
+// In a hardened page with a later epoch, all slots get marks of that epoch. They protect a READ
+// that sees the header of an earlier incarnation and some of these slots: it notices that they are
+// younger than the header, and does not take records of the earlier incarnation for absent.
 func (p *Page) Init(s Shape, b []byte, h Header) {
 	clear(b)
 	h.Epoch, h.Last = max(h.Epoch&epochMask, 1), -1
@@ -106,7 +111,7 @@ func (p *Page) Init(s Shape, b []byte, h Header) {
 	}
 }
 
-// putHeader writes the header into the page and returns the piece that it has changed.
+// putHeader writes the header into the page's bytes and returns the range that it has changed.
 func (p *Page) putHeader() Range {
 	if p.Shape.Kind != Hardened {
 		return p.putPublished()
@@ -114,10 +119,10 @@ func (p *Page) putHeader() Range {
 	return p.putHardened()
 }
 
-// Slots is how many records the page can hold.
+// Slots returns how many records the page can hold.
 func (p *Page) Slots() int { return p.Shape.Slots(p.Level) }
 
-// Slot reads slot i.
+// Slot returns the record in slot i, and the state of the slot.
 func (p *Page) Slot(i int) (Record, State) {
 	if p.Shape.Kind != Hardened {
 		return p.publishedSlot(i)
@@ -125,8 +130,8 @@ func (p *Page) Slot(i int) (Record, State) {
 	return p.hardenedSlot(i)
 }
 
-// Find looks for the record with a key; ok is false if there is none. ErrTorn: a record that may
-// have the key is being written.
+// Find returns the slot and the value of the record with a key; ok is false if there is none. The
+// error ErrTorn means that a record that may have the key is being written.
 func (p *Page) Find(key uint64) (slot int, value []byte, ok bool, err error) {
 	for i := range p.Slots() {
 		switch r, state := p.Slot(i); {
@@ -139,14 +144,14 @@ func (p *Page) Find(key uint64) (slot int, value []byte, ok bool, err error) {
 	return -1, nil, false, err
 }
 
-// Child returns the child of an internal page that covers a key.
+// Child returns the child for a key in an internal page.
 func (p *Page) Child(key uint64) Addr {
 	child, _ := p.Separator(key)
 	return child
 }
 
-// Separator returns the child of an internal page that covers a key, and the key at which the page
-// names it.
+// Separator returns the child for a key in an internal page, and the key of the entry that names
+// it.
 func (p *Page) Separator(key uint64) (child Addr, at uint64) {
 	child, at = p.Leftmost, p.Lowest
 	found := false
@@ -169,7 +174,7 @@ func (p *Page) Count() int {
 	return n
 }
 
-// FreeSlot returns a slot for another record; -1 if the page is full.
+// FreeSlot returns a slot for another record, or -1 if the page is full.
 func (p *Page) FreeSlot() int {
 	if p.Shape.sorted(p.Level) {
 		if p.Last+1 < p.Slots() {
@@ -210,7 +215,7 @@ func (p *Page) Remove(slot int) Range {
 	return p.putPublishedRecord(slot, r.Key, nil)
 }
 
-// PutChild adds a child to an internal page that is not full; key is the lowest key of the child.
+// PutChild adds a child to an internal page that is not full. key is the lowest key of the child.
 func (p *Page) PutChild(key uint64, child Addr) Range {
 	var b [addrLen]byte
 	if p.Shape.Kind != Hardened {
@@ -219,7 +224,7 @@ func (p *Page) PutChild(key uint64, child Addr) Range {
 	return p.putHardenedRecord(p.FreeSlot(), key, AppendAddr(b[:0], child))
 }
 
-// AppendAddr appends an address in the form in which records hold it.
+// AppendAddr appends an address as records store it.
 func AppendAddr(b []byte, a Addr) []byte { return binary.LittleEndian.AppendUint64(b, uint64(a)) }
 
 // minSplit is the smallest number of records with which a page can be split.
@@ -228,10 +233,11 @@ const minSplit = 2
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 
-// Split moves the upper half of the records to a fresh page, whose bytes are in b and must be
-// written before this page's. It returns the separator, which is the lowest key of the new
-// page, and appends to ranges the pieces of this page that must be written, in their order. scratch
-// is memory for the order of the records, which Split may grow.
+// Split moves the upper half of the records to the fresh page to. It builds that page as sib in the
+// bytes b. The caller must write b before it writes this page. Split returns the separator, which
+// is the lowest key of the new page, and appends to ranges the ranges of this page that must be
+// written, in their order. It uses scratch for the order of the records and returns it, perhaps
+// grown.
 func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	mid := len(order) / 2
@@ -239,7 +245,7 @@ func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []R
 	sep = first.Key
 	h := Header{
 		Level: p.Level, Lowest: sep, Highest: p.Highest, Sibling: p.Sibling, Self: to.At, Generation: p.Generation,
-		Epoch: to.Epoch,
+		Epoch: to.Epoch, Opened: p.Opened, Refuses: p.Opened,
 	}
 	move := order[mid:]
 	if p.Level > 0 {
@@ -285,7 +291,7 @@ func (p *Page) Order(dst []uint16) []uint16 {
 	return dst
 }
 
-// whole is the range of the whole page, without the lock word that a checksummed page may have.
+// whole returns the range of the whole page. In a checksummed page it leaves out the lock word.
 func (p *Page) whole() Range {
 	if p.Shape.Kind == Checksummed {
 		return Range{0, len(p.Bytes) - LockLen}
@@ -295,13 +301,14 @@ func (p *Page) whole() Range {
 
 const _ = uint16(MaxPage / 16 & math.MaxUint16) // slot indices have 16 bits
 
-// End sets the upper end of a page that a bulk load fills, and the sibling that begins there.
+// End is called when a bulk load has filled a page. It sets the upper end of the page's range and
+// the sibling that begins there.
 func (p *Page) End(highest uint64, sibling Addr) {
 	p.Highest, p.Sibling = highest, sibling
 	p.putHeader()
 }
 
-// Lead sets the leftmost child of an internal page that a bulk load fills.
+// Lead sets the leftmost child of an internal page during a bulk load.
 func (p *Page) Lead(child Addr) {
 	p.Leftmost = child
 	p.putHeader()

@@ -11,26 +11,23 @@ import (
 const (
 	// SuperblockLen is the length of the superblock at offset 0.
 	SuperblockLen = 64
-	// AllocWord is the offset of the word with the offset of the server's next unused memory.
-	// Clients take memory by a FETCH_ADD on it.
+	// AllocWord is the offset of a word that contains the offset of the server's next unused
+	// memory. Clients take memory by a FETCH_ADD on it.
 	AllocWord = 64
-	// FreeWord is the offset of the word that names the first page of the server's list of unused
+	// FreeWord is the offset of the word that names the first page in the server's list of unused
 	// pages. See FreeHead.
 	FreeWord = 80
-	// OwnerWord is the offset of the word with the last owner number that was given out. Clients
-	// take numbers by a FETCH_ADD on it.
+	// OwnerWord is the offset of a word that contains the last owner number given out. Clients take
+	// owner numbers by a FETCH_ADD on it.
 	OwnerWord = 72
-	// SlackWord is the offset of the word that names the first page of a second list of unused pages,
-	// which are kept for splits that merges need.
-	SlackWord = 88
-	// RootWord, on server 0, is the offset of the word with the address of the root page. (The
-	// published code has it at 16 MiB.)
+	// RootWord is the offset, on server 0, of a word that contains the address of the root page.
+	// (The published code has it at 16 MiB.)
 	RootWord = 128
 	// LocksAt is the offset of the lock words if they are in host memory.
 	LocksAt = 4096
 )
 
-// Bounds of a superblock.
+// Limits of a superblock.
 const (
 	MaxServers   = 64
 	MaxLockWords = 1 << 20
@@ -40,21 +37,21 @@ const (
 	MaxChunk     = 1 << 30
 )
 
-// Superblock describes a tree. Each server has one; they differ in Server and Len.
+// Superblock describes a tree. Each server has one. They differ only in Server and Len.
 type Superblock struct {
 	Shape Shape
-	// Generation is unique to a tree, never 0.
+	// Generation identifies the tree; never 0.
 	Generation uint64
-	// Server is the number of the server. Servers is the number of servers.
+	// Server is the number of this server. Servers is how many servers the tree has.
 	Server, Servers int
-	// Locks is the number of lock words of each server. HostLocks: they are in host memory at
+	// Locks is the number of lock words on each server. HostLocks: they are in host memory at
 	// LocksAt, not on the NIC.
 	Locks     int
 	HostLocks bool
-	// PageLocks: each page has its lock word in its own last 8 bytes, and there are no other lock
-	// words (Checksummed only).
+	// PageLocks: the lock word of each page is in the page's last 8 bytes, and the tree has no
+	// other lock words (Checksummed only).
 	PageLocks bool
-	// Chunk is the most bytes of memory that a node takes at a time, a multiple of the page.
+	// Chunk is the greatest number of bytes that a node takes at a time, a multiple of the page.
 	Chunk int
 	// Len is how many bytes of the region belong to the tree.
 	Len uint64
@@ -71,14 +68,14 @@ const (
 // ErrSuperblock means that the bytes are not a superblock.
 var ErrSuperblock = errors.New("no tree in this memory: format one first")
 
-// Validate returns an error for the first field that is out of bounds.
+// Validate returns an error for the first field that is out of range.
 func (s *Superblock) Validate() error {
 	if err := s.Shape.Validate(); err != nil {
 		return err
 	}
 	switch {
 	case s.Generation == 0:
-		return fmt.Errorf("superblock: the generation is 0")
+		return fmt.Errorf("superblock: the generation is 0, so the memory holds no valid tree; run `rdmalab sherman start --fresh`")
 	case s.Servers < 1 || s.Servers > MaxServers || s.Server < 0 || s.Server >= s.Servers:
 		return fmt.Errorf("superblock: server %d of %d; want at most %d", s.Server, s.Servers, MaxServers)
 	case s.Locks < 1 || s.Locks > MaxLockWords:
@@ -95,7 +92,7 @@ func (s *Superblock) Validate() error {
 	return nil
 }
 
-// FirstChunk is the offset of the first chunk.
+// FirstChunk returns the offset at which the memory for pages begins.
 func (s *Superblock) FirstChunk() uint64 {
 	at := uint64(LocksAt)
 	if s.HostLocks {
@@ -104,13 +101,13 @@ func (s *Superblock) FirstChunk() uint64 {
 	return (at + MaxPage - 1) &^ (MaxPage - 1)
 }
 
-// Inside reports whether an address can be that of a page of the tree.
+// Inside reports whether a can be the address of a page of the tree.
 func (s *Superblock) Inside(a Addr) bool {
 	return a != 0 && a.Server() < s.Servers && a.Offset() >= s.FirstChunk() && a.Offset()%uint64(s.Shape.Page) == 0 &&
 		a.Offset()+uint64(s.Shape.Page) <= s.Len
 }
 
-// AppendTo appends the SuperblockLen bytes of the superblock.
+// AppendTo appends the superblock to b, as SuperblockLen bytes.
 func (s *Superblock) AppendTo(b []byte) []byte {
 	at, le := len(b), binary.LittleEndian
 	b = le.AppendUint64(b, superMagic)
@@ -134,7 +131,7 @@ func (s *Superblock) AppendTo(b []byte) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
 }
 
-// Parse reads what AppendTo wrote; the result is valid.
+// Parse parses what AppendTo wrote. Without an error, the superblock is valid.
 func (s *Superblock) Parse(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) < SuperblockLen || le.Uint64(b) != superMagic || le.Uint32(b[SuperblockLen-4:]) != crc32.Checksum(b[:SuperblockLen-4], castagnoli) {

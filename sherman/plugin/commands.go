@@ -25,7 +25,7 @@ func init() {
 	store.Register(Store)
 }
 
-// cost says what an operation took.
+// cost describes what the last operation of a client took.
 func cost(s kv.Store) string {
 	c := s.(*sherman.Client).LastCost()
 	return fmt.Sprintf("%d round trips, %d bytes; %d CAS for locks, %d handed over, %v waited for locks",
@@ -49,8 +49,8 @@ func commands() store.Commands {
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
 				"compute host is a compute node of the tree: `rdmalab sherman get` and workloads work on it. --layout, --page,\n" +
 				"--value, --locks and --host-locks are used only when a tree is made; the other settings are those of the compute\n" +
-				"hosts, from now on. --step does both: it chooses layout and place of the locks of a new tree, and how the\n" +
-				"compute hosts take locks and release them.",
+				"hosts, from now on. --step sets both kinds: the layout and the place of the locks of a new tree, and how the\n" +
+				"compute hosts take and release locks.",
 			Example: "  rdmalab sherman start\n" +
 				"  rdmalab sherman start --fresh --value 54 --lease 2s",
 			New: newStart, Choices: map[string][]string{"layout": layouts, "step": sherman.StepNames()},
@@ -81,7 +81,7 @@ func commands() store.Commands {
 			Short: "Check the structure of the whole tree; with --clients also the responses to clients",
 			Long: "check reads every page of the tree from the memory servers and proves: key ranges cover every key exactly once,\n" +
 				"neighbours and children are where they should be, no key is there twice, each lock is free or its owner is\n" +
-				"alive, and every written page can be reached from the root.\n\n" +
+				"alive, and every written page is reachable from the root.\n\n" +
 				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys, and check\n" +
 				"proves that one order of all operations on each key explains all responses (that their history is linearizable).\n" +
 				"You may inject faults, and crash and restart hosts, meanwhile.\n\n" +
@@ -92,8 +92,8 @@ func commands() store.Commands {
 		},
 		Load: store.Command{
 			Short: "Fill an empty tree with the keys from 0 to --keys minus 1",
-			Long: "load writes whole pages, from the leaves up, and so is faster than inserting the keys 0, 1, 2 and so on one by one.\n" +
-				"It fails if the tree is not empty. The values can be verified by `rdmalab run ycsb --no-load`.",
+			Long: "load writes whole pages with the keys 0, 1, 2 and so on, from the leaves up. That is faster than inserting the\n" +
+				"keys one by one. load fails if the tree is not empty. `rdmalab run ycsb --no-load` can verify the values.",
 			Example: "  rdmalab sherman start --fresh && rdmalab sherman load --keys 100000\n" +
 				"  rdmalab run ycsb --store sherman --keys 100000 --no-load",
 			From: true, New: newLoad,
@@ -117,8 +117,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768)")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory, for comparison")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
-	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits for a lock whose word does not change, until "+
-		"it fences the owner (default 500ms)")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a lock word does not change before it fences the owner (default 500ms)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; negative: none (default 64 MiB)")
 	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same "+
 		"host; negative: never (default 8)")
@@ -147,8 +146,8 @@ func (i *Info) Write(out io.Writer) error {
 	return err
 }
 
-// Start makes every compute host a node of the tree that cfg describes; it fills in Servers. The
-// first host makes the tree if there is none.
+// Start makes every compute host a compute node of the tree that cfg describes. It sets
+// cfg.Servers. The first host makes the tree if there is none.
 func Start(c *store.Call, cfg Config) (Info, error) {
 	return store.StartHosts[Info](c, "tree", func(servers []string, first bool) any {
 		cfg := cfg
@@ -157,7 +156,8 @@ func Start(c *store.Call, cfg Config) (Info, error) {
 	})
 }
 
-// prepare makes a tree for a workload if there is none, and loads the keys into a new tree.
+// prepare makes a tree for a workload if there is none. If it made one, it loads the keys of the
+// workload.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	info, err := Start(c, Config{Finding: store.Finding{Format: true}, Keep: true, Value: w.Config.Value})
 	if err != nil || !info.Made || !w.Load {
@@ -173,8 +173,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	store.HistoryFlags(fs, &in)
 	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages may be without a reference from another page, "+
 		"because a split was interrupted (default 0; -1: any number)")
-	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may be missing from their parent, because a split was "+
-		"interrupted (-1: any number)")
+	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may lack a reference from their parent, because a split was interrupted (-1: any number)")
 	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1: any number)")
 	return func(c *store.Call) (store.Result, error) {
 		h, err := c.HistoryIfAny(in)
