@@ -58,7 +58,7 @@ func (c *Client) meet(deadline clock.Time) error {
 			limit = min(deadline, c.rt.Now().Add(meetPatience))
 		}
 		var v layout.View
-		if supers[i], v, errs[i] = c.superblock(i, limit); errs[i] == nil && (v.Epoch() > c.newer.Epoch() || v.Epoch() == c.newer.Epoch() && v.State() > c.newer.State()) {
+		if supers[i], v, errs[i] = c.superblock(i, limit); errs[i] == nil && v.Newer(c.newer) {
 			c.newer = v
 		}
 	}
@@ -101,11 +101,12 @@ func (c *Client) meet(deadline clock.Time) error {
 	if c.super.Shape.Format != layout.Hardened {
 		return fmt.Errorf("a store of format %v: this client knows %v ones", c.super.Shape.Format, layout.Hardened)
 	}
-	if c.newer != 0 && !c.super.Shape.Survives(c.newer) {
-		return errHostile
-	}
-	if c.newer.State() != layout.Settled && !c.exempt {
+	lost := c.newer != 0 && !c.super.Shape.Survives(c.newer)
+	switch {
+	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost): // a master may wait for servers that answer later
 		return errView
+	case lost:
+		return errHostile
 	}
 	return nil
 }
@@ -120,8 +121,19 @@ func (c *Client) enter(deadline clock.Time) error {
 		}
 	}
 	c.view = 0 // the connections until now have no owner
-	if err := c.register(deadline); err != nil {
-		return err
+	for {
+		if err := c.register(deadline); err != nil {
+			return err
+		}
+		if c.newer.State() == layout.Settled || c.exempt {
+			break
+		}
+		if used, err := c.used(deadline); err != nil || !used { // a new primary does not know the last number yet
+			if err != nil {
+				return err
+			}
+			break
+		}
 	}
 	c.view = c.newer
 	// Format removes the superblocks before it ends the connections of owners: so a superblock that
@@ -146,6 +158,20 @@ func (c *Client) enter(deadline clock.Time) error {
 		}
 	}
 	return nil
+}
+
+// used reports whether the number of this client was that of another one, as far as the members know. (A client
+// that has a number and is not connected finds another view, and takes a number again.)
+func (m *memory) used(deadline clock.Time) (bool, error) {
+	for i, to := range m.cfg.Servers {
+		if !m.newer.Has(i) {
+			continue
+		}
+		if h, err := memservice.WhoIs(m.cfg.Context, m.cfg.Manager, to, m.id, deadline); err != nil || h.Peer != "" || h.Fenced {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // passOver has a master go on with the members that answer. The first one with the index gives out numbers:

@@ -13,51 +13,64 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Master watches the memory servers of a store, and changes its members when one of them has crashed. All
-// that it must not forget is in the memory servers (layout.View): so another master can go on after it.
+// Master watches the memory servers of a store, and removes a server from the members when that has
+// crashed. The lasting state of a master is in the memory servers (layout.View), so another master can
+// continue its work.
 //
-// A change has two steps. First the servers that remain get a view that is being prepared, and end all
-// connections but those of the master: no request of a client that does not know of the change is
-// executed after that, and no READ of a server that does not remain counts once viewLease has passed. Then
-// the master makes the replicas of the index alike (see repair), and settles the view.
+// A change of the members has two steps. First the master writes a view in the state Preparing into
+// the servers that remain, and has them end all connections but its own. After that these servers
+// execute no request of a client that does not know of the change. Once viewLease has passed, no
+// client uses what it reads from a server that was removed. Then the master makes the replicas of the
+// index alike (see repair), and writes the view in the state Settled.
 type Master struct {
 	c *Client
-	// signs says of each server since when it is silent.
+	// signs has what the master knows of the life of each server.
 	signs []sign
-	// words are the views that the servers are known to have, and tried those that the master has tried to
-	// put in their place. Any other view is that of another master.
+	// words are the views that the servers have, as far as the master knows. tried are the views that
+	// the master has tried to write in their place; the outcome may be unknown. Another master has
+	// written any other view.
 	words, tried []layout.View
-	// awake is when the master has noticed last that it is not hung.
+	// awake is the last time at which the master has noticed that it is not hung.
 	awake clock.Time
+	// second is what the master knows of its standby. beats counts the signs of life of this master.
+	// takes is true for a standby that takes charge, until it has settled its first view.
+	second second
+	beats  uint32
+	takes  bool
 	// Changed, if set, is called after each change of the members.
 	Changed func(was, now layout.View)
 	// Recovered, if set, is called after the master has recovered a client.
 	Recovered func(owner uint32)
-	// Failed, if set, is called when clients cannot be recovered, once as long as the error is the same. The
-	// master tries it again.
+	// Counted, if set, is called with the number of a standby when the master begins to count on it,
+	// and with 0 when the master has retired it.
+	Counted func(standby uint32)
+	// Failed, if set, is called when the master cannot recover clients. The master tries it again, and
+	// calls Failed again only if the error is another one.
 	Failed func(err error)
 	// failed is the last error.
 	failed string
-	// wards are the clients that own blocks. nextTend is when the master looks at them again. ended are dead
-	// ones whose blocks it has taken over, and has not settled all.
+	// wards are the clients that own blocks. nextTend is when the master examines them again. ended are
+	// dead clients whose blocks the master has taken over and has not settled completely.
 	wards    map[uint32]ward
 	nextTend clock.Time
 	ended    []uint32
 }
 
-// errGrows: the repair after the crash of a server does not know splits, and operations in flight do not
-// find out whether a split has moved their keys meanwhile.
+// errGrows means that the index of the store can grow. A master does not take such a store: its repair
+// after the crash of a server does not know splits, and an operation in flight does not find out
+// whether a split has moved its key.
 var errGrows = errors.New("the index can grow: a master takes only stores that were formatted without Grow")
 
 // sign is what a master knows of the life of a server.
 type sign struct {
-	// since is the begin of the last READ that the server has answered, or the time since which the master
-	// watches. failed counts the READs since then that have failed.
+	// since is the begin of the last READ that the server has answered, or the time at which the master
+	// began to watch the server. failed counts the failed READs since then.
 	since  clock.Time
 	failed int
-	// lost: the server has another incarnation of its memory. dead: it has crashed.
+	// lost is true if the server has lost its memory and runs again. dead is true if the server has
+	// crashed.
 	lost, dead bool
-	// claimed: the former master's requests are not executed there any more.
+	// claimed is true if the server executes no request of the former master any more.
 	claimed bool
 }
 
@@ -70,6 +83,20 @@ const deadAfter = 2
 // OpenMaster makes the master of a store. It ends the former master first, and changes the view once: so
 // that clients know that there is a master, and so that a change which the former one has begun is ended.
 func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
+	m, err := newMaster(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.c.exempt, m.c.managed = true, true
+	if err := m.start(cfg, deadline); err != nil {
+		return nil, err
+	}
+	m.watch(m.c.rt.Now())
+	return m, m.change(deadline)
+}
+
+// newMaster makes a master that is not connected yet.
+func newMaster(cfg Config) (*Master, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -77,21 +104,23 @@ func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 		return nil, fmt.Errorf("fusee: a master with a lease of %v: want %v at least", cfg.Lease, MinMasterLease)
 	}
 	n := len(cfg.Servers)
-	m := &Master{c: new(Client), signs: make([]sign, n), words: make([]layout.View, n), tried: make([]layout.View, n)}
-	m.c.exempt, m.c.managed = true, true
+	return &Master{c: new(Client), signs: make([]sign, n), words: make([]layout.View, n), tried: make([]layout.View, n)}, nil
+}
+
+// start connects a master.
+func (m *Master) start(cfg Config, deadline clock.Time) error {
 	if err := m.c.start(cfg, deadline); err != nil {
-		return nil, err
+		return err
 	}
 	if shape := &m.c.super.Shape; shape.Subtables > 1<<shape.Depth {
-		return nil, errors.Join(errGrows, m.c.Close())
+		return errors.Join(errGrows, m.c.Close())
 	}
-	m.watch(m.c.rt.Now())
-	return m, m.change(deadline)
+	return nil
 }
 
 // watch begins the leases of all servers again.
 func (m *Master) watch(now clock.Time) {
-	m.awake = now
+	m.awake, m.second.since = now, now
 	for i := range m.signs {
 		m.signs[i].since, m.signs[i].failed = now, 0
 	}
@@ -135,7 +164,7 @@ func (m *Master) Step() error {
 	if quiet > 0 {
 		return nil
 	}
-	err = m.tend()
+	err = errors.Join(m.retire(), m.tend())
 	m.notice(m.c.rt.Now())
 	switch {
 	case m.c.fenced:
@@ -202,8 +231,8 @@ func (m *Master) probe() (quiet int, err error) {
 	return quiet, nil
 }
 
-// lastLeases is how many leases a server may be silent without which the store is lost. There is nothing to
-// be won by replacing it early, and its silence may be that of a link which loses packets.
+// lastLeases is how many leases a server may be silent if the store is lost without it. The store gains
+// nothing if the master removes such a server early, and perhaps only its link loses packets.
 const lastLeases = 8
 
 // leases is how many leases a server may be silent.
@@ -215,9 +244,9 @@ func (m *Master) leases(i int) int {
 	return lastLeases
 }
 
-// notice notes that the master is not hung at a time, and reports whether it has been: then the silence of
-// servers proves nothing, and their leases begin again. Between two calls the master waits for a quarter of
-// the lease at most.
+// notice is called at least every half of the lease while the master runs. It reports whether the
+// master was hung since the last call. The silence of servers proves nothing then, so notice begins
+// their leases again.
 func (m *Master) notice(now clock.Time) (hung bool) {
 	if hung = now > m.awake.Add(m.c.cfg.Lease/2); hung {
 		m.watch(now)
@@ -236,14 +265,13 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 			return err
 		}
 	}
-	v, err := m.c.viewOf(i, deadline)
-	switch {
-	case err != nil:
+	t, err := m.c.exchange(i, layout.ReignWord, m.beat(), deadline)
+	if err != nil {
 		return err
-	case v.State() == layout.NoView:
-		return errReborn
-	case v == m.words[i] || v == m.tried[i]:
-		m.words[i] = v
+	}
+	m.hear(i, t, m.c.rt.Now())
+	if t.view == m.words[i] || t.view == m.tried[i] {
+		m.words[i] = t.view
 		return nil
 	}
 	return ErrDeposed
@@ -260,7 +288,7 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 	was := uint64(slot)
 	if former := uint32(was); former != c.id {
 		if former != 0 {
-			if err := memservice.Fence(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[i], former, deadline); err != nil {
+			if err := c.fence(c.cfg.Servers[i], former, deadline); err != nil {
 				return err
 			}
 		}
@@ -278,7 +306,7 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 		return err
 	}
 	m.words[i], m.tried[i] = v, v
-	if v.Epoch() > c.newer.Epoch() || v.Epoch() == c.newer.Epoch() && v.State() > c.newer.State() {
+	if v.Newer(c.newer) {
 		c.newer = v
 	}
 	m.signs[i].claimed = true
@@ -303,6 +331,9 @@ func (m *Master) change(deadline clock.Time) error {
 			return ErrDeposed
 		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
+		case errors.Is(err, errAlone): // until a standby or the other servers answer
+			m.hope()
+			deadline = m.c.rt.Now().Add(changePatience)
 		case m.c.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
 		}
@@ -330,8 +361,8 @@ func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
 	now := c.rt.Now()
 	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
-	if !c.super.Shape.Survives(next) {
-		next = next.As(layout.Gone)
+	if err := m.enough(next); err != nil {
+		return err
 	}
 	for i := range c.links {
 		if !next.Has(i) {
@@ -345,9 +376,13 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if err := m.announce(next, limit); err != nil {
 		return err
 	}
-	if next.State() == layout.Gone {
-		c.view = next
-		return errGone
+	if err := m.agree(next); err != nil {
+		return err
+	}
+	limit = max(limit, c.rt.Now().Add(minPatience))
+	if !c.super.Shape.Survives(next) {
+		c.view = next.As(layout.Gone)
+		return errors.Join(errGone, m.announce(c.view, limit))
 	}
 	told := c.rt.Now()
 	c.view = next
@@ -383,6 +418,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 		return err
 	}
 	c.use(next)
+	m.takes = false
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
 	m.wards = nil // the words of leases are perhaps on another server
 	return nil

@@ -66,8 +66,11 @@ const (
 	atViews = atFrees + 8*freeBatch
 	// atBeat: the word by which the client shows that it is alive.
 	atBeat = atViews + 8*layout.MaxServers
-	atOut  = atBeat + 8
-	maxOut = layout.MaxUnits * layout.Unit
+	// atTidings: what masters have written to each server, and what this one writes.
+	atTidings = atBeat + 8
+	atTold    = atTidings + tidingsLen*layout.MaxServers
+	atOut     = atTold + tidingsLen
+	maxOut    = layout.MaxUnits * layout.Unit
 	// atIn: the objects that were read.
 	atIn      = atOut + maxOut
 	maxIn     = 4

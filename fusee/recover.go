@@ -1,8 +1,10 @@
 package fusee
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -32,11 +34,16 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	return c.settleHeirs(deadline, deadline)
 }
 
+// fence ends the connections of an owner at a server, for good.
+func (m *memory) fence(to netip.Addr, owner uint32, deadline clock.Time) error {
+	return memservice.Fence(m.cfg.Context, m.cfg.Manager, to, owner, deadline)
+}
+
 // inherit is the first part of recover: it ends another client, and takes its blocks over.
 func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	for i, to := range c.cfg.Servers {
 		for c.has(i) {
-			err := memservice.Fence(c.cfg.Context, c.cfg.Manager, to, owner, deadline)
+			err := c.fence(to, owner, deadline)
 			if err == nil {
 				break
 			}
@@ -384,7 +391,71 @@ func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	if owner == 0 {
 		return nil
 	}
+	if reigns, err := c.reigns(owner, deadline); reigns || err != nil {
+		return err
+	}
 	return c.recover(owner, deadline)
+}
+
+// reign is what a client knows of a master that it waits for: its sign of life, and since when that has not changed.
+type reign struct {
+	owner uint32
+	beat  uint64
+	since clock.Time
+}
+
+// reigns reports whether an owner of blocks is the master, and alive: then the blocks are those of a dead client,
+// and the master settles them. One that was silent for Config.ClientLease counts as dead.
+func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
+	if !c.managed || c.exempt {
+		return false, nil
+	}
+	const n = layout.MasterWord + 8 - layout.ReignWord
+	asked := c.rt.Now()
+	c.read(c.root(), layout.ReignWord, atLog, n)
+	if err := c.do(deadline); err != nil {
+		return false, err
+	}
+	b, err := c.bytes(nil, atLog, n)
+	if err != nil || binary.LittleEndian.Uint64(b[layout.MasterWord-layout.ReignWord:]) != uint64(owner) {
+		return false, err
+	}
+	r := &c.reign
+	if beat := binary.LittleEndian.Uint64(b); r.owner != owner || r.beat != beat {
+		*r = reign{owner: owner, beat: beat, since: c.rt.Now()}
+	}
+	return c.cfg.ClientLease < 0 || asked < r.since.Add(c.cfg.ClientLease), nil
+}
+
+// outlast waits until the master has settled the blocks that it has taken from dead clients, if an owner of blocks
+// is the master, and reports whether it has.
+func (c *changer) outlast(owner uint32, deadline clock.Time) (settled bool, err error) {
+	for {
+		reigns, err := c.reigns(owner, deadline)
+		if err != nil || !reigns {
+			return false, err
+		}
+		owns := false
+		for server := range c.cfg.Servers {
+			if !c.has(server) {
+				continue
+			}
+			err := c.table(server, deadline, func(h heir) (bool, error) {
+				owns = owns || h.use.Client() == owner
+				return !owns, nil
+			})
+			if err != nil {
+				return false, err
+			}
+		}
+		if !owns {
+			return true, nil
+		}
+		if c.rt.Now() >= deadline {
+			return false, kv.ErrTimeout
+		}
+		c.rt.Sleep(glancePause)
+	}
 }
 
 // Recover settles what the client with a number has left when it died, and leaves its blocks to
@@ -403,7 +474,7 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 
 // RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits of
 // subtables: for a program which knows that the clients have died, or may lose time. An idle client
-// looks like a dead one.
+// looks like a dead one. It waits for a master that settles blocks, as long as that is alive.
 func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err
@@ -419,9 +490,20 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 			return owners, err
 		}
 	}
-	for _, owner := range owners {
-		if err := c.following(deadline, func() error { return c.recover(owner, deadline) }); err != nil {
+	for i := 0; i < len(owners); {
+		owner, settled := owners[i], false
+		err := c.following(deadline, func() (err error) {
+			if settled, err = c.outlast(owner, deadline); settled || err != nil {
+				return err
+			}
+			return c.recover(owner, deadline)
+		})
+		if err != nil {
 			return owners, fmt.Errorf("recover client %d: %w", owner, err)
+		}
+		if i++; settled { // that is the master, which is alive
+			i--
+			owners = slices.Delete(owners, i, i+1)
 		}
 	}
 	return owners, c.finishAll(deadline)

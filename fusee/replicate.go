@@ -18,47 +18,49 @@ type changer struct {
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
-	// beaten is the value that all replicas had which the last change has tried to change first; 0: they
-	// differed.
+	// beaten is the value that all replicas had when the last change tried to change them first; 0:
+	// their values differed.
 	beaten layout.Slot
-	// heirs are blocks of dead clients that this one settles.
+	// heirs are blocks of dead clients that this client settles. reign is what it knows of a master
+	// that settles such blocks.
 	heirs []estate
+	reign reign
 }
 
-// follow is space.follow, and forgets the blocks of dead clients on servers that are no member any more.
+// follow calls space.follow, and drops the blocks of dead clients on servers that are no members
+// any more.
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
 	return err
 }
 
-// change is one change of a slot.
+// change is one change of a slot, from the value old to the value new.
 type change struct {
 	at       uint64
 	old, new layout.Slot
-	// log is the object into whose log entry the outcome is written; nil: the outcome is not
-	// logged.
+	// log is the object whose log entry gets the outcome; nil: the outcome is not logged.
 	log *layout.Object
 	ref layout.Ref
-	// patience, if set, bounds the wait for the winner: see errStuck.
+	// patience, if set, limits the wait for the winner: see errStuck.
 	patience time.Duration
-	// again, if set, adds READs to the batch that are to be executed after the CAS of the primary.
+	// again, if set, adds READs to the batch which are executed after the CAS of the primary.
 	again func()
-	// heir: the writer of the change is dead. If the change loses, it does not wait for the winner.
+	// heir: the client that has begun the change is dead. If the change loses, replace does not
+	// wait for the winner.
 	heir bool
 }
 
-// errStuck: a change has lost, and the winner has not changed the primary within the patience of
-// the change.
+// errStuck: a change has lost, and the winner has not changed the primary within change.patience.
 var errStuck = errors.New("the winner of a slot does not go on")
 
-// errForeign: a slot has a value that no writer of the round leaves there.
+// errForeign: a slot has a value that none of its writers leaves there.
 var errForeign = errors.New("another client has changed the slot meanwhile")
 
-// replace carries out a change, and reports whether it has won. If it has lost, another change of the
-// slot has taken place meanwhile, and this one never will. An error leaves that open; it is
-// kv.ErrTimeout, or says that the store is gone. With kv.ErrNoEffect no replica of the slot has the
-// new value.
+// replace carries out a change and reports whether it has won. If it has lost, another change of
+// the slot has taken effect, and this one never will. After an error the outcome is open; the error
+// is kv.ErrTimeout, or means that the store is lost. If it is kv.ErrNoEffect as well, no replica of
+// the slot has the new value.
 func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
@@ -76,12 +78,15 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			if ch.heir && w.State() == snapshot.Waiting {
 				return false, nil
 			}
-			beaten := c.beaten // of this change, not of those that it carries out for others meanwhile
+			// beaten is of this change, not of those that it carries out for other clients
+			// meanwhile.
+			beaten := c.beaten
 			if polls++; polls > 1 {
 				c.rt.Sleep(poll)
 			}
+			// Any client may finish the move of a key, but not a move by a PUT.
 			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && winner == c.super.Shape.Format.Leave(ch.old) {
-				if _, err := c.redo(vote{ch.at, winner}, late); err != nil { // any client may move a key, but not a PUT's
+				if _, err := c.redo(vote{ch.at, winner}, late); err != nil {
 					return false, c.givenUp(&w, err)
 				}
 			}
@@ -94,7 +99,9 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 					return false, c.givenUp(&w, errStuck)
 				}
 			}
-			asked := c.rt.Now() // this client may be hung from now on: only a later READ shows that the winner does not go on
+			// This client may be hung from now on. So only a READ begun later shows that the winner
+			// makes no progress.
+			asked := c.rt.Now()
 			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && asked >= lease {
 				lease = c.rt.Now().Add(c.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
@@ -117,7 +124,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	return w.State() == snapshot.Won, nil
 }
 
-// givenUp ends a change because of the error why, and returns the error of the operation.
+// givenUp ends a change because of the error why. It returns the error of the operation.
 func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 	left := w.Left()
 	w.Down()
@@ -150,7 +157,7 @@ func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time
 	return w.Backups(c.seen), nil
 }
 
-// logOutcome writes the outcome of a change into all replicas of the log entry.
+// logOutcome writes the outcome of a change into the log entry in all replicas of the object.
 func (c *changer) logOutcome(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
 	if ch.log == nil {
 		return w.Logged(), nil
@@ -182,8 +189,9 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 	if len(c.index) == 1 {
 		c.beaten = layout.Slot(v)
 	}
+	// This change has lost, or it has won and was replaced already.
 	if c.repeated && len(c.index) == 1 && v != w.Old() && v != w.Value() {
-		return snapshot.None, kv.ErrTimeout // this change has lost, or has won and was replaced already
+		return snapshot.None, kv.ErrTimeout
 	}
 	return w.Primary(v), nil
 }
@@ -203,7 +211,7 @@ func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time
 	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
 }
 
-// writeReplicas adds to the batch WRITEs of a part of an object to all its replicas.
+// writeReplicas adds WRITEs of n bytes of an object, from offset part, to all its replicas.
 func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
 	shape := &c.super.Shape
 	for j := range shape.Replicas {

@@ -24,6 +24,8 @@ type rig struct {
 	memory  [][]byte // of the servers
 	params  rdmacm.Params
 	lease   time.Duration // of clients
+	// patience is how long a client lets a master be silent.
+	patience time.Duration
 	// wrap, if set, puts a context with a bug around a client's.
 	wrap func(verbs.Context) verbs.Context
 }
@@ -49,27 +51,39 @@ func newRigOf(t testing.TB, servers, size int, opt simrack.Options) *rig {
 	t.Cleanup(r.Close)
 	g := &rig{Rack: r, t: t}
 	for i := range servers {
-		h := g.Host(fmt.Sprintf("ms%d", i))
-		g.servers = append(g.servers, h.Addr())
+		g.servers = append(g.servers, g.Host(fmt.Sprintf("ms%d", i)).Addr())
 		g.memory = append(g.memory, make([]byte, size))
-		h.Go("memory", true, func(ctx verbs.Context) {
-			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.memory[i]})
-			if err == nil {
-				err = s.Serve()
-			}
-			if err != nil && !errors.Is(err, verbs.ErrClosed) {
-				t.Error(h.Spec.Name, err)
-			}
-		})
+		g.serve(i)
 	}
 	return g
+}
+
+// serve runs the memory service of a server.
+func (g *rig) serve(i int) {
+	h := g.Host(fmt.Sprintf("ms%d", i))
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Buffer: g.memory[i]})
+		if err == nil {
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			g.t.Error(h.Spec.Name, err)
+		}
+	})
+}
+
+// restart brings a server back that has crashed. Its memory is empty.
+func (g *rig) restart(i int) {
+	clear(g.memory[i])
+	g.Host(fmt.Sprintf("ms%d", i)).Restart()
+	g.serve(i)
 }
 
 func (g *rig) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
 	if g.wrap != nil {
 		ctx = g.wrap(ctx)
 	}
-	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease}
+	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease, ClientLease: g.patience}
 }
 
 // format makes the store.

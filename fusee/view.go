@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// viewLease is how long a client uses its view without reading the words of all members again. A
-	// master waits for so long until it changes anything that a client could read.
+	// viewLease is how long a client uses its view before it reads the words of all members again. A
+	// master that changes the members waits for viewLease before it changes anything that a client reads.
 	viewLease = 10 * time.Millisecond
 	// joinPatience bounds one attempt to connect to a member, which may have crashed.
 	joinPatience = 200 * time.Millisecond
@@ -25,17 +25,17 @@ const (
 	meetPatience = 400 * time.Millisecond
 )
 
-// errView: a master changes the members of the store, or has changed them. What was in flight has an
-// unknown outcome until the client follows (see space.follow).
+// errView means that a master changes the members of the store, or has changed them. The outcome of a
+// request in flight is unknown until the client uses the new view (see space.follow).
 var errView = fmt.Errorf("%w: the members of the store have changed", kv.ErrTimeout)
 
-// errGone: no member has a replica of something.
+// errGone means that no member has a replica of some part of the store.
 var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed", kv.ErrLost)
 
-// errHostile: a word of a memory server is no view of the store.
+// errHostile means that the word of a memory server is not a view of the store.
 var errHostile = fmt.Errorf("%w: the word with the members of the store is damaged", kv.ErrLost)
 
-// errReborn: a server has another incarnation of its memory, which is not a member.
+// errReborn means that a server has lost its memory. It is not a member any more.
 var errReborn = errors.New("the memory server has lost its memory")
 
 // members is what a client knows of the servers that belong to the store.
@@ -50,11 +50,12 @@ type members struct {
 	view, newer layout.View
 	// until is the end of the lease.
 	until clock.Time
-	// exempt: this client is the master, who changes the view.
-	exempt bool
+	// exempt is true for the master, which changes the view itself. awaits is true for a client that
+	// becomes the standby. It begins also in the middle of a change of the members.
+	exempt, awaits bool
 	// missing are members that have not answered a master when it has begun, as bits.
 	missing uint32
-	// managed: a master has taken charge of the store, in some view.
+	// managed is true if a master has ever taken charge of the store.
 	managed bool
 	viewOps [layout.MaxServers]remotemem.Op
 	list    []*remotemem.Op
@@ -214,7 +215,7 @@ func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 				continue
 			}
 			v, err := m.viewOf(i, limit)
-			if err == nil && (v.Epoch() > latest.Epoch() || v.Epoch() == latest.Epoch() && v.State() > latest.State()) {
+			if err == nil && v.Newer(latest) {
 				latest = v
 			}
 		}

@@ -423,30 +423,6 @@ func TestOrderOfSlots(t *testing.T) {
 	}
 }
 
-// Shapes that cannot be are refused.
-func TestValidate(t *testing.T) {
-	s := aShape(Hardened)
-	if err := s.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	for name, change := range map[string]func(s *Shape){
-		"format": func(s *Shape) { s.Format = 2 }, "no server": func(s *Shape) { s.Servers = 0 },
-		"servers": func(s *Shape) { s.Servers = MaxServers + 1 }, "no replica": func(s *Shape) { s.Replicas = 0 },
-		"replicas": func(s *Shape) { s.Replicas = 4 }, "no index": func(s *Shape) { s.IndexReplicas = 0 },
-		"index replicas": func(s *Shape) { s.IndexReplicas = 4 }, "depth": func(s *Shape) { s.Depth = 3 },
-		"negative depth": func(s *Shape) { s.Depth = -1 }, "great depth": func(s *Shape) { s.Depth = 40 },
-		"subtables": func(s *Shape) { s.Subtables = maxSubtables + 1 }, "groups": func(s *Shape) { s.Groups = 0 },
-		"blocks": func(s *Shape) { s.Blocks = 0 }, "units": func(s *Shape) { s.BlockUnits = 100 },
-		"area": func(s *Shape) { s.Blocks, s.BlockUnits = MaxPlace/64+1, 64 },
-	} {
-		v := s
-		change(&v)
-		if v.Validate() == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 // The word of a block keeps length, version and room when the block changes hands, and a word of a
 // block that was used is never that of a free one.
 func TestUseOfABlock(t *testing.T) {

@@ -1,5 +1,7 @@
 package layout
 
+import "math/bits"
+
 // View says which memory servers are members of the store, as one word that each member has. A
 // master changes it, in two steps: first the word is that of a change that is being prepared, on all
 // servers that remain; then, when the replicas there are alike, the change is settled.
@@ -29,6 +31,12 @@ const (
 
 // Offsets of the words of membership, on each server.
 const (
+	// StandbyWord has the Beat of the standby. SeenWord has the last View that the standby knows.
+	StandbyWord = SuperblockLen + 24
+	SeenWord    = SuperblockLen + 32
+	// ReignWord has the Beat of the master: it shows that the master is alive. Its number is that of the standby
+	// on which the master counts; 0: there is none.
+	ReignWord = SuperblockLen + 40
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48
 	// MasterWord has the number of the master.
@@ -45,6 +53,9 @@ func (v View) Has(server int) bool { return v>>server&1 == 1 && server < MaxServ
 
 // Epoch is the number of the change that has made the view.
 func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
+
+// WithEpoch is the view with another epoch.
+func (v View) WithEpoch(epoch uint32) View { return v&(1<<viewEpoch-1) | View(epoch)<<viewEpoch }
 
 // State is the state of the change.
 func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
@@ -81,6 +92,14 @@ func (v View) As(s ViewState) View {
 
 // Valid reports whether a word that was read is a view of a store with that many servers.
 func (v View) Valid(servers int) bool { return v.State() <= Gone && v&(1<<viewState-1)>>servers == 0 }
+
+// Members is the number of members.
+func (v View) Members() int { return bits.OnesCount64(uint64(v & (1<<viewState - 1))) }
+
+// Newer reports whether v is a later view than w, or a later state of the same change.
+func (v View) Newer(w View) bool {
+	return v.Epoch() > w.Epoch() || v.Epoch() == w.Epoch() && v.State() > w.State()
+}
 
 // First returns the first of n servers, counted from server from, that is a member; -1: none is.
 // Servers follow one another in a ring of the size all.

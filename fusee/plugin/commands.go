@@ -28,7 +28,7 @@ func init() {
 	store.Register(Store)
 }
 
-// cost says what an operation took.
+// cost describes what the last operation of a client took.
 func cost(s kv.Store) string {
 	c := s.(*fusee.Client).Last()
 	return fmt.Sprintf("%d round trips, %d attempts again, %d requests for blocks", c.RTTs, c.Retries, c.RPCs)
@@ -41,7 +41,8 @@ func commands() store.Commands {
 			"it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a memory\n" +
 			"server takes part in an operation; its daemon only gives out blocks of memory. Clients that end leave their blocks\n" +
 			"to others, and those that wait for a dead one carry out what it has begun. A master replaces memory servers that\n" +
-			"crash, and recovers clients that have died (--master); without one, no memory server may fail. One master runs at a time, and no standby takes its place.",
+			"crash, and recovers clients that have died (--master); without one, no memory server may fail. A standby takes its\n" +
+			"place when it dies or hangs (--standby).",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
@@ -52,7 +53,8 @@ func commands() store.Commands {
 				"clients of every compute host find it. --replicas, --index-replicas, --groups and --block are used only when a\n" +
 				"table is made; --cache and --threshold are those of the compute hosts, from now on.",
 			Example: "  rdmalab fusee start\n" +
-				"  rdmalab fusee start --fresh --index-replicas 2",
+				"  rdmalab fusee start --fresh --index-replicas 2\n" +
+				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
 			New: newStart,
 		},
 		Stat: store.Command{
@@ -88,9 +90,10 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
-	var master string
+	var master, standby string
 	var lease time.Duration
 	fs.StringVar(&master, "master", "", "a compute host whose daemon runs the master, which replaces memory servers that crash (default: none)")
+	fs.StringVar(&standby, "standby", "", "another compute host, whose daemon takes the master's place when that dies or hangs (default: none)")
 	fs.DurationVar(&lease, "lease", 0, "how long a memory server may be silent until the master takes it for crashed (default 500ms)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
@@ -112,21 +115,33 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		if master == "" && lease != 0 {
 			return nil, errors.New("--lease is the lease of a master: name its host with --master")
 		}
+		if standby != "" && (master == "" || standby == master) {
+			return nil, errors.New("--standby is another host than that of the master: name both, --master A --standby B")
+		}
 		if lease != 0 && lease < fusee.MinMasterLease {
 			return nil, fmt.Errorf("--lease %v: want %v at least", lease, fusee.MinMasterLease)
 		}
-		if hosts, err := c.Store.Places(c.Rack); err != nil || master != "" && !slices.Contains(hosts, master) {
-			return nil, errors.Join(err, fmt.Errorf("a master runs on a compute host, not on %q: use one of %s", master, strings.Join(hosts, ", ")))
+		for _, host := range []string{master, standby} {
+			if hosts, err := c.Store.Places(c.Rack); err != nil || host != "" && !slices.Contains(hosts, host) {
+				return nil, errors.Join(err, fmt.Errorf("a master runs on a compute host, not on %q: use one of %s", host, strings.Join(hosts, ", ")))
+			}
 		}
 		info, err := Start(c, cfg)
 		if err != nil {
 			return nil, err
 		}
 		if master != "" {
-			if err := c.Post(master, Store.Path(PathMaster), MasterConfig{Servers: c.Memory(), Lease: lease}, nil); err != nil {
+			in := MasterConfig{Servers: c.Memory(), Lease: lease, Paired: standby != ""}
+			if err := c.Post(master, Store.Path(PathMaster), in, nil); err != nil {
 				return nil, err
 			}
 			info.Master = master
+			if in.Standby = true; standby != "" {
+				if err := c.Post(standby, Store.Path(PathMaster), in, nil); err != nil {
+					return nil, err
+				}
+				info.Standby = standby
+			}
 		}
 		return &info, nil
 	}
@@ -147,10 +162,13 @@ func (i *Info) Write(out io.Writer) error {
 	if err == nil && i.Master != "" {
 		_, err = fmt.Fprintf(out, "%s runs the master\n", i.Master)
 	}
+	if err == nil && i.Standby != "" {
+		_, err = fmt.Fprintf(out, "%s is its standby\n", i.Standby)
+	}
 	return err
 }
 
-// Start tells every compute host where the table is that cfg describes; it fills in Servers. The
+// Start tells every compute host where the table is that cfg describes. It sets cfg.Servers. The
 // first host makes the table if there is none.
 func Start(c *store.Call, cfg Config) (Info, error) {
 	return store.StartHosts[Info](c, "table", func(servers []string, first bool) any {
@@ -215,7 +233,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write prints the result of a check.
+// Write prints the result of the check.
 func (c *Checked) Write(out io.Writer) error {
 	memory := ""
 	if c.Table != nil {

@@ -19,17 +19,23 @@ type MasterConfig struct {
 	Servers []string `json:"servers"`
 	// Lease is how long a memory server may be silent; 0: 500 ms.
 	Lease time.Duration `json:"lease,omitempty"`
+	// Standby is true if this host must run the standby of a master that another host runs. Paired
+	// is true if the master has a standby. A paired master that is replaced becomes the standby of
+	// its successor.
+	Standby bool `json:"standby,omitempty"`
+	Paired  bool `json:"paired,omitempty"`
 }
 
-// master is the master of a table, if the host runs one.
+// master holds the master or the standby that the host runs. ctx is nil if the host runs none.
 type master struct {
 	mu  sync.Mutex // guards the fields below
 	ctx verbs.Context
-	// ended is closed when the master has ended.
+	// ended is closed when the master or standby has ended.
 	ended chan struct{}
 }
 
-// rule starts the master in the host's daemon, unless one runs.
+// rule starts the master or its standby in the host's daemon. It does nothing if one of them is
+// running.
 func (n *node) rule(in MasterConfig) error {
 	return n.Host.Service(func() error {
 		n.master.mu.Lock()
@@ -37,7 +43,7 @@ func (n *node) rule(in MasterConfig) error {
 		if n.master.ctx != nil {
 			select {
 			case <-n.master.ended:
-				_ = n.master.end() // it has failed, and logged why
+				_ = n.master.end() // the master has failed, and logged why
 			default:
 				return nil
 			}
@@ -49,27 +55,56 @@ func (n *node) rule(in MasterConfig) error {
 		}
 		c := (&Use{}).config(cfg)
 		c.Lease = in.Lease
-		m, err := fusee.OpenMaster(c, v.Runtime().Now().Add(store.Patience))
+		end := v.Runtime().Now().Add(store.Patience)
+		var m *fusee.Master
+		var b *fusee.Standby
+		if in.Standby {
+			b, err = fusee.OpenStandby(c, end)
+		} else {
+			m, err = fusee.OpenMaster(c, end)
+		}
 		if err != nil {
-			return errors.Join(control.Errorf(http.StatusBadGateway, "the master on %s: %v", n.Host.Name(), err), v.Close())
+			return errors.Join(control.Errorf(http.StatusBadGateway, "the %s on %s: %v", in.role(), n.Host.Name(), err), v.Close())
+		}
+		if in.Standby {
+			n.Host.Log().Info("the standby of a table's master is up", "memory", in.Servers)
 		}
 		n.master.ctx, n.master.ended = v, make(chan struct{})
-		m.Changed = func(was, now layout.View) {
-			n.Host.Log().Warn("the members of the table have changed", "epoch", now.Epoch(), "before", in.names(was), "now", in.names(now))
-		}
-		m.Recovered = func(owner uint32) {
-			n.Host.Log().Warn("a client was silent for its lease, and its blocks are left to others", "client", owner)
-		}
-		m.Failed = func(err error) {
-			n.Host.Log().Warn("silent clients are not recovered yet; the master tries it again", "error", err)
-		}
-		n.Host.Log().Info("the master of a table is up", "memory", in.Servers, "members", in.names(m.View()))
-		go n.serve(m, n.master.ended)
+		go n.serve(m, b, c, in, n.master.ended)
 		return nil
 	})
 }
 
-// names are the names of the members of a view.
+// role returns in words what the host runs.
+func (in *MasterConfig) role() string {
+	if in.Standby {
+		return "standby of the master"
+	}
+	return "master"
+}
+
+// watch makes the host log what master m does. m has taken charge of the store.
+func (n *node) watch(m *fusee.Master, in MasterConfig) {
+	m.Changed = func(was, now layout.View) {
+		n.Host.Log().Warn("the members of the table have changed", "epoch", now.Epoch(), "before", in.names(was), "now", in.names(now))
+	}
+	m.Recovered = func(owner uint32) {
+		n.Host.Log().Warn("a client was silent for its lease, and its blocks are left to others", "client", owner)
+	}
+	m.Failed = func(err error) {
+		n.Host.Log().Warn("silent clients are not recovered yet; the master tries it again", "error", err)
+	}
+	m.Counted = func(standby uint32) {
+		if standby == 0 {
+			n.Host.Log().Warn("the standby was silent, and the master goes on alone")
+		} else {
+			n.Host.Log().Info("the master has a standby", "client", standby)
+		}
+	}
+	n.Host.Log().Info("the master of a table is up", "memory", in.Servers, "members", in.names(m.View()))
+}
+
+// names returns the names of the members of a view.
 func (in *MasterConfig) names(v layout.View) (out []string) {
 	for i, name := range in.Servers {
 		if v.Has(i) {
@@ -79,15 +114,16 @@ func (in *MasterConfig) names(v layout.View) (out []string) {
 	return out
 }
 
-// serve runs the master until it is closed or fails.
-func (n *node) serve(m *fusee.Master, ended chan struct{}) {
+// serve runs the master or its standby until it is closed or fails.
+func (n *node) serve(m *fusee.Master, b *fusee.Standby, cfg fusee.Config, in MasterConfig, ended chan struct{}) {
 	defer close(ended)
-	if err := m.Run(); err != nil {
-		n.Host.Log().Warn("the master of a table has ended", "error", err)
+	err := fusee.Reign(m, b, cfg, in.Standby || in.Paired, func(m *fusee.Master) { n.watch(m, in) })
+	if err != nil {
+		n.Host.Log().Warn("the master of a table, or its standby, has ended", "error", err)
 	}
 }
 
-// end ends the master, for a caller that holds mu. The members remain as they are.
+// end ends the master. The caller holds mu. The members stay as they are.
 func (m *master) end() error {
 	if m.ctx == nil {
 		return nil

@@ -17,15 +17,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Control requests of the table, as last parts of a path. There is no server but the memory
-// services.
+// Control requests of the table: the last part of their paths. The memory services are the only
+// servers.
 const (
 	PathStat   = "stat"   // POST: Stat
 	PathCheck  = "check"  // POST CheckRequest: Checked
-	PathMaster = "master" // POST MasterConfig
+	PathMaster = "master" // POST MasterConfig: a master or its standby
 )
 
-// node is the store's part of a host. A host knows how its clients use the table.
+// node is the store's part of a host's daemon. When the host knows a table, it has the Use of its
+// clients.
 type node struct {
 	store.Passive[Use, *fusee.Client]
 	master master
@@ -48,8 +49,8 @@ func (n *node) Routes(m *control.Mux) {
 // Config describes a table and how a host uses it. It is the body of store.PathStart.
 type Config struct {
 	store.Finding
-	// Replicas, IndexReplicas, Groups, Grow and Block are the fields of fusee.FormatConfig with these
-	// names.
+	// Replicas, IndexReplicas, Groups, Grow and Block are the fields of fusee.FormatConfig with the
+	// same names.
 	Replicas      int `json:"replicas,omitempty"`
 	IndexReplicas int `json:"indexReplicas,omitempty"`
 	Groups        int `json:"groups,omitempty"`
@@ -58,13 +59,14 @@ type Config struct {
 	Use
 }
 
-// Use is how the clients of a host use a table: the fields of fusee.Config with these names.
+// Use says how the clients of a host use a table. Its fields are those of fusee.Config with the
+// same names.
 type Use struct {
 	Cache     int     `json:"cache,omitempty"`
 	Threshold float64 `json:"threshold,omitempty"`
 }
 
-// config is the configuration of a client.
+// config returns the configuration of a client.
 func (u *Use) config(cfg passive.Config) fusee.Config {
 	return fusee.Config{
 		Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Servers: cfg.Servers, Cache: u.Cache, Threshold: u.Threshold,
@@ -87,10 +89,12 @@ type Info struct {
 	Most   int `json:"most"`
 	Blocks int `json:"blocks"`
 	Block  int `json:"block"`
-	// Made: this request has made the table.
+	// Made: this request has made the table; it did not exist before.
 	Made bool `json:"made,omitempty"`
-	// Master is the host that runs the master; "": start was not told of one.
+	// Master is the host that runs the master; "": the start command named none.
 	Master string `json:"master,omitempty"`
+	// Standby is the host of its standby; "": start was not told of one.
+	Standby string `json:"standby,omitempty"`
 }
 
 func infoOf(s layout.Superblock) Info {
@@ -102,7 +106,7 @@ func infoOf(s layout.Superblock) Info {
 	}
 }
 
-// start tells the host where the table is, and makes the table if the configuration says so.
+// start tells the host where the table is. It makes the table if in.Finding asks for that.
 func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	out.Made, err = n.Find(
 		r, in.Finding, &in.Use, layout.ErrSuperblock,
@@ -125,7 +129,7 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	return out, err
 }
 
-// Stat describes a table as its memory servers hold it.
+// Stat describes a table as its memory servers have it.
 type Stat struct {
 	Table Info `json:"table"`
 	// Servers are the names of the memory servers.
@@ -133,10 +137,10 @@ type Stat struct {
 	fusee.Report
 }
 
-// wholePatience bounds the time to read a whole table.
+// wholePatience is the time limit for reading a whole table.
 const wholePatience = 10 * time.Minute
 
-// stat reads the table.
+// stat reads and audits the table.
 func (n *node) stat(r *http.Request) (out Stat, err error) {
 	_, servers, err := n.Known()
 	if err != nil {
@@ -153,10 +157,10 @@ func (n *node) stat(r *http.Request) (out Stat, err error) {
 
 // CheckRequest asks for a check of the table.
 type CheckRequest struct {
-	// Unfinished is how many slots clients that died may have left in the middle of a change;
-	// negative: any number.
+	// Unfinished is how many slots may have changes that dead clients have not finished; negative:
+	// any number.
 	Unfinished int `json:"unfinished"`
-	// Recover: all clients that own blocks are recovered first (see fusee.Client.RecoverAll).
+	// Recover: the check first recovers all clients that own blocks (see fusee.Client.RecoverAll).
 	Recover bool `json:"recover,omitempty"`
 }
 
@@ -169,11 +173,11 @@ type Checked struct {
 	Recovered []uint32 `json:"recovered,omitempty"`
 }
 
-// audits is how many times check reads a table in which something seems to be wrong: a client that
-// changes the table during the check can cause that.
+// audits is how many times check reads a table that seems to be wrong. A client that changes the
+// table during the check can be the cause.
 const audits = 3
 
-// check reads the table and decides whether it is right.
+// check reads the table and reports whether it is right.
 func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) {
 	began := time.Now()
 	err = n.With(r, "check", func(_ *Use, c *fusee.Client, rt verbs.Runtime) (err error) {
@@ -187,7 +191,8 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 				rt.Sleep(100 * time.Millisecond)
 			}
 			got, err := c.Audit(rt.Now().Add(wholePatience))
-			if errors.Is(err, kv.ErrLost) { // a history that was made before the check keeps its verdict
+			// If a history was made before the check, its verdict stays in the result.
+			if errors.Is(err, kv.ErrLost) {
 				out.Table, out.Why = nil, err.Error()
 				return nil
 			}
@@ -204,7 +209,7 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 	return out, err
 }
 
-// wrong says what is wrong with a table; "": nothing.
+// wrong describes what is wrong with a table; "": nothing.
 func (in CheckRequest) wrong(r *fusee.Report) string {
 	switch {
 	case len(r.Defects) > 0:

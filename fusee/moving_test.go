@@ -1,0 +1,159 @@
+package fusee_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// keysThat lists n keys from a number on, of which the first split of the only subtable moves all or none.
+func keysThat(move bool, from uint64, n int) (out []uint64) {
+	for key := from; len(out) < n; key++ {
+		if layout.HashOf(key).Moves(0) == move {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// split marks the only subtable as being split: clients that open later work on it.
+func (g *rig) split(s layout.Superblock) {
+	g.poke(0, s.Shape.EntryAt(0), layout.Entry{Splitting: true}.Word())
+}
+
+// A client is hung when its INSERT has seen that its bucket is open, and its object is pending yet. Another one
+// splits the subtable: it does not end that before the object is valid and has been moved.
+func TestASplitWaitsForPendingKeys(t *testing.T) {
+	key := keysThat(true, 1000, 1)[0]
+	first := &hangOn{host: "cn0", long: 20 * time.Millisecond, match: func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }}
+	g := newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { first.see(ev) }})
+	first.g = g
+	g.format(fusee.FormatConfig{Groups: 1, Grow: 1, Block: 16 << 10})
+	var super layout.Superblock
+	hung, shown := false, false
+	first.then = func() { hung = true }
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		super = c.Super()
+		err := c.Insert(1, kv.MakeValue(1, 1, 100), soon(rt)) // the block is there, and the connection
+		first.armed = true
+		err = errors.Join(err, c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt)))
+		shown = true
+		return err
+	})
+	h := g.Host("cn1")
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for !hung {
+			rt.Sleep(time.Microsecond)
+		}
+		g.split(super)
+		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+		other := keysThat(false, 2000, 1)[0]
+		if err == nil {
+			err = c.Insert(other, kv.MakeValue(other, 1, 100), soon(rt)) // joins the split
+		}
+		for n := uint64(2); err == nil && !shown; n++ {
+			err = c.Put(other, kv.MakeValue(other, n, 100), soon(rt))
+			rt.Sleep(100 * time.Microsecond)
+		}
+		for n := uint64(1 << 20); err == nil && n < 1<<20+50; n++ {
+			err = c.Put(other, kv.MakeValue(other, n, 100), soon(rt))
+		}
+		if err == nil {
+			if _, err = c.Get(key, nil, soon(rt)); err != nil {
+				err = fmt.Errorf("GET of a key whose INSERT was acknowledged: %w", err)
+			}
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	g.run()
+	if out := g.audit(super, "after it"); !hung || out.Subtables != 2 || out.Splitting != 0 {
+		t.Errorf("hung %v, %d subtables, %d being split", hung, out.Subtables, out.Splitting)
+	}
+}
+
+// A client is hung when it has taken keys from a subtable that is being split, and has not put them into the
+// twin. Their owner looks by the index for free objects: those of these keys are none.
+func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
+	var g *rig
+	var super layout.Superblock
+	leaving := func() (n int) {
+		for off := uint64(0); off < super.Shape.SubtableLen(); off += 8 {
+			old, twin := g.word(0, super.Shape.SubtableAt(0)+off), g.word(0, super.Shape.SubtableAt(1)+off)
+			if off%layout.BucketLen != 0 && layout.Hardened.Leaving(layout.Slot(old)) && twin == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	mover := &hangOn{host: "cn1", long: 5 * time.Millisecond, match: func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck && leaving() > 1 }}
+	g = newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { mover.see(ev) }})
+	mover.g = g
+	g.format(fusee.FormatConfig{Groups: 8, Grow: 1, Block: 16 << 10})
+	const objects = 63 // of a block
+	keys := append(keysThat(true, 1000, objects/2), keysThat(false, 1000, objects/2)...)
+	stage := 0
+	upTo := func(rt verbs.Runtime, n int) {
+		for stage < n {
+			rt.Sleep(time.Microsecond)
+		}
+	}
+	mover.then = func() { stage = 2 }
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) (err error) {
+		super = c.Super()
+		for _, key := range keys {
+			err = errors.Join(err, c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt)))
+		}
+		g.poke(0, layout.DoubtWord, g.word(0, layout.DoubtWord)+1) // a client may have lost frees
+		stage = 1
+		upTo(rt, 2)
+		if leaving() < 2 {
+			t.Error("the mover was hung too late")
+		}
+		for i, key := range keysThat(false, 5000, 12) { // the first one finds the block full, and looks
+			if err = errors.Join(err, c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt))); err != nil {
+				return fmt.Errorf("INSERT %d after the mover was hung: %w", i, err)
+			}
+			keys = append(keys, key)
+		}
+		rt.Sleep(2 * mover.long)
+		for _, key := range keys {
+			v, e := c.Get(key, nil, rt.Now().Add(50*time.Millisecond))
+			if _, bad := kv.CheckValue(key, v); e != nil || bad != nil {
+				return fmt.Errorf("GET %d: %w", key, errors.Join(e, bad))
+			}
+		}
+		return err
+	})
+	h := g.Host("cn1")
+	h.Go("mover", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		upTo(rt, 1)
+		g.split(super)
+		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+		key := keysThat(false, 9000, 1)[0]
+		mover.armed = true
+		if err == nil {
+			err = c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt))
+		}
+		for n := uint64(2); err == nil && stage < 2; n++ {
+			err = c.Put(key, kv.MakeValue(key, n, 100), soon(rt))
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	g.run()
+	g.audit(super, "after it")
+}

@@ -1,0 +1,202 @@
+package fusee
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Standby waits until the master of a store has died or does not respond any more, and takes its
+// place. Master and standby write words into the memory servers: by them each sees that the other
+// is alive, and the master sees which view the standby knows.
+//
+// Two masters never change a store at the same time, even if each of them reaches only a part of
+// the memory servers:
+//
+//   - The standby takes charge only if it has read the words of at least half of the members of the
+//     last view. It ends the connections of the former master there.
+//   - A master with a standby goes on with fewer servers only if the standby has seen the new view,
+//     or if more than half of the former members are among these servers. So the standby knows each
+//     view with which a master goes on.
+//
+// A master retires a standby that is silent, if all members answer. Then the master goes on alone.
+type Standby struct {
+	m *Master
+	// known is the last view that this standby has seen.
+	known layout.View
+	// reigns has the words by which the master shows that it is alive, as the servers had them
+	// last. heard is the time of the last change of such a word. counted is true if that word had
+	// the number of this standby.
+	reigns  [layout.MaxServers]uint64
+	heard   clock.Time
+	counted bool
+	beats   uint32
+}
+
+// silence is a number of leases. When a master has been silent for so many, its standby takes
+// charge.
+const silence = 4
+
+// OpenStandby makes the standby of a store that has a master. cfg is like that of a master. The
+// leases of both should be equal.
+func OpenStandby(cfg Config, deadline clock.Time) (*Standby, error) {
+	m, err := newMaster(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.c.awaits = true
+	if err := m.start(cfg, deadline); err != nil {
+		return nil, err
+	}
+	m.c.exempt, m.c.managed, m.c.pulsate = true, true, nil
+	m.watch(m.c.rt.Now())
+	return &Standby{m: m, known: m.c.view, heard: m.c.rt.Now()}, nil
+}
+
+// Run waits until the master is silent, and then takes its place. It returns nil without an error
+// when the context has ended. It returns ErrDeposed when the master has retired this standby; then
+// the caller may open another one.
+func (s *Standby) Run() (*Master, error) {
+	for {
+		takes, err := s.step()
+		if err == nil && takes {
+			err = s.take()
+		}
+		switch {
+		case errors.Is(err, verbs.ErrClosed):
+			return nil, nil
+		case err != nil:
+			return nil, errors.Join(err, s.Close())
+		case takes:
+			return s.m, nil
+		}
+		s.m.c.rt.Sleep(s.m.c.cfg.Lease / 4)
+	}
+}
+
+// Close ends the connections.
+func (s *Standby) Close() error { return s.m.c.Close() }
+
+// step reads the words of the members, and shows that the standby is alive. takes is true if the
+// master is silent and the standby may take charge.
+func (s *Standby) step() (takes bool, err error) {
+	c := s.m.c
+	began := c.rt.Now()
+	if s.m.notice(began) {
+		s.heard = began
+	}
+	answers := 0
+	for range layout.MaxServers { // the standby tells a new view to all members of that view
+		was := s.known
+		if answers, err = s.round(); err != nil || s.known == was {
+			break
+		}
+	}
+	if s.m.notice(c.rt.Now()) {
+		s.heard = c.rt.Now()
+	}
+	return err == nil && s.counted && began >= s.heard.Add(silence*c.cfg.Lease) && halfOf(s.known, answers), err
+}
+
+// round writes the standby's words to all members of the view and reads theirs. It returns the
+// number of members that answer.
+func (s *Standby) round() (answers int, err error) {
+	c, view := s.m.c, s.known
+	for i := range c.links {
+		if !view.Has(i) {
+			continue
+		}
+		s.m.notice(c.rt.Now())
+		s.beats++
+		t, err := c.exchange(i, layout.StandbyWord, []uint64{layout.Beat(c.id, s.beats), uint64(s.known)}, c.rt.Now().Add(c.cfg.Lease/4))
+		switch {
+		case c.fenced:
+			return 0, ErrDeposed
+		case errors.Is(err, verbs.ErrClosed):
+			return 0, err
+		case err != nil:
+			continue
+		case t.view.State() == layout.Gone:
+			return 0, errGone
+		}
+		if t.view.Newer(s.known) {
+			s.known = t.view
+		}
+		if answers++; t.reign != s.reigns[i] {
+			s.reigns[i], s.heard, s.counted = t.reign, c.rt.Now(), uint32(t.reign>>32) == c.id
+		}
+	}
+	return answers, nil
+}
+
+// take takes charge of the store.
+func (s *Standby) take() error {
+	m := s.m
+	m.takes = true
+	m.c.view, m.c.newer = s.known, s.known
+	m.second.base = s.known
+	for {
+		m.watch(m.c.rt.Now())
+		err := m.change(m.c.rt.Now().Add(changePatience))
+		if err == nil || !errors.Is(err, kv.ErrTimeout) || m.c.fenced {
+			return err
+		}
+	}
+}
+
+// halfOf reports whether n members are at least half of the members of a view.
+func halfOf(v layout.View, n int) bool { return 2*n >= v.Members() }
+
+// enough returns nil if the standby that takes charge has at least half of the members of the last
+// view. Then no other master goes on with the others. Otherwise it returns an error. The store is
+// not given up for the members that are missing.
+func (m *Master) enough(next layout.View) error {
+	if m.takes && (!halfOf(m.c.newer, next.Members()) || !m.c.super.Shape.Survives(next)) {
+		return fmt.Errorf("%w: %d of %d memory servers answer the standby; the former master may have the others", kv.ErrTimeout, next.Members(), m.c.newer.Members())
+	}
+	return nil
+}
+
+// Reign runs masters on a host. The first one is m, or the master that the standby s becomes. If
+// another master has taken the place of this one and again is true, Reign becomes the standby of
+// that one. ready, if not nil, is called with each master that has taken charge, before it runs.
+// Reign returns nil when the context has ended.
+func Reign(m *Master, s *Standby, cfg Config, again bool, ready func(*Master)) error {
+	for {
+		if m == nil {
+			var err error
+			if s == nil {
+				if s, err = OpenStandby(cfg, cfg.Context.Runtime().Now().Add(changePatience)); errors.Is(err, kv.ErrTimeout) {
+					continue
+				}
+			}
+			if err == nil {
+				m, err = s.Run()
+			}
+			if s = nil; err == nil && m == nil || errors.Is(err, verbs.ErrClosed) {
+				return nil
+			}
+			if m == nil && errors.Is(err, ErrDeposed) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if ready != nil {
+			ready(m)
+		}
+		err := m.Run()
+		if !again || !errors.Is(err, ErrDeposed) {
+			return err
+		}
+		if err := m.Close(); err != nil {
+			return err
+		}
+		m = nil
+	}
+}

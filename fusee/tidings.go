@@ -1,0 +1,185 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+)
+
+// tidings are what the master and its standby tell each other by words of a memory server.
+type tidings struct {
+	// standby is the sign of life of the standby, and seen the last view that it knows.
+	standby uint64
+	seen    layout.View
+	// reign is the sign of life of the master, with the number of the standby on which it counts.
+	reign uint64
+	view  layout.View
+}
+
+const tidingsLen = layout.MasterWord + 8 - layout.StandbyWord
+
+// exchange writes words to a server, and reads its tidings behind that. An error of a server whose memory is not
+// that of a member is errReborn.
+func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time) (t tidings, err error) {
+	var raw []byte
+	for _, w := range words {
+		raw = binary.LittleEndian.AppendUint64(raw, w)
+	}
+	if err := m.put(raw, atTold); err != nil {
+		return t, err
+	}
+	if err := m.fab.Open(i, deadline); err != nil { // the target is known then
+		return t, err
+	}
+	var write, read remotemem.Op
+	m.fab.Write(&write, m.target(i, at), atTold, len(raw))
+	m.fab.Read(&read, m.target(i, layout.StandbyWord), atTidings+i*tidingsLen, tidingsLen)
+	if err := m.fab.Do(deadline, &write, &read); err != nil {
+		return t, err
+	}
+	b, err := m.bytes(nil, atTidings+i*tidingsLen, tidingsLen)
+	if err != nil {
+		return t, err
+	}
+	word := func(at uint64) uint64 { return binary.LittleEndian.Uint64(b[at-layout.StandbyWord:]) }
+	t = tidings{
+		standby: word(layout.StandbyWord), seen: layout.View(word(layout.SeenWord)), reign: word(layout.ReignWord), view: layout.View(word(layout.ViewWord)),
+	}
+	switch {
+	case !t.view.Valid(len(m.links)):
+		return t, errHostile
+	case t.view.State() == layout.NoView:
+		return t, errReborn
+	}
+	return t, nil
+}
+
+// second is what a master knows of its standby.
+type second struct {
+	// number is that of the standby on which the master counts; 0: there is none. since is when it has shown last
+	// that it is alive.
+	number uint32
+	since  clock.Time
+	// words are its words as the servers had them last; known: the master has read them.
+	words [layout.MaxServers]uint64
+	known [layout.MaxServers]bool
+	// base is the last view on which the master has agreed with its standby.
+	base layout.View
+}
+
+// hear takes the standby's word, as a server has it. A word that has not changed since the master
+// began may be that of a standby that died before. While the master counts on a standby, it takes
+// no word of another one: the first standby, if it is only separated from the master, may take
+// charge of the other half of the servers. The master counts on another standby after it has
+// retired the first. A standby that takes charge counts on none before it has settled its first
+// view: until then no other standby may take its place, and it waits for none.
+func (m *Master) hear(i int, t tidings, now clock.Time) {
+	s := &m.second
+	was, known := s.words[i], s.known[i]
+	if s.words[i], s.known[i] = t.standby, true; !known || was == t.standby || m.takes || uint32(t.standby>>32) == m.c.id {
+		return
+	}
+	switch number := uint32(t.standby >> 32); {
+	case s.number == 0:
+		s.number = number
+		if m.Counted != nil {
+			m.Counted(number)
+		}
+	case s.number != number:
+		return
+	}
+	s.since = now
+}
+
+// retireAfter is how many leases a standby is silent until the master counts on it no more.
+const retireAfter = 8
+
+// retire ends a standby that is silent, when all members answer: it cannot connect any more to more than half of
+// them, and so does not take charge.
+func (m *Master) retire() error {
+	s := &m.second
+	if s.number == 0 || m.c.rt.Now() < s.since.Add(retireAfter*m.c.cfg.Lease) {
+		return nil
+	}
+	end := m.c.rt.Now().Add(max(m.c.cfg.Lease/4, minPatience))
+	for i, to := range m.c.cfg.Servers {
+		if m.c.has(i) {
+			if err := m.c.fence(to, s.number, end); err != nil {
+				return err
+			}
+		}
+	}
+	if s.number = 0; m.Counted != nil {
+		m.Counted(0)
+	}
+	return nil
+}
+
+// errAlone: the standby has not seen a view, and no majority knows of it.
+var errAlone = errors.New("the standby does not answer, and too few memory servers do: it may have taken charge of the others")
+
+// hope has the master ask again the servers that it has taken for crashed, because it does not go
+// on without them. The next view may have all members of base: the master has repaired nothing
+// since then, and clients still use base.
+func (m *Master) hope() {
+	m.c.view, m.c.newer = m.second.base, m.second.base.WithEpoch(m.c.newer.Epoch())
+	for i := range m.signs {
+		m.signs[i].dead = false
+	}
+}
+
+// lost counts the members of a view that have lost their memory: a standby that has not seen the view does not take
+// charge with them.
+func (m *Master) lost(v layout.View) (n int) {
+	for i, s := range m.signs {
+		if v.Has(i) && s.lost {
+			n++
+		}
+	}
+	return n
+}
+
+// agreePatience is how long a master waits for its standby until it asks absent servers again, and changes the view
+// again. A standby that begins reads one view until it has found out who is absent.
+const agreePatience = 3 * time.Second
+
+// agree decides whether the master may go on with a view that all its members have. The standby takes charge of a
+// store with half of the members of the last view that it knows. So it must know the new view, or more than half of
+// the members of the one before must have it, or have lost their memory.
+func (m *Master) agree(next layout.View) error {
+	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
+	for s.number != 0 && 2*(next.Members()+m.lost(s.base)) <= s.base.Members() {
+		for i := range m.c.links {
+			if !next.Has(i) {
+				continue
+			}
+			t, err := m.c.exchange(i, layout.ReignWord, m.beat(), deadline)
+			if m.c.fenced {
+				return ErrDeposed
+			}
+			if err != nil {
+				return errors.Join(errAlone, err)
+			}
+			if m.hear(i, t, m.c.rt.Now()); t.seen == next && uint32(t.standby>>32) == s.number {
+				s.base = next
+				return nil
+			}
+		}
+		if m.c.rt.Now() >= deadline {
+			return errAlone
+		}
+		m.c.rt.Sleep(m.c.cfg.Lease / 16)
+	}
+	s.base = next
+	return nil
+}
+
+// beat is the next sign of life of the master.
+func (m *Master) beat() []uint64 {
+	m.beats++
+	return []uint64{layout.Beat(m.second.number, m.beats)}
+}
