@@ -19,23 +19,24 @@ import (
 // maxJobs bounds the tests that run at the same time on a host.
 const maxJobs = 64
 
-// lockTable is the lock table of a memory service on the NIC, in bytes (the Sherman paper, §4).
-const lockTable = 256 << 10
+// LockTable is the size of the lock table of a memory service on the NIC, in bytes (the Sherman
+// paper, §4).
+const LockTable = 256 << 10
 
-// deviceMemory is the size of a NIC's memory in bytes: one lock table, and the same again for other
+// deviceMemory is the size of a NIC's device memory in bytes: one lock table, and as much for other
 // users.
-const deviceMemory = 2 * lockTable
+const deviceMemory = 2 * LockTable
 
 // application is the part of a host above its NIC: services and jobs. Each has its own verbs
-// context, and its queue pairs end with the context, as those of a process do. Only the queue pairs
-// of the memory service belong to the NIC and outlive the application.
+// context. Their queue pairs end with the context, like those of a process. Only the queue pairs of
+// the memory service belong to the NIC, and survive a crash of the application.
 type application struct {
 	h *Host
 
 	mu      sync.Mutex // guards the fields below
 	running bool
-	// memory survives a crash of the application: its region stays registered and its connections stay
-	// open.
+	// memory survives a crash of the application: its region stays registered, and its connections
+	// stay open.
 	memory    *memservice.Server
 	memoryCtx verbs.Context
 	perf      *memservice.Server
@@ -59,7 +60,7 @@ func newApplication(h *Host) *application {
 	return a
 }
 
-// start starts the services. A running application is left as it is.
+// start starts the services. It does nothing if the application runs.
 func (a *application) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +89,7 @@ func (a *application) startServices() (err error) {
 		a.serve(a.memory)
 	default:
 		a.memoryCtx = a.h.dev.Context()
-		cfg := memservice.Config{Buffer: a.h.mem, Locks: lockTable}
+		cfg := memservice.Config{Buffer: a.h.mem, Locks: LockTable}
 		if a.memory, err = memservice.New(a.memoryCtx, a.h.conn, cfg); err != nil {
 			a.memory = nil
 			return errors.Join(err, a.memoryCtx.Close())
@@ -108,9 +109,9 @@ func (a *application) startServices() (err error) {
 	return nil
 }
 
-// sharedPD returns the protection domain of the memory service for the benchmark's service; nil if
-// there is no memory service. A memory server has one domain, so that one connection of the switch
-// can carry the requests of all its clients.
+// sharedPD returns the protection domain of the memory service, for use by the benchmark's service;
+// nil if there is no memory service. A memory server has one domain, so that one connection of the
+// switch can carry the requests of all its clients.
 func (a *application) sharedPD() (verbs.PD, error) {
 	shares, ok := a.perfCtx.(interface {
 		SharePD(other verbs.PD) (verbs.PD, error)
@@ -129,7 +130,7 @@ func (a *application) serve(s *memservice.Server) {
 	})
 }
 
-// crash kills services and jobs. The region of a memory host stays registered, and connected
+// crash ends services and jobs at once. The region of a memory host stays registered, and connected
 // clients can use it.
 func (a *application) crash() {
 	a.mu.Lock()
@@ -140,7 +141,7 @@ func (a *application) crash() {
 	}
 }
 
-// nicGone drops the objects that ended with the NIC.
+// nicGone drops the objects that have ended with the NIC.
 func (a *application) nicGone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +155,7 @@ func (a *application) nicGone() {
 	}
 }
 
-// nicBack starts the services again after the NIC has come up.
+// nicBack starts the services again. It is called when the NIC has come up again.
 func (a *application) nicBack() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,7 +166,7 @@ func (a *application) nicBack() error {
 }
 
 // stop cancels all jobs, calls ends for the node of each store, closes the services, and waits for
-// the services' threads. The caller holds mu.
+// their threads. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
 	var errs []error
 	for j := range a.jobs {
@@ -190,8 +191,8 @@ func (a *application) stop(ends func(store.Node) error) error {
 	return errors.Join(errs...)
 }
 
-// do runs f as a job with its own verbs context. The context of f ends when the client disconnects
-// or the job is killed.
+// do runs f as a job with its own verbs context. The context of f ends when the client of the
+// request disconnects, or when the job is ended.
 func (a *application) do(r *http.Request, name string, f func(ctx context.Context, v verbs.Context) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

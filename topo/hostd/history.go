@@ -24,7 +24,7 @@ const (
 	checkPatience   = 10 * time.Second
 )
 
-// history runs clients of a store on a few shared keys, and checks whether their answers are
+// history lets clients of a store work on a few shared keys, and checks whether their history is
 // linearizable.
 func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryRequest) (out store.Verdict, err error) {
 	if in.Clients < 1 || in.Clients > maxCheckClients || in.Rounds < 1 || in.Rounds > maxCheckRounds || in.Keys < 1 || in.Keys > maxCheckKeys {
@@ -57,7 +57,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	return out, store.HTTPError(err)
 }
 
-// history is one such run: the clients' operations and their answers.
+// history is one such run: the operations of the clients, and the answers.
 type history struct {
 	desc *store.Store
 	in   store.HistoryRequest
@@ -71,8 +71,8 @@ type history struct {
 	err           error
 }
 
-// run runs the clients concurrently and checks their history. The verdict has the number of
-// operations even if the error says that their order could not be checked.
+// run runs the clients concurrently, and checks their history. The verdict has the number of
+// operations even if the error says that the history could not be checked.
 func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	for i := range h.in.Clients {
 		h.rt.Go(fmt.Sprintf("check-%d", i), func() {
@@ -92,13 +92,14 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	}
 	if err := h.ops.Check(kv.MostStates); err != nil {
 		out.Why = err.Error()
+		out.OnlyLost = h.lost > 0 && !h.in.Loss && !errors.Is(err, kv.ErrUndecided) && h.ops.LossExplains(kv.MostStates)
 	}
 	out.Linearizable = out.Why == ""
 	return out, nil
 }
 
-// client opens the store for one client, executes its rounds, each recorded in the history, and
-// closes the store.
+// client opens the store for one client, executes its operations and records each in the history,
+// and closes the store.
 func (h *history) client(clients store.Clients, id int) error {
 	c, err := clients.Open(h.rt.Now().Add(max(checkPatience, h.desc.JoinPatience())))
 	if err != nil {
@@ -107,8 +108,7 @@ func (h *history) client(clients store.Clients, id int) error {
 	size := h.in.Value
 	if b, ok := c.(store.Bounded); ok && size == 0 {
 		if size = b.MaxValue(); size < kv.MinValue {
-			return errors.Join(control.Errorf(http.StatusConflict, "a history needs values of %d bytes, the store has %d; start it with --value %d --fresh",
-				kv.MinValue, size, kv.MinValue), c.Close())
+			return errors.Join(control.Errorf(http.StatusConflict, "a history needs values of %d bytes, the store has %d%s", kv.MinValue, size, h.desc.HowToFit()), c.Close())
 		}
 	}
 	rec := kv.Record(c, h.ops, id, h.rt.Now)
@@ -127,11 +127,11 @@ func (h *history) client(clients store.Clients, id int) error {
 	return errors.Join(rec.Err(), c.Close())
 }
 
-// mix has the cumulative probabilities of kinds of operations: get, put, insert, scan; the rest are
-// deletes.
+// mix holds the cumulative probabilities of the kinds of operations get, put, insert and scan. The
+// rest are deletes.
 type mix struct{ get, put, insert, scan float64 }
 
-// The mixes: half of the operations read, most of the others write.
+// The mixes. Half of the operations read, and most of the others write.
 var (
 	unordered = mix{get: 0.5, put: 0.9, insert: 0.96, scan: 0.96}
 	ordered   = mix{get: 0.45, put: 0.75, insert: 0.9, scan: 0.94}
@@ -164,8 +164,8 @@ func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) erro
 	return h.counted(c, err)
 }
 
-// counted counts an operation by its outcome. It returns an error if the outcome is not allowed or
-// the value that was read is wrong.
+// counted counts an operation by its result. It returns an error if the result is not allowed, or
+// if the value that was read is wrong.
 func (h *history) counted(c *kv.Recorded, err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,19 +15,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// PeerRequest asks for a run with a program outside of this project: ibv_*_pingpong or perftest.
-// One of Pingpong and Perftest is set.
+// PeerRequest asks for a run with a program that is not part of this project: ibv_*_pingpong or
+// perftest. Exactly one of Pingpong and Perftest is set.
 type PeerRequest struct {
 	Pingpong *perftestpeer.Pingpong `json:"pingpong,omitempty"`
 	Perftest *perftestpeer.Perftest `json:"perftest,omitempty"`
-	// To is the server: the name of a host or an address. "": this host is the server.
+	// To is the server: the name of a host, or an address. "": this host is the server.
 	To string `json:"to,omitempty"`
-	// Port of the exchange; 0: peer.DefaultPort.
+	// Port is the TCP port for the exchange of parameters; 0: perftestpeer.DefaultPort.
 	Port uint16 `json:"port,omitempty"`
 }
 
-// PeerEvent is a line of such a run: a server first reports where it listens; then comes the
-// result.
+// PeerEvent is a line of the answer. A server first reports its address; the result comes last.
 type PeerEvent struct {
 	Listening string               `json:"listening,omitempty"`
 	Result    *perftestpeer.Result `json:"result,omitempty"`
@@ -35,18 +34,19 @@ type PeerEvent struct {
 
 // Bounds of a run with another program.
 const (
-	// dialLimit is how long a server may take to come up.
+	// dialLimit is how long a server may take to start.
 	dialLimit = 10 * time.Second
 	dialPause = 100 * time.Millisecond
-	// peerLimit bounds the whole run, because both exchanges use the same connection.
+	// peerLimit bounds the whole run, because the same connection serves the exchanges at its start
+	// and at its end.
 	peerLimit = 15 * time.Minute
 )
 
-// name returns the name of the request's job, and fills in the request's defaults.
+// name returns the name of the request's job. It also fills in the request's defaults.
 func (q *PeerRequest) name() (string, error) {
 	switch {
 	case (q.Pingpong == nil) == (q.Perftest == nil):
-		return "", errors.New("want either a pingpong or a perftest")
+		return "", errors.New("peer request: it has both pingpong and perftest, or neither; it must have exactly one")
 	case q.Pingpong != nil:
 		q.Pingpong.Server = q.To == ""
 		return q.Pingpong.Type + "_pingpong", q.Pingpong.Validate()
@@ -98,7 +98,8 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 	})
 }
 
-// meetPeer dials the server, which may still be starting, or waits for a client if to is not valid.
+// meetPeer connects to the server at to, which may still be starting. If to is not valid, it waits
+// for a client.
 func meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
 	if !to.IsValid() {
 		return awaitPeer(ctx, port, send)

@@ -2,6 +2,7 @@ package hostd
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,15 @@ func TestThreadsOfTheMetadataServer(t *testing.T) {
 	}
 	if err := post(store.PathStop, nil, nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The answer to a start says why each size of nodes has a fixed part of the memory.
+func TestStartSaysThatPartsAreFixed(t *testing.T) {
+	_, cn, _ := up(t)
+	var got struct{ Fixed string }
+	cfg := clover.Config{Servers: []string{"ms0"}, Keys: 64, Format: "keyed"}
+	if err := cn.Call(t.Context(), http.MethodPost, clover.Store.Path(store.PathStart), cfg, &got); err != nil || !strings.Contains(got.Fixed, "checksum") {
+		t.Errorf("%q, %v", got.Fixed, err)
 	}
 }

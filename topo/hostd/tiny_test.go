@@ -3,6 +3,7 @@ package hostd
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,12 +25,19 @@ var tiny = store.Store{
 
 func init() { store.Register(tiny) }
 
+// tinyLargest is the length of the longest value. The store has no flag that changes it.
+const tinyLargest = 60
+
 // tinyNode is a host's part of the store.
 type tinyNode struct {
 	mu   sync.Mutex // guards the fields below
 	up   bool
 	data map[uint64][]byte
 	gets uint64
+	// loseAt is the number of GETs after which the store loses all values; 0: never. lost has the
+	// keys whose values it has lost.
+	loseAt uint64
+	lost   map[uint64]bool
 }
 
 func (n *tinyNode) Routes(m *control.Mux) {
@@ -38,6 +46,12 @@ func (n *tinyNode) Routes(m *control.Mux) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.up, n.data = true, map[uint64][]byte{}
+		return none{}, nil
+	})
+	control.Handle(m, "POST "+tiny.Path("lose"), func(*http.Request, none) (none, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.loseAt, n.lost = n.gets+40, map[uint64]bool{}
 		return none{}, nil
 	})
 	control.Handle(m, "POST "+tiny.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
@@ -77,11 +91,18 @@ type tinyClient struct{ n *tinyNode }
 // set stores v, or deletes the key if v is nil. It returns the error otherwise if the key does not
 // exist although there is true, or exists although there is false.
 func (c tinyClient) set(k uint64, v []byte, otherwise error, there bool) error {
+	if len(v) > tinyLargest {
+		return kv.ErrTooLarge
+	}
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
+	if c.n.lost[k] && there {
+		return kv.ErrLost
+	}
 	if _, ok := c.n.data[k]; ok != there {
 		return otherwise
 	}
+	delete(c.n.lost, k)
 	if v == nil {
 		delete(c.n.data, k)
 	} else {
@@ -99,7 +120,15 @@ func (c tinyClient) Delete(k uint64, _ clock.Time) error { return c.set(k, nil, 
 func (c tinyClient) Get(k uint64, dst []byte, _ clock.Time) ([]byte, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
-	c.n.gets++
+	if c.n.gets++; c.n.gets == c.n.loseAt {
+		for key := range c.n.data {
+			c.n.lost[key] = true
+		}
+		clear(c.n.data)
+	}
+	if c.n.lost[k] {
+		return nil, kv.ErrLost
+	}
 	v, ok := c.n.data[k]
 	if !ok {
 		return nil, kv.ErrNotFound
@@ -146,6 +175,19 @@ func TestAThirdStore(t *testing.T) {
 	if err := call(store.PathHistory, store.HistoryRequest{Clients: 3, Rounds: 50, Keys: 2, Value: 40, Seed: 1}, &v); err != nil || !v.Linearizable || v.Operations < 150 {
 		t.Errorf("check: %+v, %v", v, err)
 	}
+	for _, loss := range []bool{false, true} {
+		if err := call("lose", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		in := store.HistoryRequest{Clients: 3, Rounds: 50, Keys: 2, Value: 40, Seed: 1, Base: 100, Loss: loss}
+		var v store.Verdict
+		if err := call(store.PathHistory, in, &v); err != nil || v.Linearizable != loss || v.Lost == 0 || v.OnlyLost == loss {
+			t.Errorf("check of a store that loses values, loss %v: %+v, %v", loss, v, err)
+		}
+		if err := call(store.PathStart, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w, err := kv.FindWorkload("a")
 	if err != nil {
 		t.Fatal(err)
@@ -180,5 +222,46 @@ func TestAThirdStore(t *testing.T) {
 	}
 	if hosts, err := tiny.Places(&spec.Rack{Hosts: []spec.Host{{Name: "cn0", Role: spec.Compute}}}); err != nil || len(hosts) != 1 {
 		t.Errorf("places: %v, %v", hosts, err)
+	}
+}
+
+// A value that is too large: the error names a flag that makes the store for larger ones only if
+// the store has it. The error of a run names the flag of the run, too.
+func TestTooLarge(t *testing.T) {
+	_, cn, _ := up(t)
+	w, err := kv.FindWorkload("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type shape struct{ Value int }
+	for _, c := range []struct {
+		store string
+		start any
+		hint  bool
+	}{
+		{"tiny", nil, false},
+		{"template", store.TableRequest[shape]{Finding: store.Finding{Servers: []string{"ms0"}, Fresh: true}, Shape: shape{60}}, true},
+	} {
+		s, err := store.Find(c.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cn.Call(t.Context(), http.MethodPost, s.Path(store.PathStart), c.start, nil); err != nil {
+			t.Fatal(err)
+		}
+		check := func(what, flag string, err error) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), kv.ErrTooLarge.Error()) || !strings.Contains(err.Error(), flag) || strings.Contains(err.Error(), "start --fresh --value") != c.hint {
+				t.Errorf("%s of %s: %v", what, c.store, err)
+			}
+		}
+		check("insert", "", cn.Call(t.Context(), http.MethodPost, s.Path(store.PathOp), store.OpRequest{Op: "insert", Key: 1, Value: make([]byte, 61)}, nil))
+		run := RunRequest{Store: c.store, Count: 1, Load: true, Config: kv.RunConfig{Workload: w, Keys: 10, Value: 100, Clients: 1, Ops: 1}}
+		check("run", "--value-size", control.Items(t.Context(), cn, http.MethodPost, PathRun, run, func(ev RunEvent) error {
+			if ev.Error != "" {
+				return errors.New(ev.Error)
+			}
+			return nil
+		}))
 	}
 }

@@ -42,7 +42,7 @@ func (h *Host) serveVerbs() (err error) {
 	return err
 }
 
-// link makes name a symbolic link to target, which need not exist.
+// link makes name a symbolic link to target. target need not exist.
 func link(target, name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("library for RDMA programs: %w", err)
@@ -53,31 +53,31 @@ func link(target, name string) error {
 	return nil
 }
 
-// group returns the number of the group that may use the NIC; 0: none. It is the group of the
-// folder of sockets, because a container cannot look up the machine's group names.
+// group returns the number of the group that may use the NIC; 0: there is none. It is the group of
+// the folder of sockets, because a container cannot look up the machine's group names.
 func (h *Host) group(paths spec.Paths) (int, error) {
 	if h.rack.Group == "" {
 		return 0, nil
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(paths.Verbs(h.self.Name)), &st); err != nil {
-		return 0, fmt.Errorf("folder of sockets: %w", err)
+		return 0, fmt.Errorf("find the group that may use the NIC: %w", err)
 	}
 	return int(st.Gid), nil
 }
 
-// limitsOf converts quotas of the rack file into limits. Programs never get the part of the NIC's
+// limitsOf converts quotas of the rack file into limits. Programs never get the part of the device
 // memory that the host needs for its own lock table.
 func limitsOf(q spec.Quota) serve.Limits {
 	return serve.Limits{
 		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, Attachments: q.Attachments,
 		Manager: serve.ManagerLimits{IDs: q.IDs, Joins: q.Joins, Events: q.Events},
 		Bytes:   q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
-		Reserve: q.Reserve, ReservedDevice: lockTable,
+		Reserve: q.Reserve, ReservedDevice: LockTable,
 	}
 }
 
-// writeTree writes the files in which unmodified RDMA programs look for the NIC.
+// writeTree writes the files by which unmodified RDMA programs find the NIC.
 func writeTree(dir string, files map[string]string) error {
 	for name, content := range files {
 		name = filepath.Join(dir, name)
@@ -91,8 +91,8 @@ func writeTree(dir string, files map[string]string) error {
 	return nil
 }
 
-// connectionsOf returns the connection manager of a program, of the kind that the rack's
-// description names.
+// connectionsOf returns the connection manager for a program. The rack's description names its
+// kind.
 func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	if h.rack.Connect == spec.ConnectTCP {
 		d, err := rdmacm.NewOOB(rdmacm.OOBConfig{Context: ctx})
@@ -108,8 +108,8 @@ func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	return m, nil
 }
 
-// common gives one program access to the host's connection manager. The program's dials end with
-// it; the server closes its listeners one by one.
+// common gives one program access to the host's connection manager. When the program ends, its
+// dials end. The server closes the program's listeners one by one.
 type common struct {
 	rdmacm.Manager
 	dialer *rdmacm.OOB
@@ -120,5 +120,5 @@ func (c common) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params
 	return c.dialer.Dial(qp, to, service, p, private, deadline)
 }
 
-// Close ends the program's dials. The host's manager stays open for others.
+// Close ends the program's dials. The host's manager stays open for other programs.
 func (c common) Close() error { return c.dialer.Close() }

@@ -92,7 +92,7 @@ func TestQuotasOfTheRackFile(t *testing.T) {
 		"programs":     {Name: "programs", Quota: 1, Used: 1},
 		"pds":          {Name: "pds", Quota: 2, Used: 2, Pool: 512},
 		"qps":          {Name: "qps", Quota: 3, Pool: 8192},
-		"deviceMemory": {Name: "deviceMemory", Quota: 4096, Used: 4096, Pool: deviceMemory - lockTable},
+		"deviceMemory": {Name: "deviceMemory", Quota: 4096, Used: 4096, Pool: deviceMemory - LockTable},
 	}
 	for _, q := range status(t, cn).Quotas {
 		if w, ok := want[q.Name]; ok && q != w {

@@ -23,12 +23,12 @@ type RunRequest struct {
 	// Store is the name of the store; "": the default store.
 	Store string `json:"store,omitempty"`
 	store.ClientOptions
-	// First is the number of this host's first client. Count is the number of its clients.
+	// First is the number of the first client on this host. Count is the number of clients here.
 	// Config.Client is not used.
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
-	// Load makes the clients only insert their parts of the keys; the result has the inserts.
+	// Load: the clients only insert their parts of the keys. The result describes the inserts.
 	Load bool `json:"load,omitempty"`
 	// Trace, if not empty, is the packed trace that the clients replay instead of a workload.
 	Trace []byte `json:"trace,omitempty"`
@@ -36,7 +36,7 @@ type RunRequest struct {
 
 // RunEvent is one line of the answer.
 type RunEvent struct {
-	// Done is how many operations the host's clients have finished so far; 0 during a load.
+	// Done is how many operations the clients on this host have finished so far; 0 during a load.
 	Done   uint64     `json:"done,omitempty"`
 	Result *kv.Result `json:"result,omitempty"`
 	Error  string     `json:"error,omitempty"`
@@ -45,10 +45,10 @@ type RunEvent struct {
 // maxStoreClients bounds the clients of a run on one host.
 const maxStoreClients = 1024
 
-// runEvery is how often progress is reported.
+// runEvery is the interval at which progress is reported.
 const runEvery = 500 * time.Millisecond
 
-// run runs clients of a store. Each is a thread with its own verbs objects on the same NIC.
+// run runs clients of a store. Each client is a thread with its own verbs objects on the same NIC.
 func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) error {
 	desc, err := store.Find(cmp.Or(in.Store, store.Default().Name))
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) 
 		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d; fewer clients, or more compute hosts in the rack file", in.Count,
 			s.h.self.Name, maxStoreClients)
 	}
-	ops, err := opsOf(in.Trace)
+	ops, err := in.Ops()
 	if err != nil {
 		return control.Errorf(http.StatusBadRequest, "%v", err)
 	}
@@ -71,17 +71,17 @@ func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) 
 		s.meter.clients(in.Count)
 		defer s.meter.clients(-in.Count)
 		list := clients(v)
-		run := &storeRun{desc: desc, in: in, ops: ops, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter}
+		run := &storeRun{in: in, ops: ops, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter}
 		return errors.Join(run.all(send), list.Close())
 	})
 }
 
-// opsOf unpacks the operations of a trace by client; nil if there is none.
-func opsOf(packed []byte) (map[int][]kv.Op, error) {
-	if len(packed) == 0 {
+// Ops returns the operations of the trace, by client; nil if there is no trace.
+func (in *RunRequest) Ops() (map[int][]kv.Op, error) {
+	if len(in.Trace) == 0 {
 		return nil, nil
 	}
-	list, err := trace.Unpack(packed)
+	list, err := trace.Unpack(in.Trace)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +94,8 @@ func opsOf(packed []byte) (map[int][]kv.Op, error) {
 
 // storeRun holds the clients of one run on this host.
 type storeRun struct {
-	desc    *store.Store
 	in      RunRequest
-	ops     map[int][]kv.Op // the operations of a trace by client; nil: there is none
+	ops     map[int][]kv.Op // operations of a trace, by client; nil: there is no trace
 	rt      verbs.Runtime
 	clients store.Clients
 	ctx     context.Context
@@ -121,7 +120,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	for {
 		select {
 		case <-tick.C:
-			_ = send(RunEvent{Done: s.done.Load()}) // a client that disconnects ends ctx
+			_ = send(RunEvent{Done: s.done.Load()}) // if the client of the request disconnects, ctx ends
 			continue
 		case <-ended:
 		}
@@ -135,33 +134,52 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	return errors.Join(s.errs...)
 }
 
-// one runs one client from its connection to its end.
+// one runs one client.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
-	cfg := s.in.Config
-	cfg.Client, cfg.Observe = id, func(took time.Duration) { s.meter.note(time.Now(), took) }
-	c, err := s.clients.Open(rt.Now().Add(max(store.Patience, cfg.Patience)))
-	if err != nil {
-		s.fail(fmt.Errorf("client %d: %w; %s", id, err, s.desc.HowToStart()))
-		return
-	}
-	var res *kv.Result
+	note := func(took time.Duration) { s.meter.note(time.Now(), took) }
 	stop := func() bool { s.done.Add(1); return s.ctx.Err() != nil }
-	switch {
-	case s.in.Load:
-		res, err = kv.Load(untilEnded{c, s.ctx}, rt, cfg)
-	case s.ops != nil:
-		res, err = kv.Replay(c, rt, cfg, s.ops[id], stop)
-	default:
-		res, err = kv.Run(c, rt, cfg, stop)
-	}
-	if err = errors.Join(err, c.Close()); err != nil {
-		s.fail(fmt.Errorf("client %d: %w", id, err))
+	res, err := s.in.Client(s.ctx, s.clients, rt, id, s.ops, note, stop)
+	if err != nil {
+		s.fail(err)
 	}
 	if res != nil {
 		s.mu.Lock()
 		s.result.Merge(res)
 		s.mu.Unlock()
 	}
+}
+
+// Client runs one client of a run from its connection to its end. ops are those of Ops. observe, if
+// not nil, is called with the time of each operation, stop is called after it; a client ends when
+// that returns true, or when ctx ends during a load.
+func (in *RunRequest) Client(
+	ctx context.Context, clients store.Clients, rt verbs.Runtime, id int, ops map[int][]kv.Op, observe func(time.Duration), stop func() bool,
+) (res *kv.Result, err error) {
+	cfg := in.Config
+	cfg.Client, cfg.Observe = id, observe
+	desc, err := store.Find(cmp.Or(in.Store, store.Default().Name))
+	if err != nil {
+		return nil, err
+	}
+	c, err := clients.Open(rt.Now().Add(max(store.Patience, cfg.Patience)))
+	if err != nil {
+		return nil, fmt.Errorf("client %d: %w; %s", id, err, desc.HowToStart())
+	}
+	switch {
+	case in.Load:
+		res, err = kv.Load(untilEnded{c, ctx}, rt, cfg)
+	case ops != nil:
+		res, err = kv.Replay(c, rt, cfg, ops[id], stop)
+	default:
+		res, err = kv.Run(c, rt, cfg, stop)
+	}
+	if errors.Is(err, kv.ErrTooLarge) {
+		err = fmt.Errorf("%w; give `run` a smaller --value-size%s", err, desc.HowToFit())
+	}
+	if err = errors.Join(err, c.Close()); err != nil {
+		err = fmt.Errorf("client %d: %w", id, err)
+	}
+	return res, err
 }
 
 func (s *storeRun) fail(err error) {
@@ -172,16 +190,16 @@ func (s *storeRun) fail(err error) {
 	}
 }
 
-// untilEnded is a store whose Insert fails once the job has ended.
+// untilEnded is a store whose Insert returns an error when the job has ended.
 type untilEnded struct {
 	kv.Store
 	ctx context.Context
 }
 
-// Timeline is that of the store.
+// Timeline returns the timeline of the store.
 func (u untilEnded) Timeline() *kv.Timeline { return kv.TimelineOf(u.Store) }
 
-// Insert inserts a key. It fails if the job has ended.
+// Insert inserts a key. It returns an error if the job has ended.
 func (u untilEnded) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := store.Ended(u.ctx, "load"); err != nil {
 		return err

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupParent is the cgroup that has one cgroup for each rack.
+// cgroupParent is the cgroup that contains one cgroup for each rack.
 const cgroupParent = "rdmalab"
 
-// maxMakeTries bounds the attempts to make a cgroup: another rack that goes down at the same time
-// may remove the parent cgroup.
+// maxMakeTries bounds the attempts to make a cgroup. An attempt may fail because another rack,
+// which goes down at the same time, removes the parent cgroup.
 const maxMakeTries = 8
 
-// cgroup2Root finds the unified hierarchy: at its usual place, or beside hierarchies of version 1.
-// "": there is none.
+// cgroup2Root returns the mount point of the unified hierarchy: the usual place, or beside
+// hierarchies of version 1. "": there is none.
 func cgroup2Root() string {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
@@ -31,7 +31,7 @@ func cgroup2Root() string {
 	return ""
 }
 
-// cgroupKeeper keeps each node's processes in a cgroup. No controller is needed.
+// cgroupKeeper keeps the processes of each node in a cgroup. It needs no controller.
 type cgroupKeeper struct{ root, dir string }
 
 var _ keeper = (*cgroupKeeper)(nil)
@@ -50,7 +50,7 @@ func (k *cgroupKeeper) prepare(node string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("make cgroup: %w", err)
+		return fmt.Errorf("make the cgroup of %s: %w; `rdmalab doctor` checks cgroups", node, err)
 	}
 	return k.write(node, "cgroup.freeze", "0")
 }
@@ -85,7 +85,7 @@ func (k *cgroupKeeper) pids(node string) ([]int, error) {
 	return pids, nil
 }
 
-// gone reports whether an error says that a cgroup was removed, before or while it was read.
+// gone reports whether err means that a cgroup was removed before or while it was read.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 func (k *cgroupKeeper) kill(node string) error {
@@ -107,8 +107,8 @@ func (k *cgroupKeeper) kill(node string) error {
 	})
 }
 
-// killEach kills the processes of a node's cgroup, and of the cgroups below it, one by one. All of
-// them are stopped meanwhile, so that none escapes by forking.
+// killEach kills the processes of a node's cgroup and of the cgroups below it, one by one. It stops
+// all of them first, so that none escapes by forking.
 func (k *cgroupKeeper) killEach(node string) error {
 	err := k.write(node, "cgroup.freeze", "1")
 	for range maxKillRounds {
@@ -134,8 +134,8 @@ func (k *cgroupKeeper) killEach(node string) error {
 	return errors.Join(err, k.write(node, "cgroup.freeze", "0"))
 }
 
-// event returns the value of an entry of cgroup.events, such as populated; false if the cgroup does
-// not exist.
+// event returns the value of an entry of cgroup.events, such as populated. It returns false if the
+// cgroup does not exist.
 func (k *cgroupKeeper) event(node, name string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(k.of(node), "cgroup.events"))
 	if gone(err) {
@@ -161,7 +161,7 @@ func (k *cgroupKeeper) clear() error {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// A process that enters between the kill and the removal is killed in the next round.
+	// A process may enter between the kill and the removal; the next round kills it.
 	err := waitFor(killWait, "removal of cgroup "+k.dir, func() (bool, error) {
 		if err := k.kill("."); err != nil {
 			return false, err

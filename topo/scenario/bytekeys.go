@@ -13,29 +13,27 @@ import (
 	"github.com/rdmalab/rdmalab/store/template"
 )
 
-// byteKeysTrial draws a trial of byte-string keys over a table of the template. The keys have one to
-// three hashes between them, so that nearly all meet others.
+// byteKeysTrial draws a trial of byte-string keys over a table of the template. The keys together
+// have only one to three hashes, so nearly every key has the hash of another one.
 func byteKeysTrial(r *rand.Rand, _ int) store.Trial {
-	shape := template.Shape{Value: 128 << r.IntN(3), Slots: 32 + r.IntN(32)}
+	shape := template.Shape{Value: 128 << r.IntN(3), Slots: 48 + r.IntN(48)}
 	hashes := 1 + r.Uint64N(3)
 	longest := 1 + r.IntN(40)
 	name := func(number uint64) []byte {
 		return fmt.Appendf(nil, "%d%s", number, strings.Repeat("k", int(number)*7%longest))
 	}
 	hash := func(key []byte) uint64 { return uint64(key[0]) % hashes * 12345 }
-	return store.Trial{
+	trial := template.Table.Trial(shape, store.Trial{
 		Plan:   fmt.Sprintf("%d hashes, keys to %d bytes, %d slots, entries to %d bytes", hashes, longest+2, shape.Slots, shape.Value),
-		Memory: 128 << 10, Largest: shape.Value - longest - 8, Crashes: true, Loss: true,
-		Format: func(cfg passive.Config, deadline clock.Time) error {
-			_, err := template.Format(cfg, shape, deadline)
-			return err
-		},
-		Open: func(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
-			c, err := template.Open(cfg, deadline)
-			if err != nil {
-				return nil, err
-			}
-			return bytekeys.Numbered{Client: bytekeys.New(c, hash), Name: name}, nil
-		},
+		Memory: 128 << 10, Largest: shape.Value - longest - 8, Crashes: true, Loss: true, Upserts: true,
+	})
+	open := trial.Open
+	trial.Open = func(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
+		c, err := open(cfg, deadline)
+		if err != nil {
+			return nil, err
+		}
+		return bytekeys.Numbered{Client: bytekeys.New(c, hash), Name: name}, nil
 	}
+	return trial
 }

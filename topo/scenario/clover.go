@@ -3,7 +3,6 @@ package scenario
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -33,11 +32,14 @@ type storeRun struct {
 	unknown  int
 	longest  time.Duration // of all operations
 	// down has the time until which a victim is down, by name; "" is the switch.
-	down   map[string]clock.Time
-	caches map[string]*clover.Cache // of each host, shared by its clients
+	down map[string]clock.Time
+	// crashed has the generation of each memory server, in a store with copies, when it crashed last.
+	crashed map[int]uint64
+	caches  map[string]*clover.Cache // of each host, shared by its clients
+	turns   map[string]*clover.Turns // likewise
 	// living are the clients that have done their operations and wait for the others; see linger.
-	// explained: the nodes that they hold were compared with those that the metadata server counts, or
-	// will not be compared, because a client did not wait for all.
+	// explained: explain has compared their nodes with the metadata server's count, or does not
+	// compare them because a client did not wait for all others.
 	living    []*clover.Client
 	explained bool
 	most      time.Duration // bounds the wait; 0: maxLinger
@@ -54,7 +56,7 @@ func runClover(e *env) error { return runCloverMixed(e, "", nil) }
 // storeRun.plant.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
-	p.blend(e, mixes)
+	p.blend(e, mixes, mixRules)
 	return (&storeRun{env: e, plan: p, plant: plant}).run()
 }
 
@@ -64,12 +66,13 @@ func (r *storeRun) run() error {
 	r.history, r.down = kv.NewHistory(), make(map[string]clock.Time)
 	e.report.Plan = r.plan.String()
 	r.loseOne()
-	if err := e.build(storeRack+r.plan.box, r.plan.rack); err != nil {
+	if err := e.build(storeRack(r.plan.servers)+r.plan.box, r.plan.rack); err != nil {
 		return err
 	}
 	e.setFaults(r.plan.rules)
-	r.serveMemory("ms0")
-	r.serveMemory("ms1")
+	for _, ms := range memoryServers(r.plan.servers) {
+		r.serveMemory(ms)
+	}
 	r.serveMeta()
 	if r.plan.shared || r.plan.merged {
 		r.startProcesses()
@@ -85,7 +88,7 @@ func (r *storeRun) run() error {
 }
 
 func (r *storeRun) serveMemory(name string) {
-	r.env.serveMemory(name, memservice.Config{Region: r.plan.region}, nil)
+	r.env.serveMemory(name, memservice.Config{Region: r.plan.region * max(1, r.plan.replicas)}, nil)
 }
 
 // serveMeta starts the metadata server, again and again until the memory servers can be reached.
@@ -94,8 +97,11 @@ func (r *storeRun) serveMeta() {
 	h.Go("meta", true, func(ctx verbs.Context) {
 		cfg := meta.Config{
 			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: r.plan.slots, Params: r.plan.params,
-			Servers: []netip.Addr{r.env.addrOf("ms0"), r.env.addrOf("ms1")},
-			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares, Threads: r.env.threads,
+			Replicas: r.plan.replicas, Balance: r.plan.balance,
+			Lease: r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares, Threads: r.env.threads,
+		}
+		for _, ms := range memoryServers(r.plan.servers) {
+			cfg.Servers = append(cfg.Servers, r.env.addrOf(ms))
 		}
 		if r.dialer != nil {
 			cfg.Manager = r.dialer(cfg.Manager)
@@ -150,11 +156,25 @@ func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
 	return r.caches[host]
 }
 
+// turnsOf returns the turns that the clients of a host take; nil: they take none.
+func (r *storeRun) turnsOf(host string) *clover.Turns {
+	if !r.plan.turns {
+		return nil
+	}
+	if r.turns == nil {
+		r.turns = make(map[string]*clover.Turns)
+	}
+	if r.turns[host] == nil {
+		r.turns[host] = clover.NewTurns()
+	}
+	return r.turns[host]
+}
+
 // config returns the configuration of a client.
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
 		Cache: r.cacheOf(h.Spec.Name, d), Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
-		LazyShortcut: r.plan.lazy, Spread: r.plan.spread,
+		LazyShortcut: r.plan.lazy, Chase: r.plan.chase, Turns: r.turnsOf(h.Spec.Name), Spread: r.plan.spread,
 		Batch: d.between(1, r.plan.batch), Records: d.between(1, 8), Cached: d.between(1, 8),
 	}
 }
@@ -183,6 +203,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)
 	}
+	r.changeRules()
 	if r.plan.pace > 0 {
 		rt.Sleep(d.span(0, 2*r.plan.pace))
 	}
@@ -243,8 +264,10 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	case storeClientCrash:
 		h.CrashApps()
 	case storeMemoryCrash:
-		h.Crash()
-		r.history.Loss(rack.Now(), placeOf(p.victim))
+		lost := r.lostWith(p.victim)
+		if h.Crash(); lost != 0 {
+			r.history.Loss(rack.Now(), lost)
+		}
 		end = func() {
 			h.Restart()
 			r.serveMemory(p.victim)
@@ -296,7 +319,8 @@ func (r *storeRun) slack() time.Duration {
 }
 
 // maxSettle bounds the time in which the metadata server takes back the nodes that the clients have
-// left. For one client after the other, it asks the memory servers to end the connections.
+// left. The server does this for one client after the other, and each time asks the memory servers
+// to end the client's connections.
 const maxSettle = 20 * time.Second
 
 // settle restores the links and waits until the metadata server has taken back the nodes that the
@@ -326,7 +350,7 @@ func (r *storeRun) check() error {
 	}
 	r.env.note("metadata server: %+v", st)
 	switch {
-	case r.longest > storePatience+r.slack() || r.longest > storePatience && r.plan.what == storeNothing:
+	case r.longest > storePatience+r.slack() || r.longest > storePatience && r.plan.what == storeNothing || r.longest >= storePatience && r.plan.prompt():
 		return fmt.Errorf("an operation with a deadline of %v took %v", storePatience, r.longest)
 	case st.Broken > 0:
 		return fmt.Errorf("%d chains led to nodes that were no longer theirs", st.Broken)

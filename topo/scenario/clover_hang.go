@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"strings"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -8,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hanging is a memory server before which one request of a host is lost. The host hangs from that
-// moment on: its NIC sends the request again when it is resumed.
+// hanging is a node in front of a memory server. It drops one request of a host, and the host hangs
+// from that moment on. When the host is resumed, its NIC sends the request again.
 type hanging struct {
 	sim.Node
 	run  *storeRun
@@ -27,14 +29,14 @@ func (r *storeRun) loseOne() {
 		if wrap != nil {
 			n = wrap(name, n)
 		}
-		if name == "ms0" || name == "ms1" {
+		if strings.HasPrefix(name, "ms") {
 			n = &hanging{n, r, &left}
 		}
 		return n
 	}
 }
 
-// Frame passes a frame on; the chosen one it drops, and hangs the host.
+// Frame passes frames on to the server. It drops the chosen request and hangs the host.
 func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && sentBy(f.run.env.rack.Host(f.run.plan.victim), &g) {

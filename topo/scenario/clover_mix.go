@@ -23,7 +23,14 @@ var storeMixes = planMixes[*storePlan]{
 	{"spread", 0.4, func(p *storePlan, _ *draw) { p.spread = true }, nil},
 	{"crowd", 0.15, (*storePlan).mixCrowd, []string{"wear", "keys"}},
 	{"merge", 0.4, func(p *storePlan, _ *draw) { p.merged = true }, nil},
+	{"turns", 0.4, func(p *storePlan, _ *draw) { p.turns = true }, nil},
+	{"chase", 0.5, func(p *storePlan, _ *draw) { p.chase = true }, nil},
+	{mixRules, 0.3, (*storePlan).mixRules, nil},
+	{"balance", 0.4, func(p *storePlan, _ *draw) { p.balance = true }, nil},
 }
+
+// mixRules is the mix of runs with a switch that steers. Runs with another switch cannot have it.
+const mixRules = "rules"
 
 // blend applies the mixes that list names, or draws them if it is "". without are mixes that the
 // scenario cannot have.
@@ -34,11 +41,15 @@ func (p *storePlan) blend(e *env, list string, without ...string) {
 }
 
 // mixSizes gives the values several lengths, in some runs many. The size classes of nodes share the
-// memory, or have fixed parts of it.
+// memory, or have fixed parts of it. Shared memory has segments of 32 KiB, or so little room that
+// they have 4 KiB.
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):
 		p.sizes, p.shares, p.region = []int{16, 104, 400, 1500, 3900, 7000}, [layout.Classes]int{}, 72*layout.SegmentLen
+		if d.chance(0.4) {
+			p.sizes, p.region = p.sizes[:5], max(1, p.replicas)*36*4096
+		}
 	case d.chance(0.3):
 		p.sizes = []int{16, 40, 104, 200}
 	}
@@ -80,7 +91,7 @@ func (p *storePlan) mixFormat(d *draw) {
 }
 
 // mixLate delays packets by up to 15 ms, until the requesters have given up their connections.
-func (p *storePlan) mixLate(d *draw) { p.belated(d, storeHostNames()) }
+func (p *storePlan) mixLate(d *draw) { p.belated(d, storeHostNames(p.servers)) }
 
 // mixFaults plans two or three faults, which may overlap or hit the same machine.
 func (p *storePlan) mixFaults(d *draw) {
@@ -112,7 +123,7 @@ func (p *storePlan) mixHangs(d *draw) {
 	case storeSwitchHang:
 		s.victim = ""
 	default:
-		s.victim = one(d, storeHostNames()...)
+		s.victim = one(d, storeHostNames(p.servers)...)
 	}
 	p.paced(d)
 }
@@ -144,6 +155,44 @@ func (p *storePlan) mixCrowd(d *draw) {
 	}
 }
 
+// mixRules makes an operator take away the steering rules of one or both servers, and set them
+// again, up to three times. Meanwhile most nodes are reused.
+func (p *storePlan) mixRules(d *draw) {
+	p.tighten()
+	if p.rack.Wrap == nil && d.chance(0.5) {
+		p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0
+	}
+	if !p.shared && d.chance(0.5) {
+		// If the switch steers to a stale tail, that ends when a client appends; few clients do so late.
+		p.clients, p.rounds = d.between(1, 3), d.between(60, 120)
+		if p.after > 0 {
+			p.after = d.between(1, p.clients*p.rounds/2)
+		}
+	}
+	n := d.between(1, 3)
+	part := p.clients * p.rounds / n
+	for i := range n {
+		from, to := d.between(1, part/2), d.between(part/2+1, part)
+		servers := memoryServers(steeredServers)
+		if d.chance(0.3) {
+			servers = []string{one(d, servers...)}
+		}
+		p.rests = append(p.rests, storeRest{from: i*part + from, to: i*part + to, servers: servers})
+	}
+}
+
+// tighten makes the pool so small that its nodes are reused soon.
+func (p *storePlan) tighten() {
+	if len(p.sizes) > 1 { // the classes of these sizes have their parts of the memory
+		return
+	}
+	c, _ := layout.ClassOf(p.format.Overhead() + p.sizes[0])
+	p.shares = [layout.Classes]int{}
+	p.shares[c] = 1
+	p.batch = min(p.batch, 2)
+	p.region = 1<<10 + p.slots*32 + (p.clients*p.batch+p.keys)*c.Size()
+}
+
 // faulty ensures that the plan has a fault. It returns false if the run already has faults of a
 // steered append, which are not combined with others.
 func (p *storePlan) faulty(d *draw) bool {
@@ -151,7 +200,7 @@ func (p *storePlan) faulty(d *draw) bool {
 		return false
 	}
 	if p.what == storeNothing {
-		p.draw(d, p.lease)
+		p.draw(d, p)
 		p.after = d.between(1, p.clients*p.rounds/2)
 	}
 	return true
@@ -182,6 +231,6 @@ func (p *storePlan) paced(d *draw) {
 }
 
 // storeHostNames lists the hosts of storeRack.
-func storeHostNames() []string {
-	return append([]string{"md0"}, passiveHosts(2)...)
+func storeHostNames(servers int) []string {
+	return append([]string{"md0"}, passiveHosts(servers)...)
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,13 +11,10 @@ import (
 )
 
 // storeRack is the rack of store histories.
-const storeRack = `
-name: sim
-hosts:
-  - {name: md0, role: metadata}
-  - {name: "ms[0-1]", role: memory}
-  - {name: "cn[0-3]", role: compute}
-`
+func storeRack(servers int) string {
+	return fmt.Sprintf("\nname: sim\nhosts:\n  - {name: md0, role: metadata}\n  - {name: \"ms[0-%d]\", role: memory}\n"+
+		"  - {name: \"cn[0-3]\", role: compute}\n", servers-1)
+}
 
 // storePlan is what a seed decides for a run of the store.
 type storePlan struct {
@@ -25,8 +23,10 @@ type storePlan struct {
 	mixes string
 	// shared: the clients of a host share a queue pair to each memory server.
 	shared bool
-	region int // bytes of each memory server
-	slots  int // the largest number of keys in the store
+	// servers is the number of memory servers, replicas that of the copies of each node; 0: one.
+	servers, replicas int
+	region            int // bytes of each memory server
+	slots             int // the largest number of keys in the store
 	// shares are the parts of memory of each size class of nodes; all zero: the classes share the
 	// memory.
 	shares [layout.Classes]int
@@ -36,12 +36,14 @@ type storePlan struct {
 	// box is the switch section of the rack file; "": the switch only forwards. steer is what the
 	// switch steers.
 	box, steer string
+	// rests are the times at which the switch has no steering rules for some servers, in order.
+	rests []storeRest
 
 	storeFaultAt
 	// then are further faults. The time of each counts from the fault before.
 	then []storeFaultAt
-	// loses counts WRITEs and CMP_SWAPs of the victim of a hang: the one with this number is lost, and
-	// the hang begins; 0: none is lost.
+	// loses is the number of a WRITE or CMP_SWAP, counted from 1, of the victim of a hang: this
+	// request is lost, and the hang begins. 0: none is lost.
 	loses int
 }
 
@@ -58,6 +60,9 @@ type storeWork struct {
 	batch int
 	// lazy: clients read a shortcut only if the node that they know has a successor.
 	lazy bool
+	// turns: the clients of a host take turns to update a key. chase: an append that has lost a race
+	// tries the successor that it has found.
+	turns, chase bool
 	// caches: the clients of a host share a location cache.
 	caches bool
 	// merged: the clients of a host report their appends together.
@@ -65,6 +70,9 @@ type storeWork struct {
 	// spread: clients append nodes of any memory server, so chains lead from one server to the other
 	// and back.
 	spread bool
+	// balance: the metadata server gives out nodes by the free room and the speed of the memory
+	// servers.
+	balance bool
 	// pace is the mean pause between two operations of a client; 0: none.
 	pace time.Duration
 }
@@ -113,13 +121,18 @@ func drawStore(e *env) *storePlan {
 		storeWork: storeWork{
 			keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), stride: 1, sizes: []int{one(d, 16, 40, 104, 200)}, batch: 8,
 		},
+		servers: 2, replicas: e.replicas,
 		slots: 16, format: layout.Hardened, shares: [layout.Classes]int{60, 40}, lease: d.span(20*time.Millisecond, 60*time.Millisecond),
 	}
-	// The pool has between hardly more nodes than clients and keys hold, and many more, so that nodes
-	// are reused early or late.
+	if e.replicas > 1 {
+		p.servers = max(e.replicas, d.between(2, 3))
+	}
+	// The pool has hardly more nodes than clients and keys hold, or many more, so that nodes are
+	// reused early or late.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
-	p.drawWire(e, storeHostNames(), memoryServers(2), 0.5)
+	p.drawWire(e, storeHostNames(p.servers), memoryServers(p.servers), 0.5)
+	e.widen(&p.rack)
 	p.drawFault(d)
 	return p
 }
@@ -136,7 +149,7 @@ func (p *storePlan) drawFault(d *draw) {
 	if d.chance(0.3) {
 		return
 	}
-	p.draw(d, p.lease)
+	p.draw(d, p)
 	p.after = d.between(1, p.clients*p.rounds/2)
 	for len(p.then) < 2 && d.chance(0.3) {
 		p.then = append(p.then, p.next(d, true))
@@ -149,13 +162,13 @@ func (p *storePlan) drawFault(d *draw) {
 	}
 }
 
-// next draws a fault that follows the others; other: of another machine. It avoids that both memory
-// servers and the metadata server lose their state, because a lost key could then not be
-// distinguished from one that never existed.
+// next draws a fault that follows the others. other: its victim must be another machine. It avoids
+// that both memory servers and the metadata server lose their state, because a lost key could then
+// not be distinguished from one that never existed.
 func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 	for {
 		var s storeFaultAt
-		s.draw(d, p.lease)
+		s.draw(d, p)
 		s.later = d.span(0, 150*time.Millisecond)
 		fits, losses, meta := true, 0, 0
 		for _, x := range append([]storeFaultAt{p.storeFaultAt, s}, p.then...) {
@@ -175,23 +188,24 @@ func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 }
 
 // draw draws the kind, victim and duration of a fault.
-func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
+func (p *storeFaultAt) draw(d *draw, of *storePlan) {
+	lease := of.lease
 	p.what = storeFault(d.between(1, int(storeHang)))
 	p.down = d.span(time.Millisecond, 120*time.Millisecond)
 	switch p.what {
 	case storeHang:
 		if p.victim = fmt.Sprintf("cn%d", d.IntN(computeHosts)); d.chance(0.2) {
-			p.victim = one(d, "md0", "ms0", "ms1")
+			p.victim = one(d, append([]string{"md0"}, memoryServers(of.servers)...)...)
 		}
 		p.down = d.span(lease/2, 4*lease)
 	case storeClientCrash:
 		p.victim = fmt.Sprintf("cn%d", d.IntN(computeHosts))
 	case storeMemoryCrash:
-		p.victim = fmt.Sprintf("ms%d", d.IntN(2))
+		p.victim = fmt.Sprintf("ms%d", d.IntN(of.servers))
 	case storeMetaCrash:
 		p.victim = "md0"
 	case storeLinkCut:
-		p.victim = one(d, "md0", "ms0", "ms1", "cn0", "cn1")
+		p.victim = one(d, slices.Concat([]string{"md0"}, memoryServers(of.servers), []string{"cn0", "cn1"})...)
 	case storeSwitchCrash, storeNothing, storeHostHang, storeSwitchHang:
 	}
 }
@@ -200,6 +214,9 @@ func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 func (p *storePlan) String() string {
 	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %v bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.sizes,
 		p.region>>10, strings.TrimSpace(p.links))
+	if p.replicas > 1 {
+		s += fmt.Sprintf("; %d copies on %d servers", p.replicas, p.servers)
+	}
 	if p.mixes != "" {
 		s += "; mixes " + p.mixes
 	}
@@ -208,6 +225,9 @@ func (p *storePlan) String() string {
 	}
 	if p.steer != "" {
 		s += "; steer " + p.steer
+	}
+	for _, x := range p.rests {
+		s += fmt.Sprintf("; no rule for %s in operations %d to %d", strings.Join(x.servers, " and "), x.from, x.to)
 	}
 	if p.what != storeNothing {
 		when := fmt.Sprintf("after %d operations", p.after)

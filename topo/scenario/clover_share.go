@@ -14,7 +14,7 @@ import (
 func runCloverShared(e *env, mixes string) error {
 	p := drawStore(e)
 	p.share(e.draw)
-	p.blend(e, mixes, "wear")
+	p.blend(e, mixes, "wear", mixRules)
 	return (&storeRun{env: e, plan: p}).run()
 }
 
@@ -27,8 +27,8 @@ func (p *storePlan) share(d *draw) {
 	p.after = min(p.after, p.clients*p.rounds/2)
 }
 
-// startProcesses runs the clients of each host as threads of one application, which share what the
-// plan says.
+// startProcesses runs the clients of each host as threads of one application. The plan says what
+// these clients share.
 func (r *storeRun) startProcesses() {
 	for i := range min(computeHosts, r.plan.clients) {
 		h := r.env.rack.Host(fmt.Sprintf("cn%d", i))

@@ -2,12 +2,14 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
@@ -39,10 +41,60 @@ func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) erro
 	return err
 }
 
+// steeredServers is the number of memory servers of a run with a switch that steers.
+const steeredServers = 2
+
+// storeRest is a time at which the switch has no steering rules for some servers. It begins and
+// ends with the operations of these numbers, counted over all clients.
+type storeRest struct {
+	from, to int
+	servers  []string
+}
+
+// changeRules takes away steering rules or sets them again, if the plan says so for the present
+// operation. If the switch is down, it finds the rules in its journal when it restarts.
+func (r *storeRun) changeRules() {
+	for i := range r.plan.rests {
+		rest := &r.plan.rests[i]
+		switch r.ops {
+		case rest.from:
+			r.setRules(rest.servers)
+		case rest.to:
+			r.setRules(nil)
+		}
+	}
+}
+
+// setRules gives the switch the rules of the rack file except those for the servers in without.
+func (r *storeRun) setRules(without []string) {
+	rack := r.env.rack
+	rack.At(rack.Now(), func() {
+		set, err := rules.NewSet(slices.DeleteFunc(slices.Clone(rack.Spec.Switch.Rules), func(x rules.Rule) bool {
+			return slices.ContainsFunc(without, func(name string) bool { return x.Of(r.env.addrOf(name)) })
+		}))
+		if box, ok := rack.Program().(*swordbox.Program); ok && err == nil {
+			err = box.SetRules(set)
+		}
+		if err != nil {
+			rack.Stop(err)
+		}
+	})
+}
+
+// prompt reports whether each operation must end before its deadline: steering rules come and go,
+// and the servers of the store do not fail. If the switch steered to stale tails, some operations
+// would not end. Runs with shared queue pairs are left out: with so few nodes and lossy links, some
+// of their operations reach the deadline even if the rules stay.
+func (p *storePlan) prompt() bool {
+	return len(p.rests) > 0 && !p.shared && !slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool {
+		return s.what != storeNothing && s.what != storeClientCrash && s.what != storeSwitchCrash
+	})
+}
+
 // steerBox is the switch section of a rack file.
 func steerBox(what, keys string) string {
 	s := "switch:\n  program: swordbox\n  rules:\n"
-	for _, ms := range []string{"ms0", "ms1"} {
+	for _, ms := range memoryServers(steeredServers) {
 		s += fmt.Sprintf("    - {server: %s, action: steer, steer: %s, keys: %q}\n", ms, what, keys)
 	}
 	return s
@@ -92,7 +144,7 @@ func drawAppendLoss(e *env, p *storePlan) {
 	}
 }
 
-// losing is a memory server before which appends are lost.
+// losing is a node in front of a memory server at which appends, or the answers to them, are lost.
 type losing struct {
 	sim.Node
 	*appendLoss

@@ -25,9 +25,7 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 		{"clover-steer-write", 1064, "the same"},
 		{"clover-steer-write", 1834, "a tombstone was appended again, to the next incarnation of its key"},
 		{"clover-steer-both", 1834, "the same"},
-		{"clover-steer-both", 1972, "memory is lost while keys are inserted and deleted"},
 		{"clover-steer-both", 62000277, "a memory server lost its memory between a metadata server's look at it and the takeover"},
-		{"clover-steer-shared", 7311478, "a key that was lost and inserted again is lost by a PUT that was in progress at the loss"},
 		{"clover-steer-shared", 8800004, "the metadata server fences twelve clients one after the other on a lossy link"},
 	} {
 		params := Params{}

@@ -15,15 +15,17 @@ import (
 
 // tableRun is one run of histories of FUSEE's hash table: a run as every store gets it (trialRun),
 // after which also the replicas of the index must be alike. Clients die in some runs (see tableDeath),
-// and others take them for dead that are only slow. No memory server fails: the store has no master
-// yet. When all clients have ended or died, one more client recovers what they have left: then no
-// block has an owner, and no change of a slot is open.
+// and others take them for dead that are only slow. In some runs there are masters, and memory servers
+// fail (see drawMasters). When all clients have ended or died, one more client recovers what they have
+// left: then no block has an owner, and no change of a slot is open.
 type tableRun struct {
 	*trialRun
 	plan  *tablePlan
 	super layout.Superblock
 	gone  map[int]bool // clients that have ended or died
 	made  bool         // the store was formatted
+	// reigns counts the masters that have taken charge.
+	reigns int
 }
 
 // tablePlan is what a seed draws.
@@ -42,6 +44,8 @@ type tablePlan struct {
 	clientLease time.Duration
 	successor   int
 	vigil       bool
+	// standby: the second master is the standby of the first one.
+	standby bool
 }
 
 func drawTable(e *env) *tablePlan {
@@ -84,7 +88,9 @@ func (p *tablePlan) String() string {
 	if p.masters > 0 {
 		text += fmt.Sprintf("; %d masters, lease %v, of clients %v", p.masters, p.rule, p.clientLease)
 	}
-	if p.masters > 1 {
+	if p.standby {
+		text += ", the second is a standby"
+	} else if p.masters > 1 {
 		text += fmt.Sprintf(", the second after %d operations", p.successor)
 	}
 	return text
@@ -117,6 +123,9 @@ func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 	if err := e.run(); err != nil {
 		return err
 	}
+	if err := r.calm(); err != nil {
+		return err
+	}
 	return r.judge()
 }
 
@@ -127,7 +136,7 @@ func (p *tablePlan) config(c passive.Config) fusee.Config {
 
 // judge checks the run.
 func (r *tableRun) judge() error {
-	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room", r.history.Len(), r.unknown, r.retries, r.full)
+	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room, %d masters", r.history.Len(), r.unknown, r.retries, r.full, r.reigns)
 	if err := r.history.Check(kv.MostStates); err != nil {
 		return err
 	}

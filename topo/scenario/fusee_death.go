@@ -67,7 +67,7 @@ func (p *tablePlan) hostOf(id int) string {
 	return fmt.Sprintf("cn%d", id%computeHosts)
 }
 
-// arm has clients die as planned.
+// arm makes clients die as planned.
 func (r *tableRun) arm() {
 	if len(r.plan.deaths) == 0 {
 		return
@@ -94,8 +94,8 @@ func (r *tableRun) arm() {
 	}
 }
 
-// vigil is how long a master may take to recover all clients, beside two leases of them: a memory server may
-// have crashed.
+// vigil, plus two leases of the clients, is how long a master may take to recover all clients. It
+// is long because a memory server may have crashed.
 const vigil = 5 * time.Second
 
 // buryPatience bounds the time in which one client recovers what all others have left.
@@ -119,6 +119,10 @@ func (r *tableRun) bury() {
 		}
 		for {
 			owners, err := c.RecoverAll(end)
+			if err == nil && len(owners) == 0 && !r.steady() && rt.Now() < end { // a master has changed the members meanwhile
+				rt.Sleep(time.Millisecond)
+				continue
+			}
 			if err != nil || len(owners) == 0 {
 				return errors.Join(err, c.Close())
 			}

@@ -1,11 +1,13 @@
 package scenario
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -66,6 +68,14 @@ func (p *tablePlan) drawReign(d *draw) {
 	if d.chance(0.6) {
 		p.masters, p.successor = 2, one(d, first, moment())
 	}
+	if p.standby = d.chance(0.5); p.standby {
+		p.masters, p.successor = 2, 0
+		if d.chance(0.6) { // the master, or the standby
+			p.faults = append(p.faults, trialFault{
+				what: trialMasterDies, victim: masterHost(d.IntN(2)), after: one(d, first, moment()), late: d.span(0, 3*p.rule), down: d.span(100*time.Millisecond, 3*time.Second),
+			})
+		}
+	}
 }
 
 // masterPatience bounds the time in which a master takes charge of the store.
@@ -74,28 +84,123 @@ const masterPatience = 20 * time.Second
 // reign starts the masters.
 func (r *tableRun) reign() {
 	for i := range r.plan.masters {
-		h := r.env.rack.Host(masterHost(i))
-		h.Go("master", true, func(ctx verbs.Context) {
-			rt := ctx.Runtime()
-			for !r.made || i > 0 && (!r.ready || r.begun < r.plan.successor) {
-				rt.Sleep(time.Millisecond)
+		r.rule(i, i > 0 && r.plan.standby)
+	}
+	r.revive = func(host string) {
+		for i := range r.plan.masters {
+			if masterHost(i) == host {
+				r.resume(i)
 			}
-			cfg := r.plan.config(r.config(h, ctx))
-			cfg.Lease, cfg.ClientLease = r.plan.rule, r.plan.clientLease
+		}
+	}
+}
+
+// patience is how long no master shows that it is alive until one is started by hand. A standby
+// takes charge after 4 leases, and needs some more time while packets are lost. A master that is
+// hung goes on after the time of its fault.
+func (p *tablePlan) patience() time.Duration {
+	long := 8*p.rule + time.Second
+	for _, x := range p.faults {
+		if x.what == trialHostHang {
+			long += x.down
+		}
+	}
+	return long
+}
+
+// latePatience is how long a packet of a program that has died may be on its way at the most.
+const latePatience = 100 * time.Millisecond
+
+// resume starts the program of a master's host that has come back. It is the standby of the master,
+// or of the standby that takes charge. If no master shows that it is alive, no standby takes
+// charge: the dead master did not count on one. Then a master is started, as an operator does it.
+func (r *tableRun) resume(i int) {
+	h := r.env.rack.Host(masterHost(i))
+	h.Go("master", true, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		rt.Sleep(latePatience)
+		was := r.reignWords()
+		for end := rt.Now().Add(r.plan.patience()); rt.Now() < end; rt.Sleep(time.Millisecond) {
+			for k, word := range r.reignWords() {
+				if word != 0 && word != was[k] { // 0: the server has lost its memory
+					r.rule(i, true)
+					return
+				}
+			}
+		}
+		r.env.note("no standby has taken the place of the master: another one begins on %s", h.Spec.Name)
+		r.rule(i, false)
+	})
+}
+
+// reignWords returns the words by which a master shows that it is alive, of all servers.
+func (r *tableRun) reignWords() []uint64 {
+	words := make([]uint64, r.plan.servers)
+	for i := range words {
+		words[i] = binary.LittleEndian.Uint64(r.memory[i][layout.ReignWord:])
+	}
+	return words
+}
+
+// rule runs a master on its host, or a standby.
+func (r *tableRun) rule(i int, standby bool) {
+	h := r.env.rack.Host(masterHost(i))
+	h.Go("master", true, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for !r.made || i > 0 && (!r.ready || r.begun < r.plan.successor) {
+			rt.Sleep(time.Millisecond)
+		}
+		cfg := r.plan.config(r.config(h, ctx))
+		cfg.Lease, cfg.ClientLease = r.plan.rule, r.plan.clientLease
+		var m *fusee.Master
+		var err error
+		if !standby {
 			end := rt.Now().Add(masterPatience)
-			m, err := fusee.OpenMaster(cfg, end)
-			for i > 0 && err != nil && rt.Now() < end { // the first one may be in the middle of a change
+			m, err = fusee.OpenMaster(cfg, end)
+			for (i > 0 || r.ready) && err != nil && rt.Now() < end { // the first one may be in the middle of a change
 				m, err = fusee.OpenMaster(cfg, end)
 			}
-			if r.ready = true; err == nil {
-				err = m.Run()
-			}
-			if i == 0 && r.plan.masters > 1 && errors.Is(err, fusee.ErrDeposed) {
-				return
-			}
-			if err != nil && !errors.Is(err, verbs.ErrClosed) {
-				r.env.fail("master on %s: %w", h.Spec.Name, err)
-			}
-		})
+			r.ready = true
+		}
+		if err == nil {
+			err = fusee.Reign(m, nil, cfg, r.plan.standby, func(*fusee.Master) { r.reigns++ })
+		}
+		if i == 0 && r.plan.masters > 1 && errors.Is(err, fusee.ErrDeposed) {
+			return
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			r.env.fail("master on %s: %w", h.Spec.Name, err)
+		}
+	})
+}
+
+// calm lets the rack run on after all clients have ended, until the members are settled: a master
+// may be in the middle of a change then. If they are not settled within masterPatience, judge finds
+// that.
+func (r *tableRun) calm() error {
+	rack := r.env.rack
+	for end := rack.Now().Add(masterPatience); r.plan.masters > 0 && !r.steady() && rack.Now() < end; {
+		if err := rack.Settle(settleTime); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// steady reports whether the members are settled.
+func (r *tableRun) steady() bool {
+	var last layout.View
+	words := make([]layout.View, r.plan.servers)
+	for i := range words {
+		words[i] = layout.View(binary.LittleEndian.Uint64(r.memory[i][layout.ViewWord:]))
+		if words[i].Newer(last) {
+			last = words[i]
+		}
+	}
+	for i, v := range words {
+		if last.Has(i) && v != last {
+			return false
+		}
+	}
+	return last.State() != layout.Preparing
 }

@@ -99,6 +99,7 @@ func drawLocks(e *env) *lockPlan {
 	p.rack = simrack.Options{
 		Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.5),
 	}
+	e.widen(&p.rack)
 	if p.wrap = d.chance(0.5); p.wrap {
 		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 30)) }
 	}

@@ -18,17 +18,21 @@ func TestEveryMixIsInThePlan(t *testing.T) {
 		return slices.ContainsFunc(rules, func(r fault.Rule) bool { return r.Kind == fault.Reorder && r.Delay >= time.Millisecond })
 	}
 	mixHas(t, storeMixes, storePlanOf, map[string]func(*storePlan) bool{
-		"sizes":  func(p *storePlan) bool { return len(p.sizes) > 1 },
-		"wear":   func(p *storePlan) bool { return p.region <= 2<<10 && p.clients*p.rounds > 5000 },
-		"keys":   func(p *storePlan) bool { return p.keys > 8 },
-		"format": func(p *storePlan) bool { return p.format != layout.Hardened },
-		"late":   func(p *storePlan) bool { return late(p.rules) && p.params.RetryCount > 0 },
-		"lazy":   func(p *storePlan) bool { return p.lazy },
-		"cache":  func(p *storePlan) bool { return p.caches },
-		"merge":  func(p *storePlan) bool { return p.merged },
-		"spread": func(p *storePlan) bool { return p.spread },
-		"crowd":  func(p *storePlan) bool { return p.keys <= 2 && p.clients >= 6 },
-		"faults": func(p *storePlan) bool { return len(p.then) > 0 && p.pace > 0 },
+		"sizes":   func(p *storePlan) bool { return len(p.sizes) > 1 },
+		"wear":    func(p *storePlan) bool { return p.region <= 2<<10 && p.clients*p.rounds > 5000 },
+		"keys":    func(p *storePlan) bool { return p.keys > 8 },
+		"format":  func(p *storePlan) bool { return p.format != layout.Hardened },
+		"late":    func(p *storePlan) bool { return late(p.rules) && p.params.RetryCount > 0 },
+		"lazy":    func(p *storePlan) bool { return p.lazy },
+		"turns":   func(p *storePlan) bool { return p.turns },
+		"chase":   func(p *storePlan) bool { return p.chase },
+		"cache":   func(p *storePlan) bool { return p.caches },
+		"merge":   func(p *storePlan) bool { return p.merged },
+		"balance": func(p *storePlan) bool { return p.balance },
+		"spread":  func(p *storePlan) bool { return p.spread },
+		"crowd":   func(p *storePlan) bool { return p.keys <= 2 && p.clients >= 6 },
+		mixRules:  func(p *storePlan) bool { return len(p.rests) > 0 },
+		"faults":  func(p *storePlan) bool { return len(p.then) > 0 && p.pace > 0 },
 		"hangs": func(p *storePlan) bool {
 			return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what >= storeHang })
 		},
@@ -44,7 +48,7 @@ func TestEveryMixIsInThePlan(t *testing.T) {
 	})
 	mixHas(t, treeMixes, treePlanOf, map[string]func(*treePlan) bool{
 		"sizes": func(p *treePlan) bool { return p.shape.Value%8 > 0 },
-		"wear":  func(p *treePlan) bool { return p.small && p.shape.Page == tree.MinPage },
+		"wear":  func(p *treePlan) bool { return p.small && p.region <= 16<<10+16*p.shape.Page },
 		"keys":  func(p *treePlan) bool { return p.keys >= 90 && p.clients*p.rounds > p.keys },
 		"format": func(p *treePlan) bool {
 			return p.shape.Kind == tree.Published && !slices.ContainsFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })

@@ -176,13 +176,15 @@ type env struct {
 	draw *draw
 	cost *cost.Model
 	v6   bool // the clients use IPv6
-	// threads of the metadata server take requests; 0: its only one does.
+	// threads is how many threads of the metadata server take requests; 0: its only thread.
 	threads int
-	rack    *simrack.Rack
-	rec     *recorder
-	hash    sim.Hash
-	spy     func(*sim.Event) // of the scenario itself; nil: none
-	report  Report
+	// replicas is how many copies each node of clover has; 0: one.
+	replicas int
+	rack     *simrack.Rack
+	rec      *recorder
+	hash     sim.Hash
+	spy      func(*sim.Event) // of the scenario itself; nil: none
+	report   Report
 }
 
 // guarded converts a panic of the code under test into a failure of this seed.

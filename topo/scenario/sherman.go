@@ -298,9 +298,9 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 // wave draws a key for plans with little memory: for a while all clients insert keys that are near
 // each other, and then they delete most of them.
 func (r *treeRun) wave(d *draw, now clock.Time) (key uint64, mix [4]float64) {
-	const length, near = 600 * time.Microsecond, 20
+	const length = 600 * time.Microsecond
 	n := int(now / clock.Time(length))
-	key, mix = r.keys[(n/2*near+d.IntN(near))%len(r.keys)], [4]float64{0.15, 0.2, 0.93, 0.95}
+	key, mix = r.keys[(n/2*r.plan.near+d.IntN(r.plan.near))%len(r.keys)], [4]float64{0.15, 0.2, 0.93, 0.95}
 	if n%2 == 1 {
 		mix = [4]float64{0.15, 0.2, 0.25, 0.3}
 	}

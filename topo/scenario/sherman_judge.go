@@ -59,8 +59,8 @@ func (r *treeRun) last(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	// A server that has accepted a connection from a client that has died since waits some seconds for
-	// it.
+	// A server may have accepted a connection from a client that died afterwards. It then waits for
+	// this client for some seconds.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err
@@ -148,11 +148,12 @@ func (r *treeRun) noteNodes() {
 		sum.Healed += s.Healed
 		sum.Moves += s.Moves
 		sum.Torn += s.Torn
+		sum.Joined += s.Joined
 		sum.Merged += s.Merged
 		sum.Reused += s.Reused
 		sum.Restarts += s.Restarts
 	}
-	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again; %d merged, %d reused, %d searches begun again",
+	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again; %d leaves closed with records, %d pages merged, %d reused, %d searches begun again",
 		sum.Acquires, sum.HandOvers, sum.CAS, sum.Recovered, sum.Fenced, sum.Splits, sum.Roots, sum.Healed, sum.Moves, sum.Torn,
-		sum.Merged, sum.Reused, sum.Restarts)
+		sum.Joined, sum.Merged, sum.Reused, sum.Restarts)
 }

@@ -24,8 +24,10 @@ type treePlan struct {
 	// loses: the request with which the first fault begins is lost, and the victim's NIC sends it
 	// again later.
 	loses bool
-	// small: there are hardly more pages than the keys need, so that pages are reused.
+	// small: there are hardly more pages than the keys need, so that pages are reused. For a while,
+	// clients then use near keys that are beside each other.
 	small bool
+	near  int
 	// lostSearch keeps the published search, which does not find a key while its record is written.
 	lostSearch bool
 	// step is the design of the tree; its zero value is Sherman.
@@ -119,6 +121,7 @@ func drawTree(e *env) *treePlan {
 		p.wear(d)
 	}
 	p.drawWire(e, passiveHosts(p.servers), memoryServers(p.servers), 0.6)
+	e.widen(&p.rack)
 	if published && !wear {
 		p.publishedCalm(d)
 		return p
@@ -132,10 +135,14 @@ func drawTree(e *env) *treePlan {
 
 // wear makes the memory small, and clients delete many keys, so that pages are merged and reused.
 func (p *treePlan) wear(d *draw) {
-	p.small, p.keys, p.rounds, p.skew = true, one(d, 40, 60, 120), d.between(60, 120), 0
-	// Three records with the longest values fill a page.
-	p.shape = layout.Shape{Page: 256, Value: one(d, 40, layout.MaxHardenedValue)}
-	p.servers, p.region = one(d, 1, 1, 2), 16<<10+4096 // the first pages begin at 16 KiB
+	p.shape = one(
+		d, layout.Shape{Page: 256, Value: 40}, layout.Shape{Page: 256, Value: layout.MaxHardenedValue}, layout.Shape{Page: 256, Value: 16},
+		layout.Shape{Page: 512, Value: 40}, layout.Shape{Page: 512, Value: 16}, layout.Shape{Page: 1024, Value: 24},
+	)
+	slots := p.shape.Slots(0) // 3 to 15; the more records fill a leaf, the more keys and operations
+	p.small, p.skew, p.near = true, 0, 17+slots
+	p.keys, p.rounds = p.near*d.between(2, 6), d.between(60, 120)*slots/3
+	p.servers, p.region = one(d, 1, 1, 2), 16<<10+max(layout.MinChunk, 8*p.shape.Page) // the first pages begin at 16 KiB
 }
 
 // mixLate delays packets by up to 15 ms, until the requesters have given up their connections.

@@ -33,6 +33,7 @@ type trialRun struct {
 	at      func(client int) (host string)
 	prompt  bool                    // all clients begin at once
 	ended   func(client int)        // called when a client has ended; nil: not
+	revive  func(host string)       // starts the programs of a host again
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
 
@@ -42,6 +43,10 @@ const (
 	trialPatience = 2 * time.Second
 	trialSlack    = 1200 * time.Millisecond
 )
+
+// upserts is the share of UPSERTs among the operations that give a key a value, of a store that has
+// them.
+const upserts = 1.0 / 3
 
 // calmSeeds is combined with the seed to draw which runs have no fault; in such a run every
 // operation must be answered. The plans of recorded seeds stay the same, because this draw is
@@ -149,8 +154,9 @@ func (r *trialRun) start(id int) {
 			t = r.plant(t)
 		}
 		s := kv.Record(t, r.history, id, rt.Now)
+		w := &opWatch{rack: r.env.rack, client: fmt.Sprintf("client %d on %s", id, h.Spec.Name), limit: r.longest()}
 		for range r.plan.rounds {
-			if err := r.round(s, d, rt); err != nil {
+			if err := r.round(s, d, rt, w); err != nil {
 				return errors.Join(fmt.Errorf("client %d on %s: %w", id, h.Spec.Name, err), c.Close())
 			}
 			r.retries += c.Last().Retries
@@ -160,18 +166,21 @@ func (r *trialRun) start(id int) {
 }
 
 // round executes one operation.
-func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
+func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime, w *opWatch) error {
 	p := r.plan
 	key := uint64(d.IntN(p.keys))
 	if d.chance(p.skew) {
 		key = 0
 	}
 	r.disturb()
+	defer w.begin(key)()
 	began := rt.Now()
 	deadline := began.Add(trialPatience)
 	value := func() []byte { return s.Value(key, d.between(kv.MinValue, max(kv.MinValue, p.Largest))) }
 	var err error
 	switch x := d.Float64(); {
+	case p.Upserts && x >= p.mix[0] && x < p.mix[2] && d.chance(upserts):
+		err = s.Upsert(key, value(), deadline)
 	case x < p.mix[0]:
 		_, err = s.Get(key, nil, deadline)
 	case x < p.mix[1]:
@@ -181,7 +190,7 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	default:
 		err = s.Delete(key, deadline)
 	}
-	if took := rt.Now().Sub(began); took > trialPatience+trialSlack+p.longest() {
+	if took := rt.Now().Sub(began); took > r.longest() {
 		return fmt.Errorf("an operation on key %d took %v: %w", key, took, err)
 	}
 	switch {
@@ -199,6 +208,9 @@ func (r *trialRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	}
 	return s.Err()
 }
+
+// longest bounds the time of one operation.
+func (r *trialRun) longest() time.Duration { return trialPatience + trialSlack + r.plan.longest() }
 
 // disturb counts an operation that begins, and injects the faults that are due after this number.
 func (r *trialRun) disturb() {
@@ -223,6 +235,13 @@ func (r *trialRun) inject(x trialFault) {
 	case trialClientsDie:
 		r.died = true
 		h.CrashApps() // their posted requests may still be executed, late
+	case trialMasterDies:
+		h.CrashApps()
+		end = func() {
+			h.Crash()
+			h.Restart()
+			r.revive(x.victim)
+		}
 	case trialNICHang:
 		h.Hang()
 		end = h.Resume
@@ -278,6 +297,11 @@ func (a *afterLoss) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, er
 func (a *afterLoss) Put(key uint64, value []byte, deadline clock.Time) error {
 	lost := a.run.lost
 	return a.judge(lost, a.Store.Put(key, value, deadline))
+}
+
+func (a *afterLoss) Upsert(key uint64, value []byte, deadline clock.Time) error {
+	lost := a.run.lost
+	return a.judge(lost, a.Store.(kv.Upserter).Upsert(key, value, deadline))
 }
 
 func (a *afterLoss) Insert(key uint64, value []byte, deadline clock.Time) error {

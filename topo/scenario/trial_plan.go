@@ -42,6 +42,8 @@ const (
 	trialMemoryLost = "memory lost"
 	// trialServerDies: as trialMemoryLost, but the store has further replicas.
 	trialServerDies = "memory server dies"
+	// trialMasterDies: the programs of a host end, and begin again later.
+	trialMasterDies = "master dies"
 )
 
 // survivor is the compute host that never fails.

@@ -1,9 +1,12 @@
 package scenario
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	_ "github.com/rdmalab/rdmalab/store/pdpm"     // and the one with a server
@@ -47,6 +50,34 @@ func TestPlantedTrialBugsAreCaught(t *testing.T) {
 		}
 		if !caught {
 			t.Errorf("%s: not caught with 40 seeds", name)
+		}
+	}
+}
+
+// An operation that repeats its requests for ever ends the run with an error that names it, soon
+// after its deadline.
+func TestEndlessOperation(t *testing.T) {
+	t.Parallel()
+	desc, err := store.Find("template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Scenario{Name: "template", run: func(e *env) error {
+		return runTrial(e, desc.Scenarios[0].Trial, func(s kv.Store) kv.Store { return endless{s} })
+	}}
+	r := s.Run(1, Options{events: 20_000_000})
+	if r.Err == nil || !strings.Contains(r.Err.Error(), "has not ended") {
+		t.Errorf("%d events, %v of virtual time: %.300v", r.Events, r.Virtual, r.Err)
+	}
+}
+
+// endless is a client whose GETs do not end.
+type endless struct{ kv.Store }
+
+func (e endless) Get(key uint64, dst []byte, _ clock.Time) ([]byte, error) {
+	for {
+		if _, err := e.Store.Get(key, dst, clock.Never); errors.Is(err, verbs.ErrClosed) {
+			return nil, err
 		}
 	}
 }

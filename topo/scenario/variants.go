@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	clover "github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
@@ -23,6 +24,8 @@ type Params struct {
 	ShareQP bool
 	// Threads is how many threads of clover's metadata server take requests; 0: its only thread.
 	Threads int
+	// Replicas is how many copies each node of clover has, on as many memory servers; 0: one.
+	Replicas int
 	// Mix names the mixes of clover or sherman, separated by commas: kinds of keys, memory, links and
 	// faults. none: no mix. "": the seed draws them.
 	Mix string
@@ -96,6 +99,7 @@ func (p *Params) fields() []param {
 		{"steer", p.Steer, p.Steer != ""},
 		{"share-qp", "", p.ShareQP},
 		{"threads", number(p.Threads), p.Threads != 0},
+		{"replicas", number(p.Replicas), p.Replicas != 0},
 		{"mix", p.Mix, p.Mix != ""},
 		{"program", p.Program, p.Program != ""},
 		{"mode", p.Mode, p.Mode != ""},
@@ -125,7 +129,7 @@ var families = map[string]struct {
 	takes []string
 	run   func(Params) (func(*env) error, error)
 }{
-	"clover":  {[]string{"steer", "share-qp", "threads", "mix"}, cloverVariant},
+	"clover":  {[]string{"steer", "share-qp", "threads", "replicas", "mix"}, cloverVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
 	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
@@ -165,9 +169,15 @@ func cloverVariant(p Params) (func(*env) error, error) {
 	if p.Threads < 0 || p.Threads > meta.MaxThreads {
 		return nil, fmt.Errorf("--threads %d: use 0 to %d", p.Threads, meta.MaxThreads)
 	}
+	if p.Replicas < 0 || p.Replicas > clover.MaxBackups+1 {
+		return nil, fmt.Errorf("--replicas %d: use 1 to %d", p.Replicas, clover.MaxBackups+1)
+	}
+	if p.Replicas > 1 && p.Steer != "" {
+		return nil, errors.New("--replicas: the switch steers no requests of a store with copies")
+	}
 	if p.Steer == "" {
 		return func(e *env) error {
-			e.threads = p.Threads
+			e.threads, e.replicas = p.Threads, p.Replicas
 			if p.ShareQP {
 				return runCloverShared(e, p.Mix)
 			}
@@ -250,6 +260,8 @@ var aliases = []alias{
 	{"clover-steer-both", "clover", Params{Steer: "both"}},
 	{"clover-threads", "clover", Params{Threads: 3}},
 	{"clover-steer-threads", "clover", Params{Steer: steerAny, Threads: 3}},
+	{"clover-replicas", "clover", Params{Replicas: 2}},
+	{"clover-replicas-3", "clover", Params{Replicas: 3}},
 	{"clover-shared", "clover", Params{ShareQP: true}},
 	{"clover-steer-shared", "clover", Params{Steer: "both", ShareQP: true}},
 	{"sherman-locks", "sherman", Params{Locks: locksSwitch}},

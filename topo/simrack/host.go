@@ -20,7 +20,7 @@ import (
 
 type addr = netip.Addr
 
-// defaultTearPause is the longest pause of a torn copy if the rule does not give one.
+// defaultTearPause is the longest pause of a torn copy if the fault rule names none.
 const defaultTearPause = 20 * time.Microsecond
 
 // Host is one machine: its NIC and its applications. It is a sim.Node.
@@ -54,13 +54,13 @@ func gids(h *spec.Host) []verbs.GID {
 	return append(out, verbs.LinkLocalGID(h.MAC))
 }
 
-// Frame gives a frame to the NIC.
+// Frame passes a frame to the NIC.
 func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	h.eng.Frame(now, port, f, out)
 	h.look()
 }
 
-// Tick runs the NIC's timers that are due.
+// Tick runs the timers of the NIC that have expired.
 func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	h.eng.Tick(now, out)
 	h.look()
@@ -69,7 +69,7 @@ func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the NIC's deadline.
 func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
 
-// look evaluates the conditions of waiting threads if the NIC's Activity has changed.
+// look checks the conditions of waiting threads if the NIC's Activity has changed.
 func (h *Host) look() {
 	if a := h.eng.Activity(); a != h.activity {
 		h.activity = a
@@ -77,9 +77,9 @@ func (h *Host) look() {
 	}
 }
 
-// ask evaluates the condition of every waiting thread, in the order in which they began to wait,
-// and wakes those whose condition holds. Evaluating a condition that holds may consume an event, so
-// such a condition is not evaluated again.
+// ask checks the condition of every waiting thread, in the order in which they began to wait. It
+// wakes the threads whose condition holds. Checking a condition that holds may consume an event, so
+// ask does not check it again.
 func (h *Host) ask() {
 	for _, w := range h.waiters {
 		if !w.met && w.cond.Ready(h.eng) {
@@ -89,7 +89,7 @@ func (h *Host) ask() {
 	}
 }
 
-// Addr returns the host's address: IPv4 if it has one, otherwise IPv6.
+// Addr returns the host's address: its IPv4 address if it has one, otherwise its IPv6 address.
 func (h *Host) Addr() netip.Addr {
 	if h.Spec.IPv4.IsValid() {
 		return h.Spec.IPv4
@@ -97,21 +97,30 @@ func (h *Host) Addr() netip.Addr {
 	return h.Spec.IPv6
 }
 
-// Go starts an application: f runs as a coroutine, with its own verbs context on the host's NIC.
-// Run does not wait for a daemon.
+// Go starts an application: f runs as a coroutine, with a verbs context of its own on the host's
+// NIC. Rack.Run does not wait for a daemon.
 func (h *Host) Go(name string, daemon bool, f func(ctx verbs.Context)) {
+	b := h.app(name, daemon)
+	b.start(b.name, func() { f(verbsengine.New(b)) })
+}
+
+// Context makes the verbs context of an application that has no thread of its own yet: any thread of
+// the simulation may use it. Run does not wait for the threads that it starts.
+func (h *Host) Context(name string) verbs.Context { return verbsengine.New(h.app(name, true)) }
+
+func (h *Host) app(name string, daemon bool) *shell {
 	b := &shell{
 		host: h, name: h.Spec.Name + "/" + name, daemon: daemon,
 		rand: rand.New(rand.NewPCG(h.rack.seed, uint64(laneApp)<<32|uint64(h.index)<<16|uint64(len(h.apps)))),
 	}
 	h.apps = append(h.apps, b)
-	b.start(b.name, func() { f(verbsengine.New(b)) })
+	return b
 }
 
 // Counters returns a copy of the NIC's counters.
 func (h *Host) Counters() metrics.NIC { return *h.eng.Counters() }
 
-// Engine returns the NIC, for checks after a run.
+// Engine returns the NIC. It is used for checks after a run.
 func (h *Host) Engine() *engine.Engine { return h.eng }
 
 // Link returns the host's link, for its counters.
@@ -124,13 +133,13 @@ func (h *Host) SetFaults(rules []fault.Rule) {
 	h.tear()
 }
 
-// Inject puts a frame on one direction of the host's link without applying its faults. The trace
-// shows rules as the reason. Inject is called in functions of Rack.At.
+// Inject puts a frame on one direction of the host's link, without the faults of the link. The
+// trace shows rules as the reason. Functions of Rack.At call Inject.
 func (h *Host) Inject(d fault.Dir, frame []byte, rules []string) {
 	h.rack.net.Inject(h.link, d, packetio.Frame{Data: frame}, rules)
 }
 
-// tear installs the host's fault rule of kind tear, if it has one.
+// tear applies the host's fault rule of kind tear, if there is one.
 func (h *Host) tear() {
 	t := h.eng.Mem()
 	if t == nil {
@@ -159,10 +168,10 @@ func (h *Host) SetLink(up bool) {
 	h.look()
 }
 
-// CrashNIC crashes only the NIC: its objects are dead, and applications get errors.
+// CrashNIC crashes only the NIC. Its objects are gone, and applications get errors.
 func (h *Host) CrashNIC() {
 	h.eng.Down()
-	h.rack.net.SetUp(h.node, true) // updates the node's deadline, which is gone
+	h.rack.net.SetUp(h.node, true) // updates the node's deadline: there is none any more
 	h.look()
 }
 
@@ -175,7 +184,8 @@ func (h *Host) RestartNIC() {
 	}
 }
 
-// CrashApps ends only the applications; the NIC and the memory that they registered remain.
+// CrashApps ends only the applications. The NIC stays, and so does the memory that they have
+// registered.
 func (h *Host) CrashApps() {
 	for _, b := range h.apps {
 		for _, p := range b.threads {
@@ -203,7 +213,7 @@ func (h *Host) Restart() {
 	h.RestartNIC()
 }
 
-// Reboot restarts a host that repeats its first incarnation: it uses the same QPNs, keys and memory
+// Reboot restarts a host as in its first incarnation: it uses the same QPNs, keys and memory
 // addresses again. The counters of its NIC begin at zero.
 func (h *Host) Reboot() error {
 	eng, err := h.rack.newEngine(h.index)
@@ -220,13 +230,13 @@ func (h *Host) Reboot() error {
 	return nil
 }
 
-// Hang stops the NIC, which keeps its state, until Resume. Frames that arrive in between are lost.
+// Hang stops the NIC until Resume. The NIC keeps its state. Frames that arrive in between are lost.
 func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
 // Resume ends Hang.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
-// HangAll stops the NIC and all threads that run on the host now, as when a virtual machine is
+// HangAll stops the NIC, and all threads that run on the host now, as when a virtual machine is
 // paused.
 func (h *Host) HangAll() {
 	h.Hang()
