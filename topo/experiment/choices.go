@@ -19,7 +19,7 @@ var cloverChoices = Experiment{
 		"A column is a percentage of writes, without steering, or with published or hardened steering of appends and\n" +
 		"READs. Cells are millions of operations per second; FAILED counts operations that failed, had a wrong value or\n" +
 		"found no key.",
-	Sim: "6 min with two processors, with --quick 1 min", Cost: "connectx5",
+	Sim: "10 min with two processors, with --quick 1 min", Cost: "connectx5",
 	New: func() Body { return &choicesBody{threads: 392} },
 }
 

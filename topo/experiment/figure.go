@@ -291,6 +291,9 @@ func (l Clover) label() string {
 	if l.Servers > 1 {
 		out += fmt.Sprintf(", %d servers", l.Servers)
 	}
+	if l.Seeds > 1 {
+		out += fmt.Sprintf(", %d seeds", l.Seeds)
+	}
 	return out
 }
 
@@ -298,16 +301,32 @@ func (l Clover) label() string {
 // requests; steered clients wait less, so they make more of them, and a switch that steers takes as
 // long as two hosts.
 func (l Clover) effort() float64 {
-	each := 1.0
+	each := float64(max(1, l.Seeds)) * float64(cmp.Or(l.Warm+l.Run, figureWarm+figureRun)) / float64(figureWarm+figureRun)
 	if l.Switch.Steer != "" {
-		each = 1.5 - 0.7*l.Writes/100
+		each *= 1.5 - 0.7*l.Writes/100
 	}
 	return each * float64(l.Clients)
 }
 
+// measure runs the load with each of its seeds. The outcome is that of all runs as if they were one.
 func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
-	res, err := p.Clover(ctx, l)
-	return outcome{store: &res}, err
+	var all StoreResult
+	for k := range max(1, l.Seeds) {
+		one := l
+		if one.Seeds = 0; l.Seeds > 1 {
+			one.Seed = max(1, l.Seed) + uint64(k)
+		}
+		res, err := p.Clover(ctx, one)
+		if err != nil {
+			return outcome{store: &res}, err
+		}
+		if k == 0 {
+			all = res
+		} else {
+			all.follow(&res)
+		}
+	}
+	return outcome{store: &all}, nil
 }
 
 func storeLabel(store string, clients int, w kv.Workload, zipf float64) string {
@@ -316,6 +335,9 @@ func storeLabel(store string, clients int, w kv.Workload, zipf float64) string {
 
 func (l Sherman) label() string {
 	name := "Sherman"
+	if l.Step == "" && l.Locks != "" {
+		return l.name()
+	}
 	if l.Step != "" {
 		name = l.Step + ", " + l.Workload.Name
 	}

@@ -4,18 +4,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// summary compares a figure with the authors' numbers in sentences: gains over the base series, and
-// where series cross. The ratios of single series are in the table.
+// summary compares a figure with the authors' numbers in sentences: the overview, gains over the
+// base series, and further reasons of differences. The ratios of single series are in the table.
 func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
-	far := false
-	for _, w := range rows {
-		if c, ok := w.compare(columns); ok {
-			far = far || c.far
-		}
-	}
+	line, far := f.overview(rows, columns)
+	list = append(list, line)
 	for _, w := range rows {
 		for _, base := range rows {
 			if base.series == f.base && base.panel == w.panel && base != w {
@@ -25,13 +22,59 @@ func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
 			}
 		}
 	}
-	list = append(list, f.crossings(rows, columns)...)
-	if far {
-		for _, w := range f.why {
+	if far && len(f.why) > 0 {
+		for _, w := range f.why[1:] {
 			list = append(list, "why: "+w)
 		}
 	}
 	return list
+}
+
+// overview compares a figure with the authors' in one line: the ratios of our numbers to theirs at
+// both ends of the series, the difference of shape, crossings if there are any, and the first reason
+// of differences. far: at least one number differs so much that reasons are given.
+func (f *figure) overview(rows []*figureRow, columns []string) (line string, far bool) {
+	var first, last, shape []float64
+	measured, theirs := false, false
+	for _, w := range rows {
+		measured = measured || w.measured()
+		theirs = theirs || slices.ContainsFunc(w.theirs, func(v float64) bool { return !math.IsNaN(v) })
+		if c, ok := w.compare(columns); ok {
+			first, last, shape = append(first, c.first), append(last, c.last), append(shape, c.shape)
+			far = far || c.far
+		}
+	}
+	switch {
+	case !measured:
+		return "not measured", false
+	case !theirs:
+		return "the authors give no numbers", false
+	case len(first) == 0:
+		return "no number of ours stands beside one of the authors", false
+	}
+	parts := []string{
+		fmt.Sprintf("ours ÷ theirs %s at the first point, %s at the last", span(first, "%.2f"), span(last, "%.2f")),
+		fmt.Sprintf("shape ±%s %%", span(shape, "%.0f")),
+	}
+	parts = append(parts, f.crossings(rows, columns)...)
+	switch {
+	case !far:
+		parts = append(parts, fmt.Sprintf("no number differs by more than %.0f %%", 100*(alike-1)))
+	case len(f.why) == 0:
+		parts = append(parts, "why they differ is not known")
+	default:
+		parts = append(parts, "why: "+f.why[0])
+	}
+	return strings.Join(parts, "; "), far
+}
+
+// span formats the smallest and the largest of some numbers, or one number if both look the same.
+func span(list []float64, format string) string {
+	low, high := fmt.Sprintf(format, slices.Min(list)), fmt.Sprintf(format, slices.Max(list))
+	if low == high {
+		return low
+	}
+	return low + " to " + high
 }
 
 // name names the row in a sentence.
@@ -104,8 +147,12 @@ func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 }
 
 // crossings says where two series of a panel cross, in the authors' numbers; if one of the series
-// is the base, also in ours.
+// is the base, also in ours. If the columns have names, as those of resources, their order means
+// nothing, and so no series cross.
 func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) {
+	if slices.ContainsFunc(columns, func(x string) bool { _, err := strconv.ParseFloat(x, 64); return err != nil }) {
+		return nil
+	}
 	for i, a := range rows {
 		for _, b := range rows[i+1:] {
 			if a.panel != b.panel || a.their == b.their || !a.measured() || !b.measured() {

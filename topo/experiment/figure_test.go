@@ -9,10 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/chipcost"
+	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
 // fakePlatform answers each load of Clover with a throughput that depends on the number of threads,
@@ -22,6 +25,8 @@ type fakePlatform struct {
 	mu    sync.Mutex
 	loads map[Clover]int
 	fail  func(Clover) error
+	// of makes the result of a load; nil: it depends on the number of clients alone.
+	of func(Clover) StoreResult
 }
 
 func (*fakePlatform) On() string       { return OnSim }
@@ -36,6 +41,9 @@ func (p *fakePlatform) Clover(_ context.Context, l Clover) (StoreResult, error) 
 	p.loads[l]++
 	out := StoreResult{Result: kv.Result{Failed: 1, Span: 1e9}}
 	out.Ops[kv.KindRead] = uint64(l.Clients) * 1e6
+	if p.of != nil {
+		out = p.of(l)
+	}
 	if p.fail != nil {
 		return out, p.fail(l)
 	}
@@ -127,24 +135,54 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// The summary has our gains beside the authors', crossings, and reasons only if numbers differ.
+// The summary has an overview in one line, our gains beside the authors', and reasons only if numbers
+// differ.
 func TestSummary(t *testing.T) {
 	columns := []string{"7", "280", "392"}
 	base := &figureRow{series: unsteered, their: unsteered, ours: []float64{1, 1, 2}, theirs: []float64{1, 1, 2}}
 	steered := &figureRow{series: "both", their: "both", ours: []float64{1, 30, 40}, theirs: []float64{0.5, 32, 45}}
-	f := figure{base: unsteered, gains: []string{"280"}, why: []string{"because"}}
+	f := figure{base: unsteered, gains: []string{"280"}, why: []string{"because", "and because"}}
 	got := f.summary([]*figureRow{base, steered}, columns)
 	want := []string{
+		"ours ÷ theirs 1.00 to 2.00 at the first point, 0.89 to 1.00 at the last; shape ±0 to 69 %; " +
+			"crossing, Clover and both: ours never, theirs between 7 and 280; why: because",
 		"gain over Clover, both: at 280 30 (theirs 32), at 392 20 (theirs 22.5)",
-		"crossing, Clover and both: ours never, theirs between 7 and 280",
-		"why: because",
+		"why: and because",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	steered.ours[0], steered.theirs[0] = 0.5, 0.5
-	if got := f.summary([]*figureRow{base, steered}, columns); len(got) != 2 || !strings.HasSuffix(got[1], "as theirs") {
+	if got := f.summary([]*figureRow{base, steered}, columns); len(got) != 2 || !strings.HasSuffix(got[0], ", as theirs; no number differs by more than 15 %") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Every figure's summary begins with a line that compares it as a whole, also if there is one series,
+// nothing differs, or only one side has numbers.
+func TestOverview(t *testing.T) {
+	nan := math.NaN()
+	for _, tc := range []struct {
+		rows []*figureRow
+		why  []string
+		want string
+	}{
+		{[]*figureRow{{ours: []float64{1.1, 1}, theirs: []float64{1, 1}}}, nil, "ours ÷ theirs 1.10 at the first point, 1.00 at the last; shape ±5 %; no number differs by more than 15 %"},
+		{[]*figureRow{{ours: []float64{3, nan}, theirs: []float64{1, 1}}}, nil, "ours ÷ theirs 3.00 at the first point, 3.00 at the last; shape ±0 %; why they differ is not known"},
+		{[]*figureRow{{ours: []float64{nan, nan}, theirs: []float64{1, 1}}}, []string{"because"}, "not measured"},
+		{[]*figureRow{{ours: []float64{1, 1}, theirs: []float64{nan, nan}}}, []string{"because"}, "the authors give no numbers"},
+		{[]*figureRow{{ours: []float64{1, nan}, theirs: []float64{nan, 1}}}, []string{"because"}, "no number of ours stands beside one of the authors"},
+	} {
+		f := figure{why: tc.why}
+		if got := f.summary(tc.rows, []string{"1", "2"}); !slices.Equal(got, []string{tc.want}) {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+	// A figure without any measurement has the line, too, so summary.txt names every figure.
+	for _, f := range swordbox(false) {
+		if got := f.report(new(fakePlatform), nil).Summary; len(got) == 0 {
+			t.Errorf("figure %s has no summary", f.key)
+		}
 	}
 }
 
@@ -167,6 +205,64 @@ func TestLoadsAreOrdered(t *testing.T) {
 	}
 	if first, ok := list[0].(Clover); !ok || first.Clients < 300 {
 		t.Errorf("the first load is %s", list[0].label())
+	}
+}
+
+// The outcome of a load with several seeds is the mean over its runs.
+func TestLoadWithSeveralSeeds(t *testing.T) {
+	p := &fakePlatform{of: func(l Clover) StoreResult {
+		out := StoreResult{
+			Result:     kv.Result{Clients: l.Clients, Span: time.Second, FirstTry: l.Seed, Failed: 1},
+			BytesPerOp: float64(100 * l.Seed), MetaCalls: float64(10 * l.Seed), MetaHeaders: float64(l.Seed),
+		}
+		out.Ops[kv.KindUpdate] = 2 * l.Seed * 1e6
+		return out
+	}}
+	o, err := Clover{Clients: 7, Seeds: 3}.measure(t.Context(), p)
+	if err != nil || len(p.loads) != 3 {
+		t.Fatalf("%v: %v", err, p.loads)
+	}
+	r := o.store
+	// Seed k has 2k million operations of 100k bytes.
+	if bytes := 100 * (1.0*1 + 2*2 + 3*3) / (1 + 2 + 3); mops(&o) != 4 || math.Abs(r.BytesPerOp-bytes) > 1e-9 || math.Abs(r.MetaCalls-20) > 1e-9 ||
+		math.Abs(r.MetaHeaders-2) > 1e-9 || r.FirstTry != 6 || r.Failed != 3 || r.Clients != 7 || r.Span != 3*time.Second {
+		t.Errorf("%+v", r)
+	}
+	broken := errors.New("broken")
+	p.fail = func(l Clover) error {
+		if l.Seed == 2 {
+			return broken
+		}
+		return nil
+	}
+	if _, err := (Clover{Seeds: 3}).measure(t.Context(), p); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The numbers on which gains are based have several seeds in a complete run: those without steering
+// with half or more writes. All others have one.
+func TestGainsHaveSeveralSeeds(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		f := throughputFigure(quick)
+		n := 0
+		for i := range f.cells {
+			c := &f.cells[i]
+			l, ok := c.load.(Clover)
+			if !ok {
+				t.Fatalf("%s, %s: %v", c.series, c.x, c.load)
+			}
+			several := c.series == unsteered && l.Writes >= 50 && !quick
+			if several {
+				n++
+			}
+			if (l.Seeds > 1) != several {
+				t.Errorf("%s has %d seeds, quick %v", l.label(), l.Seeds, quick)
+			}
+		}
+		if (n == 0) != quick {
+			t.Errorf("%d loads have several seeds, quick %v", n, quick)
+		}
 	}
 }
 
@@ -198,6 +294,34 @@ func TestSwordboxFigures(t *testing.T) {
 		}
 		if err := b.Check(Place{On: OnSim}); err == nil || !strings.Contains(err.Error(), "--figures") {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// Each of the authors' latencies stands beside a measurement: of published and of hardened steering,
+// or of no steering.
+func TestEveryLatencyOfTheAuthorsIsMeasured(t *testing.T) {
+	data, f := papers.MustLoad("swordbox/fig13"), latencyFigure(false)
+	kinds := map[string]string{"none": unsteered, "write": "write steered", "both": "write+read steered"}
+	for _, r := range data.Rows {
+		for _, writes := range data.Columns {
+			v, ok := data.At(r.Panel, r.Series, writes)
+			if !ok {
+				continue
+			}
+			want := 2
+			if r.Series == "none" {
+				want = 1
+			}
+			n := 0
+			for i := range f.cells {
+				if c := &f.cells[i]; c.panel == r.Panel && c.their == kinds[r.Series] && c.x == writes && c.theirs == v*1e-3 && c.load != nil {
+					n++
+				}
+			}
+			if n != want {
+				t.Errorf("%s, %s, %s %% writes: the authors have %g us, and %d measurements stand beside it, want %d", r.Panel, r.Series, writes, v*1e-3, n, want)
+			}
 		}
 	}
 }
@@ -238,5 +362,60 @@ func TestFuseeFigures(t *testing.T) {
 			t.Errorf("%s is measured twice", l.label())
 		}
 		labels[l.label()] = true
+	}
+}
+
+// Figure 8 has the figures of `switch budget`, of which TestBudgetIsFigure8 of swordbox/switchd has
+// the same copy.
+func TestChipFigureIsTheBudget(t *testing.T) {
+	uses, err := chipUses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, u := range uses {
+		got[u.Part] = fmt.Sprintf("%.2f %.2f %.2f", u.SRAM, u.Units, u.Tables)
+	}
+	for part, want := range map[string]string{"steer": "109.90 2.08 9.38", "hot": "1.67 0.00 1.04", "count": "1.15 16.67 2.08"} {
+		if got[part] != want {
+			t.Errorf("part %s takes %s, want %s", part, got[part], want)
+		}
+	}
+}
+
+// Figure 8 has the authors' lines and our parts in common rows, and says why numbers differ and why
+// some are not there.
+func TestChipFigure(t *testing.T) {
+	f := chipFigure()
+	var b strings.Builder
+	r := f.report(new(fakePlatform), nil)
+	if err := r.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"tracking (theirs: + connection tracking) - (6.84) - (5.89) - (12.5) 10.1 (3.44) - (3.65) 27.08 (18.75) 5.729 (15.62)",
+		"steer published (theirs: + read steering) - (9.98) - (9.94) - (23.61) 41.04 (18.61) - (30.09) 50 (44.44) 4.688 (29.17)",
+		"steer (theirs: + read steering) - (9.98) - (9.94) - (23.61) 109.9 (18.61) - (30.09) 2.083 (44.44) 9.375 (29.17)",
+		"(theirs: + write steering) - (7.25) - (4.74) - (16.96) - (9.64) - (14.88) - (28.57) - (19.64)",
+		"hardened - - - 231.4 - 170.8 17.71",
+		"ours ÷ theirs 2.21 to 5.91 at the first point, 0.16 to 0.37 at the last; shape ±216 to 1223 %; why: published steering has",
+		"why: exact crossbar, hash bits, gateways and map RAM are results of a compiler",
+		"why: no number of ours: ", "why: no number of theirs: ",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(b.String()), " "), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "crossing,") {
+		t.Errorf("lines over resources do not cross:\n%s", b.String())
+	}
+	uses, err := chipUses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range chipPairs {
+		if !slices.ContainsFunc(uses, func(u chipcost.Use) bool { return u.Part == part }) {
+			t.Errorf("there is no part %s", part)
+		}
 	}
 }

@@ -140,8 +140,10 @@ type Clover struct {
 	// Pool is the number of nodes of each memory server; 0: as in the published system. A rack ignores
 	// it.
 	Pool int
-	// Seed of the simulated rack; 0: 1.
-	Seed uint64
+	// Seed of the simulated rack; 0: 1. Seeds is how many racks are measured one after the other, with
+	// successive seeds; 0: 1. Platform.Clover measures one rack and ignores Seeds.
+	Seed  uint64
+	Seeds int
 	// Warm is how long clients work before operations are counted. Run is how long they are
 	// counted; 0: the platform's default.
 	Warm, Run time.Duration
@@ -262,6 +264,19 @@ type StoreResult struct {
 	Links []float64
 	// Steps has the operations a second in each step of the run; nil: the load has no steps.
 	Steps []float64
+}
+
+// follow adds the measurements of another run of the same load, as if it had followed.
+func (r *StoreResult) follow(o *StoreResult) {
+	mean := func(a, b, weightA, weightB float64) float64 {
+		return (a*weightA + b*weightB) / max(1e-9, weightA+weightB)
+	}
+	r.BytesPerOp = mean(r.BytesPerOp, o.BytesPerOp, float64(r.Total()), float64(o.Total()))
+	r.MetaCalls = mean(r.MetaCalls, o.MetaCalls, r.Span.Seconds(), o.Span.Seconds())
+	r.MetaHeaders = mean(r.MetaHeaders, o.MetaHeaders, r.Span.Seconds(), o.Span.Seconds())
+	clients, span := r.Clients, r.Span+o.Span
+	r.Merge(&o.Result)
+	r.Clients, r.Span = clients, span
 }
 
 // TreeStats has sums over the compute nodes of a tree.

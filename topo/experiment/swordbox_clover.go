@@ -141,7 +141,7 @@ func latencyFigure(quick bool) figure {
 		}
 		for _, k := range steeringKinds() {
 			for _, writes := range data.Columns {
-				if writes == "0" && (panel == "writes" || k.data == "write") || writes == "100" && panel == "reads" {
+				if writes == "0" && panel == "writes" || writes == "100" && panel == "reads" {
 					continue
 				}
 				f.cells = append(f.cells, figureCell{

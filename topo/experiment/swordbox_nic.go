@@ -192,40 +192,72 @@ func middleboxFigure(quick bool) figure {
 	return f
 }
 
+// chipPairs names the authors' line of Figure 8 with which a part of our program is comparable. Our
+// steering is one part for writes and READs, so it is compared with the last line.
+var chipPairs = map[string]string{
+	"tracking":        "+ connection tracking",
+	"steer published": "+ read steering",
+	"steer":           "+ read steering",
+}
+
 // chipFigure is Figure 8: what package chipcost estimates beside what the authors' compiler
-// reports.
+// reports. Lines and parts without a counterpart have rows of their own.
 func chipFigure() figure {
 	data := papers.MustLoad("swordbox/fig8")
 	f := figure{key: "8", title: "resources of a switching chip", x: data.X, unit: data.Unit, logY: true, why: []string{
-		"published steering has whole addresses where the authors' P4 has tags of 8 bits, and the authors ran serialisation on a middlebox",
+		"published steering has whole addresses where the authors' P4 has tags of 8 bits, and hardened steering has a table of nodes; " +
+			"logical tables of ours hold state, theirs also are what a compiler makes of matches and actions",
+		"exact crossbar, hash bits, gateways and map RAM are results of a compiler: our estimate places tables and registers in stages, and has " +
+			"no number for them",
+		"no number of ours: our program declares no state for parsing and forwarding, has one part for steering of writes and READs, which is " +
+			"beside + read steering, and nothing like simple switch.p4",
+		"no number of theirs: the authors ran serialisation (published, hardened) on a middlebox, and have nothing like hot and count",
+		"0 is shown as -: hot takes no stateful units, and theirs takes no gateways, map RAM and stateful units for parsing and forwarding",
 	}}
-	for _, r := range data.Rows {
-		for _, column := range data.Columns {
-			f.cells = append(f.cells, figureCell{series: "authors' P4: " + r.Series, x: column, theirs: at(data, "", r.Series, column, 1)})
-		}
-	}
 	uses, err := chipUses()
 	if err != nil {
 		panic("experiment: the switch program cannot be laid out: " + err.Error()) // the rack file is a constant of this file
 	}
-	for _, u := range uses {
-		for _, c := range []struct {
-			column string
-			v      float64
-		}{{"SRAM", u.SRAM}, {"stateful units", u.Units}, {"logical tables", u.Tables}} {
-			f.cells = append(f.cells, figureCell{series: "rdmalab: " + u.Part, x: c.column, known: c.v, theirs: math.NaN()})
+	row := func(series, their string, u *chipcost.Use) {
+		for _, column := range data.Columns {
+			c := figureCell{series: series, their: their, x: column, theirs: math.NaN()}
+			if their != "" {
+				c.theirs = at(data, "", their, column, 1)
+			}
+			if u != nil {
+				c.known = map[string]float64{"SRAM": u.SRAM, "stateful units": u.Units, "logical tables": u.Tables}[column]
+			}
+			f.cells = append(f.cells, c)
+		}
+	}
+	for _, r := range data.Rows {
+		paired := false
+		for i := range uses {
+			if u := &uses[i]; chipPairs[u.Part] == r.Series {
+				row(u.Part+" (theirs: "+r.Series+")", r.Series, u)
+				paired = true
+			}
+		}
+		if !paired {
+			row("(theirs: "+r.Series+")", r.Series, nil)
+		}
+	}
+	for i := range uses {
+		if u := &uses[i]; chipPairs[u.Part] == "" {
+			row(u.Part, "", u)
 		}
 	}
 	return f
 }
 
-// chipUses lays out the switch program on a chip, and returns what each part uses.
+// chipUses lays out the switch program on a chip, and returns what each part uses: the figures that
+// `switch budget` prints for a running switch.
 func chipUses() (list []chipcost.Use, err error) {
 	s, err := spec.Parse([]byte("name: chip\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
 	if err != nil {
 		return nil, err
 	}
-	program, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 1))})
+	program, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 1)), Nodes: apps.SteeredNodes})
 	if err != nil {
 		return nil, err
 	}
