@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// bundlesEnv is the environment variable with the folder in which a `run` that fails leaves a
-// bundle; "": it leaves none.
+// bundlesEnv is the environment variable with the folder in which a failed `run` leaves a bundle;
+// "": it leaves none.
 const bundlesEnv = "RDMALAB_BUNDLES"
 
 // bundleCmd writes a bundle.
@@ -25,10 +25,9 @@ func bundleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR]",
 		Short: "Collect the rack's state, counters, logs and last packets in a folder",
-		Long: "bundle writes into folder DIR what is needed to find out why something failed: counters, tables, faults, the\n" +
-			"state of every NIC and process, logs, and the last packets that the switch saw. It prints the path of README.txt\n" +
-			"in the folder, which lists what was collected and what could not be. DIR is by default a new folder in\n" +
-			"out/bundles.\n\n" +
+		Long: "bundle writes into folder DIR what helps to find out why something failed: counters, tables, faults, the state\n" +
+			"of every NIC and process, logs, and the last packets that the switch saw. It prints the path of README.txt in\n" +
+			"the folder, which lists what was collected and what could not be. DIR is by default a new folder in out/bundles.\n\n" +
 			"The packets are there only if the rack was brought up with " + switchd.EnvKeep + "=4MiB in the environment; the\n" +
 			"switch then keeps the last 4 MiB of packets, which slows it down as much as a capture. With " + bundlesEnv + "=FOLDER\n" +
 			"in the environment, a `rdmalab run` that fails writes a bundle into that folder.",
@@ -69,7 +68,7 @@ func bundleFailure(cmd *cobra.Command, failed error) error {
 	}
 	r, err := openRack(cmd)
 	if err != nil {
-		return failed // the failure of the command is more important than that of the bundle
+		return failed // the failure of the command is more important than the failure to write a bundle
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
 	defer cancel()
@@ -82,7 +81,7 @@ func bundleFailure(cmd *cobra.Command, failed error) error {
 	return fmt.Errorf("%w\nwhat is known of the rack: %s", failed, filepath.Join(dir, bundle.ReadMe))
 }
 
-// withBundle makes the commands below cmd leave a bundle when they fail.
+// withBundle makes the commands below cmd write a bundle when they fail.
 func withBundle(cmd *cobra.Command) *cobra.Command {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error { return bundleFailure(cmd, run(cmd, args)) }

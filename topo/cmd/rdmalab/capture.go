@@ -38,8 +38,9 @@ func captureCmd() *cobra.Command {
 			"number of packets.\n\n" +
 			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
 			"interface statistics of the file have the number, too.\n\n" +
-			"Each packet is recorded by itself. A tcpdump in a host or in the switch sees frames of several packets, unless\n" +
-			"the rack file has gso: off for the host, and sees no RoCEv2 packets with cable: memory.",
+			"Each packet is recorded by itself. A tcpdump in a host or in the switch may see frames of several packets,\n" +
+			"unless the rack file has `gso: off` for the host. If the rack file has `cable: memory`, tcpdump sees no RoCEv2\n" +
+			"packets.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
@@ -81,7 +82,7 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	return flags.write(cmd, stream)
 }
 
-// query makes the parameters of the request to the switch.
+// query returns the parameters of the request to the switch.
 func (f *captureFlags) query(links []string) (url.Values, error) {
 	q := url.Values{"link": links}
 	switch f.dir {
@@ -103,13 +104,13 @@ func (f *captureFlags) query(links []string) (url.Values, error) {
 	return q, nil
 }
 
-// write copies the stream to the file or pipe, and prints how many packets it had.
+// write copies the stream to the file or pipe. At the end it prints the number of packets.
 func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	out := cmd.OutOrStdout()
 	var file *os.File
 	if f.file == "-" {
-		// Without this, SIGPIPE would end this process without a message when the reader of the pipe
-		// ends.
+		// Without this, SIGPIPE would end this process without a message when the reader of the
+		// pipe ends.
 		signal.Ignore(syscall.SIGPIPE)
 	} else {
 		if file, err = os.Create(f.file); err != nil {
@@ -143,7 +144,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	return nil
 }
 
-// diskFull truncates a file after its last complete block, so that it can be read.
+// diskFull truncates a file after its last complete block, so that the file can be read.
 func diskFull(file *os.File) error {
 	if file == nil {
 		return errors.New("standard output: the disk is full")

@@ -10,13 +10,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/costs"
 )
 
-// costFlag adds the flag --cost, whose default is usual.
+// costFlag adds the flag --cost. usual is its default.
 func costFlag(cmd *cobra.Command, dst *string, usual string) {
 	cmd.Flags().StringVar(dst, "cost", usual, "times that the hardware takes: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
 	must(cmd.RegisterFlagCompletionFunc("cost", cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveDefault)))
 }
 
-// loadCost loads the cost model that --cost names: a built-in model or a file. "" gives no costs.
+// loadCost loads the cost model that --cost names: a built-in model or a file. For "" it returns
+// nil: there are no costs.
 func loadCost(name string) (*cost.Model, error) {
 	if name == "" {
 		return nil, nil
@@ -36,10 +37,10 @@ func calibrateCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "calibrate",
-		Short: "Compare a cost model, in virtual time, with published figures",
+		Short: "Compare the results of a cost model with published figures",
 		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for a NIC. Each line has the\n" +
-			"PUBLISHED figure, the one IN SIM with the cost model of --cost, by how much it is OFF, and how much is ALLOWED.\n" +
-			"The exit status is 1 if a result is off by more than that; its line ends with WRONG.",
+			"PUBLISHED figure, the figure IN SIM with the cost model of --cost, the difference (OFF), and the ALLOWED\n" +
+			"difference. If a difference is larger than allowed, the line ends with WRONG and the exit status is 1.",
 		Example: "  rdmalab sim calibrate --cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args: cobra.NoArgs,

@@ -19,17 +19,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// countersCmd shows the counters of a NIC, under their names on hardware, or of the switch.
+// countersCmd shows the counters of a NIC, or of the switch. Counters of a NIC have the names that
+// they have on hardware.
 func countersCmd() *cobra.Command {
 	var all, flows bool
 	var diff time.Duration
 	cmd := &cobra.Command{
 		Use:   "counters HOST|switch",
 		Short: "Show the counters of a host's NIC, or of the switch",
-		Long: "counters shows the counters of a host's NIC, or of the switch, since it was started. Those of a NIC have the\n" +
-			"names that `rdma statistic` uses; each line has the name, the value and what is counted. For the switch there is\n" +
-			"also a line for each port, with packets received (RX) and sent, RoCEv2 packets (ROCE) and why packets were\n" +
-			"DROPPED. The table leaves out counters that are 0, unless --all is given; -o json has all.",
+		Long: "counters shows the counters of a host's NIC, or of the switch, since it was started. The counters of a NIC have\n" +
+			"the names that `rdma statistic` uses. Each line has the name, the value, and what is counted. For the switch\n" +
+			"there is also a line for each port: packets received (RX) and SENT, RoCEv2 packets (ROCE), and how many\n" +
+			"packets were DROPPED, by reason. The table leaves out counters that are 0, unless --all is given; -o json has\n" +
+			"all.",
 		Example: "  rdmalab counters cn0\n" +
 			"  rdmalab counters ms0 --all\n" +
 			"  rdmalab counters cn0 --diff 5s\n" +
@@ -88,7 +90,7 @@ func counterMap(c hostd.Counters) counterListing {
 	return out
 }
 
-// countersOver reads the counters, or by how much they grow during d.
+// countersOver reads the counters. If d is not 0, it returns by how much they have grown during d.
 func countersOver(ctx context.Context, client *control.Client, d time.Duration) (c hostd.Counters, err error) {
 	read := func() (c hostd.Counters, err error) {
 		ctx, cancel := context.WithTimeout(ctx, daemonWait)
@@ -113,14 +115,14 @@ func countersOver(ctx context.Context, client *control.Client, d time.Duration) 
 		old[s.Name] = s.Value
 	}
 	for i, s := range c.Samples {
-		if s.Value >= old[s.Name] { // a counter falls if the host was restarted
+		if s.Value >= old[s.Name] { // a counter is smaller than before if the host was restarted
 			c.Samples[i].Value -= old[s.Name]
 		}
 	}
 	return c, nil
 }
 
-// helpTexts returns the help texts of counters by name, which daemons do not send.
+// helpTexts returns the help texts of counters, by name. Daemons do not send these texts.
 func helpTexts() map[string]string {
 	texts := make(map[string]string)
 	for _, s := range append(metrics.Samples(&metrics.NIC{}), metrics.Samples(&hostd.PortCounters{})...) {
@@ -162,7 +164,7 @@ func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w) // columns of their own
+	fmt.Fprintln(w) // the following lines have columns of their own
 	for _, s := range metrics.Samples(&c.Switch) {
 		if s.Value > 0 || all {
 			fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, s.Help)
@@ -171,7 +173,7 @@ func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	return w.Flush()
 }
 
-// drops lists the reasons why a port has dropped packets.
+// drops lists how many packets a port has dropped, by reason.
 func drops(p switchd.PortCounters) string {
 	var list []string
 	for reason, n := range p.Drops {

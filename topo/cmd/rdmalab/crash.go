@@ -19,13 +19,14 @@ func crashCmd() *cobra.Command {
 		Long: "crash ends processes, or a NIC, at once and without warning.\n\n" +
 			"  crash HOST        every process on the host dies and its link loses its carrier, as without power; registered memory\n" +
 			"                    and connections are lost\n" +
-			"  crash HOST --app  programs on the host die, and the services and running tests (jobs) of its daemon; the NIC goes on\n" +
-			"                    and serves the connections to registered memory, which stays; nothing listens for new connections\n" +
+			"  crash HOST --app  programs on the host die, and so do the services and running tests (jobs) of its daemon; the NIC still\n" +
+			"                    works: registered memory stays, and the NIC serves connections to it; nothing listens for new\n" +
+			"                    connections\n" +
 			"  crash HOST --nic  the NIC forgets its connections and memory regions and answers nothing; programs and the kernel's\n" +
 			"                    network go on\n" +
 			"  crash switch      the switch's process dies; no frame is forwarded\n\n" +
-			"`rdmalab restart`, with the same --app or --nic, starts again what was crashed. With --for that happens after\n" +
-			"the given time.",
+			"`rdmalab restart`, with the same --app or --nic, ends the fault. With --for the fault ends by itself after the\n" +
+			"given time.",
 		Example: "  rdmalab crash ms0 --for 10s\n" +
 			"  rdmalab crash cn0 --app",
 		Args:              cobra.ExactArgs(1),
@@ -62,13 +63,13 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 	return rack.ActionRestart, node + " has crashed", r.Crash(ctx, node)
 }
 
-// forFlag adds --for to a command that calls hurt.
+// forFlag adds the flag --for to a command that calls hurt.
 func forFlag(cmd *cobra.Command) {
 	cmd.Flags().Duration("for", 0, "end the fault after this time, like 10s (default: until another command ends it)")
 }
 
-// hurt applies a fault to a node by calling do and prints a message. If --for was given, it starts
-// the timer that ends the fault. do returns the action that ends the fault, and the message.
+// hurt applies a fault to a node by calling do, and prints a message. do returns the action that
+// ends the fault, and the message. If --for was given, hurt starts the timer that ends the fault.
 func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
 	if err != nil {

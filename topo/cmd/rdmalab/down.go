@@ -15,8 +15,7 @@ func downCmd() *cobra.Command {
 		Use:   "down",
 		Short: "Remove a rack, including the remains of a crashed one",
 		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It finds them by the\n" +
-			"name of the rack, so it works whatever has crashed before, and it touches nothing that does not belong to the\n" +
-			"rack.",
+			"name of the rack, so it works whatever has crashed before, and it touches nothing else.",
 		Example: "  sudo rdmalab down\n" +
 			"  sudo rdmalab down --all",
 		Args: cobra.NoArgs,

@@ -32,7 +32,7 @@ func dumpCmd() *cobra.Command {
 		Short: "Print the RoCEv2 packets of capture files",
 		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC. The file - is\n" +
 			"standard input. With --verify a second decoder, which is based on gopacket and shares no code with the first,\n" +
-			"also reads every packet that was captured in full; where the two differ, the difference is printed after the\n" +
+			"also reads every packet that was captured in full; if the two differ, dump prints the difference after the\n" +
 			"packet. A summary goes to standard error.\n\n" +
 			"The exit status is 1 if a RoCEv2 packet is malformed or has a wrong ICRC, even if flags hide that packet, if a\n" +
 			"file is damaged, or if the decoders differ.",
@@ -99,7 +99,7 @@ func parse24(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// given24 is parse24 for the value of a flag; it returns nil if the flag is not set.
+// given24 parses the value of a flag like parse24. It returns nil if the flag is not set.
 func given24[T ~uint32](flag, text string) (*T, error) {
 	if text == "" {
 		return nil, nil

@@ -17,8 +17,8 @@ func envCmd() *cobra.Command {
 		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a\n" +
 			"host. They name the socket of the host's NIC, and the library that an unmodified libibverbs program must load.\n" +
 			"With them a program uses the NIC from outside the host, for example from a shell of this machine. Such a program\n" +
-			"uses the network of this machine; only `rdmalab exec` gives it that of the host. A user who is not root must be\n" +
-			"in the group that the rack file names.",
+			"uses the network of this machine, not that of the host; use `rdmalab exec` for a program that needs the host's\n" +
+			"network. A user who is not root must be in the group that the rack file names.",
 		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,

@@ -18,19 +18,19 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// experimentCmd runs an experiment; without a name it lists all.
+// experimentCmd runs an experiment. Without a name it lists all experiments.
 func experimentCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment [NAME]",
 		Short: "Repeat measurements of papers, in the simulator or on the rack",
-		Long: "experiment NAME makes the measurements of one experiment and prints them as a table, with the paper's numbers in\n" +
+		Long: "experiment NAME makes the measurements of one experiment and prints a table, with the paper's numbers in\n" +
 			"parentheses. Without NAME it lists the experiments. `rdmalab experiment NAME --help` explains the measurements,\n" +
 			"the columns and the flags.\n\n" +
 			"With --on sim, the default, an experiment runs in the simulator, at the speed of the hardware that --cost\n" +
-			"describes. With --on rack it runs on the rack that is up, at the speed of this machine; experiments with a time\n" +
-			"for rack below can do that. After control-C an experiment prints the results so far.\n\n" +
-			"Published stands for rules of the switch as in the SwordBox paper, hardened for rules with the holes of the\n" +
-			"paper closed. Steering: the switch sends requests of the store Clover to the newest node of their key." + "\n\n" +
+			"describes. With --on rack it runs on the rack that is up, at the speed of this machine. Only experiments with a\n" +
+			"time for rack below can do that. After control-C an experiment prints the results so far.\n\n" +
+			"Published rules of the switch work as in the SwordBox paper; in hardened rules the holes of the paper are\n" +
+			"closed. With steering, the switch sends requests of the store Clover to the newest node of their key.\n\n" +
 			experimentList(),
 		Example: "  rdmalab experiment\n" +
 			"  rdmalab experiment cas-one-word\n" +
@@ -72,7 +72,7 @@ type listedExperiment struct {
 	Name   string `json:"name"`
 	Short  string `json:"short"`
 	Figure string `json:"figure"`
-	// Takes says how long the experiment takes, by platform.
+	// Takes says, by platform, how long the experiment takes.
 	Takes map[string]string `json:"takes"`
 }
 
@@ -145,13 +145,13 @@ func (x *experimentRun) command() *cobra.Command {
 	return cmd
 }
 
-// run runs the experiment and prints its measurements, even if some are missing.
+// run runs the experiment, and prints its measurements even if some are missing.
 func (x *experimentRun) run(cmd *cobra.Command) error {
 	if !slices.Contains(x.platforms(), x.on) {
 		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(x.platforms(), " and "))
 	}
 	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: spec.MaxHosts}
-	if err := x.body.Check(at); err != nil { // finds errors that do not depend on a rack without a rack
+	if err := x.body.Check(at); err != nil { // finds errors that do not depend on a rack, without a rack
 		return asUse(err)
 	}
 	platform, end, err := x.platform(cmd)
@@ -203,8 +203,8 @@ func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {
 	}
 }
 
-// platform returns the platform on which the experiment runs. end, which is never nil, restores the
-// former state of the platform.
+// platform returns the platform on which the experiment runs. end restores the former state of the
+// platform; it is never nil.
 func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
 	if x.on == experiment.OnRack {
 		if cmd.Flags().Changed("cost") {
@@ -221,8 +221,8 @@ func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end
 	return &insim.Sim{Cost: m}, func() error { return nil }, err
 }
 
-// progress prints the result of each measurement when it ends, and the time that long ones have
-// taken so far.
+// progress prints the result of each measurement when the measurement ends. For long measurements
+// it also prints the time that they have taken so far.
 type progress struct {
 	w io.Writer
 
@@ -271,7 +271,7 @@ func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// tell prints the measurements that have already taken d or longer.
+// tell prints the measurements that have taken d or longer so far.
 func (p *progress) tell(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

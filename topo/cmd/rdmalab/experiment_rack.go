@@ -111,6 +111,11 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	return wordsTotal(results, l.Clients, executed)
 }
 
+// stallTimeout is the ACK timeout of clients that contend for a word, as a code: 0.54 s, so that a
+// NIC may be silent for 4.3 s. Many clients keep the processor busy, and a NIC that did not run for
+// a second is no reason to end an experiment. Only a loss at the end of a message waits so long.
+const stallTimeout = 17
+
 // contend runs a test on all hosts at the same time, with n clients in all. It returns the result
 // of each host, and the number of atomics that the server's NIC has executed meanwhile. test
 // returns the configuration for a host that runs share of the clients.
@@ -127,7 +132,7 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 			return err
 		}
 		cfg := test((n + len(hosts) - 1 - i) / len(hosts))
-		cfg.To, cfg.Seed = p.to, uint64(i+1)
+		cfg.To, cfg.Seed, cfg.Timeout = p.to, uint64(i+1), stallTimeout
 		ev, err := followPerf(p.cmd, client, &cfg, func(perf.Progress) {})
 		results[i] = ev.Result
 		return err
@@ -162,9 +167,12 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	if err := p.box.set(ctx, &l.Switch, hostNamesOf(p.rack.ByRole(spec.Memory)), ""); err != nil {
 		return out, err
 	}
-	f := &runFlags{store: clover.Store.Name, clients: l.Clients, share: l.Share, quiet: true, config: rackConfig(workload, l.Clients)}
+	f := &runFlags{
+		store: clover.Store.Name, options: store.ClientOptions{Share: l.Share, Mode: store.ModePublished}, clients: l.Clients, quiet: true,
+		config: rackConfig(workload, l.Clients),
+	}
 	if l.Merge {
-		f.reporter = store.OfProcess
+		f.options.Reporter = store.OfProcess
 	}
 	c := &f.config
 	c.Zipf = l.Zipf

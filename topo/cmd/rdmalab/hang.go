@@ -12,10 +12,10 @@ func hangCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hang HOST | hang switch",
 		Short: "Stop every process of a host, or of the switch, until `rdmalab resume`",
-		Long: "hang stops every process of a host, also the daemon that is its NIC: the NIC sends and answers nothing, while\n" +
-			"the link keeps its carrier and the kernel still answers ping. Memory and connections stay as they are until\n" +
-			"`rdmalab resume`. The clock does not stop: timers of the host that expire meanwhile fire as soon as it is\n" +
-			"resumed. A switch that hangs forwards nothing.",
+		Long: "hang stops every process of a host, including the daemon, which is the host's NIC. So the NIC sends and answers\n" +
+			"nothing, but the link keeps its carrier and the kernel still answers ping. Memory and connections stay as they\n" +
+			"are until `rdmalab resume`. The clock does not stop: timers of the host that expire meanwhile take effect as\n" +
+			"soon as the host is resumed. A switch that hangs forwards nothing.",
 		Example:           "  rdmalab hang ms0 --for 2s",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -53,13 +53,13 @@ func restartCmd() *cobra.Command {
 	var app, nic bool
 	cmd := &cobra.Command{
 		Use:   "restart HOST [--app | --nic] | restart switch",
-		Short: "Start a host, its programs, its NIC, or the switch again, in whatever state it is",
-		Long: "restart ends those processes of the host, or of the switch, that still run, and starts it again with the same\n" +
-			"names and addresses. A restarted host has empty memory and no connections: clients connect again, and a store is\n" +
-			"started again by its own command, like `rdmalab clover start`. With --nic or --app, restart starts only the NIC,\n" +
-			"or only the services of the daemon, that `rdmalab crash` with the same flag has ended. Programs and tests that\n" +
-			"were running are not started again. A link that was cut stays cut.\n\n" +
-			"Restarting ends faults, too. A restarted switch has only the fault rules of the rack file, and no partition. A\n" +
+		Short: "Start a host, the services of its daemon, its NIC, or the switch again, in any state",
+		Long: "restart ends all processes of the host, or of the switch, and starts it again with the same names and addresses.\n" +
+			"A restarted host has empty memory and no connections: clients connect again, and a store is started again by its\n" +
+			"own command, like `rdmalab clover start`. After `rdmalab crash --nic`, `restart --nic` starts only the NIC\n" +
+			"again; after `crash --app`, `restart --app` starts only the services of the host's daemon. restart does not\n" +
+			"start programs and tests that were running before. A link that was cut stays cut.\n\n" +
+			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. A\n" +
 			"restarted host has no fault rule `inject tear`.",
 		Example:           "  rdmalab restart ms0",
 		Args:              cobra.ExactArgs(1),

@@ -25,20 +25,21 @@ func injectCmd() *cobra.Command {
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
 		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its\n" +
 			"name. The switch applies rules on links. What happens to a packet depends only on the seed and the name of the\n" +
-			"rule, the link, the direction and the packet's number since the rule was installed. So a run can be repeated:\n" +
-			"after `rdmalab heal` the names of rules begin with f1 again." + "\n\n" +
+			"rule, on the link and the direction, and on how many packets have passed since the rule was installed. So a run\n" +
+			"can be repeated: after `rdmalab heal` the names of rules begin with f1 again.\n\n" +
 			"  loss 10%         loses a share of the frames\n" +
 			"  drop             loses exactly the packets that flags like --opcode select\n" +
 			"  duplicate 5%     sends frames twice\n" +
 			"  delay 1ms        delays every frame; frames overtake each other if --jitter is large\n" +
 			"  reorder 5%       delays a share of the frames, so that later frames overtake them\n" +
-			"  corrupt 1%       flips one bit of an IP packet; loses a frame of another kind, as a NIC does whose frame check fails\n" +
+			"  corrupt 1%       flips one bit of an IP packet; a frame of another kind is lost, as if its frame check failed at a NIC\n" +
 			"  rate 1Gbit       sends at this rate at most, from a queue of 1 MiB\n" +
 			"  blackhole        loses every frame, also those of ARP and TCP\n" +
 			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
-			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. With\n" +
-			"several of them a packet must satisfy all; with any of them only RoCEv2 packets are hit. `rdmalab faults` lists\n" +
-			"the rules and their hits, `rdmalab heal` ends them. `rdmalab inject nic` makes the NIC itself fail.",
+			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A\n" +
+			"packet must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets. `rdmalab\n" +
+			"faults` lists the rules and their hits, `rdmalab heal` ends them. `rdmalab inject nic` makes the NIC itself\n" +
+			"fail.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +
@@ -83,7 +84,7 @@ func injectCmd() *cobra.Command {
 	return cmd
 }
 
-// completeFlag offers values for an existing flag, also after a comma in a list.
+// completeFlag completes values of an existing flag, also after a comma in a list.
 func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		typed := word[:strings.LastIndexByte(word, ',')+1]
@@ -144,7 +145,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	return nil
 }
 
-// injectWhere lists the hosts on whose links, or in whose memory, the rule applies.
+// injectWhere lists the hosts to whose links, or to whose memory, the rule applies.
 func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
 	links := flags.links
 	switch {
@@ -195,13 +196,13 @@ func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule,
 	return r, err
 }
 
-// tearPrefix begins the IDs under which torn copies are listed as rules; each host has at most one
-// plan of torn copies.
+// tearPrefix begins the IDs under which torn copies are listed as rules. Each host has at most one
+// fault of this kind.
 const tearPrefix = "tear-"
 
 func tearID(host string) string { return tearPrefix + host }
 
-// withNode adds the name of the node to an error if its daemon did not answer.
+// withNode adds the name of the node to an error if the node's daemon did not answer.
 func withNode(err error, node string) error {
 	var answered *control.Error
 	switch {
@@ -220,8 +221,8 @@ func withNode(err error, node string) error {
 // errInterrupted is the error after control-C.
 var errInterrupted = errors.New("interrupted")
 
-// awake returns an error if a daemon does not answer. It is called before requests that have no
-// time limit.
+// awake returns an error if a daemon does not answer. It is called before requests without a time
+// limit.
 func awake(ctx context.Context, client *control.Client, node string) error {
 	return ask(ctx, client, node, http.MethodGet, "/status", nil, nil)
 }

@@ -26,9 +26,10 @@ func injectNICCmd() *cobra.Command {
 			"  qp-error    queue pairs go to the error state: event QP fatal error, their work requests are flushed\n" +
 			"  cq-overrun  the completion queues of queue pairs overrun: event CQ error, and every queue pair that uses them fails\n" +
 			"  unplug      the device is gone: event device fatal error; as `rdmalab crash HOST --nic`\n\n" +
-			"With --qpn the fault hits that queue pair (qp-error) or its completion queues (cq-overrun), otherwise those of all\n" +
-			"queue pairs in use. `rdmalab status -o json` lists the queue pairs of each host. `rdmalab restart HOST --nic` ends\n" +
-			"unplug; programs must make new queue pairs and completion queues in place of failed ones.",
+			"With --qpn the fault hits this queue pair (qp-error) or its completion queues (cq-overrun). Without --qpn it\n" +
+			"hits all queue pairs in use, or their completion queues. `rdmalab status -o json` lists the queue pairs of each\n" +
+			"host. `rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and\n" +
+			"completion queues.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",

@@ -20,9 +20,9 @@ func partitionCmd() *cobra.Command {
 		Short: "Drop every frame between groups of hosts",
 		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
 			"separated by commas; cn[0-3] stands for four hosts. With one group, all other hosts are the second group. With\n" +
-			"several, a host that is in none of them still reaches all hosts. A new partition replaces the present one. Links\n" +
-			"keep their carrier, so hosts notice only that packets are lost: a reliable connection across the groups fails\n" +
-			"when its retries run out.",
+			"several groups, a host that is in none of them still reaches all hosts. A new partition replaces the present\n" +
+			"one. Links keep their carrier, so hosts notice only that packets are lost: a reliable connection across the\n" +
+			"groups fails when its retries run out.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",
@@ -81,7 +81,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	return groups, nil
 }
 
-// describe says which groups no longer reach each other.
+// describe returns a text that says which groups no longer reach each other.
 func describe(s *spec.Rack, groups [][]string) string {
 	sides := make([]string, len(groups))
 	for i, g := range groups {

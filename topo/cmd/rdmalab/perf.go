@@ -42,16 +42,16 @@ func perfCmd() *cobra.Command {
 		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to), and prints its result\n" +
 			"in the form of the program perftest.\n\n" +
 			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
-			"  write_lat read_lat send_lat atomic_lat   latency: from post to completion; of SEND: half of a round trip\n" +
+			"  write_lat read_lat send_lat atomic_lat   latency: time from post to completion; for SEND half of a round trip\n" +
 			"  contend                                  clients (--clients) repeat CAS on one word of the server's memory\n" +
 			"  locks                                    clients (--clients) take and release one lock, a word of the server's memory\n" +
 			"  verify                                   one WRITE, READ, CAS and FAA each; compares the bytes\n" +
-			"  soak                                     --iters of WRITE, READ and SEND each, then --atomics of CAS and FAA; verifies all\n" +
-			"  raw_bw raw_lat                           frames of the same size without RDMA, to compare with\n\n" +
-			"SEND tests run over RC, UC or UD (-c), over several queue pairs (--qps), and with a shared receive queue at the\n" +
-			"server (--srq). The bandwidth is that of the delivered messages.\n\n" +
-			"The exit status is 1 if an operation failed or had a wrong result. A message that is lost over UC or UD is no\n" +
-			"failure; perf prints how many were lost.\n\n" +
+			"  soak                                     --iters WRITEs, READs and SENDs each, then --atomics CAS and FAA; verifies every byte\n" +
+			"  raw_bw raw_lat                           frames of the same size without RDMA, for comparison\n\n" +
+			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
+			"(--srq). Their bandwidth counts only delivered messages.\n\n" +
+			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
+			"perf prints how many were lost.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine: --to is then the\n" +
 			"address of perftest's server; without --to, the host of --from waits as the server. Both ends need the same\n" +
 			"--size and --iters.",
@@ -86,7 +86,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&c.Iters, "iters", 0, "number of messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together (default 20000)")
 	fs.IntVar(&c.Depth, "tx-depth", 0, "messages in flight (default 128; 16 for atomics and soak)")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "ask for a completion of every n-th message (default: a quarter of --tx-depth, 16 at most)")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion of every n-th message (default: a quarter of --tx-depth, at most 16)")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "service of SEND tests: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared queue")
@@ -116,7 +116,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	must(cmd.MarkFlagRequired("from"))
 }
 
-// check parses the flags that have units, and refuses what the daemon would refuse.
+// check parses the flags that have units, and refuses values that the daemon would refuse.
 func (f *perfFlags) check() error {
 	c := &f.config
 	if !slices.Contains(perfTests(), c.Test) {
@@ -154,7 +154,7 @@ func (f *perfFlags) check() error {
 	return c.Validate()
 }
 
-// refuseZeros refuses flags that were set to 0, which would select the default in the daemon.
+// refuseZeros refuses flags that were set to 0. For the daemon, 0 would mean the default.
 func refuseZeros(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		if err == nil && (f.Value.String() == "0" || f.Value.String() == "0s") {
@@ -205,7 +205,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 }
 
 // peer returns the address to which the daemon connects: the IPv4 address of the named host, or the
-// address that was given.
+// given address.
 func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -221,8 +221,8 @@ func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	return h.Name, nil
 }
 
-// followPerf runs a test on a host and reads its stream to the end. Both results may be set: a
-// result that came before an error.
+// followPerf runs a test on a host, and reads its stream to the end. Both the event and the error
+// may be set, if a result came before the error.
 func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
 	err = control.Items(cmd.Context(), client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
 		if ev.Progress != nil {
@@ -242,7 +242,7 @@ func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, prog
 	return last, err
 }
 
-// progressEvery is the interval at which a line about a run is printed.
+// progressEvery is the interval at which a run prints a line about its progress.
 const progressEvery = 3 * time.Second
 
 func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {

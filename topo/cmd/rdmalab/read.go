@@ -18,11 +18,11 @@ func readCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "read SERVER --on HOST",
-		Short: "Read words of a server's memory by a READ, as counters that the switch keeps there",
-		Long: "read connects from a host to the service memory of a server, reads words of 8 bytes from the memory that the\n" +
-			"service lends, by a READ of the host's NIC, and prints those that are not 0. No program of the server takes part\n" +
-			"in the READ. The switch counts in such memory under rules of action count with a store: counter i of a rule is\n" +
-			"word i, or with several stores word i divided by their number.",
+		Short: "Read words of a server's memory by a READ, for example counters of the switch",
+		Long: "read connects from a host to the service memory of a server. By a READ of the host's NIC it reads words of 8\n" +
+			"bytes from the region of this service, and prints the words that are not 0. No program of the server takes part\n" +
+			"in the READ. Under rules of action count with a store, the switch keeps counters in this region: counter i of a\n" +
+			"rule is word i. With N stores, counter i is word i/N of store i modulo N.",
 		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 			"  rdmalab read ms1 --on cn0 --words 64\n" +
 			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",
@@ -53,7 +53,7 @@ func readCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&on, "on", "", "host of the rack that reads (required)")
-	fs.StringVar(&at, "at", "0", "offset of the first word in the memory that the server lends, in bytes")
+	fs.StringVar(&at, "at", "0", "offset of the first word in the region of the server's memory service, in bytes")
 	fs.IntVar(&words, "words", 64, "how many words of 8 bytes")
 	fs.BoolVar(&all, "all", false, "print words that are 0, too")
 	must(cmd.MarkFlagRequired("on"))

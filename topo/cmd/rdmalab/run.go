@@ -19,18 +19,20 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // runFlags are the flags of run as typed.
 type runFlags struct {
+	place            runPlace
 	store, value     string
+	options          store.ClientOptions // share, cache, reporter and mode
 	workload, mix    string
 	popular, move    string
 	steer            string
-	cache, reporter  string
-	clients, share   int
+	clients          int
 	csv, quiet       bool
 	noLoad, loadOnly bool
 	trace            string
@@ -63,7 +65,10 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"percentages of one's own:" + "\n\n" +
 			strings.Join(loads, "\n") + "\n\nA store that is not running is started. With --steer the switch gets the program " +
 			"and the rules that steering\n" +
-			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.",
+			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.\n\n" +
+			"With --on sim the same code runs on the default rack in virtual time, at the pace of --cost: no rack is needed, and\n" +
+			"the same seed gives the same numbers. NICs, links and the switch take their time there, and so do posts and polls of\n" +
+			"clients; what else a client or a store's server computes takes none (`rdmalab experiment` has models of that).",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --load-only --keys 20000 --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
@@ -71,7 +76,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv\n" +
 			"  rdmalab run ycsb --mix get=70,put=20,insert=5,delete=5 --distribution hotspot:20%:80% --move 5s --value-size 64-4KiB\n" +
-			"  rdmalab run ycsb --trace a.csv --pace 1",
+			"  rdmalab run ycsb --trace a.csv --pace 1\n" +
+			"  rdmalab run ycsb --on sim --store template --clients 64",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,14 +90,20 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
+	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time; there, --warmup is "+
+		simWarmup.String()+" and --duration "+simDuration.String()+" unless they are given")
+	costFlag(cmd, &f.place.cost, "connectx5")
+	fs.Uint64Var(&f.place.seed, "seed", 1, "seed of a run in virtual time; a sweep adds its round to it")
 	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
-	fs.IntVar(&f.share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
+	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
 		"server (default: each client has its own)")
-	fs.StringVar(&f.cache, "cache", "", "who has a location cache of "+sharing()+": process (the clients of a host share "+
+	fs.StringVar(&f.options.Cache, "cache", "", "who has a location cache of "+sharing()+": process (the clients of a host share "+
 		"one) or client (each has its own) (default process)")
-	fs.StringVar(&f.reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
+	fs.StringVar(&f.options.Reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
 		"itself) or process (the clients of a host report together) (default client)")
+	fs.StringVar(&f.options.Mode, "mode", "", "how clients of "+sharing()+" work: fast (clients of a host take turns to update a key, and one "+
+		"update answers all that wait; shortcuts are read only behind a successor) or published (as those of its paper) (default fast)")
 	f.keyFlags(fs)
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file, in place of a workload; keys are loaded only if --keys is given")
 	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its times say, 1: at its times (default: each operation "+
@@ -110,9 +122,11 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.BoolVar(&f.csv, "csv", false, "print one line of comma-separated values, for plots")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	complete(cmd, "store", store.Names(nil)...)
+	complete(cmd, "on", experiment.OnRack, experiment.OnSim)
 	complete(cmd, "steer", steerChoices...)
 	complete(cmd, "cache", store.OfProcess, store.OfClient)
 	complete(cmd, "reporter", store.OfProcess, store.OfClient)
+	complete(cmd, "mode", store.ModeFast, store.ModePublished)
 	var names []string
 	for _, w := range kv.Workloads() {
 		names = append(names, w.Name+"\t"+w.Doc)
@@ -120,7 +134,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	complete(cmd, "workload", names...)
 	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
-	groupFlags(cmd, "what runs", "store", "clients", "share-qp", "cache", "reporter", "steer")
+	groupFlags(cmd, "what runs", "on", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer")
 	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
 	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
@@ -208,21 +222,26 @@ func (f *runFlags) check() (err error) {
 	if f.clients < 1 {
 		return fmt.Errorf("--clients %d: want at least 1", f.clients)
 	}
-	if f.share > 1 && !desc.Shares {
-		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.share, desc.Name,
+	if f.options.Share > 1 && !desc.Shares {
+		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.options.Share, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
 	}
-	for _, own := range []struct{ flag, value string }{
-		{"cache", f.cache}, {"reporter", f.reporter},
+	for _, own := range []struct{ flag, value, one, other string }{
+		{"cache", f.options.Cache, store.OfProcess, store.OfClient},
+		{"reporter", f.options.Reporter, store.OfProcess, store.OfClient},
+		{"mode", f.options.Mode, store.ModeFast, store.ModePublished},
 	} {
 		switch {
 		case own.value == "":
 		case !desc.Shares:
 			return fmt.Errorf("--%s %.20q: store %s has no %s that can be chosen; use --store %s", own.flag, own.value, desc.Name, own.flag,
 				strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
-		case own.value != store.OfProcess && own.value != store.OfClient:
-			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, store.OfProcess, store.OfClient)
+		case own.value != own.one && own.value != own.other:
+			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, own.one, own.other)
 		}
+	}
+	if err := f.checkOn(); err != nil {
+		return err
 	}
 	return c.Validate()
 }
@@ -286,6 +305,9 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 
 // measure runs the workload. The report of clients that have worked is returned with an error, too.
 func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
+	if f.place.on == experiment.OnSim {
+		return f.measureSim(cmd)
+	}
 	rack, _, err := rackOf(cmd)
 	if err != nil {
 		return nil, err
@@ -324,16 +346,20 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
 		return nil, err
 	}
-	rep = f.report(res)
-	issued := float64(run.issued)
-	if f.loadOnly {
+	return run.report(res, before, after), err
+}
+
+// report makes the report of what the clients have done between two counts of the switch.
+func (s *storeRun) report(res *kv.Result, before, after traffic) *runReport {
+	rep, issued := s.flags.report(res), float64(s.issued)
+	if s.flags.loadOnly {
 		issued = float64(res.Total() + res.Existed)
 	}
 	if issued > 0 {
 		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
 		rep.PacketsPerOp = float64(after.packets-before.packets) / issued
 	}
-	return rep, err
+	return rep
 }
 
 // storeRun is a run of clients of a store on several hosts.
@@ -360,7 +386,7 @@ func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, e
 		s.hosts, s.ctl = append(s.hosts, h.Name), append(s.ctl, client)
 	}
 	if len(s.hosts) == 0 {
-		return nil, fmt.Errorf("rack %s has no compute host", rack.Name)
+		return nil, fmt.Errorf("rack %s has no compute host: give one `role: compute` in the rack file", rack.Name)
 	}
 	return s, nil
 }
@@ -376,11 +402,20 @@ func (s *storeRun) start(rack *spec.Rack) error {
 		return err
 	}
 	call.Rack = rack
+	return s.prepare(desc, call)
+}
+
+// prepare has the store's command start the store for the workload.
+func (s *storeRun) prepare(desc *store.Store, call *store.Call) (err error) {
 	if s.client, err = call.Options(); err != nil {
 		return err
 	}
-	s.client.Share, s.client.Cache, s.client.Reporter = s.flags.share, s.flags.cache, s.flags.reporter
-	s.loaded, err = desc.Commands.Prepare(call, store.Workload{Clients: s.flags.clients, Load: !s.flags.noLoad && !s.flags.loadOnly, Config: s.flags.config})
+	of := &s.flags.options
+	s.client.Share, s.client.Cache, s.client.Reporter, s.client.Mode = of.Share, of.Cache, of.Reporter, of.Mode
+	s.loaded, err = desc.Commands.Prepare(call, store.Workload{
+		Clients: s.flags.clients, Load: !s.flags.noLoad && !s.flags.loadOnly, Config: s.flags.config,
+		Steered: s.flags.steer != "" && s.flags.steer != "none",
+	})
 	return err
 }
 

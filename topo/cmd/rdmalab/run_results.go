@@ -23,14 +23,15 @@ import (
 type record struct {
 	At    time.Time `json:"at"`
 	Round int       `json:"round"`
-	// Flags are all flags of the run that decide what is measured, as typed or by default.
+	// Flags holds all flags of the run that decide what is measured, whether they were typed or
+	// have their defaults.
 	Flags  map[string]string `json:"flags"`
 	Build  versionInfo       `json:"build"`
 	Report *runReport        `json:"report,omitempty"`
 	Error  string            `json:"error,omitempty"`
 }
 
-// key is what distinguishes the runs of a sweep.
+// key returns a text that is different for each run of a sweep.
 func (r *record) key() string { return fmt.Sprint(r.Round, r.Flags) } // maps are printed in the order of their keys
 
 // maxResults bounds a file of results in bytes.
@@ -73,13 +74,14 @@ func parseRecords(name string, data []byte) (list []record, err error) {
 	return list, nil
 }
 
-// measure is a number of a report.
+// measure is a number in a report.
 type measure struct {
 	name, title string
 	of          func(r *runReport) float64
 }
 
-// latency is the measure of a percentile of one kind of operations; NaN where there are none.
+// latency returns the measure for a percentile of one kind of operations. Its value is NaN if there
+// are none.
 func latency(kind, p string, of func(l *kv.Latency) float64) measure {
 	return measure{name: kind + "-" + p, title: kind + " " + p + ", usec", of: func(r *runReport) float64 {
 		for i := range r.Latencies {
@@ -91,7 +93,7 @@ func latency(kind, p string, of func(l *kv.Latency) float64) measure {
 	}}
 }
 
-// measures are what compare and plot can show. The first is the default.
+// measures lists what compare and plot can show. The first is the default.
 func measures() []measure {
 	list := []measure{
 		{"ops", "operations a second", func(r *runReport) float64 { return r.Throughput }},
@@ -125,7 +127,7 @@ func findMeasure(name string) (measure, error) {
 	return measure{}, fmt.Errorf("unknown measure %.30q: want one of %s", name, strings.Join(names, " "))
 }
 
-// varying lists the flags that have not the same value in all runs, without except.
+// varying lists the flags whose values are not the same in all runs. It leaves out the flag except.
 func varying(except string, lists ...[]record) (names []string) {
 	first, seen := map[string]string{}, map[string]bool{}
 	for _, list := range lists {
@@ -144,7 +146,7 @@ func varying(except string, lists ...[]record) (names []string) {
 	return names
 }
 
-// label is the values of some flags.
+// label returns the values of some flags as text.
 func (r *record) label(names []string) string {
 	parts := make([]string, len(names))
 	for i, n := range names {
@@ -169,7 +171,7 @@ func group(list []record, names []string, m measure) (labels []string, values ma
 	return labels, values
 }
 
-// median is NaN if there is no value.
+// median returns the median of list; NaN if list is empty.
 func median(list []float64) float64 {
 	if len(list) == 0 {
 		return math.NaN()
@@ -183,9 +185,9 @@ func compareCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Compare the results of two sweeps, or show those of one",
-		Long: "compare prints the medians of the runs of A and of B that have the same flags, with the least and the largest value, and\n" +
-			"the ratio of the medians, B to A. Flags that have the same value in all runs are left out. With one file it prints\n" +
-			"its medians. Runs that failed do not count.",
+		Long: "compare takes the runs of A and of B that have the same flags. For each measure it prints their medians, with\n" +
+			"the smallest and the largest value, and the ratio of the medians (B divided by A). It leaves out flags with the\n" +
+			"same value in all runs. With one file it prints the medians of this file. Runs that failed do not count.",
 		Example: "  rdmalab run compare before.jsonl after.jsonl\n" +
 			"  rdmalab run compare before.jsonl after.jsonl --measure ops,read-p99,packets",
 		Args: cobra.RangeArgs(1, 2),
@@ -249,7 +251,7 @@ func compare(cmd *cobra.Command, files []string, lists [][]record, names []strin
 	return w.Flush()
 }
 
-// summary is two columns: the median, and the range with the number of values.
+// summary returns two columns: the median, and the range with the number of values.
 func summary(list []float64) string {
 	if len(list) == 0 {
 		return "-\t-"
@@ -271,9 +273,10 @@ func ratio(b, a float64) string {
 func plotCmd() *cobra.Command {
 	var out, x, y string
 	cmd := &cobra.Command{
-		Use:     "plot FILE --x FLAG -w FILE.svg",
-		Short:   "Draw the results of a sweep as SVG",
-		Long:    "plot draws the medians of a measure over the values of a flag, with one line for each combination of the other flags.",
+		Use:   "plot FILE --x FLAG -w FILE.svg",
+		Short: "Draw the results of a sweep as SVG",
+		Long: "plot draws a diagram: the x axis has the values of a flag, the y axis the medians of a measure. Each combination of\n" +
+			"the other flags is a line.",
 		Example: "  rdmalab run plot stores.jsonl --x clients -w stores.svg\n  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -292,15 +295,15 @@ func plotCmd() *cobra.Command {
 			return os.WriteFile(out, chart.SVG(), 0o644)
 		},
 	}
-	cmd.Flags().StringVar(&x, "x", "clients", "the flag whose values are the x axis")
-	cmd.Flags().StringVar(&y, "y", "ops", "what is drawn: a measure of compare")
+	cmd.Flags().StringVar(&x, "x", "clients", "the flag whose values are on the x axis")
+	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis, one of those of compare")
 	cmd.Flags().StringVarP(&out, "write", "w", "", "the file")
 	_ = cmd.MarkFlagRequired("write") // the flag exists
 	return cmd
 }
 
-// chartOf draws the medians of a measure over the values of a flag. If these are no numbers, they are
-// names.
+// chartOf draws the medians of a measure over the values of flag x. If the values are not numbers,
+// the axis has their names.
 func chartOf(list []record, x string, m measure) (*plot.Chart, error) {
 	var names []string
 	numeric := true

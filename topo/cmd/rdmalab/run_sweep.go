@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 // sweep is a sweep as typed.
@@ -23,7 +24,7 @@ type sweep struct {
 	resume bool
 }
 
-// ownFlags are flags of a run that make no difference to what is measured.
+// ownFlags lists flags of a run that do not change what is measured.
 var ownFlags = []string{"csv", "output", "quiet", "help"}
 
 func sweepCmd() *cobra.Command {
@@ -31,13 +32,16 @@ func sweepCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
 		Short: "Run a workload with all combinations of some flags' values",
-		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that --over gives, and appends each result to FILE as\n" +
-			"soon as it has it: a line of JSON with all flags, the build and the report. Values that have commas are separated by\n" +
-			"semicolons. All combinations are run --rounds times, in turn, so that a slow minute of the machine hits all of them.\n\n" +
-			"An interrupted sweep keeps what it has; --resume goes on with what FILE lacks. A run that fails is noted with its\n" +
-			"error, and the sweep goes on. Between runs on different stores, or with values of other sizes, the former store is\n" +
-			"stopped and the next one is made afresh. `rdmalab run compare` and `rdmalab run plot` read FILE.",
+		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that --over gives. It appends each result to\n" +
+			"FILE at once: a line of JSON with all flags, the build and the report. Values that have commas are separated by\n" +
+			"semicolons. sweep runs all combinations one after the other, --rounds times. So a slow minute of the machine\n" +
+			"affects all of them.\n\n" +
+			"An interrupted sweep keeps its results; --resume runs the combinations that FILE lacks. If a run fails, sweep\n" +
+			"writes its error to FILE and goes on. If the next run uses another store, or values of another size, sweep stops\n" +
+			"the former store and makes the next one empty. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
+			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
 		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
+			"  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w virtual.jsonl\n" +
 			"  rdmalab run sweep --over steer=none,both --over 'mix=get=50,put=50;get=95,put=5' -w steer.jsonl --resume",
 		Args: cobra.NoArgs,
 	}
@@ -52,7 +56,7 @@ func sweepCmd() *cobra.Command {
 	fs.StringArrayVar(&s.over, "over", nil, "a flag of run and its values, like clients=1,4,16; can be repeated")
 	fs.StringVarP(&s.out, "write", "w", "", "file for the results")
 	fs.IntVar(&s.rounds, "rounds", 1, "how often each combination is run")
-	fs.BoolVar(&s.resume, "resume", false, "go on with what the file lacks")
+	fs.BoolVar(&s.resume, "resume", false, "run only the combinations that the file lacks")
 	_ = errors.Join(cmd.MarkFlagRequired("over"), cmd.MarkFlagRequired("write")) // the flags exist
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var typed []string
@@ -66,7 +70,8 @@ func sweepCmd() *cobra.Command {
 	return cmd
 }
 
-// combinations are the arguments of all runs. The first --over varies most slowly.
+// combinations returns the arguments of all runs. The values of the first --over change most
+// slowly.
 func combinations(over []string) (list [][]string, err error) {
 	list = [][]string{nil}
 	for _, text := range over {
@@ -126,7 +131,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 		if err != nil {
 			return badUse("%s: %w", strings.Join(args, " "), err)
 		}
-		if !slices.Contains(stores, f.store) {
+		if f.place.on == experiment.OnRack && !slices.Contains(stores, f.store) {
 			stores = append(stores, f.store)
 		}
 		if !slices.Contains(values, f.value) {
@@ -152,10 +157,14 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d of %d: %s\n", n, s.rounds*len(list), strings.Join(args, " "))
 			f.quiet = true
 			rec.At, rec.Build = time.Now().UTC(), readVersion()
-			if err = changeStore(cmd, stores, f, len(values) > 1 && f.otherValues(former)); err == nil {
+			if f.place.on == experiment.OnRack {
+				err = changeStore(cmd, stores, f, len(values) > 1 && f.otherValues(former))
+				former = f
+			}
+			f.place.seed += uint64(round - 1)
+			if err == nil {
 				rec.Report, err = f.measure(cmd)
 			}
-			former = f
 			if ended := cmd.Context().Err(); ended != nil {
 				return fmt.Errorf("the sweep was interrupted: %d of %d runs are in %s, and --resume goes on", n-1, s.rounds*len(list), s.out)
 			}
@@ -179,14 +188,15 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 	return err
 }
 
-// otherValues reports whether the keys in the store may have values of other sizes than those of the
-// run, because the former run of the sweep has loaded them; nil: this is the first run.
+// otherValues reports whether the store may hold values of other sizes than those of the run,
+// because the former run of the sweep has loaded them. former is nil for the first run.
 func (f *runFlags) otherValues(former *runFlags) bool {
 	return !f.noLoad && (former == nil || f.value != former.value)
 }
 
-// changeStore stops the store of the sweep that is up and is not the next one, and makes the next one
-// afresh then: it has the memory of the former one. afresh: it makes the next one afresh in any case.
+// changeStore makes the store for the next run ready. If another store of the sweep is up,
+// changeStore stops it and makes the next one empty, because the memory still holds the former
+// store. afresh: it makes the next one empty in any case.
 func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh bool) error {
 	changed := afresh
 	for _, name := range stores {
@@ -219,7 +229,7 @@ func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh boo
 	return startFresh(cmd, next.store, next.config.Value)
 }
 
-// startFresh starts a store, for values of up to that many bytes, whatever the memory holds.
+// startFresh makes an empty store, for values of up to value bytes, whatever the memory holds.
 func startFresh(cmd *cobra.Command, name string, value int) error {
 	desc, err := store.Find(name)
 	if err != nil {
@@ -245,8 +255,8 @@ func startFresh(cmd *cobra.Command, name string, value int) error {
 	return err
 }
 
-// open prepares the file, and returns which runs it has. The end of a line that was being written when
-// an earlier sweep was killed is taken away.
+// open prepares the file, and returns the runs that it has. If an earlier sweep was killed while it
+// wrote a line, open removes this incomplete line.
 func (s *sweep) open() (have map[string]bool, err error) {
 	data, err := os.ReadFile(s.out)
 	switch {
@@ -271,7 +281,7 @@ func (s *sweep) open() (have map[string]bool, err error) {
 	return have, os.Truncate(s.out, int64(len(whole)))
 }
 
-// append writes a line.
+// append writes a line to the file.
 func (s *sweep) append(rec *record) error {
 	line, err := json.Marshal(rec)
 	if err != nil {

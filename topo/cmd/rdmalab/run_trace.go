@@ -19,8 +19,8 @@ var notWithTrace = []string{
 	"workload", "mix", "distribution", "zipf", "scramble", "move", "value-size", "rate", "duration", "ops", "no-load", "load-only",
 }
 
-// readTrace reads the trace of --trace, and sets what it decides. changed reports whether a flag was
-// typed.
+// readTrace reads the file of --trace, and sets the configuration that the trace decides. changed
+// reports whether a flag was typed.
 func (f *runFlags) readTrace(changed func(flag string) bool) error {
 	for _, name := range notWithTrace {
 		if changed(name) {
@@ -48,7 +48,7 @@ func (f *runFlags) readTrace(changed func(flag string) bool) error {
 		keys[op.Key] = true
 		switch op.Kind {
 		case kv.KindScan:
-			c.Workload.Scan = 1 // the store must be able to
+			c.Workload.Scan = 1 // the store must support scans
 		case kv.KindUpdate, kv.KindInsert, kv.KindReadModify:
 			if c.Sizes == nil {
 				c.Sizes = &kv.Sizes{Min: op.Size, Max: op.Size}
@@ -69,10 +69,10 @@ func (f *runFlags) readTrace(changed func(flag string) bool) error {
 	return nil
 }
 
-// maxTrace bounds a packed trace, which must fit into a request to a daemon.
+// maxTrace bounds a packed trace in bytes, because it must fit into a request to a daemon.
 const maxTrace = 700 << 10
 
-// part packs the operations of the clients from first on.
+// part returns the packed operations of count clients, beginning with the client first.
 func (f *runFlags) part(host string, first, count int) ([]byte, error) {
 	if f.ops == nil {
 		return nil, nil
@@ -97,13 +97,14 @@ func convertCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert FILE --from FORMAT",
 		Short: "Convert a public cache trace to the format of run --trace",
-		Long: "convert reads a trace in another format and prints it in the format of `rdmalab run ycsb --trace`. FILE - is standard\n" +
-			"input, so that a compressed file needs no copy. Formats:\n\n" +
+		Long: "convert reads a trace in another format and prints it in the format of `rdmalab run ycsb --trace`. FILE - is\n" +
+			"standard input. Formats:\n\n" +
 			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
 			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
-			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. Twitter's times are whole\n" +
-			"seconds: the operations of a second are spread over it. CacheLib's traces have no clients: 64 clients share the\n" +
-			"keys; those without times have the time 0 throughout, so that --pace has no effect.",
+			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. Twitter's times are\n" +
+			"whole seconds, so convert spreads the operations of a second over that second. CacheLib's traces have no\n" +
+			"clients, so convert divides the keys among 64 clients. In a CacheLib trace without times, all times are 0, and\n" +
+			"--pace has no effect.",
 		Example: "  zstd -dc cluster52.sort.zst | head -100000 | rdmalab run convert - --from twitter > cluster52.csv\n" +
 			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
 		Args: cobra.ExactArgs(1),
@@ -139,8 +140,8 @@ func generateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Print a synthetic trace for run --trace",
-		Long: "generate prints the operations that clients of a workload would execute, without a rack. The same flags and the same\n" +
-			"seed give the same trace.",
+		Long: "generate prints the operations that clients of a workload would execute. It needs no rack. The same flags and\n" +
+			"the same seed give the same trace.",
 		Example: "  rdmalab run generate --workload a --operations 10000 > a.csv\n" +
 			"  rdmalab run generate --mix get=70,put=20,insert=5,delete=5 --keys 100 --clients 8 --rate 100 --value-size zipf:0.8:16-200",
 		Args: cobra.NoArgs,

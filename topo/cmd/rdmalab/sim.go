@@ -86,6 +86,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
 	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both, or any, which the seed chooses (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
+	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers (default 1)")
 	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default: its only thread does everything)")
 	fs.StringVar(&p.Mix, "mix", "", "variations that a run adds, joined by commas, or none (default: drawn from the "+
 		"seed; docs/guide/clover.md and sherman.md explain them); "+scenario.MixNames())

@@ -21,13 +21,13 @@ func statusCmd() *cobra.Command {
 		Short:      "Show every host and the switch: state, addresses, link, process",
 		Long: "status asks the processes, links and daemons of hosts and switch for their state now, and prints a line for\n" +
 			"each. MEMORY is the size of the memory that a host registers for others, LINK the carrier of its link, PID the\n" +
-			"process of its daemon. Further tables follow if there is something to show: guests, programs that use a NIC,\n" +
-			"quotas of which they use anything, memory regions that outlive their programs, containers. STATE is one of\n\n" +
+			"process of its daemon. More tables follow if there is something to show: guests, programs that use a NIC, quotas\n" +
+			"that programs use, memory regions that exist longer than their programs, and containers. STATE is one of\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
 			"  link-down    the link is cut\n" +
 			"  nic-down     the NIC has crashed\n" +
-			"  silent       the daemon runs and does not answer: see `rdmalab logs`\n" +
+			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
 			"  crashed      there is no process: `rdmalab restart` starts it again",
 		Example: "  rdmalab status\n" +
@@ -48,7 +48,7 @@ func statusCmd() *cobra.Command {
 	return cmd
 }
 
-// openRack returns the rack that the command works on, which must be up.
+// openRack returns the rack on which the command works. It returns an error if the rack is not up.
 func openRack(cmd *cobra.Command) (*rack.Rack, error) {
 	if _, _, err := rackOf(cmd); err != nil {
 		return nil, err // this error names other racks that are up
@@ -60,7 +60,7 @@ func openRack(cmd *cobra.Command) (*rack.Rack, error) {
 	return rack.Open(name)
 }
 
-// onRack makes the RunE of a command that works on a rack, which must be up.
+// onRack returns the RunE of a command that works on a rack, which must be up.
 func onRack(f func(cmd *cobra.Command, args []string, r *rack.Rack) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		r, err := openRack(cmd)
@@ -87,7 +87,7 @@ func printStatus(w io.Writer, s rack.Status) error {
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == spec.SwitchName {
 			link = "-"
-			if n.Program != spec.ProgramSwordBox { // no program answers at the switch's addresses
+			if n.Program != spec.ProgramSwordBox { // no program answers at the addresses of the switch
 				v4, v6, mac = netip.Addr{}, netip.Addr{}, "-"
 			}
 		}

@@ -88,7 +88,7 @@ func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	return cmd
 }
 
-// printResult prints the result of a command. A negative verdict gives exit status 1.
+// printResult prints the result of a command. A negative verdict leads to exit status 1.
 func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) {
 	if asJSON {
 		err = printJSON(cmd, res)
@@ -130,8 +130,8 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 	}, nil
 }
 
-// clientHost returns the host on which a command's client runs: the named one, or the first compute
-// host.
+// clientHost returns the host on which a command's client runs: the host from or, if from is "",
+// the first compute host.
 func clientHost(rack *spec.Rack, from string) (string, error) {
 	if from != "" {
 		return from, nil
@@ -143,7 +143,7 @@ func clientHost(rack *spec.Rack, from string) (string, error) {
 	return list[0].Name, nil
 }
 
-// newStop makes the command that stops a store on all hosts on which it was started.
+// newStop returns the command that stops a store, on all hosts on which it was started.
 func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		hosts, err := c.Store.Places(c.Rack)
@@ -246,7 +246,8 @@ func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store
 	return out, nil
 }
 
-// printCost prints the time and round trips of an operation that succeeded, with --verbose.
+// printCost prints the time and the round trips of an operation that has succeeded, if verbose is
+// true.
 func printCost(cmd *cobra.Command, verbose bool, a *store.Answer) error {
 	if !verbose || a == nil {
 		return nil
@@ -263,7 +264,8 @@ func scanCmd(s *store.Store) *cobra.Command {
 		Use:   "scan KEY",
 		Short: "List keys in order, with their values",
 		Long: "scan lists the records with keys of KEY and above, in the order of keys. Each line has a key and its value; a\n" +
-			"value that is not printable text is printed in hexadecimal digits. KEY is a number and need not exist.",
+			"value that is not printable text is printed in hexadecimal digits. KEY is a number; the tree need not have this\n" +
+			"key.",
 		Example: "  rdmalab " + s.Name + " scan 0\n" +
 			"  rdmalab " + s.Name + " scan 1000 -n 5 -v",
 		Args: cobra.ExactArgs(1),

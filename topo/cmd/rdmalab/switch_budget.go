@@ -18,15 +18,15 @@ func switchBudgetCmd() *cobra.Command {
 		Long: "budget estimates whether the program of the switch would fit on a programmable switching chip like Tofino. It\n" +
 			"places the tables and registers that the program declares in the stages of the chip, for published and for\n" +
 			"hardened rules (modes), and lists what does not fit:\n\n" +
-			"  memory   memory blocks that need more stages than the chip has; those of the rings that the program keeps for\n" +
-			"           each connection are also listed apart\n" +
+			"  memory   memory blocks that need more stages than the chip has; the blocks of rings, of which the program keeps one for\n" +
+			"           each connection, are also listed separately\n" +
 			"  tables   tables into which packets insert entries: on a chip, only the control plane can insert\n" +
 			"  state    registers that are wider than a packet can write\n" +
 			"  actions  what no stage can do: keep a packet to send it later, act on a timer, make more packets, compute the\n" +
 			"           ICRC of a rewritten packet\n\n" +
 			"For comparison, it prints what the authors' compiler reports for their P4 program (Figure 8 of the SwordBox\n" +
-			"paper), which only steers. It is a rough estimate: what does not fit by it does not fit on a chip, and what fits\n" +
-			"by it may still not fit on a chip.",
+			"paper), which only steers. It is a rough estimate: what the estimate says not to fit does not fit on a chip;\n" +
+			"what it says to fit may still not fit.",
 		Example: "  rdmalab switch budget\n" +
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
 		Args: cobra.NoArgs,
@@ -84,7 +84,7 @@ func printItems(out io.Writer, r *chipcost.Report) error {
 
 // printMisfits prints the parts of a mode that do not fit on the chip.
 func printMisfits(out io.Writer, r *chipcost.Report, c *chipcost.Chip) error {
-	fmt.Fprintf(out, "\nin the stages: %d of %d blocks\n", r.Blocks-r.Beyond, c.Stages*c.Blocks) // the last line reports
+	fmt.Fprintf(out, "\nin the stages: %d of %d blocks\n", r.Blocks-r.Beyond, c.Stages*c.Blocks) // the last line reports errors
 	if r.Fits {
 		_, err := fmt.Fprintln(out, "it fits")
 		return err

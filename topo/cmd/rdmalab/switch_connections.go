@@ -28,21 +28,23 @@ func switchConnectionsCmd() *cobra.Command {
 		Long: "The first table has the shared connections, which carry moved requests of several clients to memory servers:\n\n" +
 			"  SHARED         server and number of the connection\n" +
 			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
-			"  GEN            number of the connection since the switch started; another number means that it was made again\n" +
-			"  OF             whose it is: the switch's, or under published rules that of the client whose connection is shared\n" +
+			"  GEN            number of the connection since the switch started; it changes when the connection is made again\n" +
+			"  OF             end that made it: the switch, or under published rules the client whose connection is shared\n" +
 			"  QP, SERVER QP  queue pairs of the two ends\n" +
 			"  NEXT PSN       PSN of the next request\n" +
 			"  OPEN           requests in flight, and how many there can be\n" +
 			"  QUEUE          packets that wait for a place among these\n" +
-			"  TRIES          retries since the server's last response; of a connection that is not up, failed attempts to connect\n\n" +
-			"Below the table, for each connection with requests in flight: the oldest request, and the clients that wait.\n\n" +
+			"  TRIES          retries since the server's last response; if the connection is not up, failed attempts to connect\n\n" +
+			"Below the table, each connection with requests in flight has lines with its oldest request and the waiting\n" +
+			"clients.\n\n" +
 			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO\n" +
-			"and the responses to them. Without --all, it has one flow of each open connection: that of the requests to a\n" +
-			"memory server, or else the busier one.\n\n" +
-			"  STATE  learning, connecting, open, closing or closed; of a flow with moved requests: shared (its requests are\n" +
-			"         moved), own (they are on the client's connection again), waiting (some are held), dead (the switch refuses it)\n" +
+			"and the responses to them. Without --all, it shows one flow of each open connection: the requests to a memory\n" +
+			"server or, if neither end is a memory server, the busier flow.\n\n" +
+			"  STATE  learning, connecting, open, closing or closed; if requests of the flow were moved: shared (its requests are\n" +
+			"         moved now), own (they are on the client's connection again), waiting (the switch holds some), dead (the switch\n" +
+			"         refuses the flow)\n" +
 			"  MOVED  how many requests were moved\n" +
-			"  SHIFT  by how much the client's PSNs are ahead of those that the server sees, because of moved requests\n" +
+			"  SHIFT  difference between the client's PSNs and the PSNs that the server sees, because of moved requests\n" +
 			"  IDLE   time since the last packet\n\n" +
 			"? stands for what the switch does not know yet. After a restart of the switch, a table BROKEN BY RESTART has the\n" +
 			"connections with moved requests that the restart has broken: the switch answers their requests with a fatal NAK,\n" +
@@ -104,9 +106,9 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 	return w.Flush()
 }
 
-// shown reports whether a flow is shown. Of the two flows of an open connection, one is shown: the
-// one with moved requests, otherwise the one towards a server to which the switch has connections,
-// otherwise the one whose requests were answered.
+// shown reports whether a flow is shown. Of the two flows of an open connection, only one is shown:
+// the flow with moved requests; otherwise the flow to a server to which the switch has connections;
+// otherwise the flow whose requests were answered.
 func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flow) bool {
 	switch {
 	case row.State == conntrack.Closed:
@@ -137,7 +139,8 @@ func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flo
 	return true
 }
 
-// printShared prints the switch's connections, and those that it borrows from clients.
+// printShared prints the switch's connections, and the connections that the switch borrows from
+// clients.
 func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 	carried := make(map[switchconn.Key]handler.Shared)
 	var borrowed []handler.Shared
@@ -189,7 +192,7 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 	return err
 }
 
-// waiting writes the oldest request that is not answered, and the clients that wait behind it.
+// waiting writes the oldest unanswered request, and the clients that wait behind it.
 func waiting(b *strings.Builder, names namer, name string, s *handler.Shared) {
 	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
 		s.Waits.Op, names.name(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
@@ -242,11 +245,11 @@ func adoptCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt SERVER",
 		Short: "Give the switch a shared connection that was set up by hand",
-		Long: "adopt is for a server without a connection manager, to which the switch cannot connect by itself; the rules for\n" +
-			"such a server have service=none. First set up a queue pair of the server for a reliable connection to the\n" +
-			"switch: to the addresses that `rdmalab status` shows for the switch, and to a queue pair number of your choice,\n" +
-			"--qpn. adopt then makes the switch the other end of that connection, and the switch sends moved requests on it.\n" +
-			"If the connection fails, the switch forgets it: set up and adopt another one.",
+		Long: "adopt is for a server without a connection manager. The switch cannot connect to such a server by itself; rules\n" +
+			"for it have service=none. First set up a queue pair of the server for a reliable connection to the switch. As\n" +
+			"the other end, give the addresses that `rdmalab status` shows for the switch, and a queue pair number of your\n" +
+			"choice (--qpn). adopt then makes the switch this other end, and the switch sends moved requests on the\n" +
+			"connection. If the connection fails, the switch forgets it: set up and adopt another one.",
 		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
@@ -302,8 +305,8 @@ func dropCmd() *cobra.Command {
 		Use:   "drop SERVER SHARD",
 		Short: "End a shared connection of the switch",
 		Long: "drop ends a shared connection. `rdmalab switch connections` shows it in column SHARED as SERVER/SHARD, like\n" +
-			"ms0/0. If rules need it, the switch makes it again; one that was adopted is forgotten. For clients whose requests\n" +
-			"are in flight on it, it is as if the server had failed: the requests complete with an error.",
+			"ms0/0. If rules need it, the switch makes it again; one that was adopted is forgotten. Requests of clients that\n" +
+			"are in flight on it complete with an error, as if the server had failed.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeHosts,

@@ -18,15 +18,15 @@ func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program [NAME]",
 		Short: "Show or change the program that the switch runs",
-		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and how\n" +
-			"much memory the tables and registers of the program declare. Programs are forward and swordbox (see `rdmalab\n" +
+		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and the\n" +
+			"size of the tables and registers that the program declares. Programs are forward and swordbox (see `rdmalab\n" +
 			"switch --help`); the rack file chooses one by `switch: {program: NAME}`.\n\n" +
 			"With NAME, the switch runs that program from now on, also after a restart. The rules are replaced as well, even\n" +
 			"if NAME runs already: by those of the rack file if the file chooses NAME, otherwise by none. Open connections go\n" +
 			"on.\n\n" +
-			"The command fails and changes nothing while a connection is open of which swordbox has moved requests, because\n" +
-			"only swordbox can translate the PSNs of that connection. End the clients that `rdmalab switch connections` shows\n" +
-			"with moved requests, and try again.",
+			"If swordbox has moved requests of a connection, only swordbox can translate the PSNs of that connection. While\n" +
+			"such a connection is open, the command fails and changes nothing. End the clients that `rdmalab switch\n" +
+			"connections` shows with moved requests, and try again.",
 		Example: "  rdmalab switch program\n" +
 			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
 			"  rdmalab switch program forward",

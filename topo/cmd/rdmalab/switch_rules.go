@@ -21,11 +21,11 @@ func switchRulesCmd() *cobra.Command {
 		Short: "List, add, remove and load the rules of program swordbox",
 		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does\n" +
 			"with them. `rdmalab switch rules add --help` explains its keys.\n\n" +
-			"rules lists the rules in force. The first rule that matches a request applies to it; rules of action count,\n" +
-			"which only observe, apply besides. Requests that no rule matches are forwarded unchanged. Columns have the names\n" +
-			"of the keys; SHARDS and SERVICE are shown for hardened rules of action move and atomics.\n\n" +
+			"rules lists the rules in force. The first rule that matches a request applies to it. Rules of action count only\n" +
+			"observe, so such a rule may apply in addition. Requests that no rule matches are forwarded unchanged. Columns\n" +
+			"have the names of the keys; SHARDS and SERVICE are shown for hardened rules of action move and atomics.\n\n" +
 			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
-			"until `rdmalab down`, also across a crash of the switch.",
+			"until `rdmalab down`; they survive a crash of the switch.",
 		Example: "  rdmalab switch rules\n" +
 			"  rdmalab switch rules add server=ms0 action=atomics\n" +
 			"  rdmalab switch rules remove r1\n" +
@@ -79,9 +79,9 @@ func addRuleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add KEY=VALUE…",
 		Short: "Add a rule behind or before the others",
-		Long: "add adds a rule behind the others, or with --first before them, and prints it with its name. It fails, and says\n" +
-			"why, if a rule before it takes all of its requests. The arguments are the keys of a rule, as in a rack file;\n" +
-			"server and action are required. Actions:" + "\n\n" +
+		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if\n" +
+			"an earlier rule matches every request that the new rule would match. The arguments are the keys of a rule, as in\n" +
+			"a rack file; server and action are required. Actions:\n\n" +
 			actions.String() + "\nKeys, with examples:\n\n" + keys.String(),
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
@@ -89,7 +89,7 @@ func addRuleCmd() *cobra.Command {
 		ValidArgsFunction: completeRule,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args, " ")
-			if _, err := rules.Parse(text); err != nil { // finds mistakes without asking the switch
+			if _, err := rules.Parse(text); err != nil { // finds mistakes without a request to the switch
 				return badUse("rule: %w", err)
 			}
 			var r rules.Rule
@@ -104,7 +104,7 @@ func addRuleCmd() *cobra.Command {
 	return cmd
 }
 
-// loadRulesCmd replaces the switch's rules by those of a rack file.
+// loadRulesCmd makes the command that replaces the switch's rules by those of a rack file.
 func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
@@ -139,7 +139,8 @@ func loadRulesCmd() *cobra.Command {
 	}
 }
 
-// completeRule offers keys that the command line does not have yet, and the known values of a key.
+// completeRule completes keys that the command line does not have yet, and the known values of a
+// key.
 func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	const plain = cobra.ShellCompDirectiveNoFileComp
 	key, _, valued := strings.Cut(word, "=")
@@ -165,7 +166,7 @@ func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cob
 	return values, plain
 }
 
-// serverNames lists the hosts that have memory for other hosts.
+// serverNames lists the hosts that register memory for other hosts.
 func serverNames(cmd *cobra.Command) []string {
 	r, _, err := rackOf(cmd)
 	if err != nil {
@@ -184,8 +185,8 @@ func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Remove rules by name",
-		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. On a connection of which the switch\n" +
-			"has moved requests, client and server count PSNs differently: the switch goes on translating them until the\n" +
+		Long: "remove ends the rules with these names; `rdmalab switch rules` lists them. If the switch has moved requests of a\n" +
+			"connection, client and server count PSNs differently there. So the switch continues to translate PSNs until that\n" +
 			"connection ends.",
 		Example: "  rdmalab switch rules remove locks",
 		Args:    cobra.MinimumNArgs(1),

@@ -22,23 +22,26 @@ func switchTablesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tables [NAME]",
 		Short: "List the tables of the switch, show one, or empty one",
-		Long: "Without NAME, tables lists the tables of the switch and of its program: how many entries are USED, of how many\n" +
-			"(OF), and whether --clear can empty the table (CLEAR). With NAME, it shows the entries of a table:\n\n" +
+		Long: "Without NAME, tables lists the tables of the switch and of its program. USED is the number of entries, OF how\n" +
+			"many there can be, and CLEAR says whether --clear can empty the table. With NAME, it shows the entries of a\n" +
+			"table:\n\n" +
 			"  macs    MAC addresses, and the port where each was last seen\n" +
 			"  flows   packets and bytes by source, destination and queue pair\n" +
 			"  groups  multicast groups and their members\n" +
 			"  rows    with swordbox: flows of reliable connections, as `rdmalab switch connections --all` shows them\n" +
 			"  words   with swordbox: words of memory that atomics under rules work on\n\n" +
-			"The tables held, keys and hot are shown as by the commands of these names. Columns of words:\n\n" +
-			"  STATE    pass: its operations are on clients' connections; unknown: on a shared connection, but the value is not\n" +
-			"           known; known: atomics are replaced by WRITEs; busy, closing: the word goes from one to the other\n" +
+			"For held, keys and hot it shows what the commands of these names show. Columns of words:\n\n" +
+			"  STATE    pass: operations travel on clients' connections; unknown: on a shared connection, and the switch does not\n" +
+			"           know the value; known: on a shared connection, and the switch replaces atomics by WRITEs; busy: new\n" +
+			"           operations wait until those in flight on clients' connections have ended; closing: they wait until those\n" +
+			"           on the shared connection have ended\n" +
 			"  VALUE    the value that the next operation will find, if it is known\n" +
-			"  EPOCH    how often the value became uncertain\n" +
+			"  EPOCH    how often the value has become unknown\n" +
 			"  PENDING  requests for the word that are in flight\n\n" +
-			"--clear empties a table; the switch fills it again from the packets that follow. After words is emptied, the\n" +
-			"next atomic on a word is sent to the server unchanged, because its value is not known. From rows, --clear does\n" +
-			"not remove flows with moved requests: without them the switch could not translate PSNs, and their connections\n" +
-			"would break.",
+			"--clear empties a table; the switch fills it again from later packets. After the table words is emptied, the\n" +
+			"switch sends the next atomic on each word to the server unchanged, because it does not know the value. In the\n" +
+			"table rows, --clear keeps the entries of flows with moved requests: without them the switch could not translate\n" +
+			"PSNs, and their connections would break.",
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",

@@ -38,9 +38,9 @@ func switchTraceCmd() *cobra.Command {
 		Short: "Print the packets that the switch changes, while they pass",
 		Long: "trace prints a line for each packet that the program of the switch or a fault has touched, on the links of the\n" +
 			"given hosts or on all links, until it is interrupted. The line has the seconds since the first packet, the link\n" +
-			"and direction, the packet, and what was done to it. A rewritten packet is printed once, as it was on the first\n" +
-			"watched link that it crossed; -o json has it on each link. `rdmalab capture` has all packets. The switch never\n" +
-			"waits for trace: packets that trace is too slow to print are left out.",
+			"and direction, the packet, and the change that was made to it. A rewritten packet is printed once, as it was on\n" +
+			"the first watched link that it crossed; -o json has it on each link. `rdmalab capture` has all packets. The\n" +
+			"switch never waits for trace: packets that trace is too slow to print are left out.",
 		Example: "  rdmalab switch trace\n" +
 			"  rdmalab switch trace ms0 --dir down --count 10\n" +
 			"  rdmalab switch trace -o json | jq -r .comment",
@@ -92,7 +92,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 const endPatience = 3 * time.Second
 
 // openCapture starts a capture at the switch. If the command is interrupted, the switch ends the
-// capture, and the stream still has all packets that were captured before.
+// capture; the stream still has all packets that were captured before.
 func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	client, err := switchControl(cmd)
 	if err != nil {
@@ -135,15 +135,17 @@ type tracer struct {
 	names namer
 	json  bool
 	first int64 // time of the first packet
-	// taken is the switch's comment on a packet that it has consumed and sent as another one.
+	// taken is the switch's comment on a packet that the switch has consumed and replaced by
+	// another one.
 	taken string
-	// came has the comments of the last rewritten packets that were shown on their ingress link. These
-	// packets are not shown again on their egress link.
+	// came holds the comments of the last rewritten packets that were shown on their ingress link.
+	// These packets are not shown again on their egress link.
 	came [maxCame]string
 	next int
 }
 
-// maxCame is how many packets may be captured between the two captures of a rewritten packet.
+// maxCame bounds how many other packets may be captured between the two captures of a rewritten
+// packet.
 const maxCame = 64
 
 // again reports whether the packet was already shown on another link. The switch's comments on both
@@ -209,7 +211,7 @@ func (t *tracer) print(p *pcapng.Packet) error {
 	e.Link, e.Dir, _ = strings.Cut(p.Name, " ")
 	data := p.Data
 	if n := p.OrigLen - len(data); n > 0 {
-		data = append(append([]byte(nil), data...), make([]byte, min(n, pcapng.MaxPacket))...) // zeros replace what the capture has cut off, so that the lengths in the headers are right
+		data = append(append([]byte(nil), data...), make([]byte, min(n, pcapng.MaxPacket))...) // zeros replace the bytes that the capture has cut off, so that the lengths in the headers are correct
 	}
 	var f wire.Frame
 	if wire.ParseFrame(data, &f) == nil {

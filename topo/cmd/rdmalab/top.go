@@ -19,7 +19,7 @@ func topCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show a rack live on a full screen; keys inject faults",
-		Long: "top shows, every second, how much crosses each link and what is lost there, the queue pairs with their packet\n" +
+		Long: "top shows the rack every second: the traffic and the losses of each link, the queue pairs with their packet\n" +
 			"sequence numbers and retransmissions, and what the switch's program does. Keys inject faults on the chosen link\n" +
 			"and end them, crash and restart the chosen host or the switch, and start a capture; ? lists the keys. For each\n" +
 			"key top prints the command that it ran, so that you can type it yourself.\n\n" +
@@ -53,7 +53,7 @@ func topCmd() *cobra.Command {
 	return cmd
 }
 
-// drawable returns an error if input or output is not a terminal on which a screen can be drawn.
+// drawable returns an error if input or output is no terminal on which a screen can be drawn.
 func drawable() error {
 	const instead = "; `rdmalab top --once` prints one screen, and `rdmalab status`, `rdmalab counters` and `rdmalab faults` have all of it"
 	switch kind := os.Getenv("TERM"); {
@@ -65,7 +65,7 @@ func drawable() error {
 	return nil
 }
 
-// terminalStyle returns the capabilities of the terminal, according to the environment.
+// terminalStyle returns the capabilities of the terminal, as the environment describes them.
 func terminalStyle() top.Style {
 	locale := os.Getenv("LC_ALL")
 	for _, name := range []string{"LC_CTYPE", "LANG"} {

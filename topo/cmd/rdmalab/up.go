@@ -26,8 +26,8 @@ import (
 const (
 	// verifyWait bounds the check of one path.
 	verifyWait = 30 * time.Second
-	// verifyAtOnce bounds the hosts that verify their paths at the same time, because a memory server
-	// refuses connections for which it has no room in its queue.
+	// verifyAtOnce bounds how many hosts verify their paths at the same time. A memory server
+	// refuses connections for which its queue has no room.
 	verifyAtOnce = 16
 )
 
@@ -42,7 +42,7 @@ func upCmd() *cobra.Command {
 			"each path from a compute host to a memory host: it executes WRITE, READ, CAS and FAA on it and compares the\n" +
 			"bytes. It prints the hosts as `rdmalab status` does, and commands to try. Without -f it takes the built-in rack.\n" +
 			"The rack has the name that --rack or " + rackEnv + " gives, otherwise the name in the rack file.\n\n" +
-			"With --runtime docker the hosts are containers; every command works on them as on any host.\n\n" +
+			"With --runtime docker the hosts are containers. Every command works for them as for any host.\n\n" +
 			"A rack that is up already stays as it is. What a crashed run has left behind is removed first. If up fails,\n" +
 			"`rdmalab doctor` says what the machine lacks; if a path does not work, the rack stays up, and `rdmalab logs` has\n" +
 			"the reason.",
@@ -133,8 +133,8 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 	return err
 }
 
-// verifyPaths verifies every path from a compute host to a memory server that the partitions of
-// both allow; all compute hosts do this at once.
+// verifyPaths verifies the paths from compute hosts to memory servers, as far as the partitions of
+// both ends allow them. The compute hosts do this concurrently.
 func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	from, to := r.Spec.ByRole(spec.Compute), r.Spec.ByRole(spec.Memory)
 	if len(from) == 0 || len(to) == 0 {

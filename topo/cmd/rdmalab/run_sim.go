@@ -1,0 +1,268 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/racks"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Times of a run in virtual time, unless they are typed: a second of it takes minutes.
+const (
+	simWarmup   = 500 * time.Microsecond
+	simDuration = 5 * time.Millisecond
+)
+
+// runPlace says where a run is: on a rack, or in virtual time with a cost model and a seed. The zero
+// value is that of commands without --on, which are for a rack.
+type runPlace struct {
+	on, cost string
+	seed     uint64
+}
+
+// checkOn checks where the run is, and sets what is different in virtual time.
+func (f *runFlags) checkOn() error {
+	switch {
+	case f.place.on == "":
+	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed")):
+		return errors.New("--cost and --seed are for a run in virtual time: use them with --on sim")
+	case f.place.on == experiment.OnRack:
+	case f.place.on != experiment.OnSim:
+		return fmt.Errorf("--on %.20q: want %s or %s", f.place.on, experiment.OnRack, experiment.OnSim)
+	case f.steer != "":
+		return errors.New("--steer is for a rack: the switch of --on sim forwards; `rdmalab experiment` has steering in virtual time")
+	default:
+		if !f.typed("warmup") {
+			f.config.Warmup = simWarmup
+		}
+		if !f.typed("duration") {
+			f.config.Duration = simDuration
+		}
+	}
+	return nil
+}
+
+// simRun is a run on the default rack in virtual time. The store's commands and its parts of the
+// hosts are those of a rack.
+type simRun struct {
+	storeRun
+	desc  *store.Store
+	rack  *simrack.Rack
+	spec  *spec.Rack
+	nodes map[string]store.Node // of the compute and the metadata hosts
+	ctl   map[string]*control.Client
+	ended context.Context // when the run is interrupted
+}
+
+// measureSim is measure in virtual time.
+func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
+	desc, err := store.Find(f.store)
+	if err != nil {
+		return nil, err
+	}
+	model, err := loadCost(f.place.cost)
+	if err != nil {
+		return nil, err
+	}
+	rack, err := spec.Parse(racks.Default())
+	if err != nil {
+		return nil, err
+	}
+	s := &simRun{
+		storeRun: storeRun{flags: f, cmd: cmd}, desc: desc, spec: rack, ended: cmd.Context(),
+		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{},
+	}
+	s.rack, err = simrack.New(rack, simrack.Options{Seed: f.place.seed, Cost: model, Cancelled: func() bool { return s.ended.Err() != nil }})
+	if err != nil {
+		return nil, err
+	}
+	defer s.rack.Close()
+	s.hostsUp()
+	s.rack.Host(s.hosts[0]).Go("run", false, func(verbs.Context) {
+		var err error
+		rep, err = s.measure()
+		s.rack.Stop(err)
+	})
+	if err := s.rack.Run(); errors.Is(err, sim.ErrCancelled) {
+		return nil, s.ended.Err()
+	} else if err != nil {
+		return nil, err
+	}
+	return rep, nil
+}
+
+// hostsUp starts the memory services, and the parts of the store in all other hosts.
+func (s *simRun) hostsUp() {
+	for i := range s.spec.Hosts {
+		h := s.rack.Host(s.spec.Hosts[i].Name)
+		if h.Spec.Role == spec.Memory {
+			h.Go("memory", true, func(ctx verbs.Context) {
+				m, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: int(h.Spec.Memory), Locks: hostd.LockTable})
+				if err == nil {
+					err = m.Serve()
+				}
+				s.rack.Stop(err)
+			})
+			continue
+		}
+		var m control.Mux
+		node := s.desc.Node(&simHost{h, s.spec, h.Manager(h.Context("connections"))})
+		node.Routes(&m)
+		s.nodes[h.Spec.Name], s.ctl[h.Spec.Name] = node, control.ClientOf(&m)
+		if h.Spec.Role == spec.Compute {
+			s.hosts = append(s.hosts, h.Spec.Name)
+		}
+	}
+}
+
+// measure starts the store, loads the keys and runs the workload, on a thread of the simulation.
+func (s *simRun) measure() (*runReport, error) {
+	f := s.flags
+	call := &store.Call{
+		Context: s.ended, Store: s.desc, Rack: s.spec, Err: io.Discard, Free: func() error { return nil },
+		Post: func(host, path string, in, out any) error {
+			host = cmp.Or(host, s.hosts[0])
+			if err := s.ctl[host].Call(s.ended, http.MethodPost, path, in, out); err != nil {
+				return fmt.Errorf("host %s: %w", host, err)
+			}
+			return nil
+		},
+	}
+	if err := s.prepare(s.desc, call); err != nil {
+		return nil, err
+	}
+	if !f.noLoad && !f.loadOnly && !s.loaded {
+		if _, err := s.all(true); err != nil {
+			return nil, fmt.Errorf("load: %w", err)
+		}
+	}
+	before := s.traffic()
+	res, err := s.all(f.loadOnly)
+	if err != nil {
+		return nil, err
+	}
+	return s.report(res, before, s.traffic()), nil
+}
+
+// all runs the clients of all hosts and merges their results.
+func (s *simRun) all(load bool) (*kv.Result, error) {
+	total, errs := new(kv.Result), []error(nil)
+	s.issued = 0
+	requests, err := s.requests(load)
+	if err != nil {
+		return nil, err
+	}
+	var threads []verbs.Runtime
+	for i := range requests {
+		in := &requests[i]
+		in.MaxValue = max(in.Config.Value, kv.MinValue)
+		ops, err := in.Ops()
+		if err != nil {
+			return nil, err
+		}
+		open, err := s.nodes[s.hosts[i]].Clients(in.ClientOptions)
+		if err != nil {
+			return nil, err
+		}
+		v := s.rack.Host(s.hosts[i]).Context("clients")
+		list := open(v)
+		defer func() { _ = list.Close() }() // nothing uses it any more
+		stop := func() bool { s.issued++; return false }
+		for id := in.First; id < in.First+in.Count; id++ {
+			v.Runtime().Go(fmt.Sprintf("client-%d", id), func() {
+				res, err := in.Client(s.ended, list, v.Runtime(), id, ops, nil, stop)
+				if res != nil {
+					total.Merge(res)
+				}
+				if err != nil {
+					errs = append(errs, err)
+				}
+			})
+		}
+		threads = append(threads, v.Runtime())
+	}
+	for _, rt := range threads {
+		rt.Wait()
+	}
+	return total, errors.Join(errs[:min(len(errs), 3)]...)
+}
+
+// traffic counts what the switch has received.
+func (s *simRun) traffic() (t traffic) {
+	for i := range s.rack.Hosts() {
+		p := s.rack.Switch().Port(i)
+		t.packets += p.RxPackets
+		t.bytes += p.RxBytes
+	}
+	return t
+}
+
+// simHost is the store.Host of a host in virtual time.
+type simHost struct {
+	host    *simrack.Host
+	rack    *spec.Rack
+	manager rdmacm.Manager
+}
+
+var _ store.Host = (*simHost)(nil)
+
+// Name implements store.Host.
+func (s *simHost) Name() string { return s.host.Spec.Name }
+
+// Address implements store.Host.
+func (s *simHost) Address(name string) (netip.Addr, error) {
+	for i := range s.rack.Hosts {
+		if h := &s.rack.Hosts[i]; h.Name == name {
+			return h.IPv4, nil
+		}
+	}
+	return netip.ParseAddr(name)
+}
+
+// NameOf implements store.Host.
+func (s *simHost) NameOf(addr string) string {
+	for i := range s.rack.Hosts {
+		if h := &s.rack.Hosts[i]; h.IPv4.String() == addr {
+			return h.Name
+		}
+	}
+	return addr
+}
+
+// Manager implements store.Host.
+func (s *simHost) Manager() rdmacm.Manager { return s.manager }
+
+// Context implements store.Host.
+func (s *simHost) Context() verbs.Context { return s.host.Context("service") }
+
+// Log implements store.Host.
+func (s *simHost) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// Service implements store.Host.
+func (s *simHost) Service(f func() error) error { return f() }
+
+// Do implements store.Host.
+func (s *simHost) Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error {
+	v := s.host.Context(job)
+	return errors.Join(f(r.Context(), v), v.Close())
+}
