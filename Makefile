@@ -226,10 +226,11 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	done; \
 	echo "soak: $$seeds seeds from $(FIRST) on, $$schedules schedules of 3 acts, in $(SOAKTIME)"
 
-# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent.
-MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc \
-  swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester swordbox/serialize swordbox/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows clover/layout clover/rpc sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot store/kv
+# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
+MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
+  swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize swordbox/rules \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore clover/layout clover/meta=clover/meta,clover clover/rpc \
+  sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot onerma/wire onerma/nic store/kv
 
 .PHONY: mutate
 mutate: ## what the tests notice: small changes of packages, one at a time; MUTANTS of each by SEED, MUTATED, LEAST in percent
@@ -259,7 +260,7 @@ e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and wi
 
 .PHONY: e2e-verbs
 e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
-	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/verbs -args $(LIMITS) \
+	@$(PROGRAM) $(RACETEST) -count=1 -timeout 25m ./e2e/verbs -args $(LIMITS) -ginkgo.timeout=24m \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-docker

@@ -8,7 +8,7 @@ import (
 )
 
 // stats is the part of `clover stat -o json` that the specs use.
-type stats struct{ Keys, LostKeys, Held, Linked, Broken, Losses, Recovered uint64 }
+type stats struct{ Keys, LostKeys, Held, Linked, Broken, Losses, Recovered, Copies, Away uint64 }
 
 var _ = Describe("a drill", Ordered, func() {
 	var rack *fixture.Rack
@@ -109,6 +109,37 @@ var _ = Describe("a drill", Ordered, func() {
 		rack.JSON(&st, "clover", "stat")
 		Expect(st.Losses).To(BeNumerically(">", 0))
 		whole()
+	})
+
+	It("keeps two copies of each node: no key is lost with a memory server", func() {
+		rack.OK("clover", "stop")
+		rack.OK("clover", "start", "--fresh", "--lease", "1s", "--replicas", "2")
+		DeferCleanup(func() {
+			rack.OK("clover", "stop")
+			rack.OK("clover", "start", "--fresh", "--lease", "1s")
+		})
+		rack.OK("clover", "insert", "5000", "hello")
+		away := func() uint64 {
+			st := stats{}
+			rack.JSON(&st, "clover", "stat")
+			Expect(st.Copies).To(BeEquivalentTo(2))
+			return st.Away
+		}
+		verdict(func() { rack.OK("crash", "ms1") })
+		Expect(away()).To(BeEquivalentTo(1))
+		Expect(rack.OK("clover", "get", "5000")).To(Equal("hello\n"))
+		rack.OK("restart", "ms1")
+		Eventually(away, fixture.Patience, "100ms").Should(BeZero())
+		verdict(func() {
+			rack.OK("crash", "ms0")
+			rack.OK("restart", "ms0")
+		})
+		Eventually(away, fixture.Patience, "100ms").Should(BeZero())
+		Expect(rack.OK("clover", "get", "5000")).To(Equal("hello\n"))
+		whole()
+		res := rack.Run("run", "ycsb", "--workload", "a", "--clients", "2", "--steer", "both", "--duration", "100ms", "-q")
+		Expect(res).To(fixture.HaveExited(1))
+		Expect(res.Stderr).To(ContainSubstring("the switch cannot steer requests of a store with copies"))
 	})
 
 	It("crashes the switch while it steers", func() {

@@ -81,6 +81,22 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
 	})
 
+	It("goes on when the master crashes, if it has a standby", func() {
+		Expect(rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2", "--master", "cn1", "--standby", "cn2")).
+			To(HaveSuffix("cn1 runs the master\ncn2 is its standby\n"))
+		DeferCleanup(func() { rack.OK("fusee", "stop") })
+		rack.OK("fusee", "insert", "7", "hello", "--from", "cn0")
+		Eventually(func() string { return rack.OK("logs", "cn1") }, "10s").Should(ContainSubstring("the master has a standby"))
+		rack.OK("crash", "cn1")
+		Eventually(func() string { return rack.OK("logs", "cn2") }, "15s").Should(ContainSubstring("the master of a table is up"))
+		rack.OK("crash", "ms1")
+		Expect(rack.OK("fusee", "get", "7", "--from", "cn0")).To(Equal("hello\n"))
+		rack.OK("fusee", "put", "7", "world", "--from", "cn0")
+		rack.OK("restart", "cn1")
+		rack.OK("restart", "ms1")
+		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
+	})
+
 	It("gives linearizable answers while links fail and copies are torn", func() {
 		rack.OK("fusee", "start", "--fresh", "--replicas", "3", "--index-replicas", "3")
 		for _, link := range []string{"cn0", "ms0", "ms1"} {

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -21,6 +22,7 @@ type mutant struct {
 	what       string // the whole expression, for key
 	begin, end int
 	text       string
+	from, to   int // the whole expression or statement
 }
 
 // old returns the text that is replaced.
@@ -86,11 +88,13 @@ type finder struct {
 	// around is the binary expression that an operand belongs to. The description of a changed
 	// constant names this expression.
 	around map[ast.Expr]*ast.BinaryExpr
+	// unused are constants that a caller does not look at.
+	unused map[ast.Expr]bool
 }
 
 // inFile lists the possible changes of one file; none for a file that most builds leave out.
 func inFile(name string, src []byte) ([]mutant, error) {
-	f := &finder{set: token.NewFileSet(), file: name, src: src, around: map[ast.Expr]*ast.BinaryExpr{}}
+	f := &finder{set: token.NewFileSet(), file: name, src: src, around: map[ast.Expr]*ast.BinaryExpr{}, unused: map[ast.Expr]bool{}}
 	tree, err := parser.ParseFile(f.set, name, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
@@ -114,7 +118,7 @@ func inFile(name string, src []byte) ([]mutant, error) {
 // add adds a change of the bytes between two positions.
 func (f *finder) add(kind string, begin, end token.Pos, text string) {
 	b, e := f.set.Position(begin), f.set.Position(end)
-	f.out = append(f.out, mutant{file: f.file, src: f.src, line: b.Line, in: f.in, kind: kind, what: string(f.src[b.Offset:e.Offset]), begin: b.Offset, end: e.Offset, text: text})
+	f.out = append(f.out, mutant{file: f.file, src: f.src, line: b.Line, in: f.in, kind: kind, what: string(f.src[b.Offset:e.Offset]), begin: b.Offset, end: e.Offset, text: text, from: b.Offset, to: e.Offset})
 }
 
 // text is the source of a node.
@@ -135,6 +139,13 @@ func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
 		f.negate(n.Cond)
+		if f.text(n.Cond) == "err != nil" {
+			for _, s := range n.Body.List {
+				if r, ok := s.(*ast.ReturnStmt); ok {
+					f.beside(r, "err")
+				}
+			}
+		}
 	case *ast.ForStmt:
 		if n.Cond != nil {
 			f.negate(n.Cond)
@@ -143,10 +154,13 @@ func (f *finder) visit(n ast.Node) bool {
 		f.around[n.X], f.around[n.Y] = n, n
 		if s, ok := swaps[n.Op]; ok {
 			f.add(s.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), s.to)
-			f.out[len(f.out)-1].what = f.text(n)
+			m := &f.out[len(f.out)-1]
+			m.what, m.from, m.to = f.text(n), f.set.Position(n.Pos()).Offset, f.set.Position(n.End()).Offset
 		}
+	case *ast.ReturnStmt:
+		f.beside(n, "false")
 	case *ast.BasicLit:
-		if n.Kind == token.INT {
+		if n.Kind == token.INT && !f.unused[n] {
 			if v, err := strconv.ParseUint(n.Value, 0, 63); err == nil {
 				f.add("constant", n.Pos(), n.End(), strconv.FormatUint(v+1, 10))
 				if whole := f.around[n]; whole != nil {
@@ -169,6 +183,27 @@ func (f *finder) visit(n ast.Node) bool {
 	}
 	return true
 }
+
+// beside marks constants that are returned beside an error or beside false: they are the zero value
+// by convention, and no caller looks at them. no is another text of the last result that says so.
+func (f *finder) beside(n *ast.ReturnStmt, no string) {
+	if len(n.Results) < 2 {
+		return
+	}
+	last := f.text(n.Results[len(n.Results)-1])
+	if last != no && !failure.MatchString(last) {
+		return
+	}
+	for _, r := range n.Results[:len(n.Results)-1] {
+		if l, ok := r.(*ast.BasicLit); ok && l.Value == "0" {
+			f.unused[l] = true
+		}
+	}
+}
+
+// failure matches expressions that are an error and not nil: a call of opError, postErr and the like, of
+// errors.New, or a variable of a package.
+var failure = regexp.MustCompile(`^(\w*[eE]rr(or)?(f|s\.New)?\(|fmt\.Errorf\(|(\w+\.)?[eE]rr[A-Z]\w*$)`)
 
 func (f *finder) negate(cond ast.Expr) {
 	f.add("condition", cond.Pos(), cond.End(), "!("+f.text(cond)+")")

@@ -81,3 +81,20 @@ func TestFindLeavesTheInstrument(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
+
+// A zero that is returned beside an error or beside false means nothing; another one does.
+func TestFindLeavesZerosBesideErrors(t *testing.T) {
+	for result, want := range map[string]int{
+		`0, opError("x", 5)`: 1, `0, fmt.Errorf("x")`: 0, `0, errors.New("x")`: 0, "0, errShort": 0, `0, postErr("x")`: 0, "0, verbs.ErrLimit": 0, "0, false": 1,
+		"0, err": 1, "0, nil": 1, "0, true": 2, "1, errShort": 1, "x.errors(0)": 1, "0, x.close()": 1,
+	} {
+		all, err := inFile("x.go", []byte("package x\n\nfunc f() {\n\treturn "+result+"\n}\n"))
+		if err != nil || len(all) != want {
+			t.Errorf("return %s: %v, %v; want %d", result, all, err, want)
+		}
+	}
+	all, err := inFile("x.go", []byte("package x\n\nfunc f() {\n\tif err != nil {\n\t\treturn 0, err\n\t}\n}\n"))
+	if err != nil || len(all) != 2 {
+		t.Errorf("return 0, err of an error: %v, %v", all, err)
+	}
+}

@@ -1,7 +1,9 @@
 // Command mutate measures what the tests of packages notice. It makes one change at a time in a
 // package (of a condition, a bound, a constant, a statement), runs the tests, and prints the
-// changes that the tests did not notice, and the share of those that they noticed. Each change is
-// an overlay of the build; no file is written. It fails if the share is below -min.
+// changes that the tests did not notice, and the share of those that they noticed. The tests are
+// built once with all changes, of which the environment chooses one; only those that reach it are
+// run. A change that cannot be chosen so, like the length of an array, is built alone. All of that
+// are overlays of the build; no file is written. It fails if the share is below -min.
 //
 // An argument is the folder of a package, or PACKAGE=TESTS,TESTS if its tests are in other
 // packages. A seed chooses the sample. Changes that no test can notice are in known.txt, each with
@@ -81,37 +83,43 @@ func mutatePackage(pkg string, n int, seed uint64, r runner, known map[string]st
 	if err != nil {
 		return 0, err
 	}
-	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	begin := time.Now()
-	if what := r.test(nil); what != survived {
-		return 0, fmt.Errorf("its tests fail without a change: %v", what)
+	c, err := newChecker(pkg)
+	if err != nil {
+		return 0, err
 	}
-	r.limit = min(r.limit, 6*time.Since(begin))
+	b, err := r.buildSwitched(c, pkg, all)
+	if err != nil {
+		return 0, err
+	}
 	counts := map[outcome]int{}
-	tried := 0
-	for i := range all {
+	tried, accepted := 0, 0
+	for _, i := range rand.New(rand.NewPCG(seed, 0)).Perm(len(all)) {
 		if n > 0 && tried == n {
 			break
 		}
 		m := &all[i]
 		if known[m.key()] != "" {
+			accepted++
 			continue
 		}
-		what := r.test(m)
+		what := invalid // the compiler notices
+		if c.compiles(m) {
+			what = b.test(m)
+		}
 		counts[what]++
 		if what == invalid {
-			continue // the compiler noticed
+			continue
 		}
 		tried++
 		if what == survived {
-			fmt.Printf("%v\n", m)
+			fmt.Printf("%v%s\n", m, map[bool]string{false: " (no test reaches it)"}[b.reached(m)])
 		}
 	}
 	score := 100
 	if tried > 0 {
 		score = 100 * (counts[killed] + counts[hung]) / tried
 	}
-	fmt.Printf("%s: %d %% noticed: %d of %d (%d by time), seed %d, %d changes in all\n", pkg, score, counts[killed]+counts[hung], tried, counts[hung], seed, len(all))
+	fmt.Printf("%s: %d %% noticed: %d of %d (%d by time), seed %d, %d changes in all, %d known\n", pkg, score, counts[killed]+counts[hung], tried, counts[hung], seed, len(all), accepted)
 	return score, nil
 }
 

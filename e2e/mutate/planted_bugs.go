@@ -28,7 +28,7 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: the generation of a record is ignored", "clover/meta/recover.go",
-		"case !ok || uint32(s.memory[p.Server].generation)&layout.MaxStamp != rec.Generation:",
+		"case !ok || s.stamp(p.Server) != rec.Generation:",
 		"case !ok || p.Server < 0:",
 		"clover/meta TestRecordOfAnotherGenerationIsLost",
 	},
@@ -37,6 +37,12 @@ var cloverBugs = []planted{
 		"return !held || n.version != next.Version",
 		"return true || !held || n.version != next.Version",
 		"clover/meta TestAbsorbedNodesAreFreed",
+	},
+	{
+		"cloversteer: a late append becomes the tail", "swordbox/cloversteer/chain.go",
+		"case d.seq != k.seq:",
+		"case false && d.seq != k.seq:",
+		"swordbox/cloversteer TestLateAppendDoesNotBecomeTheTail",
 	},
 	{
 		"cloversteer: an append absorbs those that arrived after it was sent", "swordbox/cloversteer/absorb.go",
@@ -280,8 +286,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: the class of a segment is not written", "clover/meta/segments.go",
-		"if s.writeBulk(i, s.space.Table(i).Offset+k, []byte{byte(c) + 1}) != nil {",
-		"if false {",
+		"if s.writeCopies(p, []byte{byte(c) + 1}) != nil {",
+		"if p.Server < 0 {",
 		"clover TestMetadataServerRestartsWithGrownClasses",
 	},
 	{
@@ -367,5 +373,17 @@ var cloverBugs = []planted{
 		"if c.cfg.Reporter != nil {\n\t\tc.reportAll(deadline)",
 		"if false {\n\t\tc.reportAll(deadline)",
 		"clover TestCloseWaitsForTheReporter",
+	},
+	{
+		"clover: an update answers those that came during its append", "clover/turn.go",
+		"if linked && w.covered {",
+		"if linked {",
+		"clover TestTurnAnswersThoseThatWaitedBeforeTheAppend",
+	},
+	{
+		"clover: an update that has failed answers others", "clover/turn.go",
+		"if linked && w.covered {",
+		"if w.covered {",
+		"clover TestTurnThatFailsAnswersNone",
 	},
 }

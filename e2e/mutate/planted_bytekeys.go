@@ -27,6 +27,12 @@ var bytekeysBugs = []planted{
 		"sim bytekeys",
 	},
 	{
+		"bytekeys: an UPSERT takes the INSERT of another client for its own", "store/kv/upsert.go",
+		"\t\tretries++",
+		"\t\treturn retries, nil",
+		"sim bytekeys: not linearizable",
+	},
+	{
 		"bytekeys: a lost claim goes to another key than its data", "store/bytekeys/client.go",
 		"case errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrLost):",
 		"case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrLost):",

@@ -12,7 +12,7 @@ var centralBugs = []planted{
 		"pdpm-central: a key is released while a WRITE of it may still arrive", "store/pdpm/handler.go",
 		"	if out != doubtful { // otherwise settle releases it",
 		"	if true {",
-		"sim pdpm-central",
+		"store/pdpm TestCentralLateWrite",
 	},
 	{
 		"pdpm-central: a former coordinator is not fenced", "store/pdpm/coordinator.go",
@@ -22,8 +22,8 @@ var centralBugs = []planted{
 	},
 	{
 		"pdpm-central: a coordinator says without a look that a key does not exist", "store/pdpm/handler.go",
-		"	server, _ := h.c.index.shape.serverOf(key)\n	var b [8]byte\n",
-		"	server, _ := h.c.index.shape.serverOf(key)\n	var b [8]byte\n	if s == notFound {\n		return s\n	}\n",
+		"	server, _ := passive.PlaceOf(key, h.conn.Servers())\n	var b [8]byte\n",
+		"	server, _ := passive.PlaceOf(key, h.conn.Servers())\n	var b [8]byte\n	if s == notFound {\n		return s\n	}\n",
 		"sim pdpm-central",
 	},
 	{
@@ -58,8 +58,8 @@ var centralBugs = []planted{
 	},
 	{
 		"pdpm-central: a deposed coordinator connects again to a memory server that has forgotten the fence", "store/pdpm/coordinator.go",
-		"		if serving(first) != c.number {\n			return fmt.Errorf(",
-		"		if serving(first) == 0 {\n			return fmt.Errorf(",
+		"	if number != uint64(c.number) {",
+		"	if number == 0 {",
 		"store/pdpm TestCoordinatorFenceIsForgotten",
 	},
 	{

@@ -12,19 +12,73 @@ var fuseeBugs = []planted{
 		"fusee: a former master is not ended", "fusee/master.go",
 		"if former != 0 {",
 		"if former != 0 && former == c.id {",
-		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
+		"sim fusee",
 	},
 	{
 		"fusee: a master has the number of the one that it ends", "fusee/introduce.go",
 		"if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {",
 		"if c.missing != 0 {",
-		"fusee TestAHungMasterDoesNothingAfterItsSuccessor",
+		"sim fusee",
 	},
 	{
 		"fusee: the master does not look for dead clients after a crash", "fusee/master.go",
 		"if m.c.view.Has(i) && s.failed > 0 {",
 		"if s.failed > 0 {",
 		"fusee TestTheMasterRecoversDeadClients",
+	},
+	{
+		"fusee: a client that waits for the master takes it for dead", "fusee/recover.go",
+		"if reigns, err := c.reigns(owner, deadline); reigns || err != nil {\n\t\treturn err\n\t}\n\treturn c.recover",
+		"if _, err := c.reigns(owner, deadline); err != nil {\n\t\treturn err\n\t}\n\treturn c.recover",
+		"fusee TestAClientThatWaitsForTheMasterDoesNotEndIt",
+	},
+	{
+		"fusee: a master shows no sign of life", "fusee/tidings.go",
+		"m.beats++",
+		"_ = m.beats",
+		"fusee TestTheStandbyTakesThePlaceOfTheMaster",
+	},
+	{
+		"fusee: a master goes on with half of the servers, and its standby does not know", "fusee/tidings.go",
+		"for s.number != 0 && 2*(",
+		"for s.number == m.c.id && 2*(",
+		"fusee TestSeparatedMastersDoNotGoOnBoth",
+	},
+	{
+		"fusee: a standby takes charge of fewer than half of the servers", "fusee/standby.go",
+		"return 2*n >= v.Members()",
+		"return v != 0 && n > 0",
+		"fusee TestSeparatedMastersDoNotGoOnBoth",
+	},
+	{
+		"fusee: a master waits for a standby that has died", "fusee/tidings.go",
+		"if s.number = 0; m.Counted != nil {",
+		"if m.Counted != nil {",
+		"fusee TestTheMasterGoesOnWithoutItsStandby",
+	},
+	{
+		"fusee: a master counts on another standby before it has retired the first", "fusee/tidings.go",
+		"case s.number == 0:",
+		"case s.number != number:",
+		"fusee TestASecondStandbyAfterASplit",
+	},
+	{
+		"fusee: a master that waits for a server does not take it back", "fusee/tidings.go",
+		"m.c.view, m.c.newer = m.second.base, m.second.base.WithEpoch(m.c.newer.Epoch())",
+		"m.c.view = m.second.base",
+		"fusee TestTheMasterWaitsForAServer",
+	},
+	{
+		"fusee: a standby that takes charge waits for another standby", "fusee/tidings.go",
+		"was == t.standby || m.takes ||",
+		"was == t.standby ||",
+		"fusee TestAStandbyTakesChargeWithoutAnother",
+	},
+	{
+		"fusee: a standby does not tell which view it knows", "fusee/standby.go",
+		"uint64(s.known)}",
+		"uint64(s.known) &^ 0xffff}",
+		"fusee TestTheMasterAsksItsStandby",
 	},
 	{
 		"fusee: a client does not show that it is alive", "fusee/client.go",
@@ -46,8 +100,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a dead client's connections are not ended", "fusee/recover.go",
-		"err := memservice.Fence(c.cfg.Context, c.cfg.Manager, to, owner, deadline)",
-		"_, err := to, error(nil)\n\t\t\t_ = memservice.Fence",
+		"err := c.fence(to, owner, deadline)",
+		"_, err := to, error(nil)",
 		"sim fusee",
 	},
 	{
@@ -144,7 +198,7 @@ var fuseeBugs = []planted{
 		"fusee: pending keys are left behind by a split", "fusee/split.go",
 		"s.blocked, s.pending = true, m.slot",
 		"s.pending = m.slot",
-		"sim fusee",
+		"fusee TestASplitWaitsForPendingKeys",
 	},
 	{
 		"fusee: a PUT does not move its key", "fusee/ops.go",
@@ -174,6 +228,6 @@ var fuseeBugs = []planted{
 		"fusee: a sweep does not count objects whose keys are being moved", "fusee/sweep.go",
 		"e.slot = format.Left(e.slot, v.hash.Fingerprint())",
 		"continue",
-		"sim fusee",
+		"fusee TestASweepCountsObjectsOfKeysThatAreMoved",
 	},
 }

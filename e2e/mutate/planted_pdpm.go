@@ -22,7 +22,7 @@ var pdpmBugs = []planted{
 	},
 	{
 		"pdpm: a takeover does not restore the entry", "store/pdpm/lock.go",
-		"	copy(place, redo)\n	return c.conn.Write(e.server, e.at+lockLen, place, deadline)",
+		"	copy(place, redo)\n	return c.Conn.Write(e.server, e.at+lockLen, place, deadline)",
 		"	return nil",
 		"store/pdpm TestDeadHolder",
 	},
@@ -34,8 +34,8 @@ var pdpmBugs = []planted{
 	},
 	{
 		"pdpm: the copy in place is written first", "store/pdpm/direct.go",
-		"err = c.conn.Write(e.server, e.at+lockLen+uint64(c.shape.copyLen()), c.made, deadline)\n		if err == nil {\n			err = c.conn.Write(e.server, e.at+lockLen, c.made, deadline)",
-		"err = c.conn.Write(e.server, e.at+lockLen, c.made, deadline)\n		if err == nil {\n			err = c.conn.Write(e.server, e.at+lockLen+uint64(c.shape.copyLen()), c.made, deadline)",
+		"err = c.Conn.Write(e.server, e.at+lockLen+uint64(c.shape.copyLen()), c.made, deadline)\n		if err == nil {\n			err = c.Conn.Write(e.server, e.at+lockLen, c.made, deadline)",
+		"err = c.Conn.Write(e.server, e.at+lockLen, c.made, deadline)\n		if err == nil {\n			err = c.Conn.Write(e.server, e.at+lockLen+uint64(c.shape.copyLen()), c.made, deadline)",
 		"sim pdpm-direct",
 	},
 	{
@@ -55,11 +55,5 @@ var pdpmBugs = []planted{
 		"return t != 0 && now.Sub(w.since) > lease",
 		"return false",
 		"store/pdpm TestDeadHolder",
-	},
-	{
-		"pdpm: an entry that another key has claimed is used", "store/pdpm/table.go",
-		"				if owner == 0 {\n					owner = key + 1\n				}",
-		"				owner = key + 1",
-		"sim pdpm-direct",
 	},
 }

@@ -87,6 +87,12 @@ var shermanBugs = []planted{
 		"sherman TestDeathInAMerge",
 	},
 	{
+		"sherman: a closed leaf is read after its range was taken over", "sherman/search.go",
+		"\tif c.page.Lowest <= key {\n",
+		"\tif c.page.Lowest <= key && sibling == 0 {\n",
+		"sherman TestAClosedLeafIsNotReadAfterItsRangeIsTakenOver",
+	},
+	{
 		"sherman/layout: the range of a closed leaf is taken over without its records", "sherman/layout/merge.go",
 		"\t} else if ranges, ok = adoptRecords(p, left, ranges); !ok {",
 		"\t} else if _, ok = adoptRecords(p, left, nil); !ok {",
@@ -117,9 +123,9 @@ var shermanBugs = []planted{
 		"sherman/layout TestMayMerge",
 	},
 	{
-		"sherman: a full sibling is not split for a closed leaf", "sherman/merge.go",
-		"\t\t\t\terr = c.makeRoom(left.Sibling, deadline)\n",
-		"\t\t\t\terr = nil\n",
+		"sherman: a full sibling does not refuse a closed leaf", "sherman/merge.go",
+		"\t\t\tc.ranges = append(c.ranges, layout.Refuse(p, &c.sib))\n",
+		"",
 		"sherman TestTheSiblingOfASparseLeafIsFull",
 	},
 	{
@@ -129,10 +135,52 @@ var shermanBugs = []planted{
 		"sherman TestFillAndEmptyTenTimes",
 	},
 	{
-		"sherman: no page is kept for splits that merges need", "sherman/space.go",
-		"\t\t\tc.keepSlack(layout.Fresh{",
-		"\t\t\tfalse && c.keepSlack(layout.Fresh{",
+		"sherman: a leaf that its sibling refuses stays closed", "sherman/merge.go",
+		"\t\t\tc.ranges = append(c.ranges, layout.Open(p))\n",
+		"",
 		"sherman TestTheSiblingOfASparseLeafAndTheTreeAreFull",
+	},
+	{
+		"sherman: a sibling takes over a range that it has refused", "sherman/merge.go",
+		" || c.sib.RefusedBy(&p.Header) {",
+		" {",
+		"sherman TestARefusalStands",
+	},
+	{
+		"sherman: a closed leaf is opened that its sibling does not refuse", "sherman/merge.go",
+		"\t\tif p.RefusedBy(&c.sib.Header) {\n",
+		"\t\t{\n",
+		"sherman TestALeafIsNotOpenedForAFormerRefusal",
+	},
+	{
+		"sherman: a leaf that was opened is read as the closed one", "sherman/search.go",
+		"\tif err == nil && c.page.Stage != layout.Closed {\n",
+		"\tif err == nil && c.page.Stage > layout.Closed {\n",
+		"sherman TestAReaderOfALeafThatIsOpened",
+	},
+	{
+		"sherman/layout: a page that has taken over a range still refuses it", "sherman/layout/merge.go",
+		"return right.Lowest == h.Highest && right.Refuses != h.Opened",
+		"return right.Refuses != h.Opened",
+		"sherman/layout TestRefusal",
+	},
+	{
+		"sherman/layout: a refusal outlives the opening", "sherman/layout/merge.go",
+		"p.Stage, p.Opened = Live, !p.Opened",
+		"p.Stage = Live",
+		"sherman/layout TestRefusal",
+	},
+	{
+		"sherman/layout: the new page of a split refuses", "sherman/layout/page.go",
+		"Opened: p.Opened, Refuses: p.Opened,",
+		"Opened: p.Opened,",
+		"sherman/layout TestRefusal",
+	},
+	{
+		"sherman/layout: a page takes over a range without the refusal of its neighbour", "sherman/layout/merge.go",
+		"p.Lowest, p.Refuses = left.Lowest, left.Refuses",
+		"p.Lowest = left.Lowest",
+		"sherman/layout TestRefusal",
 	},
 	{
 		"sherman: a closed page stays when its sibling has left", "sherman/merge.go",

@@ -34,7 +34,7 @@ var stateBugs = []planted{
 	},
 	{
 		"swordbox: a request that overtakes another one is not counted", "swordbox/apps/swordbox/observe.go",
-		"} else if e.early.add(expected, psn) {",
+		"} else if e.watch.early.add(expected, psn) {",
 		"} else if e.early.add(expected, psn) && psn == expected {",
 		"swordbox/apps/swordbox TestOvertakingRequestCountsOnce",
 	},

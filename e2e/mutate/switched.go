@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// turns are how long a test takes at most that is run in the first, the second or the third turn:
+// tests that take longer are run only if no quicker one has noticed the change.
+var turns = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, time.Hour}
+
+// switched has the tests of a package that are built with all changes in it.
+type switched struct {
+	r     runner
+	s     *switches
+	tests []measured
+}
+
+// measured is a test, and what it does without a change.
+type measured struct {
+	bin, pkg, name string
+	took           time.Duration
+	hits           []byte // the numbers of the changes that it reaches are not 0
+}
+
+// buildSwitched builds the tests and measures each of them.
+func (r runner) buildSwitched(c *checker, pkg string, all []mutant) (*switched, error) {
+	s, err := newSwitches(c, pkg, all)
+	if err != nil {
+		return nil, err
+	}
+	b := &switched{r: r, s: s}
+	replace := map[string]string{}
+	for name, src := range s.files {
+		abs, err := filepath.Abs(name)
+		if err != nil {
+			return nil, err
+		}
+		replace[abs] = filepath.Join(r.dir, filepath.Base(name))
+		if err := os.WriteFile(replace[abs], src, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	overlay := filepath.Join(r.dir, "switched.json")
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(overlay, text, 0o644); err != nil {
+		return nil, err
+	}
+	for i, in := range r.tests {
+		bin := filepath.Join(r.dir, fmt.Sprintf("switched%d.test", i))
+		if out, err := exec.Command("go", "test", "-vet=off", "-c", "-overlay", overlay, "-o", bin, "./"+in).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("with switches: %w: %s", err, out)
+		}
+		if _, err := os.Stat(bin); err != nil {
+			continue // the package has no tests
+		}
+		if err := b.measure(bin, in, len(all)+1); err != nil {
+			return nil, err
+		}
+	}
+	limit := 10 * time.Second
+	for _, t := range b.tests {
+		limit += 6 * t.took
+	}
+	b.r.limit = min(r.limit, limit)
+	return b, nil
+}
+
+// measure runs each test of a package alone, without a change. A test that fails like this does
+// not count: it looks at what switches alter, such as allocations.
+func (b *switched) measure(bin, in string, n int) error {
+	list := exec.Command(bin, "-test.list", ".")
+	list.Dir = in
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("%s: list of tests: %w", in, err)
+	}
+	hits := filepath.Join(b.r.dir, "hits")
+	for _, name := range strings.Fields(string(out)) {
+		if strings.HasPrefix(name, "Benchmark") {
+			continue
+		}
+		if err := os.WriteFile(hits, make([]byte, n), 0o644); err != nil {
+			return err
+		}
+		t := measured{bin: bin, pkg: in, name: name}
+		begin := time.Now()
+		what := b.run([]measured{t}, b.r.limit, "MUTANT_HITS="+hits)
+		t.took = time.Since(begin)
+		if what != survived {
+			fmt.Printf("%s: %s is left out: without a change %v\n", in, name, what)
+			continue
+		}
+		if t.hits, err = os.ReadFile(hits); err != nil {
+			return err
+		}
+		b.tests = append(b.tests, t)
+	}
+	return nil
+}
+
+// reached reports whether a test reaches a change. Of a bound: whether it reaches it with two equal
+// values.
+func (b *switched) reached(m *mutant) bool {
+	id := b.s.ids[m]
+	return id == 0 || slices.ContainsFunc(b.tests, func(t measured) bool { return t.hits[id] != 0 })
+}
+
+// test runs the tests that reach a change with it, the quick ones first.
+func (b *switched) test(m *mutant) outcome {
+	id := b.s.ids[m]
+	if id == 0 {
+		return b.r.test(m)
+	}
+	least := time.Duration(0)
+	for _, most := range turns {
+		for _, in := range b.r.tests {
+			var some []measured
+			limit := 2 * time.Second
+			for _, t := range b.tests {
+				if t.hits[id] != 0 && t.pkg == in && t.took > least && t.took <= most {
+					some = append(some, t)
+					limit += 6 * t.took
+				}
+			}
+			if len(some) == 0 {
+				continue
+			}
+			if what := b.run(some, min(limit, b.r.limit), fmt.Sprintf("MUTANT=%d", id)); what != survived {
+				return what
+			}
+		}
+		least = most
+	}
+	return survived
+}
+
+// run runs tests of one package.
+func (b *switched) run(tests []measured, limit time.Duration, env string) outcome {
+	var names []string
+	for _, t := range tests {
+		names = append(names, t.name)
+	}
+	args := []string{"-test.failfast", "-test.timeout", (2 * limit).String(), "-test.run", "^(" + strings.Join(names, "|") + ")$"}
+	if b.r.short {
+		args = append(args, "-test.short")
+	}
+	r := b.r
+	r.limit = limit
+	return r.fails(func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, tests[0].bin, args...)
+		cmd.Dir, cmd.Env = tests[0].pkg, append(os.Environ(), env)
+		return cmd
+	})
+}
