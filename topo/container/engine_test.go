@@ -72,6 +72,23 @@ func TestRemovalInProgress(t *testing.T) {
 	}
 }
 
+// An engine gives up a removal if the client that requested it has gone. Remove requests the
+// removal again.
+func TestRemovalGivenUp(t *testing.T) {
+	f := newFakeEngine(t)
+	f.add("stays", "r", "cn0", PartHost, "given up", 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if found, err := hostsOn(t, f).Remove(ctx); !found || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.containers) != 0 {
+		t.Error("the container is still there")
+	}
+}
+
 // A container that the engine makes after its controller has died is removed, too.
 func TestContainersThatComeLate(t *testing.T) {
 	f := newFakeEngine(t)

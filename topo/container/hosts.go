@@ -287,13 +287,18 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	return len(list)+len(nets) > 0, errors.Join(errs...)
 }
 
-// goneStep is the interval at which awaitGone checks the containers.
-const goneStep = 20 * time.Millisecond
+const (
+	// goneStep is the interval at which awaitGone checks the containers.
+	goneStep = 20 * time.Millisecond
+	// againStep is the number of checks after which awaitGone requests the removal again.
+	againStep = 10
+)
 
 // awaitGone waits for containers that the engine is already removing, because a controller that has
-// died has requested it.
+// died has requested it. The engine may give up such a removal, since its requester has gone; so
+// awaitGone requests the removal of the containers that stay again.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
-	for {
+	for check := 1; ; check++ {
 		left, err := e.List(ctx, h.name)
 		if err != nil {
 			return err
@@ -303,6 +308,13 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 		})
 		if len(left) == 0 {
 			return nil
+		}
+		if check%againStep == 0 {
+			for _, c := range left {
+				if err := e.remove(ctx, c.ID); err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -201,6 +201,11 @@ func (f *fakeEngine) act(w http.ResponseWriter, r *http.Request, c *inspected, p
 		say(http.StatusConflict, map[string]string{"message": "removal of container is already in progress"})
 		return
 	}
+	if r.Method == http.MethodDelete && c.State.Status == "given up" {
+		time.AfterFunc(100*time.Millisecond, func() { f.mu.Lock(); defer f.mu.Unlock(); c.State.Status = "created" })
+		say(http.StatusConflict, map[string]string{"message": "removal of container is already in progress"})
+		return
+	}
 	if r.Method == http.MethodDelete {
 		delete(f.containers, strings.TrimPrefix(c.Name, "/"))
 		return
