@@ -178,7 +178,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checksum returns the checksum of the key, the version, the length and the value. These parts of a
 // node do not change as long as its entry has the same version.
 func (f Format) checksum(slab []byte, key uint64, n int) uint32 {
-	sum := uint32(0)
+	var sum uint32
 	if f.Keyed { // the key is in the slab, so it need not be copied
 		sum = crc32.Update(0, castagnoli, slab[HeaderLen:HeaderLen+KeyLen])
 	} else {
