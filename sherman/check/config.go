@@ -101,7 +101,7 @@ const (
 	OutOfRange  Kind = "range"       // a record that is not in the range of its page
 	Separator   Kind = "separator"   // a separator that is not the lowest key of its child
 	Gone        Kind = "gone"        // a pointer to a page that has left the tree
-	Dangling    Kind = "dangling"    // an address where no page can be, or a missing first child
+	Dangling    Kind = "dangling"    // an address where no page can be
 	Unallocated Kind = "unallocated" // a page in memory that is not allocated
 	DeadLock    Kind = "lock"        // a lock whose owner is dead
 	Lost        Kind = "unreachable" // more pages than Config allows that no page names

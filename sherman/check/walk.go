@@ -42,16 +42,9 @@ func (c *checker) root() (*page, error) {
 		c.bad(BadRoot, c.Root, "the root word names no page")
 		return nil, nil
 	}
-	before := c.report.Wrong
 	p, err := c.find(c.Root, 0, -1, 0, false)
-	if err != nil {
+	if err != nil || p == nil {
 		return nil, err
-	}
-	if p == nil {
-		if c.report.Wrong == before {
-			c.bad(BadRoot, c.Root, "the root word names no page")
-		}
-		return nil, nil
 	}
 	if p.level > maxLevel {
 		c.bad(BadLevel, c.Root, "the root's level is %d; the highest possible is %d", p.level, maxLevel)
@@ -117,9 +110,6 @@ func (c *checker) children(chain []*page) (first *page, err error) {
 			below.named = true
 		}
 	}
-	if first == nil && c.report.Wrong == 0 {
-		c.bad(Dangling, chain[0].addr, "it has no first child")
-	}
 	return first, nil
 }
 
@@ -169,6 +159,12 @@ func (c *checker) rest() error {
 			c.report.Unused++
 		}
 	}
+	// Free pages are counted in any case: a problem may be due to the merge that has freed one.
+	for _, p := range c.pages {
+		if p.stage == layout.Unused && !c.foreign(p) {
+			c.report.Free++
+		}
+	}
 	if c.report.Wrong > 0 {
 		return nil // a part of the tree was not read, so a page that seems stray may be reachable
 	}
@@ -179,7 +175,6 @@ func (c *checker) rest() error {
 			continue
 		}
 		if p.stage == layout.Unused {
-			c.report.Free++
 			continue
 		}
 		if q := c.pages[p.addr.Place()]; q != nil && q.linked {
