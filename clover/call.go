@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // session has a client's connections to the metadata server and the memory servers, its calls, and
@@ -31,7 +32,7 @@ type session struct {
 	format  layout.Format
 
 	call  caller
-	lease lease
+	lease membership
 	// settleAt is the earliest time of the next settleDown. Before that, settleDown does nothing.
 	settleAt clock.Time
 	// cache has locations. spare has, by class, the nodes that the client was given and has not
@@ -84,9 +85,10 @@ type caller struct {
 	timeout time.Duration
 }
 
-// lease is the client's lease at the metadata server: the client's number, the epoch in which its
-// locations are valid, and the time until which it may use them.
-type lease struct {
+// membership is what a client has from the metadata server: its number, the epoch in which its
+// locations are valid, and the lease during which it may use them.
+type membership struct {
+	lease.Term
 	client, epoch uint32
 	// owner is the owner number under which the client connects to memory servers; 0: the client
 	// needs one.
@@ -96,8 +98,6 @@ type lease struct {
 	// confirmed is the epoch that the client has confirmed: no request of the client that names a
 	// location of an earlier epoch is in flight any more.
 	confirmed uint32
-	length    time.Duration
-	until     clock.Time
 	// reportAt is the earliest time of the next report with fewer appends than Config.Records.
 	reportAt clock.Time
 	// taken is an upper limit for the number of nodes that the client was given and that are
@@ -197,7 +197,7 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 // nodes now. The client reads the answer to a report later than those of calls that it sent
 // afterwards, so a may also name an older epoch.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
-	c.lease.until = max(c.lease.until, sent.Add(c.lease.length))
+	c.lease.Extend(sent)
 	c.scarce = a.Scarce
 	if int32(a.Epoch-c.lease.epoch) > 0 {
 		c.lease.epoch = a.Epoch
@@ -269,7 +269,7 @@ func orBusy(err error) error {
 // by now. Its former lease ends: the metadata server ends the client's former number when it gets
 // the OpHello, even if the client never gets the answer.
 func (c *session) hello(deadline clock.Time) error {
-	c.lease.until = 0
+	c.lease.End()
 	c.forgetLocations()
 	for i := range c.spare {
 		c.spare[i] = c.spare[i][:0]
@@ -299,7 +299,9 @@ func (c *session) hello(deadline clock.Time) error {
 func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	w := a.Welcome
 	c.scarce = a.Scarce
-	c.lease = lease{client: w.Client, owner: w.Owner, incarnation: w.Incarnation, epoch: a.Epoch, confirmed: a.Epoch, length: w.Lease, until: sent.Add(w.Lease)}
+	c.lease = membership{
+		Term: lease.Begin(w.Lease, sent), client: w.Client, owner: w.Owner, incarnation: w.Incarnation, epoch: a.Epoch, confirmed: a.Epoch,
+	}
 	c.space, c.format = w.Space, w.Format
 	return c.addServers(w.Servers)
 }
@@ -318,7 +320,7 @@ func (c *appender) begin(deadline clock.Time) error {
 	c.settleDown(deadline)
 	c.report(c.scarce || c.due())
 	if c.scarce {
-		c.giveBack(min(deadline, c.lease.until))
+		c.giveBack(min(deadline, c.lease.Until))
 	}
 	if err := c.renewInTime(deadline); !errors.Is(err, errLease) {
 		return err
@@ -360,7 +362,7 @@ func (c *session) due() bool {
 	if now < c.lease.reportAt {
 		return false
 	}
-	c.lease.reportAt = now.Add(c.lease.length / 2)
+	c.lease.reportAt = now.Add(c.lease.Length / 2)
 	return true
 }
 
@@ -368,16 +370,16 @@ func (c *session) due() bool {
 // while the lease is valid. When the lease has ended, renewInTime returns errLease.
 func (c *session) renewInTime(deadline clock.Time) error {
 	now := c.rt.Now()
-	if now < c.lease.until.Add(-c.lease.length/2) {
+	if !c.lease.Due(now) {
 		return nil
 	}
-	if now < c.lease.until {
-		a, err := c.request(&rpc.Request{Op: rpc.OpBeat}, min(deadline, c.lease.until))
+	if c.lease.Valid(now) {
+		a, err := c.request(&rpc.Request{Op: rpc.OpBeat}, min(deadline, c.lease.Until))
 		if err == nil && a.Status == rpc.Unknown {
 			return errLease
 		}
 	}
-	if c.rt.Now() >= c.lease.until {
+	if !c.lease.Valid(c.rt.Now()) {
 		return errLease
 	}
 	return nil

@@ -193,7 +193,8 @@ func (c *session) fenced(err error) error {
 	if !errors.Is(err, memservice.ErrFenced) {
 		return err
 	}
-	c.lease.until, c.lease.owner = 0, 0
+	c.lease.End()
+	c.lease.owner = 0
 	return errLease
 }
 
@@ -283,11 +284,11 @@ func (c *session) reach(i int, deadline clock.Time) error {
 //
 // do does not connect again after a failure, because reach must read the superblock first.
 func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
-	if c.rt.Now() >= c.lease.until {
+	if !c.lease.Valid(c.rt.Now()) {
 		return errLease
 	}
 	if c.shares() {
-		deadline = min(deadline, c.lease.until)
+		deadline = min(deadline, c.lease.Until)
 	}
 	for _, o := range ops {
 		if !c.fab.Connected(o.Peer) {

@@ -148,7 +148,7 @@ func TestClientsAreToldOfLostMemory(t *testing.T) {
 				}
 				losses = st.Losses
 			}
-			if rt.Now() >= c.lease.until {
+			if !c.lease.Valid(rt.Now()) {
 				t.Error("the lease has ended before the loss was handled")
 			}
 			a, err := c.request(&rpc.Request{Op: op, Key: wornKey, At: n.at}, inTwoMinutes(rt))

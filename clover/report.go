@@ -152,7 +152,7 @@ func (c *session) hear() {
 		return
 	}
 	if a.Status == rpc.Unknown {
-		c.lease.until = 0
+		c.lease.End()
 		return
 	}
 	c.renew(c.gc.sent, &a)

@@ -66,7 +66,7 @@ func (c *appender) takeTurn(key uint64, deadline clock.Time) (answered bool) {
 		return false
 	}
 	defer c.rt.Leave(c.rt.Enter(kv.PhaseLock))
-	until := min(deadline, c.rt.Now().Add(min(turnPatience, c.lease.length/turnLeasePart)))
+	until := min(deadline, c.rt.Now().Add(min(turnPatience, c.lease.Length/turnLeasePart)))
 	for {
 		late := me.gate.Wait(until) != nil
 		mine, over := ts.look(key, me, late)

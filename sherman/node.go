@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // Node is a compute node: the state that its clients share. To the memory servers, all clients of a
@@ -22,7 +23,7 @@ type Node struct {
 	servers []ownership
 	seq     uint32
 	root    layout.Addr // the address of the root that a client of the node has seen last
-	sights  map[lock.Key]sight
+	sights  map[lock.Key]lease.Watch[layout.Tag]
 	pool    pool
 	clients int // how many clients are open
 	stats   NodeStats
@@ -37,12 +38,6 @@ type ownership struct {
 	fenced int
 }
 
-// sight is a tag of another node in a lock word, and when this node first saw it there.
-type sight struct {
-	tag   layout.Tag
-	since clock.Time
-}
-
 // maxSights is the greatest number of tags that a node watches, one for each lock for which its
 // clients wait.
 const maxSights = 1 << 16
@@ -55,7 +50,7 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, locks: lock.New(max(cfg.HandOver, 0)), servers: make([]ownership, len(cfg.Servers)),
-		sights: make(map[lock.Key]sight), stats: newNodeStats(),
+		sights: make(map[lock.Key]lease.Watch[layout.Tag]), stats: newNodeStats(),
 	}
 	n.cache.limit = cfg.CacheBytes
 	n.pool.exhausted = make([]bool, len(cfg.Servers))
@@ -121,20 +116,17 @@ func (n *Node) setRoot(a layout.Addr) {
 }
 
 // sighted records that a poll of a lock word, posted at time asked, found a tag of another owner.
-// It returns how long the node has seen this tag in the word. That time ends at asked and not at
-// now, because the answer to the poll may be old, for example if the client was suspended.
+// It returns how long the node has seen this tag in the word.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, known := n.sights[k]
-	if !known || s.tag != tag {
-		if !known && len(n.sights) >= maxSights {
-			clear(n.sights) // the leases of all watched tags begin again
-		}
-		n.sights[k] = sight{tag, now}
-		return 0
+	if !known && len(n.sights) >= maxSights {
+		clear(n.sights) // the leases of all watched tags begin again
 	}
-	return max(0, asked.Sub(s.since))
+	seen := s.Seen(tag, asked, now)
+	n.sights[k] = s
+	return seen
 }
 
 // forgetSight forgets the tag that this node has seen in a lock word, because the node has taken

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // Limits of a server.
@@ -69,6 +70,9 @@ type Config struct {
 	// handled. A simulator lets the virtual time pass that a processor would need for them.
 	Pace func(completions int)
 }
+
+// terms returns the terms of the clients' leases.
+func (c *Config) terms() lease.Terms { return lease.Terms{Length: c.Lease, Grace: c.Grace} }
 
 // Limits of the segments of a server, if the classes share the memory. A segment has the length of
 // the largest node. If there were fewer than minSegments, it is half as long, and so on to

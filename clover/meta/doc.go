@@ -25,7 +25,7 @@
 //	server.go, threads.go    Server: the main thread's loop; request threads
 //	front.go, leave.go       front: connections to clients; how they end
 //	handle.go                client: requests, numbers, leases (keep)
-//	fence.go                 fencer: the memory servers end the connections of a client
+//	fence.go                 numbers of clients; they are fenced with store/lease before their nodes go to others
 //	memory.go, load.go       memories: connections to memory servers; the store found or formatted
 //	recover.go, lose.go      after a restart of this server; after the loss of a server's memory
 //	copies.go, view.go        several copies of each node: links, filling; which servers' copies count

@@ -2,162 +2,12 @@ package meta
 
 import (
 	"errors"
-	"net/netip"
-	"slices"
-	"sync"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
-
-// A client that has sent nothing for lease and grace need not be dead: its host may have stopped,
-// with a request ready to be sent in its NIC. Therefore the memory servers end the client's
-// connections before any of its nodes is given to another client. For each memory server a thread
-// of its own requests that, because a server that does not answer must not delay the requests of
-// other clients.
-
-// fencer holds the fences that are due. A fence is done when every memory server has ended the
-// owner's connections. A memory server that restarts meanwhile has no such connections any more.
-type fencer struct {
-	ctx     verbs.Context
-	dialer  rdmacm.Dialer
-	servers []netip.Addr
-
-	// guards the fields below and the fences; not held during a request to a server
-	mu sync.Mutex
-	// for each server, the oldest first; a thread works on each list that is not empty
-	due    [][]*fence
-	away   []bool // servers on which no fence is waited for, because their copies do not count
-	asking int    // how many threads are running
-	closed bool
-}
-
-// fence asks the memory servers to end the connections of an owner. With upTo, it applies to all
-// owners with numbers up to this one, and they cannot connect again.
-type fence struct {
-	owner uint32
-	upTo  bool
-	open  int // how many servers have not ended the connections yet
-	// cancelled: the fence is withdrawn, because the owner has nothing in flight any more. The
-	// owner may connect again.
-	cancelled bool
-}
-
-func newFencer(cfg *Config) fencer {
-	return fencer{ctx: cfg.Context, dialer: cfg.Manager, servers: cfg.Servers, due: make([][]*fence, len(cfg.Servers)), away: make([]bool, len(cfg.Servers))}
-}
-
-// add adds a fence. It starts a thread for each memory server that has no other fence due.
-func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x := &fence{owner: owner, upTo: upTo, open: len(f.servers)}
-	for i := range f.due {
-		if f.due[i] = append(f.due[i], x); len(f.due[i]) == 1 && !f.closed {
-			f.asking++
-			rt.Go("fence", func() { f.run(rt, i) })
-		}
-	}
-	return x
-}
-
-// cancel withdraws a fence. It returns false if a server has executed the fence or may be executing
-// it. Then the fence goes on.
-func (f *fencer) cancel(x *fence) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	begun := x.open < len(f.servers)
-	for _, due := range f.due {
-		begun = begun || len(due) > 0 && due[0] == x
-	}
-	x.cancelled = !begun
-	return !begun
-}
-
-// isOver reports whether a fence is done.
-func (f *fencer) isOver(x *fence) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, due := range f.due {
-		if !f.away[i] && slices.Contains(due, x) {
-			return false
-		}
-	}
-	return true
-}
-
-// leave sets on which servers no fence is waited for: those with true in away.
-func (f *fencer) leave(away []bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	copy(f.away, away)
-}
-
-// idle reports whether a server has executed all fences.
-func (f *fencer) idle(i int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.due[i]) == 0
-}
-
-// run is a thread: it sends the fences to memory server i until the server has executed all of
-// them.
-func (f *fencer) run(rt verbs.Runtime, i int) {
-	for x := f.next(i, false); x != nil; {
-		do := memservice.Disconnect
-		if x.upTo {
-			do = memservice.FenceTo
-		}
-		err := do(f.ctx, f.dialer, f.servers[i], x.owner, rt.Now().Add(memoryTimeout))
-		switch {
-		case err == nil:
-		case errors.Is(err, verbs.ErrClosed):
-			f.close()
-		default:
-			rt.Sleep(downPause)
-		}
-		x = f.next(i, err == nil)
-	}
-}
-
-// next returns the fence that server i is to execute next, or nil if there is none and the thread
-// must end. done: the server has executed the previous fence.
-func (f *fencer) next(i int, done bool) *fence {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for done || len(f.due[i]) > 0 && f.due[i][0].cancelled {
-		f.due[i][0].open--
-		f.due[i], done = f.due[i][1:], false
-	}
-	if f.closed || len(f.due[i]) == 0 {
-		f.asking--
-		return nil
-	}
-	return f.due[i][0]
-}
-
-// close makes the threads end after their present requests.
-func (f *fencer) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-}
-
-// wait waits until all threads have ended.
-func (f *fencer) wait(rt verbs.Runtime) {
-	for {
-		f.mu.Lock()
-		n := f.asking
-		f.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		rt.Sleep(acceptPause)
-	}
-}
 
 // Numbers of clients. Each incarnation of the metadata server takes an incarnation number that no
 // earlier one had. Its clients get the owner numbers from incarnation<<16 + 1 on. The last number
@@ -292,7 +142,7 @@ func (s *Server) forgetNumbers() {
 }
 
 // fenceTo fences all owners with numbers up to last.
-func (s *Server) fenceTo(last uint32) *fence {
+func (s *Server) fenceTo(last uint32) *lease.Fence {
 	s.fencedTo = max(s.fencedTo, last)
-	return s.fences.add(s.rt, last, true)
+	return s.fences.AddTo(last)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // client is what the server knows of a client that has sent OpHello.
@@ -28,7 +29,7 @@ type client struct {
 	// Either the client said so when it left, or it has sent no request since it got its number.
 	quiet bool
 	// fence makes the memory servers end the client's connections; nil: the client is not fenced.
-	fence *fence
+	fence *lease.Fence
 	// stale: the client must send OpHello again. It may hold nodes whose memory was lost, or its
 	// number is too old.
 	stale bool
@@ -175,7 +176,7 @@ func (s *Server) renumber(r *rpc.Request) {
 			continue
 		}
 		cl.gone, cl.quiet, cl.seq = true, r.Quiet, r.Seq
-		if r.Quiet && cl.fence != nil && !s.fences.cancel(cl.fence) {
+		if r.Quiet && cl.fence != nil && !s.fences.Cancel(cl.fence) {
 			ended = true
 		}
 	}
@@ -250,7 +251,7 @@ func (s *pool) expected(c layout.Class) bool {
 	}
 	for h, n := range s.nodes.held {
 		cl := s.clients[n.client]
-		if (cl == nil || cl.gone || s.rt.Now() > cl.heard.Add(s.cfg.Lease)) && s.classOf(h) == c {
+		if (cl == nil || cl.gone || s.cfg.terms().Lapsed(cl.heard, s.rt.Now())) && s.classOf(h) == c {
 			return true
 		}
 	}
@@ -263,20 +264,20 @@ func (s *pool) expected(c layout.Class) bool {
 // may still be in flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
 	s.dropDead()
+	terms := s.cfg.terms()
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
 		cl := s.clients[id]
-		patience := s.cfg.Lease + s.cfg.Grace
-		slow := cl.epoch < s.epoch && now > s.turnedAt.Add(patience)
-		if !cl.ended && !cl.gone && !slow && now <= cl.heard.Add(patience) {
+		slow := cl.epoch < s.epoch && terms.Over(s.turnedAt, now)
+		if !cl.ended && !cl.gone && !slow && !terms.Over(cl.heard, now) {
 			continue
 		}
 		// From here on the server takes the client's nodes back, even if it cannot reach all of
 		// them now.
 		if !cl.ended && !cl.quiet {
-			cl.fence = s.fences.add(s.rt, cl.owner, false)
+			cl.fence = s.fences.Add(cl.owner)
 		}
 		cl.ended = true
-		if (cl.fence == nil || s.fences.isOver(cl.fence)) && s.recoverClient(id) {
+		if (cl.fence == nil || s.fences.Over(cl.fence)) && s.recoverClient(id) {
 			delete(s.clients, id)
 			s.sweepDue = true
 		}

@@ -1,18 +1,28 @@
 package meta
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // still is a runtime whose clock does not advance.
 type still struct{ verbs.Runtime }
 
-func (still) Now() clock.Time { return 0 }
+func (still) Now() clock.Time     { return 0 }
+func (still) Go(string, func())   {}
+func (still) Sleep(time.Duration) { panic("a unit test waits") }
+
+// nothing is a verbs context for what needs none but its runtime.
+type nothing struct{ verbs.Context }
+
+func (nothing) Runtime() verbs.Runtime { return still{} }
 
 // lossy returns a server with two memory servers of four nodes each, and a client that holds all
 // nodes. The first memory server has lost its memory; the metadata server knows that and has not
@@ -25,6 +35,7 @@ func lossy() (*Server, *client) {
 	s.memory[0].blank = true
 	s.nodes.held = make(map[layout.Handle]held)
 	s.walk.successors = make(map[layout.Location]layout.Location)
+	s.fences = lease.NewFencer(lease.Config{Context: nothing{}, Servers: make([]netip.Addr, 2)})
 	cl := &client{id: 7}
 	for i := range s.memory {
 		for k := range 4 {

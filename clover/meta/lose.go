@@ -98,7 +98,7 @@ func (s *pool) voidServer(i int) {
 
 // recoverOrphans frees the orphan's nodes when no client can use them any more.
 func (s *Server) recoverOrphans(now clock.Time) {
-	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.isOver(s.orphansAfter) {
+	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.Over(s.orphansAfter) {
 		return
 	}
 	if s.followAll(); !s.allWhole() {

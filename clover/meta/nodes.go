@@ -3,6 +3,7 @@ package meta
 import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // pool has the nodes that are in no chain, and the clients that may hold some of them.
@@ -20,12 +21,12 @@ type pool struct {
 	epoch    uint32
 	turnedAt clock.Time
 	// fences are the fences of clients that have ended.
-	fences fencer
+	fences *lease.Fencer
 	// orphans: the orphan holds nodes. They become free when orphansAfter is done, the fence of all
 	// clients that may use them; nil: there are no such clients. void: some of these nodes are in
 	// lost memory. orphansAt is the earliest time of the next attempt of recoverOrphans.
 	orphans, void bool
-	orphansAfter  *fence
+	orphansAfter  *lease.Fence
 	orphansAt     clock.Time
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // Times of the main loop.
@@ -59,7 +60,9 @@ func New(cfg Config) (_ *Server, err error) {
 	s := new(Server)
 	s.cfg, s.rt, s.format = cfg, cfg.Context.Runtime(), cfg.Format
 	s.epoch, s.clients = 1, make(map[uint32]*client)
-	s.fences = newFencer(&s.cfg)
+	s.fences = lease.NewFencer(lease.Config{
+		Context: cfg.Context, Dialer: cfg.Manager, Servers: cfg.Servers, Timeout: memoryTimeout, Pause: downPause,
+	})
 	s.keys = make(map[uint64]*entry)
 	s.nodes.held = make(map[layout.Handle]held)
 	s.walk.successors = make(map[layout.Location]layout.Location)
@@ -98,8 +101,8 @@ func (s *Server) Serve() error {
 	}
 	err := serve()
 	s.stopAcceptors()
-	s.fences.close()
-	s.fences.wait(s.rt)
+	s.fences.Close()
+	s.fences.Wait()
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/store/lease"
 )
 
 // The view is the set of memory servers whose copies count. It changes when a server has lost its
@@ -27,7 +28,7 @@ import (
 // change is a change of the view in progress.
 type change struct {
 	// fence ends the connections of all clients. until is when no client has a lease any more.
-	fence *fence
+	fence *lease.Fence
 	until clock.Time
 	// again is true if an attempt has failed. That attempt may have written records, but only on
 	// the servers that counted in it.
@@ -74,7 +75,7 @@ func (s *Server) watchCopies(now clock.Time) {
 	if tryChange(s) == nil {
 		s.change = nil
 	}
-	s.fences.leave(s.away())
+	s.fences.Leave(s.away())
 }
 
 // look tries to connect to a server. It also finds out whether the server has lost its memory.
@@ -132,13 +133,13 @@ func tryChange(s *Server) error {
 		up[i] = s.connected(i)
 		away[i] = !up[i]
 	}
-	s.fences.leave(away)
-	if !s.fences.isOver(s.change.fence) {
+	s.fences.Leave(away)
+	if !s.fences.Over(s.change.fence) {
 		return errDown
 	}
 	for i := range s.memory {
 		m := &s.memory[i]
-		up[i] = up[i] && (!m.out || s.fences.idle(i)) && s.renewWays(i, s.rt.Now().Add(s.reachTime())) == nil
+		up[i] = up[i] && (!m.out || s.fences.Idle(i)) && s.renewWays(i, s.rt.Now().Add(s.reachTime())) == nil
 		if !up[i] || m.out || m.blank {
 			continue
 		}

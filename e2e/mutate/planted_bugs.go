@@ -88,7 +88,7 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: requests are posted after the lease", "clover/client.go",
-		"\tif c.rt.Now() >= c.lease.until {\n\t\treturn errLease\n\t}\n\tif c.shares() {",
+		"\tif !c.lease.Valid(c.rt.Now()) {\n\t\treturn errLease\n\t}\n\tif c.shares() {",
 		"\tif c.shares() {",
 		"clover TestNothingIsWrittenAfterTheLease",
 	},
@@ -129,10 +129,10 @@ var cloverBugs = []planted{
 		"clover TestSharedCache",
 	},
 	{
-		"clover/meta: a fence that has begun is cancelled", "clover/meta/fence.go",
+		"store/lease: a fence that has begun is cancelled", "store/lease/fencer.go",
 		"x.cancelled = !begun\n\treturn !begun",
 		"x.cancelled = true\n\treturn true",
-		"clover/meta TestLateFence",
+		"store/lease TestCancel",
 	},
 	{
 		"clover/meta: no fence before nodes are taken back", "clover/meta/handle.go",
@@ -298,7 +298,7 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: nodes are taken back before the fence is over", "clover/meta/handle.go",
-		"if (cl.fence == nil || s.fences.isOver(cl.fence)) && s.recoverClient(id) {",
+		"if (cl.fence == nil || s.fences.Over(cl.fence)) && s.recoverClient(id) {",
 		"if s.recoverClient(id) {",
 		"clover TestNodesWaitForTheFence",
 	},

@@ -58,7 +58,7 @@ var copiesBugs = []planted{
 	},
 	{
 		"clover/meta copies: a change does not wait for fences", "clover/meta/view.go",
-		"if !s.fences.isOver(s.change.fence) {",
+		"if !s.fences.Over(s.change.fence) {",
 		"if s.change == nil {",
 		"clover TestAChangeWaitsForFences",
 	},
@@ -76,7 +76,7 @@ var copiesBugs = []planted{
 	},
 	{
 		"clover copies: the former lease outlives OpHello", "clover/call.go",
-		"\tc.lease.until = 0\n\tc.forgetLocations()",
+		"\tc.lease.End()\n\tc.forgetLocations()",
 		"\tc.forgetLocations()",
 		"clover TestHelloEndsTheLease",
 	},

@@ -52,7 +52,7 @@ var pdpmBugs = []planted{
 	},
 	{
 		"pdpm: a lock of a dead client is never taken over", "store/pdpm/lock.go",
-		"return t != 0 && now.Sub(w.since) > lease",
+		"return w.Seen(t, now, now) > lease && t != 0",
 		"return false",
 		"store/pdpm TestDeadHolder",
 	},

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/lease"
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
@@ -16,18 +17,14 @@ var errDamaged = errors.New("the memory is damaged: neither copy of a value is w
 
 // watch is what a client has seen of a lock word while it waits for the lock.
 type watch struct {
-	tag   tag
-	since clock.Time
+	lease.Watch[tag]
 	tries int
 }
 
 // stuck notes the present lock word t. It reports whether the word has had this tag for longer than
 // lease.
 func (w *watch) stuck(t tag, now clock.Time, lease time.Duration) bool {
-	if t != w.tag {
-		w.tag, w.since = t, now
-	}
-	return t != 0 && now.Sub(w.since) > lease
+	return w.Seen(t, now, now) > lease && t != 0
 }
 
 // maxPause is the longest pause between two attempts.

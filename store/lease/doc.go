@@ -1,0 +1,28 @@
+// Package lease has what a store on passive memory needs to take something back from a client that
+// has gone: nodes, locks, blocks. A client that is silent is not always dead. Its host may have
+// stopped with a request ready in its NIC. So a lease alone is no proof, and the package has three
+// parts:
+//
+//   - Terms and Term are the two ends of a lease that a server grants and a client holds.
+//   - Watch is a lease without a server: a word in remote memory that its owner changes, or must
+//     release. Who sees the same word for the time of the lease takes its owner for dead.
+//   - Fencer makes the memory servers end the connections of an owner. When that is done, no
+//     request of the owner can arrive any more, and what it had can go to others.
+//
+// # Guarantees
+//
+// A Term ends before the Terms of the same lease, by at least the grace. The client counts from the
+// time at which it sent the request, the server from the time at which it received it. The two
+// clocks need not show the same time, but must run at the same rate.
+//
+// A Watch never says that a word was unchanged for longer than it was: it counts from the time at
+// which the first answer had arrived to the time at which the last request was sent. A word that
+// returns to an earlier value hides its changes, so a word must not repeat while anybody watches it.
+//
+// A Fence is over when every memory server has executed it, or has restarted since and so has no
+// connection of the owner any more. It does not keep the owner from connecting again, unless it was
+// made by AddTo: the owner must not do that before it has another number or another lease.
+//
+// Times are durations of the runtime's clock; zero is not replaced by a default. Terms, Term and
+// Watch have no lock: one thread at a time uses each. Any thread may use a Fencer.
+package lease

@@ -1,0 +1,48 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Terms are the server's end of leases.
+type Terms struct {
+	// Length is how long a client may use what it was given after it has sent its last answered
+	// request.
+	Length time.Duration
+	// Grace is how long the server waits after the end of the lease, so that a slow client can still
+	// renew it.
+	Grace time.Duration
+}
+
+// Lapsed reports whether the lease of a client has ended from which the server has last heard at the
+// time heard.
+func (t Terms) Lapsed(heard, now clock.Time) bool { return now > heard.Add(t.Length) }
+
+// Over reports whether the grace has ended, too. Then the server fences the client.
+func (t Terms) Over(heard, now clock.Time) bool { return now > heard.Add(t.Length+t.Grace) }
+
+// Term is the client's end of a lease. The zero Term has ended.
+type Term struct {
+	// Length is the length of the lease, as the server has said.
+	Length time.Duration
+	// Until is when the lease ends, unless it is extended.
+	Until clock.Time
+}
+
+// Begin returns a lease of a length whose request was sent at the time sent.
+func Begin(length time.Duration, sent clock.Time) Term { return Term{length, sent.Add(length)} }
+
+// Extend extends the lease when an answer has arrived. sent is when the client sent the request. An
+// answer to an earlier request changes nothing.
+func (t *Term) Extend(sent clock.Time) { t.Until = max(t.Until, sent.Add(t.Length)) }
+
+// End ends the lease at once.
+func (t *Term) End() { t.Until = 0 }
+
+// Valid reports whether the client may still use what it was given.
+func (t *Term) Valid(now clock.Time) bool { return now < t.Until }
+
+// Due reports whether half of the lease has passed, so that the client should renew it.
+func (t *Term) Due(now clock.Time) bool { return now >= t.Until.Add(-t.Length/2) }
