@@ -157,7 +157,16 @@
 // buckets uses all 10. An INSERT whose buckets are full works on the split until its own buckets
 // are settled. If they are settled and full again, it completes the split of the subtable. Only
 // such an INSERT may take longer. If there is no room for another subtable, the INSERT ends with
-// kv.ErrFull. A store that can grow has no master.
+// kv.ErrFull.
+//
+// When a master changes the members in the middle of a split, its repair needs no knowledge of splits.
+// Each step of a split begins after the step before it is in the primary, and so in all backups. So
+// whatever value the rules choose for a word, it is that of the primary, or that of a step which was
+// allowed then. A client that works on the split begins its groups again. A client whose PUT or DELETE
+// was in flight may find that a split has moved the key since: the value of a leaving slot, and of a
+// slot that a key has left, says whether the split has moved the new object or the old one. If the slot
+// has another value, the header says whether a split can have moved the key; if it can, the outcome is
+// unknown.
 //
 // An index that grows has at most 3 replicas. All clients that vacate a slot write the same value,
 // but SNAPSHOT is meant for writers with different values. With 3 or more backups, a client that

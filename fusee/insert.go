@@ -31,7 +31,7 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 				return unchanged(err)
 			}
 		case errors.Is(err, errCrowded):
-			if err := c.makeRoom(deadline); err != nil {
+			if err := c.following(deadline, func() error { return c.makeRoom(deadline) }); err != nil {
 				return unchanged(err)
 			}
 		case errors.Is(err, kv.ErrNoEffect) && c.renew(err, deadline):

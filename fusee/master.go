@@ -56,11 +56,6 @@ type Master struct {
 	ended    []uint32
 }
 
-// errGrows means that the index of the store can grow. A master does not take such a store: its repair
-// after the crash of a server does not know splits, and an operation in flight does not find out
-// whether a split has moved its key.
-var errGrows = errors.New("the index can grow: a master takes only stores that were formatted without Grow")
-
 // sign is what a master knows of the life of a server.
 type sign struct {
 	// since is the begin of the last READ that the server has answered, or the time at which the master
@@ -109,13 +104,7 @@ func newMaster(cfg Config) (*Master, error) {
 
 // start connects a master.
 func (m *Master) start(cfg Config, deadline clock.Time) error {
-	if err := m.c.start(cfg, deadline); err != nil {
-		return err
-	}
-	if shape := &m.c.super.Shape; shape.Subtables > 1<<shape.Depth {
-		return errors.Join(errGrows, m.c.Close())
-	}
-	return nil
+	return m.c.start(cfg, deadline)
 }
 
 // watch begins the leases of all servers again.

@@ -77,7 +77,7 @@ func (c *Client) retry(deadline clock.Time) error {
 	if c.rt.Now() >= deadline {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
-	return unchanged(c.catchUp(deadline))
+	return unchanged(c.following(deadline, func() error { return c.catchUp(deadline) }))
 }
 
 // Put implements kv.Store. If another change of the slot wins, this PUT takes effect immediately
@@ -150,8 +150,8 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 		c.forsake(f, err)
 		if errors.Is(err, errReplaced) {
 			c.lose() // perhaps the free of the object that this change has replaced
-			if op == layout.OpUpdate {
-				// if another change has won the slot, this one is in the order before it
+			// If another PUT or a DELETE has won the slot, this PUT is in the order before it.
+			if op == layout.OpUpdate && c.surpassed(e, deadline) {
 				return true, nil
 			}
 		}
@@ -176,10 +176,20 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 	return won, err
 }
 
+// surpassed is overtaken after a change of the members, for a PUT that may also have won before it was
+// replaced. If surpassed returns false, it is not known whether the PUT took place.
+func (c *changer) surpassed(e entry, deadline clock.Time) (done bool) {
+	err := c.following(deadline, func() (err error) {
+		done, err = c.overtaken(e, deadline)
+		return err
+	})
+	return err == nil && done
+}
+
 // overtaken reports whether a PUT that has lost its slot to another change takes effect immediately
 // before that change. It does if the winner has replaced the same value of the key by another
 // value. It does not if the winner is a split, which only moves the value.
-func (c *grower) overtaken(e entry, deadline clock.Time) (bool, error) {
+func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	shape := &c.super.Shape
 	subtable, _ := shape.Within(e.at)
 	v := &c.sight

@@ -506,7 +506,7 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 			owners = slices.Delete(owners, i, i+1)
 		}
 	}
-	return owners, c.finishAll(deadline)
+	return owners, c.following(deadline, func() error { return c.finishAll(deadline) })
 }
 
 // tableOf is table for a server that may not be a member any more.

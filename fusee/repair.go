@@ -41,7 +41,13 @@ func (r *repair) all() error {
 	if err := r.words8(shape.EntryAt(0), 8*shape.Subtables, false); err != nil {
 		return err
 	}
+	if err := r.loadDirectory(r.rt.Now().Add(r.patience)); err != nil {
+		return err
+	}
 	for n := range shape.Subtables {
+		if !r.dir.Uses(shape, n) { // no replica has a slot there
+			continue
+		}
 		if err := r.words8(shape.SubtableAt(n), int(shape.SubtableLen()), true); err != nil {
 			return err
 		}

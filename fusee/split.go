@@ -238,16 +238,21 @@ func (c *grower) complete(all bool, deadline clock.Time) error {
 	return nil
 }
 
-// step executes the next task of the client's split.
+// step executes the next task of the client's split. After an error the client does not know which of
+// its CASes were executed, and the members may change. So it begins with the first task again, whose
+// CASes find what is done already.
 func (c *grower) step(deadline clock.Time) error {
 	s := c.split
 	s.held = false
 	err := [...]func(*split, clock.Time) error{
 		flip: c.flipGroups, inspect: c.inspectGroups, vacate: c.vacateGroups, plant: c.plantGroups, clean: c.cleanGroups, settle: c.settleGroups, finish: c.finishSplit,
 	}[s.does](s, deadline)
-	if errors.Is(err, errStale) { // the split has ended
+	switch {
+	case errors.Is(err, errStale): // the split has ended
 		c.split = nil
 		return c.reread(s.subtable, deadline)
+	case err != nil: // begin these groups again, with what their slots are then
+		s.does, s.moves = flip, nil
 	}
 	return err
 }

@@ -305,7 +305,9 @@ func (s *space) replica(server int, place uint64) (at int, off uint64) {
 }
 
 // resolve finds out, after the members have changed, what has become of a change that was in flight. All
-// replicas of the slot are alike now, and what this client had sent is not executed any more.
+// replicas of the slot are alike now, and what this client had sent is not executed any more. A split
+// may have moved the key from the slot since then: it has moved the new object if the change has won, or
+// the old one.
 func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) {
 	for {
 		if err := c.follow(deadline); err != nil {
@@ -316,6 +318,7 @@ func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) 
 			ch.again()
 			err = c.do(deadline)
 		}
+		format := c.super.Shape.Format
 		switch {
 		case errors.Is(err, errView):
 			continue
@@ -323,9 +326,14 @@ func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) 
 			return false, ended(err)
 		case slot == ch.new:
 			return true, nil
-		case slot == ch.old, ch.log.Op == layout.OpInsert: // no other client replaces an object that is pending
+		case ch.log.Op == layout.OpInsert: // no other client replaces or moves an object that is pending
+			return false, errors.Join(errChanged, kv.ErrNoEffect)
+		case format.Vacated(slot, ch.new):
+			return true, nil
+		case slot == ch.old, format.Vacated(slot, ch.old):
 			return false, errors.Join(errChanged, kv.ErrNoEffect)
 		}
+		c.beaten = slot
 		return false, errReplaced
 	}
 }

@@ -112,6 +112,13 @@ func (f Format) Leave(s Slot) Slot {
 // Leaving reports whether s is a value that Leave returns.
 func (f Format) Leaving(s Slot) bool { return f == Hardened && byte(s>>8) == 0 && byte(s) != 0 }
 
+// Vacated reports whether slot s, which once had the value was, has lost its key to another subtable
+// when it had that value: the key is leaving, or has left.
+func (f Format) Vacated(s, was Slot) bool {
+	r := f.Ref(was)
+	return f == Hardened && (r.Units > 0 && s == f.Leave(was) || (r.Units > 0 || f.Leaving(was)) && s == f.Emptied(r))
+}
+
 // Left returns the slot from which Leave has made s. fingerprint is that of the slot's key.
 func (f Format) Left(s Slot, fingerprint byte) Slot {
 	r := f.Ref(s)

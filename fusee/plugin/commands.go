@@ -100,7 +100,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
 	fs.IntVar(&cfg.Groups, "groups", 0, "groups of three buckets, of 21 slots together, in the index (default: an eighth "+
 		"of a server's memory)")
-	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full, without a master (default: never)")
+	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object fits into one (default: a server has about 1,000)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; negative: none (default 16384)")
 	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+
@@ -108,9 +108,6 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)
-		}
-		if master != "" && cfg.Grow > 0 {
-			return nil, errors.New("a table that can grow has no master: leave out --grow or --master")
 		}
 		if master == "" && lease != 0 {
 			return nil, errors.New("--lease is the lease of a master: name its host with --master")

@@ -66,7 +66,7 @@ func drawTable(e *env) *tablePlan {
 	}
 	p.drawDeaths(newDraw(e.seed ^ deathLane))
 	p.drawMasters(newDraw(e.seed ^ masterLane))
-	if d := newDraw(e.seed ^ growthLane); p.masters == 0 && d.chance(0.6) { // one group, so that the index is soon full
+	if d := newDraw(e.seed ^ growthLane); (p.masters == 0 || p.format.IndexReplicas <= 3) && d.chance(0.6) { // one group, so that the index is soon full
 		p.mix = [3]float64{0.2, 0.45, 0.9}
 		p.format.Depth, p.format.Groups, p.format.Grow, p.keys = 0, 1, d.between(1, 3), p.keys+d.between(20, 80)
 		p.format.IndexReplicas = min(p.format.IndexReplicas, 3) // more do not grow
