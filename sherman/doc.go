@@ -24,6 +24,9 @@
 //     there. A client reserves a page when it must split one. The clients of a node share the
 //     memory that the node has taken, and a node takes little more than it uses. So the tree is
 //     full only when nearly all bytes of its servers are in use, however many clients there are.
+//   - A split halves a page, but at the ends of the range of all keys it moves only the records near
+//     the new one (layout.SplitFor; Hardened only). So keys that come in order fill the pages
+//     that they leave behind.
 //   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
 //     later writer can finish (layout.Stage), and any client can reuse its memory. A leaf with few
 //     keys leaves the tree, too, if its sibling has room for them: the leaf is closed, its records

@@ -50,7 +50,8 @@ func orphan(t *testing.T, n int) (last []int) {
 		}
 		c, err := node.Open(sherman.Config{Context: bent{ctx, dying}, Manager: h.Manager(ctx)}, soon(rt))
 		for k := uint64(0); k < mergeKeys && err == nil; k++ {
-			err = c.Insert(k, value(k, 0), soon(rt))
+			at := 77 * k % mergeKeys // not in order, so that the leaves are half full
+			err = c.Insert(at, value(at, 0), soon(rt))
 		}
 		for filled = true; !warm; rt.Sleep(time.Microsecond) {
 		}

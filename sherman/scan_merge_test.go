@@ -49,7 +49,8 @@ func TestScanReadsALeafDuringAMerge(t *testing.T) {
 				err = c.Scan(0, mergeKeys, func(k uint64, _ []byte) bool { list = append(list, k); return true }, soon(rt))
 				return list, err
 			}
-			for k := range uint64(40) {
+			for i := range uint64(40) {
+				k := 9 * i % 40 // not in order, so that the leaves are half full
 				if err := c.Insert(step*k, value(k, 0), soon(rt)); err != nil {
 					return err
 				}

@@ -19,7 +19,7 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 		return errors.Join(fmt.Errorf("%w: page %v has too few records for a split", kv.ErrFull, a), ignoreRelease(c.release(h, deadline)))
 	}
 	var sep uint64
-	sep, c.order, c.ranges = p.Split(to, c.sibBuf, &c.sib, c.order, c.ranges[:0])
+	sep, c.order, c.ranges = layout.SplitFor(p, key, to, c.sibBuf, &c.sib, c.order, c.ranges[:0])
 	switch {
 	case add == nil:
 	case key >= sep:

@@ -194,4 +194,16 @@ var shermanBugs = []planted{
 		" {",
 		"sherman TestScanReadsALeafDuringAMerge",
 	},
+	{
+		"sherman/layout: keys in order leave half-full pages behind", "sherman/layout/page.go",
+		"case p.Sibling == 0 && before >= n-n/edgeShare:",
+		"case p.Sibling == 0 && before > n:",
+		"sherman TestKeysInOrderFillATree",
+	},
+	{
+		"sherman/layout: a page begins at the greatest key", "sherman/layout/page.go",
+		"\tif first == MaxKey {\n",
+		"\tif first == MaxKey && n == 0 {\n",
+		"sherman/layout TestSplitFor",
+	},
 }

@@ -233,6 +233,10 @@ const minSplit = 2
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 
+// edgeShare: a split leaves less than half of the records in one of the two pages if the new record
+// is among the last or first 1/edgeShare of the records of a whole level.
+const edgeShare = 4
+
 // Split moves the upper half of the records to the fresh page to. It builds that page as sib in the
 // bytes b. The caller must write b before it writes this page. Split returns the separator, which
 // is the lowest key of the new page, and appends to ranges the ranges of this page that must be
@@ -240,14 +244,61 @@ func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 // grown.
 func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
-	mid := len(order) / 2
-	first, _ := p.Slot(int(order[mid]))
-	sep = first.Key
+	return splitAt(p, len(order)/2, 0, to, b, sib, order, ranges)
+}
+
+// SplitFor is Split for a page to which a record with the given key will be added. If the level
+// grows at an end of the range of all keys, the records that are not near the new one stay together:
+// keys that come in order fill the pages that they leave behind (Hardened only).
+func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
+	order := p.Order(scratch[:0])
+	return splitAt(p, splitPoint(p, key, order), key, to, b, sib, order, ranges)
+}
+
+// splitPoint returns how many of the records, whose slots order has by key, stay in the page.
+func splitPoint(p *Page, key uint64, order []uint16) int {
+	n, before := len(order), 0
+	for _, i := range order {
+		if r, _ := p.Slot(int(i)); r.Key < key {
+			before++
+		}
+	}
+	at := n / 2
+	switch {
+	case p.Shape.Kind != Hardened:
+		return at
+	case p.Sibling == 0 && before >= n-n/edgeShare:
+		at = before
+	case p.Lowest == 0 && before <= n/edgeShare:
+		at = before
+	}
+	if p.Level > 0 && at == n {
+		at-- // the new page needs a leftmost child
+	}
+	first := key
+	if at < n {
+		r, _ := p.Slot(int(order[at]))
+		first = r.Key
+	}
+	if first == MaxKey {
+		return n / 2 // no page begins at MaxKey
+	}
+	return at
+}
+
+// splitAt moves the records from the one with index mid to the fresh page, which begins at that
+// record, or at key if there is none.
+func splitAt(p *Page, mid int, key uint64, to Fresh, b []byte, sib *Page, order []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
+	move := order[mid:]
+	var first Record
+	if sep = key; len(move) > 0 {
+		first, _ = p.Slot(int(move[0]))
+		sep = first.Key
+	}
 	h := Header{
 		Level: p.Level, Lowest: sep, Highest: p.Highest, Sibling: p.Sibling, Self: to.At, Generation: p.Generation,
 		Epoch: to.Epoch, Opened: p.Opened, Refuses: p.Opened,
 	}
-	move := order[mid:]
 	if p.Level > 0 {
 		h.Leftmost = first.Child()
 		move = move[1:]
