@@ -13,6 +13,9 @@ import (
 func (r *rig) peers() string {
 	var list []string
 	for _, n := range r.Notes() {
+		if n.Out < -1 || n.Peer < -1 {
+			r.t.Errorf("a note about frame %d, from port %d", n.Out, n.Peer)
+		}
 		where := "in"
 		if n.Out >= 0 {
 			where = fmt.Sprintf("out%d", r.out.Frames[n.Out].Port)
