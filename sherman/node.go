@@ -53,7 +53,6 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 		sights: make(map[lock.Key]lease.Watch[layout.Tag]), stats: newNodeStats(),
 	}
 	n.cache.limit = cfg.CacheBytes
-	n.pool.exhausted = make([]bool, len(cfg.Servers))
 	return n, nil
 }
 

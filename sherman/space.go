@@ -7,37 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/slab"
 )
 
 // pool holds the pages that the node has taken from the memory servers and that no client of the
 // node has used yet.
 type pool struct {
-	runs  []run
+	slab.Chunks
 	spare []layout.Fresh
-	// taken is how many pages the node has taken so far. turn is the server from which the node
-	// takes the next pages.
-	taken, turn int
-	// exhausted says for each server whether the node found all of its memory used or taken.
-	exhausted []bool
-}
-
-// run is unused memory of one server that the node has taken, from offset next to end.
-type run struct {
-	server    int
-	next, end uint64
-}
-
-// takeShare limits how much a node takes at a time: 1/takeShare of what it has taken so far. So all
-// nodes together hold little unused memory when the servers are full.
-const takeShare = 64
-
-// poolShare: a node takes at least 1/poolShare of a server's memory at a time.
-const poolShare = 1 << 16
-
-// want returns how many bytes the node takes next from a server with memory bytes of memory.
-func (p *pool) want(page, chunk int, memory uint64) uint64 {
-	n := max(uint64(p.taken/takeShare), memory/poolShare/uint64(page), 1)
-	return min(n*uint64(page), uint64(chunk))
 }
 
 // freshPage takes a page out of the node's pool. It returns false if the pool is empty.
@@ -49,17 +26,11 @@ func (n *Node) freshPage(page int) (f layout.Fresh, ok bool) {
 		f, p.spare = p.spare[i], p.spare[:i]
 		return f, true
 	}
-	for i := len(p.runs) - 1; i >= 0; i-- {
-		r := &p.runs[i]
-		if r.next >= r.end {
-			p.runs = p.runs[:i]
-			continue
-		}
-		f.At = layout.At(r.server, r.next)
-		r.next += uint64(page)
-		return f, true
+	server, at, ok := p.Take(page)
+	if ok {
+		f.At = layout.At(server, at)
 	}
-	return f, false
+	return f, ok
 }
 
 // keepPages adds pages to the node's pool.
@@ -74,10 +45,7 @@ func (n *Node) keepPages(f ...layout.Fresh) {
 func (n *Node) nextServer() (server int, unused bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := &n.pool
-	server = p.turn
-	p.turn = (p.turn + 1) % len(n.servers)
-	return server, !p.exhausted[server]
+	return n.pool.Next(len(n.servers))
 }
 
 // reserve gets a page for the next split and adds it to c.spare. The caller must hold no lock. The
@@ -138,7 +106,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 		var at, want uint64
 		if err == nil {
 			c.node.mu.Lock()
-			want = c.node.pool.want(int(page), c.super.Chunk, c.links[i].len)
+			want = c.node.pool.Want(int(page), c.super.Chunk, c.links[i].len)
 			c.node.mu.Unlock()
 			o := &c.ops[0]
 			c.fab.FetchAdd(o, c.target(layout.At(i, layout.AllocWord)), want, c.wordAt(wordAtomic))
@@ -160,16 +128,10 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 		end -= (end - at) % page
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
-		p := &c.node.pool
-		p.exhausted[i] = end < at+want
-		if end == at {
+		if !c.node.pool.Took(i, at, end, int(page), end < at+want) {
 			return errNone
 		}
-		p.taken += int((end - at) / page)
 		c.spare = append(c.spare, layout.Fresh{At: layout.At(i, at)})
-		if at+page < end {
-			p.runs = append(p.runs, run{i, at + page, end})
-		}
 		return nil
 	}
 }

@@ -31,7 +31,6 @@ func TestAbsorbedNodesAreFreed(t *testing.T) {
 		e := &entry{key: 1, at: at(1), recorded: true, mirrored: true}
 		s.keys = map[uint64]*entry{1: e}
 		s.nodes.held = map[layout.Handle]held{2: {client: 1, version: 1}, 3: {client: 2, version: 1}}
-		s.nodes.free[0].on = make([]fifo, 1)
 		s.walk.successors = make(map[layout.Location]layout.Location)
 		s.collect(1, []rpc.Record{{Key: 1, New: at(2)}})
 		if c.next != 0 {
@@ -41,7 +40,7 @@ func TestAbsorbedNodesAreFreed(t *testing.T) {
 			s.linked(at(h))
 		}
 		freeAbsorbed(&s.chains, e, c.ended)
-		l, free := s.nodes.free[0].pop(anywhere)
+		l, free := s.nodes.free[0].Pop(anywhere)
 		if free != c.free || free && (l != layout.Location{Handle: 2, Version: 2}) {
 			t.Errorf("%s: node %v is free: %v, want %v", c.name, l, free, c.free)
 		}

@@ -81,14 +81,9 @@ func weigh(s *Server, now clock.Time) {
 // room is the number of bytes on a server that no node in use takes.
 func (s *pool) room(i int) (n int) {
 	for c := range s.nodes.free {
-		n += s.nodes.free[c].len(i) * layout.Class(c).Size()
+		n += s.nodes.free[c].Len(i) * layout.Class(c).Size()
 	}
-	for _, v := range s.segments.table[i] {
-		if v == 0 && s.space.Shared {
-			n += s.space.SegmentLen()
-		}
-	}
-	return n
+	return n + s.segments.Unused(i)*s.space.SegmentLen()
 }
 
 // shares counts the nodes of each server.
@@ -107,33 +102,9 @@ func (s *pool) shares() (list []rpc.Share) {
 			return nil
 		})
 		for c := range s.nodes.free {
-			x.Free += uint64(s.nodes.free[c].len(i))
+			x.Free += uint64(s.nodes.free[c].Len(i))
 		}
 		list = append(list, x)
 	}
 	return list
-}
-
-// weighed takes a node of the server whose turn it is by the weights: each server collects its
-// weight in every turn, and the one that has most pays for all.
-func (f *free) weighed(weights []int64) (l layout.Location, ok bool) {
-	best, total := -1, int64(0)
-	for i := range f.on {
-		if i >= len(f.credit) {
-			f.credit = append(f.credit, 0)
-		}
-		if f.on[i].len() == 0 || weights[i] == 0 {
-			continue
-		}
-		f.credit[i] += weights[i]
-		total += weights[i]
-		if best < 0 || f.credit[i] > f.credit[best] {
-			best = i
-		}
-	}
-	if best < 0 {
-		return l, false
-	}
-	f.credit[best] -= total
-	return f.on[best].pop()
 }

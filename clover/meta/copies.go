@@ -132,7 +132,7 @@ func writeHeads(s *chains, i int) error {
 	for j := range s.space.Backups + 1 {
 		of := s.before(i, j)
 		p := s.space.Copy(s.space.Table(of), j)
-		if err := s.writeBulk(i, p.Offset, s.segments.table[of]); err != nil {
+		if err := s.writeBulk(i, p.Offset, s.segments.Row(of)); err != nil {
 			return err
 		}
 	}

@@ -197,7 +197,7 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 		{near, func() {}},
 		{near, func() { s.advance(true); s.catchUp(true) }},
 		{near, func() {
-			if near == anywhere || slices.Contains(s.segments.table[near], 0) {
+			if near == anywhere || s.segments.Unused(near) > 0 {
 				s.grow(r.Class)
 			}
 		}},
@@ -209,7 +209,7 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 			return
 		}
 	}
-	a.Status, a.Slot = rpc.Full, uint32(s.unused())
+	a.Status, a.Slot = rpc.Full, uint32(s.segments.Unused(anywhere))
 	if s.press(r.Class, cl.id) || s.expected(r.Class) {
 		a.Status = rpc.Busy
 	}
@@ -241,7 +241,7 @@ func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n,
 // expected reports whether nodes of a class will become free without a further request: nodes of
 // clients that have gone, worn nodes, or nodes of segments that are about to lose their class.
 func (s *pool) expected(c layout.Class) bool {
-	if len(s.segments.resting) > 0 || s.orphans && s.unused() > 0 {
+	if s.segments.Resting() > 0 || s.orphans && s.segments.Unused(anywhere) > 0 {
 		return true
 	}
 	for _, w := range s.nodes.worn {

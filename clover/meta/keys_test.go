@@ -139,7 +139,7 @@ func TestDeletedKeyIsCommittedOnce(t *testing.T) {
 	s.slots = s.slots[:len(s.slots)-1]
 	s.keys[2] = &entry{key: 2, slot: e.slot, recorded: true, mirrored: true}
 	s.follow([]*entry{e}, -1)
-	if n := s.nodes.free[0].len(anywhere); n != 1 || len(s.slots) != 2 || !e.recorded {
+	if n := s.nodes.free[0].Len(anywhere); n != 1 || len(s.slots) != 2 || !e.recorded {
 		t.Errorf("%d nodes are free, %d slots; recorded again: %v", n, len(s.slots), !e.recorded)
 	}
 }
@@ -153,7 +153,7 @@ func TestNothingIsRetiredBeforeTheDirectoryIsWritten(t *testing.T) {
 		e := &entry{key: 1, at: newest, passed: []layout.Location{old}, recorded: c.recorded, mirrored: c.mirrored}
 		s.keys[1], s.nodes.free[0] = e, free{}
 		s.settle(e)
-		if free, want := s.nodes.free[0].len(anywhere), c.recorded && c.mirrored; (free == 1) != want || (len(e.passed) == 0) != want {
+		if free, want := s.nodes.free[0].Len(anywhere), c.recorded && c.mirrored; (free == 1) != want || (len(e.passed) == 0) != want {
 			t.Errorf("recorded %v, mirrored %v: %d nodes are free", c.recorded, c.mirrored, free)
 		}
 	}

@@ -177,7 +177,7 @@ func (s *chains) formatServer(i int) error {
 		}
 	}
 	if s.space.Shared {
-		copy(b[s.space.Table(i).Offset:], s.segments.table[i])
+		copy(b[s.space.Table(i).Offset:], s.segments.Row(i))
 	}
 	if err := s.writeBulk(i, 0, b); err != nil {
 		return err

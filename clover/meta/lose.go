@@ -77,7 +77,7 @@ func forsake(s *chains, i int) {
 func (s *pool) voidServer(i int) {
 	on := func(l layout.Location) bool { return s.onServer(l, i) }
 	for c := range s.nodes.free {
-		s.nodes.free[c].remove(on)
+		s.nodes.free[c].Remove(on)
 	}
 	kept := s.nodes.worn[:0]
 	for _, w := range s.nodes.worn {
@@ -86,7 +86,7 @@ func (s *pool) voidServer(i int) {
 		}
 	}
 	s.nodes.worn = kept
-	s.segments.resting = slices.DeleteFunc(s.segments.resting, func(r resting) bool { return r.server == i })
+	s.segments.Stir(i)
 	_ = s.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
 		for h := first; h < first+layout.Handle(n); h++ {
 			s.nodes.held[h] = held{client: orphan, void: true}

@@ -86,7 +86,7 @@ func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 // turn frees the nodes that wait for an epoch which every client has left. It begins a new epoch if
 // nodes wait for one.
 func (s *pool) turn() {
-	if len(s.nodes.worn) == 0 && len(s.segments.resting) == 0 {
+	if len(s.nodes.worn) == 0 && s.segments.Resting() == 0 {
 		return
 	}
 	if s.hand != nil {
@@ -98,7 +98,7 @@ func (s *pool) turn() {
 		oldest = min(oldest, c.epoch)
 	}
 	kept := s.nodes.worn[:0]
-	waiting := s.wake(oldest)
+	waiting := s.segments.Wake(oldest, s.epoch)
 	for _, w := range s.nodes.worn {
 		if w.epoch < oldest {
 			s.release(layout.Location{Handle: w.handle, Version: 1})

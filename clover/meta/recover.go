@@ -180,7 +180,7 @@ func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {
-		s.nodes.free[c].all(func(l layout.Location) { known[l.Handle] = true })
+		s.nodes.free[c].All(func(l layout.Location) { known[l.Handle] = true })
 	}
 	for h := range s.nodes.held {
 		known[h] = true

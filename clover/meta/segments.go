@@ -1,11 +1,11 @@
 package meta
 
 import (
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/slab"
 )
 
 // In a shared space a segment has nodes of one class, or has no class yet. A class without free
@@ -28,10 +28,9 @@ const restPause = 20 * time.Millisecond
 
 // segments is the state of all segments. A fixed space has none.
 type segments struct {
-	// table has the class of each segment of each server, as the memory servers have it.
-	table   [][]byte
-	resting []resting
-	restAt  clock.Time // the earliest time of the next search for segments that can rest
+	// Table has the class of each segment of each server, as the memory servers have it.
+	slab.Table
+	restAt clock.Time // the earliest time of the next search for segments that can rest
 	// pressed is, for each class, since when clients have found no free node; 0: there was one at
 	// the last request. Until scarceUntil the answers ask all clients to return unused nodes,
 	// because a single node keeps its whole segment in its class.
@@ -39,20 +38,13 @@ type segments struct {
 	scarceUntil clock.Time
 }
 
-// resting is a segment that rests since an epoch.
-type resting struct {
-	server, i int
-	epoch     uint32
-}
-
 // noSegments sets up the table of an empty store. The first segment of each server is for
 // tombstones. The others have no class.
 func (s *pool) noSegments() {
-	s.segments.table = make([][]byte, len(s.memory))
-	for i := range s.segments.table {
-		s.segments.table[i] = make([]byte, s.space.Segments())
+	s.segments.Table = slab.NewTable(len(s.memory), s.space.Segments())
+	for i := range s.memory {
 		if s.space.Shared {
-			s.segments.table[i][0] = 1
+			s.segments.Set(slab.Segment{Server: i}, 0)
 		}
 	}
 }
@@ -68,11 +60,12 @@ func (s *pool) readTable(i int) error {
 		if err != nil {
 			return err
 		}
-		copy(s.segments.table[i][at:], b)
+		copy(s.segments.Row(i)[at:], b)
 	}
-	for k, c := range s.segments.table[i] {
+	row := s.segments.Row(i)
+	for k, c := range row {
 		if c > byte(s.space.Largest())+1 {
-			s.segments.table[i][k] = 0
+			row[k] = slab.None
 		}
 	}
 	return nil
@@ -84,12 +77,7 @@ func (s *pool) exists(h layout.Handle) bool {
 		return true
 	}
 	server, k, ok := s.space.Segment(h)
-	return ok && s.segments.table[server][k] == byte(s.classOf(h))+1
-}
-
-// rests reports whether segment k of a server rests.
-func (s *pool) rests(server, k int) bool {
-	return slices.ContainsFunc(s.segments.resting, func(r resting) bool { return r.server == server && r.i == k })
+	return ok && s.segments.Has(slab.Segment{Server: server, N: k}, int(s.classOf(h)))
 }
 
 // runs calls f for each run of existing nodes on server i: n nodes of one class with consecutive
@@ -103,8 +91,8 @@ func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) er
 		}
 		return nil
 	}
-	for k, v := range s.segments.table[i] {
-		if v == 0 || s.rests(i, k) {
+	for k, v := range s.segments.Row(i) {
+		if v == slab.None || s.segments.Rests(slab.Segment{Server: i, N: k}) {
 			continue
 		}
 		c := layout.Class(v - 1)
@@ -131,18 +119,6 @@ func (s *pool) count() (n [layout.Classes]uint64) {
 	return n
 }
 
-// unused returns how many segments have no class.
-func (s *pool) unused() (n int) {
-	for i := range s.segments.table {
-		for _, v := range s.segments.table[i] {
-			if v == 0 {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // grow gives a class one segment of each server that has an unused one. It returns false if there
 // is none. While a chain may lead to a node in lost memory, grow does nothing, because that node
 // may be in an unused segment.
@@ -151,20 +127,20 @@ func (s *pool) grow(c layout.Class) bool {
 		return false
 	}
 	var first []layout.Handle
-	for i, t := range s.segments.table {
-		k := slices.Index(t, 0)
-		if k < 0 || !s.copied() && s.reach(i) != nil {
+	for i := range s.memory {
+		seg, found := s.segments.Find(i)
+		if !found || !s.copied() && s.reach(i) != nil {
 			// The memory server may have written the class. A later call gives the segment to a
 			// class again.
 			continue
 		}
 		p := s.space.Table(i)
-		p.Offset += k
+		p.Offset += seg.N
 		if s.writeCopies(p, []byte{byte(c) + 1}) != nil {
 			continue
 		}
-		t[k] = byte(c) + 1
-		first = append(first, s.segment(i, k, c))
+		s.segments.Set(seg, int(c))
+		first = append(first, s.segment(i, seg.N, c))
 	}
 	for j := range s.space.PerSegment(c) {
 		for _, h := range first {
@@ -177,30 +153,27 @@ func (s *pool) grow(c layout.Class) bool {
 // rest makes segments rest whose nodes are all free. It spares segments of class asks and, on each
 // server, the segment for tombstones.
 func (s *pool) rest(asks layout.Class) {
-	if !s.space.Shared || len(s.segments.resting) > 0 || s.rt.Now() < s.segments.restAt {
+	if !s.space.Shared || s.segments.Resting() > 0 || s.rt.Now() < s.segments.restAt {
 		return
 	}
 	s.segments.restAt = s.rt.Now().Add(restPause)
-	type segment struct{ server, k int }
-	at := func(l layout.Location) segment {
-		server, k, _ := s.space.Segment(l.Handle)
-		return segment{server, k}
+	at := func(l layout.Location) (x slab.Segment) {
+		x.Server, x.N, _ = s.space.Segment(l.Handle)
+		return x
 	}
 	for c := range s.nodes.free {
 		q := &s.nodes.free[c]
-		if layout.Class(c) == asks || q.len(anywhere) < s.space.PerSegment(layout.Class(c)) {
+		if layout.Class(c) == asks || q.Len(anywhere) < s.space.PerSegment(layout.Class(c)) {
 			continue
 		}
-		n := make(map[segment]int)
-		q.all(func(l layout.Location) { n[at(l)]++ })
-		q.remove(func(l layout.Location) bool {
-			x := at(l)
-			return n[x] == s.space.PerSegment(layout.Class(c)) && x.k > 0
-		})
-		for i, t := range s.segments.table {
-			for k, v := range t {
-				if k > 0 && v == byte(c)+1 && n[segment{i, k}] == s.space.PerSegment(layout.Class(c)) {
-					s.segments.resting = append(s.segments.resting, resting{i, k, s.epoch})
+		n := make(map[slab.Segment]int)
+		q.All(func(l layout.Location) { n[at(l)]++ })
+		whole := func(x slab.Segment) bool { return x.N > 0 && n[x] == s.space.PerSegment(layout.Class(c)) }
+		q.Remove(func(l layout.Location) bool { return whole(at(l)) })
+		for i := range s.memory {
+			for k := range s.segments.Row(i) {
+				if x := (slab.Segment{Server: i, N: k}); whole(x) && s.segments.Has(x, c) {
+					s.segments.Rest(x, s.epoch)
 				}
 			}
 		}
@@ -221,7 +194,7 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	}
 	since := s.segments.pressed[c]
 	s.segments.scarceUntil = now.Add(s.cfg.Lease)
-	if now < s.segments.restAt && len(s.segments.resting) == 0 && now > s.segments.restAt.Add(-restPause) {
+	if now < s.segments.restAt && s.segments.Resting() == 0 && now > s.segments.restAt.Add(-restPause) {
 		return true // the next search may find segments that can rest
 	}
 	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
@@ -236,20 +209,6 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
-// wake removes the class of resting segments whose epoch every client has left. waiting: other
-// segments wait for the present epoch to end.
-func (s *pool) wake(oldest uint32) (waiting bool) {
-	s.segments.resting = slices.DeleteFunc(s.segments.resting, func(r resting) bool {
-		if r.epoch < oldest {
-			s.segments.table[r.server][r.i] = 0
-			return true
-		}
-		waiting = waiting || r.epoch == s.epoch
-		return false
-	})
-	return waiting
-}
-
 // share returns how many nodes a client gets when it asks for n. That is at most the number of
 // nodes in a segment, and fewer if few are left, because other clients cannot use the nodes that a
 // client holds unused.
@@ -257,7 +216,7 @@ func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n
 	}
-	left := s.nodes.free[c].len(anywhere) + s.unused()*s.space.PerSegment(c)
+	left := s.nodes.free[c].Len(anywhere) + s.segments.Unused(anywhere)*s.space.PerSegment(c)
 	return max(1, min(n, s.space.PerSegment(c), left/(2*max(1, len(s.clients)))))
 }
 

@@ -163,14 +163,14 @@ func (s *Server) Snapshot() rpc.Stats {
 	for _, n := range st.ClassNodes {
 		st.Nodes += n
 	}
-	st.Segments, st.Unused, st.Resting = uint64(s.space.Segments()*s.space.Servers), uint64(s.unused()), uint64(len(s.segments.resting))
+	st.Segments, st.Unused, st.Resting = uint64(s.space.Segments()*s.space.Servers), uint64(s.segments.Unused(anywhere)), uint64(s.segments.Resting())
 	for _, e := range s.keys {
 		if e.lost {
 			st.LostKeys++
 		}
 	}
 	for i := range s.nodes.free {
-		st.ClassFree[i] = uint64(s.nodes.free[i].len(anywhere))
+		st.ClassFree[i] = uint64(s.nodes.free[i].Len(anywhere))
 		st.Free += st.ClassFree[i]
 	}
 	st.Servers = s.shares()

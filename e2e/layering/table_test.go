@@ -75,6 +75,8 @@ var table = map[string]row{
 
 	"fusee/snapshot": {level: 1},
 
+	"store/slab": {level: 1},
+
 	// L2 [P]: machines.
 	"softrnic/transport":   {level: 2},
 	"softrnic/cm":          {level: 2},

@@ -292,8 +292,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: formatted memory has no classes of segments", "clover/meta/load.go",
-		"\t\tcopy(b[s.space.Table(i).Offset:], s.segments.table[i])\n",
-		"\t\t_ = s.segments.table[i]\n",
+		"\t\tcopy(b[s.space.Table(i).Offset:], s.segments.Row(i))\n",
+		"\t\t_ = s.segments.Row(i)\n",
 		"clover TestMetadataServerRestartsWithGrownClasses",
 	},
 	{

@@ -1,0 +1,73 @@
+package slab
+
+// Chunks are runs of unused memory that a client has taken from memory servers, to divide them
+// itself: it asks a server once for many places.
+type Chunks struct {
+	runs []run
+	// taken is how many places were taken so far. turn is the server to ask next.
+	taken, turn int
+	// exhausted says for each server whether all of its memory was found taken.
+	exhausted []bool
+}
+
+// run is unused memory of one server, from offset next to end.
+type run struct {
+	server    int
+	next, end uint64
+}
+
+const (
+	// takeShare limits how much is taken at a time: 1/takeShare of what was taken so far. So all
+	// clients together hold little unused memory when the servers are full.
+	takeShare = 64
+	// memoryShare: at least 1/memoryShare of a server's memory is taken at a time.
+	memoryShare = 1 << 16
+)
+
+// Want returns how many bytes to take next from a server with memory bytes of memory, for places of
+// a length: a multiple of length, unless most is less than that.
+func (c *Chunks) Want(length, most int, memory uint64) uint64 {
+	n := max(uint64(c.taken/takeShare), memory/memoryShare/uint64(length), 1)
+	return min(n*uint64(length), uint64(most))
+}
+
+// Next returns the server to ask for memory next; the servers, whose number is given, take turns.
+// unused: the server may have memory that is not taken.
+func (c *Chunks) Next(servers int) (server int, unused bool) {
+	server = c.turn
+	c.turn = (c.turn + 1) % servers
+	return server, server >= len(c.exhausted) || !c.exhausted[server]
+}
+
+// Took notes what a server has given: the memory from offset from to end, in places of a length.
+// last: the server has no more. The caller has the first place; Took adds the others, and returns
+// false if there was none.
+func (c *Chunks) Took(server int, from, end uint64, length int, last bool) bool {
+	for len(c.exhausted) <= server {
+		c.exhausted = append(c.exhausted, false)
+	}
+	c.exhausted[server] = last
+	if from >= end {
+		return false
+	}
+	c.taken += int((end - from) / uint64(length))
+	if first := from + uint64(length); first < end {
+		c.runs = append(c.runs, run{server, first, end})
+	}
+	return true
+}
+
+// Take takes a place of a length out of what Took has added. ok is false if there is none.
+func (c *Chunks) Take(length int) (server int, at uint64, ok bool) {
+	for i := len(c.runs) - 1; i >= 0; i-- {
+		r := &c.runs[i]
+		if r.next >= r.end {
+			c.runs = c.runs[:i]
+			continue
+		}
+		at = r.next
+		r.next += uint64(length)
+		return r.server, at, true
+	}
+	return 0, 0, false
+}

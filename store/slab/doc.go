@@ -1,0 +1,28 @@
+// Package slab keeps the books of a store that gives out remote memory in places of a few lengths. It
+// has no memory of its own, and serves a metadata server or a client that takes much at a time.
+//
+//   - Free has the free places of one length, by memory server, in the order in which they became
+//     free.
+//   - Table says which class of lengths each segment of a server has, so that classes share the
+//     memory. A class takes a segment when it needs places, and gives it back when all of them are
+//     free.
+//   - Chunks are runs of unused memory that a client takes from the servers, and divides itself.
+//
+// # Guarantees
+//
+// A Free gives each place at most as often as it was put in, and the one first that has been free
+// for longest. So a place rests as long as possible before it is used again, and a reader that comes
+// late finds what it looked for more often.
+//
+// A segment of a Table that has had a class gets another one only after Rest and a Wake for a later
+// epoch. An epoch is a step that every client confirms when it has forgotten all places that it knew
+// before. Without that wait, a request for a place of the former class could find the bytes of
+// another place that look like what it expects.
+//
+// The caller writes classes to the memory servers before it gives out a place of the segment, so
+// that they survive it. It decides when nothing reaches a place any more, which is never by time
+// alone: see package lease.
+//
+// Lengths and offsets are in bytes, servers and segments count from 0. Nothing here blocks, and one
+// thread at a time uses a value; the zero values of Free, Queue and Chunks are empty.
+package slab
