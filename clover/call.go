@@ -229,8 +229,13 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 		if c.rt.Now() >= deadline {
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
 		}
-		c.rt.Sleep(pause)
+		c.pause(pause, deadline)
 	}
+}
+
+// pause waits for d before the next attempt, but not beyond the deadline.
+func (c *session) pause(d time.Duration, deadline clock.Time) {
+	c.rt.Sleep(min(d, max(0, deadline.Sub(c.rt.Now()))))
 }
 
 // giveBack returns spare nodes to the metadata server. n is how many the server has confirmed.
@@ -290,9 +295,9 @@ func (c *session) hello(deadline clock.Time) error {
 			return fmt.Errorf("%w: no welcome from the metadata server: %w", kv.ErrTimeout, orBusy(err))
 		}
 		if err == nil && c.copied() {
-			c.rt.Sleep(maxBusyPause) // the set of servers whose copies count is changing
+			c.pause(maxBusyPause, deadline) // the set of servers whose copies count is changing
 		}
-		c.rt.Sleep(busyPause)
+		c.pause(busyPause, deadline)
 	}
 }
 

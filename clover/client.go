@@ -161,9 +161,11 @@ func (c *session) joined(i int, qp verbs.QP, err error) error {
 }
 
 // mostJoined is how many owner numbers the client remembers for a shared connection. When the
-// client joins the connection again, it removes the remembered numbers from it. If a number that is
-// not remembered is fenced, the memory server ends the connection, and the group connects again.
-const mostJoined = 8
+// client joins the connection again, it removes the remembered numbers from it, all by the same
+// request: on a lossy link, a request for each number would take longer than a lease, and the next
+// try would have one number more. If a number that is not remembered is fenced, the memory server
+// ends the connection, and the group connects again.
+const mostJoined = memservice.MostFormer
 
 // join joins a shared connection under the client's owner number, and removes the client's earlier
 // numbers from it. A fence of an earlier number may be in flight, and would end the connection for
@@ -173,15 +175,10 @@ func (c *session) join(i int, conn uint64, until clock.Time) error {
 	s := &c.servers[i]
 	claim := memservice.Claim{Replaces: s.conn, Owner: c.lease.owner}
 	isOwn := func(id uint32) bool { return id == claim.Owner }
-	former := slices.DeleteFunc(slices.Clone(s.joined), isOwn)
-	s.joined = append(slices.Clone(former[max(0, len(former)+1-mostJoined):]), claim.Owner)
-	for n := range max(1, len(former)) {
-		if n < len(former) {
-			claim.Former = former[n]
-		}
-		if err := memservice.Join(c.cfg.device, c.cfg.dialer, c.addrs[i], conn, claim, until); err != nil {
-			return err
-		}
+	claim.Former = slices.DeleteFunc(slices.Clone(s.joined), isOwn)
+	s.joined = append(slices.Clone(claim.Former[max(0, len(claim.Former)+1-mostJoined):]), claim.Owner)
+	if err := memservice.Join(c.cfg.device, c.cfg.dialer, c.addrs[i], conn, claim, until); err != nil {
+		return err
 	}
 	s.joined = []uint32{claim.Owner}
 	return nil

@@ -111,11 +111,11 @@ func (c *session) prepareRetry(err error, deadline clock.Time) error {
 		}
 	}
 	if errors.Is(err, errMemory) {
-		c.rt.Sleep(memoryPause)
+		c.pause(memoryPause, deadline)
 	} else if err := c.askView(deadline); err != nil {
 		return err
 	}
-	c.rt.Sleep(busyPause)
+	c.pause(busyPause, deadline)
 	if c.rt.Now() >= deadline {
 		return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
 	}

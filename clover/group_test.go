@@ -19,6 +19,17 @@ func (d deaf) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, 
 	return nil, errors.New("no answer")
 }
 
+// counted is a dialer that counts its requests.
+type counted struct {
+	rdmacm.Dialer
+	n *int
+}
+
+func (d counted) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+	*d.n++
+	return d.Dialer.Dial(qp, to, service, p, private, deadline)
+}
+
 // A client of a group has a new owner number, because the fence of its former number is in flight.
 // That fence must not end the shared connection, which the client now uses under the new number:
 // appends of all clients of the group would be answered late or never.
@@ -47,7 +58,7 @@ func TestAFormerNumberEndsNoSharedConnection(t *testing.T) {
 			}
 			err = errors.Join(a.Insert(wornKey, padded("first"), inTwoMinutes(rt)), b.Put(wornKey, padded("second"), inTwoMinutes(rt)))
 			s, former := &a.servers[0], []uint32{a.lease.owner}
-			dialer := a.cfg.dialer
+			dialer, joins := a.cfg.dialer, 0
 			for range tc.lost {
 				a.lease.owner += 100
 				a.cfg.dialer = deaf{dialer}
@@ -56,11 +67,14 @@ func TestAFormerNumberEndsNoSharedConnection(t *testing.T) {
 				}
 				former = append(former, a.lease.owner)
 			}
-			a.cfg.dialer = dialer
+			a.cfg.dialer = counted{dialer, &joins}
 			if a.lease.owner += 100; tc.reconnects {
 				err = errors.Join(err, a.fab.Break(s.peer))
 			}
 			err = errors.Join(err, a.Put(wornKey, padded("third"), inTwoMinutes(rt)))
+			if joins != 1 && !tc.reconnects {
+				t.Errorf("%+v: %d requests to join, want one for all former numbers", tc, joins)
+			}
 			conn := s.conn
 			for _, id := range former {
 				err = errors.Join(err, memservice.Disconnect(ctx, m, y.rack.Host("ms0").Addr(), id, inTwoMinutes(rt)))

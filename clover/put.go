@@ -246,7 +246,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 				return layout.Location{}, c.full(class, unused)
 			}
 			c.report(true)
-			c.rt.Sleep(busyPause)
+			c.pause(busyPause, deadline)
 			if err := c.fab.Poll(); err != nil {
 				return layout.Location{}, err
 			}

@@ -304,14 +304,14 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: a former number stays with the shared connection", "clover/client.go",
-		"\t\t\tclaim.Former = former[n]\n",
-		"\t\t\tclaim.Former = 0\n",
+		"claim.Former = slices.DeleteFunc(slices.Clone(s.joined), isOwn)",
+		"claim.Former = slices.DeleteFunc(slices.Clone(s.joined), isOwn)[:0]",
 		"clover TestAFormerNumberEndsNoSharedConnection",
 	},
 	{
 		"clover: a number of a lost Join stays with the shared connection", "clover/client.go",
-		"s.joined = append(slices.Clone(former[max(0, len(former)+1-mostJoined):]), claim.Owner)",
-		"s.joined = former[max(0, len(former)+1-mostJoined):]",
+		"s.joined = append(slices.Clone(claim.Former[max(0, len(claim.Former)+1-mostJoined):]), claim.Owner)",
+		"s.joined = claim.Former[max(0, len(claim.Former)+1-mostJoined):]",
 		"clover TestAFormerNumberEndsNoSharedConnection",
 	},
 	{

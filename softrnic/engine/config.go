@@ -34,7 +34,10 @@ type Config struct {
 	// Window and AckEvery are the fields of transport.Config for every queue pair. 0: the defaults
 	// of that type.
 	Window, AckEvery int
-	Limits           Limits
+	// CMTimeout is the ResponseTimeout of cm.Config, after which the connection manager sends a
+	// message again that was not answered. 0: the default of that type.
+	CMTimeout uint8
+	Limits    Limits
 }
 
 // Limits are the largest sizes of a NIC's tables. The zero value of a field means its default.

@@ -48,7 +48,9 @@ func (e *Engine) GSI() (*GSI, error) {
 	if e.gsi != nil {
 		return e.gsi, nil
 	}
-	m, err := cm.New(cm.Config{Rand: rand.New(rand.NewPCG(e.cfg.Rand.Uint64(), e.cfg.Rand.Uint64())), GUID: guid(e.cfg.MAC)})
+	m, err := cm.New(cm.Config{
+		Rand: rand.New(rand.NewPCG(e.cfg.Rand.Uint64(), e.cfg.Rand.Uint64())), GUID: guid(e.cfg.MAC), ResponseTimeout: e.cfg.CMTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,9 @@ import (
 // Service is the name of the memory service of a host.
 const Service = "memory"
 
+// MostFormer is the largest number of owners that leave a connection with one Join.
+const MostFormer = 8
+
 // ErrFenced is the error if the owner of a connection was fenced or retired.
 var ErrFenced = errors.New("the owner was fenced")
 
@@ -26,10 +29,10 @@ type Claim struct {
 	// Replaces is the Conn of an earlier connection, which the service ends first. So no request in
 	// flight on it is executed after the answer; 0: none.
 	Replaces uint64
-	// Former, with Join, is an owner that leaves the connection: the number under which the client
-	// joined it before. A fence of that owner does not end the connection any more, so no request of
-	// that owner may be in flight on it. 0: none.
-	Former uint32
+	// Former, with Join, are owners that leave the connection, at most MostFormer: the numbers under
+	// which the client joined it before. A fence of one of them does not end the connection any more,
+	// so none of their requests may be in flight on it.
+	Former []uint32
 	// Bytes is the size of a region for this connection alone; 0: the region that all clients
 	// share.
 	Bytes int
@@ -110,6 +113,9 @@ func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, de
 // c.Replaces and removes c.Former from the owners of conn. Join returns ErrFenced if the owner was
 // fenced, and another error if the connection has ended.
 func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
+	if len(c.Former) > MostFormer {
+		return fmt.Errorf("join a connection as owner %d: %d former owners, at most %d leave at a time", c.Owner, len(c.Former), MostFormer)
+	}
 	r := request{kind: kindJoin, owner: c.Owner, former: c.Former, shared: conn}
 	if c.Replaces != conn {
 		r.conn = c.Replaces

@@ -62,7 +62,8 @@ func (k kind) String() string {
 const (
 	headerLen    = 2
 	connectLen   = 16
-	joinLen      = 24
+	joinLen      = 20 // and ownerLen for each former owner
+	ownerLen     = 4
 	takeLen      = 28
 	connectedLen = memgrant.Len
 	holderLen    = 21
@@ -79,9 +80,10 @@ type request struct {
 	// anything else; 0: none.
 	conn  uint64
 	owner uint32
-	// shared is the connection that an owner joins. former is the owner that leaves it; 0: none.
+	// shared is the connection that an owner joins. former are the owners that leave it, at most
+	// MostFormer.
 	shared uint64
-	former uint32
+	former []uint32
 	// bytes is the size of a region for this connection alone; 0: the shared region.
 	bytes int
 	// take looks for a free word in table and writes value to it. number is the number of the
@@ -108,7 +110,10 @@ func (r *request) encode() []byte {
 		b = binary.BigEndian.AppendUint32(b, r.owner)
 		b = binary.BigEndian.AppendUint64(b, r.conn)
 		b = binary.BigEndian.AppendUint64(b, r.shared)
-		return binary.BigEndian.AppendUint32(b, r.former)
+		for _, id := range r.former {
+			b = binary.BigEndian.AppendUint32(b, id)
+		}
+		return b
 	case kindTake:
 		b = binary.BigEndian.AppendUint32(b, r.owner)
 		b = binary.BigEndian.AppendUint32(b, r.number)
@@ -149,7 +154,8 @@ func parseRequest(b []byte) (request, error) {
 	case kindEnd:
 		want = 8
 	case kindJoin:
-		want = joinLen
+		former := min(MostFormer, max(0, len(b)-joinLen)/ownerLen)
+		want = joinLen + former*ownerLen
 	case kindTake:
 		want = takeLen
 	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire, kindDisconnectOthers:
@@ -171,7 +177,9 @@ func parseRequest(b []byte) (request, error) {
 		}
 	case kindJoin:
 		r.owner, r.conn, r.shared = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
-		r.former = binary.BigEndian.Uint32(b[20:])
+		for b = b[joinLen:]; len(b) > 0; b = b[ownerLen:] {
+			r.former = append(r.former, binary.BigEndian.Uint32(b))
+		}
 	case kindTake:
 		r.owner, r.number, r.value = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint64(b[20:])
 		r.table = table{binary.BigEndian.Uint64(b[8:]), int(binary.BigEndian.Uint32(b[16:]))}

@@ -24,7 +24,9 @@ func requests() []request {
 		{kind: kindDisconnect, owner: math.MaxUint32},
 		{kind: kindFenceTo, owner: math.MaxUint32},
 		{kind: kindFenceTo},
-		{kind: kindJoin, conn: math.MaxUint64, owner: math.MaxUint32, shared: math.MaxUint64 - 1, former: math.MaxUint32 - 1},
+		{kind: kindJoin, conn: math.MaxUint64, owner: math.MaxUint32, shared: math.MaxUint64 - 1, former: []uint32{math.MaxUint32 - 1}},
+		{kind: kindJoin, owner: 1, shared: 2},
+		{kind: kindJoin, owner: 1, shared: 2, former: []uint32{3, 4, 5, 6, 7, 8, 9, 10}},
 		{kind: kindTake, owner: math.MaxUint32, number: math.MaxUint32 - 1, table: table{math.MaxUint64, maxTable}, value: math.MaxUint64},
 	}
 }

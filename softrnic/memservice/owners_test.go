@@ -283,11 +283,16 @@ func testJoin(t *testing.T, opt simrack.Options) {
 		if err := join(shared, memservice.Claim{Owner: 9}); !errors.Is(err, memservice.ErrFenced) {
 			t.Error("a fenced owner joins:", err)
 		}
-		if err := join(shared, memservice.Claim{Owner: 10, Former: 7}); err != nil {
+		if err := errors.Join(join(shared, memservice.Claim{Owner: 6}), join(shared, memservice.Claim{Owner: 10, Former: []uint32{6, 7}})); err != nil {
 			t.Error(err)
 		}
-		if err := memservice.Disconnect(ctx, m, r.srv.Addr(), 7, soon()); err != nil || !shared.works(soon()) {
-			t.Error("the end of an owner that had left ended the connection:", err)
+		for _, left := range []uint32{6, 7} {
+			if err := memservice.Disconnect(ctx, m, r.srv.Addr(), left, soon()); err != nil || !shared.works(soon()) {
+				t.Error("the end of an owner that had left ended the connection:", err)
+			}
+		}
+		if err := join(shared, memservice.Claim{Owner: 10, Former: make([]uint32, memservice.MostFormer+1)}); err == nil {
+			t.Error("a Join removes more owners than its message holds")
 		}
 		if err := memservice.Fence(ctx, m, r.srv.Addr(), 8, soon()); err != nil || shared.works(soon()) {
 			t.Error("the connection works although one of its owners was fenced:", err)

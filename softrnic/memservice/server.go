@@ -246,7 +246,7 @@ func (s *Server) holderOf(id uint32) Holder {
 const maxJoined = 4096
 
 // join lets requests of an owner travel on a connection, which ends when the owner is fenced. The
-// owner may take the place of a former one.
+// owner may take the place of former ones.
 func (s *Server) join(r request) error {
 	s.endID(r.conn)
 	i := slices.IndexFunc(s.conns, func(c *Conn) bool { return c.id == r.shared })
@@ -257,13 +257,13 @@ func (s *Server) join(r request) error {
 	switch {
 	case s.owners.fenced(r.owner):
 		return ErrFenced
-	case len(c.owners) == maxJoined && !c.of(r.owner) && !c.of(r.former):
+	case len(c.owners) == maxJoined && !c.of(r.owner) && !slices.ContainsFunc(r.former, c.of):
 		return fmt.Errorf("the connection has %d owners, no further one may join", maxJoined)
 	}
 	if err := s.owners.admit(r.owner, c.Peer.String()); err != nil {
 		return err
 	}
-	c.owners = slices.DeleteFunc(c.owners, func(id uint32) bool { return id == r.former || id == r.owner })
+	c.owners = slices.DeleteFunc(c.owners, func(id uint32) bool { return id == r.owner || slices.Contains(r.former, id) })
 	c.owners = append(c.owners, r.owner)
 	return nil
 }

@@ -83,10 +83,9 @@ func (r *storeRun) setRules(without []string) {
 
 // prompt reports whether each operation must end before its deadline: steering rules come and go,
 // and the servers of the store do not fail. If the switch steered to stale tails, some operations
-// would not end. Runs with shared queue pairs are left out: with so few nodes and lossy links, some
-// of their operations reach the deadline even if the rules stay.
+// would not end.
 func (p *storePlan) prompt() bool {
-	return len(p.rests) > 0 && !p.shared && !slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool {
+	return len(p.rests) > 0 && !slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool {
 		return s.what != storeNothing && s.what != storeClientCrash && s.what != storeSwitchCrash
 	})
 }

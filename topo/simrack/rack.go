@@ -28,6 +28,9 @@ type Options struct {
 	Queue int
 	// Window is the window of the engine, in packets; 0: the engine's default.
 	Window int
+	// CMTimeout is the code of the time after which a connection manager sends a message again that
+	// was not answered, 4.096 µs · 2^CMTimeout; 0: the engine's default.
+	CMTimeout uint8
 	// FirstPSN, if not nil, chooses the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
 	// Cost gives NICs, links, switch and clients the speed of real hardware; nil: only links take
@@ -171,7 +174,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.resolve, Window: r.opt.Window, PKeys: hs.PKeys, TOS: hs.TOS,
+		Resolve: r.resolve, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS,
 	})
 }
 
