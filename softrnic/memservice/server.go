@@ -354,21 +354,31 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	return nil
 }
 
-// oldest returns the index of the connection to end when there is no room: one that has failed,
-// otherwise the oldest one whose client should have sent an end and has therefore probably died. A
-// switch's connection, which carries requests of many clients, is ended only if all others are
-// switch's connections, too.
+// candidates is how many connections oldest asks the NIC about. A service at its limit calls oldest
+// for each new connection.
+const candidates = 16
+
+// oldest returns the index of the connection to end when there is no room. That is the oldest one
+// whose client should have sent an end and has therefore probably died, or one of those that follow
+// it and have failed. A switch's connection, which carries requests of many clients, is ended only if
+// all others are switch's connections, too.
 func (s *Server) oldest() int {
-	oldest := -1
+	oldest, asked := 0, 0
 	for i, c := range s.conns {
+		if c.req.silent {
+			continue
+		}
 		if a, err := c.QP.Query(); err != nil || a.State == verbs.StateError {
 			return i
 		}
-		if oldest < 0 && !c.req.silent {
+		if asked++; asked == 1 {
 			oldest = i
 		}
+		if asked == candidates {
+			break
+		}
 	}
-	return max(oldest, 0)
+	return oldest
 }
 
 // endIf ends the connections for which the function returns true, youngest first.
