@@ -38,6 +38,10 @@ type Config struct {
 	// master has settled a block treats the master in the same way: it may be silent for
 	// ClientLease.
 	ClientLease time.Duration
+	// Published makes the client decide as the public code does, with the holes 1 to 4 of HOLES.md: for
+	// measurements, and to show these holes. All clients of a store should have the same value. Such
+	// a store has no master, and its index does not grow.
+	Published bool
 }
 
 // MinMasterLease is the shortest lease of a master. Servers answer in much less time.

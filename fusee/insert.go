@@ -146,7 +146,14 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	}
 	if !won {
 		c.giveBack(f)
+		if c.cfg.Published && len(c.index) > 1 {
+			return nil // hole 1: the winner may have inserted another key
+		}
 		return errChanged
+	}
+	if c.cfg.Published { // hole 3: another client may have inserted the key into another slot
+		c.cache.put(key, h, into.at, slot)
+		return nil
 	}
 	own := entry{at: into.at, slot: slot}
 	for err = c.alone(key, h, own, asked, deadline); errors.Is(err, errView); err = c.alone(key, h, own, asked, deadline) {

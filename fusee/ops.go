@@ -170,6 +170,9 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 			c.cache.put(key, h, e.at+shift, slot)
 		}
 	}
+	if !won && op == layout.OpDelete && c.cfg.Published {
+		return true, nil // hole 2: another DELETE may have removed the key
+	}
 	if !won && op == layout.OpUpdate {
 		won, err = c.overtaken(e, deadline)
 	}
@@ -232,7 +235,7 @@ func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, 
 		return f, o, err
 	}
 	o = layout.Object{Mark: layout.Valid, Key: key, Value: value, Next: f.next, Previous: f.prev, Version: f.Version, Op: op}
-	if op == layout.OpInsert {
+	if op == layout.OpInsert && !c.cfg.Published {
 		o.Mark = layout.Pending
 	}
 	c.out = o.AppendTo(c.super.Shape.Format, c.out[:0])

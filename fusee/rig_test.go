@@ -24,6 +24,8 @@ type rig struct {
 	memory  [][]byte // of the servers
 	params  rdmacm.Params
 	lease   time.Duration // of clients
+	// published: clients have the holes of the public code.
+	published bool
 	// patience is how long a client lets a master be silent.
 	patience time.Duration
 	// wrap, if set, puts a context with a bug around a client's.
@@ -83,7 +85,7 @@ func (g *rig) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
 	if g.wrap != nil {
 		ctx = g.wrap(ctx)
 	}
-	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease, ClientLease: g.patience}
+	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params, Lease: g.lease, ClientLease: g.patience, Published: g.published}
 }
 
 // format makes the store.

@@ -223,7 +223,11 @@ func (s *space) flush() {
 			return false
 		}
 		at, off := s.super.Shape.Replica(r.Server, 0, 0)
-		word, add := s.super.Shape.FreeBit(r.Place)
+		shape := s.super.Shape
+		if s.cfg.Published {
+			shape.Format = layout.Published // hole 4
+		}
+		word, add := shape.FreeBit(r.Place)
 		o := &s.store[i]
 		s.fab.FetchAdd(o, s.target(at, off+word), add, atFrees+8*i)
 		_ = s.fab.Start(o) // a failure is found by settle

@@ -46,6 +46,8 @@ type tablePlan struct {
 	vigil       bool
 	// standby: the second master is the standby of the first one.
 	standby bool
+	// published: clients decide as the public code does.
+	published bool
 }
 
 func drawTable(e *env) *tablePlan {
@@ -93,6 +95,9 @@ func (p *tablePlan) String() string {
 	} else if p.masters > 1 {
 		text += fmt.Sprintf(", the second after %d operations", p.successor)
 	}
+	if p.published {
+		text += "; published clients"
+	}
 	return text
 }
 
@@ -100,7 +105,10 @@ func runTable(e *env) error { return runTableWith(e, nil) }
 
 // runTableWith runs one seed. plant, if not nil, is trialRun.plant.
 func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
-	p := drawTable(e)
+	return newTableRun(e, drawTable(e), plant).run()
+}
+
+func newTableRun(e *env, p *tablePlan, plant func(kv.Store) kv.Store) *tableRun {
 	r := &tableRun{trialRun: newTrialRun(e, &p.trialPlan, plant), plan: p, gone: make(map[int]bool)}
 	r.at, r.prompt, r.ended = p.hostOf, true, func(client int) { r.gone[client] = true }
 	p.Format = func(cfg passive.Config, deadline clock.Time) (err error) {
@@ -113,14 +121,19 @@ func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 	p.Open = func(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
 		return fusee.Open(p.config(cfg), deadline)
 	}
-	e.report.Plan = p.String()
+	return r
+}
+
+// run runs the seed.
+func (r *tableRun) run() error {
+	r.env.report.Plan = r.plan.String()
 	r.arm()
 	if err := r.begin(computeHosts + maxDeaths + maxMasters); err != nil {
 		return err
 	}
 	r.bury()
 	r.reign()
-	if err := e.run(); err != nil {
+	if err := r.env.run(); err != nil {
 		return err
 	}
 	if err := r.calm(); err != nil {
@@ -131,7 +144,7 @@ func runTableWith(e *env, plant func(kv.Store) kv.Store) error {
 
 // config is the configuration of a client.
 func (p *tablePlan) config(c passive.Config) fusee.Config {
-	return fusee.Config{Context: c.Context, Manager: c.Manager, Servers: c.Servers, Params: c.Params, Cache: p.cache, Lease: p.lease}
+	return fusee.Config{Context: c.Context, Manager: c.Manager, Servers: c.Servers, Params: c.Params, Cache: p.cache, Lease: p.lease, Published: p.published}
 }
 
 // judge checks the run.

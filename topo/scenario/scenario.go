@@ -114,7 +114,7 @@ func All() []Scenario {
 		{Name: "sherman", Doc: "clients of the tree Sherman under random faults and crashes; checks that histories are " +
 			"linearizable, the tree is whole and no lock is left behind (--torn, --mode, --locks, --mix)", run: runTree},
 		{Name: "fusee", Doc: "clients of FUSEE's hash table under random faults of links and deaths of clients; checks that " +
-			"histories are linearizable, the replicas of the index are alike and no block is left behind", run: runTable},
+			"histories are linearizable, the replicas of the index are alike and no block is left behind (--mode)", run: runTable},
 		{Name: "onerma", Doc: "NICs without connections under random faults, replays, rekeys and crashes; checks bounds, windows, keys, " +
 			"bytes, and that no byte changes after the end of a WRITE", run: runSolo},
 		{

@@ -38,7 +38,7 @@ type Params struct {
 	// the program) or modes (published rules, too).
 	Change string
 	// Mode is published or hardened, which is the default: the mode in which the switch in locks
-	// replaces atomics, or the layout of sherman's pages.
+	// replaces atomics, the layout of sherman's pages, or the decisions of fusee's clients.
 	Mode string
 	// Torn: for sherman, copies are torn, without other faults. With the published layout this is
 	// always so.
@@ -132,6 +132,7 @@ var families = map[string]struct {
 	"clover":  {[]string{"steer", "share-qp", "threads", "replicas", "mix"}, cloverVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
+	"fusee":   {[]string{"mode"}, tableVariant},
 	"sherman": {[]string{"mode", "torn", "locks", "step", "mix"}, treeVariant},
 }
 
