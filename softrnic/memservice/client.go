@@ -111,7 +111,7 @@ func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, de
 // Join adds the claim's owner to the owners of connection conn, which carries requests of several
 // owners. A fence of any of them ends the connection. Before that, the service ends connection
 // c.Replaces and removes c.Former from the owners of conn. Join returns ErrFenced if the owner was
-// fenced, and another error if the connection has ended.
+// fenced, and another error if the connection has ended or c.Former is longer than MostFormer.
 func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
 	if len(c.Former) > MostFormer {
 		return fmt.Errorf("join a connection as owner %d: %d former owners, at most %d leave at a time", c.Owner, len(c.Former), MostFormer)

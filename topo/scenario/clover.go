@@ -350,7 +350,7 @@ func (r *storeRun) check() error {
 	}
 	r.env.note("metadata server: %+v", st)
 	switch {
-	case r.longest > storePatience+r.slack() || r.longest > storePatience && r.plan.what == storeNothing || r.longest >= storePatience && r.plan.prompt():
+	case r.longest > storePatience+r.slack() || r.longest >= storePatience && r.plan.what == storeNothing || r.longest >= storePatience && r.plan.prompt():
 		return fmt.Errorf("an operation with a deadline of %v took %v", storePatience, r.longest)
 	case st.Broken > 0:
 		return fmt.Errorf("%d chains led to nodes that were no longer theirs", st.Broken)

@@ -155,9 +155,6 @@ func (p *storePlan) mixCrowd(d *draw) {
 	}
 }
 
-// shortCMTimeout is the code of 4.2 ms. Leases in the scenario last 20 to 60 ms.
-const shortCMTimeout = 10
-
 // mixRules makes an operator take away the steering rules of one or both servers, and set them
 // again, up to three times. Meanwhile most nodes are reused.
 func (p *storePlan) mixRules(d *draw) {
@@ -172,9 +169,6 @@ func (p *storePlan) mixRules(d *draw) {
 			p.after = d.between(1, p.clients*p.rounds/2)
 		}
 	}
-	// A client whose lease has ended joins the shared connections under a new number. The connection
-	// managers repeat a lost message within a lease, otherwise one lost message costs the next lease.
-	p.rack.CMTimeout = shortCMTimeout
 	n := d.between(1, 3)
 	part := p.clients * p.rounds / n
 	for i := range n {
