@@ -12,10 +12,21 @@ import (
 // Keys is a hash table of keys: Slots slots of SlotLen bytes from address At of each server's memory
 // on. A slot begins with its key plus 1, or with 0 while it has no key. The other bytes are the
 // store's. A slot belongs for ever to the first key that claims it.
+//
+// At and SlotLen are multiples of 8, because a slot is claimed by an atomic on its first word.
 type Keys struct {
 	At      uint64
 	SlotLen int // 8 to 256
-	Slots   int
+	Slots   int // 1 or more
+}
+
+// Validate returns an error, which wraps kv.ErrNoEffect, if no table can be like that.
+func (k Keys) Validate() error {
+	if k.At%8 != 0 || k.SlotLen%8 != 0 || k.SlotLen < 8 || k.SlotLen > window || k.Slots < 1 {
+		return fmt.Errorf("%w: %d slots of %d bytes from address %d on: want at least one, of 8 to %d bytes; length and address are multiples of 8",
+			kv.ErrNoEffect, k.Slots, k.SlotLen, k.At, window)
+	}
+	return nil
 }
 
 // Find looks for a key in up to maxProbe slots, and reads up to window bytes of slots at a time.
@@ -35,18 +46,21 @@ func PlaceOf(key uint64, servers int) (server int, slot uint64) {
 }
 
 // Find returns the server and the number of the slot of a key, and copies what follows the key there
-// into rest. If the key has no slot and claim is true, Find claims a slot for it, by CAS. Otherwise
+// into rest. Without a valid Keys the error is that of Validate. If the key has no slot and claim is true, Find claims a slot for it, by CAS. Otherwise
 // the error is kv.ErrNotFound.
 //
 // A key's slots are tried in one order, and a key takes the first one that is free. So all clients
 // find a key in the same slot, and a free slot ends the search.
 func (c *Conn) Find(k Keys, key uint64, claim bool, rest []byte, deadline clock.Time) (server int, slot uint64, err error) {
+	if err := k.Validate(); err != nil {
+		return 0, 0, err
+	}
 	server, first := PlaceOf(key, c.Servers())
 	slots, size := uint64(k.Slots), uint64(k.SlotLen)
 	most := min(maxProbe, slots)
 	for i, n := uint64(0), uint64(0); i < most && key+1 != 0; i += n {
 		slot = (first + i) % slots
-		n = min(window/size, slots-slot)
+		n = min(window/size, slots-slot, most-i)
 		var list [window]byte
 		if err := c.Read(server, k.At+slot*size, list[:n*size], deadline); err != nil {
 			return server, slot, err

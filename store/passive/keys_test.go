@@ -3,6 +3,7 @@ package passive_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
@@ -66,6 +67,12 @@ func TestFind(t *testing.T) {
 				t.Errorf("%+v: %d keys have slots, some behind the end: %v", k, kept, wrapped)
 			}
 		}
+		// A slot must be one word or several, and no longer than one READ of Find.
+		for _, k := range []passive.Keys{{At: base, SlotLen: 12, Slots: 9}, {At: base, SlotLen: 0, Slots: 9}, {At: base, SlotLen: 264, Slots: 9}, {At: base + 4, SlotLen: 8, Slots: 9}, {At: base, SlotLen: 8}} {
+			if _, _, err := a.Find(k, 1, true, nil, kvtest.Soon(rt)); err == nil || !errors.Is(err, kv.ErrNoEffect) || !strings.Contains(err.Error(), "slots") {
+				t.Errorf("%+v: %v", k, err)
+			}
+		}
 		k := passive.Keys{At: base, SlotLen: 16, Slots: 37}
 		if _, _, err := a.Find(k, 1<<64-1, true, nil, kvtest.Soon(rt)); !errors.Is(err, passive.ErrKey) {
 			t.Errorf("claim for the greatest key: %v", err)
@@ -74,6 +81,34 @@ func TestFind(t *testing.T) {
 			t.Errorf("the greatest key: %v", err)
 		}
 		return errors.Join(a.Close(), b.Close())
+	})
+	g.Finish()
+}
+
+// A key has one of the first 256 slots from its place on, also if these are no whole number of READs.
+func TestFindEndsAtItsBound(t *testing.T) {
+	const slots, size = 1000, 24
+	memory := bytes.Repeat([]byte{0xee}, slots*size) // every slot has another key
+	g := kvtest.NewRack(t, "name: passive\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]", simrack.Options{},
+		func(string) memservice.Config { return memservice.Config{Buffer: memory} })
+	g.Client("cn0", func(ctx verbs.Context, m rdmacm.Manager) error {
+		rt := ctx.Runtime()
+		c, err := passive.Open(passive.Config{Context: ctx, Manager: m, Servers: g.Servers}, 256)
+		if err != nil {
+			return err
+		}
+		k := passive.Keys{SlotLen: size, Slots: slots}
+		_, first := passive.PlaceOf(7, 1)
+		for _, free := range []uint64{255, 256, 259} {
+			at := (first + free) % slots * size
+			clear(memory[at:][:8])
+			_, slot, err := c.Find(k, 7, true, nil, kvtest.Soon(rt))
+			if found := err == nil; found != (free < 256) || found && slot != at/size || !found && !errors.Is(err, kv.ErrFull) {
+				t.Errorf("slot %d behind the key's place is free: slot %d, %v", free, slot, err)
+			}
+			copy(memory[at:], "\xee\xee\xee\xee\xee\xee\xee\xee")
+		}
+		return c.Close()
 	})
 	g.Finish()
 }

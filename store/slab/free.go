@@ -35,7 +35,7 @@ func (q *Queue[T]) Remove(match func(T) bool) {
 	q.list, q.head = slices.DeleteFunc(q.list[q.head:], match), 0
 }
 
-// Anywhere, in place of a server's number, stands for any memory server.
+// Anywhere stands for any memory server, in place of a server's number.
 const Anywhere = -1
 
 // Free has free places of one length by memory server. T names a place.

@@ -2,7 +2,7 @@ package slab
 
 import "slices"
 
-// None, in a Table, is the class of a segment without a class.
+// None is, in a Table, the class of a segment without a class.
 const None = 0
 
 // Segment names a segment of a memory server.
