@@ -212,3 +212,41 @@ func TestAServerThatServesDataOnlyStopsNoStore(t *testing.T) {
 	})
 	y.run()
 }
+
+// While the memory service of a counted server does not run, the metadata server asks it again and
+// again whether the server that is out may come back. That delays none of the metadata server's
+// answers to clients.
+func TestAHungServiceDelaysNoRequest(t *testing.T) {
+	y := newCopyStory(t, 2)
+	y.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		ms0, ms1 := y.Host("ms0"), y.Host("ms1")
+		ms0.HangAll()
+		for y.server.Snapshot().Away == 0 {
+			rt.Sleep(time.Millisecond)
+		}
+		ms1.HangAll()
+		ms1.Resume() // its NIC, but not the service
+		ms0.ResumeAll()
+		rt.Sleep(time.Second) // ms0 has its connections again
+		slowest := time.Duration(0)
+		for end := rt.Now().Add(3 * time.Second); rt.Now() < end; rt.Sleep(5 * time.Millisecond) {
+			began := rt.Now()
+			if _, err := c.Stats(soon(rt)); err != nil {
+				return err
+			}
+			slowest = max(slowest, rt.Now().Sub(began))
+		}
+		if slowest > 20*time.Millisecond {
+			t.Errorf("the metadata server took %v to answer while the memory service of ms1 did not run", slowest)
+		}
+		if y.server.Snapshot().Away == 0 {
+			t.Error("ms0 counts again, although ms1 cannot end the connections of clients")
+		}
+		ms1.ResumeAll()
+		for y.server.Snapshot().Away > 0 {
+			rt.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	y.run()
+}

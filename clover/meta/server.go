@@ -48,6 +48,8 @@ type Server struct {
 	change  *change
 	probeAt clock.Time
 	backAt  clock.Time
+	// services asks the memory services of the servers that count, before others are brought back.
+	services inquiry
 }
 
 // New connects to the memory servers, finds the store in their memory or formats one, and listens.
@@ -103,6 +105,7 @@ func (s *Server) Serve() error {
 	s.stopAcceptors()
 	s.fences.Close()
 	s.fences.Wait()
+	s.services.wait(s)
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}

@@ -2,12 +2,12 @@ package meta
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/store/lease"
 )
 
@@ -94,24 +94,27 @@ func look(s *Server, i int) {
 // mayBringBack reports whether a change may begin that only brings servers back. Such a change can
 // wait, and no client works before the counted servers have ended the connections of all clients.
 // So each of them must answer a request to its memory service first. A server whose service does
-// not run may still serve data, over the connections that it has.
+// not run may still serve data, over the connections that it has. An inquiry asks the services, and
+// a later call finds its outcome.
 func mayBringBack(s *Server, now clock.Time) bool {
 	if now < s.backAt {
 		return false
 	}
-	s.lend()
-	defer s.regain()
-	for i := range s.memory {
-		if s.memory[i].out {
-			continue
+	switch ran, known := s.services.take(now); {
+	case known && ran:
+		return true
+	case known:
+		s.backAt = now.Add(max(downPause, 4*s.reachTime()))
+	default:
+		var counted []netip.Addr
+		for i := range s.memory {
+			if !s.memory[i].out {
+				counted = append(counted, s.cfg.Servers[i])
+			}
 		}
-		_, err := memservice.WhoIs(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[i], s.self, s.rt.Now().Add(s.reachTime()))
-		if err != nil {
-			s.backAt = s.rt.Now().Add(max(downPause, 4*s.reachTime()))
-			return false
-		}
+		s.services.begin(s, counted)
 	}
-	return true
+	return false
 }
 
 // begin begins a change of the view.

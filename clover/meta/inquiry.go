@@ -1,0 +1,66 @@
+package meta
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+)
+
+// inquiry asks memory services whether they run, on a thread of its own: a service that does not
+// run must not delay the answers to clients.
+type inquiry struct {
+	mu     sync.Mutex // guards the fields below; not held during a request
+	asking bool
+	// ran is whether all services that were asked have answered. until is how long that counts; 0:
+	// there is no answer.
+	ran   bool
+	until clock.Time
+}
+
+// begin asks the services of these servers, unless an inquiry is going on.
+func (q *inquiry) begin(s *Server, servers []netip.Addr) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.asking {
+		return
+	}
+	q.asking, q.until = true, 0
+	limit, self := s.reachTime(), s.self
+	s.rt.Go("services", func() {
+		ran := true
+		for _, addr := range servers {
+			_, err := memservice.WhoIs(s.cfg.Context, s.cfg.Manager, addr, self, s.rt.Now().Add(limit))
+			if ran = err == nil; !ran {
+				break
+			}
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.asking, q.ran, q.until = false, ran, s.rt.Now().Add(limit)
+	})
+}
+
+// take returns the outcome of the last inquiry, once. known is false while it is going on, and if its
+// outcome is old.
+func (q *inquiry) take(now clock.Time) (ran, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known = q.until != 0 && now <= q.until
+	q.until = 0
+	return q.ran, known
+}
+
+// wait waits until no inquiry is going on.
+func (q *inquiry) wait(s *Server) {
+	for {
+		q.mu.Lock()
+		asking := q.asking
+		q.mu.Unlock()
+		if !asking {
+			return
+		}
+		s.rt.Sleep(acceptPause)
+	}
+}
