@@ -25,7 +25,7 @@ func TestLostKeysStayLost(t *testing.T) {
 		victim, shared := strings.CutSuffix(victim, " shared")
 		size, region, shares := 40, 16<<10, [layout.Classes]int{1}
 		if shared {
-			size, region, shares = 400, 70*layout.SegmentLen, [layout.Classes]int{}
+			size, region, shares = 400, 70*layout.UsualSegment, [layout.Classes]int{}
 		}
 		for after := -2 * time.Millisecond; after < 30*time.Millisecond; after += 1700 * time.Microsecond {
 			g := newRig(t, simrack.Options{}, meta.Config{

@@ -69,7 +69,7 @@ func TestNodesWaitForTheFence(t *testing.T) {
 func TestMetadataServerRestartsWithGrownClasses(t *testing.T) {
 	const keys, lease = 60, 200 * time.Millisecond
 	for _, loses := range []bool{false, true} {
-		g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Lease: lease, Grace: lease}, 70*layout.SegmentLen+200<<10)
+		g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Lease: lease, Grace: lease}, 70*layout.UsualSegment+200<<10)
 		g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 			want := make(map[uint64][]byte)
 			put := func(n int, keys uint64) error {

@@ -19,21 +19,26 @@ import (
 // is not full before the values take 95 % of all nodes' bytes. The error says what is full, and
 // keys can still be deleted.
 func TestFillAndEmptyWithManySizes(t *testing.T) {
-	fillAndEmpty(t, 40, layout.Classes-1, []int{4000, 100, 1000, 32000, 200, 8000, 2000, 500, 16000, 4000})
+	fillAndEmpty(t, 40, 1, layout.Classes-1, []int{4000, 100, 1000, 32000, 200, 8000, 2000, 500, 16000, 4000})
 }
 
 // In a small store, segments are shorter, and the largest nodes do not exist.
 func TestFillAndEmptyASmallStore(t *testing.T) {
-	fillAndEmpty(t, 60, 6, []int{4000, 100, 1000, 8000, 200, 4000})
+	fillAndEmpty(t, 60, 1, 6, []int{4000, 100, 1000, 8000, 200, 4000})
 }
 
-// fillAndEmpty fills and empties a store with n segments a server, whose largest nodes have class
-// largest, once with each of sizes.
-func fillAndEmpty(t *testing.T, n int, largest layout.Class, sizes []int) {
+// With two copies of each node, a server has room for half as many nodes, and as much of it is used.
+func TestFillAndEmptyWithCopies(t *testing.T) {
+	fillAndEmpty(t, 40, 2, 6, []int{4000, 100, 8000, 1000})
+}
+
+// fillAndEmpty fills and empties a store with n segments a server in each of its copies, whose largest
+// nodes have class largest, once with each of sizes.
+func fillAndEmpty(t *testing.T, n, copies int, largest layout.Class, sizes []int) {
 	const clients, slots = 200, 32768
 	g := newRig(t, simrack.Options{}, meta.Config{
-		Format: layout.Hardened, Keys: slots, Lease: 200 * time.Millisecond, Grace: 200 * time.Millisecond,
-	}, n*(largest.Size()+1)+slots/2*(layout.ShortcutLen+2*layout.RecordLen)+4096)
+		Format: layout.Hardened, Keys: slots, Lease: 200 * time.Millisecond, Grace: 200 * time.Millisecond, Replicas: copies,
+	}, copies*n*(largest.Size()+1)+slots/2*(layout.ShortcutLen+2*layout.RecordLen)+4096)
 	segments := 0
 	round, left := 0, 0
 	keys := make([]uint64, 0, slots)
@@ -109,7 +114,7 @@ func fillAndEmpty(t *testing.T, n int, largest layout.Class, sizes []int) {
 
 // The error of a full store says what is full, and every key can be deleted.
 func TestFullStoreCanBeEmptied(t *testing.T) {
-	const region = 66*layout.SegmentLen + 200<<10
+	const region = 66*layout.UsualSegment + 200<<10
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 8192}, region)
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 		n := uint64(0)
@@ -129,7 +134,7 @@ func TestFullStoreCanBeEmptied(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if most := st.Segments * layout.SegmentLen / 4096; n*100 < 95*most || st.ClassNodes[5] < n {
+		if most := st.Segments * layout.UsualSegment / 4096; n*100 < 95*most || st.ClassNodes[5] < n {
 			return fmt.Errorf("full at %d keys of %d: %+v", n, most, st)
 		}
 		for k := range n {
@@ -183,8 +188,11 @@ func TestValueLongerThanASegment(t *testing.T) {
 		if err := c.Insert(1, value(1, 0, 8000), soon(rt)); err != nil {
 			return err
 		}
-		if err := c.Insert(2, value(2, 0, 8200), soon(rt)); !errors.Is(err, kv.ErrTooLarge) {
-			return fmt.Errorf("INSERT of 8200 bytes: %w", err)
+		for _, n := range []int{8200, 40000} {
+			err := c.Insert(2, value(2, 0, n), soon(rt))
+			if want := fmt.Sprintf("%v: %d bytes, a node of this store holds at most 8168", kv.ErrTooLarge, n); !errors.Is(err, kv.ErrTooLarge) || err.Error() != want {
+				return fmt.Errorf("INSERT of %d bytes: %w; want %q", n, err, want)
+			}
 		}
 		if err := c.Put(1, value(1, 1, 8200), soon(rt)); !errors.Is(err, kv.ErrTooLarge) {
 			return fmt.Errorf("PUT of 8200 bytes: %w", err)
@@ -192,4 +200,30 @@ func TestValueLongerThanASegment(t *testing.T) {
 		return c.Put(1, value(1, 2, 100), soon(rt))
 	})
 	g.run()
+}
+
+// A client of a small store, whose segments have one node of 4 KiB or two of 2 KiB, asks for several
+// nodes at a time.
+func TestLargeValuesInASmallStore(t *testing.T) {
+	for _, size := range []int{1500, 3000} {
+		g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64}, 220<<10)
+		g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+			if err := c.Insert(1, value(1, 0, size), soon(rt)); err != nil {
+				return err
+			}
+			const puts = 200
+			calls := 0
+			for i := range puts {
+				if err := c.Put(1, value(1, i, size), soon(rt)); err != nil {
+					return err
+				}
+				calls += c.Last().RPCs
+			}
+			if calls > puts/3 {
+				t.Errorf("%d PUTs of %d bytes took %d calls of the metadata server", puts, size, calls)
+			}
+			return nil
+		})
+		g.run()
+	}
 }

@@ -123,14 +123,13 @@ type node struct {
 
 // classOf returns the class of a node for a value of n bytes.
 func (c *appender) classOf(n int) (layout.Class, error) {
+	largest := c.space.Largest()
 	class, ok := layout.ClassOf(n + c.format.Overhead())
-	if !ok {
-		return 0, fmt.Errorf("%w: %d bytes, a node holds at most %d", kv.ErrTooLarge, n, c.format.Capacity(layout.MaxSlab))
+	if !ok || class > largest {
+		return 0, fmt.Errorf("%w: %d bytes, a node of this store holds at most %d", kv.ErrTooLarge, n, c.format.Capacity(largest.Size()))
 	}
-	for ; class < layout.Classes && c.space.Entries[class] == 0; class++ {
-	}
-	if class == layout.Classes {
-		return 0, fmt.Errorf("%w: the store has no class for %d bytes", kv.ErrTooLarge, n)
+	for c.space.Entries[class] == 0 {
+		class++
 	}
 	if class.Size() > len(c.slab) {
 		return 0, errTooLong(class.Size(), len(c.slab))

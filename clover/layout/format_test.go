@@ -75,7 +75,7 @@ func TestSmallestSharedSpaces(t *testing.T) {
 		t.Error("an entry of a fixed space is in a segment")
 	}
 	s := Space{Servers: 1, Shortcuts: 1}
-	s.Share(SegmentLen)
+	s.Share(UsualSegment)
 	if _, _, ok := s.Segment(Handle(s.Entries.Total() + 1)); ok {
 		t.Error("a handle behind the last is in a segment")
 	}

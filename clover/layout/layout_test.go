@@ -216,8 +216,8 @@ func TestSpace(t *testing.T) {
 // In a shared space a handle names a node of one class, wherever nodes of other classes could be.
 func TestSharedSpace(t *testing.T) {
 	s := Space{Servers: 2, Shortcuts: 5}
-	s.Share(3 * SegmentLen)
-	if err := s.Validate(); err != nil || s.Segments() != 3 || s.RegionLen() != s.slabs()+3*SegmentLen {
+	s.Share(3 * UsualSegment)
+	if err := s.Validate(); err != nil || s.Segments() != 3 || s.RegionLen() != s.slabs()+3*UsualSegment {
 		t.Fatalf("%v, %d segments, %d bytes", err, s.Segments(), s.RegionLen())
 	}
 	last, _ := s.Mirror(s.Slots() - 1)
@@ -229,12 +229,12 @@ func TestSharedSpace(t *testing.T) {
 		p, ok := s.Place(h)
 		server, k, in := s.Segment(h)
 		at := p.Offset - s.slabs()
-		if !ok || !in || seen[p] || at%p.Len != 0 || at+p.Len > 3*SegmentLen || server != p.Server || k != at/SegmentLen || !s.Entry(server, p.Offset, p.Len) {
+		if !ok || !in || seen[p] || at%p.Len != 0 || at+p.Len > 3*UsualSegment || server != p.Server || k != at/UsualSegment || !s.Entry(server, p.Offset, p.Len) {
 			t.Fatalf("handle %d: %+v, segment %d of %d", h, p, k, server)
 		}
 		seen[p] = true
 	}
-	if s.Entry(0, s.slabs()+128, 256) || s.Entry(0, s.slabs()+3*SegmentLen, 128) || s.Entry(0, s.slabs(), 100) {
+	if s.Entry(0, s.slabs()+128, 256) || s.Entry(0, s.slabs()+3*UsualSegment, 128) || s.Entry(0, s.slabs(), 100) {
 		t.Error("an entry where none can be")
 	}
 	in := Superblock{Format: Hardened, Generation: 1, Space: s}

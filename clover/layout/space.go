@@ -43,9 +43,9 @@ type Space struct {
 	Backups int
 }
 
-// SegmentLen is the usual length of a segment of a shared space, in bytes. It is the length of the
+// UsualSegment is the usual length of a segment of a shared space, in bytes. It is the length of the
 // largest entry. A small space has shorter segments: see ShareIn.
-const SegmentLen = MaxSlab
+const UsualSegment = MaxSlab
 
 // Share makes s a shared space: n bytes of each server are divided among the classes as needed.
 func (s *Space) Share(n int) { s.ShareIn(n, Classes-1) }

@@ -83,6 +83,9 @@ const (
 	minSegments     = 32
 	maxSegments     = 1<<16 - 1
 	minSegmentClass = layout.Class(5) // 4,096 bytes
+	// segmentSlack is more than what segments need besides their nodes: a table of one byte each, and
+	// what is lost because the nodes and the copies begin at multiples of the smallest node.
+	segmentSlack = 4 * layout.MinSlab
 )
 
 // DefaultShares are the proportions of a fixed space. Every class gets some of the memory, and
@@ -135,15 +138,19 @@ func Fixed(s *Server) string { return whyFixed(&s.space, s.format) }
 
 // whyFixed is Fixed for a space with nodes of a format.
 func whyFixed(s *layout.Space, f layout.Format) string {
+	of := "nodes"
+	if s.Backups > 0 {
+		of = "one copy of its nodes"
+	}
 	switch n := s.Entries.Bytes(); {
 	case s.Shared:
 		return ""
 	case !f.Checked:
 		return "without a checksum a reader cannot see that a node has another size now"
-	case n < minSegments*minSegmentClass.Size():
-		return "each memory server has less than 128 KiB for nodes"
-	case n > maxSegments*layout.SegmentLen:
-		return "each memory server has 2 GiB or more for nodes"
+	case n < minSegments*minSegmentClass.Size()+segmentSlack:
+		return "each memory server has less than 128 KiB for " + of
+	case n > maxSegments*layout.UsualSegment:
+		return "each memory server has 2 GiB or more for " + of
 	}
 	return "the store was made so"
 }
@@ -158,10 +165,14 @@ func (c *Config) space(region int) (layout.Space, error) {
 			if n < minSegments || n > maxSegments {
 				continue
 			}
-			for s.ShareIn(n*largest.Size(), largest); s.RegionLen() > region; n-- { // copies begin at multiples of a node
-				s.ShareIn((n-1)*largest.Size(), largest)
+			t := s
+			for t.ShareIn(n*largest.Size(), largest); t.RegionLen() > region; { // copies begin at multiples of a node
+				n--
+				t.ShareIn(n*largest.Size(), largest)
 			}
-			return s, s.Validate()
+			if n >= minSegments {
+				return t, t.Validate()
+			}
 		}
 	}
 	shares, sum := c.Shares, 0

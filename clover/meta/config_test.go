@@ -49,3 +49,42 @@ func TestSpaceOfARegion(t *testing.T) {
 		}
 	}
 }
+
+// Segments and copies begin at multiples of the smallest node, so a space may have a segment less
+// than the region has room for. A store has enough segments nevertheless, or says why it has none.
+func TestSegmentsInEveryRegion(t *testing.T) {
+	for replicas := 1; replicas <= 3; replicas++ {
+		for keys := 1; keys < 4000; keys += 37 {
+			cfg := Config{Servers: make([]netip.Addr, 3), Keys: keys, Format: layout.Hardened, Replicas: replicas}
+			bare := layout.Space{Servers: 3, Shortcuts: (keys + 2) / 3, Backups: replicas - 1}
+			for c := minSegmentClass; c < layout.Classes; c++ {
+				least := bare.RegionLen() + minSegments*(c.Size()+1)*replicas
+				for region := least - 64; region < least+512*replicas; region += 32 {
+					s, err := cfg.space(region)
+					why := whyFixed(&s, cfg.Format)
+					if err != nil || s.RegionLen() > region || s.Shared && s.Segments() < minSegments || !s.Shared && !strings.Contains(why, "less than 128 KiB") {
+						t.Fatalf("%d copies of %d keys in %d bytes: %d segments of %d bytes, fixed %q, %v", replicas, keys, region, s.Segments(), s.SegmentLen(), why, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What a server has too little or too much of is one copy of its nodes.
+func TestFixedNamesCopies(t *testing.T) {
+	for _, c := range []struct {
+		region, replicas int
+		want             string
+	}{
+		{100 << 10, 1, "each memory server has less than 128 KiB for nodes"},
+		{200 << 10, 2, "each memory server has less than 128 KiB for one copy of its nodes"},
+		{7 << 30, 3, "each memory server has 2 GiB or more for one copy of its nodes"},
+	} {
+		cfg := Config{Servers: make([]netip.Addr, 3), Keys: 64, Format: layout.Hardened, Replicas: c.replicas}
+		s, err := cfg.space(c.region)
+		if why := whyFixed(&s, cfg.Format); err != nil || why != c.want {
+			t.Errorf("%d copies in %d bytes: fixed because %q, %v; want %q", c.replicas, c.region, why, err, c.want)
+		}
+	}
+}

@@ -190,22 +190,19 @@ func (s *Server) renumber(r *rpc.Request) {
 // because reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near, n, leave := s.wanted(r)
+	few := s.few(near, n)
 	for _, try := range []struct {
-		server int
-		more   func()
+		server, least int
+		more          func()
 	}{
-		{near, func() {}},
-		{near, func() { s.advance(true); s.catchUp(true) }},
-		{near, func() {
-			if near == anywhere || s.segments.Unused(near) > 0 {
-				s.grow(r.Class)
-			}
-		}},
-		{anywhere, func() {}},
-		{anywhere, func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) }},
+		{near, few, func() {}},
+		{near, few, func() { s.advance(true); s.catchUp(true) }},
+		{near, 1, func() { s.growFor(r.Class, near, leave+few) }},
+		{anywhere, 1, func() {}},
+		{anywhere, 1, func() { s.sweep(); s.rest(r.Class); s.turn(); s.growFor(r.Class, anywhere, leave+few) }},
 	} {
 		try.more()
-		if s.allocOn(try.server, cl, r, a, n, leave) {
+		if s.nodes.free[r.Class].Len(try.server) >= try.least && s.allocOn(try.server, cl, r, a, n, leave) {
 			return
 		}
 	}
@@ -225,10 +222,19 @@ func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
 }
 
+// few returns how many free nodes a server should have for a request of n, if it has unused segments:
+// n, but at most fewest.
+func (s *pool) few(server, n int) int {
+	if s.segments.Unused(server) == 0 {
+		return 1
+	}
+	return min(n, fewest)
+}
+
 // allocFree gives a client nodes that are free now, like alloc. It returns false if there are none.
 func (s *pool) allocFree(cl *client, r *rpc.Request, a *rpc.Answer) bool {
 	near, n, leave := s.wanted(r)
-	return s.allocOn(near, cl, r, a, n, leave)
+	return s.nodes.free[r.Class].Len(near) >= s.few(near, n) && s.allocOn(near, cl, r, a, n, leave)
 }
 
 func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n, leave int) bool {

@@ -20,7 +20,7 @@ import (
 // class, and their nodes are free.
 
 // tombstones is how many nodes of the smallest class are reserved for tombstones, so that keys can
-// be deleted when the store is full. In a space with short segments it is one segment.
+// be deleted when the store is full. If a segment has fewer nodes, those of one segment are reserved.
 const tombstones = 64
 
 // restPause is the shortest time between two searches for segments that can rest.
@@ -150,6 +150,13 @@ func (s *pool) grow(c layout.Class) bool {
 	return len(first) > 0
 }
 
+// growFor gives a class segments until it has n free nodes on a server, or anywhere, or no segment
+// there is unused.
+func (s *pool) growFor(c layout.Class, server, n int) {
+	for s.segments.Unused(server) > 0 && s.grow(c) && s.nodes.free[c].Len(server) < n {
+	}
+}
+
 // rest makes segments rest whose nodes are all free. It spares segments of class asks and, on each
 // server, the segment for tombstones.
 func (s *pool) rest(asks layout.Class) {
@@ -209,15 +216,20 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
+// fewest is how many nodes a client may get although a segment has fewer, and for how many the class
+// takes unused segments. Otherwise a client of a small store would have to call the metadata server
+// for every node: it would always find the one that it has just superseded.
+const fewest = 4
+
 // share returns how many nodes a client gets when it asks for n. That is at most the number of
-// nodes in a segment, and fewer if few are left, because other clients cannot use the nodes that a
-// client holds unused.
+// nodes in a segment, or fewest, and less if few are left, because other clients cannot use the
+// nodes that a client holds unused.
 func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n
 	}
 	left := s.nodes.free[c].Len(anywhere) + s.segments.Unused(anywhere)*s.space.PerSegment(c)
-	return max(1, min(n, s.space.PerSegment(c), left/(2*max(1, len(s.clients)))))
+	return max(1, min(n, max(fewest, s.space.PerSegment(c)), left/(2*max(1, len(s.clients)))))
 }
 
 // reserved returns how many free nodes of a class a request must leave.

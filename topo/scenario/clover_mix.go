@@ -46,7 +46,7 @@ func (p *storePlan) blend(e *env, list string, without ...string) {
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):
-		p.sizes, p.shares, p.region = []int{16, 104, 400, 1500, 3900, 7000}, [layout.Classes]int{}, 72*layout.SegmentLen
+		p.sizes, p.shares, p.region = []int{16, 104, 400, 1500, 3900, 7000}, [layout.Classes]int{}, 72*layout.UsualSegment
 		if d.chance(0.4) {
 			p.sizes, p.region = p.sizes[:5], max(1, p.replicas)*36*4096
 		}
