@@ -167,6 +167,7 @@ type entry struct {
 	atomic  wire.AtomicETH
 	class   uint8 // DSCP and ECN
 	sent    bool  // it was sent at least once on this connection
+	once    bool  // of SubmitOnce: the entry is a WRITE of no bytes, which takes the place of the one that was sent
 	payload []byte
 	tag     Tag
 	since   clock.Time
@@ -348,6 +349,45 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 	return true, true, note
 }
 
+// SendsNow reports whether Submit would send a request with this opcode and n bytes of payload at
+// once.
+func (c *Conn) SendsNow(op wire.Opcode, n int) bool {
+	return c.Room(n) && c.next == c.tail && c.mayPass(op.Is(wire.OpRead|wire.OpAtomic))
+}
+
+// Spare returns how many WRITEs Submit would send at once.
+func (c *Conn) Spare() int {
+	if c.next != c.tail || !c.mayPass(false) {
+		return 0
+	}
+	return c.window - int(c.next-c.una)
+}
+
+// SubmitOnce sends a WRITE of which it keeps no payload, because a switch has no room for copies of
+// packets. If the WRITE must be retransmitted, a WRITE of no bytes takes its place. It has the same
+// PSN, so all later requests stay valid, but the payload may be lost. The answer does not say
+// whether it was: it is Acked in both cases. The result is false if the WRITE cannot be sent at
+// once (SendsNow).
+func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
+	if !c.SendsNow(f.BTH.Opcode, len(f.Payload)) {
+		c.stats.NoRoom++
+		return false
+	}
+	payload, length := f.Payload, f.RETH.Length
+	f.Payload, f.RETH.Length = nil, 0
+	c.take(ctx, f, t)
+	f.Payload, f.RETH.Length = payload, length
+	e := c.at(c.next)
+	e.once = true
+	psn := c.passed(e)
+	c.arm(ctx.Now)
+	note := c.note(ctx, e, psn)
+	c.count(e)
+	transform.Request(f, &c.link.To, psn)
+	ctx.Emit(f, note)
+	return true
+}
+
 // take appends a request to the ring if there is room, and reports whether there was.
 func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	if !c.Room(len(f.Payload)) {
@@ -358,7 +398,7 @@ func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	c.grow()
 	e := c.at(c.tail)
 	c.tail++
-	e.tag, e.since, e.sent = t, ctx.Now, false
+	e.tag, e.since, e.sent, e.once = t, ctx.Now, false, false
 	c.store(e, f)
 	return true
 }

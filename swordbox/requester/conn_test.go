@@ -41,6 +41,7 @@ type responder struct {
 	dead     bool
 	refuse   uint32 // requests with this R_Key are refused
 	executed []uint64
+	empty    int // WRITEs of no bytes that it has executed
 	results  map[wire.PSN]uint64
 	depth    int
 	t        testing.TB
@@ -82,6 +83,9 @@ func (s *responder) take(f *wire.Frame) (out []wire.Packet) {
 		s.msn++
 		if f.BTH.Opcode.Is(wire.OpAtomic) {
 			s.results[f.BTH.PSN] = id * 3
+		}
+		if f.BTH.Opcode == wire.RCWriteOnly && len(f.Payload) == 0 {
+			s.empty++
 		}
 		if f.BTH.Opcode == wire.RCWriteOnly && !bytes.Equal(f.Payload, payload(id, len(f.Payload))) {
 			s.t.Errorf("request %d carries %x", id, f.Payload)

@@ -9,6 +9,9 @@
 // a request is executed exactly once even if its client is dead. The Conn ends each request by
 // exactly one call of User.Done, in the order of Submit.
 //
+// SubmitOnce is the exception: the Conn keeps no copy of the payload of such a WRITE, and
+// retransmits a WRITE of no bytes in its place.
+//
 // A fatal NAK ends the connection. The request that it names ends as Refused with the syndrome. All
 // later ones end as Returned: the server has not executed them, because a responder that refuses a
 // request goes to the error state (IBTA 9.9.3). When the server has not answered for

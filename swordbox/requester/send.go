@@ -9,10 +9,14 @@ import (
 
 // maySend reports whether the next request may be sent now: window and depth have room, and no RNR
 // wait is running.
-func (c *Conn) maySend() bool {
-	return c.state == Up && !c.refused && c.rnrAt == clock.Never && c.next != c.tail && int(c.next-c.una) < c.window &&
+func (c *Conn) maySend() bool { return c.next != c.tail && c.mayPass(c.at(c.next).answered()) }
+
+// mayPass reports whether a request may be sent at position next. answered says whether it is a READ
+// or an atomic.
+func (c *Conn) mayPass(answered bool) bool {
+	return c.state == Up && !c.refused && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
 		// the responder has resources for Depth READs and atomics, IBTA 9.7.3
-		(c.reads < c.link.Depth || !c.at(c.next).answered())
+		(c.reads < c.link.Depth || !answered)
 }
 
 // passed moves next over the entry that is about to be sent, and returns the PSN of the entry.
@@ -53,6 +57,9 @@ func (c *Conn) count(e *entry) {
 	c.stats.Sent++
 	if e.sent {
 		c.stats.Resent++
+		if e.once {
+			c.stats.Emptied++
+		}
 	}
 	e.sent = true
 }
@@ -66,6 +73,9 @@ func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 	c.user.Describe(e.tag, &n)
 	if e.sent {
 		n.Why = "retransmitted by the switch"
+		if e.once {
+			n.Why += " without its bytes"
+		}
 	}
 	return n.String()
 }

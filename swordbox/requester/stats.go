@@ -6,6 +6,7 @@ type Stats struct {
 	NoRoom       uint64 `name:"no_room" help:"requests refused because ring and queue were full"`
 	Sent         uint64 `name:"sent" help:"packets sent"`
 	Resent       uint64 `name:"resent" help:"packets retransmitted"`
+	Emptied      uint64 `name:"emptied" help:"WRITEs retransmitted without their bytes, of which the switch keeps no copy"`
 	Timeouts     uint64 `name:"timeouts" help:"timeouts: the server did not answer in time"`
 	SeqNaks      uint64 `name:"sequence_naks" help:"sequence NAKs of the server"`
 	RNRs         uint64 `name:"rnr_naks" help:"RNR NAKs of the server"`
@@ -29,6 +30,7 @@ func (s *Stats) Add(o Stats) {
 		{&s.Lost, o.Lost},
 		{&s.Sent, o.Sent},
 		{&s.Resent, o.Resent},
+		{&s.Emptied, o.Emptied},
 		{&s.Timeouts, o.Timeouts},
 		{&s.SeqNaks, o.SeqNaks},
 		{&s.RNRs, o.RNRs},
