@@ -3,6 +3,7 @@ package apps
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
@@ -41,7 +42,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
 		Moving: own.Moving, Answered: own.Answered, Failed: own.Failed, Silence: cfg.Silence, Hold: cfg.Hold, Nodes: cfg.Nodes,
-		Late: ok || cfg.Late, Behind: own.Behind, FormerlyBehind: own.FormerlyBehind,
+		Port: portsOf(s), Late: ok || cfg.Late, Behind: own.Behind, FormerlyBehind: own.FormerlyBehind,
 	}
 	all := make([]handler.Handler, len(handlers))
 	for i, k := range handlers {
@@ -59,4 +60,11 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		err = p.SetRules(set) // by the rules in the journal the next incarnation knows that it is not the first
 	}
 	return p, err
+}
+
+// portsOf returns a function that returns the port of the host with an address; -1: no host has it.
+func portsOf(s *spec.Rack) func(netip.Addr) int {
+	return func(a netip.Addr) int {
+		return slices.IndexFunc(s.Hosts, func(h spec.Host) bool { return a.IsValid() && (a == h.IPv4 || a == h.IPv6) })
+	}
 }

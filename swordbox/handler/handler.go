@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -132,6 +133,15 @@ type (
 	// that is in the state.
 	Stater interface {
 		States(visit func(table string, entry uint32, state string))
+	}
+
+	// Queuer queues frames that leave the switch, of any protocol. See pipeline.Egresser.
+	Queuer interface {
+		// Queue returns true if the handler keeps a copy of the frame, and transmits it later.
+		Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool
+		// Flush transmits the frames that wait in the switch, because the program is about to be
+		// replaced.
+		Flush(c *pipeline.Ctx)
 	}
 
 	// Tabler has tables in addition to those that the program derives from Info.

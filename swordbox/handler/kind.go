@@ -57,6 +57,8 @@ type Env struct {
 	// Hold is how long a request is held at most until the request before it is answered; 0: the
 	// default of each handler.
 	Hold time.Duration
+	// Port returns the port of the host that has an address; -1: there is none.
+	Port func(a netip.Addr) int
 	// Late: hosts may have sent requests before the program existed.
 	Late bool
 	// Nodes is how many nodes of Clover stores a handler remembers; 0: the default of each handler.

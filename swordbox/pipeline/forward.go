@@ -84,7 +84,14 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 	return sent
 }
 
+// send sends f out of a port, unless the program keeps it.
 func (s *Switch) send(to int, f packetio.Frame) {
+	if s.egress == nil || !s.ctx.kept(to, f) {
+		s.transmit(to, f)
+	}
+}
+
+func (s *Switch) transmit(to int, f packetio.Frame) {
 	f.Port = to
 	p := &s.ports[to]
 	p.TxPackets += uint64(f.Packets())

@@ -78,6 +78,7 @@ type Note struct {
 // Switch is a switch. See the package comment. Make one with New.
 type Switch struct {
 	program Program
+	egress  Egresser // the program, if it decides about frames that leave; otherwise nil
 	spec    Spec
 	ports   []port
 	fdb     fdb
@@ -128,7 +129,7 @@ func New(cfg Config) (*Switch, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Switch{
-		program: cfg.Program, spec: cfg.Program.Spec(), ports: make([]port, cfg.Ports),
+		program: cfg.Program, egress: egresser(cfg.Program), spec: cfg.Program.Spec(), ports: make([]port, cfg.Ports),
 		fdb: newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
 		self: cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
 	}

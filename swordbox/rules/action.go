@@ -37,6 +37,9 @@ type Definition struct {
 	// Observes: a rule of the action does not change what happens to a request. So a request may
 	// match an observing rule and another rule. Observing rules are compared only with one another.
 	Observes bool
+	// Queues: a rule of the action is about the frames that leave to the server, of any protocol, and
+	// not about requests. It is compared only with other rules of this kind.
+	Queues bool
 	// Check returns what is wrong with one rule of the action; nil: there is nothing to check.
 	Check func(r *Rule) error
 	// Dials reports whether the switch makes connections for rule r of the action; nil: it makes

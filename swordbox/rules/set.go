@@ -35,9 +35,11 @@ func NewSet(list []Rule) (*Set, error) {
 			}
 		}
 		for _, a := range append([]netip.Addr{r.Server}, r.Also...) {
-			if r.Observes() {
+			switch {
+			case r.Queues(): // requests match no such rule
+			case r.Observes():
 				s.observing[a] = append(s.observing[a], r)
-			} else {
+			default:
 				s.byServer[a] = append(s.byServer[a], r)
 			}
 		}

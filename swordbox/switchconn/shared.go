@@ -27,6 +27,10 @@ const RepairShard = 1 << 10
 // counts. Further connections of this kind have the numbers after it.
 const CountShard = 1 << 11
 
+// BufferShard is the shard number of a connection to a server in whose memory the switch keeps
+// packets of port 0. The connection for another port has the port's number added.
+const BufferShard = 1 << 12
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))

@@ -90,7 +90,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 // CheckRule returns an error if a rule, whose server is resolved, cannot be carried out in this
 // rack.
 func (r *Rack) CheckRule(rule *rules.Rule) error {
-	needs := rule.Moves() && rule.Mode == rules.Hardened || rule.Observes() && rule.Dials()
+	needs := rule.Moves() && rule.Mode == rules.Hardened || (rule.Observes() || rule.Queues()) && rule.Dials()
 	if rule.Service != "" && needs && r.Connect == ConnectTCP {
 		return errNoManager
 	}

@@ -219,8 +219,12 @@ func (o *Own) news(c *pipeline.Ctx) {
 	}
 }
 
-// Close sends a DREQ on each of the switch's connections. It does not wait for the answers.
+// Close transmits the frames that wait in queues of handlers, and sends a DREQ on each of the
+// switch's connections. It does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
+	for _, q := range p.parts.queuers {
+		q.Flush(c)
+	}
 	if o := p.cfg.Own; o != nil {
 		o.dialer.Close(c)
 	}

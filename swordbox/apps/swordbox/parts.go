@@ -15,6 +15,7 @@ type parts struct {
 	all       []handler.Handler
 	machines  []handler.Machine
 	observers []handler.Observer
+	queuers   []handler.Queuer
 	bypass    []handler.Bypasser
 	// others lists, for each machine, the bypassers that must see the packets of its flows: all
 	// bypassers except the machine itself. The entry for nil is for flows without a machine.
@@ -46,6 +47,9 @@ func partsOf(list []handler.Handler) parts {
 		}
 		if o, ok := h.(handler.Observer); ok {
 			p.observers = append(p.observers, o)
+		}
+		if q, ok := h.(handler.Queuer); ok {
+			p.queuers = append(p.queuers, q)
 		}
 		if b, ok := h.(handler.Bypasser); ok {
 			p.bypass = append(p.bypass, b)

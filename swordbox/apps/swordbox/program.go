@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -50,7 +51,7 @@ type Program struct {
 	forget   bool          // an operator has cleared the table of flows; the next Tick forgets the flows without moved requests
 }
 
-var _ pipeline.Program = (*Program)(nil)
+var _ pipeline.Egresser = (*Program)(nil)
 
 // flowRule is what the rules say about a flow. It is valid for one generation of the flow and one
 // version of the rules.
@@ -313,6 +314,16 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 		return pipeline.Consume()
 	}
 	return p.parts.owned(c, q)
+}
+
+// Egress asks the handlers with queues whether one of them keeps a frame that leaves.
+func (p *Program) Egress(c *pipeline.Ctx, port int, f packetio.Frame) bool {
+	for _, q := range p.parts.queuers {
+		if q.Queue(c, port, f) {
+			return true
+		}
+	}
+	return false
 }
 
 // Tick calls the Tick of each part whose deadline has passed: connection tracking, the machines,
