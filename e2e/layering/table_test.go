@@ -90,7 +90,7 @@ var table = map[string]row{
 	// L3 [P]: composites.
 	"softrnic/engine":                {level: 3},
 	"softrnic/verbsengine":           {level: 3, beside: []string{"softrnic/engine"}},
-	"swordbox/apps":                  {level: 3, beside: []string{"swordbox/apps/forward", "swordbox/apps/swordbox", "swordbox/switchconn", "swordbox/handler", "swordbox/serialize", "swordbox/published/serialize", "swordbox/cloversteer", "swordbox/published/cloversteer", "swordbox/hotwords", "swordbox/statestore", "swordbox/published/statestore"}},
+	"swordbox/apps":                  {level: 3, beside: []string{"swordbox/apps/forward", "swordbox/apps/swordbox", "swordbox/switchconn", "swordbox/handler", "swordbox/serialize", "swordbox/published/serialize", "swordbox/cloversteer", "swordbox/published/cloversteer", "swordbox/hotwords", "swordbox/statestore", "swordbox/published/statestore", "swordbox/packetbuffer"}},
 	"swordbox/apps/forward":          {level: 3},
 	"swordbox/apps/swordbox":         {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/staleflows"}},
 	"swordbox/chipcost":              {level: 3},
@@ -101,6 +101,7 @@ var table = map[string]row{
 	"swordbox/handler":               {level: 3, beside: []string{"swordbox/switchconn"}},
 	"swordbox/hotwords":              {level: 3, beside: []string{"swordbox/handler"}},
 	"swordbox/statestore":            {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/hotwords", "swordbox/requester"}},
+	"swordbox/packetbuffer":          {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/requester"}},
 	"swordbox/published/serialize":   {level: 3, beside: []string{"swordbox/handler"}},
 	"swordbox/published/statestore":  {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/hotwords", "swordbox/requester", "swordbox/statestore"}},
 	"swordbox/cloversteer":           {level: 3, beside: []string{"swordbox/handler"}},

@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
+	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
 	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
@@ -36,6 +37,7 @@ var handlers = []*handler.Kind{
 	&hotwords.Kind,
 	&statestore.Kind,
 	&publishedstate.Kind,
+	&packetbuffer.Kind,
 }
 
 // programs lists the programs that a rack file can name.

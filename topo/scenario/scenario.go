@@ -125,6 +125,10 @@ func All() []Scenario {
 			Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
 				"and at any time where each count is (--mode)", run: runStateStore,
 		},
+		{
+			Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
+				"and that every frame is where the counters say (--mode)", run: runBuffer,
+		},
 	}, lockScenarios(), storeScenarios())
 }
 

@@ -130,6 +130,7 @@ var families = map[string]struct {
 	run   func(Params) (func(*env) error, error)
 }{
 	"clover":  {[]string{"steer", "share-qp", "threads", "replicas", "mix"}, cloverVariant},
+	"buffer":  {[]string{"mode"}, bufferVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
 	"fusee":   {[]string{"mode"}, tableVariant},

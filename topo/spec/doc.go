@@ -23,7 +23,7 @@
 //	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
-//	      action: atomics    # track, move, atomics, steer or count. Required.
+//	      action: atomics    # track, move, atomics, steer, count or buffer. Required.
 //	      mode: hardened     # hardened or published. Default hardened.
 //	      range: 0x1000-0x2000 # addresses, the last one excluded. Default all.
 //	      rkey: 0x1234       # only requests with this R_Key. Default any.
@@ -41,6 +41,13 @@
 //	      slots: 4096        # with store: number of counters, 1 to 1048576. Default 1024.
 //	      per: address       # with store: a counter for each flow (by a hash) or address (modulo slots). Default flow.
 //	      add: bytes         # with store: a request adds 1 (requests) or its length (bytes). Default requests.
+//	      ring: "ms0,ms1"    # with action buffer: memory servers, at most 8, whose memory holds the ring. Required with it.
+//	      rate: 1Gbit        # with action buffer: rate of the port to the server, in bits a second. Required with it.
+//	      high: 64           # with action buffer: waiting frames at which the next ones go to the ring, 1 to 16384. Default 64.
+//	      low: 8             # with action buffer: frames come back when fewer wait in the switch. Default 8.
+//	      entries: 4096      # with action buffer: entries of the ring, 1 to 1048576. Default 4096.
+//	      entry: 2048        # with action buffer: bytes of an entry, 512, 1024, 2048 or 4096. Default 2048.
+//	      offset: 0x1000     # with action buffer: offset of the ring in that memory, a multiple of 8. Default 0.
 //	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME], the switch, after waiting for the value at most 1ms or TIME. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.

@@ -1,0 +1,37 @@
+// Package packetbuffer queues the frames that leave the switch to a host, and keeps those that find
+// no room in a ring in the memory of servers. It is the hardened handler of rules of action buffer:
+// the packet buffer of "Generic External Memory for Switch Data Planes" (HotNets 2018). Package
+// published/packetbuffer does it as the paper describes it, with the queue of this package.
+//
+// Contract. A rule names a host, the rate of the port to it, and the servers of the ring. Frames of
+// any protocol wait in the switch until the port is free. If high frames wait, the next frame goes
+// to the ring by a WRITE. From then on all frames go to the ring, until it is empty: so frames keep
+// their order. When fewer than low frames wait in the switch, the oldest entries come back by
+// READs, at most depth at a time from each server. A frame that is longer than an entry takes
+// several ones. At every moment
+//
+//	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long
+//
+// Waiting is in the switch and remote is in the ring. The other terms are fields of Stats. Entry i
+// of the ring is in server i modulo their number (Layout); an entry whose server cannot take it now
+// is skipped. If no server can, because too many WRITEs are in flight or a connection is down, up to
+// high frames wait for that in the switch.
+//
+// The switch keeps no copies of frames in the ring. Package requester retransmits a WRITE without
+// its bytes (SubmitOnce), so later requests stay valid and one frame is lost. The header of an entry
+// says which one it is: the switch skips an entry that has another header, and counts frames whose
+// entries did not come back as Lost. A READ is retransmitted as it was.
+//
+// Limits. The memory of the ring must belong to the switch alone: the switch does not notice when
+// another writer changes the bytes behind a header. A crash of the switch loses the frames in the
+// switch and in the ring. A change of the ring's place or size loses the frames in it.
+//
+//	rule.go     keys of rules, and where the entries are
+//	entry.go    the header of an entry
+//	fifo.go     frames that wait in the switch
+//	ring.go     the ring: store, load, and the order of what comes back
+//	queue.go    the queue of a port: its rate, and the choice between switch and ring
+//	machine.go  the handler: rules, connections
+//	channel.go  one connection to a server of the ring
+//	info.go     what an operator sees
+package packetbuffer

@@ -1,0 +1,61 @@
+package packetbuffer
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// header is the beginning of an entry. It says which entry it is, so that a stale one is noticed,
+// and which part of which frame follows. Numbers are big-endian:
+//
+//	0 tag 4 | place 4 | number 4 | 12 length 2 | part 1 | last 1 | 16 segment size 2 | checksum: start 2,
+//	offset 2, unfinished 1 | 23 offload: type 1, header 2, size 2 | 28 zero 4
+type header struct {
+	// tag names the ring and the incarnation of the switch. place is the position of the entry since
+	// the ring began. number is the number of the frame.
+	tag, place, number uint32
+	length             uint16 // bytes of the frame in this entry
+	part, last         uint8  // this part and the last one, from 0
+	// meta has the frame's fields for segmentation offload. Data and Port are not set.
+	meta packetio.Frame
+}
+
+const (
+	headerLen = 32
+	maxParts  = 1 << 8
+)
+
+// appendTo appends the header, headerLen bytes.
+func (h *header) appendTo(b []byte) []byte {
+	be := binary.BigEndian
+	b = be.AppendUint32(be.AppendUint32(be.AppendUint32(b, h.tag), h.place), h.number)
+	b = append(be.AppendUint16(b, h.length), h.part, h.last)
+	b = be.AppendUint16(be.AppendUint16(be.AppendUint16(b, uint16(h.meta.SegSize)), h.meta.CsumStart), h.meta.CsumOffset)
+	unfinished := byte(0)
+	if h.meta.CsumPartial {
+		unfinished = 1
+	}
+	b = append(b, unfinished, h.meta.Offload.Type)
+	b = be.AppendUint16(be.AppendUint16(b, h.meta.Offload.HdrLen), h.meta.Offload.Size)
+	return append(b, 0, 0, 0, 0)
+}
+
+// parse reads an entry and returns the bytes of the frame in it. ok is false if there is no valid
+// header.
+func (h *header) parse(b []byte) (body []byte, ok bool) {
+	if len(b) < headerLen {
+		return nil, false
+	}
+	be := binary.BigEndian
+	*h = header{tag: be.Uint32(b), place: be.Uint32(b[4:]), number: be.Uint32(b[8:]), length: be.Uint16(b[12:]), part: b[14], last: b[15]}
+	h.meta = packetio.Frame{
+		SegSize: int(be.Uint16(b[16:])), CsumStart: be.Uint16(b[18:]), CsumOffset: be.Uint16(b[20:]), CsumPartial: b[22] != 0,
+		Offload: packetio.Offload{Type: b[23], HdrLen: be.Uint16(b[24:]), Size: be.Uint16(b[26:])},
+	}
+	body = b[headerLen:]
+	if int(h.length) > len(body) || h.length == 0 || h.part > h.last {
+		return nil, false
+	}
+	return body[:h.length], true
+}

@@ -1,0 +1,207 @@
+package packetbuffer
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Kind is the hardened machine's entry of the registry.
+var Kind = handler.Kind{
+	Name: "buffer", Actions: []rules.Action{Buffer}, Mode: rules.Hardened,
+	Listings: []handler.Listing{handler.NewListing(help, (*Machine).list, Print)},
+}
+
+func init() {
+	Kind.New = func(e *handler.Env) handler.Handler {
+		return New(Config{Kind: &Kind, Port: e.Port, Carrier: carrierOf(e.Silence), Failed: e.Failed})
+	}
+}
+
+var help = handler.Help{
+	Name:  "buffers",
+	Short: "Show the queues of ports, and the frames in servers' memory",
+	Long: "buffers shows the ports whose frames the switch queues (rules of action buffer). Frames that find no room in the\n" +
+		"switch go to a ring in the memory of servers, and come back when the queue is shorter.\n\n" +
+		"  RULE     name of the rule\n" +
+		"  RATE     rate of the port\n" +
+		"  WAITING  frames that wait in the switch, and the number at which frames go to the ring\n" +
+		"  REMOTE   frames in the ring; in brackets entries in use, of all entries\n" +
+		"  STORED, LOADED, LOST\n" +
+		"           frames that went to the ring, came back, and will not come back\n" +
+		"  DROPPED  frames that the switch dropped, because the ring was full or no server could take them\n" +
+		"  RING     the servers, with - before a server to which there is no connection\n\n" +
+		"`rdmalab switch counters` shows the same numbers for all rules together (group buffer).",
+	Example: "  rdmalab switch rules add server=cn0 action=buffer ring=ms0,ms1 rate=100Mbit\n" +
+		"  rdmalab switch buffers",
+	Most: "how many queues; 0: all",
+}
+
+// Item is a queue as an operator sees it.
+type Item struct {
+	Rule string `json:"rule"`
+	Port int    `json:"port"`
+	Mode string `json:"mode"`
+	// Rate is in bits per second; 0: the rule has gone.
+	Rate int64 `json:"rate"`
+	// Waiting and Remote are numbers of frames. Used is how many entries of the ring are in use.
+	Waiting int `json:"waiting"`
+	High    int `json:"high"`
+	Remote  int `json:"remote"`
+	Used    int `json:"used"`
+	Entries int `json:"entries"`
+	// The fields from Stored to Dropped count frames.
+	Stored  uint64   `json:"stored"`
+	Loaded  uint64   `json:"loaded"`
+	Lost    uint64   `json:"lost"`
+	Dropped uint64   `json:"dropped"`
+	Ring    []Server `json:"ring"`
+}
+
+// Server is a server of a ring.
+type Server struct {
+	Address netip.Addr `json:"address"`
+	Up      bool       `json:"up"`
+	Why     string     `json:"why,omitempty"`
+}
+
+// list lists the queues.
+func (m *Machine) list(clock.Time) (list []Item) {
+	for _, q := range m.queues {
+		i := Item{
+			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.remote()),
+			Used: int(q.written - q.read), Entries: q.Entries, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
+			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long,
+		}
+		if q.gone {
+			i.Rate = 0
+		}
+		for _, l := range m.links {
+			if l.queue == q {
+				i.Ring = append(i.Ring, Server{l.key.Server, l.carrier.Up(), l.why})
+			}
+		}
+		list = append(list, i)
+	}
+	return list
+}
+
+// Print prints queues.
+func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no rule queues the frames to a host; add one: rdmalab switch rules add server=cn0 action=buffer ring=ms0 rate=100Mbit")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tMODE\tRATE\tWAITING\tREMOTE\tSTORED\tLOADED\tLOST\tDROPPED\tRING") // Flush reports errors
+	for _, i := range list {
+		var ring []string
+		for _, s := range i.Ring {
+			name := host(s.Address)
+			if !s.Up {
+				name = "-" + name
+			}
+			if s.Why != "" {
+				name += " (" + s.Why + ")"
+			}
+			ring = append(ring, name)
+		}
+		rate := "-"
+		if i.Rate != 0 {
+			rate = fault.FormatRate(i.Rate)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d (%d of %d)\t%d\t%d\t%d\t%d\t%s\n", i.Rule, i.Mode, rate, i.Waiting, i.High, i.Remote, i.Used, i.Entries,
+			i.Stored, i.Loaded, i.Lost, i.Dropped, strings.Join(ring, ", "))
+	}
+	return w.Flush()
+}
+
+// Info lists the counters.
+func (m *Machine) Info(clock.Time) handler.Info {
+	local, remote := m.Waiting()
+	list := append(handler.Counters("", m.Stats()),
+		handler.Counter{Name: "waiting", Value: uint64(local), Help: "frames that wait in the switch"},
+		handler.Counter{Name: "remote", Value: uint64(remote), Help: "frames in rings in servers' memory"})
+	var sum requester.Stats
+	hardened := false
+	for _, l := range m.links {
+		if ch, ok := l.carrier.(*channel); ok {
+			hardened = true
+			sum.Add(ch.conn.Stats())
+		}
+	}
+	if hardened {
+		list = append(list, handler.Counters("requester_", sum)...)
+	}
+	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}
+}
+
+// Tables lists the queues and rings. They cannot be cleared: frames would be lost.
+func (m *Machine) Tables() []handler.Table {
+	if len(m.queues) == 0 {
+		return nil
+	}
+	local := handler.Table{Name: "queued frames", Doc: "frames that wait in the switch for their port"}
+	remote := handler.Table{Name: "ring entries", Doc: "entries in servers' memory with frames for a port"}
+	for _, q := range m.queues {
+		local.Used += q.waiting()
+		local.Max += 2*q.High + len(q.window)
+		remote.Used += int(q.written - q.read)
+		remote.Max += q.Entries
+	}
+	if m.cfg.Kind.Mode == rules.Published {
+		local.Name, remote.Name = "published "+local.Name, "published "+remote.Name
+	}
+	return []handler.Table{local, remote}
+}
+
+// ClearTable clears nothing.
+func (m *Machine) ClearTable(string) int { return 0 }
+
+// Spec declares what a chip would need: for each port the state of its ring, and for each connection
+// the requests in flight. The frames that wait are in the chip's packet memory.
+func (m *Machine) Spec() pipeline.Part {
+	ports, links, window := max(1, len(m.queues)), max(1, len(m.links)), 0
+	for _, q := range m.queues {
+		window = max(window, len(q.window))
+	}
+	if window == 0 {
+		window = rules.MaxDepth
+	}
+	prefix := ""
+	if m.cfg.Kind.Mode == rules.Published {
+		prefix = "published "
+	}
+	p := pipeline.Part{
+		Tables: []pipeline.TableSpec{{Name: prefix + "buffered ports", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules}},
+		Registers: []pipeline.RegisterSpec{
+			// Three positions, two numbers of frames, tag, length of the queue, time.
+			{Name: prefix + "rings", Width: 3*32 + 2*32 + 32 + 16 + 48, Entries: ports},
+			// Queue pair, PSN, window, region.
+			{Name: prefix + "ring servers", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
+		},
+		Needs: []pipeline.Need{
+			{Kind: pipeline.NeedPackets, What: "WRITEs of frames, READs", Count: 2},
+			{Kind: pipeline.NeedICRC, What: "of WRITEs, over a frame"},
+		},
+	}
+	if m.cfg.Trusting {
+		return p
+	}
+	p.Registers = append(p.Registers,
+		// Address, READ or WRITE.
+		pipeline.RegisterSpec{Name: "buffer requests", Width: 64 + 1, Entries: links * inFlight, Each: inFlight})
+	p.Needs = append(p.Needs,
+		pipeline.Need{Kind: pipeline.NeedStore, What: "entries that came back before older ones", Count: ports * window, Bits: 8 * defaultEntry},
+		pipeline.Need{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a ring", Count: links})
+	return p
+}

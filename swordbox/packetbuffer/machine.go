@@ -1,0 +1,428 @@
+package packetbuffer
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Config describes a Machine.
+type Config struct {
+	// Kind is the machine's entry of the registry.
+	Kind *handler.Kind
+	// Port returns the port of the host that has an address; -1: there is none.
+	Port func(a netip.Addr) int
+	// Carrier makes the requester of a new link. number names it in captures.
+	Carrier func(l *Link, number uint32) Carrier
+	// Trusting: an entry that comes back is taken for the right one, as in the paper.
+	Trusting bool
+	// Failed makes the program replace a connection; nil: it is not replaced.
+	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+}
+
+// Carrier sends the requests of a ring to one server. Offsets are relative to the region that the
+// server has granted.
+type Carrier interface {
+	// Up reports whether there is a connection. Writes returns how many WRITEs would be sent at once,
+	// and Reads reports whether a READ would.
+	Up() bool
+	Writes() int
+	Reads() bool
+	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes. The
+	// carrier calls Link.Came once for each READ.
+	Write(c *pipeline.Ctx, offset uint64, b []byte)
+	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
+	// Nonce is a number that differs between connections.
+	Nonce() uint32
+	// Attach uses a new connection. Detach is called when it has ended.
+	Attach(s *switchconn.Shared) error
+	Detach(c *pipeline.Ctx)
+	// Packet handles a packet of the server. Tick is called at Deadline.
+	Packet(c *pipeline.Ctx, p *pipeline.Parsed) bool
+	Tick(c *pipeline.Ctx)
+	Deadline() clock.Time
+}
+
+// Link is a server of a ring with the connection to it. Several connections may follow one another.
+type Link struct {
+	m          *Machine
+	key        switchconn.Key
+	carrier    Carrier
+	queue      *queue // nil: no ring uses the server any more
+	generation uint32
+	ownQPN     wire.QPN // 0: there is no connection
+	why        string   // why there is none
+}
+
+// Came takes the answer for an entry: its bytes, or nil if there is none.
+func (l *Link) Came(e Entry, b []byte) {
+	if l.queue != nil {
+		l.queue.came(e, b)
+	}
+}
+
+// Layout returns what the rule asks for; nil: no rule uses the link any more.
+func (l *Link) Layout() *Layout {
+	if l.queue == nil {
+		return nil
+	}
+	return &l.queue.Layout
+}
+
+// Failed makes the program replace the connection.
+func (l *Link) Failed(c *pipeline.Ctx, why string) {
+	l.m.stats.Failures++
+	l.why = why
+	l.m.forget(l)
+	if l.m.cfg.Failed != nil {
+		l.m.cfg.Failed(c, l.key, l.generation, why)
+	}
+}
+
+// Machine queues frames under rules of action buffer. Make one with New.
+type Machine struct {
+	cfg    Config
+	queues []*queue
+	ports  []*queue // by port; nil: the port has no queue
+	links  []*Link
+	byQPN  map[wire.QPN]*Link
+	epoch  uint32
+	made   uint32 // number of links made so far
+	busy   bool   // the machine sends: its own frames pass all queues
+	stats  Stats  // of queues that have gone, and of links
+	idle   []string
+}
+
+// Stats counts what a Machine did. Frames that leave as one (segmentation offload) count as one.
+type Stats struct {
+	Frames    uint64 `name:"frames" help:"frames to hosts under rules of action buffer"`
+	Sent      uint64 `name:"sent" help:"how many of them have left"`
+	Stored    uint64 `name:"stored" help:"how many went to a ring in servers' memory"`
+	Loaded    uint64 `name:"loaded" help:"how many of these have come back"`
+	Lost      uint64 `name:"lost" help:"how many of these will not come back"`
+	Full      uint64 `name:"full" help:"frames dropped because the ring was full"`
+	Blocked   uint64 `name:"blocked" help:"frames dropped because too many waited until a server could take a WRITE"`
+	Long      uint64 `name:"long" help:"frames dropped because they are longer than the entries of a ring"`
+	Failures  uint64 `name:"failures" help:"connections to servers that have failed"`
+	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a ring has sent"`
+}
+
+func (s *Stats) add(o *Stats) {
+	s.Frames += o.Frames
+	s.Sent += o.Sent
+	s.Stored += o.Stored
+	s.Loaded += o.Loaded
+	s.Lost += o.Lost
+	s.Full += o.Full
+	s.Blocked += o.Blocked
+	s.Long += o.Long
+	s.Failures += o.Failures
+	s.Strangers += o.Strangers
+}
+
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.RuleUser = (*Machine)(nil)
+	_ handler.Picker   = (*Machine)(nil)
+	_ handler.Queuer   = (*Machine)(nil)
+	_ handler.Tabler   = (*Machine)(nil)
+)
+
+// New makes a Machine without rules.
+func New(cfg Config) *Machine { return &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*Link)} }
+
+// Kind returns the machine's entry of the registry.
+func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
+
+// Stats returns the counters of all queues.
+func (m *Machine) Stats() Stats {
+	sum := m.stats
+	for _, q := range m.queues {
+		sum.add(&q.stats)
+	}
+	return sum
+}
+
+// Waiting returns how many frames wait in the switch, and how many are in rings.
+func (m *Machine) Waiting() (local, remote int) {
+	for _, q := range m.queues {
+		local += q.waiting()
+		remote += int(q.remote())
+	}
+	return local, remote
+}
+
+// SetRules takes new rules. The queue of a host whose rule has gone remains until it is empty.
+func (m *Machine) SetRules(set *rules.Set) {
+	for _, q := range m.queues {
+		q.gone = true
+	}
+	m.idle = nil
+	for i := range set.All() {
+		r := &set.All()[i]
+		if !m.cfg.Kind.Serves(r) {
+			continue
+		}
+		port, l := m.port(r), LayoutOf(r)
+		if port < 0 || len(l.Servers) == 0 {
+			m.idle = append(m.idle, r.ID)
+			continue
+		}
+		m.use(r.ID, port, l)
+	}
+	m.sweep()
+}
+
+// port returns the port of a rule's host; -1: there is none.
+func (m *Machine) port(r *rules.Rule) int {
+	if m.cfg.Port == nil {
+		return -1
+	}
+	return m.cfg.Port(r.Server)
+}
+
+// use sets the layout of a port's queue. If the ring has another place or size, the frames in the
+// former ring are lost.
+func (m *Machine) use(id string, port int, l Layout) {
+	q := m.at(port)
+	if q == nil {
+		q = &queue{port: port}
+		m.queues = append(m.queues, q)
+		for len(m.ports) <= port {
+			m.ports = append(m.ports, nil)
+		}
+		m.ports[port] = q
+	}
+	same := q.layout != nil && q.sameRing(&l)
+	q.id, q.Layout, q.gone = id, l, false
+	if same {
+		return
+	}
+	q.stats.Lost += uint64(q.remote())
+	m.epoch++
+	for _, old := range m.links {
+		if old.queue == q {
+			old.queue = nil
+		}
+	}
+	window := l.Depth * len(l.Servers)
+	q.ring = ring{layout: &q.Layout, trusting: m.cfg.Trusting, epoch: m.epoch, window: make([]slot, window)}
+	for _, a := range l.Servers {
+		k := m.link(switchconn.Key{Server: a, Shard: switchconn.BufferShard + port})
+		k.queue = q
+		q.carriers = append(q.carriers, k.carrier)
+	}
+}
+
+// link returns the link with a key. It makes the link if there is none.
+func (m *Machine) link(key switchconn.Key) *Link {
+	for _, l := range m.links {
+		if l.key == key {
+			return l
+		}
+	}
+	m.made++
+	l := &Link{m: m, key: key}
+	l.carrier = m.cfg.Carrier(l, switchconn.BufferShard+m.made)
+	m.links = append(m.links, l)
+	return l
+}
+
+// at returns the queue of a port; nil: there is none.
+func (m *Machine) at(port int) *queue {
+	if port < 0 || port >= len(m.ports) {
+		return nil
+	}
+	return m.ports[port]
+}
+
+// sweep removes the queues that no rule needs and that are empty, and links without a use.
+func (m *Machine) sweep() {
+	m.queues = slices.DeleteFunc(m.queues, func(q *queue) bool {
+		if !q.gone || !q.idle() {
+			return false
+		}
+		m.stats.add(&q.stats)
+		m.ports[q.port] = nil
+		for _, l := range m.links {
+			if l.queue == q {
+				l.queue = nil
+			}
+		}
+		return true
+	})
+	m.links = slices.DeleteFunc(m.links, func(l *Link) bool { return l.queue == nil && l.ownQPN == 0 })
+}
+
+// Wants lists the connections that a rule needs: one to each server of the ring.
+func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
+	port := m.port(r)
+	if port < 0 {
+		return nil
+	}
+	for _, a := range LayoutOf(r).Servers {
+		list = append(list, handler.Wanted{
+			Key:    switchconn.Key{Server: a, Shard: switchconn.BufferShard + port},
+			Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
+		})
+	}
+	return list
+}
+
+// Uses reports whether the connection with key k is one to a server of a ring.
+func (m *Machine) Uses(k switchconn.Key) bool {
+	return slices.ContainsFunc(m.links, func(l *Link) bool { return l.key == k })
+}
+
+// Mine reports whether a queue pair belongs to a connection to a server of a ring.
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.byQPN[qpn] != nil }
+
+// Attach uses a new connection.
+func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
+	for _, l := range m.links {
+		if l.key != s.Key || l.queue == nil {
+			continue
+		}
+		if l.ownQPN != 0 {
+			m.Detach(c, l.key, l.generation)
+		}
+		if err := l.carrier.Attach(&s); err != nil {
+			l.why = err.Error()
+			return false
+		}
+		l.generation, l.ownQPN, l.why = s.Generation, s.OwnQPN, ""
+		m.byQPN[s.OwnQPN] = l
+		m.after(c, l.queue)
+		return true
+	}
+	return false
+}
+
+// Detach is called when a connection has ended.
+func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
+	for _, l := range m.links {
+		if l.key != k || l.generation != generation {
+			continue
+		}
+		m.forget(l)
+		l.carrier.Detach(c)
+		m.after(c, l.queue)
+		break
+	}
+	m.sweep()
+}
+
+// forget removes the queue pair of a link.
+func (m *Machine) forget(l *Link) {
+	delete(m.byQPN, l.ownQPN)
+	l.ownQPN = 0
+}
+
+// after lets a queue go on after its carriers have changed.
+func (m *Machine) after(c *pipeline.Ctx, q *queue) {
+	if q == nil {
+		return
+	}
+	m.busy = true
+	q.load(c)
+	m.busy = false
+}
+
+// Queue takes a frame that leaves through a port with a queue.
+func (m *Machine) Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool {
+	q := m.at(port)
+	if q == nil || m.busy {
+		return false
+	}
+	m.busy = true
+	q.accept(c, f)
+	m.busy = false
+	return true
+}
+
+// Flush transmits the frames that wait in the switch.
+func (m *Machine) Flush(c *pipeline.Ctx) {
+	for _, q := range m.queues {
+		q.flush(c)
+	}
+}
+
+// ReasonStranger means that the packet is addressed to a queue pair of the switch, but comes from
+// another host than the server of this queue pair.
+const ReasonStranger pipeline.Reason = "not from the ring's server"
+
+// Owned handles a packet that a server has sent to the switch.
+func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	l := m.byQPN[p.BTH.DestQP]
+	m.busy = true
+	known := l != nil && l.carrier.Packet(c, p)
+	m.busy = false
+	if !known {
+		m.stats.Strangers++
+		return pipeline.Drop(ReasonStranger)
+	}
+	m.after(c, l.queue)
+	return pipeline.Consume()
+}
+
+// Tick handles the deadlines that have passed.
+func (m *Machine) Tick(c *pipeline.Ctx) {
+	m.busy = true
+	for _, l := range m.links {
+		if l.carrier.Deadline() <= c.Now {
+			l.carrier.Tick(c)
+			if l.queue != nil {
+				l.queue.load(c)
+			}
+		}
+	}
+	gone := false
+	for _, q := range m.queues {
+		if q.deadline() <= c.Now {
+			q.tick(c)
+		}
+		gone = gone || q.gone
+	}
+	m.busy = false
+	if gone {
+		m.sweep()
+	}
+}
+
+// Deadline returns when Tick must be called.
+func (m *Machine) Deadline() clock.Time {
+	at := clock.Never
+	for _, l := range m.links {
+		at = clock.Min(at, l.carrier.Deadline())
+	}
+	for _, q := range m.queues {
+		at = clock.Min(at, q.deadline())
+	}
+	return at
+}
+
+// Request forwards a request. The program never calls it, because no request matches a rule of the
+// machine.
+func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Response forwards a response.
+func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Closed does nothing: the machine keeps no state of flows.
+func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
+
+// hardenedSilence is how long a server may be silent if the program sets no bound.
+const hardenedSilence = 255 * time.Millisecond

@@ -1,0 +1,91 @@
+package scenario
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// bufferType is the EtherType of the senders' frames, one of those for local experiments.
+const bufferType = 0x88b5
+
+// bufferOracle makes the senders' frames and sees what arrives behind the slow port. It uses no
+// state of the switch. A frame is sender 1 | number 4 | length 2 | bytes that depend on all three.
+type bufferOracle struct {
+	run     *bufferRun
+	arrived int
+	next    [bufferSenders]uint32 // number of the next frame of a sender
+	err     error
+}
+
+const bufferHead = 14 + 7
+
+// frame makes frame n of a sender.
+func (o *bufferOracle) frame(d *draw, sender, n int) []byte {
+	r := o.run
+	size := max(bufferHead, d.between(r.plan.least, r.plan.most))
+	return o.build(sender, uint32(n), size)
+}
+
+func (o *bufferOracle) build(sender int, n uint32, size int) []byte {
+	rack := o.run.env.rack
+	b := make([]byte, size)
+	to, from := rack.Host(bufferTo).Spec.MAC, rack.Host(fmt.Sprintf("cn%d", sender)).Spec.MAC
+	copy(b, to[:])
+	copy(b[6:], from[:])
+	binary.BigEndian.PutUint16(b[12:], bufferType)
+	b[14] = byte(sender)
+	binary.BigEndian.PutUint32(b[15:], n)
+	binary.BigEndian.PutUint16(b[19:], uint16(size))
+	for i := bufferHead; i < size; i++ {
+		b[i] = byte(uint32(i)*7 + n*13 + uint32(sender)*29)
+	}
+	return b
+}
+
+// wrap puts the oracle before the host behind the slow port.
+func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
+	if name == bufferTo {
+		return &bufferPoint{Node: n, oracle: o}
+	}
+	return n
+}
+
+// bufferPoint shows the frames that arrive at a node.
+type bufferPoint struct {
+	sim.Node
+	oracle *bufferOracle
+}
+
+func (p *bufferPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if len(f.Data) >= 14 && binary.BigEndian.Uint16(f.Data[12:]) == bufferType {
+		p.oracle.see(f.Data)
+		return
+	}
+	p.Node.Frame(now, port, f, out)
+}
+
+// see checks a frame that has arrived: its bytes, and that it is behind all earlier ones of its
+// sender.
+func (o *bufferOracle) see(b []byte) {
+	o.arrived++
+	if o.err != nil {
+		return
+	}
+	if len(b) < bufferHead || b[14] >= bufferSenders {
+		o.err = fmt.Errorf("a frame that no host has sent: %x", b[:min(len(b), 32)])
+		return
+	}
+	sender, n, size := int(b[14]), binary.BigEndian.Uint32(b[15:]), int(binary.BigEndian.Uint16(b[19:]))
+	switch {
+	case size != len(b) || !bytes.Equal(b, o.build(sender, n, size)):
+		o.err = fmt.Errorf("frame %d of sender %d has other bytes than were sent", n, sender)
+	case n < o.next[sender]:
+		o.err = fmt.Errorf("frame %d of sender %d comes behind frame %d", n, sender, o.next[sender]-1)
+	}
+	o.next[sender] = n + 1
+}

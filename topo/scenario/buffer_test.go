@@ -1,0 +1,127 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// playBuffer runs a fixed plan, changed by a test, and returns the run and its judgement.
+func playBuffer(t *testing.T, mode string, opt Options, change func(p *bufferPlan)) (*bufferRun, error) {
+	t.Helper()
+	e := newEnv(Scenario{Name: "buffer"}, 1, opt)
+	t.Cleanup(e.finish)
+	p := &bufferPlan{
+		mode: mode, servers: 1, entry: 2048, depth: 8, rate: "1Gbit", frames: 100, burst: 10, gap: 20 * time.Microsecond, entries: 500,
+		high: 64, low: 8, least: 1500, most: 1500,
+	}
+	p.fault = stateCalm
+	p.rack.Datagrams, p.rack.Delay = true, time.Microsecond
+	change(p)
+	r, err := beginBuffer(e, p)
+	if err == nil {
+		err = e.run()
+	}
+	if err == nil {
+		err = r.judge()
+	}
+	if r.sent == 0 {
+		t.Fatalf("no frame was sent: %v", err)
+	}
+	return r, err
+}
+
+// Eight senders fill a port that is too slow: with a ring that has room nothing is lost and no flow
+// is reordered.
+func TestBufferKeepsABurst(t *testing.T) {
+	for servers := range bufferServers {
+		r, err := playBuffer(t, modeHardened, Options{}, func(p *bufferPlan) {
+			p.servers, p.entry, p.least, p.most = servers+1, 512, 400, 480
+			p.entries = p.servers * (bufferBytes/512 - 1)
+			p.frames = p.entries / bufferSenders
+		})
+		if err != nil || r.oracle.arrived != r.sent || r.count("stored") < uint64(r.sent)*9/10 {
+			t.Errorf("%d servers: %d of %d frames arrived: %v; %v", servers+1, r.oracle.arrived, r.sent, err, r.env.report.Notes)
+		}
+	}
+}
+
+// A ring that is too small loses exactly what the counters say.
+func TestBufferTooSmall(t *testing.T) {
+	r, err := playBuffer(t, modeHardened, Options{}, func(p *bufferPlan) { p.entries, p.burst = 64, 100 })
+	if full := r.count("full"); err != nil || full < 500 || r.oracle.arrived != r.sent-int(full) {
+		t.Errorf("%d of %d arrived, %d found the ring full: %v", r.oracle.arrived, r.sent, full, err)
+	}
+}
+
+// With 1 % loss on the memory link the lost frames are counted, and the stream goes on.
+func TestBufferWithLoss(t *testing.T) {
+	r, err := playBuffer(t, modeHardened, Options{}, func(p *bufferPlan) {
+		p.entry, p.least, p.most, p.entries, p.burst = 512, 400, 480, bufferBytes/512-1, 1
+		p.frames = p.entries / bufferSenders
+		p.rules = []fault.Rule{{Link: "ms1", Kind: fault.Loss, Probability: 0.01}}
+	})
+	lost := r.count("lost")
+	if err != nil || lost == 0 || r.count("loaded") < 5*lost || r.count("requester_emptied") == 0 {
+		t.Errorf("%d lost, %d loaded: %v; %v", lost, r.count("loaded"), err, r.env.report.Notes)
+	}
+}
+
+// The oracle notices frames with other bytes, frames that are lost though the counters say nothing,
+// and frames that overtake others.
+func TestBufferPlanted(t *testing.T) {
+	reads := 0
+	for _, tc := range []struct {
+		name, want string
+		in         func(f *wire.Frame) bool
+	}{
+		{"other bytes", "has other bytes", func(f *wire.Frame) bool {
+			if f.BTH.Opcode != wire.RCWriteOnly || len(f.Payload) < 100 {
+				return false
+			}
+			f.Payload[len(f.Payload)-1]++
+			return true
+		}},
+		{"another place", "", func(f *wire.Frame) bool {
+			if f.BTH.Opcode != wire.RCReadRequest {
+				return false
+			}
+			if reads++; reads%5 == 0 {
+				f.RETH.VA += 2048
+			}
+			return reads%5 == 0
+		}},
+	} {
+		r, err := playBuffer(t, modeHardened, Options{Wrap: func(name string, n sim.Node) sim.Node {
+			if name != "ms1" {
+				return n
+			}
+			return &tamper{Node: n, in: tc.in}
+		}}, func(*bufferPlan) {})
+		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if tc.want == "" && (err != nil || r.count("lost") == 0) {
+			t.Errorf("%s: an entry of another place is not noticed: %v, %v", tc.name, err, r.env.report.Notes)
+		}
+	}
+	r := &bufferRun{plan: &bufferPlan{}}
+	e := newEnv(Scenario{Name: "buffer"}, 1, Options{})
+	t.Cleanup(e.finish)
+	if err := e.build(passiveRack(1, bufferSenders), r.plan.rack); err != nil {
+		t.Fatal(err)
+	}
+	r.env = e
+	o := &bufferOracle{run: r}
+	o.see(o.build(1, 5, 60))
+	if o.err != nil {
+		t.Errorf("the first frame: %v", o.err)
+	}
+	if o.see(o.build(1, 4, 60)); o.err == nil {
+		t.Error("a frame that was overtaken is not noticed")
+	}
+}
