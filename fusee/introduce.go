@@ -74,7 +74,7 @@ func (c *Client) meet(deadline clock.Time) error {
 		if c.newer != 0 && !c.newer.Has(i) {
 			continue
 		}
-		if errs[i] != nil && c.exempt { // the master is there for that
+		if errs[i] != nil && c.exempt { // a master begins also if members do not answer, and removes them
 			c.missing |= 1 << i
 			continue
 		}
@@ -160,8 +160,8 @@ func (c *Client) enter(deadline clock.Time) error {
 	return nil
 }
 
-// used reports whether the number of this client was that of another one, as far as the members know. (A client
-// that has a number and is not connected finds another view, and takes a number again.)
+// used reports whether another client has connected to a member with the number of this client. (A
+// client that has taken a number and has not connected yet finds another view, and takes a number again.)
 func (m *memory) used(deadline clock.Time) (bool, error) {
 	for i, to := range m.cfg.Servers {
 		if !m.newer.Has(i) {
@@ -174,8 +174,9 @@ func (m *memory) used(deadline clock.Time) (bool, error) {
 	return false, nil
 }
 
-// passOver has a master go on with the members that answer. The first one with the index gives out numbers:
-// greater ones than that of a former master, which is fenced by its number.
+// passOver is called by a master that begins while members do not answer. It leaves these out of the
+// replicas of the index. Numbers of clients then come from the first server that remains: they are
+// greater than the number of a former master, because that one is fenced by its number.
 func (c *Client) passOver(deadline clock.Time) error {
 	c.index = slices.DeleteFunc(c.index, func(i int) bool { return c.missing>>i&1 == 1 })
 	if len(c.index) == 0 {
@@ -195,9 +196,9 @@ func (c *Client) passOver(deadline clock.Time) error {
 	return c.numberFrom(last, deadline)
 }
 
-// numberFrom makes the server with the primary give out numbers of clients above the last one that has
-// connected to a server. A client that has got another number from the primary before, and has connected
-// to none, finds another view then, and takes a number again.
+// numberFrom raises the word with the last number of a client, on the server with the primary, to at
+// least last: the greatest number that has connected to any server. A client may have a number from a
+// former primary without a connection. It finds another view when it connects, and takes a number again.
 func (c *Client) numberFrom(last uint32, deadline clock.Time) error {
 	for {
 		found, err := c.slotAt(c.root(), layout.ClientWord, deadline)

@@ -74,8 +74,8 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	return nil
 }
 
-// estate is a block that this client has taken from a dead one. Its objects before next are settled: they
-// remain so as long as the client owns the block, because no other one uses them.
+// estate is a block that this client has taken over from a dead one. The objects before number next are
+// settled. They remain so while this client owns the block, because no other client uses them.
 type estate struct {
 	heir
 	block *block // nil: none of the objects is settled
@@ -85,8 +85,8 @@ type estate struct {
 // errLater: a client has spent the time that it had for the blocks of dead ones.
 var errLater = fmt.Errorf("%w: blocks of dead clients are not settled yet", kv.ErrTimeout)
 
-// settleHeirs settles the blocks that this client has taken from dead ones, and leaves them. It begins with
-// no object after until: then it ends with errLater, and the next call goes on with that object.
+// settleHeirs settles the blocks that this client has taken over from dead ones, and leaves them to
+// others. At the time until it ends with errLater, and the next call continues with the next object.
 func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	for len(c.heirs) > 0 {
 		e := &c.heirs[0]
@@ -325,8 +325,9 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	return true, c.finishWinner(v.at, before, deadline)
 }
 
-// finishWinner carries out the change that has won a slot by the rules, if the primary is unchanged: any client
-// may, because the value says all. All backups have values of writers.
+// finishWinner carries out the change that has won a slot by the rules, if the primary still has the
+// value before. Any client may do that, because the winner's value is all that is needed. It is called
+// when all backups have values of writers.
 func (c *changer) finishWinner(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64
 	for _, server := range c.backups() {

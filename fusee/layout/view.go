@@ -2,9 +2,9 @@ package layout
 
 import "math/bits"
 
-// View says which memory servers are members of the store, as one word that each member has. A
-// master changes it, in two steps: first the word is that of a change that is being prepared, on all
-// servers that remain; then, when the replicas there are alike, the change is settled.
+// View is a word that each member of the store has. It says which memory servers are members. A
+// master changes it in two steps. First it writes a view in the state Preparing to all servers that
+// remain members. When it has made their replicas equal, it writes the same view in the state Settled.
 //
 //	bits 0 to 15 members | bits 16 to 19  state | bit 20 mastered | bit 21 moved | bits 32 to 63 epoch
 //
@@ -34,8 +34,8 @@ const (
 	// StandbyWord has the Beat of the standby. SeenWord has the last View that the standby knows.
 	StandbyWord = SuperblockLen + 24
 	SeenWord    = SuperblockLen + 32
-	// ReignWord has the Beat of the master: it shows that the master is alive. Its number is that of the standby
-	// on which the master counts; 0: there is none.
+	// ReignWord has the Beat of the master, which shows that the master is alive. The number in it is
+	// that of the standby on which the master counts; 0: there is none.
 	ReignWord = SuperblockLen + 40
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48
@@ -60,8 +60,8 @@ func (v View) WithEpoch(epoch uint32) View { return v&(1<<viewEpoch-1) | View(ep
 // State is the state of the change.
 func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
 
-// Mastered reports whether a master has ever changed the view: then a server that is lost is
-// replaced, and clients wait for it.
+// Mastered reports whether a master has ever changed the view. If so, a client whose memory server
+// does not answer waits until a master has removed that server.
 func (v View) Mastered() bool { return v&viewMastered != 0 }
 
 // Next is the view that a master prepares in place of v: those of v for which keep returns
