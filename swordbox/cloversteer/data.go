@@ -60,32 +60,41 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 }
 
 // overwrite makes the switch forget each node of which a request for n bytes at va changes at least
-// a part. keep: it does not forget the node that begins at va.
+// a part. keep: it does not forget the node that begins at va. A WRITE of no bytes counts as one of
+// its first byte, because clients touch nodes by it. A request may be longer than the part of the
+// store; the work is bounded by the number of nodes that the switch remembers.
 func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
-	forget := func(at uint64) {
-		k := id{at, st.incarnation}
-		if x := m.chains.nodes.find(k); x == nil || at+uint64(x.length) <= va || keep && at == va {
-			return
-		}
-		m.chains.nodes.remove(k)
-		m.stats.Overwritten++
-	}
 	space := &st.super.Space
-	if !space.Shared {
-		if start, ok := st.slab(va); ok {
-			forget(start)
-		}
-		return
-	}
-	// First the nodes of any class that begin at va or before it, then those that begin behind it.
 	first, _ := space.Place(space.First(st.super.Server, 0))
 	begin := st.base + uint64(first.Offset)
-	end := va + uint64(n)
-	if va = max(va, begin); end < begin {
+	end := va + min(uint64(max(n, 1)), st.length-(va-st.base))
+	asked := va
+	if va = max(va, begin); va >= end {
 		return
 	}
+	nodes := &m.chains.nodes
+	changes := func(at id, x *node) bool {
+		return at.incarnation == st.incarnation && at.n < end && at.n+uint64(x.length) > va && (!keep || at.n != asked)
+	}
+	if (end-va)/layout.MinSlab >= uint64(len(nodes.slots)) {
+		m.stats.Overwritten += uint64(nodes.removeAll(changes))
+		return
+	}
+	forget := func(at uint64) {
+		k := id{at, st.incarnation}
+		if x := nodes.find(k); x != nil && changes(k, x) {
+			nodes.remove(k)
+			m.stats.Overwritten++
+		}
+	}
+	// First the nodes of any class that begin at va or before it, then those that begin behind it.
+	if start, ok := st.slab(va); ok && !space.Shared {
+		forget(start)
+	}
 	for c := range layout.Class(layout.Classes) {
-		forget(va - (va-begin)%uint64(c.Size()))
+		if space.Shared {
+			forget(va - (va-begin)%uint64(c.Size()))
+		}
 	}
 	for at := va - (va-begin)%layout.MinSlab + layout.MinSlab; at < end; at += layout.MinSlab {
 		forget(at)

@@ -102,3 +102,15 @@ func (t *table[V]) remove(k id) bool {
 	}
 	return false
 }
+
+// removeAll deletes the entries for which match returns true, and returns how many there were.
+func (t *table[V]) removeAll(match func(k id, v *V) bool) int {
+	n := 0
+	for i := range t.slots {
+		if s := &t.slots[i]; s.used != 0 && match(s.id, &s.v) {
+			*s = slot[V]{}
+			n++
+		}
+	}
+	return n
+}
