@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // Reporter reports the appends of all clients of a process to the metadata server, as the
@@ -34,12 +35,10 @@ type Reporter struct {
 
 	// Only the thread uses the fields below. There is at most one thread at a time.
 	fab     *remotemem.Fabric
-	meta    int
+	caller  calls.Caller
 	request rpc.Request
-	op      remotemem.Op
 	bytes   []byte
 	seq     uint32
-	heard   bool
 }
 
 // part is what one client has handed to the Reporter at a time.
@@ -170,25 +169,19 @@ func (r *Reporter) send(list []*part) bool {
 		return false
 	}
 	r.seq++
-	r.heard = false
-	mr := r.fab.MR()
+	to := r.caller.Buffer()
 	q := &r.request
-	*q = rpc.Request{Seq: r.seq << 1, Op: rpc.OpReports, Parts: q.Parts[:0], BufAddr: mr.Addr() + rpc.MaxRequest, BufRKey: mr.RKey()}
+	*q = rpc.Request{Seq: r.seq << 1, Op: rpc.OpReports, Parts: q.Parts[:0], BufAddr: to.Addr, BufRKey: to.RKey}
 	for _, p := range list {
 		q.Parts = append(q.Parts, p.Part)
 	}
 	r.bytes = q.AppendTo(r.bytes[:0])
-	if mr.WriteAt(r.bytes, 0) != nil {
-		return false
-	}
-	r.fab.Send(&r.op, r.meta, 0, len(r.bytes))
-	if r.fab.Start(&r.op) != nil {
+	if r.caller.Post(r.bytes, q.Seq) != nil {
 		return false
 	}
 	// The buffer of the request is used again, so the request must be acknowledged, too.
-	err := r.fab.Until(deadline, func() bool { return r.heard && r.op.Done || !r.fab.Connected(r.meta) })
-	if err != nil || !r.heard || !r.op.Done {
-		_ = r.fab.Break(r.meta) // the next attempt makes another connection
+	if r.caller.Wait(deadline) != nil || r.caller.Drain(deadline) != nil {
+		_ = r.fab.Break(r.caller.Peer) // the next attempt makes another connection
 		return false
 	}
 	return true
@@ -201,11 +194,12 @@ func (r *Reporter) connect(deadline clock.Time) (err error) {
 		if err != nil {
 			return err
 		}
-		fab.OnNotify(func(imm uint32) { r.heard = r.heard || imm == r.seq<<1 })
-		if r.meta, err = r.cfg.addMeta(fab, 1); err != nil {
+		r.caller = calls.Caller{Fabric: fab, Answer: rpc.MaxRequest, Name: r.cfg.Meta.String()}
+		fab.OnNotify(r.caller.Notify)
+		if r.caller.Peer, err = r.cfg.addMeta(fab, 1); err != nil {
 			return errors.Join(err, fab.Close())
 		}
 		r.fab = fab
 	}
-	return r.fab.Open(r.meta, deadline)
+	return r.fab.Open(r.caller.Peer, deadline)
 }

@@ -23,7 +23,7 @@
 // The parts:
 //
 //	server.go, threads.go    Server: the main thread's loop; request threads
-//	front.go, leave.go       front: connections to clients; how they end
+//	front.go                 answers to clients; their connections are a store/rpc.Server
 //	handle.go                client: requests, numbers, leases (keep)
 //	fence.go                 numbers of clients; they are fenced with store/lease before their nodes go to others
 //	memory.go, load.go       memories: connections to memory servers; the store found or formatted

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/lease"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // client is what the server knows of a client that has sent OpHello.
@@ -38,15 +39,16 @@ type client struct {
 	ended bool
 }
 
-// parse parses the request of n bytes in receive i. ok is false if it is not valid.
-func (s *Server) parse(i, n int) (r rpc.Request, ok bool) {
+// parse parses a request. ok is false if it is not valid.
+func (s *Server) parse(in calls.Request) (r rpc.Request, ok bool) {
 	var b [rpc.MaxRequest]byte
-	return r, n <= len(b) && s.front.mr.ReadAt(b[:n], i*rpc.MaxRequest) == nil && r.Parse(b[:n]) == nil
+	n := in.Len()
+	return r, n <= len(b) && s.front.Read(in, b[:]) == nil && r.Parse(b[:n]) == nil
 }
 
-// request handles the request of n bytes in receive i.
-func (s *Server) request(c *conn, i, n int) {
-	r, ok := s.parse(i, n)
+// request handles a request.
+func (s *Server) request(in calls.Request) {
+	r, ok := s.parse(in)
 	if !ok {
 		s.stats.Refused++
 		return
@@ -78,7 +80,7 @@ func (s *Server) request(c *conn, i, n int) {
 		s.hear(cl, &r)
 		s.dispatch(cl, &r, &a)
 	}
-	s.answer(c, &r, &a)
+	s.answer(in.Conn, &r, &a)
 }
 
 // hear records what every request says of its client.
@@ -269,7 +271,7 @@ func (s *pool) expected(c layout.Class) bool {
 // same with a client that has not confirmed the epoch in that time, because requests of this client
 // may still be in flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
-	s.dropDead()
+	s.front.DropDead()
 	terms := s.cfg.terms()
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
 		cl := s.clients[id]

@@ -61,6 +61,6 @@ func (q *inquiry) wait(s *Server) {
 		if !asking {
 			return
 		}
-		s.rt.Sleep(acceptPause)
+		s.rt.Sleep(waitPause)
 	}
 }

@@ -121,7 +121,7 @@ func (s *memories) await(i int, deadline clock.Time) error {
 		if err == nil || errors.Is(err, verbs.ErrClosed) || s.rt.Now() >= deadline {
 			return err
 		}
-		s.rt.Sleep(acceptPause)
+		s.rt.Sleep(waitPause)
 	}
 }
 

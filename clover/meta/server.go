@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/lease"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // Times of the main loop.
@@ -18,10 +19,8 @@ const (
 	// keepEvery is the period at which the main loop calls Server.keep: leases, epochs, lost memory
 	// servers.
 	keepEvery = 10 * time.Millisecond
-	// acceptTimeout is the time limit of the handshake with a new client. acceptPause is the period
-	// at which stopAcceptors and other waits poll.
-	acceptTimeout = time.Second
-	acceptPause   = time.Millisecond
+	// waitPause is the period at which waits for other threads poll.
+	waitPause = time.Millisecond
 	// memoryTimeout is the time limit of an operation on a memory server. reachTimeout is the time
 	// limit of an attempt to connect to one.
 	memoryTimeout = time.Second
@@ -36,7 +35,7 @@ const (
 // linked, clients), chains (keys and their chains), and Server itself (the handlers of requests).
 type Server struct {
 	chains
-	front    front
+	front    *calls.Server
 	listener rdmacm.Listener
 	keepAt   clock.Time
 	// probeDue makes watchMemory read the superblock of every memory server. An idle connection
@@ -74,7 +73,7 @@ func New(cfg Config) (_ *Server, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.front.close(), s.fab.Close())
+			err = errors.Join(err, s.fab.Close())
 		}
 	}()
 	if err := s.reachMemory(); err != nil {
@@ -83,11 +82,13 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
-	if err := s.front.open(cfg.Context, max(1, cfg.Threads)); err != nil {
+	if s.front, err = newFront(&cfg); err != nil {
 		return nil, err
 	}
-	s.listener, err = cfg.Manager.Listen(cfg.Service)
-	return s, err
+	if s.listener, err = cfg.Manager.Listen(cfg.Service); err != nil {
+		return nil, errors.Join(err, s.front.Close())
+	}
+	return s, nil
 }
 
 // Close ends Serve. Any thread may call it.
@@ -96,37 +97,30 @@ func (s *Server) Close() error { return s.listener.Close() }
 // Serve answers clients until Close is called or the device is closed; then it returns nil. If
 // another metadata server has taken over the memory servers, Serve returns an error.
 func (s *Server) Serve() error {
-	s.startAcceptors()
+	s.front.Accept(s.listener)
 	serve := s.serve
 	if s.cfg.Threads > 0 {
 		serve = s.serveThreads
 	}
 	err := serve()
-	s.stopAcceptors()
+	s.front.Stop()
 	s.fences.Close()
 	s.fences.Wait()
 	s.services.wait(s)
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}
-	return errors.Join(err, s.front.close(), s.fab.Close())
+	return errors.Join(err, s.front.Close(), s.fab.Close())
 }
 
 // serve is the loop of the main thread if there are no request threads.
 func (s *Server) serve() error {
-	t := s.front.threads[0]
-	request := func(c *conn, i, n int) bool { s.request(c, i, n); return true }
+	t := s.front.Threads()[0]
+	request := func(r calls.Request) bool { s.request(r); return true }
 	for {
-		left := s.front.left(t)
-		n, err := t.cq.Poll(t.wcs[:])
+		n, err := t.Poll(request)
 		if err != nil {
 			return err
-		}
-		for i := range n {
-			s.take(&t.wcs[i], request)
-		}
-		if n < len(t.wcs) {
-			s.front.bury(left)
 		}
 		switch {
 		case n == 0:
@@ -135,7 +129,7 @@ func (s *Server) serve() error {
 			s.cfg.Pace(n)
 		}
 		now := s.rt.Now()
-		if s.front.over() {
+		if s.front.Ended() {
 			return verbs.ErrClosed
 		}
 		if s.deposed {
@@ -148,14 +142,11 @@ func (s *Server) serve() error {
 		if n > 0 || len(s.walk.hints) > 0 {
 			continue
 		}
-		err = t.cq.Wait(s.keepAt)
-		if err != nil && !isTimeout(err) {
+		if err := t.Wait(s.keepAt); err != nil {
 			return err
 		}
 	}
 }
-
-func isTimeout(err error) bool { return errors.Is(err, verbs.ErrTimeout) }
 
 // Snapshot returns the counters. Only the thread of Serve may call it, between regain and lend, or
 // any one thread after Serve has returned.

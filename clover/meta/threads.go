@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // With Config.Threads the server has request threads beside the main thread, which runs Serve. Each
@@ -34,18 +35,6 @@ const MaxThreads = 16
 // the queue of requests.
 const maxReports = 4096
 
-// thread takes the requests of some of the connections.
-type thread struct {
-	cq  verbs.CQ
-	wcs [64]verbs.WC
-}
-
-// job is a request that waits for the main thread. It has n bytes and is in receive i.
-type job struct {
-	c    *conn
-	i, n int
-}
-
 // handoff is what the main thread and the request threads pass to each other.
 type handoff struct {
 	s    *Server
@@ -60,10 +49,10 @@ type handoff struct {
 	mu sync.Mutex
 	// lent: the request threads may use the tables.
 	lent    bool
-	jobs    []job
-	running int   // how many request threads run
-	stopped bool  // the request threads must end
-	failed  error // the error of a request thread that has failed
+	jobs    []calls.Request // they wait for the main thread
+	running int             // how many request threads run
+	stopped bool            // the request threads must end
+	failed  error           // the error of a request thread that has failed
 }
 
 // lend lets the request threads use the tables until the main thread calls regain. Before that, the
@@ -102,7 +91,7 @@ func (s *memories) regain() {
 }
 
 // pop takes the oldest job. It returns false if there is none.
-func (h *handoff) pop() (j job, ok bool) {
+func (h *handoff) pop() (j calls.Request, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.jobs) == 0 {
@@ -114,8 +103,8 @@ func (h *handoff) pop() (j job, ok bool) {
 }
 
 // add puts a job into the queue. The caller holds mu.
-func (h *handoff) add(j job) {
-	j.c.queued.Add(1)
+func (h *handoff) add(j calls.Request) {
+	j.Hold()
 	h.jobs = append(h.jobs, j)
 	h.gate.Open()
 }
@@ -130,9 +119,9 @@ func (h *handoff) waiting() (bool, error) {
 
 // serveThreads starts the request threads. Then it is the loop of the main thread.
 func (s *Server) serveThreads() error {
-	h := &handoff{s: s, gate: s.rt.NewGate(), running: len(s.front.threads)}
+	h := &handoff{s: s, gate: s.rt.NewGate(), running: len(s.front.Threads())}
 	s.hand = h
-	for i, t := range s.front.threads {
+	for i, t := range s.front.Threads() {
 		s.rt.Go(fmt.Sprintf("requests%d", i), func() { h.work(t) })
 	}
 	defer h.stop()
@@ -143,7 +132,7 @@ func (s *Server) serveThreads() error {
 			if !ok {
 				break
 			}
-			s.request(j.c, j.i, j.n)
+			s.request(j)
 			h.serving = 0
 			h.end(j)
 		}
@@ -153,7 +142,7 @@ func (s *Server) serveThreads() error {
 		switch {
 		case err != nil:
 			return err
-		case s.front.over():
+		case s.front.Ended():
 			return verbs.ErrClosed
 		case s.deposed:
 			return errDeposed
@@ -181,7 +170,7 @@ func (h *handoff) stop() {
 		if n == 0 {
 			return
 		}
-		h.s.rt.Sleep(acceptPause)
+		h.s.rt.Sleep(waitPause)
 	}
 }
 
@@ -194,30 +183,21 @@ func (h *handoff) drain() {
 }
 
 // end is called when a job is done: it posts the job's receive again.
-func (h *handoff) end(j job) {
-	_ = h.s.front.post(j.i) // on failure the server's NIC is gone
-	j.c.queued.Add(-1)
+func (h *handoff) end(j calls.Request) {
+	h.s.front.Done(j)
+	j.Release()
 }
 
 // work is the loop of a request thread.
-func (h *handoff) work(t *thread) {
+func (h *handoff) work(t *calls.Thread) {
 	s := h.s
 	for {
-		left := s.front.left(t)
-		n, err := t.cq.Poll(t.wcs[:])
-		for i := range n {
-			s.take(&t.wcs[i], h.accept)
-		}
-		if err == nil && n < len(t.wcs) {
-			s.front.bury(left)
-		}
+		n, err := t.Poll(h.accept)
 		if n > 0 && s.cfg.Pace != nil {
 			s.cfg.Pace(n)
 		}
 		if err == nil && n == 0 {
-			if err = t.cq.Wait(s.rt.Now().Add(keepEvery)); isTimeout(err) {
-				err = nil
-			}
+			err = t.Wait(s.rt.Now().Add(keepEvery))
 		}
 		if !h.goesOn(err) {
 			return
@@ -242,23 +222,23 @@ func (h *handoff) goesOn(err error) bool {
 
 // accept is called by a request thread with a request: it answers the request, or makes it a job
 // for the main thread. It returns true if the receive can be posted again.
-func (h *handoff) accept(c *conn, i, n int) bool {
+func (h *handoff) accept(in calls.Request) bool {
 	s := h.s
-	r, ok := s.parse(i, n)
+	r, ok := s.parse(in)
 	a := rpc.Answer{Seq: r.Seq}
 	var done, answered bool
 	h.mu.Lock()
-	if ok && h.lent && c.queued.Load() == 0 {
+	if ok && h.lent && !in.Held() {
 		done, answered = h.quick(&r, &a)
 	}
 	if !done {
-		h.add(job{c, i, n})
+		h.add(in)
 	} else if answered {
 		s.stamp(&a)
 	}
 	h.mu.Unlock()
 	if answered {
-		s.send(c, &r, &a)
+		s.send(in.Conn, &r, &a)
 	}
 	return done
 }
@@ -311,15 +291,15 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 }
 
 // tryQuick executes a job on the main thread if quick can do it. It returns false if not.
-func (h *handoff) tryQuick(j job) bool {
-	r, ok := h.s.parse(j.i, j.n)
+func (h *handoff) tryQuick(j calls.Request) bool {
+	r, ok := h.s.parse(j)
 	if !ok {
 		return false
 	}
 	a := rpc.Answer{Seq: r.Seq}
 	done, answered := h.quick(&r, &a)
 	if answered {
-		h.s.answer(j.c, &r, &a)
+		h.s.answer(j.Conn, &r, &a)
 	}
 	if done {
 		h.end(j)

@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
+	"github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // CentralConfig describes a client of pDPM-Central.
@@ -34,11 +35,9 @@ type CentralClient struct {
 	shape Shape
 	// at is the coordinator to which the client sends. When it fails, the client sends to the next
 	// one.
-	at  int
-	seq uint32
-	// arrived is true when the answer with the number seq is in the buffer.
-	arrived bool
-	op      remotemem.Op
+	at     int
+	seq    uint32
+	caller rpc.Caller
 	// bytes is the request as it is sent, in is the answer as it arrived.
 	bytes, in []byte
 	cost      kv.Cost
@@ -81,7 +80,8 @@ func OpenCentral(cfg CentralConfig, deadline clock.Time) (_ *CentralClient, err 
 			err = errors.Join(err, c.fab.Close())
 		}
 	}()
-	c.fab.OnNotify(func(imm uint32) { c.arrived = c.arrived || imm == c.seq })
+	c.caller = rpc.Caller{Fabric: c.fab, Answer: requestArea}
+	c.fab.OnNotify(c.caller.Notify)
 	for _, addr := range cfg.Coordinators {
 		_, err := c.fab.AddPeer(addr, 2, func(qp verbs.QP, until clock.Time) error {
 			_, err := cfg.Manager.Dial(qp, addr, CentralService, cfg.Params, nil, until)
@@ -151,27 +151,18 @@ func (c *CentralClient) call(q *query, deadline clock.Time) (a answer, err error
 // may have the request.
 func (c *CentralClient) send(q *query, deadline clock.Time) (posted bool, err error) {
 	c.seq++
-	c.arrived = false
-	mr := c.fab.MR()
-	left := deadline.Sub(c.rt.Now())
-	q.seq, q.addr, q.rkey = c.seq, mr.Addr()+requestArea, mr.RKey()
+	c.caller.Peer, c.caller.Name = c.at, c.cfg.Coordinators[c.at].String()
+	left, to := deadline.Sub(c.rt.Now()), c.caller.Buffer()
+	q.seq, q.addr, q.rkey = c.seq, to.Addr, to.RKey
 	q.patience = min(left-left/answerMargin, maxPatience)
 	c.bytes = q.appendTo(c.bytes[:0])
-	if err := mr.WriteAt(c.bytes, 0); err != nil {
-		return false, err
-	}
-	c.fab.Send(&c.op, c.at, 0, len(c.bytes))
-	if err := c.fab.Start(&c.op); err != nil {
+	if err := c.caller.Post(c.bytes, c.seq); err != nil {
 		return false, err
 	}
 	c.cost.RTTs++
 	c.cost.RPCs++
 	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
-	err = c.fab.Until(deadline, func() bool { return c.arrived || !c.fab.Connected(c.at) })
-	if err == nil && !c.arrived {
-		err = &remotemem.OpError{Op: c.op.WR.Op, Peer: c.cfg.Coordinators[c.at].String(), Status: c.op.Status}
-	}
-	return true, err
+	return true, c.caller.Wait(deadline)
 }
 
 // receive reads the answer from the buffer and adds its costs to those of the operation.

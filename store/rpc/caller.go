@@ -1,0 +1,67 @@
+package rpc
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+)
+
+// Caller is a client's end: one call at a time, over one peer of a fabric. The fabric's buffer needs
+// verbs.RemoteWrite as access, and the peer at least one receive for each answer that may come.
+type Caller struct {
+	// Fabric has the connection. Peer is the number of the server there, and Name is what errors call
+	// it.
+	Fabric *remotemem.Fabric
+	Peer   int
+	Name   string
+	// Request and Answer are the offsets of the areas for request and answer in the fabric's buffer.
+	Request, Answer int
+
+	op      remotemem.Op
+	waiting uint32
+	arrived bool
+}
+
+// Buffer returns the address and the key of the area for the answer, which the request must tell.
+func (c *Caller) Buffer() Buffer {
+	mr := c.Fabric.MR()
+	return Buffer{mr.Addr() + uint64(c.Answer), mr.RKey()}
+}
+
+// Notify is called by the fabric's OnNotify with immediate data. Answers to other requests, for
+// example to earlier ones, change nothing.
+func (c *Caller) Notify(imm uint32) { c.arrived = c.arrived || imm == c.waiting }
+
+// Post sends a request. imm is the immediate data of its answer. After an error the request was not
+// sent. There must be a connection.
+func (c *Caller) Post(b []byte, imm uint32) error {
+	c.waiting, c.arrived = imm, false
+	if err := c.Fabric.MR().WriteAt(b, c.Request); err != nil {
+		return err
+	}
+	c.Fabric.Send(&c.op, c.Peer, c.Request, len(b))
+	return c.Fabric.Start(&c.op)
+}
+
+// Wait waits for the answer. It fails at the deadline, and when the connection fails.
+func (c *Caller) Wait(deadline clock.Time) error {
+	err := c.Fabric.Until(deadline, func() bool { return c.arrived || !c.Fabric.Connected(c.Peer) })
+	if err == nil && !c.arrived {
+		err = c.failed()
+	}
+	return err
+}
+
+// Drain waits, behind Wait, until the request is acknowledged, too. Before that its area must not
+// change, because the NIC may send it again. It fails like Wait.
+func (c *Caller) Drain(deadline clock.Time) error {
+	err := c.Fabric.Until(deadline, func() bool { return c.op.Done || !c.Fabric.Connected(c.Peer) })
+	if err == nil && !c.op.Done {
+		err = c.failed()
+	}
+	return err
+}
+
+// failed is the error of a connection that has failed.
+func (c *Caller) failed() error {
+	return &remotemem.OpError{Op: c.op.WR.Op, Peer: c.Name, Status: c.op.Status}
+}

@@ -1,0 +1,222 @@
+package rpc_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/rpc"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	maxRequest, maxAnswer = 32, 64
+	service               = "adder"
+	// The server is busy for stallTime with a request whose first number is stall.
+	stall     = 1<<32 - 1
+	stallTime = 100 * time.Millisecond
+)
+
+// newRack returns a rack with a server that adds: a request has its number, the client's buffer and
+// two numbers; the answer has the number of the request and the sum.
+func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
+	file, err := spec.Parse([]byte("name: rpc\nhosts: [{name: md0, role: metadata}, {name: \"cn[0-1]\", role: compute}]"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	rack, err := simrack.New(file, opt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	md0 := rack.Host("md0")
+	md0.Go("server", true, func(ctx verbs.Context) {
+		cfg.Context, cfg.MaxRequest, cfg.MaxAnswer, cfg.Threads, cfg.Slots = ctx, maxRequest, maxAnswer, 1, 1
+		made, err := rpc.New(cfg)
+		if err != nil {
+			log.Fatal(err)
+		}
+		l, err := md0.Manager(ctx).Listen(service)
+		if err != nil {
+			log.Fatal(err)
+		}
+		made.Accept(l)
+		th, le := made.Threads()[0], binary.LittleEndian
+		for {
+			made.DropDead()
+			n, err := th.Poll(func(r rpc.Request) bool {
+				b := make([]byte, maxRequest)
+				if r.Len() == 28 && made.Read(r, b) == nil {
+					if le.Uint32(b[16:]) == stall {
+						ctx.Runtime().Sleep(stallTime)
+					}
+					sum := le.AppendUint64(le.AppendUint32(nil, le.Uint32(b)), uint64(le.Uint32(b[16:]))+uint64(le.Uint32(b[20:])))
+					made.Answer(r.Conn, rpc.Buffer{Addr: le.Uint64(b[4:]), RKey: le.Uint32(b[12:])}, 0, le.Uint32(b), sum)
+				}
+				return true
+			})
+			if err == nil && n == 0 {
+				err = th.Wait(ctx.Runtime().Now().Add(10 * time.Millisecond))
+			}
+			if err != nil {
+				return // the rack ends
+			}
+		}
+	})
+	return rack
+}
+
+// dial makes a caller.
+func dial(rack *simrack.Rack, host string, ctx verbs.Context, p rdmacm.Params) (*rpc.Caller, error) {
+	f, err := remotemem.New(remotemem.Config{Context: ctx, Buffer: maxRequest + maxAnswer, Access: verbs.RemoteWrite})
+	if err != nil {
+		return nil, err
+	}
+	c := &rpc.Caller{Fabric: f, Answer: maxRequest, Name: "md0"}
+	f.OnNotify(c.Notify)
+	c.Peer, err = f.AddPeer(rack.Host("md0").Addr(), 2, func(qp verbs.QP, until clock.Time) error {
+		_, err := rack.Host(host).Manager(ctx).Dial(qp, rack.Host("md0").Addr(), service, p, nil, until)
+		return err
+	})
+	return c, err
+}
+
+// request returns the bytes of a request.
+func request(c *rpc.Caller, seq, a, b uint32) []byte {
+	le, to := binary.LittleEndian, c.Buffer()
+	r := le.AppendUint32(le.AppendUint64(le.AppendUint32(nil, seq), to.Addr), to.RKey)
+	return append(le.AppendUint32(le.AppendUint32(r, a), b), 0, 0, 0, 0)
+}
+
+// add calls the server once.
+func add(c *rpc.Caller, seq, a, b uint32, deadline clock.Time) (sum uint64, err error) {
+	if err = c.Fabric.Open(c.Peer, deadline); err == nil {
+		err = c.Post(request(c, seq, a, b), seq)
+	}
+	if err == nil {
+		err = c.Wait(deadline)
+	}
+	if err == nil {
+		err = c.Drain(deadline)
+	}
+	if err != nil {
+		return 0, errors.Join(err, c.Fabric.Break(c.Peer))
+	}
+	var out [12]byte
+	le := binary.LittleEndian
+	err = c.Fabric.MR().ReadAt(out[:], c.Answer)
+	if got := le.Uint32(out[:]); err == nil && got != seq {
+		err = fmt.Errorf("the answer to request %d is in the buffer of %d", got, seq)
+	}
+	return le.Uint64(out[4:]), err
+}
+
+// Calls are answered, each with its own answer, while packets are lost both ways.
+func TestCallsUnderLoss(t *testing.T) {
+	rack := newRack(simrack.Options{Seed: 3}, rpc.Config{Requests: 16, Conns: 16})
+	defer rack.Close()
+	rack.Host("cn0").SetFaults([]fault.Rule{
+		{Link: "cn0", Dir: fault.Up, Kind: fault.Loss, Probability: 0.1},
+		{Link: "cn0", Dir: fault.Down, Kind: fault.Loss, Probability: 0.1},
+	})
+	for _, host := range []string{"cn0", "cn1"} {
+		rack.Host(host).Go("client", false, func(ctx verbs.Context) {
+			c, err := dial(rack, host, ctx, rdmacm.Params{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range uint32(200) {
+				if sum, err := add(c, i+1, i, 1<<31, ctx.Runtime().Now().Add(30*time.Second)); err != nil || sum != uint64(i)+1<<31 {
+					t.Errorf("%s: %d + 2^31 is %d, %v", host, i, sum, err)
+				}
+			}
+			if err := c.Fabric.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := rack.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Clients break off while the server is busy and their requests wait in its completion queue. None of
+// them takes a receive along: with four receives, the client after 20 of them is answered.
+func TestBrokenClientsTakeNoReceive(t *testing.T) {
+	rack := newRack(simrack.Options{Datagrams: true}, rpc.Config{Requests: 4, Conns: 16})
+	defer rack.Close()
+	rack.Host("cn0").Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		soon := func() clock.Time { return rt.Now().Add(5 * time.Second) }
+		c, err := dial(rack, "cn0", ctx, rdmacm.Params{})
+		if err == nil {
+			_, err = add(c, 1, 1, 1, soon())
+		}
+		for i := uint32(2); i < 12 && err == nil; i++ {
+			if err = c.Post(request(c, i, stall, 1), i); err != nil {
+				break
+			}
+			rt.Sleep(time.Millisecond)
+			for range 2 {
+				broken, err := dial(rack, "cn0", ctx, rdmacm.Params{})
+				if err == nil {
+					err = broken.Fabric.Open(broken.Peer, soon())
+				}
+				if err == nil {
+					err = broken.Post(request(broken, 1, 1, 1), 1)
+				}
+				if err == nil {
+					err = broken.Drain(soon()) // the server's NIC has the request
+				}
+				if err = errors.Join(err, broken.Fabric.Close()); err != nil {
+					t.Errorf("round %d: %v", i, err)
+				}
+			}
+			err = c.Wait(soon())
+			rt.Sleep(stallTime)
+		}
+		if err == nil {
+			_, err = add(c, 99, 1, 1, soon())
+		}
+		if err = errors.Join(err, c.Fabric.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := rack.Run(); err != nil {
+		t.Error(err)
+	}
+	if n := rack.Host("md0").Counters().SendRnrErr; n > 0 {
+		t.Errorf("the server had no receive for %d requests", n)
+	}
+}
+
+// A server that adds, and a client: newRack has the server's loop, add the client's call.
+func Example() {
+	rack := newRack(simrack.Options{}, rpc.Config{Requests: 64, Conns: 64})
+	defer rack.Close()
+	rack.Host("cn0").Go("client", false, func(ctx verbs.Context) {
+		c, err := dial(rack, "cn0", ctx, rdmacm.Params{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		deadline := ctx.Runtime().Now().Add(time.Second)
+		fmt.Println(add(c, 1, 20, 22, deadline))
+		fmt.Println(add(c, 2, 1<<31, 1<<31, deadline))
+		_ = c.Fabric.Close()
+	})
+	if err := rack.Run(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 42 <nil>
+	// 4294967296 <nil>
+}
