@@ -27,6 +27,12 @@
 //   - A split halves a page, but at the ends of the range of all keys it moves only the records near
 //     the new one (layout.SplitFor; Hardened only). So keys that come in order fill the pages
 //     that they leave behind.
+//   - Before a hardened tree is full, a full leaf gives records to a neighbour that has room, up to 64
+//     leaves away. To the right, the leaf is closed with a cut, its sibling takes over the range from
+//     there on, and the leaf is opened again and ends there (layout.Cede): steps that a later writer
+//     can finish, as those of a merge. To the left, where the ends of ranges must not move, the leaf is
+//     split and its lower part merged with the left neighbour; each server keeps one unused page for
+//     that. So a random order of keys fills at least 95 % of the leaves' places, too.
 //   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
 //     later writer can finish (layout.Stage), and any client can reuse its memory. A leaf with few
 //     keys leaves the tree, too, if its sibling has room for them: the leaf is closed, its records

@@ -58,8 +58,9 @@ func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (
 // server.
 const maxPops = 64
 
-// pop takes the first page of the list of server i and adds it to c.spare.
-func (c *changer) pop(i int, deadline clock.Time) error {
+// pop takes the first page of the list of server i and adds it to c.spare. It takes the only page of
+// the list if last is true: that page is kept for rotate, which gives another one back.
+func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 	for range maxPops {
 		head, err := c.readHead(i, deadline)
 		if err == nil && head.Place() == 0 {
@@ -71,6 +72,9 @@ func (c *changer) pop(i int, deadline clock.Time) error {
 		}
 		if err == nil && p == nil {
 			continue
+		}
+		if err == nil && p.Sibling == 0 && !last {
+			return errNone
 		}
 		if err == nil {
 			f, ok := p.Renewed()

@@ -35,6 +35,8 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		}
 		right, err := c.header(left.Sibling, deadline)
 		switch {
+		case errors.Is(err, errGone) && left.Cut > 0:
+			err = nil // meanwhile the page names another one
 		case errors.Is(err, errGone):
 			// The sibling has left the tree. It leaves only when the page to its left in the chain
 			// names it (see bypass), so no page named this one any more. The client of this page's
@@ -43,6 +45,8 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 				return nil
 			}
 		case err != nil:
+		case left.Absorbed(right.Lowest) && left.Cut > 0:
+			err = c.shrink(left, deadline)
 		case left.Absorbed(right.Lowest):
 			if err = c.takeOut(left, depth, deadline); err == nil {
 				return nil

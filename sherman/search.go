@@ -160,7 +160,8 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {
 		return 0, err
 	}
-	if c.page.Lowest <= key {
+	from := c.page.Lowest
+	if from <= key {
 		return sibling, nil
 	}
 	// Only the page that a closed page names can take over its range, and keeps the range then: so
@@ -170,6 +171,9 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	if err == nil && c.page.Stage != layout.Closed {
 		return a, nil
 	}
+	// The sibling may have taken over the range from a cut on. Then the closed page's records from
+	// there on are former ones, which a scan must not use.
+	c.page.Highest = min(c.page.Highest, from)
 	return 0, err
 }
 

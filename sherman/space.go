@@ -66,7 +66,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 		if unused {
 			err = c.extend(i, deadline)
 		} else {
-			err = c.pop(i, deadline)
+			err = c.pop(i, false, deadline)
 		}
 		if len(c.spare) > 0 {
 			return nil
@@ -97,8 +97,8 @@ func (c *memory) errFull() error {
 
 // extend takes memory of server i that was never used, by a FETCH_ADD on a word of the server. (The
 // published system sends a message to a thread of the server.) The first page is for this client,
-// the others go to the node's pool. If a FETCH_ADD is executed but not answered, its memory is
-// never used.
+// the others go to the node's pool, but the last one of the memory to the list of unused pages, for
+// pop. If a FETCH_ADD is executed but not answered, its memory is never used.
 func (c *changer) extend(i int, deadline clock.Time) error {
 	page := uint64(c.super.Shape.Page)
 	for {
@@ -126,9 +126,14 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 			end = at
 		}
 		end -= (end - at) % page
+		over := end < at+want
+		if c.super.Shape.Kind == layout.Hardened && end > at && end+page > c.links[i].len {
+			end -= page // the last page of the memory
+			_ = c.push(layout.Fresh{At: layout.At(i, end)}, deadline) // if it fails, the page is never used
+		}
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
-		if !c.node.pool.Took(i, at, end, int(page), end < at+want) {
+		if !c.node.pool.Took(i, at, end, int(page), over) {
 			return errNone
 		}
 		c.spare = append(c.spare, layout.Fresh{At: layout.At(i, at)})

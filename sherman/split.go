@@ -119,7 +119,7 @@ func (c *changer) adoptAll(deadline clock.Time) {
 // adopt adds a separator to the page of level s.level that covers the separator's key.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
 	return c.onPage(
-		func() (layout.Addr, error) { return c.descend(s.key, s.level, true, deadline) },
+		s.key, func() (layout.Addr, error) { return c.descend(s.key, s.level, true, deadline) },
 		func(a layout.Addr) (layout.Addr, error) { return c.putChild(a, s, deadline) },
 		func(err error) (done bool, _ error) {
 			if !errors.Is(err, errNoLevel) {
@@ -167,21 +167,32 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}
+	if c.ranges = c.ranges[:0]; c.super.Shape.Kind == layout.Hardened {
+		var lowered bool
+		if c.ranges, lowered = layout.Lower(p, s.key, s.child, c.ranges); lowered {
+			return 0, c.heals(h, a, s, deadline)
+		}
+	}
 	if p.FreeSlot() < 0 {
 		if len(c.spare) == 0 {
 			return 0, give(errRoom)
 		}
 		return 0, c.split(h, a, s.key, func(in *layout.Page) layout.Range { return in.PutChild(s.key, s.child) }, deadline)
 	}
-	c.ranges = append(c.ranges[:0], p.PutChild(s.key, s.child))
+	c.ranges = append(c.ranges, p.PutChild(s.key, s.child))
+	return 0, c.heals(h, a, s, deadline)
+}
+
+// heals writes c.ranges of c.page, the page at a, which has the separator s now.
+func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time) error {
 	if err := c.commit(h, a, c.ranges, deadline); err != nil {
-		return 0, err
+		return err
 	}
 	c.node.count(func(st *NodeStats) { st.Healed++ })
 	if s.level == 1 {
-		c.node.cache.put(p, c.rand)
+		c.node.cache.put(&c.page, c.rand)
 	}
-	return 0, nil
+	return nil
 }
 
 // isLive reports whether the child of a separator is still a page of the tree. Pages other than

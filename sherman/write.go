@@ -19,6 +19,8 @@ type changer struct {
 	spare   []layout.Fresh
 	emptied []layout.Addr
 	sparse  layout.Addr
+	// shifts counts how many times the operation has tried to make room in a full leaf.
+	shifts int
 	// sib is the new page of a split, or a page that is read beside c.page; its bytes are in
 	// sibBuf.
 	sib    layout.Page
@@ -81,7 +83,7 @@ func (c *changer) check(v verb, value []byte) error {
 // modify changes one record of a leaf. If it fails and the record was certainly not changed, it
 // adds kv.ErrNoEffect to the error.
 func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
-	c.wrote, c.emptied, c.sparse = false, c.emptied[:0], 0
+	c.wrote, c.emptied, c.sparse, c.shifts = false, c.emptied[:0], 0, 0
 	err := c.attempt(v, key, value, deadline)
 	if len(c.spare) > 0 { // another client of the node may need the pages first
 		c.node.keepPages(c.spare...)
@@ -107,7 +109,7 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 		return err
 	}
 	err := c.onPage(
-		func() (layout.Addr, error) { return c.locate(key, 0, deadline) },
+		key, func() (layout.Addr, error) { return c.locate(key, 0, deadline) },
 		func(a layout.Addr) (layout.Addr, error) { return c.change(v, a, key, value, deadline) },
 		func(err error) (bool, error) { return false, c.restart(err, key, deadline) }, deadline,
 	)
@@ -122,7 +124,7 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 // succeed. If find or change returns an error of another kind, onPage calls other. Then it ends if
 // other returns done or an error, and begins again with find if not.
 func (c *changer) onPage(
-	find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
+	key uint64, find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
 ) error {
 	var a layout.Addr // 0: to be found
 	for {
@@ -141,7 +143,7 @@ func (c *changer) onPage(
 		case errors.Is(err, errOwner):
 			continue
 		case errors.Is(err, errRoom):
-			err = c.reserve(deadline)
+			err = c.room(a, key, deadline)
 		case errors.Is(err, errClosed):
 			a, err = c.beyond(a, deadline)
 		default:

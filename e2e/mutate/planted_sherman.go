@@ -88,8 +88,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman: a closed leaf is read after its range was taken over", "sherman/search.go",
-		"\tif c.page.Lowest <= key {\n",
-		"\tif c.page.Lowest <= key && sibling == 0 {\n",
+		"\tif from <= key {\n",
+		"\tif from <= key && sibling == 0 {\n",
 		"sherman TestAClosedLeafIsNotReadAfterItsRangeIsTakenOver",
 	},
 	{
@@ -100,8 +100,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman/layout: copies of an interrupted merge become records", "sherman/layout/merge.go",
-		"if b, mark := p.hardenedRecord(i); mark != 0 && from.Value == nil &&",
-		"if b, mark := p.hardenedRecord(i); mark == 1 && from.Value == nil &&",
+		"mark != 0 && !copied && key >= from &&",
+		"mark == 1 && !copied && key >= from &&",
 		"sherman/layout TestAbsorbAgain",
 	},
 	{
@@ -166,8 +166,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman/layout: a refusal outlives the opening", "sherman/layout/merge.go",
-		"p.Stage, p.Opened = Live, !p.Opened",
-		"p.Stage = Live",
+		"p.Stage, p.Opened, p.Cut = Live, !p.Opened, 0",
+		"p.Stage, p.Cut = Live, 0",
 		"sherman/layout TestRefusal",
 	},
 	{
@@ -178,8 +178,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman/layout: a page takes over a range without the refusal of its neighbour", "sherman/layout/merge.go",
-		"p.Lowest, p.Refuses = left.Lowest, left.Refuses",
-		"p.Lowest = left.Lowest",
+		"p.Reach, p.Refuses = max(p.Reach, left.Reach), left.Refuses",
+		"p.Reach = max(p.Reach, left.Reach)",
 		"sherman/layout TestRefusal",
 	},
 	{
@@ -196,14 +196,68 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman/layout: keys in order leave half-full pages behind", "sherman/layout/page.go",
-		"case p.Sibling == 0 && before >= n-n/edgeShare:",
-		"case p.Sibling == 0 && before > n:",
-		"sherman TestKeysInOrderFillATree",
+		"case p.Sibling == 0 && below >= n-n/edgeShare, p.Lowest",
+		"case p.Sibling == 0 && below > n, p.Lowest",
+		"sherman/layout TestSplitFor",
 	},
 	{
 		"sherman/layout: a page begins at the greatest key", "sherman/layout/page.go",
-		"\tif first == MaxKey {\n",
-		"\tif first == MaxKey && n == 0 {\n",
+		"if sep != MaxKey || at == n/2 {",
+		"if sep > 0 || at == n/2 {",
 		"sherman/layout TestSplitFor",
+	},
+	{
+		"sherman/layout: records below the cut of a closed leaf leave it", "sherman/layout/merge.go",
+		"return state == Used && r.Key >= from }",
+		"return state == Used && r.Key >= 0*from }",
+		"sherman/layout TestCede",
+	},
+	{
+		"sherman/layout: a leaf that has given records away keeps its epoch", "sherman/layout/merge.go",
+		"p.Stage, p.Highest, p.Cut = Live, p.Cut, 0\n\tp.Epoch = (p.Epoch + 1) & epochMask\n",
+		"p.Stage, p.Highest, p.Cut = Live, p.Cut, 0\n",
+		"sherman/layout TestCede",
+	},
+	{
+		"sherman/layout: a page that takes over a part of a range takes over the refusal", "sherman/layout/merge.go",
+		"if p.Lowest = left.leaving(); left.Cut == 0 {",
+		"if p.Lowest = left.leaving(); left.Cut < MaxKey {",
+		"sherman/layout TestCede",
+	},
+	{
+		"sherman/layout: the only free slot of a sibling is not for the new record", "sherman/layout/merge.go",
+		"if p.Covers(key) && free == 1 && before(p, key, order) == len(order) {",
+		"if p.Covers(key) && free == 0 && before(p, key, order) == len(order) {",
+		"sherman/layout TestCuts",
+	},
+	{
+		"sherman/layout: a separator is lowered across another one", "sherman/layout/merge.go",
+		"\t\t\tif r.Child() != child {\n\t\t\t\treturn ranges, false\n\t\t\t}\n",
+		"\t\t\tif r.Child() != child {\n\t\t\t\tcontinue\n\t\t\t}\n",
+		"sherman/layout TestLower",
+	},
+	{
+		"sherman: a leaf that gives a part of its range away leaves the tree", "sherman/merge.go",
+		"case left.Absorbed(right.Lowest) && left.Cut > 0:",
+		"case left.Absorbed(right.Lowest) && left.Cut > layout.MaxKey-1:",
+		"sherman TestDeathWhileRecordsMove",
+	},
+	{
+		"sherman: a full leaf gives no records to the left", "sherman/cede.go",
+		"\tif err == nil && !moved {\n\t\tmoved, err = c.shiftLeft(a, key, deadline)\n",
+		"\tif err == nil && moved && c.shifts < 0 {\n\t\tmoved, err = c.shiftLeft(a, key, deadline)\n",
+		"sherman TestATreeIsFilledWhateverTheOrderOfKeys",
+	},
+	{
+		"sherman: a split takes the last page of a list", "sherman/free.go",
+		"if err == nil && p.Sibling == 0 && !last {",
+		"if err == nil && p.Sibling == 0 && !last && i < 0 {",
+		"sherman TestATreeIsFilledWhateverTheOrderOfKeys",
+	},
+	{
+		"sherman: records move to a page that was not written", "sherman/cede.go",
+		"\t\treturn c.writeFresh(to.At, c.sibBuf, deadline)\n",
+		"\t\treturn nil\n",
+		"sherman TestDeathWhileRecordsMove",
 	},
 }

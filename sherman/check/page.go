@@ -13,10 +13,13 @@ type page struct {
 	addr            layout.Addr
 	sibling         layout.Addr
 	lowest, highest uint64
+	cut             uint64
 	reach           uint64
 	level           int
 	stage           layout.Stage
 	content         Content
+	// below has the records of a leaf below its cut.
+	below Content
 	// children are the children of an internal page, sorted by their lowest keys.
 	children []child
 	// linked: the chain of its level contains the page. named: a page of the level above names it,
@@ -47,7 +50,7 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 		return nil, nil, err
 	}
 	h := &c.buf.Header
-	p := &page{addr: addr, sibling: h.Sibling, lowest: h.Lowest, highest: h.Highest, level: h.Level, stage: h.Stage, reach: h.Reach}
+	p := &page{addr: addr, sibling: h.Sibling, lowest: h.Lowest, highest: h.Highest, level: h.Level, stage: h.Stage, reach: h.Reach, cut: h.Cut}
 	var wrong []Problem
 	bad := func(k Kind, format string, args ...any) {
 		if n := len(wrong); n > 0 && wrong[n-1].Kind == k {
@@ -84,7 +87,9 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 			continue
 		}
 		keys = append(keys, r.Key)
-		p.content.Add(r.Key)
+		if p.content.Add(r.Key); r.Key < h.Cut {
+			p.below.Add(r.Key)
+		}
 	}
 	c.keys = keys
 	if h.Level == 0 {

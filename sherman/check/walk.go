@@ -80,7 +80,12 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 			return chain, nil
 		}
 		from := p.highest
-		if q := c.pages[p.sibling.Place()]; p.stage == layout.Closed && q != nil && q.lowest == p.lowest {
+		q := c.pages[p.sibling.Place()]
+		switch {
+		case p.stage != layout.Closed || q == nil:
+		case p.cut > 0 && q.lowest == p.cut: // the sibling has taken over a part of the range
+			from, p.highest, p.content = p.cut, p.cut, p.below
+		case p.cut == 0 && q.lowest == p.lowest:
 			from = p.lowest // the sibling has taken over the range, with copies of the records
 			p.content = Content{}
 			p.absorbed = true

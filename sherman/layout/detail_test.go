@@ -394,7 +394,7 @@ func TestSplits(t *testing.T) {
 		for level := range 2 {
 			var p, sib Page
 			p.Init(s, make([]byte, s.Page), Header{
-				Level: level, Lowest: 3, Highest: 1 << 40, Sibling: At(3, 8192), Leftmost: At(2, 4096), Self: At(1, 1024), Generation: 7,
+				Level: level, Lowest: 3, Highest: 1 << 40, Sibling: At(3, 8192), Leftmost: Addr(level) * At(2, 4096), Self: At(1, 1024), Generation: 7,
 			})
 			n := fill(t, &p, 10)
 			fresh := Fresh{At: At(4, 16384), Epoch: 3}

@@ -9,6 +9,7 @@ import (
 // length in bytes; numbers are little-endian:
 //
 //	 0 checksum of what follows, 4    32 leftmost child, 8
+//	                                    of a leaf: cut
 //	 4 level, 1                       40 own address, 8
 //	 5 stage, 1                       48 generation of the tree, 8
 //	 6 epoch, 2: 10 bits; opened: bit 14; refuses: bit 15
@@ -51,6 +52,9 @@ func (p *Page) parseHardened() error {
 		Generation: le.Uint64(b[48:]), Reach: le.Uint64(b[56:]), Last: -1,
 		Opened: le.Uint16(b[6:])&openedBit != 0, Refuses: le.Uint16(b[6:])&refusesBit != 0,
 	}
+	if p.Level == 0 {
+		p.Leftmost, p.Cut = 0, le.Uint64(b[32:])
+	}
 	switch {
 	case p.Stage > Unused:
 		return ErrPage
@@ -86,7 +90,7 @@ func (p *Page) putHardened() Range {
 	le.PutUint64(b[8:], p.Lowest)
 	le.PutUint64(b[16:], p.Highest)
 	le.PutUint64(b[24:], uint64(p.Sibling))
-	le.PutUint64(b[32:], uint64(p.Leftmost))
+	le.PutUint64(b[32:], uint64(p.Leftmost)|p.Cut)
 	le.PutUint64(b[40:], uint64(p.Self))
 	le.PutUint64(b[48:], p.Generation)
 	le.PutUint64(b[56:], p.Reach)

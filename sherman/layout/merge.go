@@ -26,6 +26,10 @@ import "encoding/binary"
 // opened (Open). So one WRITE to the sibling decides between step 2 and the refusal, and each
 // client that finds the page knows which.
 //
+// A full leaf gives some of its records away in the same manner (Cede): its Cut says from which key
+// on the sibling takes over the range. Then the page becomes Live again, and ends at the cut
+// (Shrink). Until then no record of the page changes, also below the cut.
+//
 // A NIC may copy the lines of a page in any order. So a READ of the sibling that began before its
 // new header was written may see that header without the copies. Therefore a reader looks for keys
 // of the taken-over range only in a READ of the sibling that began after a pointer of step 3, or
@@ -93,7 +97,10 @@ func (p *Page) Close() Range {
 
 // Absorbed reports whether the closed page's range belongs to its sibling. lowest is the sibling's
 // lowest key.
-func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.Lowest }
+func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.leaving() }
+
+// leaving returns the key from which on the records of a closed page leave it.
+func (h *Header) leaving() uint64 { return max(h.Lowest, h.Cut) }
 
 // RefusedBy reports whether right, the sibling of a closed page, will not take over its range.
 func (h *Header) RefusedBy(right *Header) bool {
@@ -108,8 +115,54 @@ func Refuse(p, left *Page) Range {
 
 // Open makes page p, which is Closed and which its sibling refuses, Live again.
 func Open(p *Page) Range {
-	p.Stage, p.Opened = Live, !p.Opened
+	p.Stage, p.Opened, p.Cut = Live, !p.Opened, 0
 	return p.putHeader()
+}
+
+// Cede closes the leaf p to give its sibling the range from cut on.
+func Cede(p *Page, cut uint64) Range {
+	p.Stage, p.Cut = Closed, cut
+	return p.putHeader()
+}
+
+// HighCut returns from which key on the leaf p, which is full, gives records to its sibling, which
+// has the given number of free slots: half as many records. If key is covered by p, there is then a
+// free slot in the page that covers key.
+func HighCut(p *Page, key uint64, free int) uint64 {
+	order := p.Order(nil)
+	if p.Covers(key) && free == 1 && before(p, key, order) == len(order) {
+		return key // the only free slot is for the new record itself
+	}
+	r, _ := p.Slot(int(order[max(1, len(order)-(free+1)/2)]))
+	return r.Key
+}
+
+// LowCut returns up to which key the leaf p, which is full, gives records to its left neighbour, which
+// has the given number of free slots: half as many records. If key is covered by p, there is then a
+// free slot in the page that covers key.
+func LowCut(p *Page, key uint64, free int) uint64 {
+	order := p.Order(nil)
+	n := min((free+1)/2, len(order)-1)
+	if p.Covers(key) && free == 1 {
+		switch before(p, key, order) {
+		case 0:
+			n = 0 // the only free slot is for the new record itself
+		case 1:
+			return key
+		}
+	}
+	r, _ := p.Slot(int(order[n]))
+	return r.Key
+}
+
+// Shrink makes the leaf p Live again, whose sibling has taken over its range from the cut on. It
+// appends the ranges that must be written, in their order. For readers this is a split: later records
+// may overwrite those that have left.
+func Shrink(p *Page, ranges []Range) []Range {
+	ranges = p.refresh(ranges)
+	p.Stage, p.Highest, p.Cut = Live, p.Cut, 0
+	p.Epoch = (p.Epoch + 1) & epochMask
+	return append(ranges, p.putHeader())
 }
 
 // Absorb makes page p take over the range of left, the closed page to its left, with copies of its
@@ -126,8 +179,10 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 	} else if ranges, ok = adoptRecords(p, left, ranges); !ok {
 		return ranges, false
 	}
-	p.Reach = max(p.Reach, p.Lowest, left.Reach)
-	p.Lowest, p.Refuses = left.Lowest, left.Refuses
+	p.Reach = max(p.Reach, p.Lowest)
+	if p.Lowest = left.leaving(); left.Cut == 0 {
+		p.Reach, p.Refuses = max(p.Reach, left.Reach), left.Refuses
+	}
 	return append(ranges, p.putHeader()), true
 }
 
@@ -142,24 +197,26 @@ func adoptRecords(p, left *Page, ranges []Range) (_ []Range, ok bool) {
 		}
 		r.Len = piece.Off + piece.Len - r.Off // the loop visits slots in the order of their offsets
 	}
-	next := 0
+	next, from := 0, left.leaving()
+	leaves := func(r Record, state State) bool { return state == Used && r.Key >= from }
 	for i := range p.Slots() {
 		if _, state := p.Slot(i); state == Used {
 			continue
 		}
-		var from Record
-		for state := Free; state != Used && next < left.Slots(); next++ {
-			from, state = left.Slot(next)
-			if state == Used {
-				changed(p.putHardenedRecord(i, from.Key, from.Value))
+		copied := false
+		for ; !copied && next < left.Slots(); next++ {
+			r, state := left.Slot(next)
+			if copied = leaves(r, state); copied {
+				changed(p.putHardenedRecord(i, r.Key, r.Value))
 			}
 		}
-		if b, mark := p.hardenedRecord(i); mark != 0 && from.Value == nil && left.Covers(binary.LittleEndian.Uint64(b)) {
+		b, mark := p.hardenedRecord(i)
+		if key := binary.LittleEndian.Uint64(b); mark != 0 && !copied && key >= from && left.Covers(key) {
 			changed(p.removeHardened(i))
 		}
 	}
 	for ; next < left.Slots(); next++ {
-		if _, state := left.Slot(next); state == Used {
+		if leaves(left.Slot(next)) {
 			return ranges, false
 		}
 	}
@@ -198,6 +255,20 @@ func Replace(p *Page, key uint64, child Addr, ranges []Range) []Range {
 		return append(ranges, p.putHeader())
 	}
 	return ranges
+}
+
+// Lower replaces the key of the internal page's record for a child, which now begins at a smaller
+// key. It returns false if the page has no such record, or one for another child lies between.
+func Lower(p *Page, key uint64, child Addr, ranges []Range) (_ []Range, ok bool) {
+	for _, i := range p.Order(nil) {
+		if r, _ := p.Slot(int(i)); r.Key > key {
+			if r.Child() != child {
+				return ranges, false
+			}
+			return append(ranges, p.putHardenedRecord(int(i), key, AppendAddr(nil, child))), true
+		}
+	}
+	return ranges, false
 }
 
 // maxRedirect is the greatest number of records that one call of Redirect changes.

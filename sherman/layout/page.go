@@ -26,6 +26,9 @@ type Header struct {
 	// of the page to the left as long as this page does not take over that page's range (RefusedBy;
 	// Hardened only).
 	Opened, Refuses bool
+	// Cut, of a Closed leaf: only the records from this key on leave the page, and the others stay;
+	// 0: all leave it (Hardened only).
+	Cut uint64
 	// Self is the page's address, Generation the tree's number (Hardened only).
 	Self       Addr
 	Generation uint64
@@ -244,7 +247,8 @@ const edgeShare = 4
 // grown.
 func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
-	return splitAt(p, len(order)/2, 0, to, b, sib, order, ranges)
+	first, _ := p.Slot(int(order[len(order)/2]))
+	return first.Key, order, splitAt(p, order[len(order)/2:], first.Key, to, b, sib, ranges)
 }
 
 // SplitFor is Split for a page to which a record with the given key will be added. If the level
@@ -252,54 +256,59 @@ func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []R
 // keys that come in order fill the pages that they leave behind (Hardened only).
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
-	return splitAt(p, splitPoint(p, key, order), key, to, b, sib, order, ranges)
+	at, sep := splitPoint(p, key, order)
+	return sep, order, splitAt(p, order[at:], sep, to, b, sib, ranges)
 }
 
-// splitPoint returns how many of the records, whose slots order has by key, stay in the page.
-func splitPoint(p *Page, key uint64, order []uint16) int {
-	n, before := len(order), 0
+// SplitAt is Split of a leaf with the separator sep.
+func SplitAt(p *Page, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
+	order := p.Order(nil)
+	return splitAt(p, order[before(p, sep, order):], sep, to, b, sib, ranges)
+}
+
+// before returns how many of the records, whose slots order has by key, have keys below key.
+func before(p *Page, key uint64, order []uint16) (n int) {
 	for _, i := range order {
 		if r, _ := p.Slot(int(i)); r.Key < key {
-			before++
+			n++
 		}
 	}
-	at := n / 2
-	switch {
+	return n
+}
+
+// splitPoint returns how many of the records, whose slots order has by key, stay in the page, and the
+// separator.
+func splitPoint(p *Page, key uint64, order []uint16) (at int, sep uint64) {
+	n, below := len(order), before(p, key, order)
+	switch at = n / 2; {
 	case p.Shape.Kind != Hardened:
-		return at
-	case p.Sibling == 0 && before >= n-n/edgeShare:
-		at = before
-	case p.Lowest == 0 && before <= n/edgeShare:
-		at = before
+	case p.Sibling == 0 && below >= n-n/edgeShare, p.Lowest == 0 && below <= n/edgeShare:
+		at = below
 	}
 	if p.Level > 0 && at == n {
 		at-- // the new page needs a leftmost child
 	}
-	first := key
-	if at < n {
-		r, _ := p.Slot(int(order[at]))
-		first = r.Key
+	for sep = key; ; at = n / 2 {
+		if at < n {
+			r, _ := p.Slot(int(order[at]))
+			sep = r.Key
+		}
+		if sep != MaxKey || at == n/2 { // no page begins at MaxKey
+			return at, sep
+		}
 	}
-	if first == MaxKey {
-		return n / 2 // no page begins at MaxKey
-	}
-	return at
 }
 
-// splitAt moves the records from the one with index mid to the fresh page, which begins at that
-// record, or at key if there is none.
-func splitAt(p *Page, mid int, key uint64, to Fresh, b []byte, sib *Page, order []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
-	move := order[mid:]
-	var first Record
-	if sep = key; len(move) > 0 {
-		first, _ = p.Slot(int(move[0]))
-		sep = first.Key
-	}
+// splitAt moves the records in the slots of move, which are in the order of their keys, to the fresh
+// page, which begins at sep. The first of them is the leftmost child of an internal page.
+func splitAt(p *Page, move []uint16, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
+	leaving := move
 	h := Header{
 		Level: p.Level, Lowest: sep, Highest: p.Highest, Sibling: p.Sibling, Self: to.At, Generation: p.Generation,
 		Epoch: to.Epoch, Opened: p.Opened, Refuses: p.Opened,
 	}
 	if p.Level > 0 {
+		first, _ := p.Slot(int(move[0]))
 		h.Leftmost = first.Child()
 		move = move[1:]
 	}
@@ -314,12 +323,12 @@ func splitAt(p *Page, mid int, key uint64, to Fresh, b []byte, sib *Page, order 
 	}
 	p.Highest, p.Sibling = sep, to.At
 	if p.Shape.Kind != Hardened {
-		p.dropPublished(order[mid:])
-		return sep, order, append(ranges, p.rewritten())
+		p.dropPublished(leaving)
+		return append(ranges, p.rewritten())
 	}
 	ranges = p.refresh(ranges)
 	p.Epoch = (p.Epoch + 1) & epochMask
-	return sep, order, append(ranges, p.putHeader())
+	return append(ranges, p.putHeader())
 }
 
 // Order appends the indices of the used slots to dst, sorted by key.

@@ -1,0 +1,236 @@
+package sherman
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// When no page is left for a split, a full leaf gives some of its records to its sibling, in the
+// steps of a merge (layout.Stage): the leaf is closed with a cut, the sibling takes over the range
+// from the cut on with copies of the records, and the leaf is opened again and ends at the cut. If
+// the sibling is full, too, it first gives records to its own sibling, and so on. Records move to
+// the right only, because the ends of a page's range never increase.
+//
+// If all leaves to the right are full, a full leaf gives its smallest records to the leaf on its
+// left by a split and a merge (rotate). The page for the split is the last one of a server's list of
+// unused pages, which other splits leave there.
+
+const (
+	// maxShift is the greatest number of leaves that are changed to make room in one.
+	maxShift = 64
+	// maxShifts is how many times one operation tries to make room: others may use the room first.
+	maxShifts = 16
+)
+
+// room gets what an operation needs to add a record with a key to the full page at a: a page for a split, or
+// else, if the page is a leaf, a free slot in the page.
+func (c *changer) room(a layout.Addr, key uint64, deadline clock.Time) error {
+	level := c.page.Level // of the page at a, which the client has read last
+	full := c.reserve(deadline)
+	if !errors.Is(full, kv.ErrFull) || level > 0 || c.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
+		return full
+	}
+	c.shifts++
+	wrote := c.wrote // WRITEs that only move records are not effects of the operation
+	defer func() { c.wrote = wrote }()
+	moved, err := c.shift(a, key, deadline)
+	if err == nil && !moved {
+		moved, err = c.shiftLeft(a, key, deadline)
+	}
+	if err == nil && !moved {
+		return full
+	}
+	return gone(err)
+}
+
+// shift makes room in the full leaf at a. It returns false if the next maxShift leaves have no room
+// either.
+func (c *changer) shift(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+	path := make([]layout.Addr, 0, maxShift)
+	for {
+		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+			return false, err
+		}
+		p := &c.sib
+		switch {
+		case p.Level != 0:
+			return false, ErrBroken
+		case p.Stage == layout.Closed: // another client makes room, or has died
+			return true, c.finish(a, 0, deadline)
+		case p.FreeSlot() >= 0:
+			for i := len(path) - 1; i >= 0; i-- {
+				if err := c.cede(path[i], key, deadline); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		case p.Sibling == 0 || len(path) == maxShift:
+			return false, nil
+		}
+		path = append(path, a)
+		a = p.Sibling
+	}
+}
+
+// cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
+// room: half as many as the sibling has free slots.
+func (c *changer) cede(a layout.Addr, key uint64, deadline clock.Time) error {
+	closed := false
+	err := c.under(a, deadline, func(p *layout.Page) error {
+		if p.Level != 0 || p.Stage != layout.Live || p.Sibling == 0 || p.FreeSlot() >= 0 {
+			return nil
+		}
+		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
+			return gone(err)
+		}
+		free := c.sib.Slots() - c.sib.Count()
+		if c.sib.Stage == layout.Live && c.sib.Lowest == p.Highest && free > 0 {
+			closed = true
+			c.ranges = append(c.ranges, layout.Cede(p, layout.HighCut(p, key, free)))
+		}
+		return nil
+	})
+	if err != nil || !closed {
+		return err
+	}
+	c.node.count(func(s *NodeStats) { s.Ceded++ })
+	return c.finish(a, 0, deadline)
+}
+
+// shrink opens the closed leaf left, whose sibling has taken over the range from the cut on. The leaf
+// ends at the cut.
+func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
+	return c.under(left.Self, deadline, func(p *layout.Page) error {
+		if p.Stage != layout.Closed || p.Cut == 0 {
+			return nil // another client has done this
+		}
+		// This client holds the lock of the closed page, without which no client opens it. The lowest
+		// key of its sibling never increases.
+		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
+			return err
+		}
+		if p.Absorbed(c.sib.Lowest) {
+			c.heal = separator{1, p.Cut, p.Sibling}
+			c.ranges = layout.Shrink(p, c.ranges)
+		}
+		return nil
+	})
+}
+
+// shiftLeft makes room in the full leaf at a by moving records to the left. It returns false if the
+// maxShift leaves before it have no room.
+func (c *changer) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+	path := make([]layout.Addr, 0, maxShift)
+	for {
+		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+			return false, err
+		}
+		p := &c.sib
+		switch {
+		case p.Level != 0:
+			return false, ErrBroken
+		case p.Stage == layout.Closed:
+			return true, c.finish(a, 0, deadline)
+		case p.FreeSlot() >= 0 && len(path) == 0:
+			return true, nil // another client has made room
+		case p.Lowest == 0: // the first leaf cannot be merged
+			return false, nil
+		case p.FreeSlot() >= 0:
+			for i := len(path) - 1; i >= 0; i-- {
+				if moved, err := c.rotate(path[i], key, deadline); err != nil || !moved {
+					return false, err
+				}
+			}
+			return true, nil
+		case len(path) == maxShift:
+			return false, nil
+		}
+		path = append(path, a)
+		var err error
+		if a, err = c.leftOf(p.Lowest, deadline); err != nil {
+			return false, err
+		}
+	}
+}
+
+// leftOf returns the address of the leaf that ends at the key lowest, and reads it into c.page.
+func (c *changer) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
+	a, err := c.descend(lowest-1, 0, true, deadline)
+	if err != nil {
+		return 0, err
+	}
+	return c.covering(a, lowest-1, 0, deadline)
+}
+
+// rotate moves records of the full leaf at a to the leaf on its left, as many as half of that leaf's
+// free slots: it splits the leaf so that these records stay in it, and then merges the left one into
+// it. It returns false if there is no page for the split.
+func (c *changer) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+		return false, err
+	}
+	if c.sib.Level != 0 || c.sib.Stage != layout.Live || c.sib.Lowest == 0 {
+		return true, nil // another client changes the leaf
+	}
+	left, err := c.leftOf(c.sib.Lowest, deadline)
+	if err != nil {
+		return false, err
+	}
+	free := c.page.Slots() - c.page.Count()
+	if free == 0 || c.page.Sibling != a || !c.page.CanClose(0) {
+		return true, nil
+	}
+	to, ok := c.lastPage(deadline)
+	if !ok {
+		return false, nil
+	}
+	split := separator{}
+	err = c.under(a, deadline, func(p *layout.Page) error {
+		if p.Level != 0 || p.Stage != layout.Live || p.FreeSlot() >= 0 {
+			return nil
+		}
+		split = separator{1, layout.LowCut(p, key, free), to.At}
+		c.ranges = layout.SplitAt(p, split.key, to, c.sibBuf, &c.sib, c.ranges)
+		return c.writeFresh(to.At, c.sibBuf, deadline)
+	})
+	if split.level == 0 || errors.Is(err, errOwner) { // no page names the new page
+		return true, errors.Join(err, c.push(to, deadline))
+	}
+	if err != nil {
+		return false, err // if the outcome is unknown, the new page is not reused
+	}
+	c.node.count(func(s *NodeStats) { s.Splits++; s.Ceded++ })
+	c.heal = split
+	c.adoptAll(deadline)
+	closed := false
+	err = c.under(left, deadline, func(p *layout.Page) error {
+		if p.Level != 0 || p.Sibling != a || !p.CanClose(0) {
+			return nil
+		}
+		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+			return gone(err)
+		}
+		if c.sib.Stage == layout.Live && c.sib.Lowest == p.Highest && p.Count()+c.sib.Count() <= p.Slots() {
+			closed = true
+			c.ranges = append(c.ranges, p.Close())
+		}
+		return nil
+	})
+	if err == nil && closed {
+		err = c.finish(left, 0, deadline)
+	}
+	return true, err
+}
+
+// lastPage takes a page of the servers' lists, even the last one of a list.
+func (c *changer) lastPage(deadline clock.Time) (layout.Fresh, bool) {
+	for i := range c.links {
+		if err := c.pop(i, true, deadline); err == nil {
+			return c.fresh()
+		}
+	}
+	return layout.Fresh{}, false
+}
