@@ -31,7 +31,7 @@ type runFlags struct {
 	options          store.ClientOptions // share, cache, reporter and mode
 	workload, mix    string
 	popular, move    string
-	steer            string
+	steer, start     string
 	clients          int
 	csv, quiet       bool
 	noLoad, loadOnly bool
@@ -77,7 +77,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv\n" +
 			"  rdmalab run ycsb --mix get=70,put=20,insert=5,delete=5 --distribution hotspot:20%:80% --move 5s --value-size 64-4KiB\n" +
 			"  rdmalab run ycsb --trace a.csv --pace 1\n" +
-			"  rdmalab run ycsb --on sim --store template --clients 64",
+			"  rdmalab run ycsb --on sim --store template --clients 64\n" +
+			"  rdmalab run ycsb --on sim --store sherman --start step=fg+",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,6 +105,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"itself) or process (the clients of a host report together) (default client)")
 	fs.StringVar(&f.options.Mode, "mode", "", "how clients of "+sharing()+" work: fast (clients of a host take turns to update a key, and one "+
 		"update answers all that wait; shortcuts are read only behind a successor) or published (as those of its paper) (default fast)")
+	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' or "+
+		"step=fg+ (default: a store that is not running is started without flags)")
 	f.keyFlags(fs)
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file, in place of a workload; keys are loaded only if --keys is given")
 	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its times say, 1: at its times (default: each operation "+
@@ -134,7 +137,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	complete(cmd, "workload", names...)
 	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
-	groupFlags(cmd, "what runs", "on", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer")
+	groupFlags(cmd, "what runs", "on", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer", "start")
 	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
 	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
@@ -215,6 +218,9 @@ func (f *runFlags) check() (err error) {
 	if c.Workload.Scan > 0 && !desc.Scans {
 		return fmt.Errorf("workload %s scans, and %s has no order of keys; use --store %s", c.Workload.Name, desc.Name,
 			strings.Join(store.Names(func(s *store.Store) bool { return s.Scans }), " or "))
+	}
+	if err := f.checkStart(desc); err != nil {
+		return err
 	}
 	if f.noLoad && f.loadOnly {
 		return errors.New("--no-load and --load-only leave nothing to do: use one of them")
@@ -405,8 +411,13 @@ func (s *storeRun) start(rack *spec.Rack) error {
 	return s.prepare(desc, call)
 }
 
-// prepare has the store's command start the store for the workload.
+// prepare has the store's commands start the store for the workload, with the flags of --start.
 func (s *storeRun) prepare(desc *store.Store, call *store.Call) (err error) {
+	if s.flags.start != "" {
+		if err := s.flags.startStore(call, false); err != nil {
+			return fmt.Errorf("%s start: %w", desc.Name, err)
+		}
+	}
 	if s.client, err = call.Options(); err != nil {
 		return err
 	}

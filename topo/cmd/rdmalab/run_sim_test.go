@@ -59,6 +59,43 @@ func TestVirtualRoundTrips(t *testing.T) {
 	}
 }
 
+// --start gives the store flags of its start command: FG+ takes a round trip more for a write than
+// Sherman, and writes the whole page. Clover and FUSEE accept theirs. A sweep has each value once.
+func TestRunStartsAStoreWithFlags(t *testing.T) {
+	one := func(start string) *runReport {
+		return measureInSim(t, "--store=sherman", "--mix=put=100", "--clients=1", "--start="+start)
+	}
+	sherman, fg := one("step=sherman"), one("step=fg+")
+	if sherman.RTTsPerOp != 3 || fg.RTTsPerOp != 4 || fg.BytesPerOp < sherman.BytesPerOp+500 {
+		t.Errorf("Sherman: %g round trips and %g bytes; FG+: %g and %g", sherman.RTTsPerOp, sherman.BytesPerOp, fg.RTTsPerOp, fg.BytesPerOp)
+	}
+	if r := measureInSim(t, "--store=sherman", "--mix=put=100", "--clients=1"); r.RTTsPerOp != sherman.RTTsPerOp {
+		t.Errorf("without --start: %+v", r)
+	}
+	single, copies := measureInSim(t, "--store=clover", "--mix=put=100"), measureInSim(t, "--store=clover", "--mix=put=100", "--start=threads=2 replicas=2 balance")
+	if copies.PacketsPerOp < single.PacketsPerOp+1 || copies.Failed > 0 {
+		t.Errorf("Clover: %g packets an operation, %g with two copies", single.PacketsPerOp, copies.PacketsPerOp)
+	}
+	if r := measureInSim(t, "--store=fusee", "--start=replicas=1"); r.Ops == 0 || r.Failed > 0 {
+		t.Errorf("FUSEE: %+v", r)
+	}
+	for args, want := range map[string]string{
+		"--start=speed=2":                     "unknown flag",
+		"--start=threads=many":                "invalid argument",
+		"--start=threads=2 --no-load":         "use one of them",
+		"--store=sherman --start=threads=2":   "rdmalab sherman start --help",
+		"--store=sherman --start=step=nought": "",
+	} {
+		if _, _, err := runOf(strings.Fields(args)); want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v; want %q", args, err, want)
+		}
+	}
+	list, err := combinations([]string{"start=threads=1;threads=2 replicas=2"})
+	if err != nil || len(list) != 2 || list[1][0] != "--start=threads=2 replicas=2" {
+		t.Errorf("%q, %v", list, err)
+	}
+}
+
 // What exists only on a rack, or only in virtual time, is refused on the other one.
 func TestRunOnRefusals(t *testing.T) {
 	for args, want := range map[string]string{

@@ -37,11 +37,13 @@ func sweepCmd() *cobra.Command {
 			"semicolons. sweep runs all combinations one after the other, --rounds times. So a slow minute of the machine\n" +
 			"affects all of them.\n\n" +
 			"An interrupted sweep keeps its results; --resume runs the combinations that FILE lacks. If a run fails, sweep\n" +
-			"writes its error to FILE and goes on. If the next run uses another store, or values of another size, sweep stops\n" +
-			"the former store and makes the next one empty. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
+			"writes its error to FILE and goes on. If the next run uses another store, values of another size or\n" +
+			"another --start, sweep stops the former store and makes the next one empty. `rdmalab run compare` and `rdmalab\n" +
+			"run plot` read FILE.\n\n" +
 			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
 		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
 			"  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w virtual.jsonl\n" +
+			"  rdmalab run sweep --on sim --store clover --over 'start=threads=1;threads=4' --over clients=16,64 -w threads.jsonl\n" +
 			"  rdmalab run sweep --over steer=none,both --over 'mix=get=50,put=50;get=95,put=5' -w steer.jsonl --resume",
 		Args: cobra.NoArgs,
 	}
@@ -125,7 +127,6 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 		return badUse("--rounds %d: want at least 1", s.rounds)
 	}
 	var stores []string
-	var values []string
 	for _, args := range list { // a mistake is reported before the first run
 		f, _, err := runOf(append(slices.Clone(typed), args...))
 		if err != nil {
@@ -133,9 +134,6 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 		}
 		if f.place.on == experiment.OnRack && !slices.Contains(stores, f.store) {
 			stores = append(stores, f.store)
-		}
-		if !slices.Contains(values, f.value) {
-			values = append(values, f.value)
 		}
 	}
 	have, err := s.open()
@@ -158,7 +156,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 			f.quiet = true
 			rec.At, rec.Build = time.Now().UTC(), readVersion()
 			if f.place.on == experiment.OnRack {
-				err = changeStore(cmd, stores, f, len(values) > 1 && f.otherValues(former))
+				err = changeStore(cmd, stores, f, f.otherStore(former))
 				former = f
 			}
 			f.place.seed += uint64(round - 1)
@@ -188,10 +186,10 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 	return err
 }
 
-// otherValues reports whether the store may hold values of other sizes than those of the run,
-// because the former run of the sweep has loaded them. former is nil for the first run.
-func (f *runFlags) otherValues(former *runFlags) bool {
-	return !f.noLoad && (former == nil || f.value != former.value)
+// otherStore reports whether the store may hold values of other sizes than those of the run, or be
+// started with other flags, because of the former run of the sweep. former is nil for the first run.
+func (f *runFlags) otherStore(former *runFlags) bool {
+	return !f.noLoad && (former == nil || f.value != former.value || f.start != former.start)
 }
 
 // changeStore makes the store for the next run ready. If another store of the sweep is up,
@@ -226,12 +224,7 @@ func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh boo
 	if !changed {
 		return nil
 	}
-	return startFresh(cmd, next.store, next.config.Value)
-}
-
-// startFresh makes an empty store, for values of up to value bytes, whatever the memory holds.
-func startFresh(cmd *cobra.Command, name string, value int) error {
-	desc, err := store.Find(name)
+	desc, err := store.Find(next.store)
 	if err != nil {
 		return err
 	}
@@ -239,20 +232,7 @@ func startFresh(cmd *cobra.Command, name string, value int) error {
 	if err != nil {
 		return err
 	}
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	start := desc.Commands.Start.New(fs)
-	var args []string
-	if fs.Lookup("fresh") != nil {
-		args = append(args, "--fresh")
-	}
-	if fs.Lookup("value") != nil {
-		args = append(args, fmt.Sprintf("--value=%d", value))
-	}
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	_, err = start(call)
-	return err
+	return next.startStore(call, true)
 }
 
 // open prepares the file, and returns the runs that it has. If an earlier sweep was killed while it

@@ -51,10 +51,10 @@ func TestSweepOverSizes(t *testing.T) {
 		return f
 	}
 	small, large := flags("--value-size=100"), flags("--value-size=1KiB")
-	if !large.otherValues(small) || !small.otherValues(nil) || small.otherValues(flags("--value-size=100", "--clients=2")) {
+	if !large.otherStore(small) || !small.otherStore(nil) || small.otherStore(flags("--value-size=100", "--clients=2")) {
 		t.Error("a run uses keys of another size, or makes those of its size again")
 	}
-	if flags("--value-size=1KiB", "--no-load").otherValues(small) {
+	if flags("--value-size=1KiB", "--no-load").otherStore(small) {
 		t.Error("a run without load makes the store afresh")
 	}
 }
