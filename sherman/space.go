@@ -128,7 +128,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 		end -= (end - at) % page
 		over := end < at+want
 		if c.super.Shape.Kind == layout.Hardened && end > at && end+page > c.links[i].len {
-			end -= page // the last page of the memory
+			end -= page                                               // the last page of the memory
 			_ = c.push(layout.Fresh{At: layout.At(i, end)}, deadline) // if it fails, the page is never used
 		}
 		c.node.mu.Lock()
