@@ -25,9 +25,12 @@ const (
 	maxShifts = 16
 )
 
+// mover makes room for a record of its changer.
+type mover struct{ *changer }
+
 // room gets what an operation needs to add a record with a key to the full page at a: a page for a split, or
 // else, if the page is a leaf, a free slot in the page.
-func (c *changer) room(a layout.Addr, key uint64, deadline clock.Time) error {
+func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	level := c.page.Level // of the page at a, which the client has read last
 	full := c.reserve(deadline)
 	if !errors.Is(full, kv.ErrFull) || level > 0 || c.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
@@ -48,7 +51,7 @@ func (c *changer) room(a layout.Addr, key uint64, deadline clock.Time) error {
 
 // shift makes room in the full leaf at a. It returns false if the next maxShift leaves have no room
 // either.
-func (c *changer) shift(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
 		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
@@ -77,7 +80,7 @@ func (c *changer) shift(a layout.Addr, key uint64, deadline clock.Time) (bool, e
 
 // cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
 // room: half as many as the sibling has free slots.
-func (c *changer) cede(a layout.Addr, key uint64, deadline clock.Time) error {
+func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) error {
 	closed := false
 	err := c.under(a, deadline, func(p *layout.Page) error {
 		if p.Level != 0 || p.Stage != layout.Live || p.Sibling == 0 || p.FreeSlot() >= 0 {
@@ -96,7 +99,6 @@ func (c *changer) cede(a layout.Addr, key uint64, deadline clock.Time) error {
 	if err != nil || !closed {
 		return err
 	}
-	c.node.count(func(s *NodeStats) { s.Ceded++ })
 	return c.finish(a, 0, deadline)
 }
 
@@ -122,7 +124,7 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 
 // shiftLeft makes room in the full leaf at a by moving records to the left. It returns false if the
 // maxShift leaves before it have no room.
-func (c *changer) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
 		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
@@ -157,7 +159,7 @@ func (c *changer) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (boo
 }
 
 // leftOf returns the address of the leaf that ends at the key lowest, and reads it into c.page.
-func (c *changer) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
+func (c mover) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
 	a, err := c.descend(lowest-1, 0, true, deadline)
 	if err != nil {
 		return 0, err
@@ -168,7 +170,7 @@ func (c *changer) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error
 // rotate moves records of the full leaf at a to the leaf on its left, as many as half of that leaf's
 // free slots: it splits the leaf so that these records stay in it, and then merges the left one into
 // it. It returns false if there is no page for the split.
-func (c *changer) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+func (c mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return false, err
 	}
@@ -202,7 +204,7 @@ func (c *changer) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, 
 	if err != nil {
 		return false, err // if the outcome is unknown, the new page is not reused
 	}
-	c.node.count(func(s *NodeStats) { s.Splits++; s.Ceded++ })
+	c.node.count(func(s *NodeStats) { s.Splits++ })
 	c.heal = split
 	c.adoptAll(deadline)
 	closed := false
@@ -226,7 +228,7 @@ func (c *changer) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, 
 }
 
 // lastPage takes a page of the servers' lists, even the last one of a list.
-func (c *changer) lastPage(deadline clock.Time) (layout.Fresh, bool) {
+func (c mover) lastPage(deadline clock.Time) (layout.Fresh, bool) {
 	for i := range c.links {
 		if err := c.pop(i, true, deadline); err == nil {
 			return c.fresh()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -40,7 +41,13 @@ func deathWhileRecordsMove(t *testing.T, n, first int) (result int) {
 	inserted, over := map[uint64]error{}, false
 	h.Go("victim", false, func(ctx verbs.Context) {
 		rt, writes := ctx.Runtime(), -1
+		fresh, moves := false, false // a header without a new page before it is not that of a split
 		dying := func(wrs []verbs.SendWR) []verbs.SendWR {
+			if n := int(wrs[0].SGL[0].Length); wrs[0].Op == verbs.OpWrite && n == mergeShape.Page {
+				fresh = true
+			} else if wrs[0].Op == verbs.OpWrite && n == layout.Line && len(wrs) > 1 {
+				fresh, moves = false, moves || !fresh
+			}
 			if writes >= 0 && wrs[0].Op == verbs.OpWrite {
 				if writes++; writes == 2*n+1 {
 					result, over = 1, true
@@ -50,10 +57,10 @@ func deathWhileRecordsMove(t *testing.T, n, first int) (result int) {
 			}
 			return wrs
 		}
-		node, r := g.node(sherman.NodeConfig{}), rand.New(rand.NewPCG(5, 6))
-		c, err := node.Open(sherman.Config{Context: bent{ctx, dying}, Manager: h.Manager(ctx)}, soon(rt))
+		r := rand.New(rand.NewPCG(5, 6))
+		c, err := g.node(sherman.NodeConfig{}).Open(sherman.Config{Context: bent{ctx, dying}, Manager: h.Manager(ctx)}, soon(rt))
 		for i := 0; err == nil && (n < 0 || i < first+after); i++ {
-			if n < 0 && node.Stats().Ceded > 0 {
+			if n < 0 && moves {
 				result = i
 				break
 			}

@@ -28,8 +28,6 @@ type NodeStats struct {
 	// again. Restarts counts searches that came to a page which had left the tree, and began again
 	// at the root.
 	Merged, Joined, Reused, Restarts uint64
-	// Ceded counts leaves that gave some of their records to their siblings.
-	Ceded uint64
 	// Torn counts pages that were read again because they were written while they were being read.
 	Torn uint64
 	// CacheHits counts operations that found their leaf in the index cache. CacheMisses counts

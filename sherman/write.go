@@ -143,7 +143,7 @@ func (c *changer) onPage(
 		case errors.Is(err, errOwner):
 			continue
 		case errors.Is(err, errRoom):
-			err = c.room(a, key, deadline)
+			err = mover{c}.room(a, key, deadline)
 		case errors.Is(err, errClosed):
 			a, err = c.beyond(a, deadline)
 		default:
