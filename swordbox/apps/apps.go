@@ -20,6 +20,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
+	publishedbuffer "github.com/rdmalab/rdmalab/swordbox/published/packetbuffer"
 	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
 	publishedstate "github.com/rdmalab/rdmalab/swordbox/published/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -38,6 +39,7 @@ var handlers = []*handler.Kind{
 	&statestore.Kind,
 	&publishedstate.Kind,
 	&packetbuffer.Kind,
+	&publishedbuffer.Kind,
 }
 
 // programs lists the programs that a rack file can name.

@@ -182,12 +182,12 @@ func (m *Machine) Spec() pipeline.Part {
 		prefix = "published "
 	}
 	p := pipeline.Part{
-		Tables: []pipeline.TableSpec{{Name: prefix + "buffered ports", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules}},
+		Tables: []pipeline.TableSpec{{Name: prefix + "buffers", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
 			// Three positions, two numbers of frames, tag, length of the queue, time.
 			{Name: prefix + "rings", Width: 3*32 + 2*32 + 32 + 16 + 48, Entries: ports},
 			// Queue pair, PSN, window, region.
-			{Name: prefix + "ring servers", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
+			{Name: prefix + "ring links", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: links},
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedPackets, What: "WRITEs of frames, READs", Count: 2},

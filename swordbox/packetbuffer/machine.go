@@ -23,7 +23,8 @@ type Config struct {
 	Port func(a netip.Addr) int
 	// Carrier makes the requester of a new link. number names it in captures.
 	Carrier func(l *Link, number uint32) Carrier
-	// Trusting: an entry that comes back is taken for the right one, as in the paper.
+	// Trusting: one READ is in flight for a ring, and an entry that comes back is taken for the right
+	// one, as in the paper.
 	Trusting bool
 	// Failed makes the program replace a connection; nil: it is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
@@ -215,6 +216,9 @@ func (m *Machine) use(id string, port int, l Layout) {
 		}
 	}
 	window := l.Depth * len(l.Servers)
+	if m.cfg.Trusting {
+		window = 1 // one READ in flight
+	}
 	q.ring = ring{layout: &q.Layout, trusting: m.cfg.Trusting, epoch: m.epoch, window: make([]slot, window)}
 	for _, a := range l.Servers {
 		k := m.link(switchconn.Key{Server: a, Shard: switchconn.BufferShard + port})

@@ -125,3 +125,96 @@ func TestBufferPlanted(t *testing.T) {
 		t.Error("a frame that was overtaken is not noticed")
 	}
 }
+
+// bufferHazards are what the published design leaves open. damage reports whether the published run
+// shows the damage.
+var bufferHazards = []struct {
+	name   string
+	change func(p *bufferPlan)
+	damage func(r *bufferRun) bool
+}{
+	{
+		"a lost WRITE stops the port",
+		func(p *bufferPlan) {
+			p.rules = []fault.Rule{stateFaultOn("ms1", fault.Down, fault.Loss, wire.RCWriteOnly, 1)}
+		},
+		stopped,
+	},
+	{
+		"a WRITE that a later request overtakes stops the port",
+		func(p *bufferPlan) {
+			f := stateFaultOn("ms1", fault.Down, fault.Reorder, wire.RCWriteOnly, 1)
+			f.Delay = 200 * time.Microsecond
+			p.rules = []fault.Rule{f}
+		},
+		stopped,
+	},
+	{
+		"a lost READ stops the port",
+		func(p *bufferPlan) {
+			p.rules = []fault.Rule{stateFaultOn("ms1", fault.Down, fault.Loss, wire.RCReadRequest, 1)}
+		},
+		stopped,
+	},
+	{
+		"a lost READ response stops the port",
+		func(p *bufferPlan) {
+			p.rules = []fault.Rule{stateFaultOn("ms1", fault.Up, fault.Loss, wire.RCReadResponseOnly, 1)}
+		},
+		stopped,
+	},
+	{
+		"a response that arrives twice puts a frame into the place of another one",
+		func(p *bufferPlan) {
+			f := stateFaultOn("ms1", fault.Up, fault.Duplicate, wire.RCReadResponseOnly, 0)
+			f.Probability, p.low, p.rate = 1, p.high, "10Gbit" // READs do not wait for the port
+			p.rules = []fault.Rule{f}
+		},
+		func(r *bufferRun) bool { return r.oracle.err != nil },
+	},
+	{
+		"a server that was restarted gives nothing back",
+		func(p *bufferPlan) {
+			p.fault, p.victim, p.when, p.down = stateNICCrash, "ms1", 300*time.Microsecond, time.Millisecond
+		},
+		stopped,
+	},
+}
+
+// stopped reports whether frames stay in the ring, and the counters say nothing of a loss.
+func stopped(r *bufferRun) bool {
+	return r.count("remote") > 0 && r.count("lost") == 0 && r.oracle.arrived < r.sent/2
+}
+
+// Each hazard does its damage under a published rule. Under a hardened one the stream goes on, in
+// order, and every frame that is lost is counted.
+func TestBufferHazards(t *testing.T) {
+	for _, h := range bufferHazards {
+		t.Run(h.name, func(t *testing.T) {
+			r, err := playBuffer(t, modePublished, Options{}, h.change)
+			if err != nil || !h.damage(r) {
+				t.Errorf("published: no damage: %v; %v; %v", err, r.oracle.err, r.counts())
+			}
+			r, err = playBuffer(t, modeHardened, Options{}, h.change)
+			if err != nil || r.oracle.err != nil || r.count("remote") > 0 || r.plan.fault == stateCalm && r.count("loaded") == 0 {
+				t.Errorf("hardened: %v; %v; %v", err, r.oracle.err, r.env.report.Notes)
+			}
+		})
+	}
+}
+
+// Without faults the published buffer keeps the order and loses nothing, but with one READ in flight
+// a frame comes back once a round trip: over a long link the port is slower than its rate.
+func TestOneReadInFlightIsSlow(t *testing.T) {
+	took := make(map[string]time.Duration)
+	for _, mode := range []string{modePublished, modeHardened} {
+		r, err := playBuffer(t, mode, Options{}, func(p *bufferPlan) { p.rack.Delay, p.high, p.low, p.frames = 50*time.Microsecond, 16, 8, 50 })
+		if err != nil || r.oracle.err != nil || r.oracle.arrived != r.sent {
+			t.Fatalf("%s: %d of %d frames arrived: %v; %v; %v", mode, r.oracle.arrived, r.sent, err, r.oracle.err, r.env.report.Notes)
+		}
+		took[mode] = r.env.report.Virtual
+	}
+	if took[modePublished] < 3*took[modeHardened] {
+		t.Errorf("took %v", took)
+	}
+}

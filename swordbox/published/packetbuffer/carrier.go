@@ -1,0 +1,110 @@
+package packetbuffer
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// Kind is the machine's entry of the registry.
+var Kind = handler.Kind{Name: "buffer published", Actions: []rules.Action{packetbuffer.Buffer}, Mode: rules.Published}
+
+func init() {
+	Kind.New = func(e *handler.Env) handler.Handler {
+		return packetbuffer.New(packetbuffer.Config{
+			Kind: &Kind, Port: e.Port, Trusting: true,
+			Carrier: func(l *packetbuffer.Link, _ uint32) packetbuffer.Carrier { return &carrier{link: l} },
+		})
+	}
+}
+
+// endless is how many WRITEs the carrier sends at once: it has no bound.
+const endless = 1 << 20
+
+// carrier sends requests and forgets them.
+type carrier struct {
+	link   *packetbuffer.Link
+	up     bool
+	conn   requester.Link
+	region memgrant.Region
+	psn    wire.PSN
+	// asked is the entry of the last READ. waits: no response has arrived since.
+	asked packetbuffer.Entry
+	waits bool
+	tx    wire.Frame // scratch
+}
+
+func (k *carrier) Up() bool      { return k.up }
+func (k *carrier) Reads() bool   { return k.up && !k.waits }
+func (k *carrier) Nonce() uint32 { return 0 }
+
+func (k *carrier) Writes() int {
+	if !k.up {
+		return 0
+	}
+	return endless
+}
+
+func (k *carrier) send(c *pipeline.Ctx, op wire.Opcode, offset uint64, n int, b []byte) {
+	f := &k.tx
+	*f = wire.Frame{V6: k.conn.To.V6}
+	f.BTH.Opcode, f.Payload = op, b
+	f.RETH = wire.RETH{VA: k.region.Addr + offset, RKey: k.region.RKey, Length: uint32(n)}
+	transform.Request(f, &k.conn.To, k.psn)
+	k.psn = k.psn.Next()
+	c.Emit(f, "")
+}
+
+func (k *carrier) Write(c *pipeline.Ctx, offset uint64, b []byte) {
+	k.send(c, wire.RCWriteOnly, offset, len(b), b)
+}
+
+func (k *carrier) Read(c *pipeline.Ctx, offset uint64, n int, e packetbuffer.Entry) {
+	k.asked, k.waits = e, true
+	k.send(c, wire.RCReadRequest, offset, n, nil)
+}
+
+func (k *carrier) Attach(s *switchconn.Shared) error {
+	g, err := packetbuffer.GrantOf(s, k.link.Layout())
+	if err != nil {
+		return err
+	}
+	k.up, k.conn, k.region, k.psn = true, requester.LinkOf(s), g.Region, s.SendPSN
+	k.missed()
+	return nil
+}
+
+// Detach ends the READ in flight without an answer.
+func (k *carrier) Detach(*pipeline.Ctx) {
+	k.up = false
+	k.missed()
+}
+
+func (k *carrier) missed() {
+	if k.waits {
+		k.waits = false
+		k.link.Came(k.asked, nil)
+	}
+}
+
+// Packet takes any response to a READ for the answer to the last one.
+func (k *carrier) Packet(_ *pipeline.Ctx, p *pipeline.Parsed) bool {
+	if p.BTH.Opcode == wire.RCReadResponseOnly {
+		k.waits = false
+		k.link.Came(k.asked, p.Payload)
+	}
+	return true
+}
+
+// Tick does nothing, because there are no timers.
+func (k *carrier) Tick(*pipeline.Ctx) {}
+
+// Deadline returns clock.Never.
+func (k *carrier) Deadline() clock.Time { return clock.Never }

@@ -1,0 +1,16 @@
+// Package packetbuffer keeps frames in the memory of servers as "Generic External Memory for Switch
+// Data Planes" (HotNets 2018) describes it. It leaves open what the paper leaves open, and so shows
+// which cases package swordbox/packetbuffer handles. The queue of the port, the layout of the ring
+// and the order rule are those of that package.
+//
+//   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
+//     overtaken, the server answers no later request any more: no frame comes back, and as new frames
+//     must stay behind those in the ring, the port stops.
+//   - One READ is in flight for a ring, and each response triggers the next READ. If a response is
+//     lost, the port stops, too.
+//   - Any response to a READ counts as the answer to the last one. A response that arrives twice puts
+//     a frame into the place of another one.
+//   - An entry that comes back is taken for the right one. After the restart of a server, other bytes
+//     may leave as frames.
+//   - The switch does not know which frames were lost.
+package packetbuffer
