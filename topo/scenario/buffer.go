@@ -392,7 +392,7 @@ func (r *bufferRun) judge() error {
 	case r.plan.whole() && gone != 0:
 		return fmt.Errorf("%d frames did not arrive, though nothing was lost on a link and the ring has room: %v", gone, c)
 	}
-	if r.oracle.arrived == 0 {
+	if r.oracle.arrived == 0 && r.plan.requests == 0 { // the clients' packets may take all places
 		return errors.New("no frame arrived")
 	}
 	return nil
