@@ -21,8 +21,20 @@ import (
 const (
 	// maxShift is the greatest number of leaves that are changed to make room in one.
 	maxShift = 64
-	// maxShifts is how many times one operation tries to make room: others may use the room first.
+	// maxShifts is how many times one operation tries to make room: others may use the room first. A
+	// try that completes what another client has begun does not count.
 	maxShifts = 16
+)
+
+// shifted is the outcome of a try to make room.
+type shifted uint8
+
+const (
+	noRoom shifted = iota
+	// helped: the client has completed a step that another client had begun.
+	helped
+	// moved: records have moved, or another client has changed a leaf meanwhile.
+	moved
 )
 
 // mover makes room for a record of its changer.
@@ -36,42 +48,47 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	if !errors.Is(full, kv.ErrFull) || level > 0 || c.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
 		return full
 	}
-	c.shifts++
 	wrote := c.wrote // WRITEs that only move records are not effects of the operation
 	defer func() { c.wrote = wrote }()
-	moved, err := c.shift(a, key, deadline)
-	if err == nil && !moved {
-		moved, err = c.shiftLeft(a, key, deadline)
+	out, err := c.shift(a, key, deadline)
+	if err == nil && out == noRoom {
+		out, err = c.shiftLeft(a, key, deadline)
 	}
-	if err == nil && !moved {
+	if out != helped || err != nil {
+		c.shifts++
+	}
+	switch {
+	case errors.Is(err, errNoLevel): // there is no level with separators
+		return nil
+	case err == nil && out == noRoom:
 		return full
 	}
 	return gone(err)
 }
 
-// shift makes room in the full leaf at a. It returns false if the next maxShift leaves have no room
+// shift makes room in the full leaf at a. It returns noRoom if the next maxShift leaves have no room
 // either.
-func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
 		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
-			return false, err
+			return noRoom, err
 		}
 		p := &c.sib
 		switch {
 		case p.Level != 0:
-			return false, ErrBroken
+			return noRoom, ErrBroken
 		case p.Stage == layout.Closed: // another client makes room, or has died
-			return true, c.finish(a, 0, deadline)
+			return helped, c.finish(a, 0, deadline)
 		case p.FreeSlot() >= 0:
 			for i := len(path) - 1; i >= 0; i-- {
-				if err := c.cede(path[i], key, deadline); err != nil {
-					return false, err
+				if ok, err := c.cede(path[i], key, deadline); err != nil || !ok {
+					return moved, err
 				}
 			}
-			return true, nil
+			return moved, nil
 		case p.Sibling == 0 || len(path) == maxShift:
-			return false, nil
+			return noRoom, nil
 		}
 		path = append(path, a)
 		a = p.Sibling
@@ -79,8 +96,9 @@ func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (bool, erro
 }
 
 // cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
-// room: half as many as the sibling has free slots.
-func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) error {
+// room: half as many as the sibling has free slots. It returns false if another client has changed
+// one of them, so that no records move.
+func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	closed := false
 	err := c.under(a, deadline, func(p *layout.Page) error {
 		if p.Level != 0 || p.Stage != layout.Live || p.Sibling == 0 || p.FreeSlot() >= 0 {
@@ -97,9 +115,9 @@ func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) error {
 		return nil
 	})
 	if err != nil || !closed {
-		return err
+		return false, err
 	}
-	return c.finish(a, 0, deadline)
+	return true, c.finish(a, 0, deadline)
 }
 
 // shrink opens the closed leaf left, whose sibling has taken over the range from the cut on. The leaf
@@ -122,38 +140,38 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// shiftLeft makes room in the full leaf at a by moving records to the left. It returns false if the
+// shiftLeft makes room in the full leaf at a by moving records to the left. It returns noRoom if the
 // maxShift leaves before it have no room.
-func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
 		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
-			return false, err
+			return noRoom, err
 		}
 		p := &c.sib
 		switch {
 		case p.Level != 0:
-			return false, ErrBroken
+			return noRoom, ErrBroken
 		case p.Stage == layout.Closed:
-			return true, c.finish(a, 0, deadline)
+			return helped, c.finish(a, 0, deadline)
 		case p.FreeSlot() >= 0 && len(path) == 0:
-			return true, nil // another client has made room
+			return moved, nil // another client has made room
 		case p.Lowest == 0: // the first leaf cannot be merged
-			return false, nil
+			return noRoom, nil
 		case p.FreeSlot() >= 0:
 			for i := len(path) - 1; i >= 0; i-- {
-				if moved, err := c.rotate(path[i], key, deadline); err != nil || !moved {
-					return false, err
+				if ok, err := c.rotate(path[i], key, deadline); err != nil || !ok {
+					return noRoom, err
 				}
 			}
-			return true, nil
+			return moved, nil
 		case len(path) == maxShift:
-			return false, nil
+			return noRoom, nil
 		}
 		path = append(path, a)
 		var err error
 		if a, err = c.leftOf(p.Lowest, deadline); err != nil {
-			return false, err
+			return noRoom, err
 		}
 	}
 }

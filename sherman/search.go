@@ -154,7 +154,8 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 // sibling has taken over the range of the closed page. Otherwise it reads the closed page again and
 // returns 0: no page had taken over the range when c.page was read first, so the closed page's
 // records, which do not change, were those of the range. If the page has been opened again, behind
-// returns its address.
+// returns its address. It does so, too, if the page has given its upper records away and was closed
+// once more, and no longer covers the key.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	sibling := c.page.Sibling
 	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {
@@ -168,7 +169,7 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	// the sibling had not done so when the closed page named it. A reused page is not mistaken for
 	// the closed one: all of its slots are younger than the header (layout.Page.Init).
 	err := c.readPage(a, &c.page, c.pageBuf, deadline)
-	if err == nil && c.page.Stage != layout.Closed {
+	if err == nil && (c.page.Stage != layout.Closed || !c.page.Covers(key)) {
 		return a, nil
 	}
 	// The sibling may have taken over the range from a cut on. Then the closed page's records from

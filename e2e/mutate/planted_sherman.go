@@ -154,8 +154,8 @@ var shermanBugs = []planted{
 	},
 	{
 		"sherman: a leaf that was opened is read as the closed one", "sherman/search.go",
-		"\tif err == nil && c.page.Stage != layout.Closed {\n",
-		"\tif err == nil && c.page.Stage > layout.Closed {\n",
+		"\tif err == nil && (c.page.Stage != layout.Closed ||",
+		"\tif err == nil && (c.page.Stage > layout.Closed ||",
 		"sherman TestAReaderOfALeafThatIsOpened",
 	},
 	{
@@ -243,9 +243,15 @@ var shermanBugs = []planted{
 		"sherman TestDeathWhileRecordsMove",
 	},
 	{
+		"sherman: a leaf that was closed twice is taken for the first one", "sherman/search.go",
+		"(c.page.Stage != layout.Closed || !c.page.Covers(key))",
+		"(c.page.Stage != layout.Closed)",
+		"sherman TestLeafThatIsClosedTwice",
+	},
+	{
 		"sherman: a full leaf gives no records to the left", "sherman/cede.go",
-		"\tif err == nil && !moved {\n\t\tmoved, err = c.shiftLeft(a, key, deadline)\n",
-		"\tif err == nil && moved && c.shifts < 0 {\n\t\tmoved, err = c.shiftLeft(a, key, deadline)\n",
+		"\tif err == nil && out == noRoom {\n\t\tout, err = c.shiftLeft(a, key, deadline)\n",
+		"\tif err == nil && out == noRoom && c.shifts < 0 {\n\t\tout, err = c.shiftLeft(a, key, deadline)\n",
 		"sherman TestATreeIsFilledWhateverTheOrderOfKeys",
 	},
 	{

@@ -93,3 +93,18 @@ func TestSplitForAnInternalPage(t *testing.T) {
 		}
 	}
 }
+
+// No leaf begins at MaxKey, however many records the one on its left could take.
+func TestLowCutIsBelowMaxKey(t *testing.T) {
+	shape := Shape{Page: 256, Value: 54}
+	var p Page
+	p.Init(shape, make([]byte, shape.Page), Header{Lowest: 10, Highest: MaxKey, Self: At(0, 1<<12)})
+	for i, k := range []uint64{10, 20, MaxKey} {
+		p.Put(i, k, make([]byte, shape.Value))
+	}
+	for free := 1; free <= 3; free++ {
+		if cut := LowCut(&p, 15, free); cut <= p.Lowest || cut == MaxKey {
+			t.Errorf("%d free slots: the cut is at %d", free, cut)
+		}
+	}
+}

@@ -152,6 +152,9 @@ func LowCut(p *Page, key uint64, free int) uint64 {
 		}
 	}
 	r, _ := p.Slot(int(order[n]))
+	if r.Key == MaxKey && n > 0 {
+		r, _ = p.Slot(int(order[n-1])) // no page begins at MaxKey
+	}
 	return r.Key
 }
 
