@@ -125,7 +125,7 @@ func (r *pinger) await(cq verbs.CQ) error {
 		return nil
 	case verbs.WRFlushErr:
 		return errEnded
-	case verbs.RemAccessErr:
+	case verbs.RemAccessErr, verbs.RemOpErr: // of a READ or WRITE, of a SEND into a receive buffer
 		return fmt.Errorf("completion %+v: %w", wc[0], errRefused)
 	}
 	return fmt.Errorf("completion %+v", wc[0])

@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,15 +57,27 @@ const (
 	clockTries = 4
 )
 
+// exhausted is what ends say of a connection whose retries are used up. ibv_rc_pingpong has no option
+// for its timeout, and gives up after half a second, for which an emulated machine on a busy one may
+// not run. The whole is run again then, over a new connection.
+const exhausted = "transport retry counter exceeded"
+
 // measured runs both ends and expects their results to agree.
 func measured(run func() (fixture.Result, ask.Answer)) {
 	GinkgoHelper()
 	ours, theirs := run()
-	for try := 1; try < clockTries && strings.Contains(theirs.Output, unclocked); try++ {
+	for try := 1; try < clockTries && again(ours, theirs); try++ {
 		GinkgoWriter.Println("again:", theirs.Output)
 		ours, theirs = run()
 	}
 	agree(ours, theirs)
+}
+
+// again reports whether a run must be repeated: the emulated processor kept no time, or it did not run
+// while a program without an option for timeouts waited for it.
+func again(ours fixture.Result, theirs ask.Answer) bool {
+	starved := slices.Contains(ours.Args, "pingpong") && strings.Contains(ours.Stderr+theirs.Output, exhausted)
+	return starved || strings.Contains(theirs.Output, unclocked)
 }
 
 func agree(ours fixture.Result, theirs ask.Answer) {
