@@ -330,8 +330,13 @@ func (r *bufferRun) watch() {
 				rt.Sleep(9 * bufferEvery)
 			}
 			if !r.begun {
-				if r.connected() && r.count("waiting")+r.count("remote") == 0 {
+				empty := r.count("waiting")+r.count("remote") == 0
+				late := rt.Now() > clock.Time(bufferQuiet/10)
+				switch {
+				case r.connected() && (empty || late && r.plan.mode == modePublished): // a lost READ keeps its frames in the ring for ever
 					r.begin()
+				case rt.Now() > clock.Time(bufferQuiet):
+					return fmt.Errorf("the switch has no connection to the ring, or %d frames are still in it, after %v", r.count("remote"), bufferQuiet)
 				}
 				continue
 			}
