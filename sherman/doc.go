@@ -32,7 +32,10 @@
 //     there on, and the leaf is opened again and ends there (layout.Cede): steps that a later writer
 //     can finish, as those of a merge. To the left, where the ends of ranges must not move, the leaf is
 //     split and its lower part merged with the left neighbour; each server keeps one unused page for
-//     that. So a random order of keys fills at least 95 % of the leaves' places, too.
+//     that. So a client that inserts keys in random order fills about 95 % of the leaves' places, too.
+//     If several clients make room at the same time, one of them may get ErrFull at 90 %, because
+//     others use the room or the unused page first; a later insert may succeed. In a full tree
+//     ErrFull takes some hundred round trips, and a shorter deadline ends as a timeout.
 //   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
 //     later writer can finish (layout.Stage), and any client can reuse its memory. A leaf with few
 //     keys leaves the tree, too, if its sibling has room for them: the leaf is closed, its records
