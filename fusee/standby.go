@@ -25,6 +25,10 @@ import (
 //
 // A master retires a standby that is silent, if all members answer. Then the master goes on alone.
 type Standby struct {
+	// Counted, if not nil, is called when the standby sees for the first time that the master counts
+	// it. Before that it does not take charge, even if the master is silent.
+	Counted func()
+
 	m *Master
 	// known is the last view that this standby has seen.
 	known layout.View
@@ -128,6 +132,10 @@ func (s *Standby) round() (answers int, err error) {
 		}
 		if answers++; t.reign != s.reigns[i] {
 			s.reigns[i], s.heard, s.counted = t.reign, c.rt.Now(), uint32(t.reign>>32) == c.id
+			if s.counted && s.Counted != nil {
+				s.Counted()
+				s.Counted = nil
+			}
 		}
 	}
 	return answers, nil

@@ -87,6 +87,7 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		DeferCleanup(func() { rack.OK("fusee", "stop") })
 		rack.OK("fusee", "insert", "7", "hello", "--from", "cn0")
 		Eventually(func() string { return rack.OK("logs", "cn1") }, "10s").Should(ContainSubstring("the master has a standby"))
+		Eventually(func() string { return rack.OK("logs", "cn2") }, "10s").Should(ContainSubstring("the master counts this standby"))
 		rack.OK("crash", "cn1")
 		Eventually(func() string { return rack.OK("logs", "cn2") }, "15s").Should(ContainSubstring("the master of a table is up"))
 		rack.OK("crash", "ms1")

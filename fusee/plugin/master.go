@@ -68,6 +68,7 @@ func (n *node) rule(in MasterConfig) error {
 		}
 		if in.Standby {
 			n.Host.Log().Info("the standby of a table's master is up", "memory", in.Servers)
+			b.Counted = func() { n.Host.Log().Info("the master counts this standby") }
 		}
 		n.master.ctx, n.master.ended = v, make(chan struct{})
 		go n.serve(m, b, c, in, n.master.ended)
