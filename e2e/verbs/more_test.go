@@ -29,10 +29,15 @@ type pair struct {
 // unanswered is the exit status of a client that was still waiting when its time was over.
 const unanswered = 124
 
+// qperfTooEarly is what a client qperf says whose request came before its server listened. qperf
+// 0.4.11 names its port before it calls rdma_listen, so it has this race on every NIC; the request
+// is rejected for an unknown service then.
+const qperfTooEarly = "unexpected event from RDMA CM: Event rejected"
+
 // run runs both. The reliable datagrams of libfabric are acknowledged by the library, and a server
 // that has ended acknowledges nothing: if the acknowledgement of the client's last message is lost,
 // or was not sent, the client waits for it until its time is over, though all data has been
-// exchanged. Both are run again then, up to 5 times.
+// exchanged. Both are run again then, and if qperf is too early, up to 5 times.
 func (s pair) run(rack *fixture.Rack) {
 	GinkgoHelper()
 	need(strings.Fields(s.server)[0])
@@ -41,11 +46,14 @@ func (s pair) run(rack *fixture.Rack) {
 		if client.Code == unanswered && strings.Contains(s.client, "-e rdm") && regexp.MustCompile(s.said).MatchString(client.Stdout) {
 			continue
 		}
+		if s.server == "qperf" && strings.Contains(client.Stdout+client.Stderr, qperfTooEarly) {
+			continue
+		}
 		Expect(client).To(fixture.HaveExited(0))
 		Expect(client.Stdout + client.Stderr).To(MatchRegexp(s.said))
 		return
 	}
-	Fail(s.client + " waited for its server after the end 5 times")
+	Fail(s.client + " waited for its server after the end, or was too early, 5 times")
 }
 
 // attempt runs both until they have ended. A server whose client has failed is ended.
