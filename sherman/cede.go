@@ -40,8 +40,8 @@ const (
 // mover makes room for a record of its changer.
 type mover struct{ *changer }
 
-// room gets what an operation needs to add a record with a key to the full page at a: a page for a split, or
-// else, if the page is a leaf, a free slot in the page.
+// room gets what an operation needs to add a record with a key to the full page at a: a page for a
+// split, or else, if the page is a leaf, a free slot in the page.
 func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	level := c.page.Level // of the page at a, which the client has read last
 	full := c.reserve(deadline)

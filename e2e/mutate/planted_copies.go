@@ -9,13 +9,13 @@ var copiesBugs = []planted{
 		"sim clover --replicas 2: not linearizable",
 	},
 	{
-		"clover copies: who loses on the last copy links its own node on the others", "clover/copies.go",
+		"clover copies: a writer that loses on the last copy links its own node on the others", "clover/copies.go",
 		"\t\t\t\tlink = found\n",
 		"",
 		"clover TestAWinnerThatDiesBlocksNoOtherClient",
 	},
 	{
-		"clover copies: who loses on the last copy leaves the others to the winner", "clover/copies.go",
+		"clover copies: a writer that loses on the last copy leaves the others to the winner", "clover/copies.go",
 		"\t\t\t\tlink = found\n",
 		"\t\t\t\treturn was, nil\n",
 		"clover TestAWinnerThatDiesBlocksNoOtherClient",

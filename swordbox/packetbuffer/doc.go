@@ -29,7 +29,7 @@
 //	rule.go     keys of rules, and where the entries are
 //	entry.go    the header of an entry
 //	fifo.go     frames that wait in the switch
-//	ring.go     the ring: store, load, and the order of what comes back
+//	ring.go     the ring: store, load, and the order of the frames that are read back
 //	queue.go    the queue of a port: its rate, and the choice between switch and ring
 //	machine.go  the handler: rules, connections
 //	channel.go  one connection to a server of the ring
