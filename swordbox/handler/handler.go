@@ -139,6 +139,8 @@ type (
 	Queuer interface {
 		// Queue returns true if the handler keeps a copy of the frame, and transmits it later.
 		Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool
+		// MarkIn is called before rules are set: from now on, the handler counts its queues in q.
+		MarkIn(q *pipeline.QueuedPorts)
 		// Flush transmits the frames that wait in the switch, because the program is about to be
 		// replaced.
 		Flush(c *pipeline.Ctx)

@@ -101,6 +101,7 @@ type Machine struct {
 	busy   bool   // the machine sends: its own frames pass all queues
 	stats  Stats  // of queues that have gone, and of links
 	idle   []string
+	marks  *pipeline.QueuedPorts
 }
 
 // Stats counts what a Machine did. Frames that leave as one (segmentation offload) count as one.
@@ -139,7 +140,9 @@ var (
 )
 
 // New makes a Machine without rules.
-func New(cfg Config) *Machine { return &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*Link)} }
+func New(cfg Config) *Machine {
+	return &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*Link), marks: new(pipeline.QueuedPorts)}
+}
 
 // Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
@@ -202,6 +205,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 			m.ports = append(m.ports, nil)
 		}
 		m.ports[port] = q
+		m.marks.Add(port)
 	}
 	same := q.layout != nil && q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false
@@ -257,6 +261,7 @@ func (m *Machine) sweep() {
 		}
 		m.stats.add(&q.stats)
 		m.ports[q.port] = nil
+		m.marks.Remove(q.port)
 		for _, l := range m.links {
 			if l.queue == q {
 				l.queue = nil
@@ -340,6 +345,9 @@ func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 	q.load(c)
 	m.busy = false
 }
+
+// MarkIn counts the queues in q.
+func (m *Machine) MarkIn(q *pipeline.QueuedPorts) { m.marks = q }
 
 // Queue takes a frame that leaves through a port with a queue.
 func (m *Machine) Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool {

@@ -13,12 +13,38 @@ type Egresser interface {
 	// has copied it, and transmits the copy later. Egress may be called within other calls of the
 	// program, also within its own calls of Ctx.Emit.
 	Egress(c *Ctx, port int, f packetio.Frame) bool
+	// Queued returns the ports with queues. The switch calls it once, and Egress is called only for
+	// these ports, so that other frames cost nothing more. The program owns the
+	// result, and changes it whenever a queue comes or goes.
+	Queued() *QueuedPorts
 }
 
-// egresser returns p if it decides about frames that leave; otherwise nil.
-func egresser(p Program) Egresser {
-	e, _ := p.(Egresser)
-	return e
+// QueuedPorts counts the queues of a program at each port.
+type QueuedPorts struct{ queues []int }
+
+// Add counts one more queue at a port.
+func (q *QueuedPorts) Add(port int) {
+	for len(q.queues) <= port {
+		q.queues = append(q.queues, 0)
+	}
+	q.queues[port]++
+}
+
+// Remove counts one queue less at a port, to which Add has been applied.
+func (q *QueuedPorts) Remove(port int) { q.queues[port]-- }
+
+// Has reports whether a port has a queue.
+func (q *QueuedPorts) Has(port int) bool { return port < len(q.queues) && q.queues[port] > 0 }
+
+// unqueued is for programs without queues.
+var unqueued = new(QueuedPorts)
+
+// load sets the program. A program that is no Egresser has no queues.
+func (s *Switch) load(p Program) {
+	s.program, s.spec, s.queued = p, p.Spec(), unqueued
+	if s.egress, _ = p.(Egresser); s.egress != nil {
+		s.queued = s.egress.Queued()
+	}
 }
 
 // kept asks the program whether it keeps a frame that is about to leave.
@@ -41,9 +67,9 @@ func (c *Ctx) Transmit(port int, f packetio.Frame, note string) bool {
 		return false
 	}
 	f.Data = append(s.out.Alloc(len(f.Data)), f.Data...)
-	before := s.note
-	s.note = note
-	s.transmit(port, f)
-	s.note = before
+	before, queued := s.note, s.queued
+	s.note, s.queued = note, unqueued
+	s.send(port, f)
+	s.note, s.queued = before, queued
 	return true
 }

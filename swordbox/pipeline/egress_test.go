@@ -10,13 +10,18 @@ import (
 // keeper is a program that keeps the frames to a port, and emits a packet for each.
 type keeper struct {
 	testProgram
-	port int
-	kept [][]byte
-	emit bool
+	// passed is a port whose frames it does not keep.
+	passed int
+	kept   [][]byte
+	emit   bool
+
+	queued QueuedPorts
 }
 
+func (k *keeper) Queued() *QueuedPorts { return &k.queued }
+
 func (k *keeper) Egress(c *Ctx, port int, f packetio.Frame) bool {
-	if port != k.port {
+	if port == k.passed {
 		return false
 	}
 	k.kept = append(k.kept, bytes.Clone(f.Data))
@@ -32,7 +37,7 @@ func (k *keeper) Egress(c *Ctx, port int, f packetio.Frame) bool {
 // that it emits and about those that it rewrites; it transmits what it has kept without being asked
 // again.
 func TestEgress(t *testing.T) {
-	k := &keeper{port: 1}
+	k := &keeper{passed: 2}
 	k.packet = func(_ *Ctx, p *Parsed) Verdict {
 		p.BTH.PSN = 9
 		return Rewrite().With("changed")
@@ -43,6 +48,8 @@ func TestEgress(t *testing.T) {
 	}
 	r.Observe(true)
 	k.kept, k.emit = nil, true
+	k.queued.Add(1)
+	k.queued.Add(2)
 	before := r.Port(1).TxPackets
 	r.want("another protocol", r.send(0, plain(mac(0), mac(1))), "[2]")
 	if r.notes() != "out made" {
@@ -50,6 +57,7 @@ func TestEgress(t *testing.T) {
 	}
 	r.want("rewritten", r.send(0, roce(0, 1, 7, "payload")), "[]")
 	r.want("to another port", r.send(0, plain(mac(0), mac(2))), "[2]")
+	r.want("to a port without queues", r.send(1, plain(mac(1), mac(0))), "[0]")
 	want := roceFrame(0, 1, 9, "payload")
 	if len(k.kept) != 2 || !bytes.Equal(k.kept[0], plain(mac(0), mac(1))) || !bytes.Equal(k.kept[1], want.AppendTo(nil)) {
 		t.Errorf("kept %x", k.kept)

@@ -86,12 +86,9 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 
 // send sends f out of a port, unless the program keeps it.
 func (s *Switch) send(to int, f packetio.Frame) {
-	if s.egress == nil || !s.ctx.kept(to, f) {
-		s.transmit(to, f)
+	if s.queued.Has(to) && s.ctx.kept(to, f) {
+		return
 	}
-}
-
-func (s *Switch) transmit(to int, f packetio.Frame) {
 	f.Port = to
 	p := &s.ports[to]
 	p.TxPackets += uint64(f.Packets())

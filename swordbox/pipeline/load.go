@@ -29,7 +29,8 @@ func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch)
 		s.held.remove(HoldID(h.gen)<<32 | HoldID(i))
 	}
 	s.note = ""
-	s.program, s.egress, s.spec, s.self = p, egresser(p), p.Spec(), self
+	s.load(p)
+	s.self = self
 	s.out = nil
 	return nil
 }

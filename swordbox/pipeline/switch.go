@@ -78,7 +78,8 @@ type Note struct {
 // Switch is a switch. See the package comment. Make one with New.
 type Switch struct {
 	program Program
-	egress  Egresser // the program, if it decides about frames that leave; otherwise nil
+	egress  Egresser     // the program, if it decides about frames that leave; otherwise nil
+	queued  *QueuedPorts // the ports at which the program decides
 	spec    Spec
 	ports   []port
 	fdb     fdb
@@ -129,11 +130,12 @@ func New(cfg Config) (*Switch, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Switch{
-		program: cfg.Program, egress: egresser(cfg.Program), spec: cfg.Program.Spec(), ports: make([]port, cfg.Ports),
-		fdb: newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
+		ports: make([]port, cfg.Ports),
+		fdb:   newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
 		self: cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
 	}
 	s.ctx.s = s
+	s.load(cfg.Program)
 	for i := range s.ports {
 		s.ports[i].up = true
 	}

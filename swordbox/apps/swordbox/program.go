@@ -48,7 +48,8 @@ type Program struct {
 	flows    []flowRule
 	parts    parts
 	ctx      *pipeline.Ctx // the context of the present step
-	forget   bool          // an operator has cleared the table of flows; the next Tick forgets the flows without moved requests
+	queued   pipeline.QueuedPorts
+	forget   bool // an operator has cleared the table of flows; the next Tick forgets the flows without moved requests
 }
 
 var _ pipeline.Egresser = (*Program)(nil)
@@ -70,6 +71,9 @@ func New(cfg Config) *Program {
 	p.track = conntrack.NewTable(cfg.Track)
 	p.flows = make([]flowRule, p.track.MaxFlows())
 	p.parts = partsOf(cfg.Handlers)
+	for _, q := range p.parts.queuers {
+		q.MarkIn(&p.queued)
+	}
 	if cfg.Own != nil {
 		cfg.Own.parts = &p.parts
 	}
@@ -315,6 +319,9 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	return p.parts.owned(c, q)
 }
+
+// Queued returns the ports with queues of handlers.
+func (p *Program) Queued() *pipeline.QueuedPorts { return &p.queued }
 
 // Egress asks the handlers with queues whether one of them keeps a frame that leaves.
 func (p *Program) Egress(c *pipeline.Ctx, port int, f packetio.Frame) bool {
