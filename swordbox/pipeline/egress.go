@@ -14,8 +14,8 @@ type Egresser interface {
 	// program, also within its own calls of Ctx.Emit.
 	Egress(c *Ctx, port int, f packetio.Frame) bool
 	// Queued returns the ports with queues. The switch calls it once, and Egress is called only for
-	// these ports, so that other frames cost nothing more. The program owns the
-	// result, and changes it whenever a queue comes or goes.
+	// these ports, so that other frames cost nothing more. The program owns the result, and changes
+	// it whenever a queue comes or goes.
 	Queued() *QueuedPorts
 }
 
