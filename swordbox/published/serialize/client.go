@@ -38,6 +38,7 @@ type client struct {
 	// out is the last PSN sent to the server on this connection.
 	out     wire.PSN
 	ring    [ringSize]entry // the index is the PSN on this connection modulo ringSize
+	opened  slots           // the places in ring whose requests have no answer
 	lent    bool            // the switch has sent requests of other clients on this connection
 	path    transform.Path  // path of requests to the server, kept when the flow ends
 	back    transform.Path  // path of responses to the client, kept when the flow ends
@@ -52,9 +53,8 @@ type sent struct {
 	at  wire.PSN
 }
 
-// entry is the map entry of a request that was sent to the server. open: the request has no answer.
+// entry is the map entry of a request that was sent to the server.
 type entry struct {
-	open bool
 	from *client
 	// psn is the PSN that the client gave the request. at is its PSN on the connection to the
 	// server. span is the number of PSNs that it takes.
@@ -108,20 +108,28 @@ func (c *client) covering(at wire.PSN) *entry {
 // (hole 12).
 func (c *client) open(e entry) (lost bool) {
 	s := c.slot(e.at)
-	if lost = s.open; lost {
-		s.from.entries--
+	if lost = c.opened.has(e.at); lost {
+		c.done(s)
 	}
 	*s = e
-	s.open = true
-	e.from.entries++
+	c.again(s)
 	e.from.sent[e.psn%ringSize] = sent{e.psn, c, e.at}
 	return lost
 }
 
-// done closes an entry.
-func (e *entry) done() {
-	if e.open {
-		e.open = false
+// isOpen reports whether the request of an entry of this connection has no answer.
+func (c *client) isOpen(e *entry) bool { return c.opened.has(e.at) }
+
+// again opens an entry of this connection that is not open.
+func (c *client) again(e *entry) {
+	c.opened.add(e.at)
+	e.from.entries++
+}
+
+// done closes an entry of this connection.
+func (c *client) done(e *entry) {
+	if c.isOpen(e) {
+		c.opened.remove(e.at)
 		e.from.entries--
 	}
 }
@@ -152,8 +160,8 @@ func (c *client) toServer() *transform.Path {
 // oldest returns the lowest PSN of client c that has an open entry on the connection via.
 func (c *client) oldest(via *client) (psn wire.PSN) {
 	found := false
-	for i := range via.ring {
-		if e := &via.ring[i]; e.open && e.from == c && (!found || wire.Diff(e.psn, psn) < 0) {
+	for i := via.opened.next(0); i < ringSize; i = via.opened.next(i + 1) {
+		if e := &via.ring[i]; e.from == c && (!found || wire.Diff(e.psn, psn) < 0) {
 			psn, found = e.psn, true
 		}
 	}

@@ -54,11 +54,8 @@ func (c *client) info(now clock.Time, shard int) handler.Shared {
 		i.State = "dead"
 	}
 	var oldest *entry
-	for n := range c.ring {
+	for n := c.opened.next(0); n < ringSize; n = c.opened.next(n + 1) {
 		e := &c.ring[n]
-		if !e.open {
-			continue
-		}
 		i.Outstanding++
 		if oldest == nil || wire.Diff(e.at, oldest.at) < 0 {
 			oldest = e

@@ -113,9 +113,8 @@ func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) p
 		m.stats.Forgotten++
 		return pipeline.Drop(ReasonForgotten)
 	}
-	if !e.open {
-		e.open = true
-		from.entries++
+	if !t.via.isOpen(e) {
+		t.via.again(e)
 	}
 	return m.send(c, t.via, e, p)
 }

@@ -45,7 +45,7 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 		e.learn(p.AtomicAck)
 	}
 	if p.BTH.Opcode != wire.RCReadResponseFirst && p.BTH.Opcode != wire.RCReadResponseMiddle {
-		e.done()
+		via.done(e)
 	}
 	return m.deliver(c, via, e, p)
 }
@@ -56,24 +56,32 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 // to later requests first (hole 10).
 func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	m.acks = m.acks[:0]
-	for i := ringSize - 1; i >= 0; i-- {
-		e := via.find(at.Add(-i))
-		if e == nil || !e.open || e.sentAs == asIs && e.op.Is(wire.OpAnswered) {
-			continue
-		}
-		e.done()
-		if e.sentAs == replaced {
-			m.answer(c, e)
-			continue
-		}
-		m.note(e)
-	}
+	oldest := int(at.Next() % ringSize)
+	m.coverPart(c, via, at, oldest, ringSize)
+	m.coverPart(c, via, at, 0, oldest)
 	if len(m.acks) > 1 {
 		m.stats.AcksSplit++
 	}
 	for _, a := range m.acks {
 		a.to.toClient().ACK(&m.tx, a.psn, a.to.msn(a.psn))
 		m.emit(c, a.to, "acknowledgement split")
+	}
+}
+
+// coverPart is cover for the places of the ring from first up to and without end.
+func (m *Machine) coverPart(c *pipeline.Ctx, via *client, at wire.PSN, first, end int) {
+	for i := via.opened.next(first); i < end; i = via.opened.next(i + 1) {
+		e := &via.ring[i]
+		behind := wire.Diff(at, e.at)
+		if behind < 0 || behind >= ringSize || e.sentAs == asIs && e.op.Is(wire.OpAnswered) {
+			continue
+		}
+		via.done(e)
+		if e.sentAs == replaced {
+			m.answer(c, e)
+		} else {
+			m.note(e)
+		}
 	}
 }
 
@@ -113,8 +121,8 @@ func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
 
 // waits reports whether the client to has open entries on the connection c.
 func (c *client) waits(to *client) bool {
-	for i := range c.ring {
-		if e := &c.ring[i]; e.open && e.from == to {
+	for i := c.opened.next(0); i < ringSize; i = c.opened.next(i + 1) {
+		if c.ring[i].from == to {
 			return true
 		}
 	}
