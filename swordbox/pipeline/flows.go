@@ -46,10 +46,20 @@ type flows struct {
 	sweep    clock.Time
 	overflow uint64 // packets of flows that are not in the full table
 
-	// key and cur are the key and counters of the last packet's flow, so that a burst of one flow
-	// costs one comparison.
-	key flowKey
-	cur *flowStats
+	// recent has flows of the last packets, so that requests and responses that take turns need no
+	// look-up in the table. place is the index of a flow.
+	recent [recentFlows]recentFlow
+}
+
+const recentFlows = 16
+
+type recentFlow struct {
+	key   flowKey
+	stats *flowStats // nil: the place is unused
+}
+
+func (k *flowKey) place() int {
+	return int(uint32(k.qpn)^uint32(k.src[3])^uint32(k.src[15])^uint32(k.dst[3])^uint32(k.dst[15])) % recentFlows
 }
 
 func newFlows(max int) flows { return flows{table: make(map[flowKey]*flowStats), max: max} }
@@ -63,7 +73,8 @@ func (t *flows) count(now clock.Time, f *wire.Frame, packets, bytes int) {
 		copy(k.src[:], f.IPv4.Src[:])
 		copy(k.dst[:], f.IPv4.Dst[:])
 	}
-	if t.cur == nil || t.key != k {
+	r := &t.recent[k.place()]
+	if r.stats == nil || r.key != k {
 		s, ok := t.table[k]
 		if !ok {
 			if s = t.add(now, k); s == nil {
@@ -71,11 +82,11 @@ func (t *flows) count(now clock.Time, f *wire.Frame, packets, bytes int) {
 				return
 			}
 		}
-		t.key, t.cur = k, s
+		*r = recentFlow{k, s}
 	}
-	t.cur.packets += uint64(packets)
-	t.cur.bytes += uint64(bytes)
-	t.cur.last = now
+	r.stats.packets += uint64(packets)
+	r.stats.bytes += uint64(bytes)
+	r.stats.last = now
 }
 
 func (t *flows) add(now clock.Time, k flowKey) *flowStats {
@@ -87,7 +98,7 @@ func (t *flows) add(now clock.Time, k flowKey) *flowStats {
 					delete(t.table, k)
 				}
 			}
-			t.cur = nil
+			clear(t.recent[:])
 		}
 		if len(t.table) >= t.max {
 			return nil

@@ -243,7 +243,7 @@ func (s *Switch) ForgetMACs() int {
 func (s *Switch) ForgetFlows() int {
 	n := len(s.flows.table)
 	clear(s.flows.table)
-	s.flows.cur = nil
+	clear(s.flows.recent[:])
 	return n
 }
 
