@@ -51,15 +51,22 @@ type flows struct {
 	recent [recentFlows]recentFlow
 }
 
-const recentFlows = 16
+const (
+	recentBits  = 6
+	recentFlows = 1 << recentBits
+)
 
 type recentFlow struct {
 	key   flowKey
 	stats *flowStats // nil: the place is unused
 }
 
+// place returns a key's index in flows.recent: a multiplicative hash of the queue pair and of the
+// bytes in which addresses of one network differ.
 func (k *flowKey) place() int {
-	return int(uint32(k.qpn)^uint32(k.src[3])^uint32(k.src[15])^uint32(k.dst[3])^uint32(k.dst[15])) % recentFlows
+	const odd = 0x9e3779b1 // 2^32 divided by the golden ratio (Knuth, volume 3, 6.4)
+	h := uint32(k.qpn) ^ uint32(k.src[3]^k.src[15])<<8 ^ uint32(k.dst[3]^k.dst[15])<<16
+	return int(h * odd >> (32 - recentBits))
 }
 
 func newFlows(max int) flows { return flows{table: make(map[flowKey]*flowStats), max: max} }
