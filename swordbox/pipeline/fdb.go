@@ -13,7 +13,8 @@ type fdb struct {
 	max     int
 	ageing  time.Duration
 	sweep   clock.Time // no sweep before this time
-	last    []learnt   // by port: the last address learnt there, so that a burst costs one lookup
+	// recent has addresses of the last packets, so that most packets need no look-up in entries.
+	recent [recentMACs]learnt
 	// moves counts addresses that appeared at another port. full counts addresses that were not
 	// learnt because the database was full.
 	moves, full uint64
@@ -26,29 +27,45 @@ type fdbEntry struct {
 
 type learnt struct {
 	mac   wire.MAC
-	entry *fdbEntry
+	entry *fdbEntry // nil: the place is unused
 }
 
-func newFDB(ports, max int, ageing time.Duration) fdb {
-	return fdb{entries: make(map[wire.MAC]*fdbEntry), max: max, ageing: ageing, last: make([]learnt, ports)}
+const recentMACs = 64
+
+// place returns the place of an address in recent. Addresses of one rack differ in the last bytes.
+func (t *fdb) place(mac wire.MAC) *learnt {
+	return &t.recent[(mac[5]^mac[4]<<4^mac[3]<<2)%recentMACs]
+}
+
+// find returns the entry of an address; nil if there is none.
+func (t *fdb) find(mac wire.MAC) *fdbEntry {
+	l := t.place(mac)
+	if l.entry == nil || l.mac != mac {
+		e := t.entries[mac]
+		if e == nil {
+			return nil
+		}
+		*l = learnt{mac, e}
+	}
+	return l.entry
+}
+
+func newFDB(max int, ageing time.Duration) fdb {
+	return fdb{entries: make(map[wire.MAC]*fdbEntry), max: max, ageing: ageing}
 }
 
 // learn records that mac is behind port.
 func (t *fdb) learn(now clock.Time, mac wire.MAC, port int) {
-	l := &t.last[port]
-	if l.entry == nil || l.mac != mac {
-		e, ok := t.entries[mac]
-		if !ok {
-			if e = t.add(now, mac); e == nil {
-				return
-			}
-			e.port = port
+	e := t.find(mac)
+	if e == nil {
+		if e = t.add(now, mac); e == nil {
+			return
 		}
-		*l = learnt{mac, e}
+		e.port = port
 	}
-	l.entry.seen = now
-	if l.entry.port != port {
-		l.entry.port = port
+	e.seen = now
+	if e.port != port {
+		e.port = port
 		t.moves++
 	}
 }
@@ -72,8 +89,8 @@ func (t *fdb) add(now clock.Time, mac wire.MAC) *fdbEntry {
 
 // lookup returns the port of mac; -1: not known.
 func (t *fdb) lookup(now clock.Time, mac wire.MAC) int {
-	e, ok := t.entries[mac]
-	if !ok {
+	e := t.find(mac)
+	if e == nil {
 		return -1
 	}
 	if now.Sub(e.seen) > t.ageing {
@@ -102,9 +119,7 @@ func (t *fdb) flush(port int) {
 
 func (t *fdb) remove(mac wire.MAC, e *fdbEntry) {
 	delete(t.entries, mac)
-	for i := range t.last {
-		if t.last[i].entry == e {
-			t.last[i] = learnt{}
-		}
+	if l := t.place(mac); l.entry == e {
+		*l = learnt{}
 	}
 }

@@ -167,7 +167,6 @@ func (s *Switch) AddPort() int {
 		}
 	}
 	s.ports = append(s.ports, port{})
-	s.fdb.last = append(s.fdb.last, learnt{})
 	return len(s.ports) - 1
 }
 

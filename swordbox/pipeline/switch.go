@@ -131,7 +131,7 @@ func New(cfg Config) (*Switch, error) {
 	cfg = cfg.withDefaults()
 	s := &Switch{
 		ports: make([]port, cfg.Ports),
-		fdb:   newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
+		fdb:   newFDB(cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
 		self: cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
 	}
 	s.ctx.s = s

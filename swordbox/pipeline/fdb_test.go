@@ -1,0 +1,47 @@
+package pipeline
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Addresses of one place among the recent ones do not take each other's ports, and an address that
+// was removed is unknown although packets had just used it.
+func TestAddressesOfOnePlace(t *testing.T) {
+	const ageing = time.Minute
+	table := newFDB(10, ageing)
+	a, b := wire.MAC{2, 0, 0, 0, 0, 1}, wire.MAC{2, 7, 0, 0, 0, 1 + recentMACs}
+	if table.place(a) != table.place(b) {
+		t.Fatal("the addresses have two places")
+	}
+	want := func(now clock.Time, portA, portB int) {
+		t.Helper()
+		for range 2 {
+			if pa, pb := table.lookup(now, a), table.lookup(now, b); pa != portA || pb != portB {
+				t.Errorf("at %v: ports %d and %d, want %d and %d", now, pa, pb, portA, portB)
+			}
+		}
+	}
+	want(0, -1, -1)
+	table.learn(0, a, 3)
+	want(0, 3, -1)
+	table.learn(0, b, 4)
+	want(0, 3, 4)
+	table.learn(1, a, 5)
+	want(1, 5, 4)
+	if table.moves != 1 {
+		t.Errorf("%d moves", table.moves)
+	}
+	table.flush(4)
+	want(1, 5, -1)
+	table.learn(1, b, 4)
+	table.lookup(1, a)
+	want(clock.Time(0).Add(ageing+time.Nanosecond), 5, 4)
+	want(clock.Time(0).Add(2*ageing), -1, -1)
+	if len(table.entries) != 0 {
+		t.Errorf("%d entries are left", len(table.entries))
+	}
+}
