@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -54,6 +55,7 @@ type Conn struct {
 	work   Work     // nil: only the NIC works
 	bytes  int64
 	memory Region
+	died   clock.Time // when the service found the connection dead; 0: it has not
 	undo   []func() error
 }
 

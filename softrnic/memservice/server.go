@@ -58,6 +58,7 @@ type Server struct {
 	boot     uint64   // identifies this incarnation
 	cq       verbs.CQ // of connections without a Work; always empty
 	conns    []*Conn  // oldest first
+	next     int      // index of the connection at which bury looks next
 	used     int64    // bytes of the memory of connections
 	shaking  handshakes
 }
@@ -161,6 +162,7 @@ func (s *Server) shutdown() error {
 // handle handles one request. Its error concerns only this request.
 func (s *Server) handle(in rdmacm.Request) error {
 	s.sweep()
+	s.bury()
 	r, err := parseRequest(in.Private())
 	if err == nil && r.kind == kindConnect {
 		return s.connect(in, r)
@@ -325,6 +327,9 @@ func (s *Server) parseWork(c *Conn) (err error) {
 
 // roomFor checks that there is memory for a connection.
 func (s *Server) roomFor(c *Conn) error {
+	if s.used+c.bytes > s.cfg.Memory {
+		s.buryAll()
+	}
 	switch {
 	case s.used+c.bytes > s.cfg.Memory:
 		return fmt.Errorf("%d bytes of memory wanted, %d left", c.bytes, s.cfg.Memory-s.used)
@@ -368,7 +373,7 @@ func (s *Server) oldest() int {
 		if c.req.silent {
 			continue
 		}
-		if a, err := c.QP.Query(); err != nil || a.State == verbs.StateError {
+		if c.dead() {
 			return i
 		}
 		if asked++; asked == 1 {
