@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -24,7 +25,9 @@ type Status struct {
 	Program string        `json:"program"`
 	PID     int           `json:"pid"`
 	Uptime  time.Duration `json:"uptime"`
-	Ports   []PortStatus  `json:"ports"`
+	// Process describes what the switch's process holds.
+	Process metrics.Process `json:"process"`
+	Ports   []PortStatus    `json:"ports"`
 	// Partition lists the groups of hosts that cannot reach each other. It is empty if there is no
 	// partition.
 	Partition [][]string `json:"partition,omitempty"`
@@ -74,7 +77,7 @@ type PortCounters struct {
 func (d *Daemon) Status() (s Status, err error) {
 	err = d.commands.Do(func() {
 		s = Status{
-			Rack: d.rack, Program: d.traffic.sw.Spec().Name, PID: os.Getpid(), Uptime: time.Duration(d.traffic.now),
+			Rack: d.rack, Program: d.traffic.sw.Spec().Name, PID: os.Getpid(), Process: metrics.Self(), Uptime: time.Duration(d.traffic.now),
 			Partition: slices.Clone(d.faults.groups), Delayed: len(d.traffic.delays.heap),
 		}
 		s.Captures, s.CaptureLost = d.traffic.hub.Readers()

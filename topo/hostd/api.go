@@ -46,7 +46,9 @@ type Status struct {
 	Name string    `json:"name"`
 	Role spec.Role `json:"role"`
 	PID  int       `json:"pid"`
-	NIC  NICStatus `json:"nic"`
+	// Process describes what the daemon's process holds.
+	Process metrics.Process `json:"process"`
+	NIC     NICStatus       `json:"nic"`
 	// App is StateRunning or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`

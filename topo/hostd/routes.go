@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -130,7 +131,7 @@ func (h *Host) tearing() Tear {
 
 // Status describes the host.
 func (h *Host) Status() Status {
-	st := Status{Name: h.self.Name, Role: h.self.Role, PID: os.Getpid(), QPs: []QPStatus{}}
+	st := Status{Name: h.self.Name, Role: h.self.Role, PID: os.Getpid(), Process: metrics.Self(), QPs: []QPStatus{}}
 	if t := h.tearing(); t.Probability > 0 {
 		st.Tear = &t
 	}

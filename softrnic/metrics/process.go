@@ -1,0 +1,21 @@
+package metrics
+
+import (
+	"runtime"
+	"runtime/metrics"
+)
+
+// Process describes what the process of a daemon holds. If a field grows while the load stays the
+// same, the daemon has a leak.
+type Process struct {
+	Goroutines int `json:"goroutines"`
+	// LiveHeap is the number of bytes that the last run of the garbage collector left.
+	LiveHeap uint64 `json:"liveHeapBytes"`
+}
+
+// Self describes this process. It is for listings.
+func Self() Process {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return Process{Goroutines: runtime.NumGoroutine(), LiveHeap: live[0].Value.Uint64()}
+}
