@@ -226,6 +226,12 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	done; \
 	echo "soak: $$seeds seeds from $(FIRST) on, $$schedules schedules of 3 acts, in $(SOAKTIME)"
 
+# LASTS is how long make endure loads the rack.
+LASTS ?= 1h
+.PHONY: endure
+endure: build ## a rack at full load for LASTS, with faults and programs that misbehave and die: no connection is lost, nothing grows (root)
+	@$(PROGRAM) RDMALAB_ENDURE=$(LASTS) $(GOTEST) -count=1 -timeout 0 ./e2e/endure -args -ginkgo.timeout=100h 2>&1 | $(GO) run ./e2e/report
+
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize swordbox/rules \
