@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"text/tabwriter"
 
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -72,19 +71,12 @@ type Tail struct {
 }
 
 func printKeys(out io.Writer, host func(netip.Addr) string, list []Key) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no key of Clover was requested under a rule of action steer; add one: rdmalab switch "+
-			"rules add server=ms0 action=steer")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tRATE/s\tREADS\tAPPENDS\tSTEERED\tWAITING\tTAIL\tLENGTH\tVERSION\tSEQUENCE") // Flush reports errors
-	for _, k := range list {
-		tail := "-\t-\t-\t-"
-		if t := k.Tail; t != nil {
-			tail = fmt.Sprintf("%s:%#x\t%d\t%d\t%d", host(t.Server), t.VA, t.Length, t.Version, t.Sequence)
-		}
-		fmt.Fprintf(w, "%d\t%.0f\t%d\t%d\t%d\t%d\t%s\n", k.Key, k.Rate, k.Reads, k.Appends, k.Steered, k.Waiting, tail)
-	}
-	return w.Flush()
+	return handler.WriteTable(out, list, "no key of Clover was requested under a rule of action steer; add one: rdmalab switch rules add server=ms0 action=steer",
+		"KEY\tRATE/s\tREADS\tAPPENDS\tSTEERED\tWAITING\tTAIL\tLENGTH\tVERSION\tSEQUENCE", func(k *Key) string {
+			tail := "-\t-\t-\t-"
+			if t := k.Tail; t != nil {
+				tail = fmt.Sprintf("%s:%#x\t%d\t%d\t%d", host(t.Server), t.VA, t.Length, t.Version, t.Sequence)
+			}
+			return fmt.Sprintf("%d\t%.0f\t%d\t%d\t%d\t%d\t%s", k.Key, k.Rate, k.Reads, k.Appends, k.Steered, k.Waiting, tail)
+		})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"text/tabwriter"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -118,4 +119,19 @@ func NewListing[H Handler, T any](help Help, items func(h H, now clock.Time) []T
 			return table(w, host, list)
 		},
 	}
+}
+
+// WriteTable writes a list as a table: the header, and a line for each item. Tabs separate columns. If
+// the list is empty, it writes the line none.
+func WriteTable[T any](out io.Writer, list []T, none, header string, line func(i *T) string) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, none)
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, header) // Flush reports errors
+	for i := range list {
+		fmt.Fprintln(w, line(&list[i]))
+	}
+	return w.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -161,16 +160,10 @@ type Hot struct {
 
 // table prints hot addresses.
 func table(w io.Writer, host func(netip.Addr) string, list []Hot) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no request was counted; add a rule: rdmalab switch rules add server=ms0 action=count")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE") // Flush reports errors
-	for _, h := range list {
-		fmt.Fprintf(t, "%s\t%#x\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", host(h.Server), h.Address, h.Unit, h.Count, h.Over, h.Reads, h.Writes, h.Atomics, h.Rule)
-	}
-	return t.Flush()
+	return handler.WriteTable(w, list, "no request was counted; add a rule: rdmalab switch rules add server=ms0 action=count",
+		"SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE", func(h *Hot) string {
+			return fmt.Sprintf("%s\t%#x\t%d\t%d\t%d\t%d\t%d\t%d\t%s", host(h.Server), h.Address, h.Unit, h.Count, h.Over, h.Reads, h.Writes, h.Atomics, h.Rule)
+		})
 }
 
 // sortHot puts the hottest first.

@@ -2,7 +2,6 @@ package packetbuffer
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -36,21 +35,6 @@ func carrierOf(silence time.Duration) func(l *Link, number uint32) Carrier {
 	}
 }
 
-// GrantOf returns where a server lets the switch keep a ring. The error says why the ring cannot be
-// there.
-func GrantOf(s *switchconn.Shared, l *Layout) (memgrant.Grant, error) {
-	g, err := memgrant.Of(s.Answer)
-	switch {
-	case err != nil:
-		return g, err
-	case l.End() > uint64(g.Region.Len):
-		return g, fmt.Errorf("the ring ends at offset %#x, and the server's memory at %#x", l.End(), g.Region.Len)
-	case s.MTU < l.Entry:
-		return g, fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes", l.Entry, s.MTU)
-	}
-	return g, nil
-}
-
 func (ch *channel) Up() bool      { return ch.conn.State() == requester.Up }
 func (ch *channel) Writes() int   { return ch.conn.Spare() }
 func (ch *channel) Reads() bool   { return ch.conn.SendsNow(wire.RCReadRequest, 0) }
@@ -74,14 +58,9 @@ func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e Entry) {
 	ch.conn.Submit(c, ch.request(wire.RCReadRequest, offset, n), requester.Tag{Flow: e.Ring, Generation: e.Place})
 }
 
-func (ch *channel) Attach(s *switchconn.Shared) error {
-	g, err := GrantOf(s, ch.link.Layout())
-	if err != nil {
-		return err
-	}
+func (ch *channel) Attach(s *switchconn.Shared, g memgrant.Grant) {
 	ch.grant, ch.nonce = g, NonceOf(s)
 	ch.conn.Attach(requester.LinkOf(s))
-	return nil
 }
 
 // NonceOf returns a number that differs between connections, also of former incarnations of the

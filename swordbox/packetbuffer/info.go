@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
@@ -60,18 +59,11 @@ type Item struct {
 	Used    int `json:"used"`
 	Entries int `json:"entries"`
 	// The fields from Stored to Dropped count frames.
-	Stored  uint64   `json:"stored"`
-	Loaded  uint64   `json:"loaded"`
-	Lost    uint64   `json:"lost"`
-	Dropped uint64   `json:"dropped"`
-	Ring    []Server `json:"ring"`
-}
-
-// Server is a server of a ring.
-type Server struct {
-	Address netip.Addr `json:"address"`
-	Up      bool       `json:"up"`
-	Why     string     `json:"why,omitempty"`
+	Stored  uint64          `json:"stored"`
+	Loaded  uint64          `json:"loaded"`
+	Lost    uint64          `json:"lost"`
+	Dropped uint64          `json:"dropped"`
+	Ring    []extmem.Server `json:"ring"`
 }
 
 // list lists the queues.
@@ -79,16 +71,14 @@ func (m *Machine) list(clock.Time) (list []Item) {
 	for _, q := range m.queues {
 		i := Item{
 			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.remote()),
-			Used: int(q.written - q.read), Entries: q.Entries, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
+			Used: int(q.written - q.read), Entries: q.Cells, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
 			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long,
 		}
 		if q.gone {
 			i.Rate = 0
 		}
-		for _, l := range m.links {
-			if l.queue == q {
-				i.Ring = append(i.Ring, Server{l.key.Server, l.carrier.Up(), l.why})
-			}
+		for _, l := range q.links {
+			i.Ring = append(i.Ring, l.Server(l.up()))
 		}
 		list = append(list, i)
 	}
@@ -97,32 +87,16 @@ func (m *Machine) list(clock.Time) (list []Item) {
 
 // Print prints queues.
 func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no rule queues the frames to a host; add one: rdmalab switch rules add server=cn0 action=buffer ring=ms0 rate=100Mbit")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RULE\tMODE\tRATE\tWAITING\tREMOTE\tSTORED\tLOADED\tLOST\tDROPPED\tRING") // Flush reports errors
-	for _, i := range list {
-		var ring []string
-		for _, s := range i.Ring {
-			name := host(s.Address)
-			if !s.Up {
-				name = "-" + name
+	return handler.WriteTable(out, list,
+		"no rule queues the frames to a host; add one: rdmalab switch rules add server=cn0 action=buffer ring=ms0 rate=100Mbit",
+		"RULE\tMODE\tRATE\tWAITING\tREMOTE\tSTORED\tLOADED\tLOST\tDROPPED\tRING", func(i *Item) string {
+			rate := "-"
+			if i.Rate != 0 {
+				rate = fault.FormatRate(i.Rate)
 			}
-			if s.Why != "" {
-				name += " (" + s.Why + ")"
-			}
-			ring = append(ring, name)
-		}
-		rate := "-"
-		if i.Rate != 0 {
-			rate = fault.FormatRate(i.Rate)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d (%d of %d)\t%d\t%d\t%d\t%d\t%s\n", i.Rule, i.Mode, rate, i.Waiting, i.High, i.Remote, i.Used, i.Entries,
-			i.Stored, i.Loaded, i.Lost, i.Dropped, strings.Join(ring, ", "))
-	}
-	return w.Flush()
+			return fmt.Sprintf("%s\t%s\t%s\t%d of %d\t%d (%d of %d)\t%d\t%d\t%d\t%d\t%s", i.Rule, i.Mode, rate, i.Waiting, i.High, i.Remote, i.Used, i.Entries,
+				i.Stored, i.Loaded, i.Lost, i.Dropped, extmem.Names(i.Ring, host))
+		})
 }
 
 // Info lists the counters.
@@ -133,7 +107,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "remote", Value: uint64(remote), Help: "frames in rings in servers' memory"})
 	var sum requester.Stats
 	hardened := false
-	for _, l := range m.links {
+	for _, l := range m.links.All {
 		if ch, ok := l.carrier.(*channel); ok {
 			hardened = true
 			sum.Add(ch.conn.Stats())
@@ -156,7 +130,7 @@ func (m *Machine) Tables() []handler.Table {
 		local.Used += q.waiting()
 		local.Max += 2*q.High + len(q.window)
 		remote.Used += int(q.written - q.read)
-		remote.Max += q.Entries
+		remote.Max += q.Cells
 	}
 	if m.cfg.Kind.Mode == rules.Published {
 		local.Name, remote.Name = "published "+local.Name, "published "+remote.Name
@@ -170,7 +144,7 @@ func (m *Machine) ClearTable(string) int { return 0 }
 // Spec declares what a chip would need: for each port the state of its ring, and for each connection
 // the requests in flight. The frames that wait are in the chip's packet memory.
 func (m *Machine) Spec() pipeline.Part {
-	ports, links, window := max(1, len(m.queues)), max(1, len(m.links)), 0
+	ports, links, window := max(1, len(m.queues)), max(1, len(m.links.All)), 0
 	for _, q := range m.queues {
 		window = max(window, len(q.window))
 	}

@@ -1,14 +1,17 @@
 package packetbuffer
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -44,8 +47,8 @@ type Carrier interface {
 	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
 	// Nonce is a number that differs between connections.
 	Nonce() uint32
-	// Attach uses a new connection. Detach is called when it has ended.
-	Attach(s *switchconn.Shared) error
+	// Attach uses a new connection to a server that lends g. Detach is called when it has ended.
+	Attach(s *switchconn.Shared, g memgrant.Grant)
 	Detach(c *pipeline.Ctx)
 	// Packet handles a packet of the server. Tick is called at Deadline.
 	Packet(c *pipeline.Ctx, p *pipeline.Parsed) bool
@@ -53,15 +56,12 @@ type Carrier interface {
 	Deadline() clock.Time
 }
 
-// Link is a server of a ring with the connection to it. Several connections may follow one another.
+// Link is a server of a ring with the connections to it.
 type Link struct {
-	m          *Machine
-	key        switchconn.Key
-	carrier    Carrier
-	queue      *queue // nil: no ring uses the server any more
-	generation uint32
-	ownQPN     wire.QPN // 0: there is no connection
-	why        string   // why there is none
+	extmem.Link
+	m       *Machine
+	carrier Carrier
+	queue   *queue // nil: no ring uses the server any more
 }
 
 // Came takes the answer for an entry: its bytes, or nil if there is none.
@@ -71,22 +71,46 @@ func (l *Link) Came(e Entry, b []byte) {
 	}
 }
 
-// Layout returns what the rule asks for; nil: no rule uses the link any more.
-func (l *Link) Layout() *Layout {
-	if l.queue == nil {
-		return nil
-	}
-	return &l.queue.Layout
-}
-
 // Failed makes the program replace the connection.
 func (l *Link) Failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
-	l.why = why
-	l.m.forget(l)
+	l.m.links.Fail(l, why)
 	if l.m.cfg.Failed != nil {
-		l.m.cfg.Failed(c, l.key, l.generation, why)
+		l.m.cfg.Failed(c, l.Key(), l.Generation(), why)
 	}
+}
+
+// Needed reports whether a ring uses the server.
+func (l *Link) Needed() bool { return l.queue != nil }
+
+// Fit returns why the ring cannot be in the memory that the server lends on a connection.
+func (l *Link) Fit(s *switchconn.Shared) error {
+	_, err := l.queue.Grant(s)
+	if err == nil && s.MTU < l.queue.Size {
+		err = fmt.Errorf("an entry of %d bytes is longer than the path MTU of %d bytes", l.queue.Size, s.MTU)
+	}
+	return err
+}
+
+// Begin uses a new connection.
+func (l *Link) Begin(s *switchconn.Shared) {
+	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
+	l.carrier.Attach(s, g)
+}
+
+// End is called when the connection has ended.
+func (l *Link) End(c *pipeline.Ctx) { l.carrier.Detach(c) }
+
+// up, writes and reads are Up, Writes and Reads of the carrier, if the ring fits the server's
+// memory.
+func (l *Link) up() bool    { return l.Usable() && l.carrier.Up() }
+func (l *Link) reads() bool { return l.Usable() && l.carrier.Reads() }
+
+func (l *Link) writes() int {
+	if !l.Usable() {
+		return 0
+	}
+	return l.carrier.Writes()
 }
 
 // Machine queues frames under rules of action buffer. Make one with New.
@@ -94,8 +118,7 @@ type Machine struct {
 	cfg    Config
 	queues []*queue
 	ports  []*queue // by port; nil: the port has no queue
-	links  []*Link
-	byQPN  map[wire.QPN]*Link
+	links  extmem.Links[*Link]
 	epoch  uint32
 	made   uint32 // number of links made so far
 	busy   bool   // the machine sends: its own frames pass all queues
@@ -141,7 +164,7 @@ var (
 
 // New makes a Machine without rules.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*Link), marks: new(pipeline.QueuedPorts)}
+	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](), marks: new(pipeline.QueuedPorts)}
 }
 
 // Kind returns the machine's entry of the registry.
@@ -183,6 +206,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		}
 		m.use(r.ID, port, l)
 	}
+	m.links.Recheck()
 	m.sweep()
 }
 
@@ -214,7 +238,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 	}
 	q.stats.Lost += uint64(q.remote())
 	m.epoch++
-	for _, old := range m.links {
+	for _, old := range m.links.All {
 		if old.queue == q {
 			old.queue = nil
 		}
@@ -227,21 +251,19 @@ func (m *Machine) use(id string, port int, l Layout) {
 	for _, a := range l.Servers {
 		k := m.link(switchconn.Key{Server: a, Shard: switchconn.BufferShard + port})
 		k.queue = q
-		q.carriers = append(q.carriers, k.carrier)
+		q.links = append(q.links, k)
 	}
 }
 
 // link returns the link with a key. It makes the link if there is none.
 func (m *Machine) link(key switchconn.Key) *Link {
-	for _, l := range m.links {
-		if l.key == key {
-			return l
-		}
+	if l, ok := m.links.Find(key); ok {
+		return l
 	}
 	m.made++
-	l := &Link{m: m, key: key}
+	l := &Link{m: m}
 	l.carrier = m.cfg.Carrier(l, switchconn.BufferShard+m.made)
-	m.links = append(m.links, l)
+	m.links.Add(key, l)
 	return l
 }
 
@@ -262,14 +284,14 @@ func (m *Machine) sweep() {
 		m.stats.add(&q.stats)
 		m.ports[q.port] = nil
 		m.marks.Remove(q.port)
-		for _, l := range m.links {
+		for _, l := range m.links.All {
 			if l.queue == q {
 				l.queue = nil
 			}
 		}
 		return true
 	})
-	m.links = slices.DeleteFunc(m.links, func(l *Link) bool { return l.queue == nil && l.ownQPN == 0 })
+	m.links.Sweep(nil)
 }
 
 // Wants lists the connections that a rule needs: one to each server of the ring.
@@ -288,52 +310,26 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 }
 
 // Uses reports whether the connection with key k is one to a server of a ring.
-func (m *Machine) Uses(k switchconn.Key) bool {
-	return slices.ContainsFunc(m.links, func(l *Link) bool { return l.key == k })
-}
+func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
 // Mine reports whether a queue pair belongs to a connection to a server of a ring.
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.byQPN[qpn] != nil }
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach uses a new connection.
+// Attach uses a connection.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
-	for _, l := range m.links {
-		if l.key != s.Key || l.queue == nil {
-			continue
-		}
-		if l.ownQPN != 0 {
-			m.Detach(c, l.key, l.generation)
-		}
-		if err := l.carrier.Attach(&s); err != nil {
-			l.why = err.Error()
-			return false
-		}
-		l.generation, l.ownQPN, l.why = s.Generation, s.OwnQPN, ""
-		m.byQPN[s.OwnQPN] = l
+	l, ok := m.links.Attach(c, &s)
+	if ok {
 		m.after(c, l.queue)
-		return true
 	}
-	return false
+	return ok
 }
 
 // Detach is called when a connection has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	for _, l := range m.links {
-		if l.key != k || l.generation != generation {
-			continue
-		}
-		m.forget(l)
-		l.carrier.Detach(c)
+	if l, ok := m.links.Detach(c, k, generation); ok {
 		m.after(c, l.queue)
-		break
 	}
 	m.sweep()
-}
-
-// forget removes the queue pair of a link.
-func (m *Machine) forget(l *Link) {
-	delete(m.byQPN, l.ownQPN)
-	l.ownQPN = 0
 }
 
 // after lets a queue go on after its carriers have changed.
@@ -374,9 +370,9 @@ const ReasonStranger pipeline.Reason = "not from the ring's server"
 
 // Owned handles a packet that a server has sent to the switch.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	l := m.byQPN[p.BTH.DestQP]
+	l, known := m.links.Of(p.BTH.DestQP)
 	m.busy = true
-	known := l != nil && l.carrier.Packet(c, p)
+	known = known && l.carrier.Packet(c, p)
 	m.busy = false
 	if !known {
 		m.stats.Strangers++
@@ -389,7 +385,7 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 // Tick handles the deadlines that have passed.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.busy = true
-	for _, l := range m.links {
+	for _, l := range m.links.All {
 		if l.carrier.Deadline() <= c.Now {
 			l.carrier.Tick(c)
 			if l.queue != nil {
@@ -413,7 +409,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 // Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
-	for _, l := range m.links {
+	for _, l := range m.links.All {
 		at = clock.Min(at, l.carrier.Deadline())
 	}
 	for _, q := range m.queues {

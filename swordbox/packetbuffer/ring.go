@@ -11,8 +11,8 @@ import (
 //	  ≤ asked  next entry to ask for
 //	    ≤ written  next entry to write
 type ring struct {
-	layout   *Layout
-	carriers []Carrier
+	layout *Layout
+	links  []*Link // of the layout's servers
 	// trusting: an entry that comes back is taken for the right one, as in the paper.
 	trusting             bool
 	epoch                uint32 // names the ring in calls of carriers
@@ -65,8 +65,8 @@ func (r *ring) remote() uint32 { return r.number - r.expected }
 
 // spare returns how many entries the servers can take now.
 func (r *ring) spare() (n int) {
-	for _, k := range r.carriers {
-		n += k.Writes()
+	for _, l := range r.links {
+		n += l.writes()
 	}
 	return n
 }
@@ -74,12 +74,12 @@ func (r *ring) spare() (n int) {
 // store writes a frame to the ring. stored: at least its first entry was written. If there was no
 // room for another one, because entries were skipped, the frame will not come back.
 func (r *ring) store(c *pipeline.Ctx, f packetio.Frame) outcome {
-	room := r.layout.Entry - headerLen
+	room := r.layout.Size - headerLen
 	parts := (len(f.Data) + room - 1) / room
 	switch {
-	case parts > maxParts || parts > r.layout.Entries:
+	case parts > maxParts || parts > r.layout.Cells:
 		return long
-	case r.written-r.read+uint64(parts) > uint64(r.layout.Entries):
+	case r.written-r.read+uint64(parts) > uint64(r.layout.Cells):
 		return full
 	case r.spare() < parts:
 		return blocked
@@ -101,23 +101,23 @@ func (r *ring) store(c *pipeline.Ctx, f packetio.Frame) outcome {
 
 // put writes the next entry whose server can take a WRITE now.
 func (r *ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
-	for skip := range uint64(len(r.carriers)) {
+	for skip := range uint64(len(r.links)) {
 		at := r.written + skip
-		if at-r.read >= uint64(r.layout.Entries) {
+		if at-r.read >= uint64(r.layout.Cells) {
 			return false
 		}
 		server, offset := r.layout.Place(at)
-		k := r.carriers[server]
-		if k.Writes() == 0 {
+		l := r.links[server]
+		if l.writes() == 0 {
 			continue
 		}
 		if r.tag == 0 {
-			r.tag = k.Nonce() ^ r.epoch<<24 | 1
+			r.tag = l.carrier.Nonce() ^ r.epoch<<24 | 1
 		}
 		h.tag, h.place = r.tag, uint32(at)
 		r.out = append(h.appendTo(r.out[:0]), b...)
 		r.written = at + 1
-		k.Write(c, offset, r.out)
+		l.carrier.Write(c, offset, r.out)
 		return true
 	}
 	return false
@@ -127,15 +127,15 @@ func (r *ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
 func (r *ring) ask(c *pipeline.Ctx) {
 	for r.asked != r.written && r.asked-r.read < uint64(len(r.window)) {
 		server, offset := r.layout.Place(r.asked)
-		s, k := r.slot(r.asked), r.carriers[server]
+		s, l := r.slot(r.asked), r.links[server]
 		switch {
-		case !k.Up():
+		case !l.up():
 			s.state = missed
-		case !k.Reads():
+		case !l.reads():
 			return
 		default:
 			s.state = asking
-			k.Read(c, offset, r.layout.Entry, Entry{Ring: r.epoch, Place: uint32(r.asked)})
+			l.carrier.Read(c, offset, r.layout.Size, Entry{Ring: r.epoch, Place: uint32(r.asked)})
 		}
 		r.asked++
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"text/tabwriter"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -60,16 +59,9 @@ func (m *Machine) heldShares(clock.Time) []HostShare {
 }
 
 func printHeld(out io.Writer, host func(netip.Addr) string, list []HostShare) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no request was held under a hardened rule")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "HOST\tPORT\tHELD\tPEAK\tLIMIT\tREFUSED") // Flush reports errors
-	for _, h := range list {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", host(h.Host), h.Port, h.Held, h.Peak, h.Limit, h.Refused)
-	}
-	return w.Flush()
+	return handler.WriteTable(out, list, "no request was held under a hardened rule", "HOST\tPORT\tHELD\tPEAK\tLIMIT\tREFUSED", func(h *HostShare) string {
+		return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", host(h.Host), h.Port, h.Held, h.Peak, h.Limit, h.Refused)
+	})
 }
 
 // Tables lists the pool of held requests.

@@ -3,6 +3,7 @@ package statestore
 import (
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
@@ -13,20 +14,17 @@ import (
 // first rule that needs it until no rule needs it and it has no connection. In this time several
 // connections may follow one another.
 type channel struct {
-	m   *Machine
-	key switchconn.Key
+	extmem.Link
+	m *Machine
 	// number names the channel in captures.
 	number uint32
 	// depth is how many FETCH_ADDs may be in flight. wanted is the depth that the present rules ask
 	// for; the next connection has it. users is the number of rules that use the channel.
 	depth, wanted, users int
 
-	conn       *requester.Conn
-	generation uint32
-	ownQPN     wire.QPN
-	grant      memgrant.Grant
-	known      bool   // grant has been set
-	why        string // why the channel is not up; "": it is up, or never was
+	conn  *requester.Conn
+	grant memgrant.Grant
+	known bool // grant has been set
 	pending
 	flight flight
 	tx     wire.Frame // scratch
@@ -57,8 +55,8 @@ func (f *flight) pop() sent {
 }
 
 // newChannel makes a channel with depth FETCH_ADDs in flight. number names it in captures.
-func newChannel(m *Machine, key switchconn.Key, depth int, number uint32) *channel {
-	ch := &channel{m: m, key: key, number: number, wanted: depth}
+func newChannel(m *Machine, depth int, number uint32) *channel {
+	ch := &channel{m: m, number: number, wanted: depth}
 	ch.pending.reset()
 	ch.resize(depth)
 	return ch
@@ -82,23 +80,35 @@ func (ch *channel) resize(depth int) {
 // remembers, so that the NIC executes a retransmitted one only once.
 func (ch *channel) limit() int { return min(ch.depth, ch.conn.Link().Depth) }
 
-// attach makes the channel use a new connection. false: the service's answer is not valid.
-func (ch *channel) attach(s *switchconn.Shared) bool {
-	g, err := memgrant.Of(s.Answer)
-	if err != nil {
-		ch.why = err.Error()
-		return false
-	}
+// Needed reports whether a rule uses the channel.
+func (ch *channel) Needed() bool { return ch.users > 0 }
+
+// Fit returns why the channel cannot use a connection: the service's answer is not valid.
+func (ch *channel) Fit(s *switchconn.Shared) error {
+	_, err := memgrant.Of(s.Answer)
+	return err
+}
+
+// Begin makes the channel use a new connection.
+func (ch *channel) Begin(s *switchconn.Shared) {
+	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
 	if ch.known && (g.Boot != ch.grant.Boot || g.Region != ch.grant.Region) {
 		ch.m.stats.Restarts++
 	}
 	if ch.flight.n == 0 {
 		ch.resize(ch.wanted)
 	}
-	ch.grant, ch.known, ch.why = g, true, ""
-	ch.generation, ch.ownQPN = s.Generation, s.OwnQPN
+	ch.grant, ch.known = g, true
 	ch.conn.Attach(requester.LinkOf(s))
-	return true
+}
+
+// End is called when the connection has ended. If no rule uses the channel, what waits is dropped.
+func (ch *channel) End(c *pipeline.Ctx) {
+	ch.conn.Detach(c)
+	if ch.users == 0 {
+		ch.m.stats.Dropped += ch.pending.sum
+		ch.pending.reset()
+	}
 }
 
 // count adds an amount to the counter at offset. It sends the amount at once if nothing else waits
@@ -162,10 +172,9 @@ func (ch *channel) Retry(requester.Tag) bool { return false }
 // Failed is called when the connection has failed. It asks the program for a new one.
 func (ch *channel) Failed(c *pipeline.Ctx, why string) {
 	ch.m.stats.Failures++
-	ch.why = why
-	ch.m.forget(ch)
+	ch.m.links.Fail(ch, why)
 	if ch.m.cfg.Failed != nil {
-		ch.m.cfg.Failed(c, ch.key, ch.generation, why)
+		ch.m.cfg.Failed(c, ch.Key(), ch.Generation(), why)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"text/tabwriter"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -70,13 +69,13 @@ type Store struct {
 
 // list lists the connections that rules need, or on which an amount waits or is in flight.
 func (m *Machine) list(clock.Time) (list []Store) {
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		if ch.users == 0 && ch.pending.used == 0 && ch.flight.n == 0 {
 			continue
 		}
 		s := Store{
-			Server: ch.key.Server, Shard: ch.key.Shard - switchconn.CountShard, State: ch.conn.State().String(), Pending: ch.pending.sum,
-			Counters: ch.pending.used, InFlight: ch.flight.sum, Adds: ch.flight.n, Depth: ch.depth, Why: ch.why,
+			Server: ch.Key().Server, Shard: ch.Key().Shard - switchconn.CountShard, State: ch.conn.State().String(), Pending: ch.pending.sum,
+			Counters: ch.pending.used, InFlight: ch.flight.sum, Adds: ch.flight.n, Depth: ch.depth, Why: ch.Why(),
 		}
 		if ch.conn.State() == requester.Up {
 			s.Depth = ch.limit()
@@ -91,30 +90,24 @@ func (m *Machine) list(clock.Time) (list []Store) {
 
 // PrintStores prints connections to stores.
 func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no rule counts in the memory of a server; add one: rdmalab switch rules add server=ms0 action=count store=ms1")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STORE\tSTATE\tPENDING\tIN FLIGHT\tREGION") // Flush reports errors
-	for _, s := range list {
-		region := "-"
-		if s.Bytes != 0 {
-			region = fmt.Sprintf("%#x+%d, R_Key %#x", s.Address, s.Bytes, s.RKey)
-		}
-		if s.Why != "" {
-			region += "  " + s.Why
-		}
-		fmt.Fprintf(w, "%s/%d\t%s\t%d (%d)\t%d (%d of %d)\t%s\n", host(s.Server), s.Shard, s.State, s.Pending, s.Counters, s.InFlight, s.Adds, s.Depth, region)
-	}
-	return w.Flush()
+	return handler.WriteTable(out, list, "no rule counts in the memory of a server; add one: rdmalab switch rules add server=ms0 action=count store=ms1",
+		"STORE\tSTATE\tPENDING\tIN FLIGHT\tREGION", func(s *Store) string {
+			region := "-"
+			if s.Bytes != 0 {
+				region = fmt.Sprintf("%#x+%d, R_Key %#x", s.Address, s.Bytes, s.RKey)
+			}
+			if s.Why != "" {
+				region += "  " + s.Why
+			}
+			return fmt.Sprintf("%s/%d\t%s\t%d (%d)\t%d (%d of %d)\t%s", host(s.Server), s.Shard, s.State, s.Pending, s.Counters, s.InFlight, s.Adds, s.Depth, region)
+		})
 }
 
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	pending, inFlight := m.Waiting()
 	var sum requester.Stats
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		sum.Add(ch.conn.Stats())
 	}
 	list := handler.Counters("", m.stats)
@@ -131,10 +124,10 @@ const tablePending = "pending counts"
 // Tables lists the table of waiting amounts. It cannot be cleared: the amounts would be lost.
 func (m *Machine) Tables() []handler.Table {
 	used := 0
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		used += ch.pending.used
 	}
-	return []handler.Table{{Name: tablePending, Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.channels)) * MaxPending}}
+	return []handler.Table{{Name: tablePending, Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.links.All)) * MaxPending}}
 }
 
 // ClearTable clears nothing.
@@ -143,8 +136,8 @@ func (m *Machine) ClearTable(string) int { return 0 }
 // Spec declares what a chip would need: for each connection, the table of waiting amounts and the
 // copies of the FETCH_ADDs in flight. A chip can keep these copies because they are small.
 func (m *Machine) Spec() pipeline.Part {
-	n, inFlight := max(1, len(m.channels)), 0
-	for _, ch := range m.channels {
+	n, inFlight := max(1, len(m.links.All)), 0
+	for _, ch := range m.links.All {
 		inFlight = max(inFlight, ch.depth)
 	}
 	if inFlight == 0 {

@@ -1,12 +1,12 @@
 package statestore
 
 import (
-	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -28,16 +28,15 @@ type Config struct {
 
 // Machine counts the requests under hardened rules of action count with a store. Make one with New.
 type Machine struct {
-	cfg      Config
-	counts   []counted
-	channels []*channel // in the order in which rules first needed them
-	byQPN    map[wire.QPN]*channel
-	labels   labels
-	stats    Stats
-	made     uint32 // number of channels made so far
-	behind   uint64 // the last argument of Config.Behind
-	former   uint64 // the result of Config.FormerlyBehind
-	asked    bool   // Config.FormerlyBehind was called
+	cfg    Config
+	counts []counted
+	links  extmem.Links[*channel]
+	labels labels
+	stats  Stats
+	made   uint32 // number of channels made so far
+	behind uint64 // the last argument of Config.Behind
+	former uint64 // the result of Config.FormerlyBehind
+	asked  bool   // Config.FormerlyBehind was called
 }
 
 // counted is a rule with the channels of its stores. The channel of a store and a shard is at index
@@ -70,14 +69,14 @@ var (
 )
 
 // New makes a Machine without rules.
-func New(cfg Config) *Machine { return &Machine{cfg: cfg, byQPN: make(map[wire.QPN]*channel)} }
+func New(cfg Config) *Machine { return &Machine{cfg: cfg, links: extmem.NewLinks[*channel]()} }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Waiting returns the amounts that wait in the switch, and those in flight to the stores.
 func (m *Machine) Waiting() (pending, inFlight uint64) {
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		pending += ch.pending.sum
 		inFlight += ch.flight.sum
 	}
@@ -99,7 +98,7 @@ func (m *Machine) Formerly() uint64 {
 // while its connection is up; without a connection they are dropped.
 func (m *Machine) SetRules(set *rules.Set) {
 	m.counts = nil
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		ch.users = 0
 	}
 	for i := range set.All() {
@@ -116,13 +115,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		m.counts = append(m.counts, k)
 	}
 	var dropped uint64
-	m.channels = slices.DeleteFunc(m.channels, func(ch *channel) bool {
-		if ch.users > 0 || ch.ownQPN != 0 {
-			return false
-		}
-		dropped += ch.pending.sum
-		return true
-	})
+	m.links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
 	if dropped > 0 { // otherwise this program may not run yet, and the journal belongs to another one
 		m.stats.Dropped += dropped
 		m.record()
@@ -131,18 +124,16 @@ func (m *Machine) SetRules(set *rules.Set) {
 
 // channel returns the channel with a key. It makes the channel if there is none.
 func (m *Machine) channel(key switchconn.Key, depth int) *channel {
-	for _, ch := range m.channels {
-		if ch.key == key {
-			ch.wanted = depth
-			if ch.flight.n == 0 && ch.ownQPN == 0 {
-				ch.resize(depth)
-			}
-			return ch
+	if ch, ok := m.links.Find(key); ok {
+		ch.wanted = depth
+		if ch.flight.n == 0 && !ch.Connected() {
+			ch.resize(depth)
 		}
+		return ch
 	}
 	m.made++
-	ch := newChannel(m, key, depth, switchconn.CountShard+m.made)
-	m.channels = append(m.channels, ch)
+	ch := newChannel(m, depth, switchconn.CountShard+m.made)
+	m.links.Add(key, ch)
 	return ch
 }
 
@@ -152,7 +143,7 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) { return WantsOf(
 // WantsOf lists the connections that a rule needs: one for each shard of each store.
 func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	l := LayoutOf(r)
-	for _, a := range l.Stores {
+	for _, a := range l.Servers {
 		for i := range l.Shards {
 			list = append(list, handler.Wanted{
 				Key:    switchconn.Key{Server: a, Shard: switchconn.CountShard + i},
@@ -164,53 +155,27 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 }
 
 // Uses reports whether a connection with key k is one to a store.
-func (m *Machine) Uses(k switchconn.Key) bool {
-	return slices.ContainsFunc(m.channels, func(ch *channel) bool { return ch.key == k && (ch.users > 0 || ch.ownQPN != 0) })
-}
+func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
 // Mine reports whether a queue pair belongs to a connection to a store.
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.byQPN[qpn] != nil }
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach uses a new connection to a store.
+// Attach uses a connection to a store.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
-	for _, ch := range m.channels {
-		if ch.key != s.Key {
-			continue
-		}
-		if ch.ownQPN != 0 {
-			m.Detach(c, ch.key, ch.generation)
-		}
-		if !ch.attach(&s) {
-			return false
-		}
-		m.byQPN[s.OwnQPN] = ch
+	ch, ok := m.links.Attach(c, &s)
+	if ok {
 		ch.pump(c)
 		m.record()
-		return true
 	}
-	return false
+	return ok
 }
 
 // Detach is called when a connection to a store has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	for _, ch := range m.channels {
-		if ch.key != k || ch.generation != generation {
-			continue
-		}
-		m.forget(ch)
-		ch.conn.Detach(c)
-		if ch.users == 0 {
-			m.stats.Dropped += ch.pending.sum
-			ch.pending.reset()
-		}
+	if _, ok := m.links.Detach(c, k, generation); ok {
 		m.record()
+		m.links.Sweep(nil)
 	}
-}
-
-// forget removes the queue pair of a channel.
-func (m *Machine) forget(ch *channel) {
-	delete(m.byQPN, ch.ownQPN)
-	ch.ownQPN = 0
 }
 
 // Observe counts a request.
@@ -252,8 +217,8 @@ const ReasonStranger pipeline.Reason = "not from the store"
 
 // Owned handles a packet that a store has sent to the switch.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	ch := m.byQPN[p.BTH.DestQP]
-	if ch == nil || ch.conn.Link().Peer() != p.SrcAddr() {
+	ch, ok := m.links.Of(p.BTH.DestQP)
+	if !ok || ch.conn.Link().Peer() != p.SrcAddr() {
 		m.stats.Strangers++
 		return pipeline.Drop(ReasonStranger)
 	}
@@ -265,7 +230,7 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 
 // Tick handles the timers that have expired.
 func (m *Machine) Tick(c *pipeline.Ctx) {
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		if ch.conn.Deadline() <= c.Now {
 			ch.conn.Tick(c)
 			ch.pump(c)
@@ -277,7 +242,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 // Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		at = clock.Min(at, ch.conn.Deadline())
 	}
 	return at

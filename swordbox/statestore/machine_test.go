@@ -61,8 +61,8 @@ func TestRules(t *testing.T) {
 		"store=ms1 at=4":          "use a multiple of 8",
 		"store=ms1 slots=0":       "no number from 1 to 1048576",
 		"store=ms1 slots=1048577": "no number from 1 to 1048576",
-		"store=ms1 per=word":      "use one of [flow address]",
-		"store=ms1 add=packets":   "use one of [requests bytes]",
+		"store=ms1 per=word":      "use one of flow, address",
+		"store=ms1 add=packets":   "use one of requests, bytes",
 		"store=ms1 top=5":         "a rule with store has slots",
 		"store=ms1 service=none":  "name its service",
 	} {
@@ -111,7 +111,7 @@ func TestEveryCounterHasItsPlace(t *testing.T) {
 		off   uint64
 	}
 	seen := make(map[place]bool)
-	for slot := range l.Slots {
+	for slot := range l.Cells {
 		store, shard, off := l.Place(slot)
 		if seen[place{store, off}] || store >= 2 || shard >= 3 || off < 16 || off+8 > l.End() || off%8 != 0 {
 			t.Errorf("slot %d is at store %d, shard %d, offset %d", slot, store, shard, off)
@@ -172,16 +172,17 @@ func (nothing) Deadline() clock.Time                                    { return
 
 // bed is a machine with one store that the test plays.
 type bed struct {
-	t        *testing.T
-	sw       *pipeline.Switch
-	m        *Machine
-	rule     *rules.Rule
-	now      clock.Time
-	journal  uint64
-	failed   int
-	region   memgrant.Region
-	lastPSN  wire.PSN
-	sentAdds []wire.AtomicETH
+	t         *testing.T
+	sw        *pipeline.Switch
+	m         *Machine
+	rule      *rules.Rule
+	now       clock.Time
+	journal   uint64
+	failed    int
+	region    memgrant.Region
+	lastPSN   wire.PSN
+	sentAdds  []wire.AtomicETH
+	connected uint32 // how often attach was called
 }
 
 func newBed(t *testing.T, text string) *bed {
@@ -231,9 +232,10 @@ func (b *bed) step(f func(c *pipeline.Ctx)) {
 }
 
 func (b *bed) attach(depth int, psn wire.PSN) {
+	b.connected++
 	g := memgrant.Grant{Conn: 1, Boot: 1, Region: b.region}
 	s := switchconn.Shared{
-		Key: switchconn.Key{Server: netip.MustParseAddr("10.0.0.2"), Shard: switchconn.CountShard}, Generation: 1, ServerQPN: 0x20, OwnQPN: 0x30,
+		Key: switchconn.Key{Server: netip.MustParseAddr("10.0.0.2"), Shard: switchconn.CountShard}, Generation: b.connected, ServerQPN: 0x20, OwnQPN: 0x30,
 		SendPSN: psn, MTU: 1024, Depth: depth, Answer: g.AppendTo([]byte{memgrant.Version, memgrant.Kind}),
 	}
 	s.To.IPv4 = wire.IPv4{Src: [4]byte{10, 0, 0, 9}, Dst: [4]byte{10, 0, 0, 2}, TTL: 64, Protocol: wire.ProtocolUDP}
@@ -333,7 +335,7 @@ func TestEndsOfConnections(t *testing.T) {
 	b.attach(16, 100)
 	b.answer(100, wire.AckNoCredits)
 	b.step(func(c *pipeline.Ctx) {
-		b.m.Detach(c, switchconn.Key{Server: netip.MustParseAddr("10.0.0.2"), Shard: switchconn.CountShard}, 1)
+		b.m.Detach(c, switchconn.Key{Server: netip.MustParseAddr("10.0.0.2"), Shard: switchconn.CountShard}, b.connected)
 	})
 	if s := b.m.Stats(); s.Applied != 1 || s.Uncertain != 2 {
 		t.Errorf("%+v", s)
@@ -405,8 +407,8 @@ func TestRuleGoesWithoutAConnection(t *testing.T) {
 	}
 	b.m.SetRules(empty)
 	p, f := b.m.Waiting()
-	if st := b.m.Stats(); p != 0 || f != 0 || st.Amount != 1 || st.Dropped != 1 || len(b.m.channels) != 0 || b.journal != 0 {
-		t.Errorf("%d pending, %d in flight, %d channels, %d in the journal, %+v", p, f, len(b.m.channels), b.journal, st)
+	if st := b.m.Stats(); p != 0 || f != 0 || st.Amount != 1 || st.Dropped != 1 || len(b.m.links.All) != 0 || b.journal != 0 {
+		t.Errorf("%d pending, %d in flight, %d channels, %d in the journal, %+v", p, f, len(b.m.links.All), b.journal, st)
 	}
 }
 

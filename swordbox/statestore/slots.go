@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"text/tabwriter"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -64,25 +63,20 @@ func (m *Machine) slots(clock.Time) (list []Slot) {
 	for _, x := range m.labels {
 		for i := range m.counts {
 			k := &m.counts[i]
-			if k.rule != x.rule || len(k.Stores) == 0 {
+			if k.rule != x.rule || len(k.Servers) == 0 {
 				continue
 			}
 			store, _, offset := k.Place(x.slot)
-			list = append(list, Slot{x.rule.ID, x.slot, k.Stores[store], offset, x.from, x.rule.Server, x.to, x.va})
+			list = append(list, Slot{x.rule.ID, x.slot, k.Servers[store], offset, x.from, x.rule.Server, x.to, x.va})
 		}
 	}
 	return list
 }
 
 func printSlots(out io.Writer, host func(netip.Addr) string, list []Slot) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no request was counted in the memory of a server; add a rule: rdmalab switch rules add server=ms0 action=count store=ms1")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RULE\tSLOT\tSTORE\tOFFSET\tCLIENT\tSERVER\tQP\tADDRESS") // Flush reports errors
-	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%#x\t%s\t%s\t%#x\t%#x\n", s.Rule, s.Slot, host(s.Store), s.Offset, host(s.Client), host(s.Server), uint32(s.QPN), s.Address)
-	}
-	return w.Flush()
+	return handler.WriteTable(out, list,
+		"no request was counted in the memory of a server; add a rule: rdmalab switch rules add server=ms0 action=count store=ms1",
+		"RULE\tSLOT\tSTORE\tOFFSET\tCLIENT\tSERVER\tQP\tADDRESS", func(s *Slot) string {
+			return fmt.Sprintf("%s\t%d\t%s\t%#x\t%s\t%s\t%#x\t%#x", s.Rule, s.Slot, host(s.Store), s.Offset, host(s.Client), host(s.Server), uint32(s.QPN), s.Address)
+		})
 }

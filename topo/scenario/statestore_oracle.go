@@ -88,7 +88,7 @@ func (o *stateOracle) request(f *wire.Frame) {
 	if again {
 		return
 	}
-	if o.layout.Slots == 0 {
+	if o.layout.Cells == 0 {
 		o.layout = statestore.LayoutOf(&o.run.env.rack.Spec.Switch.Rules[0])
 	}
 	o.requests++

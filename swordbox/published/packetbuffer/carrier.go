@@ -71,14 +71,9 @@ func (k *carrier) Read(c *pipeline.Ctx, offset uint64, n int, e packetbuffer.Ent
 	k.send(c, wire.RCReadRequest, offset, n, nil)
 }
 
-func (k *carrier) Attach(s *switchconn.Shared) error {
-	g, err := packetbuffer.GrantOf(s, k.link.Layout())
-	if err != nil {
-		return err
-	}
+func (k *carrier) Attach(s *switchconn.Shared, g memgrant.Grant) {
 	k.up, k.conn, k.region, k.psn = true, requester.LinkOf(s), g.Region, s.SendPSN
 	k.missed()
-	return nil
 }
 
 // Detach ends the READ in flight without an answer.

@@ -1,12 +1,11 @@
 package statestore
 
 import (
-	"slices"
-
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -38,10 +37,10 @@ type Stats struct {
 
 // Machine counts the requests under published rules of action count with a store. Make one with New.
 type Machine struct {
-	counts   []*counted
-	channels []*channel
-	tx       wire.Frame // scratch
-	stats    Stats
+	counts []*counted
+	links  extmem.Links[*channel]
+	tx     wire.Frame // scratch
+	stats  Stats
 }
 
 // counted is a rule with its accumulator and its channels, in the order of statestore.Layout.
@@ -54,15 +53,34 @@ type counted struct {
 
 // channel is a connection to a store.
 type channel struct {
-	key         switchconn.Key
-	depth       int
-	up          bool
-	generation  uint32
-	link        requester.Link
+	extmem.Link
+	depth int
+	used  bool // by a rule
+	link  requester.Link
+	// region is the server's memory. psn is the PSN of the next request. outstanding is the number
+	// of FETCH_ADDs without a response.
 	region      memgrant.Region
-	psn         wire.PSN // PSN of the next request
-	outstanding int      // FETCH_ADDs without a response
+	psn         wire.PSN
+	outstanding int
 }
+
+// Needed reports whether a rule uses the channel.
+func (ch *channel) Needed() bool { return ch.used }
+
+// Fit returns why the channel cannot use a connection: the service's answer is not valid.
+func (ch *channel) Fit(s *switchconn.Shared) error {
+	_, err := memgrant.Of(s.Answer)
+	return err
+}
+
+// Begin makes the channel use a new connection.
+func (ch *channel) Begin(s *switchconn.Shared) {
+	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
+	ch.link, ch.region, ch.psn, ch.outstanding = requester.LinkOf(s), g.Region, s.SendPSN, 0
+}
+
+// End does nothing.
+func (ch *channel) End(*pipeline.Ctx) {}
 
 var (
 	_ handler.Machine  = (*Machine)(nil)
@@ -71,7 +89,7 @@ var (
 )
 
 // New makes a Machine without rules.
-func New() *Machine { return &Machine{} }
+func New() *Machine { return &Machine{links: extmem.NewLinks[*channel]()} }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
@@ -87,6 +105,9 @@ func (m *Machine) Accumulated() (sum uint64) {
 // SetRules takes new rules. Their accumulators begin at 0.
 func (m *Machine) SetRules(set *rules.Set) {
 	m.counts = nil
+	for _, ch := range m.links.All {
+		ch.used = false
+	}
 	for i := range set.All() {
 		r := &set.All()[i]
 		if !Kind.Serves(r) {
@@ -94,62 +115,38 @@ func (m *Machine) SetRules(set *rules.Set) {
 		}
 		k := &counted{rule: r, Layout: statestore.LayoutOf(r)}
 		for _, w := range m.Wants(r) {
-			j := slices.IndexFunc(m.channels, func(ch *channel) bool { return ch.key == w.Key })
-			if j < 0 {
-				j = len(m.channels)
-				m.channels = append(m.channels, &channel{key: w.Key})
+			ch, ok := m.links.Find(w.Key)
+			if !ok {
+				ch = new(channel)
+				m.links.Add(w.Key, ch)
 			}
-			m.channels[j].depth = r.Depth()
-			k.channels = append(k.channels, m.channels[j])
+			ch.used, ch.depth = true, r.Depth()
+			k.channels = append(k.channels, ch)
 		}
 		m.counts = append(m.counts, k)
 	}
-	m.channels = slices.DeleteFunc(m.channels, func(ch *channel) bool {
-		return !slices.ContainsFunc(m.counts, func(k *counted) bool { return slices.Contains(k.channels, ch) })
-	})
+	m.links.Sweep(nil)
 }
 
 // Wants lists the connections to the stores of a rule.
 func (m *Machine) Wants(r *rules.Rule) []handler.Wanted { return statestore.WantsOf(r) }
 
 // Uses reports whether the connection with key k is one to a store.
-func (m *Machine) Uses(k switchconn.Key) bool {
-	return slices.ContainsFunc(m.channels, func(ch *channel) bool { return ch.key == k })
-}
+func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
 // Mine reports whether a queue pair belongs to a connection to a store.
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.at(qpn) != nil }
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-func (m *Machine) at(qpn wire.QPN) *channel {
-	for _, ch := range m.channels {
-		if ch.up && ch.link.OwnQPN == qpn {
-			return ch
-		}
-	}
-	return nil
-}
-
-// Attach makes the machine use a new connection to a store.
-func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
-	g, err := memgrant.Of(s.Answer)
-	for _, ch := range m.channels {
-		if ch.key == s.Key && err == nil {
-			*ch = channel{
-				key: ch.key, depth: ch.depth, up: true, generation: s.Generation, link: requester.LinkOf(&s), region: g.Region, psn: s.SendPSN,
-			}
-			return true
-		}
-	}
-	return false
+// Attach makes the machine use a connection to a store.
+func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
+	_, ok := m.links.Attach(c, &s)
+	return ok
 }
 
 // Detach is called when a connection to a store has ended.
-func (m *Machine) Detach(_ *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	for _, ch := range m.channels {
-		if ch.key == k && ch.generation == generation {
-			ch.up = false
-		}
-	}
+func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
+	m.links.Detach(c, k, generation)
+	m.links.Sweep(nil)
 }
 
 // Observe counts a request.
@@ -167,7 +164,7 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 		}
 		store, shard, offset := k.Place(k.Slot(r.Server, &t))
 		k.accumulator += amount
-		if ch := k.channels[store*k.Shards+shard]; !ch.up || offset+8 > uint64(ch.region.Len) {
+		if ch := k.channels[store*k.Shards+shard]; !ch.Usable() || offset+8 > uint64(ch.region.Len) {
 			m.stats.Unsent += amount
 			k.accumulator -= amount
 		} else if ch.outstanding < ch.depth {
@@ -194,7 +191,7 @@ func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
 // Owned handles a packet of a store. Any response to a FETCH_ADD, whatever its PSN, counts as one
 // FETCH_ADD less in flight.
 func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	if ch := m.at(p.BTH.DestQP); ch != nil && p.BTH.Opcode == wire.RCAtomicAck {
+	if ch, ok := m.links.Of(p.BTH.DestQP); ok && p.BTH.Opcode == wire.RCAtomicAck {
 		m.stats.Responses++
 		ch.outstanding--
 	} else {
@@ -225,7 +222,7 @@ func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	outstanding := 0
-	for _, ch := range m.channels {
+	for _, ch := range m.links.All {
 		outstanding += ch.outstanding
 	}
 	return handler.Info{Mode: rules.Published, Counters: append(handler.Counters("", m.stats),
@@ -235,7 +232,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 
 // Spec declares the registers.
 func (m *Machine) Spec() pipeline.Part {
-	n := max(1, len(m.channels))
+	n := max(1, len(m.links.All))
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "published counters", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{

@@ -1,0 +1,14 @@
+// Package extmem has what handlers share that keep packets, counters or tables in the memory of
+// servers: the keys of rules that say where, the connections to the servers, and their listing.
+//
+// Contract. A handler keeps a Channel for each connection that its rules need, in a Links. The
+// switch offers a connection when it is made, and again after each change of rules
+// (handler.Connector). Links decides by Channel.Fit whether the handler can use the connection under
+// the present rules. So a connection that was refused comes into use when the rule is corrected, and
+// one that a changed rule cannot use any more is left alone. The package sends no requests.
+//
+//	keys.go   values of rules: servers, offsets, numbers
+//	area.go   where numbered cells are in the memory of several servers
+//	links.go  connections to servers
+//	info.go   servers in a listing
+package extmem

@@ -1,0 +1,174 @@
+package extmem
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Link is the place of the connections with one key, which follow one another. A Channel embeds it.
+type Link struct {
+	key switchconn.Key
+	// shared is the present connection. connected: there is one.
+	shared    switchconn.Shared
+	connected bool
+	unfit     bool   // the rules have changed, and the handler cannot use the connection any more
+	why       string // why the handler does not use a connection; "": it does, or there was none
+}
+
+func (l *Link) base() *Link { return l }
+
+// Key returns the key of the connections.
+func (l *Link) Key() switchconn.Key { return l.key }
+
+// Connected reports whether there is a connection. Usable reports whether the handler can use it,
+// too, under the present rules.
+func (l *Link) Connected() bool { return l.connected }
+
+// Usable reports whether there is a connection that fits the present rules.
+func (l *Link) Usable() bool { return l.connected && !l.unfit }
+
+// Why says why the last connection cannot be used, or has failed; "": there is no reason.
+func (l *Link) Why() string { return l.why }
+
+// Generation returns the generation of the last connection; 0: there was none.
+func (l *Link) Generation() uint32 { return l.shared.Generation }
+
+// Server describes the link for a listing. up says whether requests can be sent.
+func (l *Link) Server(up bool) Server { return Server{l.key.Server, up && l.Usable(), l.why} }
+
+// Channel is what a handler keeps for the connections of a Link, which it embeds.
+type Channel interface {
+	base() *Link
+	// Needed reports whether a rule, or something that a former rule has left, needs the channel.
+	Needed() bool
+	// Fit returns why the present rules cannot use a connection; nil: they can.
+	Fit(s *switchconn.Shared) error
+	// Begin uses a new connection that fits. End is called when it has ended.
+	Begin(s *switchconn.Shared)
+	End(c *pipeline.Ctx)
+}
+
+// Links holds the channels of a handler, in the order in which rules first needed them. Make one
+// with NewLinks.
+type Links[C Channel] struct {
+	All   []C
+	byQPN map[wire.QPN]C
+}
+
+// NewLinks makes a Links without channels.
+func NewLinks[C Channel]() Links[C] { return Links[C]{byQPN: make(map[wire.QPN]C)} }
+
+// Find returns the channel with a key; false: there is none.
+func (t *Links[C]) Find(k switchconn.Key) (ch C, ok bool) {
+	i := slices.IndexFunc(t.All, func(ch C) bool { return ch.base().key == k })
+	if i < 0 {
+		return ch, false
+	}
+	return t.All[i], true
+}
+
+// Add adds a channel for the connections with a key. There must be none yet.
+func (t *Links[C]) Add(k switchconn.Key, ch C) {
+	ch.base().key = k
+	t.All = append(t.All, ch)
+}
+
+// Of returns the channel of a queue pair of the switch; false: it belongs to none.
+func (t *Links[C]) Of(qpn wire.QPN) (ch C, ok bool) {
+	ch, ok = t.byQPN[qpn]
+	return ch, ok
+}
+
+// Mine reports whether a queue pair of the switch belongs to a channel.
+func (t *Links[C]) Mine(qpn wire.QPN) bool {
+	_, ok := t.byQPN[qpn]
+	return ok
+}
+
+// Uses reports whether a channel is for connections with key k.
+func (t *Links[C]) Uses(k switchconn.Key) bool {
+	_, ok := t.Find(k)
+	return ok
+}
+
+// Attach takes a connection that the switch offers: a new one, or the present one again after a
+// change of rules. ok is false if the handler cannot use it under the present rules.
+func (t *Links[C]) Attach(c *pipeline.Ctx, s *switchconn.Shared) (ch C, ok bool) {
+	ch, ok = t.Find(s.Key)
+	if !ok || !ch.Needed() {
+		return ch, false
+	}
+	l := ch.base()
+	if l.connected && l.shared.Generation == s.Generation {
+		return ch, l.judge(ch.Fit(s))
+	}
+	if l.connected {
+		t.Detach(c, l.key, l.shared.Generation)
+	}
+	if !l.judge(ch.Fit(s)) {
+		return ch, false
+	}
+	l.shared, l.connected = *s, true
+	t.byQPN[s.OwnQPN] = ch
+	ch.Begin(s)
+	return ch, true
+}
+
+// judge remembers whether a connection fits, and reports it.
+func (l *Link) judge(err error) bool {
+	if l.unfit = err != nil; l.unfit {
+		l.why = err.Error()
+		return false
+	}
+	l.why = ""
+	return true
+}
+
+// Recheck is called when the rules have changed: from then on, a connection that does not fit them
+// is not usable, and one that does is.
+func (t *Links[C]) Recheck() {
+	for _, ch := range t.All {
+		if l := ch.base(); l.connected && ch.Needed() {
+			l.judge(ch.Fit(&l.shared))
+		}
+	}
+}
+
+// Detach is called when a connection has ended. ok is false if it is not the present one of a
+// channel.
+func (t *Links[C]) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) (ch C, ok bool) {
+	if ch, ok = t.Find(k); !ok || ch.base().shared.Generation != generation {
+		return ch, false
+	}
+	t.forget(ch.base())
+	ch.End(c)
+	return ch, true
+}
+
+// Fail is called when a connection has failed, before the switch replaces it.
+func (t *Links[C]) Fail(ch C, why string) {
+	t.forget(ch.base())
+	ch.base().why = why
+}
+
+// forget forgets the connection of a link; its generation remains, because its end is reported
+// later.
+func (t *Links[C]) forget(l *Link) {
+	delete(t.byQPN, l.shared.OwnQPN)
+	l.connected, l.unfit = false, false
+}
+
+// Sweep removes the channels that nothing needs and that have no connection, and calls gone for
+// each.
+func (t *Links[C]) Sweep(gone func(ch C)) {
+	t.All = slices.DeleteFunc(t.All, func(ch C) bool {
+		unused := !ch.Needed() && !ch.base().connected
+		if unused && gone != nil {
+			gone(ch)
+		}
+		return unused
+	})
+}

@@ -1,0 +1,81 @@
+package extmem
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// place is a channel that fits connections with at least least bytes of MTU.
+type place struct {
+	Link
+	unneeded   bool
+	least      int
+	begun, end int
+}
+
+func (p *place) Needed() bool { return !p.unneeded }
+
+func (p *place) Fit(s *switchconn.Shared) error {
+	if s.MTU < p.least {
+		return errors.New("too small")
+	}
+	return nil
+}
+
+func (p *place) Begin(*switchconn.Shared) { p.begun++ }
+func (p *place) End(*pipeline.Ctx)        { p.end++ }
+
+// A connection that does not fit the rules is refused, and comes into use when it is offered again
+// after the rules were corrected. One that is in use stays attached while it does not fit.
+func TestLinks(t *testing.T) {
+	k := switchconn.Key{Server: netip.MustParseAddr("10.0.0.1"), Shard: 3}
+	links, p := NewLinks[*place](), &place{least: 100}
+	links.Add(k, p)
+	offer := func(generation uint32, mtu int) bool {
+		_, ok := links.Attach(nil, &switchconn.Shared{Key: k, Generation: generation, OwnQPN: 0x10, MTU: mtu})
+		return ok
+	}
+	if offer(1, 50) || p.Usable() || p.Why() != "too small" || p.begun != 0 || links.Mine(0x10) {
+		t.Errorf("a connection that does not fit: %+v", p)
+	}
+	p.least = 10
+	if !offer(1, 50) || !p.Usable() || p.Why() != "" || p.begun != 1 || !links.Mine(0x10) {
+		t.Errorf("offered again: %+v", p)
+	}
+	if !offer(1, 50) || p.begun != 1 || p.end != 0 {
+		t.Errorf("the connection in use, offered again: %+v", p)
+	}
+	p.least = 100
+	if links.Recheck(); p.Usable() || !p.Connected() || !links.Mine(0x10) || offer(1, 50) {
+		t.Errorf("the rules have changed: %+v", p)
+	}
+	p.least = 10
+	if links.Recheck(); !p.Usable() || p.begun != 1 || !p.Server(true).Up || p.Server(false).Up {
+		t.Errorf("the rules were corrected: %+v", p)
+	}
+	if !offer(2, 50) || p.begun != 2 || p.end != 1 {
+		t.Errorf("a newer connection: %+v", p)
+	}
+	if _, ok := links.Detach(nil, k, 1); ok || p.end != 1 {
+		t.Error("the end of an old connection ends the new one")
+	}
+	links.Fail(p, "silent")
+	if p.Connected() || p.Why() != "silent" || links.Mine(0x10) {
+		t.Errorf("failed: %+v", p)
+	}
+	if _, ok := links.Detach(nil, k, 2); !ok || p.end != 2 {
+		t.Errorf("the end of a failed connection: %+v", p)
+	}
+	p.unneeded = true
+	if offer(3, 50) || !links.Uses(k) {
+		t.Error("a connection that no rule needs is taken")
+	}
+	gone := 0
+	if links.Sweep(func(*place) { gone++ }); gone != 1 || links.Uses(k) || offer(4, 50) {
+		t.Errorf("%d channels have gone", gone)
+	}
+}
