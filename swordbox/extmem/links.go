@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
@@ -38,6 +39,15 @@ func (l *Link) Generation() uint32 { return l.shared.Generation }
 
 // Server describes the link for a listing. up says whether requests can be sent.
 func (l *Link) Server(up bool) Server { return Server{l.key.Server, up && l.Usable(), l.why} }
+
+// Shard returns the shard number of a handler's connection: number, or another one if the handler is a
+// published one.
+func Shard(number int, mode rules.Mode) int {
+	if mode == rules.Published {
+		number += switchconn.PublishedShard
+	}
+	return number
+}
 
 // Channel is what a handler keeps for the connections of a Link, which it embeds.
 type Channel interface {

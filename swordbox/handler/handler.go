@@ -86,8 +86,10 @@ type (
 	Connector interface {
 		// Wants lists the connections that a rule of the handler needs.
 		Wants(r *rules.Rule) []Wanted
-		// Attach hands a new connection to the handler; it returns false if the handler refuses it.
-		// Detach is called when a connection has ended.
+		// Attach offers a connection to the handler: a new one, and after each change of rules every
+		// one again. It returns false if the handler cannot use the connection under the present
+		// rules; a connection that the handler uses already stays as it is. Detach is called when a
+		// connection has ended.
 		Attach(c *pipeline.Ctx, s switchconn.Shared) bool
 		Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32)
 	}

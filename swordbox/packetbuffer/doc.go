@@ -10,12 +10,17 @@
 // READs, at most depth at a time from each server. A frame that is longer than an entry takes
 // several ones. At every moment
 //
-//	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long
+//	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long + Down
 //
 // Waiting is in the switch and remote is in the ring. The other terms are fields of Stats. Entry i
 // of the ring is in server i modulo their number (Layout); an entry whose server cannot take it now
 // is skipped. If no server can, because too many WRITEs are in flight or a connection is down, up to
-// high frames wait for that in the switch.
+// high frames wait for that in the switch. Frames that wait in the switch have at most frameBytes bytes
+// on average, but one frame always finds room.
+//
+// A rule that gets another mode has another handler. The former handler's queue keeps its rate and
+// ends; the new one takes the new frames, and transmits and stores none before the former queue is
+// empty. The switch keeps the former connections for 5 s. What has not come back then is lost.
 //
 // The switch keeps no copies of frames in the ring. Package requester retransmits a WRITE without
 // its bytes (SubmitOnce), so later requests stay valid and one frame is lost. The header of an entry

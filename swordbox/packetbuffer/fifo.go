@@ -2,33 +2,80 @@ package packetbuffer
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// fifo holds copies of frames in their order. It reuses their memory.
+// fifo holds copies of frames in their order. It reuses its memory, which is at most about twice that
+// of the most bytes that have waited at a time.
 type fifo struct {
-	ring  []packetio.Frame // the length is 0 or a power of 2
+	ring  []held // the length is 0 or a power of 2
 	head  int
 	n     int
 	bytes int
+	// data has the bytes of each frame in one piece, in the order of the frames, from the first one on
+	// and, behind the end of data, from its beginning on. free is where the next bytes go.
+	data []byte
+	free int
+}
+
+// held is a frame with the place of its bytes in data.
+type held struct {
+	packetio.Frame
+	at int
+}
+
+// frameBytes is how many bytes a frame in the switch may have on average. A packet of the usual link
+// MTU has no more; super-frames may have 16 times as many, so fewer of them find room.
+const frameBytes = 4 << 10
+
+// takes reports whether a frame of size bytes finds room if high frames may wait.
+func (q *fifo) takes(size, high int) bool {
+	return q.n == 0 || q.n < high && q.bytes+size <= high*frameBytes
 }
 
 // push appends a copy of f.
 func (q *fifo) push(f packetio.Frame) {
 	if q.n == len(q.ring) {
-		ring := make([]packetio.Frame, max(16, 2*q.n))
+		ring := make([]held, max(16, 2*q.n))
 		for i := range q.n {
 			ring[i] = q.ring[(q.head+i)&(q.n-1)]
 		}
 		q.ring, q.head = ring, 0
 	}
-	s := &q.ring[(q.head+q.n)&(len(q.ring)-1)]
-	f.Data = append(s.Data[:0], f.Data...)
-	*s = f
+	at := q.room(len(f.Data))
+	q.free = at + len(f.Data)
+	copy(q.data[at:], f.Data)
+	f.Data = nil
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = held{f, at}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)].Data = q.data[at:q.free:q.free]
 	q.n++
-	q.bytes += len(f.Data)
+	q.bytes += q.free - at
+}
+
+// room returns where in data size bytes are free.
+func (q *fifo) room(size int) int {
+	if q.n == 0 && size <= len(q.data) {
+		return 0
+	}
+	if q.n > 0 {
+		first := q.ring[q.head].at
+		switch {
+		case q.free <= first && size <= first-q.free, q.free > first && size <= len(q.data)-q.free:
+			return q.free
+		case q.free > first && size <= first:
+			return 0
+		}
+	}
+	data, at := make([]byte, max(4*frameBytes, 2*(q.bytes+size))), 0
+	for i := range q.n {
+		h := &q.ring[(q.head+i)&(len(q.ring)-1)]
+		h.at, h.Data = at, data[at:at+copy(data[at:], h.Data)]
+		at += len(h.Data)
+	}
+	q.data = data
+	return at
 }
 
 // pop removes the first frame. It is valid until the next push.
 func (q *fifo) pop() packetio.Frame {
-	f := q.ring[q.head]
+	f := q.first()
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	q.bytes -= len(f.Data)
@@ -36,4 +83,4 @@ func (q *fifo) pop() packetio.Frame {
 }
 
 // first returns the first frame, which must exist. It is valid until the next push.
-func (q *fifo) first() packetio.Frame { return q.ring[q.head] }
+func (q *fifo) first() packetio.Frame { return q.ring[q.head].Frame }

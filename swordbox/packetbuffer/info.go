@@ -37,7 +37,7 @@ var help = handler.Help{
 		"  REMOTE   frames in the ring; in brackets entries in use, of all entries\n" +
 		"  STORED, LOADED, LOST\n" +
 		"           frames that went to the ring, came back, and will not come back\n" +
-		"  DROPPED  frames that the switch dropped, because the ring was full or no server could take them\n" +
+		"  DROPPED  frames that the switch dropped, because the ring was full, no server could take them, or the port was down\n" +
 		"  RING     the servers, with - before a server to which there is no connection\n\n" +
 		"`rdmalab switch counters` shows the same numbers for all rules together (group buffer).",
 	Example: "  rdmalab switch rules add server=cn0 action=buffer ring=ms0,ms1 rate=100Mbit\n" +
@@ -72,9 +72,9 @@ func (m *Machine) list(clock.Time) (list []Item) {
 		i := Item{
 			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.remote()),
 			Used: int(q.written - q.read), Entries: q.Cells, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
-			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long,
+			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long + q.stats.Down,
 		}
-		if q.gone {
+		if q.unlimited() {
 			i.Rate = 0
 		}
 		for _, l := range q.links {

@@ -125,6 +125,8 @@ type Machine struct {
 	stats  Stats  // of queues that have gone, and of links
 	idle   []string
 	marks  *pipeline.QueuedPorts
+	// later are rules of which one waits until a former queue of its port is empty; nil: none waits.
+	later *rules.Set
 }
 
 // Stats counts what a Machine did. Frames that leave as one (segmentation offload) count as one.
@@ -137,6 +139,7 @@ type Stats struct {
 	Full      uint64 `name:"full" help:"frames dropped because the ring was full"`
 	Blocked   uint64 `name:"blocked" help:"frames dropped because too many waited until a server could take a WRITE"`
 	Long      uint64 `name:"long" help:"frames dropped because they are longer than the entries of a ring"`
+	Down      uint64 `name:"down" help:"frames dropped because the port was down when their turn came"`
 	Failures  uint64 `name:"failures" help:"connections to servers that have failed"`
 	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a ring has sent"`
 }
@@ -150,6 +153,7 @@ func (s *Stats) add(o *Stats) {
 	s.Full += o.Full
 	s.Blocked += o.Blocked
 	s.Long += o.Long
+	s.Down += o.Down
 	s.Failures += o.Failures
 	s.Strangers += o.Strangers
 }
@@ -188,23 +192,27 @@ func (m *Machine) Waiting() (local, remote int) {
 	return local, remote
 }
 
-// SetRules takes new rules. The queue of a host whose rule has gone remains until it is empty.
+// SetRules takes new rules. The queue of a host whose rule has gone, or has another mode now, remains
+// until it is empty.
 func (m *Machine) SetRules(set *rules.Set) {
 	for _, q := range m.queues {
 		q.gone = true
 	}
-	m.idle = nil
+	m.idle, m.later = nil, nil
 	for i := range set.All() {
 		r := &set.All()[i]
 		if !m.cfg.Kind.Serves(r) {
 			continue
 		}
 		port, l := m.port(r), LayoutOf(r)
-		if port < 0 || len(l.Servers) == 0 {
+		switch q := m.at(port); {
+		case port < 0 || len(l.Servers) == 0:
 			m.idle = append(m.idle, r.ID)
-			continue
+		case q != nil && !q.place.Newest():
+			m.later = set // the queue's frames leave first; then it begins again behind the other mode's
+		default:
+			m.use(r.ID, port, l)
 		}
-		m.use(r.ID, port, l)
 	}
 	m.links.Recheck()
 	m.sweep()
@@ -229,7 +237,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 			m.ports = append(m.ports, nil)
 		}
 		m.ports[port] = q
-		m.marks.Add(port)
+		q.place = m.marks.Add(port)
 	}
 	same := q.layout != nil && q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false
@@ -249,10 +257,15 @@ func (m *Machine) use(id string, port int, l Layout) {
 	}
 	q.ring = ring{layout: &q.Layout, trusting: m.cfg.Trusting, epoch: m.epoch, window: make([]slot, window)}
 	for _, a := range l.Servers {
-		k := m.link(switchconn.Key{Server: a, Shard: switchconn.BufferShard + port})
+		k := m.link(m.key(a, port))
 		k.queue = q
 		q.links = append(q.links, k)
 	}
+}
+
+// key returns the key of the connection to a server of a port's ring.
+func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
+	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.BufferShard+port, m.cfg.Kind.Mode)}
 }
 
 // link returns the link with a key. It makes the link if there is none.
@@ -277,21 +290,30 @@ func (m *Machine) at(port int) *queue {
 
 // sweep removes the queues that no rule needs and that are empty, and links without a use.
 func (m *Machine) sweep() {
+	before := len(m.queues)
 	m.queues = slices.DeleteFunc(m.queues, func(q *queue) bool {
 		if !q.gone || !q.idle() {
 			return false
 		}
 		m.stats.add(&q.stats)
 		m.ports[q.port] = nil
-		m.marks.Remove(q.port)
-		for _, l := range m.links.All {
-			if l.queue == q {
-				l.queue = nil
-			}
+		q.place.Leave()
+		for _, l := range q.links {
+			l.queue = nil
 		}
 		return true
 	})
 	m.links.Sweep(nil)
+	if m.later != nil && len(m.queues) < before {
+		m.SetRules(m.later)
+	}
+}
+
+// settle is called at the end of a step: it removes the queues that have become empty.
+func (m *Machine) settle() {
+	if slices.ContainsFunc(m.queues, func(q *queue) bool { return q.gone && q.idle() }) {
+		m.sweep()
+	}
 }
 
 // Wants lists the connections that a rule needs: one to each server of the ring.
@@ -302,7 +324,7 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 	}
 	for _, a := range LayoutOf(r).Servers {
 		list = append(list, handler.Wanted{
-			Key:    switchconn.Key{Server: a, Shard: switchconn.BufferShard + port},
+			Key:    m.key(a, port),
 			Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
 		})
 	}
@@ -340,20 +362,22 @@ func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 	m.busy = true
 	q.load(c)
 	m.busy = false
+	m.settle()
 }
 
-// MarkIn counts the queues in q.
+// MarkIn lists the queues in q.
 func (m *Machine) MarkIn(q *pipeline.QueuedPorts) { m.marks = q }
 
 // Queue takes a frame that leaves through a port with a queue.
 func (m *Machine) Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	q := m.at(port)
-	if q == nil || m.busy {
+	if q == nil || m.busy || !q.place.Newest() {
 		return false
 	}
 	m.busy = true
 	q.accept(c, f)
 	m.busy = false
+	m.settle()
 	return true
 }
 
@@ -393,17 +417,13 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 			}
 		}
 	}
-	gone := false
 	for _, q := range m.queues {
 		if q.deadline() <= c.Now {
 			q.tick(c)
 		}
-		gone = gone || q.gone
 	}
 	m.busy = false
-	if gone {
-		m.sweep()
-	}
+	m.settle()
 }
 
 // Deadline returns when Tick must be called.

@@ -12,14 +12,16 @@ import (
 // no frame is left.
 type queue struct {
 	Layout
-	id   string // of the rule
-	port int
-	// gone: there is no rule any more, and frames leave without a limit of the rate.
+	id    string // of the rule
+	port  int
+	place pipeline.Place // among the queues of the port, also those of the other mode
+	// gone: there is no rule for the queue any more.
 	gone bool
 	// local has the frames that leave next. tail has frames that wait for room in flight to the ring;
 	// they are behind those in the ring.
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
+	more        bool       // the step had no room for the packets of load, which goes on in the next one
 	ring
 	stats Stats
 }
@@ -27,15 +29,24 @@ type queue struct {
 // lateness is how much the queue catches up at most when it is called after its deadline.
 const lateness = time.Millisecond
 
+// unlimited reports whether frames leave without a limit of the rate, because no rule limits the port
+// any more.
+func (q *queue) unlimited() bool { return q.gone && q.place.Newest() }
+
+// room reports whether a frame may wait for the port in the switch.
+func (q *queue) room(f *packetio.Frame) bool {
+	return q.local.takes(len(f.Data), q.High) || q.unlimited() && q.place.Oldest()
+}
+
 // accept takes a frame to the port.
 func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 	q.stats.Frames++
 	switch {
-	case q.empty() && q.tail.n == 0 && (q.local.n < q.High || q.gone):
+	case q.empty() && q.tail.n == 0 && q.room(&f):
 		q.enqueue(c, f)
 		return
 	case q.tail.n > 0 || !q.store(c, f):
-		if q.tail.n >= q.High {
+		if !q.tail.takes(len(f.Data), q.High) {
 			q.stats.Blocked++
 			return
 		}
@@ -44,8 +55,12 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 	q.load(c)
 }
 
-// store puts a frame into the ring, or drops it. false: at present no server can take it.
+// store puts a frame into the ring, or drops it. false: at present no server can take it, or the ring
+// of a former queue of the port, which may have the same memory, is not empty yet.
 func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
+	if !q.place.Oldest() {
+		return false
+	}
 	switch q.ring.store(c, f) {
 	case stored:
 		q.stats.Stored++
@@ -70,16 +85,18 @@ func (q *queue) load(c *pipeline.Ctx) {
 		q.comeBack(c)
 		moved = moved || q.read != before
 	}
+	q.more = q.behind() && c.EmitsLeft() == 0
 }
 
 // storeTail stores the frames that wait for that. If the ring is empty, they wait for the port
 // instead, as far as there is room. It reports whether a frame moved.
 func (q *queue) storeTail(c *pipeline.Ctx) (moved bool) {
 	for q.tail.n > 0 {
+		f := q.tail.first()
 		switch {
-		case q.empty() && (q.local.n < q.High || q.gone):
+		case q.empty() && q.room(&f):
 			q.enqueue(c, q.tail.pop())
-		case q.store(c, q.tail.first()):
+		case q.store(c, f):
 			q.tail.pop()
 		default:
 			return moved
@@ -108,7 +125,7 @@ func (q *queue) comeBack(c *pipeline.Ctx) {
 // enqueue sends a frame if the port is free and no other frame waits. Otherwise the frame waits in
 // the switch.
 func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
-	if q.local.n == 0 && (q.free <= c.Now || q.gone) {
+	if q.local.n == 0 && q.place.Oldest() && (q.free <= c.Now || q.unlimited()) {
 		q.free = c.Now
 		q.transmit(c, f)
 		return
@@ -118,44 +135,61 @@ func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
 
 // transmit sends a frame.
 func (q *queue) transmit(c *pipeline.Ctx, f packetio.Frame) {
-	q.stats.Sent++
-	if !q.gone {
+	if !q.unlimited() {
 		const bits = 8
 		q.free = q.free.Add(time.Duration(int64(len(f.Data)) * bits * int64(time.Second) / q.Rate))
 	}
-	c.Transmit(q.port, f, "queued by the switch")
+	if c.Transmit(q.port, f, "queued by the switch") {
+		q.stats.Sent++
+	} else {
+		q.stats.Down++
+	}
 }
 
 // tick sends the frames whose time has come.
 func (q *queue) tick(c *pipeline.Ctx) {
 	q.free = max(q.free, c.Now.Add(-lateness))
-	for q.local.n > 0 && (q.free <= c.Now || q.gone) {
+	for q.local.n > 0 && (q.free <= c.Now || q.unlimited()) {
 		q.transmit(c, q.local.pop())
 		if q.behind() && q.local.n < q.Low {
 			q.load(c)
 		}
 	}
+	if q.stuck() || q.more {
+		q.load(c)
+	}
 }
 
-// deadline returns when tick must be called.
+// deadline returns when tick must be called. While frames of a former queue are left, it is never.
 func (q *queue) deadline() clock.Time {
-	if q.local.n == 0 {
+	switch {
+	case !q.place.Oldest():
 		return clock.Never
-	}
-	if q.gone {
+	case q.stuck() || q.more || q.local.n > 0 && q.unlimited():
 		return 0
+	case q.local.n == 0:
+		return clock.Never
 	}
 	return q.free
 }
 
-// flush sends all frames that wait in the switch.
+// stuck reports whether no event moves the frames of the tail, because a change of rules has emptied
+// the ring before them.
+func (q *queue) stuck() bool { return q.tail.n > 0 && q.local.n == 0 && q.empty() }
+
+// flush sends all frames that wait in the switch, if those of former queues of the port have left. No
+// frame comes to the queue afterwards.
 func (q *queue) flush(c *pipeline.Ctx) {
+	if !q.place.Oldest() {
+		return
+	}
 	for q.local.n > 0 {
 		q.transmit(c, q.local.pop())
 	}
 	for q.tail.n > 0 {
 		q.transmit(c, q.tail.pop())
 	}
+	q.place.Leave()
 }
 
 // behind reports whether there are frames behind those that leave next.

@@ -63,12 +63,13 @@ func (r *ring) empty() bool { return r.read == r.written }
 // remote returns how many frames are in the ring.
 func (r *ring) remote() uint32 { return r.number - r.expected }
 
-// spare returns how many entries the servers can take now.
-func (r *ring) spare() (n int) {
+// spare returns how many entries the servers can take now. The switch sends only so many packets in
+// one step.
+func (r *ring) spare(c *pipeline.Ctx) (n int) {
 	for _, l := range r.links {
 		n += l.writes()
 	}
-	return n
+	return min(n, c.EmitsLeft())
 }
 
 // store writes a frame to the ring. stored: at least its first entry was written. If there was no
@@ -81,7 +82,7 @@ func (r *ring) store(c *pipeline.Ctx, f packetio.Frame) outcome {
 		return long
 	case r.written-r.read+uint64(parts) > uint64(r.layout.Cells):
 		return full
-	case r.spare() < parts:
+	case r.spare(c) < parts:
 		return blocked
 	}
 	h := header{number: r.number, last: uint8(parts - 1), meta: f}
@@ -131,7 +132,7 @@ func (r *ring) ask(c *pipeline.Ctx) {
 		switch {
 		case !l.up():
 			s.state = missed
-		case !l.reads():
+		case !l.reads() || c.EmitsLeft() == 0:
 			return
 		default:
 			s.state = asking
@@ -228,8 +229,5 @@ func (r *ring) count(number uint32) (lost uint32) {
 func (r *ring) end() (lost uint32) {
 	lost = r.remote()
 	r.expected, r.partial.next = r.number, 0
-	if r.trusting {
-		return 0
-	}
 	return lost
 }

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
@@ -19,22 +21,55 @@ type Egresser interface {
 	Queued() *QueuedPorts
 }
 
-// QueuedPorts counts the queues of a program at each port.
-type QueuedPorts struct{ queues []int }
-
-// Add counts one more queue at a port.
-func (q *QueuedPorts) Add(port int) {
-	for len(q.queues) <= port {
-		q.queues = append(q.queues, 0)
-	}
-	q.queues[port]++
+// QueuedPorts lists the queues of a program at each port, in the order in which they came. A port has
+// several queues while frames of a former one are left: those leave first, and new frames go to the
+// newest queue. So frames keep their order.
+type QueuedPorts struct {
+	ports [][]uint32 // the numbers of the queues at each port
+	last  uint32     // the number of the newest queue
 }
 
-// Remove counts one queue less at a port, to which Add has been applied.
-func (q *QueuedPorts) Remove(port int) { q.queues[port]-- }
+// Place is the place of a queue among the queues of a port. The zero value is that of a queue that
+// has left.
+type Place struct {
+	in     *QueuedPorts
+	port   int
+	number uint32
+}
+
+// Add adds a queue to a port, as its newest one.
+func (q *QueuedPorts) Add(port int) Place {
+	for len(q.ports) <= port {
+		q.ports = append(q.ports, nil)
+	}
+	q.last++
+	q.ports[port] = append(q.ports[port], q.last)
+	return Place{q, port, q.last}
+}
 
 // Has reports whether a port has a queue.
-func (q *QueuedPorts) Has(port int) bool { return port < len(q.queues) && q.queues[port] > 0 }
+func (q *QueuedPorts) Has(port int) bool { return port < len(q.ports) && len(q.ports[port]) > 0 }
+
+// Oldest reports whether no earlier queue of the port is left, so that this one may transmit.
+func (p Place) Oldest() bool { return p.in == nil || p.in.ports[p.port][0] == p.number }
+
+// Newest reports whether the queue takes the new frames of the port.
+func (p Place) Newest() bool {
+	if p.in == nil {
+		return false
+	}
+	list := p.in.ports[p.port]
+	return list[len(list)-1] == p.number
+}
+
+// Leave removes the queue from its port. A second call does nothing.
+func (p *Place) Leave() {
+	if p.in != nil {
+		list := &p.in.ports[p.port]
+		*list = slices.DeleteFunc(*list, func(n uint32) bool { return n == p.number })
+	}
+	p.in = nil
+}
 
 // unqueued is for programs without queues.
 var unqueued = new(QueuedPorts)

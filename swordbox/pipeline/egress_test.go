@@ -86,3 +86,32 @@ func TestEgress(t *testing.T) {
 		t.Errorf("lost %v", lost)
 	}
 }
+
+// The oldest queue of a port transmits, the newest one takes new frames, also when others leave in
+// any order.
+func TestPlaces(t *testing.T) {
+	var q QueuedPorts
+	if q.Has(3) {
+		t.Error("a port without queues has one")
+	}
+	a, b, other := q.Add(3), q.Add(3), q.Add(1)
+	c := q.Add(3)
+	for _, tc := range []struct {
+		what           string
+		p              Place
+		oldest, newest bool
+	}{{"first", a, true, false}, {"second", b, false, false}, {"third", c, false, true}, {"of another port", other, true, true}, {"that has left", Place{}, true, false}} {
+		if tc.p.Oldest() != tc.oldest || tc.p.Newest() != tc.newest {
+			t.Errorf("queue %s: oldest %v, newest %v", tc.what, tc.p.Oldest(), tc.p.Newest())
+		}
+	}
+	b.Leave()
+	a.Leave()
+	a.Leave()
+	if !c.Oldest() || !c.Newest() || !q.Has(3) {
+		t.Error("the last queue is not the only one")
+	}
+	if c.Leave(); q.Has(3) || !q.Has(1) {
+		t.Error("the port has a queue after all have left")
+	}
+}

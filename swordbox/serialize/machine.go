@@ -118,6 +118,9 @@ func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 		s.resize()
 	}
 	l := m.link(d.Key)
+	if l != nil && l.generation == d.Generation && m.byQPN[d.OwnQPN] == l {
+		return true // it is offered again
+	}
 	if l == nil || d.ServerQPN == 0 || m.byQPN[d.OwnQPN] != nil {
 		return false
 	}

@@ -146,7 +146,7 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	for _, a := range l.Servers {
 		for i := range l.Shards {
 			list = append(list, handler.Wanted{
-				Key:    switchconn.Key{Server: a, Shard: switchconn.CountShard + i},
+				Key:    switchconn.Key{Server: a, Shard: extmem.Shard(switchconn.CountShard+i, r.Mode)},
 				Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
 			})
 		}

@@ -182,6 +182,15 @@ func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
 	}
 }
 
+// Renew makes a connection again if Want has asked for another target since it was made. It is called
+// for a connection that its user cannot use. An adopted connection stays.
+func (d *Dialer) Renew(c *pipeline.Ctx, k Key) {
+	if l := d.byKey[k]; l != nil && l.want && l.state == Up && !l.adopted && l.made != l.target {
+		d.end(c, l, "the rule asks for another one")
+		d.sweep(l)
+	}
+}
+
 // Clear reports whether the server can no longer execute any request that the switch sent on an
 // earlier connection. Earlier connections are those that have failed, and those of an earlier
 // incarnation of the switch. Such a connection no longer counts when the server has confirmed its

@@ -30,6 +30,7 @@ type link struct {
 
 // attempt is the handshake that made the present connection, or that is making it.
 type attempt struct {
+	made  Target     // what the attempt asks for
 	owner uint64     // names the link in calls of the connection manager; 0: no attempt
 	conn  mad.CommID // communication ID of the switch
 	peer  mad.CommID // communication ID of the server
@@ -103,7 +104,7 @@ func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
 		return
 	}
 	d.owners++
-	l.owner, l.shared = d.owners, s
+	l.owner, l.shared, l.made = d.owners, s, l.target
 	l.state.on(chDial)
 	d.byConn[l.owner], d.byQPN[qpn] = l, l
 	l.conn, err = d.m.Connect(c.Now, l.owner, d.own(l.Server), l.Server, req, &d.acts)

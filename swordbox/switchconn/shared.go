@@ -31,6 +31,11 @@ const CountShard = 1 << 11
 // packets of port 0. The connection for another port has the port's number added.
 const BufferShard = 1 << 12
 
+// PublishedShard is added to the shard number of a connection to a server's memory if a published
+// handler uses it. So the handlers of both modes have connections of their own, and one can end its
+// work while the other one begins.
+const PublishedShard = 1 << 16
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,49 +26,47 @@ const (
 	bufferTo      = "ms0"
 )
 
-// bufferPlan is what a seed decides for a run of buffer.
-type bufferPlan struct {
-	wirePlan
+// bufferRule is the rule of a run.
+type bufferRule struct {
 	mode                    string
 	servers, entries, entry int
 	high, low, depth        int
 	rate                    string
-	frames, burst           int // of each sender; frames of a sender in one burst
-	least, most             int // bytes of a frame
-	gap                     time.Duration
-	requests                int // WRITEs and READs of clients through the slow port
-	wrap                    bool
-	bufferFault
 }
 
-// bufferFault is what fails in the middle of a run.
-type bufferFault struct {
-	fault      stateFault
-	victim     string
-	when, down time.Duration
+// String returns the rule as text.
+func (r *bufferRule) String() string {
+	return fmt.Sprintf("id=slow server=%s action=buffer ring=%s rate=%s mode=%s high=%d low=%d entries=%d entry=%d depth=%d offset=64",
+		bufferTo, strings.Join([]string{"ms1", "ms2", "ms3"}[:r.servers], ","), r.rate, r.mode, r.high, r.low, r.entries, r.entry, r.depth)
 }
 
-// rule returns the rule of the plan, in the form of a rack file.
-func (p *bufferPlan) rule() string {
-	return fmt.Sprintf("{id: slow, server: %s, action: buffer, ring: %q, rate: %s, mode: %s, high: %d, low: %d, entries: %d, entry: %d, depth: %d, offset: 64}",
-		bufferTo, strings.Join([]string{"ms1", "ms2", "ms3"}[:p.servers], ","), p.rate, p.mode, p.high, p.low, p.entries, p.entry, p.depth)
+// bufferPlan is what a seed decides for a run of buffer.
+type bufferPlan struct {
+	wirePlan
+	bufferRule
+	change        string // what an operator changes: one of the values of Params.Change; "": nothing
+	frames, burst int    // of each sender; frames of a sender in one burst
+	least, most   int    // bytes of a frame
+	gap           time.Duration
+	requests      int // WRITEs and READs of clients through the slow port
+	wrap          bool
+	midFault
 }
 
 // String prints the plan on one line.
 func (p *bufferPlan) String() string {
-	s := fmt.Sprintf("%s; %d senders of %d frames, %d to %d bytes, %d at a time every %v, %d requests, wrap=%v; links %s; %s", p.rule(), bufferSenders, p.frames,
-		p.least, p.most, p.burst, p.gap, p.requests, p.wrap, strings.TrimSpace(p.links), p.fault)
-	if p.fault != stateCalm {
-		s += fmt.Sprintf(" of %s at %v for %v", p.victim, p.when, p.down)
-	}
-	return s
+	return fmt.Sprintf("%v; %d senders of %d frames, %d to %d bytes, %d at a time every %v, %d requests, wrap=%v; links %s; %v", &p.bufferRule, bufferSenders, p.frames,
+		p.least, p.most, p.burst, p.gap, p.requests, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 func drawBuffer(e *env) *bufferPlan {
 	d := e.draw
 	p := &bufferPlan{
-		mode: modeHardened, servers: d.between(1, bufferServers), entry: one(d, 512, 1024, 2048, 4096), depth: one(d, 1, 2, 8, 16),
-		rate: one(d, "50Mbit", "200Mbit", "1Gbit"), frames: d.between(20, 200), burst: d.between(1, 20), gap: d.span(10*time.Microsecond, time.Millisecond),
+		bufferRule: bufferRule{
+			mode: modeHardened, servers: d.between(1, bufferServers), entry: one(d, 512, 1024, 2048, 4096), depth: one(d, 1, 2, 8, 16),
+			rate: one(d, "50Mbit", "200Mbit", "1Gbit"),
+		},
+		frames: d.between(20, 200), burst: d.between(1, 20), gap: d.span(10*time.Microsecond, time.Millisecond),
 	}
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
 	p.high = one(d, 1, 8, 64)
@@ -89,33 +88,27 @@ func drawBuffer(e *env) *bufferPlan {
 	if p.wrap = d.chance(0.5); p.wrap {
 		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
 	}
-	p.victim = fmt.Sprintf("ms%d", d.between(1, p.servers))
-	if p.fault == stateSwitchCrash {
-		p.victim = "the switch"
-	}
-	p.when = d.span(100*time.Microsecond, 10*time.Millisecond)
-	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(20*time.Millisecond, 500*time.Millisecond))
+	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
 	return p
 }
 
 // whole reports whether the plan has room for all frames and nothing that loses any.
 func (p *bufferPlan) whole() bool {
 	room := p.entry - 32
-	return len(p.rules) == 0 && p.fault == stateCalm && p.requests == 0 && p.entries >= bufferSenders*p.frames*((p.most+room-1)/room)
+	return p.change == "" && len(p.rules) == 0 && p.fault == stateCalm && p.requests == 0 && p.entries >= bufferSenders*p.frames*((p.most+room-1)/room)
 }
 
 // bufferRun is one run of buffer.
 type bufferRun struct {
-	env    *env
-	plan   *bufferPlan
-	oracle *bufferOracle
-	memory [1 + bufferServers][]byte
-	sent   int  // frames that senders have sent
-	over   bool // the fault is over
-	begun  bool
-	down   bool // the switch is down
-	ended  int  // clients that have ended
-	checks int
+	lenders
+	plan     *bufferPlan
+	oracle   *bufferOracle
+	operator bufferOperator
+	sent     int  // frames that senders have sent
+	over     bool // the fault is over
+	begun    bool
+	ended    int // clients that have ended
+	checks   int
 	// before is how many frames the switch had dropped before the senders began: those of hello.
 	before uint64
 }
@@ -134,41 +127,36 @@ func runBufferPlan(e *env, p *bufferPlan) error {
 	return r.judge()
 }
 
-// bufferVariant returns the run of buffer in a mode.
+// bufferVariant returns the run of buffer in a mode, or with an operator who changes the rule.
 func bufferVariant(p Params) (func(*env) error, error) {
+	if p.Change != "" && p.Mode != "" {
+		return nil, errors.New("--change: it draws --mode")
+	}
 	return func(e *env) error {
 		plan := drawBuffer(e)
-		if plan.mode = p.Mode; p.Mode == "" {
-			plan.mode = modeHardened
-		}
+		plan.mode, plan.change = cmp.Or(p.Mode, modeHardened), p.Change
 		return runBufferPlan(e, plan)
 	}, nil
 }
 
 // beginBuffer makes the rack and starts servers and the watcher, which starts the senders.
 func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
-	r := &bufferRun{env: e, plan: p, over: p.fault == stateCalm}
+	r := &bufferRun{lenders: lenders{env: e, group: "buffer"}, plan: p, over: p.fault == stateCalm}
+	r.operator = bufferOperator{run: r, published: p.mode == modePublished}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = &bufferOracle{run: r}
 	opt := p.rack
 	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
 	file := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\nswitch:\n  program: swordbox\n  rules:\n    - %s\n",
-		bufferSenders-1, bufferServers, p.rule())
+		bufferSenders-1, bufferServers, yamlRule(p.bufferRule.String()))
 	if err := e.build(file, opt); err != nil {
 		return nil, err
 	}
 	e.setFaults(p.rules)
-	for i := range r.memory {
-		r.memory[i] = make([]byte, bufferBytes)
-		r.serve(i)
-	}
+	r.lend(1+bufferServers, bufferBytes)
 	e.rack.At(0, r.hello)
 	r.watch()
 	return r, nil
-}
-
-func (r *bufferRun) serve(i int) {
-	r.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: r.memory[i]}, nil)
 }
 
 // hello makes the addresses of all hosts known to the switch.
@@ -196,7 +184,16 @@ func (r *bufferRun) begin() {
 		r.ended = 1
 	}
 	if r.plan.fault != stateCalm {
-		r.env.rack.At(now.Add(r.plan.when), r.fail)
+		r.env.rack.At(now.Add(r.plan.when), func() {
+			r.inject(&r.plan.midFault, func() {
+				if r.over = true; r.plan.fault == stateSwitchCrash {
+					r.hello()
+				}
+			})
+		})
+	}
+	if r.plan.change != "" {
+		r.operator.begin(newDraw(r.env.draw.Uint64()))
 	}
 }
 
@@ -243,68 +240,11 @@ func (r *bufferRun) client() {
 	})
 }
 
-// fail injects the fault of the plan and schedules its end.
-func (r *bufferRun) fail() {
-	rack, h := r.env.rack, r.env.rack.Host(r.plan.victim)
-	var end func()
-	switch r.plan.fault {
-	case stateSwitchCrash:
-		r.down = true
-		rack.CrashSwitch()
-		end = func() {
-			r.env.restartSwitch()
-			r.down = false
-			r.hello()
-		}
-	case stateLinkCut:
-		h.SetLink(false)
-		end = func() { h.SetLink(true) }
-	case stateNICCrash:
-		h.Crash()
-		end = func() {
-			h.Restart()
-			r.serve(int(r.plan.victim[2] - '0'))
-		}
-	case stateHang:
-		h.Hang()
-		end = h.Resume
-	case stateCalm:
-		return
-	}
-	rack.At(rack.Now().Add(r.plan.down), func() {
-		end()
-		r.over = true
-	})
-}
-
-// counts returns the counters of the switch's handler by name.
-func (r *bufferRun) counts() map[string]uint64 {
-	group, out := "buffer", make(map[string]uint64)
-	if r.plan.mode == modePublished {
-		group += " published"
-	}
-	p, ok := r.env.rack.Program().(*swordbox.Program)
-	if !ok {
-		return nil
-	}
-	for _, g := range p.Counters(r.env.rack.Now()) {
-		if g.Name == group {
-			for _, c := range g.Counters {
-				out[c.Name] = c.Value
-			}
-		}
-	}
-	return out
-}
-
 // dropped returns how many frames the switch says it has dropped or lost.
 func (r *bufferRun) dropped() uint64 {
 	c := r.counts()
-	return c["lost"] + c["full"] + c["blocked"] + c["long"]
+	return c["lost"] + c["full"] + c["blocked"] + c["long"] + c["down"]
 }
-
-// count returns one of counts.
-func (r *bufferRun) count(name string) uint64 { return r.counts()[name] }
 
 // connected reports whether the switch has a connection to each server of the ring.
 func (r *bufferRun) connected() bool {
@@ -318,6 +258,12 @@ const (
 	// bufferQuiet is how long after the last frame and the last fault the queue may take to end.
 	bufferQuiet = 20 * time.Second
 )
+
+// hazards reports whether a published rule was in force and something failed, so that what the paper
+// leaves open may do damage. Without faults the published buffer must keep all promises, too.
+func (r *bufferRun) hazards() bool {
+	return r.operator.published && (r.plan.change == "" || len(r.plan.rules) > 0 || r.plan.fault != stateCalm)
+}
 
 // watch starts an application that starts the senders when the ring can be reached, and checks the
 // counters every now and then until the queue is empty.
@@ -333,7 +279,7 @@ func (r *bufferRun) watch() {
 				empty := r.count("waiting")+r.count("remote") == 0
 				late := rt.Now() > clock.Time(bufferQuiet/10)
 				switch {
-				case r.connected() && (empty || late && r.plan.mode == modePublished): // a lost READ keeps its frames in the ring for ever
+				case r.connected() && (empty || late && r.hazards()): // a lost READ keeps its frames in the ring for ever
 					r.begin()
 				case rt.Now() > clock.Time(bufferQuiet):
 					return fmt.Errorf("the switch has no connection to the ring, or %d frames are still in it, after %v", r.count("remote"), bufferQuiet)
@@ -352,7 +298,7 @@ func (r *bufferRun) watch() {
 				quiet = rt.Now()
 			case r.count("waiting") == 0 && r.count("remote") == 0:
 				return nil
-			case r.plan.mode == modePublished && rt.Now().Sub(quiet) > bufferQuiet/10:
+			case r.hazards() && rt.Now().Sub(quiet) > bufferQuiet/10:
 				return nil
 			case rt.Now().Sub(quiet) > bufferQuiet:
 				return fmt.Errorf("%d frames wait in the switch and %d in the ring %v after the last one", r.count("waiting"), r.count("remote"), bufferQuiet)
@@ -364,14 +310,14 @@ func (r *bufferRun) watch() {
 // check compares what the switch says where each frame is, in the middle of a run.
 func (r *bufferRun) check() error {
 	r.checks++
-	if r.oracle.err != nil && r.plan.mode == modeHardened {
-		return r.oracle.err
-	}
-	if r.plan.mode == modePublished {
+	if r.hazards() {
 		return nil
 	}
+	if r.oracle.err != nil {
+		return r.oracle.err
+	}
 	c := r.counts()
-	if sum := c["sent"] + c["waiting"] + c["remote"] + c["lost"] + c["full"] + c["blocked"] + c["long"]; sum != c["frames"] {
+	if sum := c["sent"] + c["waiting"] + c["remote"] + c["lost"] + c["full"] + c["blocked"] + c["long"] + c["down"]; sum != c["frames"] {
 		return fmt.Errorf("the switch took %d frames, and says where %d are: %v", c["frames"], sum, c)
 	}
 	return nil
@@ -381,12 +327,17 @@ func (r *bufferRun) check() error {
 func (r *bufferRun) judge() error {
 	c := r.counts()
 	dropped := r.dropped() - r.before
-	r.env.note("%d of %d frames arrived; %d went to the ring, %d came back, %d lost, %d full, %d blocked, %d long; %d WRITEs without bytes; %d checks",
-		r.oracle.arrived, r.sent, c["stored"], c["loaded"], c["lost"], c["full"], c["blocked"], c["long"], c["requester_emptied"], r.checks)
-	if r.plan.mode == modePublished {
+	r.env.note("%d of %d frames arrived; %d went to the ring, %d came back, %d lost, %d full, %d blocked, %d long, %d to a port that was down; %d WRITEs without bytes; %d checks",
+		r.oracle.arrived, r.sent, c["stored"], c["loaded"], c["lost"], c["full"], c["blocked"], c["long"], c["down"], c["requester_emptied"], r.checks)
+	r.env.note("%s", r.operator.summary())
+	err := r.check()
+	if err == nil && r.hazards() {
+		if err := r.oracle.err; err != nil && r.plan.change != "" {
+			r.env.report.Damage = err.Error()
+		}
 		return nil
 	}
-	if err := r.check(); err != nil {
+	if err != nil {
 		return err
 	}
 	gone := uint64(r.sent - r.oracle.arrived)

@@ -16,8 +16,8 @@ func playBuffer(t *testing.T, mode string, opt Options, change func(p *bufferPla
 	e := newEnv(Scenario{Name: "buffer"}, 1, opt)
 	t.Cleanup(e.finish)
 	p := &bufferPlan{
-		mode: mode, servers: 1, entry: 2048, depth: 8, rate: "1Gbit", frames: 100, burst: 10, gap: 20 * time.Microsecond, entries: 500,
-		high: 64, low: 8, least: 1500, most: 1500,
+		bufferRule: bufferRule{mode: mode, servers: 1, entry: 2048, depth: 8, rate: "1Gbit", entries: 500, high: 64, low: 8},
+		frames:     100, burst: 10, gap: 20 * time.Microsecond, least: 1500, most: 1500,
 	}
 	p.fault = stateCalm
 	p.rack.Datagrams, p.rack.Delay = true, time.Microsecond

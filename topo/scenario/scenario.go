@@ -123,11 +123,11 @@ func All() []Scenario {
 		},
 		{
 			Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
-				"and at any time where each count is (--mode)", run: runStateStore,
+				"and at any time where each count is", run: runStateStore,
 		},
 		{
 			Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
-				"and that every frame is where the counters say (--mode)", run: runBuffer,
+				"and that every frame is where the counters say (--mode, --change)", run: runBuffer,
 		},
 	}, lockScenarios(), storeScenarios())
 }

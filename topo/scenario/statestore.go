@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
 // The rack of state-store: clients send requests to ms0, and the switch counts them in the memory of
@@ -21,17 +20,6 @@ const (
 	stateServed = 64 << 10 // bytes of memory of ms0
 	stateBytes  = 64 << 10 // of each store
 	stateHosts  = 4
-)
-
-// stateFault is what fails in the middle of a run.
-type stateFault string
-
-const (
-	stateCalm        stateFault = "nothing"
-	stateSwitchCrash stateFault = "switch crash"
-	stateLinkCut     stateFault = "link cut"
-	stateNICCrash    stateFault = "store's NIC crash"
-	stateHang        stateFault = "store's NIC hang"
 )
 
 // statePlan is what a seed decides for a run of state-store.
@@ -43,9 +31,7 @@ type statePlan struct {
 	per, add, unit        string
 	clients, rounds       int
 	wrap                  bool
-	fault                 stateFault
-	victim                string
-	when, down            time.Duration
+	midFault
 }
 
 // rule returns the rule of the plan, in the form of a rack file.
@@ -56,11 +42,7 @@ func (p *statePlan) rule() string {
 
 // String prints the plan on one line.
 func (p *statePlan) String() string {
-	s := fmt.Sprintf("%s; %d clients, %d rounds, wrap=%v; links %s; %s", p.rule(), p.clients, p.rounds, p.wrap, strings.TrimSpace(p.links), p.fault)
-	if p.fault != stateCalm {
-		s += fmt.Sprintf(" of %s at %v for %v", p.victim, p.when, p.down)
-	}
-	return s
+	return fmt.Sprintf("%s; %d clients, %d rounds, wrap=%v; links %s; %v", p.rule(), p.clients, p.rounds, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 func drawState(e *env) *statePlan {
@@ -68,8 +50,9 @@ func drawState(e *env) *statePlan {
 	p := &statePlan{
 		mode: modeHardened, stores: d.between(1, 2), shards: one(d, 1, 1, 2, 3), depth: one(d, 1, 4, 16), slots: one(d, 1, 2, 16, 1000), at: 8 * d.IntN(8),
 		per: one(d, "flow", "address"), add: one(d, "requests", "requests", "bytes"), unit: one(d, "word", "line", "page"),
-		clients: d.between(1, 8), rounds: d.between(10, 80), fault: one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang),
+		clients: d.between(1, 8), rounds: d.between(10, 80),
 	}
+	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
 	hosts := []string{"ms1", "ms2"}
 	if d.chance(0.5) {
 		hosts = append(hosts, "ms0", "cn0", "cn1", "cn2", "cn3")
@@ -85,24 +68,17 @@ func drawState(e *env) *statePlan {
 	if p.wrap = d.chance(0.5); p.wrap {
 		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
 	}
-	p.victim = one(d, "ms1", hosts[p.stores-1])
-	if p.fault == stateSwitchCrash {
-		p.victim = "the switch"
-	}
-	p.when = d.span(100*time.Microsecond, 10*time.Millisecond)
-	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(20*time.Millisecond, 500*time.Millisecond))
+	p.drawTimes(d, one(d, "ms1", hosts[p.stores-1]))
 	return p
 }
 
 // stateRun is one run of state-store.
 type stateRun struct {
-	env    *env
+	lenders
 	plan   *statePlan
 	oracle *stateOracle
-	memory [3][]byte
 	ended  int    // clients that have ended
 	before uint64 // amount that incarnations of the switch before this one have counted
-	down   bool   // the switch is down
 	broken int    // clients whose connection has failed
 	checks int
 }
@@ -123,7 +99,7 @@ func runStatePlan(e *env, p *statePlan) error {
 
 // beginState makes the rack and starts servers, clients, faults and checks.
 func beginState(e *env, p *statePlan) (*stateRun, error) {
-	r := &stateRun{env: e, plan: p}
+	r := &stateRun{lenders: lenders{env: e, group: "count"}, plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = newStateOracle(r)
 	opt := p.rack
@@ -134,10 +110,7 @@ func beginState(e *env, p *statePlan) (*stateRun, error) {
 		return nil, err
 	}
 	e.setFaults(p.rules)
-	for i := range r.memory {
-		r.memory[i] = make([]byte, max(stateServed, stateBytes))
-		r.serve(i)
-	}
+	r.lend(3, max(stateServed, stateBytes))
 	for i := range p.clients {
 		r.start(i)
 	}
@@ -146,10 +119,6 @@ func beginState(e *env, p *statePlan) (*stateRun, error) {
 		e.rack.At(clock.Time(p.when), r.fail)
 	}
 	return r, nil
-}
-
-func (r *stateRun) serve(i int) {
-	r.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: r.memory[i]}, nil)
 }
 
 // start starts a client, which sends requests to ms0 and waits for their completions.
@@ -212,59 +181,11 @@ func (r *stateRun) request(d *draw, end *ends, mem memservice.Region) verbs.Send
 
 // fail injects the fault of the plan and schedules its end.
 func (r *stateRun) fail() {
-	rack, h := r.env.rack, r.env.rack.Host(r.plan.victim)
-	var end func()
-	switch r.plan.fault {
-	case stateSwitchCrash:
+	if r.plan.fault == stateSwitchCrash {
 		r.before += r.count("amount")
-		r.down = true
-		rack.CrashSwitch()
-		end = func() {
-			r.env.restartSwitch()
-			r.down = false
-		}
-	case stateLinkCut:
-		h.SetLink(false)
-		end = func() { h.SetLink(true) }
-	case stateNICCrash:
-		h.Crash()
-		end = func() {
-			h.Restart()
-			r.serve(int(r.plan.victim[2] - '0'))
-		}
-	case stateHang:
-		h.Hang()
-		end = h.Resume
-	case stateCalm:
-		return
 	}
-	over := rack.Now().Add(r.plan.down)
-	rack.At(over, end)
-	r.env.goOnUntil(over, survivor)
+	r.env.goOnUntil(r.inject(&r.plan.midFault, nil), survivor)
 }
-
-// counts returns the counters of the switch's handler by name.
-func (r *stateRun) counts() map[string]uint64 {
-	group, out := "count", make(map[string]uint64)
-	if r.plan.mode == modePublished {
-		group += " published"
-	}
-	p, ok := r.env.rack.Program().(*swordbox.Program)
-	if !ok {
-		return nil
-	}
-	for _, g := range p.Counters(r.env.rack.Now()) {
-		if g.Name == group {
-			for _, c := range g.Counters {
-				out[c.Name] = c.Value
-			}
-		}
-	}
-	return out
-}
-
-// count returns one of counts.
-func (r *stateRun) count(name string) uint64 { return r.counts()[name] }
 
 // remote returns the sum of all counters in the stores' memory.
 func (r *stateRun) remote() (sum uint64) {

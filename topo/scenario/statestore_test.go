@@ -17,7 +17,7 @@ func playState(t *testing.T, mode string, opt Options, change func(p *statePlan)
 	t.Helper()
 	e := newEnv(Scenario{Name: "state-store"}, 1, opt)
 	t.Cleanup(e.finish)
-	p := &statePlan{mode: mode, stores: 1, shards: 1, depth: 4, slots: 8, per: "address", add: "requests", unit: "line", clients: 4, rounds: 60, fault: stateCalm, victim: "ms1"}
+	p := &statePlan{mode: mode, stores: 1, shards: 1, depth: 4, slots: 8, per: "address", add: "requests", unit: "line", clients: 4, rounds: 60, midFault: midFault{fault: stateCalm, victim: "ms1"}}
 	p.params.PathMTU, p.rack.Datagrams, p.rack.Delay = verbs.MTU1024, true, time.Microsecond
 	change(p)
 	r, err := beginState(e, p)

@@ -34,8 +34,8 @@ type Params struct {
 	Program string
 	// Move: the switch in locks moves every request that can be moved, and does not replace atomics.
 	Move bool
-	// Change makes an operator change the switch in locks at random times: rules (hardened rules, and
-	// the program) or modes (published rules, too).
+	// Change makes an operator change the switch in locks or buffer at random times: rules (hardened
+	// rules, and in locks the program) or modes (published rules, too).
 	Change string
 	// Mode is published or hardened, which is the default: the mode in which the switch in locks
 	// replaces atomics, the layout of sherman's pages, or the decisions of fusee's clients.
@@ -130,7 +130,7 @@ var families = map[string]struct {
 	run   func(Params) (func(*env) error, error)
 }{
 	"clover":  {[]string{"steer", "share-qp", "threads", "replicas", "mix"}, cloverVariant},
-	"buffer":  {[]string{"mode"}, bufferVariant},
+	"buffer":  {[]string{"mode", "change"}, bufferVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
 	"fusee":   {[]string{"mode"}, tableVariant},

@@ -155,9 +155,10 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	return set, err == nil, err
 }
 
-// dial asks the dialer for the connections that the rules need. It schedules the end of connections
-// that no rule needs any more.
-func (o *Own) dial(now clock.Time) {
+// dial asks the dialer for the connections that the rules need, and offers those that there are to
+// the handlers again, because a handler may have refused one under the former rules. It schedules the
+// end of connections that no rule needs any more.
+func (o *Own) dial(c *pipeline.Ctx) {
 	o.dirty = false
 	want := make(map[switchconn.Key]bool)
 	for _, w := range o.parts.wants(o.rules) {
@@ -168,15 +169,25 @@ func (o *Own) dial(now clock.Time) {
 	for _, i := range o.dialer.List() {
 		adopted := i.Shared != nil && i.Shared.Adopted
 		if !want[i.Key] && !adopted && !slices.ContainsFunc(o.ending, func(l leaving) bool { return l.key == i.Key }) {
-			o.ending = append(o.ending, leaving{i.Key, now.Add(linger)})
+			o.ending = append(o.ending, leaving{i.Key, c.Now.Add(linger)})
+		}
+		if i.Shared != nil && !o.offer(c, *i.Shared) {
+			o.dialer.Renew(c, i.Key)
 		}
 	}
+}
+
+// offer offers a connection to the handler that uses its key. The result is false if no handler can
+// use it.
+func (o *Own) offer(c *pipeline.Ctx, s switchconn.Shared) bool {
+	u := o.parts.user(s.Key)
+	return u != nil && u.Attach(c, s)
 }
 
 // tick handles the deadlines that have passed.
 func (o *Own) tick(c *pipeline.Ctx) {
 	if o.dirty {
-		o.dial(c.Now)
+		o.dial(c)
 	}
 	if o.former.Deadline() <= c.Now {
 		o.former.Tick(c)
@@ -208,13 +219,13 @@ func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 // the end of every step.
 func (o *Own) news(c *pipeline.Ctx) {
 	for e, ok := o.dialer.Next(); ok; e, ok = o.dialer.Next() {
-		u := o.parts.user(e.Shared.Key)
-		switch {
-		case u == nil:
-		case e.Kind == switchconn.EventUp:
-			u.Attach(c, e.Shared)
-		case e.Kind == switchconn.EventDown:
-			u.Detach(c, e.Shared.Key, e.Shared.Generation)
+		switch e.Kind {
+		case switchconn.EventUp:
+			o.offer(c, e.Shared)
+		case switchconn.EventDown:
+			if u := o.parts.user(e.Shared.Key); u != nil {
+				u.Detach(c, e.Shared.Key, e.Shared.Generation)
+			}
 		}
 	}
 }
@@ -222,8 +233,10 @@ func (o *Own) news(c *pipeline.Ctx) {
 // Close transmits the frames that wait in queues of handlers, and sends a DREQ on each of the
 // switch's connections. It does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
-	for _, q := range p.parts.queuers {
-		q.Flush(c)
+	for range p.parts.queuers { // each handler has at most one queue at a port, and flushes the oldest of the port
+		for _, q := range p.parts.queuers {
+			q.Flush(c)
+		}
 	}
 	if o := p.cfg.Own; o != nil {
 		o.dialer.Close(c)

@@ -1,0 +1,103 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// bufferOperator changes the rule of buffer at random times while frames arrive: its rate, its ring,
+// and with changeModes its mode. Sometimes the ring does not fit the servers' memory, and sometimes
+// there is no rule.
+type bufferOperator struct {
+	run  *bufferRun
+	draw *draw
+	most time.Duration // the longest time between two changes
+	// changes counts the changes, modes those of the mode, misfits the rings that do not fit.
+	changes, modes, misfits int
+	published               bool // a published rule was in force
+	mode                    string
+}
+
+// begin schedules the first change.
+func (o *bufferOperator) begin(d *draw) {
+	o.draw, o.mode = d, o.run.plan.mode
+	o.most = one(d, 300*time.Microsecond, 2*time.Millisecond, 20*time.Millisecond)
+	o.next()
+}
+
+// next schedules a change, until all frames are sent.
+func (o *bufferOperator) next() {
+	r := o.run
+	r.env.rack.At(r.env.rack.Now().Add(o.draw.span(20*time.Microsecond, o.most)), func() {
+		if !r.down {
+			o.change()
+		}
+		if r.sent < bufferSenders*r.plan.frames {
+			o.next()
+		}
+	})
+}
+
+// change changes the rule.
+func (o *bufferOperator) change() {
+	r := o.run
+	box, ok := r.env.rack.Program().(*swordbox.Program)
+	if !ok {
+		return
+	}
+	set, err := o.rules()
+	if err == nil {
+		err = box.SetRules(set)
+	}
+	if err != nil {
+		r.env.fail("change %d of the rule: %w", o.changes, err)
+		return
+	}
+	o.changes++
+	r.env.rack.StepSwitch(func(c *pipeline.Ctx) { box.Tick(c) })
+}
+
+// rules draws the next rules.
+func (o *bufferOperator) rules() (*rules.Set, error) {
+	d, rule := o.draw, o.run.plan.bufferRule
+	if d.chance(0.1) {
+		return &rules.Set{}, nil
+	}
+	if o.run.plan.change == changeModes && d.chance(0.6) {
+		o.mode = map[string]string{modeHardened: modePublished, modePublished: modeHardened}[o.mode]
+		o.modes++
+	}
+	rule.mode = o.mode
+	o.published = o.published || o.mode == modePublished
+	rule.rate = one(d, rule.rate, "20Mbit", "500Mbit", "10Gbit")
+	if d.chance(0.3) {
+		rule.high = one(d, 1, 8, 64)
+		rule.low = d.between(1, min(rule.high, 8))
+	}
+	if d.chance(0.3) {
+		rule.servers, rule.entry = d.between(1, bufferServers), one(d, 512, 1024, 2048, 4096)
+		rule.entries = one(d, 1, d.between(2, 100), bufferBytes/2/rule.entry)
+	}
+	if d.chance(0.1) {
+		rule.entries = bufferServers*bufferBytes/512 + d.between(1, 100)
+		o.misfits++
+	}
+	list := make([]rules.Rule, 1)
+	var err error
+	if list[0], err = rules.Parse(rule.String()); err == nil {
+		err = list[0].Resolve(o.run.env.rack.Spec.Addresses)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", &rule, err)
+	}
+	return rules.NewSet(list)
+}
+
+// summary returns a line with the numbers of changes.
+func (o *bufferOperator) summary() string {
+	return fmt.Sprintf("the operator changed the rule %d times, %d times its mode, %d times to a ring that does not fit", o.changes, o.modes, o.misfits)
+}

@@ -1,0 +1,134 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+)
+
+// stateFault is what fails in the middle of a run in which the switch uses servers' memory.
+type stateFault string
+
+const (
+	stateCalm        stateFault = "nothing"
+	stateSwitchCrash stateFault = "switch crash"
+	stateLinkCut     stateFault = "link cut"
+	stateNICCrash    stateFault = "store's NIC crash"
+	stateHang        stateFault = "store's NIC hang"
+)
+
+// midFault is a fault in the middle of a run: at when, for down.
+type midFault struct {
+	fault      stateFault
+	victim     string // a server; with stateSwitchCrash, the switch
+	when, down time.Duration
+}
+
+// drawTimes draws when the fault happens to a server, or to the switch.
+func (f *midFault) drawTimes(d *draw, server string) {
+	if f.victim = server; f.fault == stateSwitchCrash {
+		f.victim = "the switch"
+	}
+	f.when = d.span(100*time.Microsecond, 10*time.Millisecond)
+	f.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(20*time.Millisecond, 500*time.Millisecond))
+}
+
+// String describes the fault.
+func (f *midFault) String() string {
+	if f.fault == stateCalm {
+		return string(f.fault)
+	}
+	return fmt.Sprintf("%s of %s at %v for %v", f.fault, f.victim, f.when, f.down)
+}
+
+// lenders are the servers ms0, ms1 and so on of a run, in whose memory the switch keeps something.
+type lenders struct {
+	env    *env
+	group  string // of the counters of the switch's hardened handler
+	memory [][]byte
+	down   bool // the switch is down
+}
+
+// lend starts the memory services of n servers with size bytes each.
+func (l *lenders) lend(n, size int) {
+	for i := range n {
+		l.memory = append(l.memory, make([]byte, size))
+		l.serve(i)
+	}
+}
+
+func (l *lenders) serve(i int) {
+	l.env.serveMemory(fmt.Sprintf("ms%d", i), memservice.Config{Buffer: l.memory[i]}, nil)
+}
+
+// inject makes a fault happen now, schedules its end, and returns when that is. over is called then;
+// it may be nil.
+func (l *lenders) inject(f *midFault, over func()) clock.Time {
+	rack, h := l.env.rack, l.env.rack.Host(f.victim)
+	var end func()
+	switch f.fault {
+	case stateSwitchCrash:
+		l.down = true
+		rack.CrashSwitch()
+		end = func() {
+			l.env.restartSwitch()
+			l.down = false
+		}
+	case stateLinkCut:
+		h.SetLink(false)
+		end = func() { h.SetLink(true) }
+	case stateNICCrash:
+		h.Crash()
+		end = func() {
+			h.Restart()
+			l.serve(int(f.victim[2] - '0'))
+		}
+	case stateHang:
+		h.Hang()
+		end = h.Resume
+	case stateCalm:
+		return rack.Now()
+	}
+	at := rack.Now().Add(f.down)
+	rack.At(at, func() {
+		end()
+		if over != nil {
+			over()
+		}
+	})
+	return at
+}
+
+// counts returns the counters of the switch's handlers of both modes by name, added up.
+func (l *lenders) counts() map[string]uint64 {
+	p, ok := l.env.rack.Program().(*swordbox.Program)
+	if !ok {
+		return nil
+	}
+	out := make(map[string]uint64)
+	for _, g := range p.Counters(l.env.rack.Now()) {
+		if g.Name == l.group || g.Name == l.group+" published" {
+			for _, c := range g.Counters {
+				out[c.Name] += c.Value
+			}
+		}
+	}
+	return out
+}
+
+// count returns one of counts.
+func (l *lenders) count(name string) uint64 { return l.counts()[name] }
+
+// yamlRule returns the text of a rule in the form of a rack file.
+func yamlRule(text string) string {
+	words := strings.Fields(text)
+	for i, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		words[i] = fmt.Sprintf("%s: %q", key, value)
+	}
+	return "{" + strings.Join(words, ", ") + "}"
+}
