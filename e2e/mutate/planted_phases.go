@@ -4,8 +4,8 @@ package main
 var phasesBugs = []planted{
 	{
 		"phases: time counts for the phase that begins", "store/kv/timeline.go",
-		"t.spent[t.phase] += now.Sub(t.since)",
-		"t.spent[p] += now.Sub(t.since)",
+		"t.spent[t.phase] += took",
+		"t.spent[p] += took",
 		"store/kv TestBreakdown",
 	},
 	{
@@ -43,5 +43,35 @@ var phasesBugs = []planted{
 		"from := m.rt.Enter(kv.PhaseTrip)",
 		"from := m.rt.Enter(kv.PhaseRPC)",
 		"topo/experiment/insim TestBreakdownOfStores",
+	},
+	{
+		"phases: the client's own work counts as time in the switch", "store/kv/timeline.go",
+		"in := min(t.sw.InSwitch(), took); t.phase.trips()",
+		"in := min(t.sw.InSwitch(), took); true",
+		"store/kv TestPhaseSwitch",
+	},
+	{
+		"phases: requests of an earlier phase count in the switch", "topo/simrack/transit.go",
+		"if o.phase != o.by.phase {",
+		"if false {",
+		"topo/simrack TestTimeInTheSwitchOfEarlierPhases",
+	},
+	{
+		"phases: a dropped packet stays in the switch", "topo/simrack/transit.go",
+		"delete(t.last.inside, t.last.packet)",
+		"",
+		"topo/simrack TestTimeInTheSwitch",
+	},
+	{
+		"phases: a request on a shared connection never leaves the switch", "topo/simrack/transit.go",
+		"if d := wire.Diff(p.psn, m.psn); d >= 0 {",
+		"if d := wire.Diff(p.psn, m.psn); d >= 0 && false {",
+		"topo/simrack TestTimeInTheSwitchOfMovedRequests",
+	},
+	{
+		"phases: a thread is charged for the requests of others", "topo/simrack/transit.go",
+		"by := t.threads[b.net().Current()]",
+		"var by *thread\n\tfor _, by = range t.threads {\n\t\tbreak\n\t}",
+		"topo/simrack TestTimeInTheSwitchOfOtherThreads",
 	},
 }

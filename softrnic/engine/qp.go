@@ -98,6 +98,17 @@ func (q *QP) live() bool {
 // Num returns the queue pair number, also after Destroy.
 func (q *QP) Num() wire.QPN { return q.q.Num() }
 
+// PeerOf returns the queue pair with which queue pair n of a NIC is connected; false: n does not exist, or
+// is not connected.
+func PeerOf(e *Engine, n wire.QPN) (wire.QPN, bool) {
+	qp := e.qps[n]
+	if qp == nil || !qp.connected() {
+		return 0, false
+	}
+	peer := qp.q.Query().RTR.DestQPN
+	return peer, peer != 0
+}
+
 // Query returns attributes and state.
 func (q *QP) Query() (verbs.QPAttr, error) {
 	if err := alive("query QP", q.dead); err != nil {

@@ -26,8 +26,12 @@ const (
 	PhaseBackOff
 	// PhaseRPC is the time of requests to a metadata server, or to the memory service of a host.
 	PhaseRPC
+	// PhaseSwitch is the time in which requests of a round trip, or responses to them, are inside the
+	// switch, also while the switch holds them. Only some runtimes know it (Switched). In the others
+	// it is a part of PhaseLock and of the phases of round trips.
+	PhaseSwitch
 	// PhaseTrip is the time of the first round trip outside of locks, from the post to the last
-	// completion, including the switch. The next phases, up to PhaseTrip+maxTrips-1, are for the
+	// completion, without PhaseSwitch. The next phases, up to PhaseTrip+maxTrips-1, are for the
 	// next round trips. The last of these phases is for all further ones.
 	PhaseTrip
 )
@@ -39,11 +43,14 @@ const (
 )
 
 var phaseNames = [phases]string{
-	"client", "queue", "lock", "back-off", "rpc", "trip 1", "trip 2", "trip 3", "trip 4", "more trips",
+	"client", "queue", "lock", "back-off", "rpc", "switch", "trip 1", "trip 2", "trip 3", "trip 4", "more trips",
 }
 
 // String returns the name of the phase in reports.
 func (p Phase) String() string { return phaseNames[p] }
+
+// trips reports whether a client waits for round trips to memory in the phase.
+func (p Phase) trips() bool { return p == PhaseLock || p >= PhaseTrip }
 
 // Phases returns all phases in the order of reports.
 func Phases() (list []Phase) {
@@ -51,7 +58,7 @@ func Phases() (list []Phase) {
 	for p := PhaseTrip; int(p) < phases; p++ {
 		list = append(list, p)
 	}
-	return append(list, PhaseBackOff, PhaseRPC, PhaseClient)
+	return append(list, PhaseSwitch, PhaseBackOff, PhaseRPC, PhaseClient)
 }
 
 // Timed is a Store that records in which phases its operations spend their time.
@@ -69,12 +76,22 @@ func TimelineOf(s Store) *Timeline {
 	return nil
 }
 
+// Switched is a verbs.Runtime that knows how long requests are inside the switch. The simulator has
+// one; a rack has none, because the switch is another process there.
+type Switched interface {
+	verbs.Runtime
+	// InSwitch returns for how long at least one request that the calling thread has posted since its
+	// last call of InSwitch, or a response to one, was inside the switch.
+	InSwitch() time.Duration
+}
+
 // Timeline is the runtime of a store's client, and records the phases of its operations. The client
 // uses it in place of its context's runtime, so that each Sleep is PhaseBackOff. The client calls
 // Enter and Leave around the other phases. Only the client's thread uses it. NewTimeline makes one;
 // the zero value has no runtime and must not be used.
 type Timeline struct {
 	verbs.Runtime
+	sw    Switched // the runtime; nil: it does not know PhaseSwitch
 	phase Phase
 	since clock.Time
 	trips int
@@ -82,7 +99,10 @@ type Timeline struct {
 }
 
 // NewTimeline makes a timeline over the runtime rt.
-func NewTimeline(rt verbs.Runtime) *Timeline { return &Timeline{Runtime: rt} }
+func NewTimeline(rt verbs.Runtime) *Timeline {
+	sw, _ := rt.(Switched)
+	return &Timeline{Runtime: rt, sw: sw}
+}
 
 // begin is called when an operation begins. If t is nil, it does nothing.
 func (t *Timeline) begin(now clock.Time) {
@@ -105,7 +125,14 @@ func (t *Timeline) end(now clock.Time) *[phases]time.Duration {
 
 // enter ends the present phase and begins phase p.
 func (t *Timeline) enter(p Phase, now clock.Time) {
-	t.spent[t.phase] += now.Sub(t.since)
+	took := now.Sub(t.since)
+	if t.sw != nil {
+		if in := min(t.sw.InSwitch(), took); t.phase.trips() {
+			t.spent[PhaseSwitch] += in
+			took -= in
+		}
+	}
+	t.spent[t.phase] += took
 	t.phase, t.since = p, now
 }
 

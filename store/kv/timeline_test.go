@@ -112,3 +112,40 @@ func TestNoBreakdown(t *testing.T) {
 		t.Errorf("%+v, %v", res.Summary().Breakdown, err)
 	}
 }
+
+// boxed is a runtime in whose switch requests stay.
+type boxed struct {
+	*virtual
+	in time.Duration
+}
+
+func (b *boxed) InSwitch() time.Duration {
+	in := b.in
+	b.in = 0
+	return in
+}
+
+// The time in the switch is taken out of the round trips and locks in which the requests were there,
+// and of no other phase: a client that computes does not wait for the switch.
+func TestPhaseSwitch(t *testing.T) {
+	rt := &boxed{virtual: newVirtual()}
+	line := NewTimeline(rt)
+	in := func(p Phase, took, inSwitch time.Duration) {
+		from := line.Enter(p)
+		rt.Sleep(took)
+		rt.in = inSwitch
+		line.Leave(from)
+	}
+	line.begin(rt.Now())
+	rt.in = 1 // of a request that an earlier operation did not wait for
+	in(PhaseTrip, 100, 40)
+	in(PhaseLock, 200, 20)
+	in(PhaseRPC, 50, 7)
+	in(PhaseTrip, 30, 80) // a request that is still in the switch when its time is over
+	rt.in = 9
+	rt.Sleep(10)
+	want := [phases]time.Duration{PhaseSwitch: 40 + 20 + 30, PhaseTrip: 60, PhaseLock: 180, PhaseRPC: 50, PhaseClient: 10}
+	if got := *line.end(rt.Now()); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -14,8 +14,9 @@ const maxEmit = 1024
 // before the packet of the verdict.
 type Ctx struct {
 	// Now is the time of the step.
-	Now clock.Time
-	s   *Switch
+	Now      clock.Time
+	s        *Switch
+	follower Follower // nil: none
 }
 
 // Ports returns the number of ports of the switch.

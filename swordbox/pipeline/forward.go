@@ -111,6 +111,9 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 	}
 	c.drop(r, packets)
 	if s.observed {
+		if f := s.ctx.follower; f != nil {
+			f.Dropped()
+		}
 		s.remark(-1, "dropped by the switch: "+string(r))
 	}
 }

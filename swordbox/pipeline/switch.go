@@ -32,6 +32,8 @@ type Config struct {
 	MaxFlows int
 	// MaxHeld is how many packets a program may hold; 0: 1024.
 	MaxHeld int
+	// Follower follows requests; nil: none does.
+	Follower Follower
 	// Self holds the addresses of the switch itself; the zero value: it has none.
 	Self Self
 }
@@ -132,9 +134,10 @@ func New(cfg Config) (*Switch, error) {
 	s := &Switch{
 		ports: make([]port, cfg.Ports),
 		fdb:   newFDB(cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
-		self: cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
+		observed: cfg.Follower != nil,
+		self:     cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
 	}
-	s.ctx.s = s
+	s.ctx.s, s.ctx.follower = s, cfg.Follower
 	s.load(cfg.Program)
 	for i := range s.ports {
 		s.ports[i].up = true

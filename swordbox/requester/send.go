@@ -71,6 +71,11 @@ func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 	}
 	n := transform.Note{From: e.bth.Opcode, To: e.bth.Opcode, Conn: c.cfg.Number, PSN: e.tag.PSN, NewPSN: psn}
 	c.user.Describe(e.tag, &n)
+	if n.QPN != 0 {
+		server := c.link.Peer()
+		from := pipeline.RequestID{Server: server, QPN: n.QPN, PSN: e.tag.PSN}
+		ctx.Moved(from, pipeline.RequestID{Server: server, QPN: c.link.To.DestQP, PSN: psn})
+	}
 	if e.sent {
 		n.Why = "retransmitted by the switch"
 		if e.once {

@@ -185,6 +185,7 @@ func (k *link) Describe(t requester.Tag, n *transform.Note) {
 	if l == nil {
 		return
 	}
+	n.QPN = l.flow.RespQPN
 	if r := l.window.find(t.PSN); r != nil {
 		n.From = r.op
 		if r.word != nil && r.op.Is(wire.OpAtomic) && n.To == wire.RCWriteOnly {

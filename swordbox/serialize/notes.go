@@ -12,11 +12,21 @@ func noteOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN, rawAckReq bool) 
 	if !c.Observed() {
 		return ""
 	}
+	movedOwn(c, &p.Frame, raw)
 	n := transform.Note{From: p.BTH.Opcode, To: p.BTH.Opcode, PSN: raw, NewPSN: p.BTH.PSN}
 	if p.BTH.AckReq && !rawAckReq {
 		n.Why = "acknowledgement requested"
 	}
 	return n.String()
+}
+
+// movedOwn tells the switch's follower that a request has another PSN on the client's connection than
+// the client gave it, raw.
+func movedOwn(c *pipeline.Ctx, f *wire.Frame, raw wire.PSN) {
+	to := pipeline.RequestID{Server: f.DstAddr(), QPN: f.BTH.DestQP, PSN: f.BTH.PSN}
+	from := to
+	from.PSN = raw
+	c.Moved(from, to)
 }
 
 // noteResponse describes a response on the client's connection for captures; raw is the server's

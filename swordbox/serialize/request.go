@@ -281,11 +281,13 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 		if wire.ParseFrame(h.data, &m.step.frame) != nil {
 			panic("serialize: a held packet cannot be parsed, but it was")
 		}
+		raw := m.step.frame.BTH.PSN
 		g := placing{sequencer: l, c: c, f: &m.step.frame, span: h.span}
 		switch g.dispatch() {
 		case sentOwn:
 			note := ""
 			if c.Observed() {
+				movedOwn(c, &m.step.frame, raw)
 				note = "released by the switch"
 			}
 			c.Emit(&m.step.frame, note)

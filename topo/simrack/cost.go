@@ -20,15 +20,26 @@ func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause)
 	return t.card.Depart(now, frame, cause.Step)
 }
 
-// boxTiming is the sim.Timing of the switch.
-type boxTiming struct{ box *cost.Box }
+// boxTiming is the sim.Timing of the switch. A nil box takes no time.
+type boxTiming struct {
+	box      *cost.Box
+	transits *transits
+}
 
 // Arrive returns now, because the model of a switch has all its costs behind the program.
-func (t boxTiming) Arrive(now clock.Time, _ int, _ []byte) clock.Time { return now }
+func (t boxTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
+	t.transits.arrive(now, frame)
+	return now
+}
 
 // Depart returns when a frame leaves.
 func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
-	return t.box.Depart(now, frame, cause.Frame)
+	at := now
+	if t.box != nil {
+		at = t.box.Depart(now, frame, cause.Frame)
+	}
+	t.transits.depart(at, frame)
+	return at
 }
 
 // charge gives the host a NIC with the costs of the model, without work in progress.

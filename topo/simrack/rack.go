@@ -42,6 +42,9 @@ type Options struct {
 	Datagrams bool
 	// Nodes is how many nodes of a store a switch that steers remembers; 0: the switch's default.
 	Nodes int
+	// Transits: the rack measures how long requests are inside the switch (kv.Switched). Requests that
+	// rules of mode published move are not measured.
+	Transits bool
 	// MaxEvents, MaxTime, Trace and Cancelled have the meaning of the fields of sim.Config.
 	MaxEvents uint64
 	MaxTime   clock.Time
@@ -91,6 +94,8 @@ type Rack struct {
 	pipe  *pipeline.Switch
 	box   pipeline.Program
 	seed  uint64
+	// transits is nil if nothing is measured.
+	transits *transits
 	// starts counts how often the switch was started. memory is the switch's journal, which
 	// survives a crash of the switch.
 	starts int
@@ -107,13 +112,20 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 		r.seed = s.Seed
 	}
 	r.net = sim.New(sim.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
+	if opt.Transits {
+		r.transits = newTransits(r)
+	}
 	sw, err := r.newSwitch()
 	if err != nil {
 		return nil, err
 	}
 	r.sw = r.net.Add(spec.SwitchName, sw)
+	timing := boxTiming{transits: r.transits}
 	if opt.Cost != nil {
-		r.net.SetTiming(r.sw, boxTiming{cost.NewBox(&opt.Cost.Switch)})
+		timing.box = cost.NewBox(&opt.Cost.Switch)
+	}
+	if timing != (boxTiming{}) {
+		r.net.SetTiming(r.sw, timing)
 	}
 	for i := range s.Hosts {
 		if err := r.addHost(i); err != nil {

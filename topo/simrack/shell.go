@@ -28,6 +28,7 @@ type shell struct {
 	idle    int // number of polls in succession that have found nothing
 	// spent is the processor time that the call in progress has used.
 	spent time.Duration
+	out   *packetio.Batch // of the call in progress
 }
 
 var (
@@ -82,12 +83,16 @@ func (b *shell) Rand() *rand.Rand { return b.rand }
 // Enter begins a step of the host's node.
 func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	now, out := b.net().Begin(b.host.node)
+	b.out = out
 	return now, b.host.eng, out
 }
 
 // Leave ends the step: it sends the frames, and wakes the threads whose conditions now hold. Then
 // the processor time of the call passes.
 func (b *shell) Leave() {
+	if t := b.host.rack.transits; t != nil {
+		t.posted(b.out.Frames)
+	}
 	b.net().End(b.host.node)
 	b.host.look()
 	if d := b.spent; d > 0 {

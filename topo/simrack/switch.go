@@ -18,7 +18,11 @@ func (r *Rack) newSwitch() (sim.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := pipeline.New(pipeline.Config{Ports: max(1, len(r.Spec.Hosts)), Program: program, Self: apps.Self(r.Spec)})
+	cfg := pipeline.Config{Ports: max(1, len(r.Spec.Hosts)), Program: program, Self: apps.Self(r.Spec)}
+	if r.transits != nil {
+		cfg.Follower = r.transits
+	}
+	p, err := pipeline.New(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		Long: "run loads keys, lets clients on all compute hosts work on them, and prints operations per second, the share of\n" +
 			"operations that succeeded at their first attempt, attempts that lost against another client (races), round\n" +
 			"trips, bytes and packets per operation as counted by the switch, percentiles of latency in microseconds, and\n" +
-			"where the time went: lock, each round trip, back-off, RPC. It fails if an operation failed or a value was wrong.\n" +
+			"where the time went: lock, each round trip, switch (--on sim), back-off, RPC. It fails if an operation failed or a value was wrong.\n" +
 			"--workload takes a workload of YCSB (a to f), w, or a number, which is a percentage of updates; --mix takes the\n" +
 			"percentages of one's own:" + "\n\n" +
 			strings.Join(loads, "\n") + "\n\nA store that is not running is started. With --steer the switch gets the program " +

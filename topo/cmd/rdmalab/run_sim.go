@@ -92,7 +92,9 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 		storeRun: storeRun{flags: f, cmd: cmd}, desc: desc, spec: rack, ended: cmd.Context(),
 		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{},
 	}
-	s.rack, err = simrack.New(rack, simrack.Options{Seed: f.place.seed, Cost: model, Cancelled: func() bool { return s.ended.Err() != nil }})
+	s.rack, err = simrack.New(rack, simrack.Options{
+		Seed: f.place.seed, Cost: model, Transits: true, Cancelled: func() bool { return s.ended.Err() != nil },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,305 @@
+package simrack
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// Bounds of what transits remembers of a connection and of a thread.
+const (
+	maxPosts = 256  // requests that were sent last
+	maxStays = 4096 // packets inside the switch in one phase; further ones do not count
+)
+
+// transits measures how long the requests of each thread, and the responses to them, are inside the
+// switch. A packet belongs to the thread that has posted its request, by its connection and PSN. It
+// is inside from its arrival until it leaves, whether the switch works on it or holds it. If the
+// switch answers for a server, or one answer stands for several, the answer ends the stays of all
+// that it answers. A nil *transits measures nothing.
+type transits struct {
+	rack    *Rack
+	threads map[*sim.Proc]*thread
+	conns   map[connID]*connection
+	// ends has the connection of each queue pair to which servers send responses.
+	ends  map[end]connID
+	frame wire.Frame
+	// last is the packet that has arrived last; its thread is nil if its stay had begun before.
+	last struct {
+		*thread
+		packet
+	}
+}
+
+// connID names a connection by the server's end, to which requests go.
+type connID struct {
+	server netip.Addr
+	qpn    wire.QPN
+}
+
+// end is the requester's end of a connection with a server.
+type end struct {
+	connID
+	requester netip.Addr
+}
+
+// connection is what transits knows of a connection.
+type connection struct {
+	posts []post // of the client's threads, in the order of their PSNs
+	moved []move // onto this connection, in the order of their PSNs here
+}
+
+// post is a packet of a request that a thread has posted. phase is the thread's phase then.
+type post struct {
+	psn   wire.PSN
+	by    *thread
+	phase int
+}
+
+// move says which request of a client the switch sends under a PSN.
+type move struct {
+	psn  wire.PSN
+	from packet
+}
+
+// packet names a packet by its request on the client's connection. The PSN of a response may be
+// behind that of its request.
+type packet struct {
+	connID
+	psn      wire.PSN
+	response bool
+}
+
+// thread has the stays of the packets of one thread in its present phase.
+type thread struct {
+	phase  int
+	inside map[packet]clock.Time // when the packet has arrived
+	stays  []stay
+}
+
+// stay is a time span inside the switch.
+type stay struct{ from, to clock.Time }
+
+// newTransits returns nil if the switch does not say what it moves: published rules do not.
+func newTransits(r *Rack) *transits {
+	if slices.ContainsFunc(r.Spec.Switch.Rules, func(o rules.Rule) bool { return o.Mode == rules.Published }) {
+		return nil
+	}
+	return &transits{rack: r, threads: map[*sim.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
+}
+
+// posted is called when the running thread has made frames by a call of its NIC.
+func (t *transits) posted(frames []packetio.Frame) {
+	p := t.rack.net.Current()
+	if p == nil {
+		return
+	}
+	for i := range frames {
+		f := &t.frame
+		if wire.ParseFrame(frames[i].Data, f) != nil || !f.BTH.Opcode.Is(wire.OpRequest) {
+			continue
+		}
+		c := t.conn(connID{f.DstAddr().Unmap(), f.BTH.DestQP})
+		if n := len(c.posts); n > 0 && wire.Diff(f.BTH.PSN, c.posts[n-1].psn) <= 0 {
+			continue // a retransmission
+		}
+		by := t.threads[p]
+		if by == nil {
+			by = &thread{inside: map[packet]clock.Time{}}
+			t.threads[p] = by
+		}
+		c.posts = push(c.posts, post{f.BTH.PSN, by, by.phase})
+	}
+}
+
+// push appends to a list of at most maxPosts.
+func push[T any](list []T, v T) []T {
+	if len(list) == maxPosts {
+		list = append(list[:0], list[1:]...)
+	}
+	return append(list, v)
+}
+
+// conn returns a connection, and learns it when it is new.
+func (t *transits) conn(id connID) *connection {
+	c := t.conns[id]
+	if c == nil {
+		c = new(connection)
+		t.conns[id] = c
+	}
+	return c
+}
+
+// learn notes to which queue pair the server of a request sends the response.
+func (t *transits) learn(f *wire.Frame) {
+	id := connID{f.DstAddr().Unmap(), f.BTH.DestQP}
+	for _, h := range t.rack.hosts {
+		if h.Addr() != id.server {
+			continue
+		}
+		if qpn, ok := engine.PeerOf(h.eng, id.qpn); ok {
+			t.ends[end{connID{id.server, qpn}, f.SrcAddr().Unmap()}] = id
+		}
+	}
+}
+
+// parse returns the packet of a frame, as the client knows it; false: it is of no known connection.
+func (t *transits) parse(frame []byte) (p packet, ok bool) {
+	f := &t.frame
+	if wire.ParseFrame(frame, f) != nil {
+		return p, false
+	}
+	switch {
+	case f.BTH.Opcode.Is(wire.OpRequest):
+		p = packet{connID{f.DstAddr().Unmap(), f.BTH.DestQP}, f.BTH.PSN, false}
+	case f.BTH.Opcode.Is(wire.OpResponse):
+		p.response, p.psn = true, f.BTH.PSN
+		p.connID, ok = t.ends[end{connID{f.SrcAddr().Unmap(), f.BTH.DestQP}, f.DstAddr().Unmap()}]
+		return p, ok
+	default:
+		return p, false
+	}
+	return p, true
+}
+
+// original returns the packet on the client's connection of a packet between switch and server.
+func (t *transits) original(p packet) packet {
+	c := t.conns[p.connID]
+	if c == nil {
+		return p
+	}
+	for _, m := range slices.Backward(c.moved) {
+		if d := wire.Diff(p.psn, m.psn); d >= 0 {
+			p.connID, p.psn = m.from.connID, m.from.psn.Add(int(d))
+			break
+		}
+	}
+	return p
+}
+
+// owner returns the thread that has posted the request of a packet in its present phase; nil:
+// there is none.
+func (t *transits) owner(p packet) *thread {
+	c := t.conns[p.connID]
+	if c == nil {
+		return nil
+	}
+	for _, o := range slices.Backward(c.posts) {
+		if wire.Diff(p.psn, o.psn) >= 0 {
+			if o.phase != o.by.phase {
+				return nil
+			}
+			return o.by
+		}
+	}
+	return nil
+}
+
+// arrive is called when a frame reaches the switch.
+func (t *transits) arrive(now clock.Time, frame []byte) {
+	if t == nil {
+		return
+	}
+	t.last.thread = nil
+	p, ok := t.parse(frame)
+	if !ok {
+		return
+	}
+	if p.response {
+		p = t.original(p)
+	} else {
+		t.learn(&t.frame)
+	}
+	by := t.owner(p)
+	if by == nil {
+		return
+	}
+	if _, held := by.inside[p]; !held && len(by.stays)+len(by.inside) < maxStays {
+		by.inside[p] = now
+		t.last.thread, t.last.packet = by, p
+	}
+}
+
+// depart is called for each frame that leaves the switch; at is when it leaves.
+func (t *transits) depart(at clock.Time, frame []byte) {
+	if t == nil {
+		return
+	}
+	p, ok := t.parse(frame)
+	if !ok {
+		return
+	}
+	if !p.response {
+		t.learn(&t.frame)
+		p = t.original(p)
+	}
+	by := t.owner(p)
+	if by == nil {
+		return
+	}
+	for o, from := range by.inside {
+		if o == p || p.response && o.connID == p.connID && wire.Diff(o.psn, p.psn) <= 0 {
+			by.stays = append(by.stays, stay{from, at})
+			delete(by.inside, o)
+		}
+	}
+}
+
+// Moved implements pipeline.Follower.
+func (t *transits) Moved(from, to pipeline.RequestID) {
+	p := packet{connID: connID{from.Server.Unmap(), from.QPN}, psn: from.PSN}
+	c := t.conn(connID{to.Server.Unmap(), to.QPN})
+	if n := len(c.moved); n > 0 && wire.Diff(to.PSN, c.moved[n-1].psn) <= 0 {
+		return // a retransmission
+	}
+	c.moved = push(c.moved, move{to.PSN, p})
+}
+
+// Dropped implements pipeline.Follower.
+func (t *transits) Dropped() {
+	if t.last.thread != nil {
+		delete(t.last.inside, t.last.packet)
+		t.last.thread = nil
+	}
+}
+
+// InSwitch implements kv.Switched for the running thread.
+func (b *shell) InSwitch() time.Duration {
+	t := b.host.rack.transits
+	if t == nil {
+		return 0
+	}
+	by := t.threads[b.net().Current()]
+	if by == nil {
+		return 0
+	}
+	return by.take(b.Now())
+}
+
+// take ends a phase. It returns for how long at least one packet was inside the switch.
+func (b *thread) take(now clock.Time) (sum time.Duration) {
+	for _, from := range b.inside {
+		b.stays = append(b.stays, stay{from, now})
+	}
+	slices.SortFunc(b.stays, func(x, y stay) int { return int(x.from - y.from) })
+	var until clock.Time
+	for _, s := range b.stays {
+		s.from, s.to = max(s.from, until), min(s.to, now)
+		if s.to > s.from {
+			sum += s.to.Sub(s.from)
+			until = s.to
+		}
+	}
+	b.phase++
+	b.stays = b.stays[:0]
+	clear(b.inside)
+	return sum
+}
