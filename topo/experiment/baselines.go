@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,30 +15,34 @@ import (
 var cloverBaselines = Experiment{
 	Name:   "clover-baselines",
 	Short:  "Clover beside pDPM-Direct and pDPM-Central under YCSB A, B and C: throughput, latency, round trips",
-	Figure: "Clover's comparison of its designs under YCSB (ATC 2020), without replication",
+	Figure: "Clover's comparison of its designs under YCSB (ATC 2020); Clover also with copies",
 	Long: "Clients run the workloads A (50% updates), B (5%) and C (reads only) of YCSB on the stores Clover, pDPM-Direct and\n" +
 		"pDPM-Central, with the same keys, values, hosts and switch. Clients know the places of all keys, as in the paper:\n" +
 		"Clover's from a location cache of each host, those of pDPM-Direct from having read each key. In pDPM-Central the\n" +
 		"coordinator knows them, which has --cores cores; each request takes a core as long as a call takes Clover's metadata\n" +
-		"server.\n\n" +
+		"server. Clover keeps 1, 2 and 3 copies of each node if there are as many memory servers; the others keep one.\n\n" +
+		"  COPIES              of each node, on as many servers\n" +
 		"  Mops                operations, in millions per second\n" +
 		"  READ, UPDATE us     latency, median and 99th percentile\n" +
 		"  RTT/OP              round trips per operation; in parentheses those of the authors' designs without contention:\n" +
-		"                      GET and PUT take 1 and 2 with Clover, 1 and 4 with pDPM-Direct, 2 and 2 with pDPM-Central\n" +
+		"                      GET and PUT take 1 and 2 with Clover (1 and 3 with copies), 1 and 4 with pDPM-Direct, 2 and 2 with pDPM-Central\n" +
 		"                      (the client's and the coordinator's)\n" +
 		"  FIRST TRY %         share of the updates that lose no race: for the newest node, or for the lock\n" +
 		"  BYTES/OP            bytes on the wire per operation\n" +
 		"  FAILED              operations that failed, had a wrong value or found no key\n\n" +
 		"The paper has 100,000 keys, values of 1,000 bytes, Zipf 0.99. The switch keeps up with every load.",
-	Sim: "5 min", Cost: "connectx5",
+	Sim: "7 min", Cost: "connectx5",
 	New: func() Body {
-		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, cores: 12, keys: 1024, value: 1000, zipf: 0.99}
+		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, replicas: []int{1, 2, 3}, cores: 12, keys: 1024, value: 1000, zipf: 0.99}
 	},
 }
 
 type baselinesBody struct {
 	workloads        []string
 	clients, servers []int
+	replicas         []int // of Clover
+	start            startFlag
+	started          CloverStart // what start says
 	cores            int
 	keys             uint64
 	value            int
@@ -49,6 +54,8 @@ func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&b.workloads, "workloads", b.workloads, "workloads of YCSB, separated by commas: a, b, c")
 	clientsFlag(fs, &b.clients)
 	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, separated by commas")
+	fs.IntSliceVar(&b.replicas, "replicas", b.replicas, "numbers of copies that Clover keeps, separated by commas; those above the number of servers are left out")
+	b.start.flag(fs)
 	fs.IntVar(&b.cores, "cores", b.cores, "cores of the coordinator of pDPM-Central")
 	fs.Uint64Var(&b.keys, "keys", b.keys, "keys that are loaded before")
 	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value")
@@ -75,7 +82,16 @@ func (b *baselinesBody) Check(at Place) error {
 	if len(b.servers) == 0 || slices.Min(b.servers) < 1 || slices.Max(b.servers) > baselineServers {
 		return fmt.Errorf("--servers %v: want numbers of 1 to %d", b.servers, baselineServers)
 	}
+	if len(b.replicas) == 0 || slices.Min(b.replicas) < 1 || slices.Max(b.replicas) > maxReplicas {
+		return fmt.Errorf("--replicas %v: want numbers of 1 to %d", b.replicas, maxReplicas)
+	}
+	var err error
+	if b.started, err = b.start.parse(); err != nil {
+		return err
+	}
 	switch {
+	case b.started.Replicas != 0:
+		return errors.New("--start replicas: use --replicas, which has a row for each number")
 	case b.cores < 1 || b.cores > baselineCores:
 		return fmt.Errorf("--cores %d: want 1 to %d", b.cores, baselineCores)
 	case b.keys < 1 || b.keys > baselineKeys:
@@ -94,13 +110,16 @@ const baselinePool = 1 << 16
 func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(
 		Column{Key: "workload", Title: "YCSB", Repeats: true}, Column{Key: "servers", Title: "SERVERS", Repeats: true},
-		Column{Key: "clients", Title: "CLIENTS", Repeats: true}, Column{Key: "store", Title: "STORE"}, Column{Key: "mops", Title: "Mops", Format: "%.3g"},
+		Column{Key: "clients", Title: "CLIENTS", Repeats: true}, Column{Key: "store", Title: "STORE"}, Column{Key: "copies", Title: "COPIES"}, Column{Key: "mops", Title: "Mops", Format: "%.3g"},
 		Column{Key: "readP50us", Title: "READ p50 us", Format: "%.1f"}, Column{Key: "readP99us", Title: "p99", Format: "%.1f"},
 		Column{Key: "updateP50us", Title: "UPDATE p50 us", Format: "%.1f"}, Column{Key: "updateP99us", Title: "p99", Format: "%.1f"},
 		Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"}, Column{Key: "firstTry", Title: "FIRST TRY %", Format: "%.1f"},
 		Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"}, Column{Key: "failed", Title: "FAILED"},
 	)
-	n, all := 0, 3*len(b.workloads)*len(b.servers)*len(b.clients)
+	n, all := 0, 0
+	for _, servers := range b.servers {
+		all += len(b.systems(servers)) * len(b.workloads) * len(b.clients)
+	}
 	for _, name := range b.workloads {
 		w, err := kv.FindWorkload(name)
 		if err != nil {
@@ -108,7 +127,7 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 		}
 		for _, servers := range b.servers {
 			for _, clients := range b.clients {
-				for _, store := range []string{"Clover", "pDPM-Direct", "pDPM-Central"} {
+				for _, store := range b.systems(servers) {
 					n++
 					r.begin(n, all, "%s, workload %s, %d servers, %d clients", store, name, servers, clients)
 					res, paper, err := b.measure(ctx, pl, store, w, servers, clients)
@@ -121,7 +140,7 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 					if res.Writes() > 0 {
 						first = Num(100 * res.FirstTryShare())
 					}
-					r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store), Num(res.Throughput()/1e6),
+					r.Add(Label(name), Num(float64(servers)), Num(float64(clients)), Label(store.name), Num(float64(store.copies)), Num(res.Throughput()/1e6),
 						us(kv.KindRead, 50), us(kv.KindRead, 99), us(kv.KindUpdate, 50), us(kv.KindUpdate, 99),
 						Beside(res.Summary().RTTsPerOp, w.Read*paper[0]+w.Update*paper[1]), first, Num(res.BytesPerOp), Num(float64(res.Failed+res.Wrong+res.NotFound)))
 				}
@@ -133,27 +152,56 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 
 // measure runs a store. paper is how many round trips a GET and a PUT take in the authors' code.
 func (b *baselinesBody) measure(
-	ctx context.Context, pl Platform, store string, w kv.Workload, servers, clients int,
+	ctx context.Context, pl Platform, store system, w kv.Workload, servers, clients int,
 ) (res StoreResult, paper [2]float64, err error) {
-	if store == "Clover" {
+	if store.name == "Clover" {
 		l := Clover{
 			Clients: clients, Writes: 100 * w.Update, Keys: b.keys, Value: b.value, Zipf: b.zipf, Servers: servers, Pool: baselinePool,
-			Switch: Switch{LineRate: true},
+			Start: b.started, Switch: Switch{LineRate: true},
 		}
+		l.Start.Replicas = store.copies
 		if b.quick {
 			l.hasten(pl.On())
 		}
+		paper = [2]float64{1, 2}
+		if store.copies > 1 {
+			paper[1] = 3
+		}
 		res, err = pl.Clover(ctx, l)
-		return res, [2]float64{1, 2}, err
+		return res, paper, err
 	}
 	l := Direct{Clients: clients, Workload: w, Keys: b.keys, Value: b.value, Zipf: b.zipf, Servers: servers, Warm: 2 * quickRun, Run: 5 * quickRun}
 	if b.quick {
 		l.Warm, l.Run = quickWarm, quickRun
 	}
 	paper = [2]float64{1, 4}
-	if store == "pDPM-Central" {
+	if store.name == "pDPM-Central" {
 		l.Central, paper = b.cores, [2]float64{2, 2}
 	}
 	res, err = pl.Direct(ctx, l)
 	return res, paper, err
+}
+
+// system is a store of the comparison.
+type system struct {
+	name   string
+	copies int
+}
+
+// systems lists the stores on a number of servers.
+func (b *baselinesBody) systems(servers int) (list []system) {
+	for _, n := range b.replicas {
+		if n <= servers {
+			list = append(list, system{"Clover", n})
+		}
+	}
+	return append(list, system{"pDPM-Direct", 1}, system{"pDPM-Central", 1})
+}
+
+// String names the store in messages.
+func (s system) String() string {
+	if s.copies == 1 {
+		return s.name
+	}
+	return fmt.Sprintf("%s with %d copies", s.name, s.copies)
 }

@@ -133,7 +133,9 @@ type Clover struct {
 	// Merge: the clients of a host report their appends together.
 	Merge  bool
 	Switch Switch
-	// Servers is the number of memory servers; 0: 1. A rack ignores it.
+	// Start is how the store is started, if it is not up.
+	Start CloverStart
+	// Servers is the number of memory servers, at least as many as copies; 0: 1. A rack ignores it.
 	Servers int
 	// Undo is the set of choices of the simulator's model that are taken back.
 	Undo Choice

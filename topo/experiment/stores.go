@@ -150,6 +150,8 @@ type contentionBody struct {
 	// reporter says who reports appends to the metadata server: ofClient, each client its own, or
 	// ofProcess, one reporter for all clients of a process.
 	reporter string
+	start    startFlag
+	started  CloverStart // what start says
 	quick    bool
 }
 
@@ -160,6 +162,7 @@ func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
 	fs.StringVar(&b.reporter, "reporter", ofClient, "how appends are reported to the metadata server: client (each client itself) or process "+
 		"(the clients of a host report together)")
+	b.start.flag(fs)
 }
 
 func (b *contentionBody) Check(at Place) error {
@@ -186,6 +189,13 @@ func (b *contentionBody) Check(at Place) error {
 	if err := oneOf("reporter", b.reporter, ofClient, ofProcess); err != nil {
 		return err
 	}
+	var err error
+	if b.started, err = b.start.parse(); err != nil {
+		return err
+	}
+	if b.started.Replicas > 1 && b.steer != steerNone {
+		return errCopiesSteered
+	}
 	return oneOf("steer", b.steer, steerNone, steerWrite, steerRead, steerBoth)
 }
 
@@ -202,7 +212,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 		for _, clients := range b.clients {
 			var plain *cloverFigures
 			for _, steer := range kinds {
-				l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Merge: b.reporter == ofProcess, Switch: steering(steer, "", 0)}
+				l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Merge: b.reporter == ofProcess, Start: b.started, Switch: steering(steer, "", 0)}
 				if b.quick {
 					l.hasten(pl.On())
 				}

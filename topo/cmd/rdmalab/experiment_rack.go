@@ -169,7 +169,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	}
 	f := &runFlags{
 		store: clover.Store.Name, options: store.ClientOptions{Share: l.Share, Mode: store.ModePublished}, clients: l.Clients, quiet: true,
-		config: rackConfig(workload, l.Clients),
+		start: l.Start.Args(), config: rackConfig(workload, l.Clients),
 	}
 	if l.Merge {
 		f.options.Reporter = store.OfProcess

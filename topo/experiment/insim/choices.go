@@ -1,6 +1,7 @@
 package insim
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/cost"
@@ -49,5 +50,6 @@ func (r *cloverRun) pace(rt verbs.Runtime) func(completions int) {
 	if r.load.Undo&experiment.OneThread != 0 {
 		m.Threads = 1
 	}
+	m.Threads = cmp.Or(r.load.Start.Threads, m.Threads)
 	return func(completions int) { rt.Sleep(time.Duration(completions) * m.Each() / 2) }
 }

@@ -103,7 +103,7 @@ type cloverRun struct {
 // Clover runs clients of the store.
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), seed(l.Seed)
-	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun), cmp.Or(l.Servers, 1)
+	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun), max(l.Servers, l.Start.Replicas, 1)
 	if _, ok := layout.ClassOf(l.Value + layout.Hardened.Overhead()); !ok || l.Value < 0 {
 		return experiment.StoreResult{}, fmt.Errorf("no node holds a value of %d bytes", l.Value)
 	}
@@ -172,7 +172,7 @@ func (r *cloverRun) shares() (s [layout.Classes]int) {
 
 // region is the memory of a server in bytes.
 func (r *cloverRun) region() int {
-	s := layout.Space{Servers: r.load.Servers, Shortcuts: int(2 * r.load.Keys)}
+	s := layout.Space{Servers: r.load.Servers, Shortcuts: int(2 * r.load.Keys), Backups: max(0, r.load.Start.Replicas-1)}
 	s.Entries[r.class()] = r.load.Pool
 	return s.RegionLen()
 }
@@ -199,7 +199,7 @@ func (r *cloverRun) serve() {
 	md.Go("meta", true, func(ctx verbs.Context) {
 		s, err := meta.New(meta.Config{
 			Context: ctx, Manager: md.Manager(ctx), Servers: servers, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
-			Shares: r.shares(), Pace: r.pace(ctx.Runtime()),
+			Shares: r.shares(), Replicas: r.load.Start.Replicas, Balance: r.load.Start.Balance, Pace: r.pace(ctx.Runtime()),
 		})
 		if r.meta = s; err == nil {
 			err = s.Serve()

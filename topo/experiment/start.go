@@ -1,0 +1,85 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// CloverStart has what a load sets of the store's start command; the zero value: its defaults.
+type CloverStart struct {
+	// Threads of the metadata server; 0: the platform's default. In the simulator, requests take one
+	// of as many threads of the cost model.
+	Threads int
+	// Replicas is how many copies each node has, on as many memory servers; 0: 1. Balance places nodes
+	// by the room and the speed of the memory servers.
+	Replicas int
+	Balance  bool
+}
+
+// maxReplicas is the largest number of copies of a node, maxThreads that of threads.
+const (
+	maxReplicas = 3
+	maxThreads  = 64
+)
+
+// flags defines the flags, which have the names of the start command's.
+func (s *CloverStart) flags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.Threads, "threads", 0, "")
+	fs.IntVar(&s.Replicas, "replicas", 0, "")
+	fs.BoolVar(&s.Balance, "balance", false, "")
+}
+
+// Args returns the flags for the start command, separated by spaces.
+func (s *CloverStart) Args() string {
+	var list []string
+	if s.Threads != 0 {
+		list = append(list, fmt.Sprintf("threads=%d", s.Threads))
+	}
+	if s.Replicas != 0 {
+		list = append(list, fmt.Sprintf("replicas=%d", s.Replicas))
+	}
+	if s.Balance {
+		list = append(list, "balance")
+	}
+	return strings.Join(list, " ")
+}
+
+// startFlag is the flag --start of an experiment on Clover.
+type startFlag struct{ text string }
+
+func (s *startFlag) flag(fs *pflag.FlagSet) {
+	fs.StringVar(&s.text, "start", "", "start Clover with these flags of its start command, separated by spaces, of threads, replicas and balance, "+
+		"like 'threads=4 replicas=2' (default: as the experiment has it)")
+}
+
+// parse returns what the flag says. The experiment sets all other flags of the start command itself.
+func (s *startFlag) parse() (c CloverStart, err error) {
+	fs := pflag.NewFlagSet("start", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	c.flags(fs)
+	var args []string
+	for flag := range strings.FieldsSeq(s.text) {
+		args = append(args, "--"+strings.TrimLeft(flag, "-"))
+	}
+	if err = fs.Parse(args); err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("%.40q is no flag", fs.Arg(0))
+	}
+	switch {
+	case err != nil:
+	case c.Threads < 0 || c.Threads > maxThreads:
+		err = fmt.Errorf("threads=%d: want 0 to %d", c.Threads, maxThreads)
+	case c.Replicas < 0 || c.Replicas > maxReplicas:
+		err = fmt.Errorf("replicas=%d: want 1 to %d", c.Replicas, maxReplicas)
+	}
+	if err != nil {
+		return c, fmt.Errorf("--start %.60q: %w; an experiment takes threads, replicas and balance", s.text, err)
+	}
+	return c, nil
+}
+
+// errCopiesSteered: the switch knows one copy of a chain.
+var errCopiesSteered = errors.New("--start replicas: the switch cannot steer requests of a store with copies: use --steer none")
