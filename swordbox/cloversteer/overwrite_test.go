@@ -72,3 +72,25 @@ func TestRequestsForgetWhatTheyChange(t *testing.T) {
 		}
 	}
 }
+
+// A long request ends before the node behind it, and counts the nodes that it changes.
+func TestRequestThatEndsBeforeANode(t *testing.T) {
+	const base = 0x1000
+	m := New(Config{Nodes: 8})
+	m.learn(host(1), base, 5, superOf(0, func(s *layout.Superblock) {
+		s.Space = layout.Space{Servers: 1, Entries: layout.Counts{0: 6}, Shortcuts: 4}
+	}))
+	st := m.stores.parts[host(1)]
+	at := func(h layout.Handle) id {
+		p, _ := st.super.Space.Place(h)
+		return id{base + uint64(p.Offset), st.incarnation}
+	}
+	for h := layout.Handle(1); h <= 3; h++ {
+		x, _ := m.chains.nodes.put(at(h), nil)
+		x.length = 128
+	}
+	m.overwrite(st, at(1).n, uint32(at(3).n-at(1).n), false) // more places than the table has entries
+	if m.chains.nodes.find(at(1)) != nil || m.chains.nodes.find(at(2)) != nil || m.chains.nodes.find(at(3)) == nil || m.stats.Overwritten != 2 {
+		t.Errorf("%d nodes are counted, want 2", m.stats.Overwritten)
+	}
+}

@@ -23,7 +23,7 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 	f := &q.p.Frame
 	st := m.stores.parts[q.rule.Server]
 	switch op := f.BTH.Opcode; {
-	case op == wire.RCWriteOnly && f.RETH.Length == superLen && len(f.Payload) == superLen:
+	case op == wire.RCWriteOnly && f.RETH.Length == superLen && isSuper(f.Payload):
 		m.learn(q.rule.Server, f.RETH.VA, f.RETH.RKey, f.Payload)
 	case op == wire.RCReadRequest && f.RETH.Length == superLen:
 		d := q.flow.add(f.BTH.PSN, kindSuper)

@@ -145,11 +145,14 @@ func (s *part) overwrites(f *wire.Frame) bool {
 	va, n := f.RETH.VA, uint64(f.RETH.Length)
 	if f.BTH.Opcode.Has(wire.HasAtomicETH) {
 		va, n = f.AtomicETH.VA, 8
-	} else if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && new(layout.Superblock).Parse(f.Payload) == nil {
+	} else if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && isSuper(f.Payload) {
 		return true
 	}
 	return n != 0 && va < s.base+superLen && va+n > s.base
 }
+
+// isSuper reports whether b are the bytes of a superblock.
+func isSuper(b []byte) bool { return len(b) == superLen && new(layout.Superblock).Parse(b) == nil }
 
 // place returns the id and the length of the node with handle h, on any server of the store. ok is
 // false if the switch does not know the server of the node.
