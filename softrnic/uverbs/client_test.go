@@ -173,6 +173,7 @@ type ends struct {
 	buf        []byte      // the region, if it is the test's
 	send, recv uverbs.Ring // as the program sees them
 	done       uverbs.Ring
+	marked     uint32 // flags of the entries that post writes (enum ibv_send_flags)
 }
 
 const (
@@ -265,6 +266,7 @@ func (e *ends) post(op uint32, off, n int, remote uint64, rkey uint32, more ...u
 	clear(s)
 	binary.NativeEndian.PutUint64(s, uint64(off))
 	binary.NativeEndian.PutUint32(s[12:], op)
+	binary.NativeEndian.PutUint32(s[16:], e.marked)
 	binary.NativeEndian.PutUint64(s[24:], remote)
 	binary.NativeEndian.PutUint32(s[32:], rkey)
 	for k, v := range more { // of an atomic
