@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -97,15 +98,12 @@ func (c *client) serve() error {
 			n, err = c.conn.Read(buf) // the kernel drops file descriptors that the application sends
 		}
 		if err != nil {
-			return err
+			return noMessage(err)
 		}
 		if h, ok := uverbs.ParseHello(buf[:n]); ok && first {
 			return c.serveUnmodified(h, fds, buf)
 		}
 		_ = closeAll(fds) // programs of package ipc send none
-		if n == 0 {
-			return errors.New("the application has ended")
-		}
 		req, err := parse(buf[:n])
 		if err != nil {
 			return err
@@ -124,6 +122,14 @@ func (c *client) serve() error {
 			return err
 		}
 	}
+}
+
+// noMessage is the reason why no message came from an application, from the error of the read.
+func noMessage(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the application has ended")
+	}
+	return err
 }
 
 // hello opens the NIC for the application and answers its first request.

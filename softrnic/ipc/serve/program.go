@@ -79,10 +79,7 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	for {
 		n, err := c.conn.Read(buf) // the kernel drops file descriptors
 		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return errors.New("the program has ended")
+			return noMessage(err)
 		}
 		if err := execute(buf[:n]); err != nil {
 			return err
