@@ -141,7 +141,7 @@ func TestMalformedEntries(t *testing.T) {
 		x.q.Tail.Store(3)
 		a.ring(a.qp.Bell)
 		until(t, "the posts are taken", func() bool { return x.q.Head.Load() == 3 })
-		if code, text := x.q.Refusal(); code != proto.Code(verbs.ErrInvalid) || !strings.Contains(text, "malformed") || x.q.Refused.Load() != 2 {
+		if code, text := x.q.Refusal(); code != proto.Code(verbs.ErrInvalid) || !strings.HasPrefix(text, "post ") || !strings.HasSuffix(text, "\x00malformed entry") || x.q.Refused.Load() != 2 {
 			t.Errorf("%s: refused up to %d with %d, %q; want the second entry", name, x.q.Refused.Load(), code, text)
 		}
 		x.put(3)
@@ -211,6 +211,15 @@ func TestLogOfPrograms(t *testing.T) {
 	until(t, "the program has gone", func() bool { return len(h.servers[0].Clients()) == 0 })
 	b, err := attach(h.sockets[0])
 	must(t, err)
+	must(t, b.equip())
+	var m proto.Handle
+	must(t, b.call(proto.OpAlloc, proto.Alloc{Length: 4096}, &m))
+	must(t, b.call(proto.OpRegMR, proto.RegMR{PD: b.pd, Memory: m.H, Length: 4096}, nil))
 	b.leave()
 	log.has(t, "verbs: detached", "the application has ended")
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if strings.Contains(log.b.String(), "level=ERROR") {
+		t.Errorf("the end of a program had errors:\n%s", log.b.String())
+	}
 }

@@ -127,6 +127,7 @@ func (c *client) end(op uverbs.Op, handle uint32, want unix.Errno) {
 func TestClosedChannelsDoNotCount(t *testing.T) {
 	h := newHouse(t, serve.Limits{Memories: 2})
 	c := h.attach(t, 0)
+	before := openFiles(t)
 	for i := range 10 {
 		do[uverbs.Handle](c, uverbs.CreateCompChannel)
 		if n := h.used(); n["memories"] != int64(min(i+1, 2)) || n["memory"] != 0 || n["queueMemory"] != 0 {
@@ -138,6 +139,9 @@ func TestClosedChannelsDoNotCount(t *testing.T) {
 		}
 	}
 	do[uverbs.Handle](c, uverbs.CreateCompChannel)
+	if n := openFiles(t); n > before+4 { // two open channels have two ends each
+		t.Errorf("%d descriptors, there were %d", n, before)
+	}
 	if _, errno := c.raw(uverbs.CreateCompChannel, uverbs.NoChannel, nil); errno != unix.ENOMEM {
 		t.Errorf("a third open channel: %v", errno)
 	}

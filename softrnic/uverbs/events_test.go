@@ -34,7 +34,7 @@ func wantEvent(t *testing.T, fd int, element uint64, kind uint32) {
 	t.Helper()
 	var b [32]byte
 	n, err := unix.Read(fd, b[:])
-	if n != 16 || err != nil || binary.NativeEndian.Uint64(b[:]) != element || binary.NativeEndian.Uint32(b[8:]) != kind {
+	if n != 16 || err != nil || binary.NativeEndian.Uint64(b[:]) != element || binary.NativeEndian.Uint64(b[8:]) != uint64(kind) {
 		t.Errorf("%d bytes, %v: % x; want event %d of %d", n, err, b[:16], kind, element)
 	}
 }

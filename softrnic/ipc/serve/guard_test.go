@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -145,5 +146,46 @@ func TestLostMemory(t *testing.T) {
 	m.stuck.add(m.user, 1-maxStuck)
 	if n := len(m.stuck.byUser); n != 0 {
 		t.Errorf("%d users are remembered", n)
+	}
+}
+
+// A guard ends with its program: its goroutine and its descriptor go, and it does not count as one
+// that waits.
+func TestGuardEndsWithItsProgram(t *testing.T) {
+	m := ownMemory(t)
+	for _, lost := range []bool{false, true} {
+		g, err := newGuard(m)
+		must(t, err)
+		open := func() bool {
+			_, err := unix.FcntlInt(uintptr(g.fd), unix.F_GETFD, 0)
+			return err == nil
+		}
+		if !open() {
+			t.Fatal("the guard has no descriptor")
+		}
+		m.lost.Store(lost)
+		g.close()
+		for end := time.Now().Add(20 * time.Second); open() || m.stuck.of(m.user) != 0; runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatalf("lost: %v: the descriptor is open: %v; %d guards wait", lost, open(), m.stuck.of(m.user))
+			}
+		}
+	}
+}
+
+// The NIC does not wait for a copy whose thread sleeps: after two looks the memory is lost.
+func TestCopyThatStandsStill(t *testing.T) {
+	m := ownMemory(t)
+	g := &guard{m: m, ask: make(chan struct{}, 1), done: make(chan struct{}, 1), late: time.NewTimer(time.Hour)}
+	begin := time.Now()
+	go func() {
+		<-g.ask
+		g.thread.Store(1 << 30) // a thread that cannot be looked at
+	}()
+	if b := make([]byte, 8); g.Read(b, addr(b)) || !m.lost.Load() {
+		t.Error("the copy was made")
+	}
+	if took := time.Since(begin); took < 2*memoryCheck {
+		t.Errorf("the memory is lost after %v", took)
 	}
 }
