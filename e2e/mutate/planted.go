@@ -33,9 +33,9 @@ const (
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores, of counting in their servers' memory, and of the NIC without
+// plantedBugs are bugs of the stores, of what the switch keeps in servers' memory, and of the NIC without
 // connections. make planted tries them.
-var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, phasesBugs, onermaBugs)
+var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, bufferBugs, phasesBugs, onermaBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {

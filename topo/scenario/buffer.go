@@ -51,6 +51,7 @@ type bufferPlan struct {
 	requests      int // WRITEs and READs of clients through the slow port
 	wrap          bool
 	midFault
+	begun func(r *bufferRun) // for tests: called when the senders begin, in place of the operator; nil: nothing
 }
 
 // String prints the plan on one line.
@@ -192,7 +193,10 @@ func (r *bufferRun) begin() {
 			})
 		})
 	}
-	if r.plan.change != "" {
+	switch {
+	case r.plan.begun != nil:
+		r.plan.begun(r)
+	case r.plan.change != "":
 		r.operator.begin(newDraw(r.env.draw.Uint64()))
 	}
 }

@@ -24,8 +24,10 @@ type bufferOperator struct {
 
 // begin schedules the first change.
 func (o *bufferOperator) begin(d *draw) {
-	o.draw, o.mode = d, o.run.plan.mode
-	o.most = one(d, 300*time.Microsecond, 2*time.Millisecond, 20*time.Millisecond)
+	p := o.run.plan
+	o.draw, o.mode = d, p.mode
+	sending := p.gap * time.Duration(p.frames) / time.Duration(2*p.burst) // how long the senders need
+	o.most = max(50*time.Microsecond, sending/one(d, time.Duration(3), 10, 30))
 	o.next()
 }
 
@@ -44,35 +46,47 @@ func (o *bufferOperator) next() {
 
 // change changes the rule.
 func (o *bufferOperator) change() {
-	r := o.run
-	box, ok := r.env.rack.Program().(*swordbox.Program)
-	if !ok {
+	if o.changes++; o.draw.chance(0.1) {
+		o.set(nil)
 		return
 	}
-	set, err := o.rules()
+	o.set(o.rule())
+}
+
+// set replaces the rule; nil: there is none any more.
+func (o *bufferOperator) set(rule *bufferRule) {
+	r, list := o.run, []rules.Rule(nil)
+	var set *rules.Set
+	var err error
+	if rule != nil {
+		o.published = o.published || rule.mode == modePublished
+		list = make([]rules.Rule, 1)
+		if list[0], err = rules.Parse(rule.String()); err == nil {
+			err = list[0].Resolve(r.env.rack.Spec.Addresses)
+		}
+	}
 	if err == nil {
+		set, err = rules.NewSet(list)
+	}
+	box, ok := r.env.rack.Program().(*swordbox.Program)
+	if err == nil && ok {
 		err = box.SetRules(set)
 	}
 	if err != nil {
 		r.env.fail("change %d of the rule: %w", o.changes, err)
 		return
 	}
-	o.changes++
 	r.env.rack.StepSwitch(func(c *pipeline.Ctx) { box.Tick(c) })
 }
 
-// rules draws the next rules.
-func (o *bufferOperator) rules() (*rules.Set, error) {
+// rule draws the next rule.
+func (o *bufferOperator) rule() *bufferRule {
 	d, rule := o.draw, o.run.plan.bufferRule
-	if d.chance(0.1) {
-		return &rules.Set{}, nil
-	}
 	if o.run.plan.change == changeModes && d.chance(0.6) {
 		o.mode = map[string]string{modeHardened: modePublished, modePublished: modeHardened}[o.mode]
 		o.modes++
 	}
 	rule.mode = o.mode
-	o.published = o.published || o.mode == modePublished
 	rule.rate = one(d, rule.rate, "20Mbit", "500Mbit", "10Gbit")
 	if d.chance(0.3) {
 		rule.high = one(d, 1, 8, 64)
@@ -86,15 +100,7 @@ func (o *bufferOperator) rules() (*rules.Set, error) {
 		rule.entries = bufferServers*bufferBytes/512 + d.between(1, 100)
 		o.misfits++
 	}
-	list := make([]rules.Rule, 1)
-	var err error
-	if list[0], err = rules.Parse(rule.String()); err == nil {
-		err = list[0].Resolve(o.run.env.rack.Spec.Addresses)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", &rule, err)
-	}
-	return rules.NewSet(list)
+	return &rule
 }
 
 // summary returns a line with the numbers of changes.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
@@ -216,5 +217,63 @@ func TestOneReadInFlightIsSlow(t *testing.T) {
 	}
 	if took[modePublished] < 3*took[modeHardened] {
 		t.Errorf("took %v", took)
+	}
+}
+
+// A rule gets another mode while frames wait. Both modes use the ring, over connections of their own,
+// and every frame arrives in order or is counted as dropped.
+func TestBufferChangesItsMode(t *testing.T) {
+	for was, is := range map[string]string{modeHardened: modePublished, modePublished: modeHardened} {
+		var run *bufferRun
+		r, err := playBuffer(t, was, Options{}, func(p *bufferPlan) {
+			p.high, p.low, p.gap, p.rate, p.frames, p.burst, p.change = 16, 8, 400*time.Microsecond, "200Mbit", 60, 1, changeModes
+			p.begun = func(r *bufferRun) {
+				run = r
+				rule := p.bufferRule
+				rule.mode = is
+				r.env.rack.At(r.env.rack.Now().Add(3*time.Millisecond), func() { r.operator.set(&rule) })
+			}
+		})
+		if err != nil || r != run {
+			t.Fatalf("from %s: %v", was, err)
+		}
+		box := r.env.rack.Program().(*swordbox.Program)
+		for _, g := range box.Counters(r.env.rack.Now()) {
+			for _, c := range g.Counters {
+				if strings.HasPrefix(g.Name, "buffer") && c.Name == "stored" && c.Value < 50 {
+					t.Errorf("from %s: %s stored %d frames; %v", was, g.Name, c.Value, r.env.report.Notes)
+				}
+			}
+		}
+		if r.oracle.err != nil || r.count("lost") != 0 {
+			t.Errorf("from %s: %v; %v", was, r.oracle.err, r.counts())
+		}
+	}
+}
+
+// In these seeds every action of the operator has an effect.
+func TestBufferOperatorReachesEveryAction(t *testing.T) {
+	t.Parallel()
+	changes, modes, misfits, stored := 0, 0, 0, uint64(0)
+	for seed := uint64(1); seed <= 20; seed++ {
+		e := newEnv(Scenario{Name: "buffer"}, seed, Options{})
+		p := drawBuffer(e)
+		p.change = changeModes
+		r, err := beginBuffer(e, p)
+		if err == nil {
+			err = e.run()
+		}
+		if err == nil {
+			err = r.judge()
+		}
+		if err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		stored += r.count("stored")
+		changes, modes, misfits = changes+r.operator.changes, modes+r.operator.modes, misfits+r.operator.misfits
+		e.finish()
+	}
+	if t.Logf("%d changes, %d modes, %d misfits, %d stored", changes, modes, misfits, stored); changes < 100 || modes < 30 || misfits < 5 || stored < 1000 {
+		t.Error("too little")
 	}
 }
