@@ -184,7 +184,7 @@ FEWER := crash:20 partition:20 rnr:20 hostile:20 crowd:3 soak:5
 scenarios: $(SIMBUILT) ## the scenarios in virtual time, SEEDS seeds each from FROM on, and 12 schedules of planned for each
 	@$(call NOW,scenarios: $(SEEDS) seeds of each from $(FROM) on)
 	@for s in $(SWEPT); do $(SIM) $$s --first $(FROM) --seeds $(SEEDS) || exit 1; done
-	@for s in "locks --change rules" "locks --change modes" "sherman --locks switch" "clover --steer any" "clover --steer both --share-qp"; do \
+	@for s in "locks --change rules" "locks --change modes" "buffer --change modes" "sherman --locks switch" "clover --steer any" "clover --steer both --share-qp"; do \
 	  $(SIM) $$s $(QUARTER) || exit 1; \
 	done
 	@for s in $(FEWER); do $(SIM) $${s%:*} --seeds $${s#*:} || exit 1; done
@@ -235,7 +235,7 @@ endure: build ## a rack at full load for LASTS, with faults and programs that mi
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize swordbox/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/packetbuffer clover/layout clover/meta=clover/meta,clover clover/rpc \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/extmem swordbox/packetbuffer clover/layout clover/meta=clover/meta,clover clover/rpc \
   sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot onerma/wire onerma/nic store/kv
 
 .PHONY: mutate

@@ -92,9 +92,9 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 		"seed; docs/guide/clover.md and sherman.md explain them); "+scenario.MixNames())
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")
-	fs.StringVar(&p.Change, "change", "", "locks: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
+	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or "))
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
-	fs.StringVar(&p.Mode, "mode", "", "locks, sherman, fusee: published or hardened (default hardened); published runs report what breaks")
+	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, sherman, fusee: published or hardened (default hardened); published runs report what breaks")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault; with --mode published they always are")
 	fs.StringVar(&p.Step, "step", "", "sherman: design between the paper's baseline and Sherman: "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
