@@ -74,7 +74,7 @@ func TestNumberThatAClientKeeps(t *testing.T) {
 	}
 }
 
-// Numbers that nobody uses any more are fenced in batches. A client whose number is too old must
+// Numbers that no client uses any more are fenced in batches. A client whose number is too old must
 // say hello again, and its number stays until then.
 func TestOldNumbersAreForgotten(t *testing.T) {
 	for _, c := range []struct {

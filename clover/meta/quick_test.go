@@ -38,7 +38,7 @@ func TestWhatARequestThreadAnswers(t *testing.T) {
 		"query of a lost memory": {r: rpc.Request{Op: rpc.OpQuery, Client: known, Seq: 9}, void: true},
 		"beat, lost memory":      {r: rpc.Request{Op: rpc.OpBeat, Client: known, Seq: 9}, void: true, done: true, answered: true, requests: 1},
 		"late":                   {r: rpc.Request{Op: rpc.OpBeat, Client: known, Seq: 5}, done: true, requests: 1, refused: 1},
-		"of nobody":              {r: rpc.Request{Op: rpc.OpBeat, Client: 99, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
+		"of no client":           {r: rpc.Request{Op: rpc.OpBeat, Client: 99, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
 		"of a stale client":      {r: rpc.Request{Op: rpc.OpBeat, Client: old, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
 		"of an ended client":     {r: rpc.Request{Op: rpc.OpBeat, Client: ended, Seq: 9}, done: true, answered: true, status: rpc.Unknown, requests: 1},
 		"collect":                {r: rpc.Request{Op: rpc.OpGC, Client: known, Seq: 9}, done: true, answered: true, requests: 1},
