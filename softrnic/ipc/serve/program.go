@@ -306,10 +306,12 @@ func (p *program) getContext(struct{}) (result, error) {
 	if p.async.fd() >= 0 {
 		return result{}, unix.EINVAL // one context per connection
 	}
-	fd, err := p.async.open()
+	var q eventQueue
+	fd, err := q.open()
 	if err != nil {
 		return result{}, err
 	}
+	p.with(func(*port) { p.async.sock = q.sock }) // events may already come
 	r := answer(uverbs.Context{Vectors: 1})
 	r.fds = []int{fd}
 	return r, nil

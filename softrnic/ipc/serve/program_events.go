@@ -17,7 +17,7 @@ const maxPending = 4096
 
 // eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
 // completion channel, or asynchronous ones. Exclusive use of the engine guards it, except in open
-// and close.
+// and close: before the first event and after the last one.
 type eventQueue struct {
 	sock    int // 0: not open
 	pending [][]byte
