@@ -22,6 +22,8 @@ type attacker struct {
 	ctl  *ring.Control
 	wake int
 	id   uint64
+
+	welcome proto.Welcome
 	// A queue pair and its completion queue, with the objects that they need.
 	pd   uint32
 	cq   proto.Queue
@@ -48,7 +50,7 @@ func attach(socket string) (*attacker, error) {
 		return nil, err
 	}
 	a := &attacker{conn: conn, wake: -1}
-	if err := a.call(proto.OpHello, proto.Hello{Version: proto.Version, Name: "attacker\x1b[2J\n"}, nil); err != nil {
+	if err := a.call(proto.OpHello, proto.Hello{Version: proto.Version, Name: "attacker\x1b[2J\n"}, &a.welcome); err != nil {
 		a.leave()
 		return nil, err
 	}
