@@ -241,4 +241,18 @@ func TestHandlesOfSharedRegions(t *testing.T) {
 	if err := a.call(proto.OpUnshare, proto.Share{Name: "x"}, nil); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("the end of a region with handles: %v", err)
 	}
+	for i, x := range []struct {
+		a *attacker
+		s proto.Shared
+	}{{a, made}, {b, opened}, {b, again}} {
+		if err := a.call(proto.OpUnshare, proto.Share{Name: "x"}, nil); !errors.Is(err, verbs.ErrBusy) {
+			t.Errorf("the end of a region with %d handles: %v", 3-i, err)
+		}
+		must(t, x.a.call(proto.OpDeregMR, proto.Handle{H: x.s.MR.H}, nil))
+		must(t, x.a.call(proto.OpDeallocPD, proto.Handle{H: x.s.PD}, nil))
+	}
+	must(t, a.call(proto.OpUnshare, proto.Share{Name: "x"}, nil))
+	if list := h.servers[0].Shared(); len(list) != 1 || list[0].Name != "a" {
+		t.Errorf("%+v", list)
+	}
 }
