@@ -61,13 +61,13 @@ var bufferBugs = []planted{
 		"buffer: the queue of the former mode takes new frames", "swordbox/packetbuffer/machine.go",
 		"if q == nil || m.busy || !q.place.Newest() {",
 		"if q == nil || m.busy {",
-		"swordbox/packetbuffer TestModeChanges",
+		"swordbox/packetbuffer TestNewQueueWaitsForTheFormerRing",
 	},
 	{
 		"buffer: a former queue stays although it is empty", "swordbox/packetbuffer/machine.go",
 		"\tq.load(c)\n\tm.busy = false\n\tm.settle()\n",
 		"\tq.load(c)\n\tm.busy = false\n",
-		"swordbox/packetbuffer TestModeChanges",
+		"swordbox/packetbuffer TestFormerQueueGoesWithItsLastFrame",
 	},
 	{
 		"buffer: a former queue forgets the rate of its port", "swordbox/packetbuffer/queue.go",

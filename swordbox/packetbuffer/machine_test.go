@@ -25,6 +25,7 @@ type memory struct {
 	bytes map[uint64][]byte
 	reads []func(b bool)
 	up    bool
+	full  bool // no WRITE can be sent now
 }
 
 func (k *memory) Up() bool      { return k.up }
@@ -32,7 +33,7 @@ func (k *memory) Reads() bool   { return k.up && len(k.reads) < 4 }
 func (k *memory) Nonce() uint32 { return 0x1000 }
 
 func (k *memory) Writes() int {
-	if !k.up {
+	if !k.up || k.full {
 		return 0
 	}
 	return 1 << 20
@@ -301,6 +302,20 @@ func TestFormerQueueKeepsTheRate(t *testing.T) {
 	b.want("without a rule", 20)
 }
 
+// The queue of a rule that has gone goes with its last frame, although no deadline follows.
+func TestFormerQueueGoesWithItsLastFrame(t *testing.T) {
+	b := newBed(t, "ring=ms0 rate=8Mbit high=1 low=1 entries=64")
+	b.send(5, 1000)
+	b.rule("")
+	b.tick()
+	for range 5 {
+		b.answer()
+	}
+	if b.want("without a rule", 5); b.ports.Has(portOfHost) || len(b.machines[0].queues) != 0 {
+		t.Error("the queue is left")
+	}
+}
+
 // While frames of the former mode are left, the new mode's queue stores none, because its ring may
 // have the memory of the former one. It drops what finds no room, and counts it.
 func TestNewQueueWaitsForTheFormerRing(t *testing.T) {
@@ -364,12 +379,16 @@ func TestRingThatDoesNotFit(t *testing.T) {
 func TestTailLeavesAfterAChangeOfTheRing(t *testing.T) {
 	b := newBed(t, "ring=ms0 rate=8Mbit high=4 low=4 entries=16")
 	b.send(12, 1000) // one leaves, four wait, seven are in the ring
-	b.servers[0][0].up = false
+	b.servers[0][0].full = true
 	b.send(3, 1000)
-	b.now = b.now.Add(100 * time.Millisecond)
 	for range 5 {
-		b.tick() // the READs are not answered
+		b.now = b.now.Add(10 * time.Millisecond)
+		b.tick()
 	}
+	if q := b.machines[0].queues[0]; q.local.n != 0 || q.tail.n != 3 || q.empty() {
+		t.Errorf("%d and %d frames wait", q.local.n, q.tail.n)
+	}
+	b.servers[0][0].reads = nil // a published handler waits for ever for the answer of a lost READ
 	b.rule("ring=ms0 rate=8Mbit high=4 low=4 entries=32")
 	if b.run(time.Second); !slices.Equal(b.got, []int{0, 1, 2, 3, 4, 12, 13, 14}) {
 		t.Errorf("%v; %+v", b.got, b.machines[0].Stats())
