@@ -4,8 +4,8 @@ package main
 // share.
 var bufferBugs = []planted{
 	{
-		"buffer: an entry of another frame is taken for the right one", "swordbox/packetbuffer/ring.go",
-		"return h.tag == r.tag && h.place == uint32(at) && h.number-r.expected < r.remote()",
+		"buffer: an entry of another frame is taken for the right one", "swordbox/framering/ring.go",
+		"return h.tag == r.tag && h.place == uint32(at) && h.number-r.expected < r.Remote()",
 		"return h.tag == r.tag",
 		"sim buffer",
 	},
@@ -16,32 +16,32 @@ var bufferBugs = []planted{
 		"sim buffer: comes behind",
 	},
 	{
-		"buffer: frames that did not come back before another one are forgotten", "swordbox/packetbuffer/ring.go",
+		"buffer: frames that did not come back before another one are forgotten", "swordbox/framering/ring.go",
 		"\tlost = number - r.expected\n",
 		"\tlost = 0\n",
 		"sim buffer: says where",
 	},
 	{
-		"buffer: frames that did not come back at the end are forgotten", "swordbox/packetbuffer/ring.go",
-		"\tlost = r.remote()\n",
+		"buffer: frames that did not come back at the end are forgotten", "swordbox/framering/ring.go",
+		"\tlost = r.Remote()\n",
 		"",
 		"sim buffer: says where",
 	},
 	{
-		"buffer: a part of a frame is taken for the next one", "swordbox/packetbuffer/ring.go",
+		"buffer: a part of a frame is taken for the next one", "swordbox/framering/ring.go",
 		"int(h.part) != p.next || h.number",
 		"h.number",
-		"swordbox/packetbuffer TestPartsOfAFrame",
+		"swordbox/framering TestPartsOfAFrame",
 	},
 	{
-		"buffer: an answer for a former ring is taken for one of the present ring", "swordbox/packetbuffer/ring.go",
-		"if e.Ring != r.epoch || uint64(d)",
+		"buffer: an answer for a former ring is taken for one of the present ring", "swordbox/framering/ring.go",
+		"if e.Ring != r.cfg.Epoch || uint64(d)",
 		"if uint64(d)",
 		"sim buffer --change rules",
 	},
 	{
 		"buffer: the frames in a ring that is replaced are forgotten", "swordbox/packetbuffer/machine.go",
-		"\tq.stats.Lost += uint64(q.remote())\n",
+		"\tq.stats.Lost += uint64(q.ring.Remote())\n",
 		"",
 		"sim buffer --change rules: says where",
 	},
@@ -100,7 +100,7 @@ var bufferBugs = []planted{
 		"swordbox/packetbuffer TestTailLeavesAfterAChangeOfTheRing",
 	},
 	{
-		"buffer: more entries are stored than a step can send", "swordbox/packetbuffer/ring.go",
+		"buffer: more entries are stored than a step can send", "swordbox/framering/ring.go",
 		"return min(n, c.EmitsLeft())",
 		"return n",
 		"swordbox/packetbuffer TestStoresNoMoreThanAStepCanSend",

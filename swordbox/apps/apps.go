@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
+	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
@@ -40,6 +41,7 @@ var handlers = []*handler.Kind{
 	&publishedstate.Kind,
 	&packetbuffer.Kind,
 	&publishedbuffer.Kind,
+	&lookuptable.Kind,
 }
 
 // programs lists the programs that a rack file can name.

@@ -148,6 +148,24 @@ type (
 		Flush(c *pipeline.Ctx)
 	}
 
+	// Taker takes frames that come in, of any protocol. See pipeline.Ingresser.
+	Taker interface {
+		// Take returns true if the handler has taken the frame, and resumes it now or later.
+		Take(c *pipeline.Ctx, in int, f packetio.Frame) bool
+		// MarkIn is called before rules are set: from now on, the handler counts in q the ports whose
+		// frames it may take.
+		MarkIn(q *pipeline.MarkedPorts)
+	}
+
+	// Keeper keeps entries that an operator writes, by rule.
+	Keeper interface {
+		// Change begins to add entries to the table of a rule, or to remove them, and reports on all
+		// changes. Without entries it only reports.
+		Change(c *pipeline.Ctx, in Entries, address func(host string) (netip.Addr, error)) (EntriesReport, error)
+		// Page returns a part of the table of a rule. If it is not Ready, it must be asked for again.
+		Page(c *pipeline.Ctx, rule string, server, from int) (EntriesPage, error)
+	}
+
 	// Tabler has tables in addition to those that the program derives from Info.
 	Tabler interface {
 		Tables() []Table

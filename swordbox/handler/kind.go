@@ -60,6 +60,8 @@ type Env struct {
 	Hold time.Duration
 	// Port returns the port of the host that has an address; -1: there is none.
 	Port func(a netip.Addr) int
+	// MAC returns the MAC address of the host or switch that has an address.
+	MAC func(a netip.Addr) (wire.MAC, bool)
 	// Late: hosts may have sent requests before the program existed.
 	Late bool
 	// Nodes is how many nodes of Clover stores a handler remembers; 0: the default of each handler.

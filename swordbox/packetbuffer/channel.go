@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
@@ -54,7 +55,7 @@ func (ch *channel) Write(c *pipeline.Ctx, offset uint64, b []byte) {
 }
 
 // Read identifies the READ by the entry. The numbers of rings begin at 1, so 0 is a WRITE.
-func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e Entry) {
+func (ch *channel) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	ch.conn.Submit(c, ch.request(wire.RCReadRequest, offset, n), requester.Tag{Flow: e.Ring, Generation: e.Place})
 }
 
@@ -89,7 +90,7 @@ func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	if a.Kind == requester.Read {
 		b = a.Frame.Payload
 	}
-	ch.link.Came(Entry{Ring: t.Flow, Place: t.Generation}, b)
+	ch.link.Came(framering.Entry{Ring: t.Flow, Place: t.Generation}, b)
 }
 
 // Retry returns false: the channel does not send a refused request in another form.

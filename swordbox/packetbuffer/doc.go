@@ -13,7 +13,7 @@
 //	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long + Down
 //
 // Waiting is in the switch and remote is in the ring. The other terms are fields of Stats. Entry i
-// of the ring is in server i modulo their number (Layout); an entry whose server cannot take it now
+// of the ring (framering) is in server i modulo their number; an entry whose server cannot take it now
 // is skipped. If no server can, because too many WRITEs are in flight or a connection is down, up to
 // high frames wait for that in the switch. Frames that wait in the switch have at most frameBytes bytes
 // on average, but one frame always finds room.
@@ -32,9 +32,7 @@
 // switch and in the ring. A change of the ring's place or size loses the frames in it.
 //
 //	rule.go     keys of rules, and where the entries are
-//	entry.go    the header of an entry
 //	fifo.go     frames that wait in the switch
-//	ring.go     the ring: store, load, and the order of the frames that are read back
 //	queue.go    the queue of a port: its rate, and the choice between switch and ring
 //	machine.go  the handler: rules, connections
 //	channel.go  one connection to a server of the ring

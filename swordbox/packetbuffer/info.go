@@ -70,15 +70,15 @@ type Item struct {
 func (m *Machine) list(clock.Time) (list []Item) {
 	for _, q := range m.queues {
 		i := Item{
-			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.remote()),
-			Used: int(q.written - q.read), Entries: q.Cells, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
+			Rule: q.id, Port: q.port, Mode: m.cfg.Kind.Mode.String(), Rate: q.Rate, Waiting: q.waiting(), High: q.High, Remote: int(q.ring.Remote()),
+			Used: q.ring.Used(), Entries: q.Cells, Stored: q.stats.Stored, Loaded: q.stats.Loaded, Lost: q.stats.Lost,
 			Dropped: q.stats.Full + q.stats.Blocked + q.stats.Long + q.stats.Down,
 		}
 		if q.unlimited() {
 			i.Rate = 0
 		}
 		for _, l := range q.links {
-			i.Ring = append(i.Ring, l.Server(l.up()))
+			i.Ring = append(i.Ring, l.Server(l.Up()))
 		}
 		list = append(list, i)
 	}
@@ -128,8 +128,8 @@ func (m *Machine) Tables() []handler.Table {
 	remote := handler.Table{Name: "ring entries", Doc: "entries in servers' memory with frames for a port"}
 	for _, q := range m.queues {
 		local.Used += q.waiting()
-		local.Max += 2*q.High + len(q.window)
-		remote.Used += int(q.written - q.read)
+		local.Max += 2*q.High + q.ring.Window()
+		remote.Used += q.ring.Used()
 		remote.Max += q.Cells
 	}
 	if m.cfg.Kind.Mode == rules.Published {
@@ -146,7 +146,7 @@ func (m *Machine) ClearTable(string) int { return 0 }
 func (m *Machine) Spec() pipeline.Part {
 	ports, links, window := max(1, len(m.queues)), max(1, len(m.links.All)), 0
 	for _, q := range m.queues {
-		window = max(window, len(q.window))
+		window = max(window, q.ring.Window())
 	}
 	if window == 0 {
 		window = rules.MaxDepth

@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -33,20 +34,9 @@ type Config struct {
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
-// Carrier sends the requests of a ring to one server. Offsets are relative to the region that the
-// server has granted.
+// Carrier sends the requests of a ring to one server, and calls Link.Came once for each READ.
 type Carrier interface {
-	// Up reports whether there is a connection. Writes returns how many WRITEs would be sent at once,
-	// and Reads reports whether a READ would.
-	Up() bool
-	Writes() int
-	Reads() bool
-	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes. The
-	// carrier calls Link.Came once for each READ.
-	Write(c *pipeline.Ctx, offset uint64, b []byte)
-	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
-	// Nonce is a number that differs between connections.
-	Nonce() uint32
+	framering.Carrier
 	// Attach uses a new connection to a server that lends g. Detach is called when it has ended.
 	Attach(s *switchconn.Shared, g memgrant.Grant)
 	Detach(c *pipeline.Ctx)
@@ -65,9 +55,9 @@ type Link struct {
 }
 
 // Came takes the answer for an entry: its bytes, or nil if there is none.
-func (l *Link) Came(e Entry, b []byte) {
+func (l *Link) Came(e framering.Entry, b []byte) {
 	if l.queue != nil {
-		l.queue.came(e, b)
+		l.queue.ring.Came(e, b)
 	}
 }
 
@@ -101,17 +91,30 @@ func (l *Link) Begin(s *switchconn.Shared) {
 // End is called when the connection has ended.
 func (l *Link) End(c *pipeline.Ctx) { l.carrier.Detach(c) }
 
-// up, writes and reads are Up, Writes and Reads of the carrier, if the ring fits the server's
-// memory.
-func (l *Link) up() bool    { return l.Usable() && l.carrier.Up() }
-func (l *Link) reads() bool { return l.Usable() && l.carrier.Reads() }
+// Up is that of the carrier, if the ring fits the server's memory. So are Reads and Writes.
+func (l *Link) Up() bool { return l.Usable() && l.carrier.Up() }
 
-func (l *Link) writes() int {
+// Reads reports whether a READ would be sent at once.
+func (l *Link) Reads() bool { return l.Usable() && l.carrier.Reads() }
+
+// Writes returns how many WRITEs would be sent at once.
+func (l *Link) Writes() int {
 	if !l.Usable() {
 		return 0
 	}
 	return l.carrier.Writes()
 }
+
+// Write and Read send a request of the ring.
+func (l *Link) Write(c *pipeline.Ctx, offset uint64, b []byte) { l.carrier.Write(c, offset, b) }
+
+// Read sends a READ of n bytes.
+func (l *Link) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
+	l.carrier.Read(c, offset, n, e)
+}
+
+// Nonce is that of the carrier.
+func (l *Link) Nonce() uint32 { return l.carrier.Nonce() }
 
 // Machine queues frames under rules of action buffer. Make one with New.
 type Machine struct {
@@ -187,7 +190,7 @@ func (m *Machine) Stats() Stats {
 func (m *Machine) Waiting() (local, remote int) {
 	for _, q := range m.queues {
 		local += q.waiting()
-		remote += int(q.remote())
+		remote += int(q.ring.Remote())
 	}
 	return local, remote
 }
@@ -239,12 +242,12 @@ func (m *Machine) use(id string, port int, l Layout) {
 		m.ports[port] = q
 		q.place = m.marks.Add(port)
 	}
-	same := q.layout != nil && q.sameRing(&l)
+	same := q.Cells != 0 && q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false
 	if same {
 		return
 	}
-	q.stats.Lost += uint64(q.remote())
+	q.stats.Lost += uint64(q.ring.Remote())
 	m.epoch++
 	for _, old := range m.links.All {
 		if old.queue == q {
@@ -255,12 +258,15 @@ func (m *Machine) use(id string, port int, l Layout) {
 	if m.cfg.Trusting {
 		window = 1 // one READ in flight
 	}
-	q.ring = ring{layout: &q.Layout, trusting: m.cfg.Trusting, epoch: m.epoch, window: make([]slot, window)}
+	q.links = nil
+	cfg := framering.Config{Layout: l.Area, Trusting: m.cfg.Trusting, Epoch: m.epoch, Window: window}
 	for _, a := range l.Servers {
 		k := m.link(m.key(a, port))
 		k.queue = q
 		q.links = append(q.links, k)
+		cfg.Carriers = append(cfg.Carriers, k)
 	}
+	q.ring = framering.New(cfg)
 }
 
 // key returns the key of the connection to a server of a port's ring.

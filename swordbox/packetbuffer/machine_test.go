@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -45,7 +46,7 @@ func (k *memory) Write(c *pipeline.Ctx, offset uint64, b []byte) {
 	c.Emit(&wire.Frame{}, "")
 }
 
-func (k *memory) Read(_ *pipeline.Ctx, offset uint64, _ int, e Entry) {
+func (k *memory) Read(_ *pipeline.Ctx, offset uint64, _ int, e framering.Entry) {
 	b := bytes.Clone(k.bytes[offset])
 	k.reads = append(k.reads, func(there bool) {
 		if !there {
@@ -359,7 +360,7 @@ func TestRingThatDoesNotFit(t *testing.T) {
 		t.Errorf("%d entries are written: %+v", len(k.bytes), i)
 	}
 	b.run(time.Second)
-	if l := m.links.All[0]; b.attach(m, l, 1<<20) || b.attach(m, l, 1<<24) == false || !l.up() {
+	if l := m.links.All[0]; b.attach(m, l, 1<<20) || b.attach(m, l, 1<<24) == false || !l.Up() {
 		t.Errorf("a connection to a smaller or larger memory: %q", l.Why())
 	}
 	b.rule(layout + "entries=16384")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -22,7 +23,9 @@ type queue struct {
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
 	more        bool       // the step had no room for the packets of load, which goes on in the next one
-	ring
+	ring        framering.Ring
+	// links are those to the servers of the ring.
+	links []*Link
 	stats Stats
 }
 
@@ -61,14 +64,14 @@ func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	if !q.place.Oldest() {
 		return false
 	}
-	switch q.ring.store(c, f) {
-	case stored:
+	switch q.ring.Store(c, f) {
+	case framering.Stored:
 		q.stats.Stored++
-	case full:
+	case framering.Full:
 		q.stats.Full++
-	case blocked:
+	case framering.Blocked:
 		return false
-	case long:
+	case framering.Long:
 		q.stats.Long++
 	}
 	return true
@@ -78,12 +81,12 @@ func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 func (q *queue) load(c *pipeline.Ctx) {
 	for moved := true; moved; {
 		moved = q.storeTail(c)
-		before := q.read
+		before := q.ring.Read()
 		if q.local.n < q.Low {
-			q.ask(c)
+			q.ring.Ask(c)
 		}
 		q.comeBack(c)
-		moved = moved || q.read != before
+		moved = moved || q.ring.Read() != before
 	}
 	q.more = q.behind() && c.EmitsLeft() == 0
 }
@@ -109,16 +112,16 @@ func (q *queue) storeTail(c *pipeline.Ctx) (moved bool) {
 // comeBack takes the frames that have come back from the ring.
 func (q *queue) comeBack(c *pipeline.Ctx) {
 	for {
-		f, number, ok := q.next()
+		f, number, ok := q.ring.Next()
 		if !ok {
 			break
 		}
 		q.stats.Loaded++
-		q.stats.Lost += uint64(q.count(number))
+		q.stats.Lost += uint64(q.ring.Count(number))
 		q.enqueue(c, f)
 	}
 	if q.empty() {
-		q.stats.Lost += uint64(q.end())
+		q.stats.Lost += uint64(q.ring.End())
 	}
 }
 
@@ -200,3 +203,6 @@ func (q *queue) waiting() int { return q.local.n + q.tail.n }
 
 // idle reports whether the queue has no frame.
 func (q *queue) idle() bool { return q.waiting() == 0 && q.empty() }
+
+// empty reports whether no frame is in the ring.
+func (q *queue) empty() bool { return q.ring.Empty() }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -50,7 +51,7 @@ var Buffer = rules.Register(rules.Definition{
 		rules.Option(keyEntries, "4096", fmt.Sprintf("with action buffer: entries of the ring on all servers together, 1 to %d; default: %d", MaxEntries, defaultEntries),
 			extmem.Between(1, MaxEntries)),
 		rules.Option(keyEntry, "2048", fmt.Sprintf("with action buffer: bytes of an entry, of which %d are a header; one of %s, and at most the path MTU; default: %d",
-			headerLen, strings.Join(entrySizes, ", "), defaultEntry), extmem.OneOf(entrySizes...)),
+			framering.HeaderLen, strings.Join(entrySizes, ", "), defaultEntry), extmem.OneOf(entrySizes...)),
 		rules.Option(keyOffset, "0x1000", "with action buffer: offset of the ring in the region of each server's memory service, a multiple of 8; default: 0", extmem.CheckOffset),
 	},
 })

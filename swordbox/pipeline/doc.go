@@ -11,6 +11,7 @@
 //	too short, or from a group address  dropped, counted
 //	from the switch's own address       dropped, counted: never learnt
 //	source address                      learnt, with ageing and a bound
+//	a port that the program has marked  the Program may take the frame, and resume it later (Ingresser)
 //	a report of IGMP or MLD             read, sent to routers only
 //	ARP, ICMPv6 for the switch itself   answered out of the ingress port
 //	not UDP port 4791                   forwarded by destination; a multicast group to its members; flooded if unknown

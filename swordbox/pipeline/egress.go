@@ -80,6 +80,7 @@ func (s *Switch) load(p Program) {
 	if s.egress, _ = p.(Egresser); s.egress != nil {
 		s.queued = s.egress.Queued()
 	}
+	s.deciders.load(p)
 }
 
 // kept asks the program whether it keeps a frame that is about to leave.

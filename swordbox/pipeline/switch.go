@@ -80,15 +80,14 @@ type Note struct {
 // Switch is a switch. See the package comment. Make one with New.
 type Switch struct {
 	program Program
-	egress  Egresser     // the program, if it decides about frames that leave; otherwise nil
-	queued  *QueuedPorts // the ports at which the program decides
-	spec    Spec
-	ports   []port
-	fdb     fdb
-	flows   flows
-	groups  groups
-	held    holds
-	self    Self
+	deciders
+	spec   Spec
+	ports  []port
+	fdb    fdb
+	flows  flows
+	groups groups
+	held   holds
+	self   Self
 
 	counters Counters
 	lost     PortCounters // drops of packets that the switch made
@@ -108,11 +107,20 @@ type Switch struct {
 	segments packetio.Segments
 }
 
+// deciders are the program, if it decides about frames of all protocols, and where.
+type deciders struct {
+	egress  Egresser     // nil: it does not decide about frames that leave
+	queued  *QueuedPorts // the ports at which it does
+	ingress Ingresser    // nil: it does not decide about frames that come in
+	taken   *MarkedPorts // the ports at which it does
+}
+
 // step is the state of one call of Frame, Tick, Step or Load.
 type step struct {
 	out     *packetio.Batch
 	emitted int // packets that the program has emitted
 	notes   []Note
+	resumed []resumption // frames that the program has resumed
 	// note explains the frame that the switch is sending. from is the ingress port of this frame;
 	// -1: it has none.
 	note string
@@ -153,6 +161,7 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	if in >= 0 && in < len(s.ports) {
 		s.receive(in, f)
 	}
+	entrance{s}.goOn()
 	s.out = nil
 }
 
@@ -170,6 +179,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
+	entrance{s}.goOn()
 	s.out = nil
 }
 
@@ -178,6 +188,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
+	entrance{s}.goOn()
 	s.out = nil
 }
 
@@ -214,15 +225,10 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		return
 	}
 	s.fdb.learn(s.ctx.Now, src, in)
-	switch {
-	case !f.Splittable():
-		s.packet(in, f, f.Data, packets, true)
-	case s.spec.Split:
-		s.apart(in, f, true)
-	default:
-		s.segment = f.AppendSegment(s.segment[:0], 0)
-		s.packet(in, f, s.segment, packets, true)
+	if s.taken.Has(in) && s.ctx.took(in, f) {
+		return
 	}
+	entrance{s}.accept(in, f, packets)
 }
 
 // apart handles the packets of a super-frame one by one. fresh: the packets have not been counted

@@ -37,8 +37,8 @@ type Definition struct {
 	// Observes: a rule of the action does not change what happens to a request. So a request may
 	// match an observing rule and another rule. Observing rules are compared only with one another.
 	Observes bool
-	// Queues: a rule of the action is about the frames that leave to the server, of any protocol, and
-	// not about requests. It is compared only with other rules of this kind.
+	// Queues: a rule of the action is about all frames that leave to the server, or come from it, of
+	// any protocol, and not about requests. It is compared only with other rules of its action.
 	Queues bool
 	// Check returns what is wrong with one rule of the action; nil: there is nothing to check.
 	Check func(r *Rule) error

@@ -247,8 +247,8 @@ func (r *Rule) Of(a netip.Addr) bool { return a == r.Server || slices.Contains(r
 // Moves reports whether the rule needs shared connections, on which requests move.
 func (r *Rule) Moves() bool { return r.Action == Move || r.Action == Atomics }
 
-// Queues reports whether the rule is about the frames that leave to the server, and not about
-// requests.
+// Queues reports whether the rule is about all frames that leave to the server or come from it, and
+// not about requests.
 func (r *Rule) Queues() bool { return r.Action.Definition().Queues }
 
 // Observes reports whether the rule only observes: the switch handles a request as if the rule did

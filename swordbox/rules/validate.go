@@ -108,7 +108,7 @@ func fits(before, r *Rule) error {
 		return nil
 	case before.Server != r.Server || !sameAddrs(before.Also, r.Also):
 		return fmt.Errorf("rule %s calls the same server %v; write the server in the same way in both", before.ID, before.Server)
-	case a.Observes != b.Observes || a.Queues != b.Queues:
+	case a.Observes != b.Observes || a.Queues != b.Queues || a.Queues && before.Action != r.Action:
 		return nil
 	case before.hides(r):
 		return fmt.Errorf("rule %s before it takes all of its requests; put it first, or give them different ranges", before.ID)

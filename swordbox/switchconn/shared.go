@@ -36,6 +36,10 @@ const BufferShard = 1 << 12
 // work while the other one begins.
 const PublishedShard = 1 << 16
 
+// LookupShard is the shard number of a connection to a server in whose memory the switch looks up the
+// packets that come in at port 0. The connection for another port has the port's number added.
+const LookupShard = 1 << 13
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -155,20 +154,9 @@ func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
 	}
 	e.setFaults(p.rules)
 	r.lend(1+bufferServers, bufferBytes)
-	e.rack.At(0, r.hello)
+	e.rack.At(0, func() { hello(e.rack) })
 	r.watch()
 	return r, nil
-}
-
-// hello makes the addresses of all hosts known to the switch.
-func (r *bufferRun) hello() {
-	for _, h := range r.env.rack.Hosts() {
-		f := make([]byte, 60)
-		copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-		copy(f[6:], h.Spec.MAC[:])
-		binary.BigEndian.PutUint16(f[12:], bufferType+1)
-		h.Inject(fault.Up, f, nil)
-	}
 }
 
 // begin starts the senders, the clients and the fault of the plan.
@@ -188,7 +176,7 @@ func (r *bufferRun) begin() {
 		r.env.rack.At(now.Add(r.plan.when), func() {
 			r.inject(&r.plan.midFault, func() {
 				if r.over = true; r.plan.fault == stateSwitchCrash {
-					r.hello()
+					hello(r.env.rack)
 				}
 			})
 		})

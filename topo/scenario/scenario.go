@@ -129,6 +129,10 @@ func All() []Scenario {
 			Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
 				"and that every frame is where the counters say (--mode, --change)", run: runBuffer,
 		},
+		{
+			Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +
+				"order, bytes, and hits and misses", run: runLookup,
+		},
 	}, lockScenarios(), storeScenarios())
 }
 

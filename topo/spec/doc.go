@@ -23,7 +23,7 @@
 //	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
-//	      action: atomics    # track, move, atomics, steer, count or buffer. Required.
+//	      action: atomics    # track, move, atomics, steer, count, buffer or lookup. Required.
 //	      mode: hardened     # hardened or published. Default hardened.
 //	      range: 0x1000-0x2000 # addresses, the last one excluded. Default all.
 //	      rkey: 0x1234       # only requests with this R_Key. Default any.
@@ -48,6 +48,14 @@
 //	      entries: 4096      # with action buffer: entries of the ring, 1 to 1048576. Default 4096.
 //	      entry: 2048        # with action buffer: bytes of an entry, 512, 1024, 2048 or 4096. Default 2048.
 //	      offset: 0x1000     # with action buffer: offset of the ring in that memory, a multiple of 8. Default 0.
+//	      table: "ms0,ms1"   # with action lookup: memory servers, at most 8, whose memory holds the table. Required with it.
+//	      match: destination # with action lookup: an entry matches a flow or a destination's address. Default flow.
+//	      capacity: 65536    # with action lookup: slots of 64 bytes on each server, 1 to 16777216. Default 65536.
+//	      cells: 512         # with action lookup: cells on each server for packets, 1 to 65536. Default 512.
+//	      cell: 2048         # with action lookup: bytes of a cell, 512, 1024, 2048 or 4096. Default 2048.
+//	      cache: 1024        # with action lookup: entries that the switch keeps, 0 to 65536. Default 1024.
+//	      miss: drop         # with action lookup: packets without an entry: forward or drop. Default forward.
+//	      base: 0x1000       # with action lookup: offset of the table in that memory, a multiple of 8. Default 0.
 //	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME], the switch, after waiting for the value at most 1ms or TIME. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.

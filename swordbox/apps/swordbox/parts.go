@@ -16,6 +16,7 @@ type parts struct {
 	machines  []handler.Machine
 	observers []handler.Observer
 	queuers   []handler.Queuer
+	takers    []handler.Taker
 	bypass    []handler.Bypasser
 	// others lists, for each machine, the bypassers that must see the packets of its flows: all
 	// bypassers except the machine itself. The entry for nil is for flows without a machine.
@@ -50,6 +51,9 @@ func partsOf(list []handler.Handler) parts {
 		}
 		if q, ok := h.(handler.Queuer); ok {
 			p.queuers = append(p.queuers, q)
+		}
+		if t, ok := h.(handler.Taker); ok {
+			p.takers = append(p.takers, t)
 		}
 		if b, ok := h.(handler.Bypasser); ok {
 			p.bypass = append(p.bypass, b)

@@ -49,10 +49,14 @@ type Program struct {
 	parts    parts
 	ctx      *pipeline.Ctx // the context of the present step
 	queued   pipeline.QueuedPorts
+	taken    pipeline.MarkedPorts
 	forget   bool // an operator has cleared the table of flows; the next Tick forgets the flows without moved requests
 }
 
-var _ pipeline.Egresser = (*Program)(nil)
+var (
+	_ pipeline.Egresser  = (*Program)(nil)
+	_ pipeline.Ingresser = (*Program)(nil)
+)
 
 // flowRule is what the rules say about a flow. It is valid for one generation of the flow and one
 // version of the rules.
@@ -73,6 +77,9 @@ func New(cfg Config) *Program {
 	p.parts = partsOf(cfg.Handlers)
 	for _, q := range p.parts.queuers {
 		q.MarkIn(&p.queued)
+	}
+	for _, t := range p.parts.takers {
+		t.MarkIn(&p.taken)
 	}
 	if cfg.Own != nil {
 		cfg.Own.parts = &p.parts
@@ -327,6 +334,19 @@ func (p *Program) Queued() *pipeline.QueuedPorts { return &p.queued }
 func (p *Program) Egress(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	for _, q := range p.parts.queuers {
 		if q.Queue(c, port, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// Taken returns the ports whose frames handlers may take.
+func (p *Program) Taken() *pipeline.MarkedPorts { return &p.taken }
+
+// Ingress asks the handlers that take frames whether one of them takes a frame that has come in.
+func (p *Program) Ingress(c *pipeline.Ctx, in int, f packetio.Frame) bool {
+	for _, t := range p.parts.takers {
+		if t.Take(c, in, f) {
 			return true
 		}
 	}

@@ -39,6 +39,8 @@ func Requests() []handler.Request {
 			return p.Counters(c.Now), nil
 		})},
 		{Pattern: "GET /lists/{name}", Doc: "a listing of a handler", Do: serve((*Program).list)},
+		{Pattern: "POST /entries", Doc: "adds entries to the table of a rule, or removes them", Do: serve(entries)},
+		{Pattern: "POST /entries/page", Doc: "a part of the table of a rule", Do: serve(page)},
 	}
 }
 

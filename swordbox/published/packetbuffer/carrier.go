@@ -4,6 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -36,7 +37,7 @@ type carrier struct {
 	region memgrant.Region
 	psn    wire.PSN
 	// asked is the entry of the last READ. waits: no response has arrived since.
-	asked packetbuffer.Entry
+	asked framering.Entry
 	waits bool
 	tx    wire.Frame // scratch
 }
@@ -66,7 +67,7 @@ func (k *carrier) Write(c *pipeline.Ctx, offset uint64, b []byte) {
 	k.send(c, wire.RCWriteOnly, offset, len(b), b)
 }
 
-func (k *carrier) Read(c *pipeline.Ctx, offset uint64, n int, e packetbuffer.Entry) {
+func (k *carrier) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	k.asked, k.waits = e, true
 	k.send(c, wire.RCReadRequest, offset, n, nil)
 }

@@ -39,7 +39,11 @@ func switchCmd() *cobra.Command {
 		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
 	)
 	for _, l := range apps.Listings() {
-		cmd.AddCommand(switchListCmd(&l))
+		list := switchListCmd(&l)
+		if isLookup(l.Name) {
+			list.AddCommand(switchLookupCmds()...)
+		}
+		cmd.AddCommand(list)
 	}
 	return cmd
 }

@@ -1,8 +1,6 @@
-package packetbuffer
+package framering
 
 import (
-	"bytes"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -15,7 +13,7 @@ func TestHeader(t *testing.T) {
 		SegSize: 1448, CsumPartial: true, CsumStart: 34, CsumOffset: 16, Offload: packetio.Offload{Type: 1, HdrLen: 66, Size: 1448},
 	}}
 	b := append(h.appendTo(nil), "hello and more"...)
-	if len(b) != headerLen+14 {
+	if len(b) != HeaderLen+14 {
 		t.Errorf("%d bytes", len(b))
 	}
 	var got header
@@ -31,41 +29,10 @@ func FuzzHeader(f *testing.F) {
 	f.Add(append(h.appendTo(nil), make([]byte, 8)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h header
-		if body, ok := h.parse(b); ok && (len(body) == 0 || len(body)+headerLen > len(b) || h.part > h.last) {
+		if body, ok := h.parse(b); ok && (len(body) == 0 || len(body)+HeaderLen > len(b) || h.part > h.last) {
 			t.Errorf("%d bytes of %d, part %d of %d", len(body), len(b), h.part, h.last)
 		}
 	})
-}
-
-// The queue of the switch behaves like a list, and keeps copies.
-func TestFifo(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var q fifo
-	var want [][]byte
-	size, most := 0, 0
-	for n := range 10_000 {
-		if r.IntN(100) < 48 && q.n > 0 {
-			f := q.pop()
-			if !bytes.Equal(f.Data, want[0]) || f.SegSize != len(want[0]) {
-				t.Fatalf("%x, want %x", f.Data, want[0])
-			}
-			size -= len(want[0])
-			want = want[1:]
-		} else {
-			b := bytes.Repeat([]byte{byte(n)}, 1+r.IntN(1+n/3))
-			want = append(want, bytes.Clone(b))
-			size += len(b)
-			most = max(most, size)
-			q.push(packetio.Frame{Data: b, SegSize: len(b)})
-			clear(b)
-		}
-		if len(q.data) > max(4*frameBytes, 8*most) {
-			t.Fatalf("%d bytes of memory for at most %d bytes of frames", len(q.data), most)
-		}
-		if q.n != len(want) || q.bytes != size {
-			t.Fatalf("%d frames of %d bytes, want %d of %d", q.n, q.bytes, len(want), size)
-		}
-	}
 }
 
 // A frame comes back if its parts come back in order, and another frame takes the place of one with

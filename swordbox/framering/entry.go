@@ -1,4 +1,4 @@
-package packetbuffer
+package framering
 
 import (
 	"encoding/binary"
@@ -22,11 +22,12 @@ type header struct {
 }
 
 const (
-	headerLen = 32
+	// HeaderLen is the length of the header in bytes.
+	HeaderLen = 32
 	maxParts  = 1 << 8
 )
 
-// appendTo appends the header, headerLen bytes.
+// appendTo appends the header, HeaderLen bytes.
 func (h *header) appendTo(b []byte) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint32(be.AppendUint32(be.AppendUint32(b, h.tag), h.place), h.number)
@@ -44,7 +45,7 @@ func (h *header) appendTo(b []byte) []byte {
 // parse reads an entry and returns the bytes of the frame in it. ok is false if there is no valid
 // header.
 func (h *header) parse(b []byte) (body []byte, ok bool) {
-	if len(b) < headerLen {
+	if len(b) < HeaderLen {
 		return nil, false
 	}
 	be := binary.BigEndian
@@ -53,7 +54,7 @@ func (h *header) parse(b []byte) (body []byte, ok bool) {
 		SegSize: int(be.Uint16(b[16:])), CsumStart: be.Uint16(b[18:]), CsumOffset: be.Uint16(b[20:]), CsumPartial: b[22] != 0,
 		Offload: packetio.Offload{Type: b[23], HdrLen: be.Uint16(b[24:]), Size: be.Uint16(b[26:])},
 	}
-	body = b[headerLen:]
+	body = b[HeaderLen:]
 	if int(h.length) > len(body) || h.length == 0 || h.part > h.last {
 		return nil, false
 	}

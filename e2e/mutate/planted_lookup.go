@@ -1,0 +1,71 @@
+package main
+
+// lookupBugs are bugs of the lookup table in servers' memory.
+var lookupBugs = []planted{
+	{
+		"lookuptable: a torn slot is taken for another key's", "swordbox/lookuptable/server.go",
+		"\tcase half:\n\t\tl.state = torn\n",
+		"\tcase half:\n\t\tl.state = miss\n",
+		"topo/scenario TestTornEntriesAreNoticed",
+	},
+	{
+		"lookuptable: an entry in the cache overtakes packets in flight", "swordbox/lookuptable/table.go",
+		"if !l.Busy(h) {",
+		"if h != 0 || !l.Busy(h) {",
+		"sim lookup: comes behind",
+	},
+	{
+		"framering: an entry is taken for the right one", "swordbox/framering/ring.go",
+		"!r.cfg.Trusting && !r.right(&h, at)",
+		"!r.cfg.Trusting && r.written == 0",
+		"sim lookup",
+	},
+	{
+		"lookuptable: the IPv4 checksum of a rewritten packet stays", "swordbox/lookuptable/action.go",
+		"\tif !v.v6 {\n\t\tfix(b[v.ip+10:], delta)\n\t}\n",
+		"",
+		"sim lookup: not",
+	},
+	{
+		"lookuptable: the IPv4 checksum of a marked packet stays", "swordbox/lookuptable/action.go",
+		"\tfix(ip[10:], grows(was[:], ip[:2]))\n",
+		"\t_ = was\n",
+		"sim lookup: not",
+	},
+	{
+		"lookuptable: ports are added to an unfinished checksum", "swordbox/lookuptable/action.go",
+		"if !f.CsumPartial {",
+		"if f.Data != nil {",
+		"swordbox/lookuptable TestActionsKeepChecksums",
+	},
+	{
+		"lookuptable: an entry moves on beyond its reach", "swordbox/lookuptable/place.go",
+		"base+free-home(&x.Key) >= Probe",
+		"base+free-home(&x.Key) > Probe",
+		"swordbox/lookuptable TestEveryEntryIsFoundDuringChanges",
+	},
+	{
+		"lookuptable: an entry of another flow is taken", "swordbox/lookuptable/slot.go",
+		"if e.Key == *k {",
+		"if e.Key.Dst == k.Dst {",
+		"sim lookup",
+	},
+	{
+		"lookuptable: an entry does not choose the port", "swordbox/lookuptable/table.go",
+		"if a.Ops&OpEgress != 0 {",
+		"if a.Ops&OpEgress != 0 && in < 0 {",
+		"sim lookup: not at",
+	},
+	{
+		"lookuptable: two changes take the same slot", "swordbox/lookuptable/writer.go",
+		" && !b.near(b.queue[0].home) {",
+		" {",
+		"sim lookup: are in the table",
+	},
+	{
+		"lookuptable: packets that did not come back are not counted", "swordbox/lookuptable/server.go",
+		"\t\tb.table.stats.Lost += uint64(b.ring.Count(number))\n",
+		"\t\tb.ring.Count(number)\n",
+		"sim lookup: says where",
+	},
+}

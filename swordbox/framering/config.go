@@ -1,0 +1,36 @@
+package framering
+
+import (
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Config describes a Ring.
+type Config struct {
+	// Layout is where the entries are. An entry takes a cell.
+	Layout extmem.Area
+	// Carriers send the requests to the servers of the layout, in their order.
+	Carriers []Carrier
+	// Trusting: an entry that comes back is taken for the right one.
+	Trusting bool
+	// Epoch names the ring in calls of carriers.
+	Epoch uint32
+	// Window is how many entries may be asked for at a time; at least 1.
+	Window int
+}
+
+// Carrier sends the requests of a ring to one server. Offsets are relative to the region that the
+// server has granted.
+type Carrier interface {
+	// Up reports whether there is a connection. Writes returns how many WRITEs would be sent at once,
+	// and Reads reports whether a READ would.
+	Up() bool
+	Writes() int
+	Reads() bool
+	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes. The
+	// user calls Ring.Came once for each READ.
+	Write(c *pipeline.Ctx, offset uint64, b []byte)
+	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
+	// Nonce is a number that differs between connections.
+	Nonce() uint32
+}

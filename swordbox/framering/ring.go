@@ -1,0 +1,254 @@
+package framering
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Ring is a ring of entries in servers' memory. Positions count entries since the ring began:
+//
+//	read       oldest entry that may have an unread part of a frame
+//	  ≤ asked  next entry to ask for
+//	    ≤ written  next entry to write
+type Ring struct {
+	cfg                  Config
+	tag                  uint32 // 0: no entry was written
+	read, asked, written uint64
+	// number is the number of the next frame to store. expected is the number of the next frame
+	// that should come back.
+	number, expected uint32
+	window           []slot // the entries from read on that were asked for
+	partial          partial
+	out              []byte // scratch: an entry to write
+}
+
+// slot is an entry that was asked for.
+type slot struct {
+	state slotState
+	data  []byte
+}
+
+type slotState uint8
+
+const (
+	asking slotState = iota
+	arrived
+	missed
+)
+
+// partial is a frame of which some parts have come back.
+type partial struct {
+	header
+	data []byte
+	next int // the next part; 0: there is no frame
+}
+
+// Outcome says what became of a frame.
+type Outcome uint8
+
+const (
+	// Stored: the frame is in the ring. Full: the ring has no room for it. Blocked: the servers can
+	// take it later. Long: it has more parts than the ring has entries.
+	Stored Outcome = iota
+	Full
+	Blocked
+	Long
+)
+
+// New makes an empty ring. Its entries in the servers' memory may have any bytes.
+func New(cfg Config) Ring { return Ring{cfg: cfg, window: make([]slot, cfg.Window)} }
+
+// Empty reports whether no frame is in the ring.
+func (r *Ring) Empty() bool { return r.read == r.written }
+
+// Remote returns how many frames are in the ring.
+func (r *Ring) Remote() uint32 { return r.number - r.expected }
+
+// Used returns how many entries may have frames in them.
+func (r *Ring) Used() int { return int(r.written - r.read) }
+
+// Window returns how many entries may be asked for at a time.
+func (r *Ring) Window() int { return len(r.window) }
+
+// Read returns the position of the oldest entry in use.
+func (r *Ring) Read() uint64 { return r.read }
+
+// Written returns the position behind the newest entry.
+func (r *Ring) Written() uint64 { return r.written }
+
+// Newest returns the number of the frame that was stored last.
+func (r *Ring) Newest() uint32 { return r.number - 1 }
+
+// spare returns how many entries the servers can take now. The switch sends only so many packets in
+// one step.
+func (r *Ring) spare(c *pipeline.Ctx) (n int) {
+	for _, l := range r.cfg.Carriers {
+		n += l.Writes()
+	}
+	return min(n, c.EmitsLeft())
+}
+
+// Store writes a frame to the ring. Stored: at least its first entry was written. If there was no
+// room for another one, because entries were skipped, the frame will not come back.
+func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
+	room := r.cfg.Layout.Size - HeaderLen
+	parts := (len(f.Data) + room - 1) / room
+	switch {
+	case parts > maxParts || parts > r.cfg.Layout.Cells:
+		return Long
+	case r.written-r.read+uint64(parts) > uint64(r.cfg.Layout.Cells):
+		return Full
+	case r.spare(c) < parts:
+		return Blocked
+	}
+	h := header{number: r.number, last: uint8(parts - 1), meta: f}
+	for part := range parts {
+		n := min(room, len(f.Data)-part*room)
+		h.part, h.length = uint8(part), uint16(n)
+		if !r.put(c, &h, f.Data[part*room:][:n]) {
+			if part == 0 {
+				return Full
+			}
+			break
+		}
+	}
+	r.number++
+	return Stored
+}
+
+// put writes the next entry whose server can take a WRITE now.
+func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
+	for skip := range uint64(len(r.cfg.Carriers)) {
+		at := r.written + skip
+		if at-r.read >= uint64(r.cfg.Layout.Cells) {
+			return false
+		}
+		server, offset := r.cfg.Layout.Place(at)
+		l := r.cfg.Carriers[server]
+		if l.Writes() == 0 {
+			continue
+		}
+		if r.tag == 0 {
+			r.tag = l.Nonce() ^ r.cfg.Epoch<<24 | 1
+		}
+		h.tag, h.place = r.tag, uint32(at)
+		r.out = append(h.appendTo(r.out[:0]), b...)
+		r.written = at + 1
+		l.Write(c, offset, r.out)
+		return true
+	}
+	return false
+}
+
+// Ask asks for entries, as many as may be in flight.
+func (r *Ring) Ask(c *pipeline.Ctx) { r.AskUntil(c, r.written) }
+
+// AskUntil asks for entries before position end, which is at most Written. It reports whether it has
+// asked for all of them.
+func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
+	for r.asked < end && r.asked-r.read < uint64(len(r.window)) {
+		server, offset := r.cfg.Layout.Place(r.asked)
+		s, l := r.slot(r.asked), r.cfg.Carriers[server]
+		switch {
+		case !l.Up():
+			s.state = missed
+		case !l.Reads() || c.EmitsLeft() == 0:
+			return false
+		default:
+			s.state = asking
+			l.Read(c, offset, r.cfg.Layout.Size, Entry{Ring: r.cfg.Epoch, Place: uint32(r.asked)})
+		}
+		r.asked++
+	}
+	return r.asked >= end
+}
+
+func (r *Ring) slot(at uint64) *slot { return &r.window[at%uint64(len(r.window))] }
+
+// Entry names an entry that was asked for.
+type Entry struct{ Ring, Place uint32 }
+
+// Came takes the answer for an entry; b is nil if there is none. It ignores entries that are not
+// asked for.
+func (r *Ring) Came(e Entry, b []byte) {
+	d := e.Place - uint32(r.read)
+	if e.Ring != r.cfg.Epoch || uint64(d) >= r.asked-r.read {
+		return
+	}
+	s := r.slot(r.read + uint64(d))
+	if s.state != asking {
+		return
+	}
+	if s.state = missed; b != nil {
+		s.state, s.data = arrived, append(s.data[:0], b...)
+	}
+}
+
+// Next returns the next frame that has come back, and its number. The frame is valid until the next
+// call. ok is false if there is none at present.
+func (r *Ring) Next() (f packetio.Frame, number uint32, ok bool) {
+	for r.read != r.asked {
+		s := r.slot(r.read)
+		if s.state == asking {
+			return f, 0, false
+		}
+		at := r.read
+		r.read++
+		var h header
+		body, valid := h.parse(s.data)
+		if s.state == missed || !valid || !r.cfg.Trusting && !r.right(&h, at) {
+			continue
+		}
+		if r.partial.take(&h, body) {
+			f = h.meta
+			f.Data = r.partial.data
+			return f, h.number, true
+		}
+	}
+	return f, 0, false
+}
+
+// right reports whether the entry at a position has a header that this ring has written there.
+func (r *Ring) right(h *header, at uint64) bool {
+	return h.tag == r.tag && h.place == uint32(at) && h.number-r.expected < r.Remote()
+}
+
+// take adds a part and reports whether the frame is complete.
+func (p *partial) take(h *header, body []byte) bool {
+	switch {
+	case h.part == 0:
+		p.header, p.data, p.next = *h, append(p.data[:0], body...), 1
+	case p.next == 0 || int(h.part) != p.next || h.number != p.number || h.last != p.last:
+		p.next = 0
+		return false
+	default:
+		p.data = append(p.data, body...)
+		p.next++
+	}
+	if h.part != h.last {
+		return false
+	}
+	p.next = 0
+	return true
+}
+
+// Count makes the frame behind number the expected one, and returns how many frames before it have
+// not come back. A trusting ring does not know.
+func (r *Ring) Count(number uint32) (lost uint32) {
+	if r.cfg.Trusting {
+		if r.Remote() > 0 {
+			r.expected++
+		}
+		return 0
+	}
+	lost = number - r.expected
+	r.expected = number + 1
+	return lost
+}
+
+// End is called when the ring is empty: it returns how many frames have not come back.
+func (r *Ring) End() (lost uint32) {
+	lost = r.Remote()
+	r.expected, r.partial.next = r.number, 0
+	return lost
+}

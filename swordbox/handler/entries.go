@@ -1,0 +1,44 @@
+package handler
+
+// Entries is the body of POST /entries: changes of the table of a rule.
+type Entries struct {
+	Rule string `json:"rule"`
+	// Entries are in the text form of the handler.
+	Entries []string `json:"entries,omitempty"`
+	// Remove: the entries with these keys are removed.
+	Remove bool `json:"remove,omitempty"`
+}
+
+// EntriesReport answers Entries.
+type EntriesReport struct {
+	// Taken is how many of the entries the switch has taken, the first ones. The others find no room
+	// now.
+	Taken int `json:"taken"`
+	// Waiting is how many changes have not ended. Written, Removed and Refused count those that have
+	// ended since the rule exists. Why says why the last one was refused.
+	Waiting int    `json:"waiting"`
+	Written uint64 `json:"written"`
+	Removed uint64 `json:"removed"`
+	Refused uint64 `json:"refused"`
+	Why     string `json:"why,omitempty"`
+	// Down says which server the switch has no connection to, and why; "": there is none.
+	Down string `json:"down,omitempty"`
+}
+
+// EntriesPage is a part of the table of a rule.
+type EntriesPage struct {
+	// Ready: the other fields are set.
+	Ready   bool     `json:"ready"`
+	Entries []string `json:"entries,omitempty"`
+	// Server and From are the arguments for the next part. End: there is none.
+	Server int  `json:"server"`
+	From   int  `json:"from"`
+	End    bool `json:"end"`
+}
+
+// EntriesRange is the body of POST /entries/page.
+type EntriesRange struct {
+	Rule   string `json:"rule"`
+	Server int    `json:"server"`
+	From   int    `json:"from"`
+}

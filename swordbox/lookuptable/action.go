@@ -1,0 +1,127 @@
+package lookuptable
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Ops says what an Action does.
+type Ops uint8
+
+// Ops. Only one of OpSource and OpDestination is set.
+const (
+	// OpDrop drops the frame.
+	OpDrop Ops = 1 << iota
+	// OpDSCP sets the DSCP.
+	OpDSCP
+	// OpEgress chooses the port of the switch.
+	OpEgress
+	// OpSource and OpDestination write Addr, and Port if it is not 0, over that end of the frame.
+	OpSource
+	OpDestination
+
+	opsKnown = OpDrop | OpDSCP | OpEgress | OpSource | OpDestination
+	rewrites = OpSource | OpDestination
+)
+
+// Action is what the switch does with a frame that has the key of an entry.
+type Action struct {
+	Ops    Ops
+	DSCP   uint8 // 6 bits
+	Egress uint16
+	Addr   [16]byte
+	Port   uint16
+}
+
+// rocePort is the UDP port of RoCEv2.
+const rocePort = 4791
+
+// fits reports whether the action can be applied to a frame. The ICRC of a RoCEv2 packet covers
+// addresses and ports, so these cannot be written over.
+func (a *Action) fits(b []byte, v *view) bool {
+	roce := v.ports && v.proto == protoUDP && binary.BigEndian.Uint16(b[v.l4+2:]) == rocePort
+	return a.Ops&rewrites == 0 || !roce
+}
+
+// apply changes a frame in place, with its checksums. mac returns the MAC address that belongs to an
+// address of a host.
+func (a *Action) apply(f *packetio.Frame, v *view, mac func(netip.Addr) (wire.MAC, bool)) {
+	b := f.Data
+	if a.Ops&OpDSCP != 0 {
+		a.mark(b, v)
+	}
+	if a.Ops&rewrites == 0 {
+		return
+	}
+	at, port := 0, 0
+	src, dst := v.addrs(b)
+	end := src
+	if a.Ops&OpDestination != 0 {
+		end, port = dst, 2
+		if m, ok := mac(addrOf(a.Addr, v.v6)); ok {
+			copy(b, m[:])
+		}
+	}
+	delta := grows(end, a.Addr[:len(end)])
+	copy(end, a.Addr[:])
+	if !v.v6 {
+		fix(b[v.ip+10:], delta)
+	}
+	if at = v.sumAt(b); at == 0 {
+		return
+	}
+	if a.Port != 0 && v.ports {
+		p, to := b[v.l4+port:][:2], [2]byte{byte(a.Port >> 8), byte(a.Port)}
+		d := grows(p, to[:])
+		copy(p, to[:])
+		if !f.CsumPartial { // an unfinished checksum does not have the ports yet
+			delta += d
+		}
+	}
+	switch sum := b[at:]; {
+	case f.CsumPartial: // the field has the sum of the addresses, which is not inverted
+		binary.BigEndian.PutUint16(sum, fold(uint32(binary.BigEndian.Uint16(sum))+delta))
+	case v.proto == protoUDP && binary.BigEndian.Uint16(sum) == 0: // there is no checksum
+	default:
+		fix(sum, delta)
+		if v.proto == protoUDP && binary.BigEndian.Uint16(sum) == 0 {
+			binary.BigEndian.PutUint16(sum, 0xffff)
+		}
+	}
+}
+
+// mark sets the DSCP.
+func (a *Action) mark(b []byte, v *view) {
+	ip := b[v.ip:]
+	if v.v6 {
+		ip[0], ip[1] = ip[0]&0xf0|a.DSCP>>2, ip[1]&0x3f|a.DSCP<<6
+		return
+	}
+	was := [2]byte{ip[0], ip[1]}
+	ip[1] = ip[1]&3 | a.DSCP<<2
+	fix(ip[10:], grows(was[:], ip[:2]))
+}
+
+// grows returns what a ones' complement sum grows by when new bytes replace old ones. Both have the
+// same even length, of at most 16 bytes.
+func grows(old, now []byte) (delta uint32) {
+	for i := 0; i < len(old); i += 2 {
+		delta += uint32(^binary.BigEndian.Uint16(old[i:])) + uint32(binary.BigEndian.Uint16(now[i:]))
+	}
+	return delta
+}
+
+// fix adds delta to the sum of which the first two bytes of b are the complement (RFC 1624).
+func fix(b []byte, delta uint32) {
+	binary.BigEndian.PutUint16(b, ^fold(uint32(^binary.BigEndian.Uint16(b))+delta))
+}
+
+func fold(s uint32) uint16 {
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}

@@ -1,0 +1,89 @@
+package lookuptable
+
+// ways is how many places of the cache a key may take.
+const ways = 4
+
+// cache holds entries that were found in servers' memory, in sets of the least recently used ones.
+type cache struct {
+	places []cached
+	clock  uint64
+}
+
+// cached is a place of the cache.
+type cached struct {
+	Entry
+	hits, used uint64 // used 0: the place is free
+}
+
+func newCache(n int) cache { return cache{places: make([]cached, (n+ways-1)/ways*ways)} }
+
+func (c *cache) set(h uint64) []cached {
+	i := int(h>>8%uint64(len(c.places)/ways)) * ways
+	return c.places[i : i+ways]
+}
+
+// get returns the entry of a key; nil: the cache does not have it.
+func (c *cache) get(k *Key, h uint64) *cached {
+	if len(c.places) == 0 {
+		return nil
+	}
+	set := c.set(h)
+	for i := range set {
+		if e := &set[i]; e.used != 0 && e.Key == *k {
+			c.clock++
+			e.used = c.clock
+			e.hits++
+			return e
+		}
+	}
+	return nil
+}
+
+// put adds an entry in the place of the least recently used one of its set.
+func (c *cache) put(k *Key, a *Action, h uint64) {
+	if len(c.places) == 0 {
+		return
+	}
+	set := c.set(h)
+	to := &set[0]
+	for i := range set {
+		if e := &set[i]; e.used != 0 && e.Key == *k {
+			to = e
+			break
+		} else if e.used < to.used {
+			to = e
+		}
+	}
+	c.clock++
+	*to = cached{Entry{*k, *a}, 0, c.clock}
+}
+
+// remove takes a key out.
+func (c *cache) remove(k *Key, h uint64) {
+	if len(c.places) == 0 {
+		return
+	}
+	set := c.set(h)
+	for i := range set {
+		if set[i].Key == *k {
+			set[i] = cached{}
+		}
+	}
+}
+
+// clear empties the cache and returns how many entries it had.
+func (c *cache) clear() int {
+	n := c.len()
+	clear(c.places)
+	return n
+}
+
+// len returns how many entries the cache has.
+func (c *cache) len() (n int) {
+	for i := range c.places {
+		if c.places[i].used != 0 {
+			n++
+		}
+	}
+	return n
+}

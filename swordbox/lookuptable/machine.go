@@ -1,0 +1,354 @@
+package lookuptable
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Config describes a Machine.
+type Config struct {
+	// Kind is the machine's entry of the registry.
+	Kind *handler.Kind
+	// Port returns the port of the host that has an address; -1: there is none. MAC returns the MAC
+	// address of the host or switch that has an address.
+	Port func(a netip.Addr) int
+	MAC  func(a netip.Addr) (wire.MAC, bool)
+	// Silence is how long the switch retransmits to a server that does not answer; 0: 255 ms.
+	Silence time.Duration
+	// Failed makes the program replace a connection; nil: it is not replaced.
+	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+}
+
+// Stats counts what a Machine did. Frames that come in as one (segmentation offload) count as one.
+type Stats struct {
+	Frames   uint64 `name:"frames" help:"IP packets of hosts under rules of action lookup"`
+	Cached   uint64 `name:"cached" help:"how many had an entry in the switch's cache"`
+	Hits     uint64 `name:"hits" help:"how many had an entry in a server's memory"`
+	Misses   uint64 `name:"misses" help:"how many had no entry"`
+	Denied   uint64 `name:"denied" help:"how many of the cached and the hits were dropped because their entry says so"`
+	Torn     uint64 `name:"torn" help:"packets dropped because an entry was read while it was written"`
+	Unfit    uint64 `name:"unfit" help:"RoCEv2 packets dropped because their entry rewrites addresses, which their ICRC covers"`
+	Lost     uint64 `name:"lost" help:"packets that did not come back from a server's memory"`
+	Full     uint64 `name:"full" help:"packets dropped because all cells were in use"`
+	Blocked  uint64 `name:"blocked" help:"packets dropped because there was no connection to a server, or no room in flight"`
+	Long     uint64 `name:"long" help:"packets dropped because they are longer than all cells of a server"`
+	Written  uint64 `name:"written" help:"entries written"`
+	Removed  uint64 `name:"removed" help:"entries removed"`
+	Refused  uint64 `name:"refused" help:"changes of entries that were not possible"`
+	Failures uint64 `name:"failures" help:"connections to servers that have failed"`
+	// Strangers counts packets to a queue pair of the switch from another host than its server.
+	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a table has sent"`
+}
+
+func (s *Stats) add(o *Stats) {
+	for _, p := range []struct {
+		to *uint64
+		by uint64
+	}{
+		{&s.Frames, o.Frames},
+		{&s.Cached, o.Cached},
+		{&s.Hits, o.Hits},
+		{&s.Misses, o.Misses},
+		{&s.Denied, o.Denied},
+		{&s.Torn, o.Torn},
+		{&s.Unfit, o.Unfit},
+		{&s.Lost, o.Lost},
+		{&s.Full, o.Full},
+		{&s.Blocked, o.Blocked},
+		{&s.Long, o.Long},
+		{&s.Written, o.Written},
+		{&s.Removed, o.Removed},
+		{&s.Refused, o.Refused},
+	} {
+		*p.to += p.by
+	}
+}
+
+// Machine looks up frames under rules of action lookup. Make one with New.
+type Machine struct {
+	cfg    Config
+	tables []*table
+	ports  []*table // by ingress port; nil: no rule
+	links  extmem.Links[*link]
+	made   uint32 // number of links made so far
+	marks  *pipeline.MarkedPorts
+	stats  Stats // of tables that have gone, and of links
+	idle   []string
+}
+
+// link is a server of a table with the connections to it.
+type link struct {
+	extmem.Link
+	m     *Machine
+	srv   Server
+	table *table // nil: none needs the server
+}
+
+// Needed reports whether a table needs the server.
+func (l *link) Needed() bool { return l.table != nil }
+
+// Fit returns why the table cannot be in the memory that the server lends on a connection.
+func (l *link) Fit(s *switchconn.Shared) error {
+	a := l.table.all()
+	_, err := a.Grant(s)
+	if err == nil && s.MTU < l.table.least() {
+		err = fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.table.Cell, Probe*SlotLen, s.MTU)
+	}
+	return err
+}
+
+// Begin uses a new connection.
+func (l *link) Begin(s *switchconn.Shared) {
+	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
+	l.srv.Begin(s, g)
+}
+
+// End is called when the connection has ended.
+func (l *link) End(c *pipeline.Ctx) { l.srv.End(c) }
+
+// failed makes the program replace the connection.
+func (l *link) failed(c *pipeline.Ctx, why string) {
+	l.m.stats.Failures++
+	l.m.links.Fail(l, why)
+	if l.m.cfg.Failed != nil {
+		l.m.cfg.Failed(c, l.Key(), l.Generation(), why)
+	}
+}
+
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.RuleUser = (*Machine)(nil)
+	_ handler.Picker   = (*Machine)(nil)
+	_ handler.Taker    = (*Machine)(nil)
+	_ handler.Tabler   = (*Machine)(nil)
+	_ handler.Keeper   = (*Machine)(nil)
+)
+
+// New makes a Machine without rules.
+func New(cfg Config) *Machine {
+	return &Machine{cfg: cfg, links: extmem.NewLinks[*link](), marks: new(pipeline.MarkedPorts)}
+}
+
+// Kind returns the machine's entry of the registry.
+func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
+
+// Stats returns the counters of all tables.
+func (m *Machine) Stats() Stats {
+	sum := m.stats
+	for _, t := range m.tables {
+		sum.add(&t.stats)
+	}
+	return sum
+}
+
+// InFlight returns how many frames are in flight.
+func (m *Machine) InFlight() (n int) {
+	for _, t := range m.tables {
+		n += t.inFlight()
+	}
+	return n
+}
+
+// SetRules takes new rules. Frames in flight under a rule that has gone, or whose table has another
+// place, are lost.
+func (m *Machine) SetRules(set *rules.Set) {
+	former := m.tables
+	m.tables, m.idle = nil, nil
+	for i := range set.All() {
+		r := &set.All()[i]
+		if !m.cfg.Kind.Serves(r) {
+			continue
+		}
+		port, l := m.port(r.Server), LayoutOf(r)
+		if port < 0 || len(l.Servers) == 0 {
+			m.idle = append(m.idle, r.ID)
+			continue
+		}
+		t := &table{m: m, port: port}
+		if at := slices.IndexFunc(former, func(t *table) bool { return t.port == port && t.same(&l) }); at >= 0 {
+			t = former[at]
+		}
+		t.id, t.Layout = r.ID, l
+		m.tables = append(m.tables, t)
+	}
+	for _, t := range former {
+		if !slices.Contains(m.tables, t) {
+			m.end(t)
+		}
+	}
+	for _, t := range m.tables {
+		if t.links == nil {
+			m.begin(t)
+		}
+	}
+	m.links.Recheck()
+	m.links.Sweep(nil)
+	m.mark()
+}
+
+// begin gives a new table its servers.
+func (m *Machine) begin(t *table) {
+	t.cache = newCache(t.Cache)
+	for i, a := range t.Servers {
+		key := m.key(a, t.port)
+		l, ok := m.links.Find(key)
+		if !ok {
+			m.made++
+			l = &link{m: m}
+			l.srv = newBouncer(l, switchconn.LookupShard+m.made)
+			m.links.Add(key, l)
+		}
+		l.table = t
+		l.srv.use(t, i)
+		t.links = append(t.links, l)
+	}
+}
+
+// end ends a table that no rule has any more. Its connections end later.
+func (m *Machine) end(t *table) {
+	t.stats.Lost += uint64(t.inFlight())
+	m.stats.add(&t.stats)
+	for _, l := range t.links {
+		l.table = nil
+		l.srv.use(nil, 0)
+	}
+}
+
+// key returns the key of the connection to a server of a port's table.
+func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
+	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.LookupShard+port, m.cfg.Kind.Mode)}
+}
+
+// mark marks the ports whose frames are looked up.
+func (m *Machine) mark() {
+	for port, t := range m.ports {
+		if t != nil {
+			m.marks.Remove(port)
+		}
+	}
+	clear(m.ports)
+	for _, t := range m.tables {
+		for len(m.ports) <= t.port {
+			m.ports = append(m.ports, nil)
+		}
+		m.ports[t.port] = t
+		m.marks.Add(t.port)
+	}
+}
+
+func (m *Machine) port(a netip.Addr) int {
+	if m.cfg.Port == nil {
+		return -1
+	}
+	return m.cfg.Port(a)
+}
+
+// Wants lists the connections that a rule needs: one to each server of the table.
+func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
+	port := m.port(r.Server)
+	if port < 0 {
+		return nil
+	}
+	for _, a := range LayoutOf(r).Servers {
+		list = append(list, handler.Wanted{
+			Key:    m.key(a, port),
+			Target: switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()},
+		})
+	}
+	return list
+}
+
+// Uses reports whether the connection with key k is one to a server of a table.
+func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
+
+// Mine reports whether a queue pair belongs to a connection to a server of a table.
+func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
+
+// Attach uses a connection.
+func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
+	l, ok := m.links.Attach(c, &s)
+	if ok {
+		l.srv.Work(c)
+	}
+	return ok
+}
+
+// Detach is called when a connection has ended.
+func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
+	if l, ok := m.links.Detach(c, k, generation); ok {
+		l.srv.Work(c)
+	}
+	m.links.Sweep(nil)
+}
+
+// MarkIn counts the ports whose frames are looked up in q.
+func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
+
+// Take takes an IP packet that comes in at a port with a rule.
+func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
+	if in >= len(m.ports) || m.ports[in] == nil {
+		return false
+	}
+	return m.ports[in].take(c, in, f)
+}
+
+// ReasonStranger means that the packet is addressed to a queue pair of the switch, but comes from
+// another host than the server of this queue pair.
+const ReasonStranger pipeline.Reason = "not from the table's server"
+
+// Owned handles a packet that a server has sent to the switch.
+func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	l, known := m.links.Of(p.BTH.DestQP)
+	if !known || !l.srv.Packet(c, p) {
+		m.stats.Strangers++
+		return pipeline.Drop(ReasonStranger)
+	}
+	l.srv.Work(c)
+	return pipeline.Consume()
+}
+
+// Tick handles the deadlines that have passed.
+func (m *Machine) Tick(c *pipeline.Ctx) {
+	for _, l := range m.links.All {
+		if l.srv.Deadline() <= c.Now {
+			l.srv.Tick(c)
+			l.srv.Work(c)
+		}
+	}
+}
+
+// Deadline returns when Tick must be called.
+func (m *Machine) Deadline() clock.Time {
+	at := clock.Never
+	for _, l := range m.links.All {
+		at = clock.Min(at, l.srv.Deadline())
+	}
+	return at
+}
+
+// Request forwards a request. The program never calls it, because no request matches a rule of the
+// machine.
+func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Response forwards a response.
+func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Closed does nothing: the machine keeps no state of flows.
+func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}

@@ -1,0 +1,64 @@
+package lookuptable
+
+import "errors"
+
+// errNoSlot means that no slot could be made free for an entry.
+var errNoSlot = errors.New("all slots that the key may take are in use; give the rule a larger capacity")
+
+// errNoEntry means that there is no entry to remove.
+var errNoEntry = errors.New("there is no entry with this key")
+
+// slotWrite is a slot to write: its index behind the home slot, and its bytes.
+type slotWrite struct {
+	index int
+	bytes [SlotLen]byte
+}
+
+func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
+	w.index = index
+	appendSlot(w.bytes[:0], version+1, e, used)
+}
+
+// plan decides how an entry gets into a table. span has the slots from the entry's home slot on; home
+// returns the home slot of a key, and base is that of the entry. The slots in list are to be written
+// in their order: if the slots that the key may take are in use, entries behind them move on, each
+// within its own reach (hopscotch hashing), and each is written to its new slot before another entry
+// takes its former one. So a lookup finds every entry at any time. remove takes the entry out.
+func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
+	n := len(span) / SlotLen
+	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }
+	var x Entry
+	var w slotWrite
+	free := -1
+	for i := range n {
+		switch s := parseSlot(slot(i), &x); {
+		case s == slotUsed && i < Probe && x.Key == e.Key:
+			w.set(i, slot(i)[0], e, !remove)
+			return append(list, w), nil
+		case s == slotFree && free < 0:
+			free = i
+		}
+	}
+	if remove {
+		return nil, errNoEntry
+	}
+	if free < 0 {
+		return nil, errNoSlot
+	}
+	for free >= Probe {
+		moved := false
+		for i := free - Probe + 1; i < free && !moved; i++ {
+			if parseSlot(slot(i), &x) != slotUsed || base+free-home(&x.Key) >= Probe {
+				continue
+			}
+			w.set(free, slot(free)[0], &x, true)
+			list = append(list, w)
+			free, moved = i, true
+		}
+		if !moved {
+			return nil, errNoSlot
+		}
+	}
+	w.set(free, slot(free)[0], e, true)
+	return append(list, w), nil
+}

@@ -1,0 +1,141 @@
+package lookuptable
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+)
+
+// memory is a table in memory, with its control plane.
+type memory struct {
+	Layout
+	bytes []byte
+}
+
+func (m *memory) home(k *Key) int {
+	_, home := m.Place(k.Hash())
+	return home
+}
+
+func (m *memory) change(e *Entry, remove bool) error {
+	home := m.home(&e.Key)
+	span := m.bytes[home*SlotLen : min(home+maxSpan, m.Slots())*SlotLen]
+	list, err := plan(nil, span, e, remove, home, m.home)
+	for _, w := range list {
+		copy(m.bytes[(home+w.index)*SlotLen:], w.bytes[:])
+	}
+	return err
+}
+
+func (m *memory) find(k *Key) (Action, bool) {
+	a, found, torn := search(m.bytes[m.home(k)*SlotLen:][:Probe*SlotLen], k)
+	return a, found && !torn
+}
+
+func newMemory(capacity int) *memory {
+	m := &memory{Layout: Layout{Servers: make([]netip.Addr, 1), Capacity: capacity}}
+	m.bytes = make([]byte, m.Slots()*SlotLen)
+	return m
+}
+
+func keyOf(i int) Key {
+	return Key{Src: [16]byte{10, 0, byte(i >> 16), byte(i >> 24)}, Dst: [16]byte{10, 1}, SrcPort: uint16(i), DstPort: 80, Proto: protoTCP}
+}
+
+// A million entries find room in two million slots, and each is found with its own action.
+func TestMillionEntries(t *testing.T) {
+	const n = 1_000_000
+	m := newMemory(2 << 20)
+	for i := range n {
+		if err := m.change(&Entry{keyOf(i), Action{Ops: OpDSCP, Port: uint16(i * 7)}}, false); err != nil {
+			t.Fatalf("entry %d: %v", i, err)
+		}
+	}
+	for i := range n {
+		k := keyOf(i)
+		if a, ok := m.find(&k); !ok || a.Port != uint16(i*7) {
+			t.Fatalf("entry %d: %v, %v", i, a, ok)
+		}
+	}
+	if k := keyOf(n + 1); func() bool { _, ok := m.find(&k); return ok }() {
+		t.Error("a key that was not added is found")
+	}
+}
+
+// At every moment between two WRITEs of a change, all other entries are found. The table behaves like
+// a map.
+func TestEveryEntryIsFoundDuringChanges(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 9))
+	m, want, moved := newMemory(100), make(map[Key]Action), 0
+	for step := range 3_000 {
+		e := Entry{keyOf(r.IntN(90)), Action{Ops: OpDSCP, Port: uint16(step)}}
+		remove := r.IntN(3) == 0
+		home := m.home(&e.Key)
+		list, err := plan(nil, m.bytes[home*SlotLen:min(home+maxSpan, m.Slots())*SlotLen], &e, remove, home, m.home)
+		_, had := want[e.Key]
+		if (err != nil) && (remove == had || had) {
+			t.Fatalf("step %d: %v, remove %v, had %v", step, err, remove, had)
+		}
+		if err != nil {
+			continue
+		}
+		moved += len(list) - 1
+		delete(want, e.Key)
+		for _, w := range list {
+			copy(m.bytes[(home+w.index)*SlotLen:], w.bytes[:])
+			for k, a := range want {
+				if got, ok := m.find(&k); !ok || got != a {
+					t.Fatalf("step %d: an entry is not found while another one changes", step)
+				}
+			}
+		}
+		if !remove {
+			want[e.Key] = e.Action
+		}
+		if got, ok := m.find(&e.Key); ok == remove || ok && got != e.Action {
+			t.Fatalf("step %d: found %v after remove %v", step, ok, remove)
+		}
+	}
+	if moved == 0 {
+		t.Error("no entry has moved on")
+	}
+}
+
+// A slot with two versions is torn, and a key that is found elsewhere is found.
+func TestTornSlots(t *testing.T) {
+	m := newMemory(16)
+	e := Entry{keyOf(3), Action{Ops: OpDrop}}
+	if err := m.change(&e, false); err != nil {
+		t.Fatal(err)
+	}
+	home := m.home(&e.Key)
+	m.bytes[(home+1)*SlotLen]++
+	if _, ok := m.find(&e.Key); !ok {
+		t.Error("another slot that is torn hides an entry")
+	}
+	m.bytes[home*SlotLen]++
+	if _, found, torn := search(m.bytes[home*SlotLen:], &e.Key); found || !torn {
+		t.Errorf("a torn entry: found %v, torn %v", found, torn)
+	}
+	if err := m.change(&e, false); err != nil { // it must not take the place of what it cannot read
+		t.Fatal(err)
+	}
+	if m.bytes[home*SlotLen] == m.bytes[home*SlotLen+SlotLen-1] {
+		t.Error("a torn slot was written over")
+	}
+}
+
+// No bytes in a server's memory make a slot an action that does not exist.
+func FuzzSlot(f *testing.F) {
+	f.Add(appendSlot(nil, 1, &Entry{keyOf(1), Action{Ops: OpDSCP, DSCP: 9}}, true))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var e Entry
+		if len(b) < SlotLen {
+			return
+		}
+		if s := parseSlot(b, &e); s == slotUsed && (e.Action.Ops&^opsKnown != 0 || e.Action.DSCP > 63) {
+			t.Errorf("%+v", e)
+		}
+		search(b, &e.Key)
+	})
+}

@@ -1,0 +1,170 @@
+package lookuptable
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Bounds of rules with action lookup.
+const (
+	// MaxCapacity is how many home slots a table can have on a server. MaxCells is how many cells a
+	// server can have for frames. MaxCache is how many entries the switch can keep.
+	MaxCapacity, MaxCells, MaxCache = 1 << 24, 1 << 16, 1 << 16
+
+	defaultCapacity, defaultCells, defaultCell, defaultCache = 1 << 16, 512, 2048, 1024
+)
+
+// Keys that only rules with action lookup have.
+const (
+	keyTable    = "table"
+	keyMatch    = "match"
+	keyCapacity = "capacity"
+	keyCells    = "cells"
+	keyCell     = "cell"
+	keyCache    = "cache"
+	keyMiss     = "miss"
+	keyBase     = "base"
+)
+
+// Values of match and miss; the first is the default.
+var (
+	matches = []string{"flow", "destination"}
+	misses  = []string{"forward", "drop"}
+)
+
+// cellSizes are the allowed sizes of a cell, in bytes.
+var cellSizes = []string{"512", "1024", "2048", "4096"}
+
+// Lookup is the action lookup.
+var Lookup = rules.Register(rules.Definition{
+	Name: "lookup", Doc: "looks up the IP packets that a host sends in a table in the memory of servers, and does with each what its entry says; " +
+		"see `rdmalab switch lookup`",
+	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Hosts: []string{keyTable},
+	Keys: []rules.Field{
+		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas, that have the table. Required", extmem.MaxServers)),
+		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
+			"default: flow", extmem.OneOf(matches...)),
+		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots of 64 bytes on each server, 1 to %d; default: %d. Half of them can be used", MaxCapacity, defaultCapacity),
+			extmem.Between(1, MaxCapacity)),
+		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells on each server for packets that wait for their entry, 1 to %d; default: %d", MaxCells, defaultCells),
+			extmem.Between(1, MaxCells)),
+		rules.Option(keyCell, "2048", fmt.Sprintf("with action lookup: bytes of a cell, of which %d are a header; one of %s, and at most the path MTU; default: %d",
+			framering.HeaderLen, strings.Join(cellSizes, ", "), defaultCell), extmem.OneOf(cellSizes...)),
+		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps, 0 to %d; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
+		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
+		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow it; "+
+			"default: 0", extmem.CheckOffset),
+	},
+})
+
+// check returns what is wrong with one rule of action lookup.
+func check(r *rules.Rule) error {
+	l := LayoutOf(r)
+	switch {
+	case r.Mode != rules.Hardened:
+		return errors.New("action lookup has no published form; leave mode out")
+	case r.Options[keyTable] == "":
+		return fmt.Errorf("action lookup needs the key %s", keyTable)
+	case r.Service == "":
+		return errors.New("service none: the switch must connect to the servers to learn where their memory is; name their service")
+	case r.From != 0 || r.To != 0 || r.RKey != 0:
+		return errors.New("range and rkey select requests; action lookup takes all packets of the host")
+	case r.Shards != 0:
+		return fmt.Errorf("shards has no meaning with action lookup; name several servers in %s", keyTable)
+	case r.MTU != 0 && r.MTU < l.least():
+		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.Cell, Probe*SlotLen, r.MTU)
+	}
+	return nil
+}
+
+// together returns what is wrong with the rules of action lookup of one set. A host has one rule, and
+// tables must not overlap.
+func together(list []*rules.Rule) error {
+	for i, r := range list {
+		a := LayoutOf(r)
+		for _, s := range list[:i] {
+			b := LayoutOf(s)
+			switch {
+			case r.Of(s.Server):
+				return fmt.Errorf("rules %s and %s look up the packets of the same host", s.ID, r.ID)
+			case a.overlaps(&b):
+				return fmt.Errorf("rules %s and %s have tables in the same server that overlap; give one of them %s=%#x", s.ID, r.ID, keyBase, max(a.End(), b.End()))
+			}
+		}
+	}
+	return nil
+}
+
+// Layout says what a rule of action lookup asks for.
+type Layout struct {
+	// Servers are the addresses of the servers of the table. Each entry is in one of them.
+	Servers []netip.Addr
+	// Base is the offset of the table in each server's memory, in bytes. Capacity is the number of
+	// home slots on each server; Probe-1 slots follow them.
+	Base     uint64
+	Capacity int
+	// Cells is the number of cells on each server. Cell is the size of one in bytes.
+	Cells, Cell int
+	// Cache is how many entries the switch keeps. Depth is how many READs may be in flight to each
+	// server.
+	Cache, Depth int
+	// Flow: a key is a whole flow; otherwise the destination's address. DropMiss: a frame without an
+	// entry is dropped.
+	Flow, DropMiss bool
+}
+
+// LayoutOf returns the layout of a valid rule. Servers lacks a server whose name is not resolved yet.
+func LayoutOf(r *rules.Rule) Layout {
+	number := func(key string, fallback int) int { return extmem.Number(r.Options[key], fallback) }
+	l := Layout{
+		Capacity: number(keyCapacity, defaultCapacity), Cells: number(keyCells, defaultCells), Cell: number(keyCell, defaultCell), Cache: number(keyCache, defaultCache),
+		Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1],
+	}
+	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
+	return l
+}
+
+// same reports whether both layouts have the same table and the same cells.
+func (l *Layout) same(o *Layout) bool {
+	return slices.Equal(l.Servers, o.Servers) && l.Base == o.Base && l.Capacity == o.Capacity && l.Cells == o.Cells && l.Cell == o.Cell &&
+		l.Depth == o.Depth && l.Flow == o.Flow && l.Cache == o.Cache
+}
+
+// least returns the smallest path MTU with which the table can be used, in bytes.
+func (l *Layout) least() int { return max(l.Cell, Probe*SlotLen) }
+
+// Slots returns how many slots each server has.
+func (l *Layout) Slots() int { return l.Capacity + Probe - 1 }
+
+// Place returns where the entry of a key with hash h is: the index of its server, and its home slot.
+func (l *Layout) Place(h uint64) (server, home int) {
+	return int(h >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
+}
+
+// At returns the offset of a slot in the server's memory, in bytes.
+func (l *Layout) At(slot int) uint64 { return l.Base + uint64(slot)*SlotLen }
+
+// Ring returns where the cells of a server are.
+func (l *Layout) Ring(server int) extmem.Area {
+	return extmem.Area{Servers: l.Servers[server : server+1], Cells: l.Cells, Size: l.Cell, Offset: l.At(l.Slots())}
+}
+
+// End returns the offset behind the last cell on a server, in bytes.
+func (l *Layout) End() uint64 { return l.At(l.Slots()) + uint64(l.Cells)*uint64(l.Cell) }
+
+// all is what the table takes of each server, as one cell.
+func (l *Layout) all() extmem.Area {
+	return extmem.Area{Servers: l.Servers, Offset: l.Base, Cells: max(1, len(l.Servers)), Size: int(l.End() - l.Base)}
+}
+
+func (l *Layout) overlaps(o *Layout) bool {
+	a, b := l.all(), o.all()
+	return a.Overlaps(&b)
+}

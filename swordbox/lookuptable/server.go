@@ -1,0 +1,221 @@
+package lookuptable
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/framering"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Server looks up keys in the part of a table that one server has. The machine calls it for one
+// frame after another.
+type Server interface {
+	// use makes the server that with an index in a table; nil: no table needs it. What is in flight is
+	// forgotten.
+	use(t *table, index int)
+	// Bounce sends a frame that came in at port in through the server's memory. h is the hash of its
+	// key. It returns false if the frame was dropped, and has counted why.
+	Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool
+	// Busy reports whether a frame with a key of hash h is in flight.
+	Busy(h uint64) bool
+	// InFlight returns how many frames are in flight. Cells returns how many cells are in use.
+	InFlight() int
+	Cells() int
+	// Work goes on with what waits, after answers have arrived.
+	Work(c *pipeline.Ctx)
+	Connection
+	Writer
+}
+
+// flights is how many hashes the switch distinguishes when it asks whether a key has frames in
+// flight.
+const flights = 1 << 10
+
+// lookup is a frame in flight, or what the switch knows of it.
+type lookup struct {
+	key     Key
+	hash    uint64
+	number  uint32 // in the ring
+	in      int
+	end     uint64 // position behind the frame's last cell
+	asked   bool
+	state   lookupState
+	action  Action
+	changes uint64 // of the table's entries, when the slots were read
+}
+
+type lookupState uint8
+
+const (
+	waiting lookupState = iota
+	hit
+	miss
+	torn
+	failed
+)
+
+// bouncer is the hardened Server.
+type bouncer struct {
+	channel
+	writer
+	link  *link
+	table *table // nil: none needs the server
+	epoch uint32 // changes with the table
+	ring  framering.Ring
+	// frames are the lookups in flight from first on, a ring. begun is how many of them were asked
+	// for with all their cells.
+	frames          []lookup
+	first, n, begun int
+	flights         [flights]uint16
+}
+
+func newBouncer(l *link, number uint32) *bouncer {
+	b := &bouncer{link: l}
+	b.channel.open(b, number)
+	return b
+}
+
+func (b *bouncer) use(t *table, index int) {
+	b.epoch++
+	b.table, b.writer, b.flights = t, writer{}, [flights]uint16{}
+	b.first, b.n, b.begun = 0, 0, 0
+	b.ring, b.frames = framering.Ring{}, nil
+	if t != nil {
+		b.frames = make([]lookup, t.Cells)
+		b.ring = framering.New(framering.Config{Layout: t.Ring(index), Carriers: []framering.Carrier{&b.channel}, Epoch: b.epoch, Window: t.Depth})
+	}
+}
+
+func (b *bouncer) at(i int) *lookup { return &b.frames[(b.first+i)%len(b.frames)] }
+
+// Busy reports whether a frame with a key of hash h is in flight.
+func (b *bouncer) Busy(h uint64) bool { return b.flights[h%flights] != 0 }
+
+// InFlight returns how many frames are in flight.
+func (b *bouncer) InFlight() int { return b.n }
+
+// Cells returns how many cells are in use.
+func (b *bouncer) Cells() int { return b.ring.Used() }
+
+// Bounce writes a frame to the next cell, and asks for it and for its entry as soon as READs may be
+// in flight.
+func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool {
+	st := &b.table.stats
+	if b.n == len(b.frames) {
+		st.Full++
+		return false
+	}
+	switch b.ring.Store(c, f) {
+	case framering.Full:
+		st.Full++
+		return false
+	case framering.Blocked:
+		st.Blocked++
+		return false
+	case framering.Long:
+		st.Long++
+		return false
+	case framering.Stored:
+	}
+	*b.at(b.n) = lookup{key: *k, hash: h, number: b.ring.Newest(), in: in, end: b.ring.Written()}
+	b.n++
+	b.flights[h%flights]++
+	b.Work(c)
+	return true
+}
+
+// Work asks for slots and cells, and finishes the frames that have come back, until nothing moves.
+func (b *bouncer) Work(c *pipeline.Ctx) {
+	if b.table == nil {
+		return
+	}
+	for moved := true; moved; {
+		b.change(c)
+		b.ask(c)
+		moved = b.finish(c)
+	}
+}
+
+// ask asks for the slots and then for the cells of the frames in flight, in their order.
+func (b *bouncer) ask(c *pipeline.Ctx) {
+	for b.begun < b.n {
+		l := b.at(b.begun)
+		if !l.asked {
+			switch {
+			case !b.Up():
+				l.state = failed
+			case !b.Reads():
+				return
+			default:
+				_, home := b.table.Place(l.hash)
+				l.changes = b.table.changes
+				b.read(c, b.table.At(home), Probe*SlotLen, ofSlots, l.number)
+			}
+			l.asked = true
+		}
+		if !b.ring.AskUntil(c, l.end) {
+			return
+		}
+		b.begun++
+	}
+}
+
+// slots takes the slots of the frame with a number; nil: they did not come.
+func (b *bouncer) slots(number uint32, bytes []byte) {
+	if b.n == 0 {
+		return
+	}
+	i := int(int32(number - b.at(0).number))
+	if i < 0 || i >= b.n || b.at(i).state != waiting {
+		return
+	}
+	l := b.at(i)
+	if l.state = failed; bytes == nil {
+		return
+	}
+	a, found, half := search(bytes, &l.key)
+	switch l.action = a; {
+	case found:
+		l.state = hit
+	case half:
+		l.state = torn
+	default:
+		l.state = miss
+	}
+}
+
+// finish takes the frames that have come back. It reports whether there was one.
+func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
+	before := b.ring.Read()
+	for {
+		f, number, ok := b.ring.Next()
+		if !ok {
+			break
+		}
+		b.table.stats.Lost += uint64(b.ring.Count(number))
+		b.forget(number)
+		l := *b.at(0)
+		b.pop()
+		b.table.done(c, &l, f)
+	}
+	if b.ring.Empty() {
+		b.table.stats.Lost += uint64(b.ring.End())
+		for b.n > 0 {
+			b.pop()
+		}
+	}
+	return b.ring.Read() != before
+}
+
+// forget removes the frames before a number, which did not come back.
+func (b *bouncer) forget(number uint32) {
+	for b.at(0).number != number {
+		b.pop()
+	}
+}
+
+func (b *bouncer) pop() {
+	b.flights[b.at(0).hash%flights]--
+	b.first = (b.first + 1) % len(b.frames)
+	b.n--
+	b.begun = max(0, b.begun-1)
+}

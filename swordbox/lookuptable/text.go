@@ -1,0 +1,216 @@
+package lookuptable
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// protocols are the names of protocols in the text of entries.
+var protocols = map[string]uint8{"icmp": protoICMP, "tcp": protoTCP, "udp": protoUDP, "icmpv6": protoICMPv6}
+
+// ParseEntry reads an entry: words like "from=10.0.0.1:1234 to=10.0.0.2:80 proto=tcp dst=10.0.0.3:8080
+// dscp=46". The key is from, to and proto, or to alone if flow is false. address returns the address
+// of a host by its name, and port the port of the switch to it.
+func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
+	p := parser{flow: flow, address: address, port: port, seen: make(map[string]bool)}
+	for _, w := range strings.Fields(text) {
+		key, value, _ := strings.Cut(w, "=")
+		if p.seen[key] {
+			return p.e, fmt.Errorf("entry %.100q has %s twice", text, key)
+		}
+		p.seen[key] = true
+		if err := p.word(key, value); err != nil {
+			return p.e, fmt.Errorf("entry %.100q: %w", text, err)
+		}
+	}
+	return p.e, p.check(text)
+}
+
+type parser struct {
+	e       Entry
+	flow    bool
+	address func(string) (netip.Addr, error)
+	port    func(netip.Addr) int
+	seen    map[string]bool
+	addrs   []netip.Addr
+}
+
+func (p *parser) word(key, value string) (err error) {
+	k, a := &p.e.Key, &p.e.Action
+	switch key {
+	case "from":
+		k.Src, k.SrcPort, err = p.end(value)
+	case "to":
+		k.Dst, k.DstPort, err = p.end(value)
+	case "proto":
+		k.Proto, err = protocol(value)
+	case "src", "dst":
+		op := OpSource
+		if key == "dst" {
+			op = OpDestination
+		}
+		if a.Ops&rewrites != 0 {
+			return fmt.Errorf("it rewrites both src and dst; one entry rewrites one of them")
+		}
+		a.Ops |= op
+		a.Addr, a.Port, err = p.end(value)
+	case "dscp":
+		n, e := strconv.ParseUint(value, 0, 6)
+		if e != nil {
+			return fmt.Errorf("dscp %.20q is no number from 0 to 63", value)
+		}
+		a.Ops, a.DSCP = a.Ops|OpDSCP, uint8(n)
+	case "egress":
+		a.Ops |= OpEgress
+		if n, e := strconv.ParseUint(strings.TrimPrefix(value, "port"), 10, 16); e == nil && strings.HasPrefix(value, "port") {
+			a.Egress = uint16(n)
+			return nil
+		}
+		addr, e := p.address(value)
+		if e != nil {
+			return e
+		}
+		n := p.port(addr)
+		if n < 0 {
+			return fmt.Errorf("egress %.60q is no host of the rack", value)
+		}
+		a.Egress = uint16(n)
+	case "drop":
+		a.Ops |= OpDrop
+		if value != "" {
+			return fmt.Errorf("drop has no value")
+		}
+	default:
+		return fmt.Errorf("%.40q is unknown; an entry has from, to and proto, and src, dst, dscp, egress or drop", key)
+	}
+	return err
+}
+
+// end reads an address, or a host's name, with or without a port.
+func (p *parser) end(s string) (b [16]byte, port uint16, err error) {
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		p.addrs = append(p.addrs, ap.Addr().Unmap())
+		return bytesOf(ap.Addr()), ap.Port(), nil
+	}
+	name, number, numbered := s, "", false
+	if strings.Count(s, ":") == 1 {
+		name, number, numbered = strings.Cut(s, ":")
+	}
+	if numbered {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return b, 0, fmt.Errorf("%.60q has no port from 0 to 65535 behind the colon", s)
+		}
+		port = uint16(n)
+	}
+	a, err := netip.ParseAddr(name)
+	if err != nil {
+		if a, err = p.address(name); err != nil {
+			return b, 0, err
+		}
+	}
+	if a.Zone() != "" || !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {
+		return b, 0, fmt.Errorf("%.60q is no address of a machine", name)
+	}
+	p.addrs = append(p.addrs, a.Unmap())
+	return bytesOf(a), port, nil
+}
+
+func protocol(s string) (uint8, error) {
+	if n, ok := protocols[s]; ok {
+		return n, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 8)
+	if err != nil {
+		return 0, fmt.Errorf("proto %.20q is unknown; use tcp, udp, icmp, icmpv6 or a number up to 255", s)
+	}
+	return uint8(n), nil
+}
+
+// check returns what is wrong with the entry as a whole.
+func (p *parser) check(text string) error {
+	k := &p.e.Key
+	switch {
+	case !p.seen["to"]:
+		return fmt.Errorf("entry %.100q has no destination; write to=ADDRESS", text)
+	case p.flow && (!p.seen["from"] || !p.seen["proto"]):
+		return fmt.Errorf("entry %.100q: the rule matches flows; write from=ADDRESS[:PORT] to=ADDRESS[:PORT] proto=NAME", text)
+	case !p.flow && (p.seen["from"] || p.seen["proto"] || k.DstPort != 0):
+		return fmt.Errorf("entry %.100q: the rule matches destinations; write to=ADDRESS alone, without a port", text)
+	case (k.SrcPort != 0 || k.DstPort != 0) && k.Proto != protoTCP && k.Proto != protoUDP:
+		return fmt.Errorf("entry %.100q: only tcp and udp have ports", text)
+	}
+	for _, a := range p.addrs {
+		if a.Is4() != p.addrs[0].Is4() {
+			return fmt.Errorf("entry %.100q mixes IPv4 and IPv6 addresses", text)
+		}
+	}
+	k.V6 = !p.addrs[0].Is4()
+	return nil
+}
+
+// String returns the text of an entry, which ParseEntry reads.
+func (e *Entry) String() string {
+	k := &e.Key
+	end := func(b [16]byte, port uint16) string {
+		if a := addrOf(b, k.V6); port != 0 {
+			return netip.AddrPortFrom(a, port).String()
+		} else {
+			return a.String()
+		}
+	}
+	var words []string
+	if k.Src != [16]byte{} || k.Proto != 0 {
+		words = append(words, "from="+end(k.Src, k.SrcPort))
+	}
+	words = append(words, "to="+end(k.Dst, k.DstPort))
+	if k.Proto != 0 {
+		name := strconv.Itoa(int(k.Proto))
+		for n, p := range protocols {
+			if p == k.Proto {
+				name = n
+			}
+		}
+		words = append(words, "proto="+name)
+	}
+	a := &e.Action
+	switch {
+	case a.Ops&OpSource != 0:
+		words = append(words, "src="+end(a.Addr, a.Port))
+	case a.Ops&OpDestination != 0:
+		words = append(words, "dst="+end(a.Addr, a.Port))
+	}
+	if s := a.rest(); s != "" {
+		words = append(words, s)
+	}
+	return strings.Join(words, " ")
+}
+
+// rest returns the text of what the action does besides rewriting.
+func (a *Action) rest() string {
+	var words []string
+	if a.Ops&OpDSCP != 0 {
+		words = append(words, fmt.Sprintf("dscp=%d", a.DSCP))
+	}
+	if a.Ops&OpEgress != 0 {
+		words = append(words, fmt.Sprintf("egress=port%d", a.Egress))
+	}
+	if a.Ops&OpDrop != 0 {
+		words = append(words, "drop")
+	}
+	return strings.Join(words, " ")
+}
+
+// String says in captures what the action does.
+func (a *Action) String() string {
+	s := a.rest()
+	if a.Ops&rewrites != 0 {
+		s = strings.TrimSpace("addresses rewritten " + s)
+	}
+	if s == "" {
+		return "unchanged"
+	}
+	return s
+}

@@ -1,0 +1,192 @@
+package lookuptable
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// MaxWaiting is how many changes of entries can wait for a server.
+const MaxWaiting = 4096
+
+// maxSpan is how many slots the switch reads to change one.
+const maxSpan = 64
+
+// Writer changes entries in a server's memory. The control plane calls it.
+type Writer interface {
+	// Change begins to add an entry, or to remove that with its key. It returns false if too many
+	// changes wait.
+	Change(e *Entry, h uint64, remove bool) bool
+	// Waiting returns how many changes have not ended.
+	Waiting() int
+	// Scan begins to read slots from one on. Page returns what was read last; nil: there is nothing
+	// yet.
+	Scan(from int)
+	Page() *Page
+}
+
+// Page is a part of a table.
+type Page struct {
+	// From is the first slot. Next is the slot behind the last one.
+	From, Next int
+	Entries    []Entry
+}
+
+// change is a change of an entry, or the reading of slots.
+type change struct {
+	Entry
+	remove, scan bool
+	id           uint32
+	home         int
+	state        changeState
+	bytes        []byte // the slots that were read
+	left         int    // WRITEs without an answer
+	lost         bool   // a WRITE may be lost
+}
+
+type changeState uint8
+
+const (
+	reading changeState = iota
+	came
+	writing
+)
+
+// writer makes changes, several at a time unless they are about the same slots. If a connection
+// fails, it makes them again on the next one.
+type writer struct {
+	queue   []change
+	running []change
+	id      uint32
+	page    *Page
+	writes  []slotWrite // scratch
+}
+
+func (w *writer) Waiting() int { return len(w.queue) + len(w.running) }
+func (w *writer) Page() *Page  { return w.page }
+
+// Change queues a change.
+func (b *bouncer) Change(e *Entry, h uint64, remove bool) bool {
+	if b.Waiting() >= MaxWaiting {
+		return false
+	}
+	_, home := b.table.Place(h)
+	b.queue = append(b.queue, change{Entry: *e, remove: remove, home: home})
+	return true
+}
+
+// Scan queues the reading of slots.
+func (b *bouncer) Scan(from int) {
+	b.page = nil
+	if !slices.ContainsFunc(b.queue, func(x change) bool { return x.scan }) {
+		b.queue = append(b.queue, change{scan: true, home: from})
+	}
+}
+
+// change goes on with changes.
+func (b *bouncer) change(c *pipeline.Ctx) {
+	if b.Waiting() == 0 {
+		return
+	}
+	for i := 0; i < len(b.running); i++ {
+		x := &b.running[i]
+		if x.state == came && b.Up() && (x.scan || b.Writes() >= maxSpan) {
+			b.apply(c, x)
+		}
+		switch {
+		case x.state == writing && x.left == 0 && x.lost || x.state == came && x.bytes == nil:
+			b.queue = slices.Insert(b.queue, 0, change{Entry: x.Entry, remove: x.remove, scan: x.scan, home: x.home})
+		case x.state == writing && x.left == 0:
+		default:
+			continue
+		}
+		b.running = slices.Delete(b.running, i, i+1)
+		i--
+	}
+	for len(b.queue) > 0 && len(b.running) < max(1, b.table.Depth/2) && b.Reads() && !b.near(b.queue[0].home) {
+		x := b.queue[0]
+		b.queue = b.queue[1:]
+		b.id++
+		x.id = b.id
+		b.running = append(b.running, x)
+		n := min(maxSpan, b.mtu/SlotLen, b.table.Slots()-x.home)
+		b.read(c, b.table.At(x.home), n*SlotLen, ofSpan, x.id)
+	}
+}
+
+// near reports whether a change is running whose slots may be those of another one.
+func (w *writer) near(home int) bool {
+	return slices.ContainsFunc(w.running, func(x change) bool { return x.home-home < maxSpan && home-x.home < maxSpan })
+}
+
+// find returns the running change with an id; nil: there is none.
+func (w *writer) find(id uint32) *change {
+	i := slices.IndexFunc(w.running, func(x change) bool { return x.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &w.running[i]
+}
+
+// span takes the slots that a change has asked for; nil: they did not come.
+func (w *writer) span(id uint32, b []byte) {
+	if x := w.find(id); x != nil && x.state == reading {
+		x.state = came
+		if b != nil {
+			x.bytes = append([]byte(nil), b...)
+		}
+	}
+}
+
+// wrote is called when a WRITE of a change has ended. ok is false if it may be lost.
+func (w *writer) wrote(id uint32, ok bool) {
+	if x := w.find(id); x != nil {
+		x.left--
+		x.lost = x.lost || !ok
+	}
+}
+
+// apply writes the slots of a change that has read them.
+func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
+	if x.bytes == nil {
+		return
+	}
+	t := b.table
+	x.state = writing
+	if x.scan {
+		b.page = pageOf(x.home, x.bytes)
+		return
+	}
+	list, err := plan(b.writes[:0], x.bytes, &x.Entry, x.remove, x.home, func(k *Key) int {
+		_, home := t.Place(k.Hash())
+		return home
+	})
+	b.writes = list
+	if err != nil {
+		t.stats.Refused++
+		t.why = err.Error()
+		return
+	}
+	if x.remove {
+		t.stats.Removed++
+	} else {
+		t.stats.Written++
+	}
+	t.changes++ // lookups that have read the former slots must not fill the cache
+	t.cache.remove(&x.Key, x.Key.Hash())
+	x.left = len(list)
+	for i := range list {
+		b.write(c, t.At(x.home+list[i].index), list[i].bytes[:], x.id)
+	}
+}
+
+func pageOf(from int, b []byte) *Page {
+	p := &Page{From: from, Next: from + len(b)/SlotLen}
+	var e Entry
+	for ; len(b) >= SlotLen; b = b[SlotLen:] {
+		if parseSlot(b, &e) == slotUsed {
+			p.Entries = append(p.Entries, e)
+		}
+	}
+	return p
+}

@@ -1,0 +1,89 @@
+package pipeline
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Ingresser is a Program that also decides about the frames that come in, of any protocol, before
+// the switch forwards them.
+type Ingresser interface {
+	Program
+	// Ingress is called for each frame that comes in at a port, except those to the switch itself
+	// and to groups. The program returns false to let the switch handle the frame now. It returns
+	// true if it has taken the frame: it has copied it, and calls Resume with what becomes of it, now
+	// or later.
+	Ingress(c *Ctx, in int, f packetio.Frame) bool
+	// Taken returns the ports at which frames come in about which the program decides. The switch
+	// calls it once, and Ingress is called only for these ports, so that other frames cost nothing
+	// more. The program owns the result, and changes it whenever it begins or ends to decide.
+	Taken() *MarkedPorts
+}
+
+// load sets what program p decides about frames that come in.
+func (d *deciders) load(p Program) {
+	d.taken = unmarked
+	if d.ingress, _ = p.(Ingresser); d.ingress != nil {
+		d.taken = d.ingress.Taken()
+	}
+}
+
+// took asks the program whether it takes a frame that has come in.
+func (c *Ctx) took(in int, f packetio.Frame) bool {
+	dst := wire.MAC(f.Data[:6])
+	return !dst.IsMulticast() && !c.s.self.owns(dst) && c.s.ingress.Ingress(c, in, f)
+}
+
+// resumption is a frame that goes on after the program has taken it.
+type resumption struct {
+	frame  packetio.Frame
+	in, to int
+	note   string
+}
+
+// Resume makes the switch go on with a frame that the program has taken (Ingresser), as if it came
+// in at port in now: at the end of the step, behind the frames that were resumed before. It copies f.
+// The program is not asked again. If to is not negative, the frame leaves through that port whatever
+// its destination address is, and no other part of the program sees it. note explains the frame in
+// captures.
+func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
+	f.Data = append(c.s.out.Alloc(len(f.Data)), f.Data...)
+	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
+}
+
+// entrance is where frames enter the switch, or enter it again.
+type entrance struct{ s *Switch }
+
+// accept handles the packets of a frame that has come in.
+func (e entrance) accept(in int, f packetio.Frame, packets int) {
+	s := e.s
+	switch {
+	case !f.Splittable():
+		s.packet(in, f, f.Data, packets, true)
+	case s.spec.Split:
+		s.apart(in, f, true)
+	default:
+		s.segment = f.AppendSegment(s.segment[:0], 0)
+		s.packet(in, f, s.segment, packets, true)
+	}
+}
+
+// goOn handles the frames that the program has resumed in this step.
+func (e entrance) goOn() {
+	s := e.s
+	for i := 0; i < len(s.resumed); i++ {
+		r := s.resumed[i]
+		if r.note != "" {
+			s.remark(-1, r.note)
+		}
+		if s.parsed.packet, s.parsed.icrc = nil, icrcUnknown; r.to < 0 {
+			e.accept(r.in, r.frame, r.frame.Packets())
+			continue
+		}
+		s.from = r.in
+		s.forward(r.in, r.to, r.frame)
+		s.from = -1
+	}
+	clear(s.resumed)
+	s.resumed = s.resumed[:0]
+}

@@ -1,0 +1,22 @@
+package pipeline
+
+// MarkedPorts counts at each port the rules of a program about the frames that come in there. The
+// switch asks the program about frames only at ports where the count is not 0.
+type MarkedPorts struct{ marks []int }
+
+// Add counts one more at a port.
+func (q *MarkedPorts) Add(port int) {
+	for len(q.marks) <= port {
+		q.marks = append(q.marks, 0)
+	}
+	q.marks[port]++
+}
+
+// Remove counts one less at a port, to which Add has been applied.
+func (q *MarkedPorts) Remove(port int) { q.marks[port]-- }
+
+// Has reports whether the count of a port is not 0.
+func (q *MarkedPorts) Has(port int) bool { return port < len(q.marks) && q.marks[port] > 0 }
+
+// unmarked is for programs that decide about no frames that come in.
+var unmarked = new(MarkedPorts)

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
+)
+
+// Numbers of the commands that change tables: how many entries are in a request, how often a command
+// asks whether they are written, and how long it waits while nothing changes.
+const (
+	entriesAtATime  = 1024
+	entriesEvery    = 10 * time.Millisecond
+	entriesPatience = 10 * time.Second
+)
+
+// switchLookupCmds makes the commands below `switch lookup`.
+func switchLookupCmds() []*cobra.Command {
+	return []*cobra.Command{lookupAddCmd(false), lookupAddCmd(true), lookupLoadCmd(), lookupListCmd()}
+}
+
+func lookupAddCmd(remove bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "add RULE KEY=VALUE…",
+		Short: "Write an entry into the table of a rule",
+		Long: "add writes an entry into a server's memory, or another action into the entry with the same key, and returns when\n" +
+			"the server has it. Words of the key, which must be those of a packet exactly:\n\n" +
+			"  to=ADDRESS[:PORT]    destination; with match=destination of the rule it is the whole key, without a port\n" +
+			"  from=ADDRESS[:PORT]  source\n" +
+			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number\n\n" +
+			"Words of the action:\n\n" +
+			"  dst=ADDRESS[:PORT]   writes another destination into the packet; with its port, if there is one\n" +
+			"  src=ADDRESS[:PORT]   the same for the source; an entry has either src or dst\n" +
+			"  dscp=N               sets the DSCP, 0 to 63\n" +
+			"  egress=HOST          sends the packet to the port of this host, whatever its destination is\n" +
+			"  drop                 drops the packet\n\n" +
+			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are kept right.",
+		Example: "  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
+			"  rdmalab switch lookup add flows from=cn0:4000 to=cn1:80 proto=tcp dscp=46",
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeEntries(cmd, args[0], remove, []string{strings.Join(args[1:], " ")})
+		},
+	}
+	if remove {
+		cmd.Use, cmd.Short = "remove RULE KEY=VALUE…", "Remove an entry from the table of a rule"
+		cmd.Long = "remove removes the entry with a key, which is written as in `rdmalab switch lookup add`."
+		cmd.Example = "  rdmalab switch lookup remove nat to=cn1"
+	}
+	return cmd
+}
+
+func lookupLoadCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "load RULE FILE",
+		Short: "Write the entries of a file into the table of a rule",
+		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
+			"Empty lines and lines that begin with # have no meaning. Entries that are in the table stay. FILE - is the\n" +
+			"standard input.",
+		Example: "  rdmalab switch lookup load nat entries.txt",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := readEntries(cmd, args[1])
+			if err != nil {
+				return err
+			}
+			return changeEntries(cmd, args[0], false, list)
+		},
+	}
+}
+
+// readEntries reads the lines of a file that have entries; name -: of the standard input.
+func readEntries(cmd *cobra.Command, name string) (list []string, err error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
+			list = append(list, line)
+		}
+		if len(list) > lookuptable.MaxCapacity*extmem.MaxServers {
+			return nil, fmt.Errorf("%s has more than %d entries", name, lookuptable.MaxCapacity*extmem.MaxServers)
+		}
+	}
+	return list, lines.Err()
+}
+
+// changeEntries sends entries to the switch, as many as it takes at a time, and waits until all
+// changes have ended.
+func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) error {
+	var first, r handler.EntriesReport
+	if err := askBox(cmd, http.MethodPost, "/entries", handler.Entries{Rule: rule}, &first); err != nil {
+		return err
+	}
+	sent, before, last := 0, -1, time.Now()
+	for {
+		in := handler.Entries{Rule: rule, Remove: remove, Entries: list[sent:min(len(list), sent+entriesAtATime)]}
+		r = handler.EntriesReport{}
+		if err := askBox(cmd, http.MethodPost, "/entries", in, &r); err != nil {
+			return err
+		}
+		sent += r.Taken
+		left := len(list) - sent + r.Waiting
+		if left == 0 {
+			break
+		}
+		if left != before {
+			before, last = left, time.Now()
+		}
+		if time.Since(last) > entriesPatience {
+			return fmt.Errorf("%d entries are not written, and nothing has changed for %v: no connection to %s", left, entriesPatience, r.Down)
+		}
+		if r.Taken > 0 {
+			continue
+		}
+		select {
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		case <-time.After(entriesEvery):
+		}
+	}
+	if n := r.Refused - first.Refused; n > 0 {
+		return fmt.Errorf("%d of %d entries were refused: %s", n, len(list), r.Why)
+	}
+	what := "written"
+	if remove {
+		what = "removed"
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d entries are %s\n", len(list), what)
+	return err
+}
+
+func lookupListCmd() *cobra.Command {
+	var most int
+	cmd := &cobra.Command{
+		Use:   "list RULE",
+		Short: "List the entries of the table of a rule",
+		Long: "list reads the table of a rule from the servers' memory, and prints its entries as `rdmalab switch lookup load`\n" +
+			"reads them.",
+		Example: "  rdmalab switch lookup list nat",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := listEntries(cmd, args[0], most)
+			if err != nil {
+				return err
+			}
+			if wantJSON(cmd) {
+				return printJSON(cmd, list)
+			}
+			return printEntries(cmd.OutOrStdout(), list)
+		},
+	}
+	cmd.Flags().IntVarP(&most, "most", "n", 1000, "how many entries; 0: all")
+	outputFlag(cmd)
+	return cmd
+}
+
+// listEntries reads the first most entries of a table; most 0: all.
+func listEntries(cmd *cobra.Command, rule string, most int) ([]string, error) {
+	list := []string{}
+	at := handler.EntriesRange{Rule: rule}
+	for last := time.Now(); ; {
+		var p handler.EntriesPage
+		if err := askBox(cmd, http.MethodPost, "/entries/page", at, &p); err != nil {
+			return nil, err
+		}
+		if !p.Ready {
+			if time.Since(last) > entriesPatience {
+				return nil, fmt.Errorf("the server has not answered for %v", entriesPatience)
+			}
+			continue
+		}
+		last = time.Now()
+		list = append(list, p.Entries...)
+		if most > 0 && len(list) >= most {
+			return list[:most], nil
+		}
+		if p.End {
+			return list, nil
+		}
+		at.Server, at.From = p.Server, p.From
+	}
+}
+
+func printEntries(out io.Writer, list []string) error {
+	for _, e := range list {
+		if _, err := fmt.Fprintln(out, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isLookup reports whether a listing is the one of tables, which has commands below it.
+func isLookup(name string) bool { return name == lookuptable.Kind.Listings[0].Name }

@@ -1,0 +1,300 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// The rack of lookup: cn0 sends flows to cn1, and the switch looks each packet up in the memory of
+// ms1 and ms2. Entries send packets to cn2 and cn3 instead.
+const (
+	lookupHosts   = 4
+	lookupServers = 2
+	lookupBytes   = 1 << 20 // of each server of the table
+	lookupRule    = "look"
+	lookupBase    = 72 // slots are not at multiples of their length, so that copies of them can tear
+)
+
+// lookupPlan is what a seed decides for a run of lookup.
+type lookupPlan struct {
+	wirePlan
+	mode                      string
+	servers, capacity         int
+	cells, cell, cache, depth int
+	flows                     int
+	theta                     float64 // of the Zipf distribution of the packets over flows
+	frames, burst             int
+	least, most               int // bytes of the payload
+	gap                       time.Duration
+	drop                      bool // what becomes of misses
+	churn                     int  // entries of other flows that come and go
+	wrap                      bool
+	midFault
+}
+
+// rule returns the rule of the plan, in the form of a rack file.
+func (p *lookupPlan) rule() string {
+	miss := "forward"
+	if p.drop {
+		miss = "drop"
+	}
+	return fmt.Sprintf("{id: %s, server: cn0, action: lookup, table: %q, mode: %s, capacity: %d, cells: %d, cell: %d, cache: %d, depth: %d, miss: %s, base: %d}",
+		lookupRule, strings.Join([]string{"ms1", "ms2"}[:p.servers], ","), p.mode, p.capacity, p.cells, p.cell, p.cache, p.depth, miss, lookupBase)
+}
+
+// String prints the plan on one line.
+func (p *lookupPlan) String() string {
+	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames of %d to %d bytes, %d at a time every %v, churn %d, wrap=%v; links %s; %s", p.rule(), p.flows, p.theta,
+		p.frames, p.least, p.most, p.burst, p.gap, p.churn, p.wrap, strings.TrimSpace(p.links), &p.midFault)
+}
+
+func drawLookup(e *env) *lookupPlan {
+	d := e.draw
+	p := &lookupPlan{
+		mode: modeHardened, servers: d.between(1, lookupServers), capacity: one(d, 16, 16, 64, 4096), cells: one(d, 1, 8, 128), cell: one(d, 512, 2048),
+		cache: one(d, 0, 0, 4, 64), depth: one(d, 1, 2, 8, 16), flows: one(d, 1, 8, 24, 100), theta: one(d, 0, 0.8, 1.2), frames: d.between(50, 1000),
+		burst: d.between(1, 16), gap: d.span(2*time.Microsecond, 200*time.Microsecond), least: d.between(20, 100), drop: d.chance(0.2), churn: one(d, 0, 10, 100),
+	}
+	p.most = p.least + one(d, 0, 300, 1400)
+	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
+	var hosts []string
+	if d.chance(0.6) {
+		hosts = []string{"ms1", "ms2"}
+	}
+	p.drawWire(e, hosts, nil, 0)
+	e.v6 = d.chance(0.3)
+	p.params.Timeout, p.params.RetryCount = 14, 7
+	p.rack.Datagrams = true
+	if p.wrap = d.chance(0.5); p.wrap {
+		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+	}
+	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
+	return p
+}
+
+// lookupRun is one run of lookup.
+type lookupRun struct {
+	lenders
+	plan   *lookupPlan
+	oracle *lookupOracle
+	zipf   *kv.Zipf
+	asked  int  // entries that the switch has taken
+	loaded bool // all entries are in the table
+	sent   int  // frames that cn0 has sent
+	over   bool // the fault is over
+	checks int
+}
+
+func runLookup(e *env) error { return runLookupPlan(e, drawLookup(e)) }
+
+// runLookupPlan runs a plan.
+func runLookupPlan(e *env, p *lookupPlan) error {
+	r, err := beginLookup(e, p)
+	if err == nil {
+		err = e.run()
+	}
+	if err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+// beginLookup makes the rack and starts servers and the watcher, which loads the table and starts the
+// sender.
+func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
+	r := &lookupRun{lenders: lenders{env: e, group: "lookup"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
+	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
+	r.oracle = newLookupOracle(r)
+	opt := p.rack
+	opt.Wrap = wrapTwice(opt.Wrap, r.oracle.wrap)
+	file := fmt.Sprintf("name: sim\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\nswitch:\n  program: swordbox\n  rules:\n    - %s\n",
+		lookupHosts-1, lookupServers, p.rule())
+	if err := e.build(file, opt); err != nil {
+		return nil, err
+	}
+	e.setFaults(p.rules)
+	r.lend(1+lookupServers, lookupBytes)
+	e.rack.At(0, func() { hello(e.rack) })
+	r.watch()
+	return r, nil
+}
+
+// hello makes the addresses of all hosts known to the switch.
+func hello(rack *simrack.Rack) {
+	for _, h := range rack.Hosts() {
+		f := make([]byte, 60)
+		copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+		copy(f[6:], h.Spec.MAC[:])
+		binary.BigEndian.PutUint16(f[12:], bufferType+1)
+		h.Inject(fault.Up, f, nil)
+	}
+}
+
+// change hands changes of entries to the switch. It returns how many the switch has taken, and how
+// many have not ended.
+func (r *lookupRun) change(list []string, remove bool) (taken, waiting int, err error) {
+	p, ok := r.env.rack.Program().(*swordbox.Program)
+	if !ok {
+		return 0, 0, errors.New("the switch has another program")
+	}
+	r.env.rack.StepSwitch(func(c *pipeline.Ctx) {
+		var out handler.EntriesReport
+		out, err = p.ChangeEntries(c, handler.Entries{Rule: lookupRule, Entries: list, Remove: remove}, netip.ParseAddr)
+		taken, waiting = out.Taken, out.Waiting
+	})
+	return taken, waiting, err
+}
+
+// load hands the next entries to the switch, and notices when all are in the table.
+func (r *lookupRun) load() error {
+	list := r.oracle.entries()
+	n, waiting, err := r.change(list[r.asked:], false)
+	r.asked += n
+	if r.loaded = r.asked == len(list) && waiting == 0; r.loaded {
+		r.oracle.readTable()
+	}
+	return err
+}
+
+// begin starts the sender and the fault of the plan.
+func (r *lookupRun) begin() {
+	now := r.env.rack.Now()
+	d := newDraw(r.env.draw.Uint64())
+	r.env.rack.At(now, func() { r.burst(d) })
+	if r.plan.fault != stateCalm {
+		r.env.rack.At(now.Add(r.plan.when), func() {
+			r.inject(&r.plan.midFault, func() {
+				if r.over = true; r.plan.fault == stateSwitchCrash {
+					hello(r.env.rack)
+				}
+			})
+		})
+	}
+}
+
+// burst sends the next frames.
+func (r *lookupRun) burst(d *draw) {
+	h := r.env.rack.Host("cn0")
+	for range min(r.plan.burst, r.plan.frames-r.sent) {
+		h.Inject(fault.Up, r.oracle.next(d, int(r.zipf.Next(d.Rand))), nil)
+		r.sent++
+	}
+	if r.plan.churn > 0 && !r.down && r.plan.mode == modeHardened {
+		// Other entries come and go; their changes may find no room and no connection.
+		n := d.IntN(r.plan.churn)
+		if _, _, err := r.change([]string{r.oracle.other(n)}, d.chance(0.5)); err != nil {
+			r.oracle.fail(err)
+		}
+	}
+	if r.sent < r.plan.frames {
+		r.env.rack.At(r.env.rack.Now().Add(d.span(0, r.plan.gap)), func() { r.burst(d) })
+	}
+}
+
+// watch starts an application that loads the table, starts the sender, and checks the counters every
+// now and then until no frame is in flight.
+func (r *lookupRun) watch() {
+	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		quiet := clock.Time(0)
+		for {
+			rt.Sleep(bufferEvery)
+			if !r.loaded {
+				if err := r.load(); err != nil {
+					return err
+				}
+				if rt.Now() > clock.Time(bufferQuiet) {
+					return fmt.Errorf("%d entries taken, and not in the table after %v: %v", r.asked, bufferQuiet, r.counts())
+				}
+				if r.loaded {
+					r.begin()
+				}
+				continue
+			}
+			if r.down {
+				continue
+			}
+			if err := r.check(); err != nil {
+				return err
+			}
+			switch {
+			case r.sent < r.plan.frames || !r.over:
+			case quiet == 0:
+				quiet = rt.Now()
+			case r.counts()["in_flight"] == 0 && r.counts()["cells"] == 0 && rt.Now().Sub(quiet) > 10*bufferEvery:
+				return nil
+			case r.plan.mode == modePublished && rt.Now().Sub(quiet) > bufferQuiet/10:
+				return nil
+			case rt.Now().Sub(quiet) > bufferQuiet:
+				return fmt.Errorf("%v after the last frame: %v", bufferQuiet, r.counts())
+			}
+		}
+	})
+}
+
+// check compares what the switch says where each frame is, in the middle of a run.
+func (r *lookupRun) check() error {
+	r.checks++
+	if r.plan.mode == modePublished {
+		return nil
+	}
+	if r.oracle.err != nil {
+		return r.oracle.err
+	}
+	c := r.counts()
+	if sum := c["cached"] + c["hits"] + c["misses"] + c["in_flight"] + c["torn"] + c["unfit"] + c["lost"] + c["full"] + c["blocked"] + c["long"]; sum != c["frames"] {
+		return fmt.Errorf("the switch took %d frames, and says where %d are: %v", c["frames"], sum, c)
+	}
+	return nil
+}
+
+// judge compares what has arrived with what the counters say, after the run.
+func (r *lookupRun) judge() error {
+	c, o := r.counts(), r.oracle
+	r.env.note("%d of %d frames arrived; %d entries, %d refused; %d cached, %d hits, %d misses, %d denied, %d lost, %d full, %d blocked, %d torn; %d WRITEs without bytes; %d checks",
+		o.arrived(), r.sent, len(o.table), c["refused"], c["cached"], c["hits"], c["misses"], c["denied"], c["lost"], c["full"], c["blocked"], c["torn"],
+		c["requester_emptied"], r.checks)
+	if r.plan.mode == modePublished {
+		return nil
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.plan.fault == stateSwitchCrash { // the counters begin at 0 again
+		return nil
+	}
+	found, missed := c["cached"]+c["hits"]-c["denied"], c["misses"]
+	if r.plan.drop {
+		missed = 0
+	}
+	switch {
+	case c["frames"] != uint64(r.sent):
+		return fmt.Errorf("%d frames were sent; the switch counts %d", r.sent, c["frames"])
+	case found != o.found:
+		return fmt.Errorf("%d frames with an entry arrived; the switch counts %d: %v", o.found, found, c)
+	case missed != o.missed:
+		return fmt.Errorf("%d frames without an entry arrived; the switch counts %d: %v", o.missed, missed, c)
+	case c["torn"]+c["unfit"]+c["long"] != 0 && r.plan.most < r.plan.cell*r.plan.cells:
+		return fmt.Errorf("frames are torn, unfit or long: %v", c)
+	case len(r.plan.rules) == 0 && r.plan.fault == stateCalm && c["lost"] != 0:
+		return fmt.Errorf("frames are lost, though nothing was lost on a link: %v", c)
+	case o.arrived() == 0 && r.plan.fault == stateCalm && c["denied"]+c["misses"]+c["lost"]+c["full"]+c["blocked"] == 0:
+		return errors.New("no frame arrived")
+	}
+	return nil
+}
