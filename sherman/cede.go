@@ -71,15 +71,11 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
-		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
-			return noRoom, err
+		if open, err := c.look(a, deadline); !open {
+			return helped, err
 		}
 		p := &c.sib
 		switch {
-		case p.Level != 0:
-			return noRoom, ErrBroken
-		case p.Stage == layout.Closed: // another client makes room, or has died
-			return helped, c.finish(a, 0, deadline)
 		case p.FreeSlot() >= 0:
 			for i := len(path) - 1; i >= 0; i-- {
 				if ok, err := c.cede(path[i], key, deadline); err != nil || !ok {
@@ -93,6 +89,20 @@ func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, e
 		path = append(path, a)
 		a = p.Sibling
 	}
+}
+
+// look reads the leaf at a into c.sib. The result is false after an error, and if the leaf is closed:
+// another client makes room there, or has died meanwhile, and look has completed its step.
+func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
+	switch err := c.readPage(a, &c.sib, c.sibBuf, deadline); {
+	case err != nil:
+		return false, err
+	case c.sib.Level != 0:
+		return false, ErrBroken
+	case c.sib.Stage == layout.Closed:
+		return false, c.finish(a, 0, deadline)
+	}
+	return true, nil
 }
 
 // cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
@@ -145,15 +155,11 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
-		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
-			return noRoom, err
+		if open, err := c.look(a, deadline); !open {
+			return helped, err
 		}
 		p := &c.sib
 		switch {
-		case p.Level != 0:
-			return noRoom, ErrBroken
-		case p.Stage == layout.Closed:
-			return helped, c.finish(a, 0, deadline)
 		case p.FreeSlot() >= 0 && len(path) == 0:
 			return moved, nil // another client has made room
 		case p.Lowest == 0: // the first leaf cannot be merged
