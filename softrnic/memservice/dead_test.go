@@ -71,18 +71,29 @@ func TestDeadConnectionsEnd(t *testing.T) {
 	s.bury()
 }
 
-// Memory of connections that have failed serves a new client at once.
+// Memory of connections that have been dead for a while serves a new client, as much as it needs. The
+// switch may still use the region of one that has just died. If all of them are not enough, they stay.
 func TestDeadConnectionsGiveTheirMemory(t *testing.T) {
-	s, _, asked := graveyard(8, 1, 2)
-	fresh := &Conn{bytes: 150, req: request{bytes: 150}}
-	if err := s.roomFor(fresh); err != nil || len(s.conns) != 6 {
+	s, rt, asked := graveyard(8, 1, 2, 3)
+	fresh := func(n int) *Conn { return &Conn{bytes: int64(n), req: request{bytes: n}} }
+	if s.roomFor(fresh(150)) == nil || len(s.conns) != 8 {
+		t.Errorf("%d connections: one that has just died is ended", len(s.conns))
+	}
+	rt.now = rt.now.Add(shortAfterlife)
+	if s.roomFor(fresh(301)) == nil || len(s.conns) != 8 {
+		t.Errorf("%d connections: some are ended for nothing", len(s.conns))
+	}
+	if err := s.roomFor(fresh(150)); err != nil || len(s.conns) != 6 {
 		t.Errorf("%v, %d connections", err, len(s.conns))
 	}
 	*asked = 0
-	if err := s.roomFor(fresh); err != nil || *asked != 0 {
+	if err := s.roomFor(fresh(150)); err != nil || *asked != 0 {
 		t.Errorf("%v after %d questions", err, *asked)
 	}
-	if s, _, _ = graveyard(8); s.roomFor(fresh) == nil {
-		t.Error("there is no room")
+	if err := s.roomFor(fresh(250)); err != nil || s.used != 500 {
+		t.Errorf("%v, %d bytes", err, s.used)
+	}
+	if s.roomFor(fresh(301)) == nil {
+		t.Error("there is room where all live")
 	}
 }

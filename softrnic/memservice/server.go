@@ -327,8 +327,8 @@ func (s *Server) parseWork(c *Conn) (err error) {
 
 // roomFor checks that there is memory for a connection.
 func (s *Server) roomFor(c *Conn) error {
-	if s.used+c.bytes > s.cfg.Memory {
-		s.buryAll()
+	if over := s.used + c.bytes - s.cfg.Memory; over > 0 {
+		s.makeRoom(over)
 	}
 	switch {
 	case s.used+c.bytes > s.cfg.Memory:
