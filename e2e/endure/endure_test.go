@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,10 +19,15 @@ import (
 
 // lasts is how long the load runs (RDMALAB_ENDURE, as 1h).
 var lasts = func() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("RDMALAB_ENDURE")); err == nil {
-		return d
+	text, set := os.LookupEnv("RDMALAB_ENDURE")
+	if !set {
+		return 20 * time.Second
 	}
-	return 20 * time.Second
+	d, err := time.ParseDuration(text)
+	if err != nil || d < parts*time.Second {
+		panic("RDMALAB_ENDURE: " + text + " is not a time of at least 4 seconds, like 1h or 90s")
+	}
+	return d
 }()
 
 // settles bounds the wait until the daemons hold no more than before. An idle process collects its
@@ -43,8 +49,12 @@ hosts:
   - {name: ms0, role: memory, memory: 16MiB}
 `
 
-// faults are all healed by retransmission. A request is lost eight times in a row with a
-// probability below (2 · 0.02)^8 = 7e-12.
+// patience is the local ACK timeout code of the transfers, 0.5 s: with both processors busy, an answer
+// that needs four processes may take longer than the default.
+const patience = "17"
+
+// faults are all healed by retransmission. Two rules may be on one link: a request is lost eight times
+// in a row with a probability below (2 · 0.04)^8 = 2e-9.
 var faults = []string{"loss 1%", "duplicate 2%", "reorder 1%", "corrupt 1%", "delay 200us --jitter 100us", "loss 2%"}
 
 // load is what runs on the rack until stop.
@@ -56,6 +66,8 @@ type load struct {
 	workers sync.WaitGroup
 	// Numbers of transfers, of programs that ran, and of faults.
 	transfers, programs, faults atomic.Int64
+	// failed: a worker has failed, so the others end.
+	failed atomic.Bool
 }
 
 // repeat calls f until the part is over.
@@ -64,9 +76,12 @@ func (l *load) repeat(f func(r *rand.Rand)) {
 	r := rand.New(rand.NewPCG(l.seed, 1))
 	l.workers.Go(func() {
 		defer GinkgoRecover()
-		for time.Now().Before(l.until) {
+		done := false
+		defer func() { l.failed.CompareAndSwap(false, !done) }() // f does not return if it fails
+		for time.Now().Before(l.until) && !l.failed.Load() {
 			f(r)
 		}
+		done = true
 	})
 }
 
@@ -76,7 +91,7 @@ func (l *load) part(d time.Duration) {
 	l.until = time.Now().Add(d)
 	for _, from := range []string{"cn0", "cn1"} {
 		l.repeat(func(*rand.Rand) {
-			res := l.rack.Run("perf", "soak", "--from", from, "--to", "ms0", "--size", "64KiB", "--iters", "200", "--atomics", "2000", "-q")
+			res := l.rack.Run("perf", "soak", "--from", from, "--to", "ms0", "--size", "64KiB", "--iters", "200", "--atomics", "2000", "--timeout", patience, "-q")
 			Expect(res.Code).To(Equal(0), "a connection was lost or data were wrong: %v", res)
 			l.transfers.Add(1)
 		})
@@ -90,6 +105,7 @@ func (l *load) part(d time.Duration) {
 		time.Sleep(time.Second)
 	})
 	l.workers.Wait()
+	Expect(l.failed.Load()).To(BeFalse(), "a worker has failed, see above")
 	l.rack.OK("heal", "--all")
 }
 
@@ -100,21 +116,24 @@ func (l *load) wild(host string, seed uint64) {
 	l.programs.Add(1)
 }
 
-// busy takes both processors until stop is called.
+// busy takes both processors until stop is called or the spec ends.
 func busy() (stop func()) {
 	GinkgoHelper()
 	var all []*exec.Cmd
 	for range 2 {
 		c := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		Expect(c.Start()).To(Succeed())
 		all = append(all, c)
 	}
-	return func() {
+	stop = sync.OnceFunc(func() {
 		for _, c := range all {
 			_ = c.Process.Kill() // it has no other end
 			_ = c.Wait()
 		}
-	}
+	})
+	DeferCleanup(stop)
+	return stop
 }
 
 var _ = Describe("a rack at full load, with faults and with programs that misbehave and die", func() {
@@ -122,7 +141,7 @@ var _ = Describe("a rack at full load, with faults and with programs that misbeh
 		rack := fixture.Up(rackFile)
 		l := &load{rack: rack, server: rack.Host("ms0").IPv4}
 		l.part(lasts / parts) // pools and caches fill
-		first := usages(rack)
+		first := settled(rack)
 		AddReportEntry("after part 1", fmt.Sprint(first))
 		for i := 1; i < parts; i++ {
 			stop := func() {}

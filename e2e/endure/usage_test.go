@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -99,4 +100,23 @@ func more(before, now usage) string {
 		return ""
 	}
 	return now.Name + ": " + strings.Join(out, ", ")
+}
+
+// settled reads what the daemons hold when that has not become less for longer than a memory service
+// keeps the connections of programs that were killed.
+func settled(rack *fixture.Rack) (list []usage) {
+	GinkgoHelper()
+	const quiet = 15 * time.Second
+	since := time.Now()
+	for end := since.Add(settles); time.Since(since) < quiet && time.Now().Before(end); time.Sleep(time.Second) {
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0") // a request makes the service end what is dead
+		now := usages(rack)
+		for i := range list {
+			if more(now[i], list[i]) != "" || list[i].Programs > 0 {
+				since = time.Now()
+			}
+		}
+		list = now
+	}
+	return list
 }
