@@ -34,12 +34,6 @@ var bufferBugs = []planted{
 		"swordbox/framering TestPartsOfAFrame",
 	},
 	{
-		"buffer: an answer for a former ring is taken for one of the present ring", "swordbox/framering/ring.go",
-		"if e.Ring != r.cfg.Epoch || uint64(d)",
-		"if uint64(d)",
-		"sim buffer --change rules",
-	},
-	{
 		"buffer: the frames in a ring that is replaced are forgotten", "swordbox/packetbuffer/machine.go",
 		"\tq.stats.Lost += uint64(q.ring.Remote())\n",
 		"",

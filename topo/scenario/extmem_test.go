@@ -47,7 +47,7 @@ func TestRefusedConnectionIsOfferedAgain(t *testing.T) {
 		"buffer: the rule has gone and comes back":      {{0, buffer}, {early, ""}, {time.Second, buffer}},
 		"buffer: the ring was too large from the first": {{0, buffer + "entries=65536 "}, {time.Second, buffer}},
 		"buffer: the ring was too large for a while":    {{0, buffer}, {time.Second / 2, buffer + "entries=65536 "}, {time.Second, buffer}},
-		"buffer: the service lent no memory":            {{0, buffer + "service=small "}, {time.Second, buffer}},
+		"buffer: the service lent too little":           {{0, buffer + "service=small "}, {time.Second, buffer}},
 	} {
 		e := newEnv(Scenario{Name: "buffer"}, 1, Options{})
 		t.Cleanup(e.finish)
@@ -56,7 +56,7 @@ func TestRefusedConnectionIsOfferedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.serveMemory("ms1", memservice.Config{Region: 16 << 20}, nil)
-		e.serveMemory("ms1", memservice.Config{Service: "small"}, nil)
+		e.serveMemory("ms1", memservice.Config{Service: "small", Region: 4096}, nil)
 		for _, s := range steps {
 			e.rack.At(clock.Time(s.at+time.Millisecond), func() { setRule(t, e, s.rule) })
 		}
