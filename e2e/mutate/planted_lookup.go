@@ -17,7 +17,7 @@ var lookupBugs = []planted{
 	{
 		"framering: an entry is taken for the right one", "swordbox/framering/ring.go",
 		"!r.cfg.Trusting && !r.right(&h, at)",
-		"!r.cfg.Trusting && r.written == 0",
+		"!r.cfg.Trusting && !r.right(&h, at) && at == 0",
 		"sim lookup",
 	},
 	{

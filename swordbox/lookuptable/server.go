@@ -192,7 +192,10 @@ func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 			break
 		}
 		b.table.stats.Lost += uint64(b.ring.Count(number))
-		b.forget(number)
+		if !b.forget(number) {
+			b.table.stats.Lost++
+			continue
+		}
 		l := *b.at(0)
 		b.pop()
 		b.table.done(c, &l, f)
@@ -206,11 +209,13 @@ func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 	return b.ring.Read() != before
 }
 
-// forget removes the frames before a number, which did not come back.
-func (b *bouncer) forget(number uint32) {
-	for b.at(0).number != number {
+// forget removes the frames before a number, which did not come back. It returns false if no frame in
+// flight has the number.
+func (b *bouncer) forget(number uint32) bool {
+	for b.n > 0 && b.at(0).number != number {
 		b.pop()
 	}
+	return b.n > 0
 }
 
 func (b *bouncer) pop() {
