@@ -21,7 +21,7 @@ import (
 var lasts = func() time.Duration {
 	text, set := os.LookupEnv("RDMALAB_ENDURE")
 	if !set {
-		return 20 * time.Second
+		return 8 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < parts*time.Second {

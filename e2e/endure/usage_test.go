@@ -106,7 +106,7 @@ func more(before, now usage) string {
 // keeps the connections of programs that were killed.
 func settled(rack *fixture.Rack) (list []usage) {
 	GinkgoHelper()
-	const quiet = 15 * time.Second
+	const quiet = 12 * time.Second
 	since := time.Now()
 	for end := since.Add(settles); time.Since(since) < quiet && time.Now().Before(end); time.Sleep(time.Second) {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0") // a request makes the service end what is dead
