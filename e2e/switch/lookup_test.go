@@ -1,7 +1,6 @@
 package switch_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
@@ -81,10 +81,10 @@ func tcpSend(addr string) error {
 }
 
 // inHost starts a copy of the test binary inside a host.
-func inHost(rack *fixture.Rack, host, what string) (out *bytes.Buffer, ended chan error) {
+func inHost(rack *fixture.Rack, host, what string) (out *gbytes.Buffer, ended chan error) {
 	GinkgoHelper()
 	cmd := exec.Command(fixture.Binary(), "--rack", rack.Name, "exec", host, "--", "/usr/bin/env", peerVariable+"="+what, os.Args[0])
-	out = new(bytes.Buffer)
+	out = gbytes.NewBuffer()
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, GinkgoWriter, time.Second
 	Expect(cmd.Start()).To(Succeed())
 	ended = make(chan error, 1)
@@ -116,15 +116,15 @@ var _ = Describe("A rule of action lookup", Ordered, func() {
 		Expect(rack.OK("switch", "lookup", "list", "out")).To(Equal(fmt.Sprintf("to=%s dst=%s\n", rack.Host("cn1").IPv4, rack.Host("ms0").IPv4)))
 
 		echo, echoed := inHost(rack, "ms0", "tcp-echo 0.0.0.0:"+natPort)
-		Eventually(echo.String, "30s").Should(ContainSubstring("listening"))
+		Eventually(echo, "30s").Should(gbytes.Say("listening"))
 		out, ended := inHost(rack, "cn0", fmt.Sprintf("tcp-send %s:%s", rack.Host("cn1").IPv4, natPort))
 		var err error
 		Eventually(ended, "90s").Should(Receive(&err))
-		Expect(err).NotTo(HaveOccurred(), out.String())
-		Expect(out.String()).To(ContainSubstring("all bytes came back from " + rack.Host("cn1").IPv4))
+		Expect(err).NotTo(HaveOccurred(), string(out.Contents()))
+		Expect(string(out.Contents())).To(ContainSubstring("all bytes came back from " + rack.Host("cn1").IPv4))
 		Eventually(echoed, "30s").Should(Receive(&err))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(echo.String()).To(ContainSubstring(rack.Host("cn0").IPv4))
+		Expect(string(echo.Contents())).To(ContainSubstring(rack.Host("cn0").IPv4))
 
 		Expect(counter("hits")).To(BeNumerically(">", 10))
 		Expect(counter("cached")).To(BeNumerically(">", 0))
