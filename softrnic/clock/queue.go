@@ -5,8 +5,8 @@ package clock
 // allocate only to grow. Ids near 0 are the fastest.
 type Queue struct {
 	heap []queueItem
-	// near has the index in the heap of each id below nearIDs, plus one; 0: the id has no deadline.
-	// far has the index of the others.
+	// near has the index in the heap of each id below nearIDs, plus one; 0 means that the id has no
+	// deadline. far has the index of the others.
 	near []int32
 	far  map[uint32]int32
 }

@@ -9,31 +9,39 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Config describes a connection manager. Times are codes; see mad.Time.
+// Config describes a connection manager. Fields of type uint8 that are times have codes; see
+// mad.Time. In every field but Rand and GUID, 0 means the default.
 type Config struct {
 	// Rand generates the numbers of connections; required. Only the machine may use it.
 	Rand *rand.Rand
 	// GUID identifies the NIC to peers.
 	GUID uint64
 	// ResponseTimeout is how long the machine waits for an answer before it sends a message again.
-	// 0: 15 (134 ms).
+	// The default is code 15, which is 134 ms.
 	ResponseTimeout uint8
-	// MaxRetries is how often a message is sent again, at most 15. 0: 15.
+	// MaxRetries is how often a message is sent again. It is at most 15, which is the default.
 	MaxRetries uint8
-	// OwnTimeout is the time within which this side promises to answer a message. 0: 15 (134 ms).
+	// OwnTimeout is the time within which this side promises to answer a message. The default is
+	// code 15, which is 134 ms.
 	OwnTimeout uint8
-	// ServiceTimeout is the time that an MRA asks a peer to wait for an application. 0: 18 (1.07
-	// s).
+	// ServiceTimeout is the time that an MRA asks a peer to wait for an application. The default is
+	// code 18, which is 1.07 s.
 	ServiceTimeout uint8
-	// TimeWait is how long a connection that has ended is kept. 0: 17 (537 ms).
+	// TimeWait is how long a connection that has ended is kept. The default is code 17, which is
+	// 537 ms.
 	TimeWait uint8
-	// Pending is how long an application may leave a request without an answer. 0: one minute.
+	// Pending is how long an application may leave a request without an answer. The default is one
+	// minute.
 	Pending time.Duration
-	// MaxConns is the largest number of connections that have not ended. MaxRequests is the largest
-	// number of connections that wait for an application's answer. MaxTimeWait is the largest
-	// number of ended connections that are kept. MaxListeners is the largest number of listeners.
-	// 0: 16384, 1024, 4096, 1024.
-	MaxConns, MaxRequests, MaxTimeWait, MaxListeners int
+	// MaxConns is the largest number of connections that have not ended. The default is 16384.
+	MaxConns int
+	// MaxRequests is the largest number of connections that wait for an application's answer. The
+	// default is 1024.
+	MaxRequests int
+	// MaxTimeWait is the largest number of ended connections that are kept. The default is 4096.
+	MaxTimeWait int
+	// MaxListeners is the largest number of listeners. The default is 1024.
+	MaxListeners int
 }
 
 // Limits for the time codes of peers. A peer must not make this side wait forever, nor make it send

@@ -8,9 +8,9 @@
 // appends to Actions the datagrams to be sent and the events for applications. The owner, a number
 // that the caller chooses, says to which application an event or a call belongs.
 //
-// The initiator: Connect sends a REQ. EventReply reports the REP; the caller takes its queue pair
+// The initiator: Connect sends a REQ. EventReply reports the REP; the caller moves its queue pair
 // to RTS and calls Ready, which sends the RTU: the connection is established. The responder:
-// EventRequest reports the REQ; the caller takes its queue pair to RTS and calls Accept, which
+// EventRequest reports the REQ; the caller moves its queue pair to RTS and calls Accept, which
 // sends the REP. EventEstablished follows the RTU, or PacketSeen if the first packet of the
 // connection arrives before the RTU. Either side ends the connection with Disconnect; both get
 // EventDisconnected.

@@ -15,8 +15,9 @@ type listener struct {
 	owner uint64
 }
 
-// Listen accepts requests for a service that come to an address in at; their events go to owner.
-// The zero Prefix stands for all addresses. Listeners of one service have no address in common.
+// Listen accepts requests for a service that come to one of the addresses `at`; their events go to
+// owner. The zero Prefix stands for all addresses. Listeners of one service have no address in
+// common.
 func (m *Machine) Listen(s mad.ServiceID, at netip.Prefix, owner uint64) error {
 	const op = "listen"
 	n := 0

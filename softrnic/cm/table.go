@@ -157,7 +157,7 @@ func (t *table) wait(c *conn, at clock.Time) {
 	t.due.Set(uint32(c.id), at)
 }
 
-// startTimeWait moves a connection into time-wait until a time.
+// startTimeWait moves a connection into time-wait; `until` is when time-wait ends.
 func (t *table) startTimeWait(c *conn, until clock.Time) {
 	t.unbindQPs(c)
 	c.inTimeWait = true

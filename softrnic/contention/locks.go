@@ -27,7 +27,7 @@ type Locks struct {
 	// 0 releases the lock, as in Sherman.
 	Bits bool
 	// TakeOver is the time after which a client takes a lock from its owner if the word has not
-	// changed. The owner may have ended without releasing the lock. 0: never.
+	// changed. The owner may have ended without releasing the lock. 0 means never.
 	TakeOver time.Duration
 
 	// Attempts counts the CAS for a lock that were answered in the window. Acquired counts those

@@ -113,8 +113,8 @@ func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	return 1, c.QP().PostSend(*wr)
 }
 
-// poll takes completions from CQ. If there is none, it waits, unless Spin is set. idle is the time
-// of the last completion.
+// poll removes completions from CQ. If there is none, it waits, unless Spin is set. idle is the
+// time of the last completion.
 func (l *Loop) poll(idle clock.Time) (int, error) {
 	n, err := l.CQ.Poll(l.wcs[:])
 	if n > 0 || err != nil {

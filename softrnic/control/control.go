@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -62,7 +63,8 @@ func Errorf(status int, format string, args ...any) error {
 type Mux struct{ http.ServeMux }
 
 // Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the JSON body, in
-// which unknown fields are an error; an empty body leaves the zero value. The result is sent as JSON.
+// which unknown fields are an error; an empty body leaves the zero value. The result is sent as
+// JSON.
 func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) (Out, error)) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
@@ -254,7 +256,8 @@ func (a *reply) WriteHeader(status int) { a.StatusCode = status }
 // Write implements http.ResponseWriter.
 func (a *reply) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// Call sends in as JSON (nil: no body) and decodes the answer into out (nil: it is discarded).
+// Call sends in as JSON (nil means no body) and decodes the answer into out (nil means that it is
+// discarded).
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {
@@ -312,6 +315,8 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("%w (%s: %w)", ErrPrivilege, c.path, op.Err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%s: %w", c.path, errCutOff)
 	case errors.As(err, &call): // its text is about HTTP, which callers do not know of
 		return fmt.Errorf("%s: %w", c.path, call.Err)
 	}

@@ -12,7 +12,7 @@
 // nothing of them.
 //
 // Two times are distinguished everywhere: occupancy, which is how long something is busy and
-// therefore limits a rate, and latency, which only passes. A server takes frames in the order of
+// therefore limits a rate, and latency, which only passes. A server serves frames in the order of
 // their arrival, also those that then wait for their queue pair or word; overtaking in real NICs is
 // not modelled. Packets of a NIC to itself cost nothing.
 package cost

@@ -18,9 +18,10 @@ type Model struct {
 
 // Link describes every link of the rack.
 type Link struct {
-	// Rate is in bits per second; 0: no limit.
+	// Rate is in bits per second; 0 means no limit.
 	Rate int64
-	// Delay is the time from one end to the other, including the MAC and PHY of both. 0: free.
+	// Delay is the time from one end to the other, including the MAC and PHY of both. 0 means no
+	// delay.
 	Delay time.Duration
 	// Overhead is the number of bytes that a frame occupies on the wire in addition to the bytes
 	// from destination MAC to payload: preamble, check sequence, gap.
@@ -32,7 +33,7 @@ type Switch struct {
 	// Delay is the time from the last bit in to the first bit out.
 	Delay time.Duration
 	// Cores is the number of cores that work on RoCEv2 packets; one core serves all packets to a
-	// queue pair. 0: the switch never limits the rate.
+	// queue pair. 0 means that the switch never limits the rate.
 	Cores int
 	// Forward and Rewrite are packets per second of one core: of packets that leave unchanged, and
 	// of those that the switch program changed or made.
@@ -50,8 +51,8 @@ type Client struct {
 
 // Metadata is the program of a store's metadata server.
 type Metadata struct {
-	// Call is the time of a thread for a request of a client. Threads is the number of threads, 0:
-	// 1.
+	// Call is the time of a thread for a request of a client. Threads is the number of threads, 0
+	// means 1.
 	Call    time.Duration
 	Threads int
 }
@@ -62,8 +63,8 @@ func (m *Metadata) Each() time.Duration { return m.Call / time.Duration(max(1, m
 // NIC is a network adapter.
 type NIC struct {
 	// Doorbell is the time from a post until the NIC has the work request; packets that are sent
-	// later, after an answer or a timer, do not take it. Completion is the time from the arrival of
-	// an answer until the application can see the completion.
+	// later, after an answer or a timer, do not need this time. Completion is the time from the
+	// arrival of an answer until the application can see the completion.
 	Doorbell, Completion time.Duration
 	Send, Write          Verb
 	Read, Atomic         Verb
@@ -79,8 +80,8 @@ type Verb struct {
 	// Word, for atomics only, is the rate of all atomics on one 64-bit word. Other accesses to the
 	// word wait.
 	Word Place[Rate]
-	// Slots, for atomics only: atomics to different words whose addresses are equal modulo Slots bytes
-	// exclude each other, as those to one word do. 0: they never do.
+	// Slots, for atomics only: atomics to different words whose addresses are equal modulo Slots
+	// bytes exclude each other, as those to one word do. 0 means that they never do.
 	Slots int
 	// Latency is the time from the beginning of the responder's work until it takes effect.
 	Latency Place[time.Duration]

@@ -29,7 +29,7 @@ type Card struct {
 type pair struct {
 	work server
 	// requests and answers are when the last request and the last answer were handed over: a queue
-	// pair takes its packets in order.
+	// pair handles its packets in order.
 	requests, answers pico
 	device            bool // the message in progress is to device memory
 }

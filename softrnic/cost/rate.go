@@ -45,7 +45,7 @@ func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
 // server serves one thing at a time, in the order of arrival.
 type server struct{ free pico }
 
-// serve takes something that arrives at `at` and occupies the server for `span`. It returns when
+// serve serves a request that arrives at `at` and occupies the server for `span`. It returns when
 // the service begins.
 func (s *server) serve(at, span pico) (start pico) {
 	start = max(at, s.free)

@@ -1,5 +1,5 @@
 // Package cq is the completion queue. It is a queue of limited size: the NIC adds work completions
-// and an application takes them. The package also has what belongs to it: arming, moderation of
+// and an application removes them. The package also has what belongs to it: arming, moderation of
 // events, and overruns.
 //
 // A CQ belongs to one engine, and like the engine it is used by one thread at a time. It does not
@@ -38,6 +38,7 @@ type CQ struct {
 	armed   arming
 	fired   bool
 	overrun bool
+	lenient bool // what does not fit is lost without an error
 	moderation
 }
 
@@ -124,3 +125,11 @@ func (c *CQ) Fired() bool {
 
 // Overrun reports whether a completion was lost because the queue was full.
 func (c *CQ) Overrun() bool { return c.overrun }
+
+// Counted returns how many completions were pushed so far, also those that did not fit into a queue
+// that ignores overruns.
+func (c *CQ) Counted() uint64 { return c.pushed }
+
+// IgnoreOverrun makes the queue lose completions that do not fit without an error. A queue whose
+// completions are only counted is never polled.
+func (c *CQ) IgnoreOverrun() { c.lenient = true }

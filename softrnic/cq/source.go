@@ -18,10 +18,14 @@ type Source struct {
 func (s *Source) CQ() *CQ { return s.c }
 
 // Push appends a copy of wc. It returns false if the queue is full: then wc is lost, and the queue
-// is in error from then on.
+// is in error from then on, unless it ignores overruns.
 func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	c := s.c
 	at := c.places.take()
+	if at < 0 && c.lenient {
+		c.pushed++
+		return true
+	}
 	if at < 0 {
 		c.overrun = true
 		return false

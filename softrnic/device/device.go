@@ -25,10 +25,10 @@ type Config struct {
 	// they belong to the device; Close closes them.
 	Port   packetio.Port
 	Waiter packetio.Waiter
-	// Clock can be shared by several devices; nil: a new one.
+	// Clock can be shared by several devices; nil means a new one.
 	Clock *real.Clock
 	// Spin is how long a waiting application polls before it blocks. It should be twice the
-	// round-trip time. 0: 50 µs; negative: no polling.
+	// round-trip time. 0 means 50 µs; negative: no polling.
 	Spin time.Duration
 	// Seed seeds the random numbers of applications.
 	Seed uint64

@@ -7,7 +7,7 @@ import (
 
 // tracing records when packets pass, for perf --breakdown.
 type tracing struct {
-	ring    *pathtrace.Ring // nil: not recording
+	ring    *pathtrace.Ring // nil means that it does not record
 	entered clock.Time      // time of the last enter
 }
 

@@ -96,10 +96,8 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 		r.udp.SrcPort = labelPort(a.FlowLabel)
 	}
 	if r.v6 {
-		r.eth.Type = wire.EtherTypeIPv6
 		r.ipv6 = wire.IPv6{TrafficClass: class, FlowLabel: a.FlowLabel, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
 	} else {
-		r.eth.Type = wire.EtherTypeIPv4
 		r.ipv4 = wire.IPv4{TOS: class, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}
 	}
 	return r, nil

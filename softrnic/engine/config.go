@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -14,7 +15,8 @@ type Config struct {
 	// Name appears in listings.
 	Name string
 	MAC  wire.MAC
-	// LinkMTU is the largest IP packet of the link in bytes. 0: 4200, enough for path MTU 4096.
+	// LinkMTU is the largest IP packet of the link in bytes. 0 means 4200, enough for path MTU
+	// 4096.
 	LinkMTU int
 	// GIDs are the NIC's addresses; at least one.
 	GIDs []verbs.GID
@@ -24,50 +26,57 @@ type Config struct {
 	// Resolve returns the MAC address of a peer's IP address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)
 	// PKeys is the P_Key table of the port: at most MaxPKeys entries, each for another partition.
-	// nil: only 0xffff, the default partition with full membership.
+	// nil means only 0xffff, the default partition with full membership.
 	PKeys []uint16
 	// TOS is the TOS byte (IPv4) or traffic class (IPv6), DSCP and ECN, of packets whose address
 	// names none, that is 0.
 	TOS uint8
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
-	// Window and AckEvery are the fields of transport.Config for every queue pair. 0: the defaults
-	// of that type.
+	// Window and AckEvery are the fields of transport.Config for every queue pair. 0 means the
+	// defaults of that type.
 	Window, AckEvery int
 	// CMTimeout is the ResponseTimeout of cm.Config, after which the connection manager sends a
-	// message again that was not answered. 0: the default of that type.
+	// message again that was not answered. 0 means the default of that type.
 	CMTimeout uint8
-	Limits    Limits
+	// RingBudget is how many entries of one send ring are executed in a round. 0 means 4.
+	RingBudget int
+	// Loopback is the time from when the NIC sends a packet to itself until it receives that
+	// packet. 0 means that it is delivered in the step in which it is sent. Only with a Loopback
+	// can an entry of a send ring be fetched while a request that changes it is in flight.
+	Loopback time.Duration
+	Limits   Limits
 }
 
 // Limits are the largest sizes of a NIC's tables. The zero value of a field means its default.
 type Limits struct {
-	PDs  int // 0: 1024
-	MRs  int // 0: 65536
-	CQs  int // 0: 16384
-	QPs  int // 0: 16384
-	AHs  int // 0: 65536
-	SRQs int // 0: 4096
-	// CQE is the depth of one completion queue; 0: 1 << 20.
+	PDs  int // 0 means 1024
+	MRs  int // 0 means 65536
+	CQs  int // 0 means 16384
+	QPs  int // 0 means 16384
+	AHs  int // 0 means 65536
+	SRQs int // 0 means 4096
+	// CQE is the depth of one completion queue; 0 means 1 << 20.
 	CQE int
-	// QPWR is the depth of one work queue; 0: 16384.
+	// QPWR is the depth of one work queue; 0 means 16384.
 	QPWR int
-	// SGE is the number of SGEs of one work request; 0: 32.
+	// SGE is the number of SGEs of one work request; 0 means 32.
 	SGE int
-	// Inline is the size of one work request's inline data in bytes; 0: 1024.
+	// Inline is the size of one work request's inline data in bytes; 0 means 1024.
 	Inline int
-	// RdAtomic is the number of READs and atomics that may be in flight in each direction; 0: 128.
+	// RdAtomic is the number of READs and atomics that may be in flight in each direction; 0 means
+	// 128.
 	RdAtomic int
-	// DeviceMemory is the memory on the NIC, in bytes; 0: 262144.
+	// DeviceMemory is the memory on the NIC, in bytes; 0 means 262144.
 	DeviceMemory int
-	// Attachments is the number of attachments to multicast groups, of all queue pairs together; 0:
-	// 4096.
+	// Attachments is the number of attachments to multicast groups, of all queue pairs together; 0
+	// means 4096.
 	Attachments int
-	// GroupQPs is the number of queue pairs that one group may have, because each takes a copy of
-	// every datagram; 0: 64.
+	// GroupQPs is the number of queue pairs that one group may have, because each gets a copy of
+	// every datagram; 0 means 64.
 	GroupQPs int
-	// AsyncEvents is the number of asynchronous events kept until an application fetches them; 0:
-	// 256.
+	// AsyncEvents is the number of asynchronous events kept until an application fetches them; 0
+	// means 256.
 	AsyncEvents int
 }
 
@@ -88,6 +97,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	setDefault(&c.LinkMTU, defaultLinkMTU)
+	setDefault(&c.RingBudget, defaultRingBudget)
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{wire.DefaultPKey}
 	}
@@ -121,6 +131,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("engine config: %d GIDs; give 1 to %d addresses", len(c.GIDs), maxGIDs)
 	case c.MAC == wire.MAC{} || c.MAC[0]&1 != 0:
 		return fmt.Errorf("engine config: MAC %v is no unicast address", c.MAC)
+	case c.Loopback < 0:
+		return fmt.Errorf("engine config: Loopback is %v; it cannot be negative", c.Loopback)
+	case c.RingBudget < 0:
+		return fmt.Errorf("engine config: RingBudget is %d; it cannot be negative", c.RingBudget)
 	case c.LinkMTU != 0 && c.LinkMTU < int(verbs.MTU256)+ipv4Overhead:
 		return fmt.Errorf("engine config: link MTU %d cannot hold the smallest path MTU; give at least %d",
 			c.LinkMTU, int(verbs.MTU256)+ipv4Overhead)

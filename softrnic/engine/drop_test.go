@@ -66,6 +66,10 @@ func TestDropsAreCounted(t *testing.T) {
 			if got := c.counter(&p.b.e.counters); got != 1 {
 				t.Errorf("the counter shows %d, want 1; all: %+v", got, p.b.e.counters)
 			}
+			other := p.b.e.counters
+			if other.RxUnknownQP += other.RxUnsupported; c.name == "CNP" && other.RxUnknownQP != 0 {
+				t.Errorf("it counts as another drop, too: %+v", other)
+			}
 			if p.b.e.counters.RcvdPkts != 0 || len(p.b.out.Frames) != 0 || p.b.buf[0] != 0 {
 				t.Error("the packet had an effect")
 			}

@@ -22,6 +22,7 @@ type Engine struct {
 	tx        transmitPath
 	sched     schedule
 	moderated moderated
+	rings     rings
 
 	// acts are the actions of one step of a queue pair; overflowed are the completion queues that
 	// have overflowed in the current step.
@@ -61,7 +62,9 @@ func (e *Engine) Down() {
 	e.gsi.down()
 	e.gsi = nil
 	e.sched.agenda, e.moderated = agenda[QP]{}, moderated{}
+	e.rings.close()
 	e.tx.loop.Reset()
+	e.tx.late = nil
 	e.ring = e.ring[:0]
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }

@@ -8,7 +8,7 @@ type events struct {
 	ring     []verbs.AsyncEvent
 	limit    int
 	lost     uint64
-	sink     func(verbs.AsyncEvent) (taken bool) // nil: none
+	sink     func(verbs.AsyncEvent) (taken bool) // nil means none
 	activity uint64                              // see Engine.Activity
 }
 

@@ -23,9 +23,10 @@ const (
 	robustness = 2
 	// repeatAfter is the time between these reports (RFC 3376, 8.11; RFC 3810, 9.11).
 	repeatAfter = time.Second
-	// maxReports is the largest number of reports in one Tick; the others are due at once.
+	// maxReports is the largest number of reports that one Tick sends. If more are due, the next Tick
+	// is due at once.
 	maxReports = 64
-	// leastResponse is the lower bound of a query's response time: a query that gives a shorter one
+	// leastResponse is the lower bound of a query's maximum response time: a query that gives a shorter one
 	// is treated as if it gave this one. Reports are sent at random times within the response time,
 	// and further general queries are ignored until it is over, so a flood of queries is cheap.
 	leastResponse = 100 * time.Millisecond
@@ -174,7 +175,7 @@ func (t *groups) of(f *wire.Frame) *group {
 	return nil
 }
 
-// receive takes a frame to the group after all checks that do not depend on a queue pair. Each
+// receive handles a frame to the group after all checks that do not depend on a queue pair. Each
 // attached queue pair that receives and has the right P_Key gets a copy (IBTA 10.5.1/copies). The
 // frame's destination QPN must be that of multicast (IBTA 10.5.2/qpn).
 func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
@@ -205,8 +206,9 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 	}
 }
 
-// queried takes a multicast frame that is not RoCEv2. If it is a query, the NIC reports each group
-// that the query asks for, after a random part of the response time in the query (RFC 3376, 5.2).
+// queried handles a multicast frame that is not RoCEv2. If it is a query, the NIC reports each
+// group that the query asks for, after a random part of the response time in the query (RFC 3376,
+// 5.2).
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	var eth wire.Ethernet
 	m := &t.message
@@ -267,7 +269,7 @@ func (t *groups) tick(now clock.Time, out *packetio.Batch) {
 		if g.due <= now && sent < maxReports {
 			t.report(now, g, out)
 			sent++
-			t.next = at + 1 // the next Tick begins behind this group
+			t.next = at + 1 // the next Tick begins after this group
 		}
 		t.due = clock.Min(t.due, g.due)
 	}

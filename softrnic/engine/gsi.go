@@ -68,7 +68,8 @@ func guid(m wire.MAC) uint64 {
 	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-// receiveMAD takes a packet to queue pair 1 after all checks that do not depend on the queue pair.
+// receiveMAD handles a packet to queue pair 1 after all checks that do not depend on the queue
+// pair.
 func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
 	c := &e.counters
 	own, member := verbs.PKeyIndex(e.cfg.PKeys, f.BTH.PKey) // any entry of the port's table may match (IBTA 10.9.3)

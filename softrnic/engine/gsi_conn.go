@@ -34,7 +34,7 @@ type CMConn struct {
 	Reject *mad.REJ
 
 	listener *CMListener // of the responder, else nil
-	watcher  CMWatcher   // nil: none
+	watcher  CMWatcher   // nil means none
 	qp       *QP
 	dead     bool
 	gone     bool
@@ -80,7 +80,7 @@ type CMListener struct {
 	dead    bool
 	// datagrams: the listener takes SIDR requests for a datagram service, not connection requests.
 	datagrams bool
-	watcher   CMWatcher // nil: none
+	watcher   CMWatcher // nil means none
 }
 
 // Watch makes w the watcher of l: requests are passed to w instead of waiting in l.
@@ -124,8 +124,8 @@ func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 // Notify makes all waiting goroutines check their conditions again.
 func (g *GSI) Notify() { g.e.activity++ }
 
-// Listen accepts requests for a service that come to an address in at; the zero Prefix stands for
-// all addresses of the NIC. Up to backlog requests may wait for Next.
+// Listen accepts requests for a service that come to one of the addresses `at`; the zero Prefix
+// stands for all addresses of the NIC. Up to backlog requests may wait for Next.
 func (g *GSI) Listen(s mad.ServiceID, at netip.Prefix, backlog int) (*CMListener, error) {
 	g.owners++
 	if err := g.m.Listen(s, at, g.owners); err != nil {

@@ -10,7 +10,7 @@ import (
 // Faults of the NIC itself, for tests of how applications handle them. They raise the same events
 // and completions as failures of real hardware.
 
-// FailQP takes a queue pair to the error state with EventQPFatal. Errors: ErrInvalid if it does not
+// FailQP moves a queue pair to the error state with EventQPFatal. Errors: ErrInvalid if it does not
 // exist; ErrState if it is in RESET or ERROR, which it keeps.
 func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("fail QP", n)

@@ -82,7 +82,7 @@ func (e *Engine) AllocDM(length int) (*DM, error) {
 // Len returns the length in bytes.
 func (d *DM) Len() int { return len(d.buf) }
 
-// ReadAt copies len(p) bytes, beginning at offset off.
+// ReadAt copies len(p) bytes, beginning at offset `off`.
 func (d *DM) ReadAt(p []byte, off int) error {
 	b, err := d.span("read DM", off, len(p))
 	if err == nil {
@@ -91,7 +91,7 @@ func (d *DM) ReadAt(p []byte, off int) error {
 	return err
 }
 
-// WriteAt copies p to offset off.
+// WriteAt copies p to offset `off`.
 func (d *DM) WriteAt(p []byte, off int) error {
 	b, err := d.span("write DM", off, len(p))
 	if err == nil {

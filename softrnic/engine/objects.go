@@ -30,11 +30,12 @@ type MR struct {
 
 // CQ is a completion queue.
 type CQ struct {
-	e     *Engine
-	q     *cq.CQ
-	refs  int // queue pairs that use it; one that uses it for both directions counts twice
-	dead  bool
-	place uint32 // in Engine.moderated
+	e      *Engine
+	q      *cq.CQ
+	refs   int // queue pairs that use it; one that uses it for both directions counts twice
+	dead   bool
+	place  uint32 // in Engine.moderated
+	sharer *QP    // a queue pair that uses it, found by shares
 	// failed: an overflow was reported. overflowed: the queue is in Engine.overflowed.
 	failed, overflowed bool
 }
@@ -97,7 +98,7 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
-// RegFarMR registers length bytes of a program's memory from the address start on. Peers and work
+// RegFarMR registers length bytes of a program's memory from the address `start` on. Peers and work
 // requests name them by addresses from base on.
 func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", p.dead); err != nil {

@@ -18,7 +18,8 @@ type QP struct {
 	q          *transport.QP
 	pd         *PD
 	send, recv *CQ
-	srq        *SRQ // nil: none
+	srq        *SRQ  // nil means none
+	ring       *ring // nil means none; see UseRing
 	route      route
 	pkey       uint16
 	keyed      clock.Time // its deadline in the schedule
@@ -98,8 +99,8 @@ func (q *QP) live() bool {
 // Num returns the queue pair number, also after Destroy.
 func (q *QP) Num() wire.QPN { return q.q.Num() }
 
-// PeerOf returns the queue pair with which queue pair n of a NIC is connected; false: n does not exist, or
-// is not connected.
+// PeerOf returns the queue pair with which queue pair n of a NIC is connected; false means that n
+// does not exist, or is not connected.
 func PeerOf(e *Engine, n wire.QPN) (wire.QPN, bool) {
 	qp := e.qps[n]
 	if qp == nil || !qp.connected() {
@@ -189,6 +190,7 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	if err := q.q.ToRTS(now, a); err != nil {
 		return err
 	}
+	q.e.rings.schedule(now, q)
 	q.e.sched.rekey(q)
 	return nil
 }
@@ -237,6 +239,7 @@ func (q *QP) ToReset() error {
 		return err
 	}
 	q.e.env.Mem.UnbindAll(q.Num())
+	q.e.rings.reset(q)
 	q.e.sched.rekey(q)
 	q.e.gsi.qpGone(q)
 	return nil
@@ -247,6 +250,9 @@ func (q *QP) ToReset() error {
 func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) error {
 	if err := alive("post send", q.dead); err != nil {
 		return err
+	}
+	if q.ring != nil {
+		return opError("post send", verbs.ErrInvalid, "the queue pair takes its work requests from a ring; write them there")
 	}
 	var refused error
 	for i := range wrs {
@@ -306,6 +312,7 @@ func (q *QP) Destroy() error {
 	q.q.Purge()
 	e.env.Mem.UnbindAll(q.Num())
 	e.sched.remove(q.place)
+	e.rings.remove(q)
 	e.gsi.qpGone(q)
 	delete(e.qps, q.Num())
 	if i := slices.Index(e.order, q); i >= 0 {

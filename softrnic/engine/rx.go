@@ -33,9 +33,9 @@ func (r *receivePath) touch(now clock.Time, qp *QP) {
 	r.touched = append(r.touched, qp)
 }
 
-// Frame takes a received frame. The port number is ignored: this NIC has one port. Acknowledgements
-// may be held back until EndBatch; until then Deadline is due. Frame splits a super-frame into its
-// packets in place, which overwrites its bytes.
+// Frame handles a received frame. The port number is ignored: this NIC has one port.
+// Acknowledgements may be held back until EndBatch; until then Deadline is due. Frame splits a
+// super-frame into its packets in place, which overwrites its bytes.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !e.up {
 		return

@@ -24,13 +24,15 @@ func (e *Engine) Deadline() clock.Time {
 	}
 	_, at := e.sched.due.Next()
 	_, event := e.moderated.due.Next()
-	return clock.Min(clock.Min(at, event), clock.Min(e.gsi.deadline(), e.groups.due))
+	at = clock.Min(clock.Min(at, event), e.tx.arrival())
+	return clock.Min(at, clock.Min(clock.Min(e.gsi.deadline(), e.groups.due), e.rings.deadline()))
 }
 
 // Tick handles the deadlines that are due: it ends the receive batch, raises delayed events of
-// completion queues, lets the connection manager act and reports multicast groups. Then it serves
-// the queue pairs that are due, each once a round, beginning behind the one that was served last,
-// until the limit on frames is reached. If more is due, Deadline is due at once.
+// completion queues, lets the connection manager act, reports multicast groups and executes entries
+// of send rings. Then it serves the queue pairs that are due, each once a round, beginning behind
+// the one that was served last, until the limit on frames is reached. If more is due, Deadline is
+// due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return
@@ -39,6 +41,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	e.moderated.tick(now, &e.events)
 	e.gsi.tick(now, out)
 	e.groups.tick(now, out)
+	e.rings.tick(now, e, out)
 	for range maxTickRounds {
 		if !e.round(now, out) {
 			return
@@ -73,7 +76,7 @@ func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 // clock.Queue is fastest with small indexes.
 type agenda[T any] struct {
 	due    clock.Queue // by place
-	places []*T        // nil: the place is free
+	places []*T        // nil means that the place is free
 	free   []uint32
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -49,9 +51,7 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	a := &e.acts
 	if len(a.Done) > 0 {
 		e.activity++
-	}
-	for i := range a.Done {
-		e.complete(now, &a.Done[i])
+		e.rings.completed(now, e, qp)
 	}
 	if qp.srq != nil && qp.srq.s.LimitReached() {
 		e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQLimit, SRQ: qp.srq.num})
@@ -94,6 +94,14 @@ type transmitPath struct {
 	// loop has packets from this NIC to itself; loopRx is the batch of them that is being
 	// delivered.
 	loop, loopRx packetio.Batch
+	// late has packets to itself, oldest first, that take the time of Config.Loopback.
+	late []latePacket
+}
+
+// latePacket is a packet from a NIC to itself; at is when it arrives.
+type latePacket struct {
+	at clock.Time
+	b  []byte
 }
 
 // head fills in the headers in front of the BTH and returns the frame.
@@ -111,7 +119,7 @@ func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	return f
 }
 
-// emit appends the frame with packet p to out, or to loop if the NIC is its own peer, and returns
+// emit appends the frame with packet p to `out`, or to loop if the NIC is its own peer, and returns
 // the frame's bytes.
 func (t *transmitPath) emit(p *wire.Packet, r *route, out *packetio.Batch, c *metrics.NIC) []byte {
 	if r.local {
@@ -149,8 +157,20 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	}
 }
 
-// drainLoop delivers the packets that the NIC has sent to itself.
+// arrival returns when the next packet arrives that the NIC has sent to itself.
+func (t *transmitPath) arrival() clock.Time {
+	if len(t.late) == 0 {
+		return clock.Never
+	}
+	return t.late[0].at
+}
+
+// drainLoop delivers the packets that the NIC has sent to itself, if they have arrived.
 func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
+	if e.cfg.Loopback > 0 {
+		e.tx.drainLate(now, e, out)
+		return
+	}
 	for range maxLoopRounds {
 		if len(e.tx.loop.Frames) == 0 {
 			return
@@ -159,6 +179,25 @@ func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
 		e.tx.loop.Reset()
 		for _, f := range e.tx.loopRx.Frames {
 			e.receive(now, f.Data, out)
+		}
+		e.flushTouched(now, out)
+	}
+}
+
+// drainLate is drainLoop for packets that take time.
+func (t *transmitPath) drainLate(now clock.Time, e *Engine, out *packetio.Batch) {
+	for {
+		for _, f := range t.loop.Frames {
+			t.late = append(t.late, latePacket{now.Add(e.cfg.Loopback), bytes.Clone(f.Data)})
+		}
+		t.loop.Reset()
+		if t.arrival() > now {
+			return
+		}
+		for t.arrival() <= now {
+			p := t.late[0]
+			t.late = t.late[1:]
+			e.receive(now, p.b, out)
 		}
 		e.flushTouched(now, out)
 	}

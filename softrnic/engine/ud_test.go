@@ -109,7 +109,7 @@ func TestDatagramThereAndBack(t *testing.T) {
 
 // The source ports of datagrams are those that Linux rxe chose in the captures.
 func TestDatagramPortLikeRxe(t *testing.T) {
-	for n, want := range map[wire.QPN]uint16{1: 55410, 0x27: 63843, 0x28: 53717, 0x1e: 56671} {
+	for n, want := range map[wire.QPN]uint16{1: 55410, 0x27: 63843, 0x28: 53717, 0x1e: 56671, 0xabcdef: 58314} {
 		if got := datagramPort(n); got != want {
 			t.Errorf("QP %#x: port %d, rxe uses %d", n, got, want)
 		}

@@ -52,7 +52,7 @@ type Rule struct {
 	// Probability is that of each selected frame being hit, in (0,1]. 0 means 1, for exact events.
 	Probability float64 `json:"probability,omitempty" yaml:"probability,omitempty"`
 	// Delay and Jitter, by kind. Delay: each frame waits Delay plus a uniform share of ±Jitter.
-	// Reorder: Delay is how long a frame is held back (0: one millisecond). Tear: Delay is the
+	// Reorder: Delay is how long a frame is held back (0 means one millisecond). Tear: Delay is the
 	// longest pause in a copy.
 	Delay  time.Duration `json:"delay,omitempty" yaml:"delay,omitempty"`
 	Jitter time.Duration `json:"jitter,omitempty" yaml:"jitter,omitempty"`
@@ -78,15 +78,15 @@ type Match struct {
 	// Class: "", request, response, ack (positive), nak, rnr, read_response, atomic, cnp, roce (any
 	// RoCEv2).
 	Class string `json:"class,omitempty" yaml:"class,omitempty"`
-	// QPN is the destination queue pair; nil: any.
+	// QPN is the destination queue pair; nil means any.
 	QPN *wire.QPN `json:"qpn,omitempty" yaml:"qpn,omitempty"`
-	// PSN is an absolute packet sequence number; nil: any.
+	// PSN is an absolute packet sequence number; nil means any.
 	PSN *wire.PSN `json:"psn,omitempty" yaml:"psn,omitempty"`
 	// PSNOffset is relative to the first PSN that the link has seen for that destination queue
-	// pair; nil: any.
+	// pair; nil means any.
 	PSNOffset *int `json:"psnOffset,omitempty" yaml:"psnOffset,omitempty"`
 	// Transmission selects the n-th time (from 1) that this packet (destination, QPN, PSN, opcode)
-	// crosses the link in this direction; 0: any.
+	// crosses the link in this direction; 0 means any.
 	Transmission int `json:"transmission,omitempty" yaml:"transmission,omitempty"`
 	// SamePacket restricts the rule to the first packet that it hits: later hits must have its
 	// destination, QPN, PSN and opcode. With Count n, the first n transmissions of one packet are

@@ -198,7 +198,7 @@ func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	return pos, true
 }
 
-// apply adds the rule's effect on a frame to out and reports whether it is a hit.
+// apply adds the rule's effect on a frame to `out` and reports whether it is a hit.
 func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict) bool {
 	switch s.rule.Kind {
 	case Loss, Blackhole:
@@ -242,7 +242,9 @@ func jittered(d, jitter time.Duration, x uint64) time.Duration {
 	return max(d, 0)
 }
 
-// bitOf chooses a bit behind the Ethernet header and tag.
+// bitOf chooses the bit of a frame that a fault flips, by the random number x. The result counts
+// bits from the end of the Ethernet header, as Verdict.Bit does. If the frame has a VLAN tag, the
+// chosen bit is behind the tag.
 func bitOf(frame []byte, x uint64) int {
 	skip := 0
 	if off, _, ok := ipOffset(frame); ok {

@@ -51,7 +51,7 @@ func newMatcher(m Match) matcher {
 	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], m: m}
 }
 
-// static checks the fields that do not depend on earlier packets. first is the connection's first
+// static checks the fields that do not depend on earlier packets. `first` is the connection's first
 // PSN.
 func (k *matcher) static(v *view, first wire.PSN) bool {
 	switch {

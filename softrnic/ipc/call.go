@@ -20,7 +20,8 @@ import (
 // between.
 type session struct {
 	conn *net.UnixConn
-	// patience is the time after which a context abandons a daemon that does not answer.
+	// patience is how long a Context (an open device) waits for an answer of the daemon before it
+	// gives up the connection.
 	patience time.Duration
 	writing  sync.Mutex // held while one message is written
 

@@ -17,6 +17,7 @@ var fuzzOps = []proto.Op{
 	proto.OpDeallocMW, proto.OpAllocDM, proto.OpAccessDM, proto.OpAccessMR, proto.OpRegDM, proto.OpFreeDM, proto.OpCreateCQ, proto.OpDestroyCQ,
 	proto.OpCreateSRQ, proto.OpQuerySRQ, proto.OpLimitSRQ, proto.OpResizeSRQ, proto.OpResizeCQ, proto.OpReregMR, proto.OpDestroySRQ, proto.OpCreateAH, proto.OpDestroyAH, proto.OpCreateQP, proto.OpQueryQP,
 	proto.OpModifyQP, proto.OpDestroyQP, proto.OpListen, proto.OpUnlisten, proto.OpReject, proto.OpCloseManager, proto.OpClose, proto.OpModerateCQ,
+	proto.OpUseRing, proto.OpDoorbell, proto.OpCountCQ,
 }
 
 var fuzzTransitions = []proto.Transition{proto.ToInit, proto.ToRTR, proto.ToRTS, proto.ToSQD, proto.ResumeRTS, proto.ToError, proto.ToReset, "?"}
@@ -38,6 +39,10 @@ func fuzzRequest(op proto.Op, n [4]uint32) any {
 		return proto.CreateCQ{Depth: length % 4096}
 	case proto.OpModerateCQ:
 		return proto.ModerateCQ{H: h, Count: small - 2, Period: time.Duration(length)}
+	case proto.OpUseRing:
+		return proto.UseRing{H: h, Init: verbs.RingInit{Addr: uint64(n[1]), LKey: n[2], Blocks: length, Managed: n[3]&1 != 0, Prefetch: small - 2}}
+	case proto.OpDoorbell:
+		return proto.Doorbell{H: h, Limit: n[2]}
 	case proto.OpCreateSRQ:
 		return proto.CreateSRQ{PD: h, Init: verbs.SRQInit{MaxWR: length % 300, MaxSGE: small}}
 	case proto.OpLimitSRQ, proto.OpResizeSRQ:

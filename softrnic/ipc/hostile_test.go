@@ -100,7 +100,7 @@ func TestForgedHandles(t *testing.T) {
 			proto.OpAccessDM: proto.Access{H: n, Length: 8}, proto.OpCreateSRQ: proto.CreateSRQ{PD: n}, proto.OpLimitSRQ: proto.Limit{H: n}, proto.OpResizeSRQ: proto.Limit{H: n, N: 8}, proto.OpResizeCQ: proto.ResizeCQ{H: n, Depth: 8}, proto.OpModerateCQ: proto.ModerateCQ{H: n}, proto.OpReregMR: proto.ReregMR{H: n},
 			proto.OpCreateAH: proto.CreateAH{PD: n}, proto.OpCreateQP: proto.CreateQP{PD: n, SendCQ: n, RecvCQ: n}, proto.OpAccept: proto.Connect{H: n, QP: n},
 			proto.OpReject: proto.Reject{H: n}, proto.OpNextRequest: proto.Wait{H: n}, proto.OpDisconnect: proto.Wait{H: n}, proto.OpDisconnected: proto.Wait{H: n},
-			proto.OpDial: proto.Connect{QP: n, To: ips[1], Service: "x"},
+			proto.OpDial: proto.Connect{QP: n, To: ips[1], Service: "x"}, proto.OpUseRing: proto.UseRing{H: n}, proto.OpDoorbell: proto.Doorbell{H: n}, proto.OpCountCQ: proto.Handle{H: n},
 		} {
 			if err := a.call(op, args, nil); err == nil {
 				t.Errorf("%s of handle %d was done", op, n)

@@ -25,15 +25,15 @@ const EnvSocket = proto.EnvSocket
 // Config says which NIC to open. The zero value means the NIC of the host on which the program
 // runs.
 type Config struct {
-	// Socket is the path of the daemon's socket; "": the value of the environment variable
+	// Socket is the path of the daemon's socket; "" means the value of the environment variable
 	// EnvSocket.
 	Socket string
-	// Name appears in the daemon's listings; "": the name of the program.
+	// Name appears in the daemon's listings; "" means the name of the program.
 	Name string
 	// Patience is how long the daemon may be silent before the context treats it as ended: then all
 	// calls fail with ErrClosed. Only time during which this program runs counts. Calls that wait
 	// for a peer, such as Accept, may take longer: the context asks the daemon whether they are
-	// still in progress. 0: 30 s; the least is 1 s.
+	// still in progress. 0 means 30 s; the least is 1 s.
 	Patience time.Duration
 }
 

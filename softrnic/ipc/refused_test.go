@@ -28,49 +28,99 @@ func TestIncompleteConfiguration(t *testing.T) {
 	}
 }
 
-// A refused program is told why when it says hello. As many as may wait for that do; further ones
-// are turned away without a reason until there is room again.
-func TestRefusedPrograms(t *testing.T) {
-	const atOnce = 16
-	h := newHouse(t, 0, func(c *serve.Config) { c.Allow = func(uint32) bool { return false } })
+// refusals is the socket of a NIC that refuses all programs.
+type refusals struct {
+	*house
+	t *testing.T
+}
+
+func newRefusals(t *testing.T, wait time.Duration) refusals {
+	h := newHouse(t, 0, func(c *serve.Config) {
+		c.Allow = func(uint32) bool { return false }
+		c.HelloWait = wait
+	})
+	return refusals{h, t}
+}
+
+func (r refusals) dial() *net.UnixConn {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: r.sockets[0], Net: "unixpacket"})
+	must(r.t, err)
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// told says hello, reports whether the program is told why it is refused, and waits for the end of
+// its connection.
+func (r refusals) told(conn *net.UnixConn) bool {
 	hello, err := json.Marshal(proto.Request{ID: 3, Op: proto.OpHello, Args: []byte(`{"version":1}`)})
-	must(t, err)
-	dial := func() *net.UnixConn {
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.sockets[0], Net: "unixpacket"})
-		must(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
-		return conn
+	must(r.t, err)
+	_, _ = conn.Write(hello) // fails if the daemon has closed the connection
+	b := make([]byte, proto.MaxMessage)
+	n, err := conn.Read(b)
+	if err != nil || n == 0 {
+		return false
 	}
-	told := func(conn *net.UnixConn) bool {
-		_, _ = conn.Write(hello) // fails if the daemon has closed the connection
-		b := make([]byte, proto.MaxMessage)
-		n, err := conn.Read(b)
-		if err != nil || n == 0 {
-			return false
-		}
-		var r proto.Reply
-		must(t, json.Unmarshal(b[:n], &r))
-		if err := r.Error.Err(); r.ID != 3 || !errors.Is(err, verbs.ErrAccess) || !strings.Contains(err.Error(), "root") {
-			t.Errorf("refused with %+v", r)
-		}
-		return true
+	var reply proto.Reply
+	must(r.t, json.Unmarshal(b[:n], &reply))
+	if err := reply.Error.Err(); reply.ID != 3 || !errors.Is(err, verbs.ErrAccess) || !strings.Contains(err.Error(), "root") {
+		r.t.Errorf("refused with %+v", reply)
 	}
-	for round := range 2 {
-		var waiting []*net.UnixConn
-		for range atOnce {
-			waiting = append(waiting, dial())
-		}
-		if told(dial()) {
-			t.Errorf("round %d: one more is told the reason", round)
-		}
-		for i, conn := range waiting {
-			if !told(conn) {
+	if n, err := conn.Read(b); err == nil && n > 0 {
+		r.t.Errorf("told more: %q", b[:n])
+	}
+	return true
+}
+
+// crowd is as many programs as the daemon lets wait while it refuses them. One more is turned away
+// without a reason.
+func (r refusals) crowd() (waiting []*net.UnixConn) {
+	for range 16 {
+		waiting = append(waiting, r.dial())
+	}
+	if r.told(r.dial()) {
+		r.t.Error("one more is told the reason")
+	}
+	return waiting
+}
+
+// A refused program is told why when it says hello, and when its connection has ended there is room
+// for another one.
+func TestRefusedPrograms(t *testing.T) {
+	r := newRefusals(t, time.Hour)
+	for round := range 3 {
+		for i, conn := range r.crowd() {
+			if !r.told(conn) {
 				t.Errorf("round %d: program %d is not told the reason", round, i)
 			}
 		}
-		until(t, "there is room again", func() bool { return told(dial()) })
 	}
+}
+
+// The daemon ends while refused programs have not said hello, and does not wait for them.
+func TestEndWhileProgramsAreRefused(t *testing.T) {
+	r := newRefusals(t, time.Hour)
+	waiting := r.crowd()
+	must(t, r.servers[0].Close())
+	for _, conn := range waiting {
+		if n, err := conn.Read(make([]byte, 1)); err == nil && n > 0 {
+			t.Error("a program that says nothing is told something")
+		}
+	}
+}
+
+// Refused programs that do not say hello are disconnected in time, and make room for others.
+func TestRefusedProgramsThatAreSilent(t *testing.T) {
+	r := newRefusals(t, 50*time.Millisecond)
+	var silent []*net.UnixConn
+	for range 16 {
+		silent = append(silent, r.dial())
+	}
+	for _, conn := range silent {
+		if n, err := conn.Read(make([]byte, 1)); err == nil && n > 0 {
+			t.Error("a program that says nothing is told something")
+		}
+	}
+	until(t, "there is room again", func() bool { return r.told(r.dial()) })
 }
 
 // The request to close a context is answered when its objects are gone, and ends the connection.

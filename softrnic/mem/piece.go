@@ -19,7 +19,7 @@ type Far interface {
 // Piece is the memory that a key, an address and a length name, after the checks. It is valid only
 // until the engine's next step.
 type Piece struct {
-	r      *Region // nil: length 0
+	r      *Region // nil means that the length is 0
 	off, n uint64
 }
 
@@ -39,7 +39,8 @@ func (p Piece) region(access verbs.Access) Region {
 	return Region{table: p.r.table, pd: p.r.pd, buf: p.near(), size: p.n, far: p.r.far, start: p.r.start + p.off, access: access}
 }
 
-// Read fills dst, beginning at offset off. It returns false if the memory is far and was unmapped.
+// Read fills dst, beginning at offset `off`. It returns false if the memory is far and was
+// unmapped.
 func (p Piece) Read(dst []byte, off int) bool {
 	switch {
 	case len(dst) == 0:
@@ -51,8 +52,8 @@ func (p Piece) Read(dst []byte, off int) bool {
 	return true
 }
 
-// Write copies src to offset off. It returns false if the memory is far and was unmapped, at least
-// in part.
+// Write copies src to offset `off`. It returns false if the memory is far and was unmapped, at
+// least in part.
 func (p Piece) Write(src []byte, off int) bool {
 	switch {
 	case len(src) == 0:

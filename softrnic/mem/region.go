@@ -54,7 +54,7 @@ func (r *Region) RKey() uint32 { return r.rkey }
 // Valid reports whether the keys of the region can be used.
 func (r *Region) Valid() bool { return r.valid || (r.view != nil && r.view.valid) }
 
-// ReadAt copies len(p) bytes of the region, beginning at offset off, to p.
+// ReadAt copies len(p) bytes of the region, beginning at offset `off`, to p.
 func (r *Region) ReadAt(p []byte, off int) error {
 	b, err := r.span("read mr", off, len(p))
 	if err == nil {
@@ -63,7 +63,7 @@ func (r *Region) ReadAt(p []byte, off int) error {
 	return err
 }
 
-// WriteAt copies p into the region, beginning at offset off.
+// WriteAt copies p into the region, beginning at offset `off`.
 func (r *Region) WriteAt(p []byte, off int) error {
 	b, err := r.span("write mr", off, len(p))
 	if err == nil {
@@ -72,7 +72,7 @@ func (r *Region) WriteAt(p []byte, off int) error {
 	return err
 }
 
-// Load64 reads the aligned word at offset off in host byte order.
+// Load64 reads the aligned word at offset `off` in host byte order.
 func (r *Region) Load64(off int) (uint64, error) {
 	b, err := r.word("load mr", off)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Region) Load64(off int) (uint64, error) {
 	return binary.NativeEndian.Uint64(b), nil
 }
 
-// Store64 writes the aligned word at offset off in host byte order.
+// Store64 writes the aligned word at offset `off` in host byte order.
 func (r *Region) Store64(off int, v uint64) error {
 	b, err := r.word("store mr", off)
 	if err == nil {

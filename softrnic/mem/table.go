@@ -131,7 +131,7 @@ func (t *Table) RegZero(pd PD, buf []byte, access verbs.Access) (*Region, error)
 // maxFar is the largest far region: a program's addresses have 47 bits.
 const maxFar = 1 << 47
 
-// RegFar registers length bytes of far memory, beginning at its address start. Their virtual
+// RegFar registers length bytes of far memory, beginning at its address `start`. Their virtual
 // addresses begin at base, which the caller chooses. Regions may overlap, because the key says
 // which one is meant.
 func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.Access) (*Region, error) {
@@ -335,10 +335,10 @@ func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 	return Piece{r, va - r.base, n}, OK
 }
 
-// Locate returns up to n bytes that an R_Key and va name, beginning with the 8-byte word that
-// contains va, and whether their region is zero-based, which means device memory. It only
-// identifies the memory of a request: it checks no rights, and the caller must neither read nor
-// write the bytes. It returns nil if key or address name no memory, or far memory.
+// Locate returns up to n bytes of the region that an R_Key names, beginning with the 8-byte word
+// that contains va. It also returns whether the region is zero-based, which means device memory. It
+// only identifies the memory of a request: it checks no rights, and the caller must neither read
+// nor write the bytes. It returns nil if key or address name no memory, or far memory.
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
 	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {

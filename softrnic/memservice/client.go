@@ -24,20 +24,20 @@ var ErrGone = errors.New("there is no such connection")
 
 // Claim says for which owner a connection is requested, and which connection it replaces.
 type Claim struct {
-	// Owner is the owner of the connection; 0: none. Fence ends all connections of an owner.
+	// Owner is the owner of the connection; 0 means none. Fence ends all connections of an owner.
 	Owner uint32
 	// Replaces is the Conn of an earlier connection, which the service ends first. So no request in
-	// flight on it is executed after the answer; 0: none.
+	// flight on it is executed after the answer; 0 means none.
 	Replaces uint64
-	// Former, with Join, are owners that leave the connection, at most MostFormer: the numbers under
-	// which the client joined it before. A fence of one of them does not end the connection any more,
-	// so none of their requests may be in flight on it.
+	// Former, with Join, are owners that leave the connection, at most MostFormer: the numbers
+	// under which the client joined it before. A fence of one of them does not end the connection
+	// any more, so none of their requests may be in flight on it.
 	Former []uint32
-	// Bytes is the size of a region for this connection alone; 0: the region that all clients
+	// Bytes is the size of a region for this connection alone; 0 means the region that all clients
 	// share.
 	Bytes int
-	// Work is data for the Worker of the service, at most 64 bytes; nil: the host's processor takes
-	// no part in the connection.
+	// Work is data for the Worker of the service, at most 64 bytes; nil means that the host's
+	// processor takes no part in the connection.
 	Work []byte
 }
 
@@ -172,9 +172,9 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 	return nil
 }
 
-// DisconnectOthers is Disconnect for all connections but those of an owner, also for those without an
-// owner. It returns the largest owner that has ever connected. So what all others decide later depends
-// on what they read on connections that they make after it.
+// DisconnectOthers is Disconnect for all connections but those of an owner, also for those without
+// an owner. It returns the largest owner that has ever connected. So what all others decide later
+// depends on what they read on connections that they make after it.
 func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
 	a, err := ask(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline)
 	if err != nil {
@@ -204,7 +204,7 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 
 // Holder is what the memory service knows of an owner.
 type Holder struct {
-	// Peer is the address from which it has connected last; "": it has never connected.
+	// Peer is the address from which it has connected last; "" means that it has never connected.
 	Peer string `json:"p,omitempty"`
 	// QPs is the number of its connections that have not failed.
 	QPs int `json:"q"`
@@ -212,7 +212,7 @@ type Holder struct {
 	Fenced bool `json:"f,omitempty"`
 }
 
-// WhoIs asks the memory service of a host for an owner.
+// WhoIs asks the memory service of a host what it knows about an owner.
 func WhoIs(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (Holder, error) {
 	a, err := ask(ctx, d, to, request{kind: kindWho, owner: owner}, deadline)
 	if err != nil {

@@ -52,10 +52,10 @@ type Conn struct {
 	id     uint64
 	req    request
 	owners []uint32 // owners of its requests; empty: requests without owner
-	work   Work     // nil: only the NIC works
+	work   Work     // nil means that only the NIC works
 	bytes  int64
 	memory Region
-	died   clock.Time // when the service found the connection dead; 0: it has not
+	died   clock.Time // when the service found the connection dead; 0 means that it has not
 	undo   []func() error
 }
 

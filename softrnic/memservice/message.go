@@ -77,14 +77,14 @@ const (
 type request struct {
 	kind kind
 	// conn is the connection that must be ended: by end, or by connect and join before they do
-	// anything else; 0: none.
+	// anything else; 0 means none.
 	conn  uint64
 	owner uint32
 	// shared is the connection that an owner joins. former are the owners that leave it, at most
 	// MostFormer.
 	shared uint64
 	former []uint32
-	// bytes is the size of a region for this connection alone; 0: the shared region.
+	// bytes is the size of a region for this connection alone; 0 means the shared region.
 	bytes int
 	// take looks for a free word in table and writes value to it. number is the number of the
 	// owner's request.

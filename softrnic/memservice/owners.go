@@ -20,7 +20,7 @@ type owners struct {
 
 // owner is the state of one owner.
 type owner struct {
-	peer   string // the address of its last connection; "": it has never connected
+	peer   string // the address of its last connection; "" means that it has never connected
 	fenced bool
 	took   taken
 }

@@ -24,23 +24,24 @@ const RemoteAccess = verbs.LocalWrite | verbs.RemoteRights
 
 // Config describes a service. The zero value shares no region and no locks.
 type Config struct {
-	// Service is the name of the service; "": the constant Service.
+	// Service is the name of the service; "" means the constant Service.
 	Service string
 	// Region is the size in bytes of the region that all connections without a region of their own
-	// share; 0: none.
+	// share; 0 means none.
 	Region int
-	// Buffer is the memory of the region, if it must survive the NIC; nil: Region new bytes.
+	// Buffer is the memory of the region, if it must survive the NIC; nil means new memory.
 	Buffer []byte
-	// Locks is the size in bytes of a table in device memory that all connections share; 0: none.
+	// Locks is the size in bytes of a table in device memory that all connections share; 0 means
+	// none.
 	Locks int
-	// Memory is the largest amount of memory of all connections together, in bytes; 0: 1 GiB.
+	// Memory is the largest amount of memory of all connections together, in bytes; 0 means 1 GiB.
 	Memory int64
-	// PD is the protection domain of all memory and queue pairs; nil: the service makes one. There
-	// is only one, so that a switch's connection that carries requests of many clients can access
-	// everything that these clients can access.
+	// PD is the protection domain of all memory and queue pairs; nil means that the service makes
+	// one. There is only one, so that a switch's connection that carries requests of many clients
+	// can access everything that these clients can access.
 	PD verbs.PD
-	// Worker takes part in connections; nil: the service is passive and refuses requests with data
-	// for a worker.
+	// Worker takes part in connections; nil means that the service is passive and refuses requests
+	// with data for a worker.
 	Worker Worker
 }
 
@@ -365,8 +366,8 @@ const candidates = 16
 
 // oldest returns the index of the connection to end when there is no room. That is the oldest one
 // whose client should have sent an end and has therefore probably died, or one of those that follow
-// it and have failed. A switch's connection, which carries requests of many clients, is ended only if
-// all others are switch's connections, too.
+// it and have failed. A switch's connection, which carries requests of many clients, is ended only
+// if all others are switch's connections, too.
 func (s *Server) oldest() int {
 	oldest, asked := 0, 0
 	for i, c := range s.conns {

@@ -27,10 +27,11 @@ type table struct {
 	words int
 }
 
-// Take makes the memory service of a host write value, which is not 0, to the first word that is 0
-// in a table of the shared region, and returns the index of the word. The table has words words and
-// begins at offset off. It fails with ErrFull if there is no such word, and with ErrFenced if the
-// owner was fenced. After another error the outcome is unknown.
+// Take makes the memory service of a host claim a word in a table of the shared region, and returns
+// the index of the word: the service writes value, which must not be 0, to the first word that is
+// 0. The table has words words and begins at offset `off`. It fails with ErrFull if there is no
+// such word, and with ErrFenced if the owner was fenced. After another error the outcome is
+// unknown.
 //
 // number counts the requests of the owner to this service, from 1. A request with the number of the
 // last one that has got a word is taken for the same one, and gets the same word: so a request

@@ -68,4 +68,9 @@ type NIC struct {
 	CqOverrun     uint64 `name:"cq_overrun" help:"completions lost because a CQ was full"`
 	AsyncEvents   uint64 `name:"async_events" help:"asynchronous events raised"`
 	LinkDowned    uint64 `name:"link_downed" help:"times the port lost its carrier"`
+
+	// Send rings.
+	RingEntries  uint64 `name:"ring_entries" help:"entries of send rings executed"`
+	RingRefused  uint64 `name:"ring_refused" help:"entries of send rings that could not be executed"`
+	RingThrottle uint64 `name:"ring_throttle" help:"times a send ring had used up its share of a round and had more to execute"`
 }

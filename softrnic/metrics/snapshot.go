@@ -22,3 +22,13 @@ func Samples(c any) []Sample {
 	}
 	return out
 }
+
+// Add adds the counters of from to those of to. T is a struct; its counters are those of Samples.
+func Add[T any](to *T, from T) {
+	t, f := reflect.ValueOf(to).Elem(), reflect.ValueOf(&from).Elem()
+	for i := range t.NumField() {
+		if d := t.Type().Field(i); d.Tag.Get("name") != "" && d.Type.Kind() == reflect.Uint64 {
+			t.Field(i).SetUint(t.Field(i).Uint() + f.Field(i).Uint())
+		}
+	}
+}

@@ -77,7 +77,7 @@ type located struct {
 // ErrNoOperation is the error of a trace in which no operation passed all points in order.
 var ErrNoOperation = errors.New("no operation could be followed: only latency tests with messages of one packet can, on a path without other traffic")
 
-// Analyze follows the operations of a client with a server through a switch. from and to are the
+// Analyze follows the operations of a client with a server through a switch. from and `to` are the
 // names of client and server, and of the switch's ports to them.
 func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 	f := follower{from: slices.Index(sw.Ports, from), to: slices.Index(sw.Ports, to), at: make([]int64, len(path)), stages: make([][]time.Duration, len(path)-1)}
@@ -119,7 +119,7 @@ func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 type follower struct {
 	from, to int // ports of the switch
 	posts    int
-	next     int     // index in path of the next point of the current operation; 0: none is followed
+	next     int     // index in path of the next point of the current operation; 0 means that none is followed
 	at       []int64 // when the operation passed the points before
 	stages   [][]time.Duration
 	total    []time.Duration

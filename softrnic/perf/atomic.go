@@ -101,7 +101,7 @@ func (a *atomics) settle(res *Result) error {
 
 func nativeWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
 
-// readWord READs 8 bytes of the peer at off through a local slot.
+// readWord READs 8 bytes of the peer at `off` through a local slot.
 func (s *session) readWord(slot, off int) (uint64, error) {
 	sge := s.sges[slot]
 	sge.Length = atomicSize
@@ -109,7 +109,7 @@ func (s *session) readWord(slot, off int) (uint64, error) {
 	return nativeWord(s.local(sge)), err
 }
 
-// writeWord WRITEs v to 8 bytes of the peer at off through a local slot.
+// writeWord WRITEs v to 8 bytes of the peer at `off` through a local slot.
 func (s *session) writeWord(slot, off int, v uint64) error {
 	sge := s.sges[slot]
 	sge.Length = atomicSize

@@ -138,7 +138,7 @@ func (c *channel) local(e verbs.SGE) []byte {
 // teller reports progress.
 type teller struct {
 	clock verbs.Runtime
-	call  func(Progress) // nil: no reports
+	call  func(Progress) // nil means no reports
 	last  clock.Time
 }
 

@@ -52,24 +52,24 @@ type Config struct {
 	Test string `json:"test"`
 	// To is the address or name of the peer. The caller resolves it; package perf only prints it.
 	To string `json:"to,omitempty"`
-	// Service is the service to connect to; "": perf (memory for verify).
+	// Service is the service to connect to; "" means perf (memory for verify).
 	Service string `json:"service,omitempty"`
 	Queues
 	OneWord
-	// Type is cas or faa for atomic tests; "": faa.
+	// Type is cas or faa for atomic tests; "" means faa.
 	Type string `json:"type,omitempty"`
-	// Size is the size of a message in bytes; 0: 64 KiB for bandwidth and soak, 16 KiB for verify,
-	// 8 for latency and atomics.
+	// Size is the size of a message in bytes; 0 means 64 KiB for bandwidth and soak, 16 KiB for
+	// verify, 8 for latency and atomics.
 	Size int `json:"size,omitempty"`
-	// Iters is the number of messages; 0: 5000 for bandwidth, 1000 for latency, 2000 of each kind
-	// for soak.
+	// Iters is the number of messages; 0 means 5000 for bandwidth, 1000 for latency, 2000 of each
+	// kind for soak.
 	Iters int `json:"iters,omitempty"`
-	// Atomics is the number of CAS and FAA of a soak together; 0: 20000. Negative: none.
+	// Atomics is the number of CAS and FAA of a soak together; 0 means 20000. Negative: none.
 	Atomics int `json:"atomics,omitempty"`
-	// Depth is the largest number of messages in flight; 0: 128 (16 for atomics and soak), 1 for
-	// latency.
+	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak), 1
+	// for latency.
 	Depth int `json:"depth,omitempty"`
-	// SignalEvery signals every n-th message; 0: at most a quarter of Depth, 1 with Verify.
+	// SignalEvery signals every n-th message; 0 means at most a quarter of Depth, 1 with Verify.
 	SignalEvery int `json:"signalEvery,omitempty"`
 	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`
@@ -77,31 +77,31 @@ type Config struct {
 	Verify bool `json:"verify,omitempty"`
 	Path
 	// RecvSlack is the number of receives that the server of SEND tests posts at a time; a larger
-	// window than that draws RNR NAKs. 0: Depth and some more.
+	// window than that draws RNR NAKs. 0 means Depth and some more.
 	RecvSlack int `json:"recvSlack,omitempty"`
-	// Seed determines the pattern and the order of atomics; 0: 1.
+	// Seed determines the pattern and the order of atomics; 0 means 1.
 	Seed uint64 `json:"seed,omitempty"`
-	// Patience is how long to wait for one completion; 0: 30 s. Normally the retry limits of the
-	// queue pair end a run earlier, with a status that names the reason.
+	// Patience is how long to wait for one completion; 0 means 30 s. Normally the retry limits of
+	// the queue pair end a run earlier, with a status that names the reason.
 	Patience time.Duration `json:"patience,omitempty"`
 	Hooks
 }
 
 // Queues says which queue pairs SEND tests use.
 type Queues struct {
-	// Conn is the transport service of SEND tests: rc, uc or ud; "": rc.
+	// Conn is the transport service of SEND tests: rc, uc or ud; "" means rc.
 	Conn string `json:"conn,omitempty"`
-	// QPs is the number of queue pairs that a SEND bandwidth test uses, in turn; 0: 1.
+	// QPs is the number of queue pairs that a SEND bandwidth test uses, in turn; 0 means 1.
 	QPs int `json:"qps,omitempty"`
-	// SRQ makes the server of a SEND test take its receives from a shared receive queue.
+	// SRQ: the server of a SEND test posts its receives to a shared receive queue.
 	SRQ bool `json:"srq,omitempty"`
 }
 
 // OneWord is for tests in which clients share one word: contend and locks.
 type OneWord struct {
-	// Clients is the number of clients, queue pairs with one operation in flight each; 0: 1.
+	// Clients is the number of clients, queue pairs with one operation in flight each; 0 means 1.
 	Clients int `json:"clients,omitempty"`
-	// Device: the word is in device memory of the server. Span is how long locks runs; 0: 1 s.
+	// Device: the word is in device memory of the server. Span is how long locks runs; 0 means 1 s.
 	// Bits: the lock word is 0 or 1, and a CAS releases the lock.
 	Device bool          `json:"device,omitempty"`
 	Bits   bool          `json:"bits,omitempty"`
@@ -110,22 +110,22 @@ type OneWord struct {
 
 // Path has the parameters of a connection.
 type Path struct {
-	// MTU is the largest path MTU in bytes; 0: the largest that the link allows, at most 4096.
+	// MTU is the largest path MTU in bytes; 0 means the largest that the link allows, at most 4096.
 	MTU int `json:"mtu,omitempty"`
-	// Timeout, RetryCount, RNRRetry and MinRNRTimer are the fields of rdmacm.Params; 0: the default
-	// there.
+	// Timeout, RetryCount, RNRRetry and MinRNRTimer are the fields of rdmacm.Params; 0 means the
+	// default there.
 	Timeout     uint8 `json:"timeout,omitempty"`
 	RetryCount  uint8 `json:"retryCount,omitempty"`
 	RNRRetry    uint8 `json:"rnrRetry,omitempty"`
 	MinRNRTimer uint8 `json:"minRnrTimer,omitempty"`
-	// RdAtomic is how many READs and atomics may be in flight; 0: 16.
+	// RdAtomic is how many READs and atomics may be in flight; 0 means 16.
 	RdAtomic int `json:"rdAtomic,omitempty"`
 }
 
 // Hooks are functions of the process that runs a test. They are not part of the JSON.
 type Hooks struct {
-	// Counters returns the NIC's counters, so that the result can have their increments; nil: the
-	// result has none.
+	// Counters returns the NIC's counters, so that the result can have their increments; nil means
+	// that the result has none.
 	Counters func() metrics.NIC `json:"-"`
 	// Cancelled is called several times a second; if it returns true, the run ends with
 	// ErrCancelled.

@@ -11,10 +11,10 @@ import (
 )
 
 // SEND tests over another service than RC, over several queue pairs, or with a shared receive queue
-// use additional queue pairs, the lanes. The attributes of the lanes are exchanged in words behind
-// the server's report: the server writes its table; the client writes its own table and then the
-// word laneGo. Then the server connects its lanes, posts receives and sets reportReady. Each
-// message has its number as immediate data.
+// use additional queue pairs. Each of these is a lane. The attributes of the lanes are exchanged in
+// words behind the server's report: the server writes its table; the client writes its own table
+// and then the word laneGo. Then the server connects its lanes, posts receives and sets
+// reportReady. Each message has its number as immediate data.
 
 // Values of Config.Conn.
 const (
@@ -114,7 +114,7 @@ func (l lanes) room() int {
 	return 0
 }
 
-// start takes a lane from RESET to RTS, connected to remote at the address gid. own describes the
+// start moves a lane from RESET to RTS, connected to remote at the address gid. own describes the
 // lane to the other side.
 func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
 	if l.kind != ConnUD {

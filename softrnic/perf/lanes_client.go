@@ -36,7 +36,7 @@ type credits struct {
 	// taken is the number of messages that the server reports as received. writtenOff is the number
 	// of those that count as lost.
 	taken, writtenOff int
-	// progressAt is when taken has last changed; 0: unknown.
+	// progressAt is when taken has last changed; 0 means unknown.
 	progressAt clock.Time
 }
 
@@ -63,9 +63,10 @@ func planLanes(c *Config) plan {
 	if mode == modeEcho {
 		slots, w.recvs = 1, echoReceives
 	}
-	// Behind the slots are the words for the exchange, a receive for an echo, and the words of a
-	// report.
-	local := slots*c.Size + laneBytes(c.QPs) + l.room() + c.Size + reportSize
+	local := slots*c.Size + // messages
+		laneBytes(c.QPs) + // words in which client and server exchange the lanes' attributes
+		l.room() + c.Size + // a receive for the message that the server echoes
+		reportSize // a copy of the server's report
 	return plan{local: local, slot: c.Size, request: w, run: func(s *session, res *Result) error { return s.runLanes(c, l, slots, res) }}
 }
 

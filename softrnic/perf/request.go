@@ -13,7 +13,7 @@ import (
 //
 // The answer is the region of the report.
 type request struct {
-	// mode is modeSink or modeEcho; 0: the server has nothing to do.
+	// mode is modeSink or modeEcho; 0 means that the server has nothing to do.
 	mode mode
 	// verify makes the server compare each message with the pattern of seed.
 	verify bool

@@ -12,7 +12,8 @@ import (
 
 // Run runs the test that cfg describes from the device of ctx against the services of the host with
 // the address to (memservice.New, NewServer). The calling thread calls progress a few times a
-// second; nil: no reports. With an error, the Result has the measurements from before the error.
+// second; nil means no reports. With an error, the Result has the measurements from before the
+// error.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err
@@ -45,7 +46,7 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 	return res, err
 }
 
-// plan has the resources that a test needs on both sides, and the function that runs it.
+// plan is what a test of perf needs: the resources on both sides, and the function that runs it.
 type plan struct {
 	local   int // bytes of local memory
 	slot    int // size of a slot in it, in bytes

@@ -64,7 +64,7 @@ func (s *session) readReport() ([reportSize]byte, error) {
 
 func word(rep *[reportSize]byte, off int) uint64 { return binary.NativeEndian.Uint64(rep[off:]) }
 
-// awaitReport READs the report until the word at off is at least want.
+// awaitReport READs the report until the word at `off` is at least want.
 func (s *session) awaitReport(off int, want uint64) error {
 	end := s.rt.Now().Add(s.cfg.Patience)
 	for {

@@ -34,7 +34,7 @@ type work struct {
 	report verbs.MR
 	data   verbs.MR    // receive buffers
 	buf    []byte      // the memory of data
-	ls     *laneServer // nil: the connection itself carries the messages
+	ls     *laneServer // nil means that the connection itself carries the messages
 }
 
 // Name returns the mode, or the lanes.

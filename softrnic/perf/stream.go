@@ -24,7 +24,8 @@ type stream struct {
 	// wr fills the operation, memory and peer address of message k. Flags and ID are set by the
 	// stream.
 	wr func(k int, wr *verbs.SendWR)
-	// done is called for each message in order once it is known to be complete; nil: nothing to do.
+	// done is called for each message in order once it is known to be complete; nil means nothing
+	// to do.
 	done func(k int) error
 	// seen is called after each batch of completions, with the number of complete messages. It may
 	// be nil.
@@ -139,7 +140,7 @@ func (s *session) wait(cq verbs.CQ, op string, k int) error {
 	}
 }
 
-// once runs one work request of the given operation between local memory and offset off of r.
+// once runs one work request of the given operation between local memory and offset `off` of r.
 func (s *session) once(op string, code verbs.WROpcode, local verbs.SGE, r memservice.Region, off int) error {
 	list := []verbs.SGE{local}
 	return s.run(stream{op: op, total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
@@ -148,7 +149,7 @@ func (s *session) once(op string, code verbs.WROpcode, local verbs.SGE, r memser
 	}})
 }
 
-// aim sets the remote address and key of a work request: the peer's memory r from offset off on.
+// aim sets the remote address and key of a work request: the peer's memory r from offset `off` on.
 func aim(wr *verbs.SendWR, r memservice.Region, off int) {
 	wr.RemoteAddr, wr.RKey = r.Addr+uint64(off), r.RKey
 }

@@ -97,10 +97,10 @@ type link struct {
 	qpn              wire.QPN
 	theirPSN, ourPSN wire.PSN
 	mtu              verbs.MTU
-	outs, theirOuts  int // READs and atomics, 0: one
+	outs, theirOuts  int // READs and atomics, 0 means one
 }
 
-// connect takes the queue pair to RTS.
+// connect moves the queue pair to RTS.
 func (e *end) connect(l link) error {
 	e.peer, e.peerQPN = l.to, l.qpn
 	if e.typ == verbs.UD {
@@ -113,7 +113,7 @@ func (e *end) connect(l link) error {
 	return l.up(e.qp)
 }
 
-// up takes a queue pair to RTS.
+// up moves a queue pair to RTS.
 func (l *link) up(qp verbs.QP) error {
 	err := qp.ToRTR(verbs.ToRTR{
 		DestQPN: l.qpn, DestGID: l.to.DestGID, SourceGID: l.to.SourceGID, RecvPSN: l.theirPSN, PathMTU: l.mtu,

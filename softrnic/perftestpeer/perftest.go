@@ -20,23 +20,23 @@ type Perftest struct {
 	// Test is the name of the program without "ib_": write_bw and so on.
 	Test   string `json:"test"`
 	Server bool   `json:"server"`
-	// Size is the length of a message in bytes, -s; 0: 65536 for bandwidth, 2 for latency. For
+	// Size is the length of a message in bytes, -s; 0 means 65536 for bandwidth, 2 for latency. For
 	// atomics it is always 8.
 	Size int `json:"size"`
-	// Iters is the number of messages, -n; 0: 1000.
+	// Iters is the number of messages, -n; 0 means 1000.
 	Iters int `json:"iters"`
-	// MTU is this side's path MTU in bytes, -m; 0: the largest that the link allows. The smaller
-	// one of both sides is used.
+	// MTU is this side's path MTU in bytes, -m; 0 means the largest that the link allows. The
+	// smaller one of both sides is used.
 	MTU int `json:"mtu"`
-	// Depth is the number of messages in flight, -t; 0: 128 for bandwidth, 16 for atomics.
+	// Depth is the number of messages in flight, -t; 0 means 128 for bandwidth, 16 for atomics.
 	Depth int `json:"depth"`
-	// Outs is the number of READs and atomics in flight, -o; 0: 16.
+	// Outs is the number of READs and atomics in flight, -o; 0 means 16.
 	Outs int `json:"outs"`
-	// Type is faa or cas, for atomics; "": faa.
+	// Type is faa or cas, for atomics; "" means faa.
 	Type string `json:"type"`
-	// Source is the index of the own address that is announced; -1: the first IPv4 address.
+	// Source is the index of the own address that is announced; -1 means the first IPv4 address.
 	Source int `json:"source"`
-	// Patience is how long to wait for one completion; 0: 30 s.
+	// Patience is how long to wait for one completion; 0 means 30 s.
 	Patience time.Duration `json:"patienceNs"`
 }
 
@@ -159,7 +159,7 @@ type perftestRun struct {
 	their record
 }
 
-// receives reports whether this side takes messages.
+// receives reports whether this side receives messages.
 func (t *perftestRun) receives() bool {
 	return t.Test == "send_lat" || t.Test == "send_bw" && t.Server
 }

@@ -16,19 +16,19 @@ type Pingpong struct {
 	Type string `json:"type"`
 	// Server waits for the peer's messages; the client sends first.
 	Server bool `json:"server"`
-	// Size is the length of a message in bytes, the option -s; 0: 4096, for ud 2048.
+	// Size is the length of a message in bytes, the option -s; 0 means 4096, for ud 2048.
 	Size int `json:"size"`
-	// Iters is the number of messages in each direction, -n; 0: 1000.
+	// Iters is the number of messages in each direction, -n; 0 means 1000.
 	Iters int `json:"iters"`
-	// MTU is the path MTU in bytes, -m; 0: 1024. Not used for ud.
+	// MTU is the path MTU in bytes, -m; 0 means 1024. Not used for ud.
 	MTU int `json:"mtu"`
-	// Depth is how many receives are posted, -r; 0: 500.
+	// Depth is how many receives are posted, -r; 0 means 500.
 	Depth int `json:"depth"`
-	// QueuePairs is the number of queue pairs of srq, -q; 0: 16.
+	// QueuePairs is the number of queue pairs of srq, -q; 0 means 16.
 	QueuePairs int `json:"queuePairs"`
-	// Source is the index of the own address that is announced; -1: the first IPv4 address.
+	// Source is the index of the own address that is announced; -1 means the first IPv4 address.
 	Source int `json:"source"`
-	// Patience is how long to wait for one message; 0: 30 s.
+	// Patience is how long to wait for one message; 0 means 30 s.
 	Patience time.Duration `json:"patienceNs"`
 }
 

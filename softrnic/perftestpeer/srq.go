@@ -22,7 +22,7 @@ const (
 	srqBlank = 0xee
 )
 
-// srqRun is an ibv_srq_pingpong: several RC queue pairs that take their receives from one queue.
+// srqRun is an ibv_srq_pingpong: several RC queue pairs whose receives are in one queue.
 type srqRun struct {
 	rally
 	objects
@@ -105,7 +105,7 @@ func (s *srqRun) meet(ctx verbs.Context, conn io.ReadWriter) error {
 	return s.exchange(conn, text, func(heard []byte) error { return s.connect(ctx, heard) })
 }
 
-// connect takes all queue pairs to RTS.
+// connect moves all queue pairs to RTS.
 func (s *srqRun) connect(ctx verbs.Context, text []byte) error {
 	gid, err := announced(ctx, s.Source)
 	if err != nil {

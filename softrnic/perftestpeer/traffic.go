@@ -64,7 +64,7 @@ func (t *perftestRun) stream() error {
 	return nil
 }
 
-// sink takes messages.
+// sink receives messages.
 func (t *perftestRun) sink() error {
 	for got := 0; got < t.Iters; {
 		wcs, err := t.take()
@@ -149,7 +149,7 @@ func (t *perftestRun) writeLatency() error {
 	return nil
 }
 
-// watch waits until the byte at off is v.
+// watch waits until the byte at `off` is v.
 func (t *perftestRun) watch(off int, v byte) error {
 	end := t.rt.Now().Add(t.patience)
 	var b [1]byte

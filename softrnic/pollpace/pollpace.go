@@ -67,7 +67,7 @@ func (c *Crowd) found() {
 type Spinner struct {
 	// Inside: the thread may be waiting for goroutines of this process.
 	Inside bool
-	// Crowd is shared with the Spinners of other waits; nil: the Spinner has its own.
+	// Crowd is shared with the Spinners of other waits; nil means that the Spinner has its own.
 	Crowd *Crowd
 
 	own  Crowd
@@ -103,13 +103,13 @@ func (s *Spinner) Took(d time.Duration) bool { return s.crowd().Took(d) }
 // Found is called when polling was successful.
 func (s *Spinner) Found() { s.crowd().found() }
 
-// Pause yields the CPU after an empty poll. vain is the number of consecutive empty polls; inside
-// is as Spinner.Inside.
-func Pause(vain int, inside bool) {
+// Pause yields the CPU after an empty poll. empty is the number of consecutive empty polls; inside
+// has the meaning of Spinner.Inside.
+func Pause(empty int, inside bool) {
 	// Gosched wakes another thread of this process for each idle processor, which takes longer than
 	// a round trip. So it is called only with a single processor, for goroutines of this process,
 	// and from time to time.
-	if inside || runtime.GOMAXPROCS(0) == 1 || vain%goschedEvery == 0 {
+	if inside || runtime.GOMAXPROCS(0) == 1 || empty%goschedEvery == 0 {
 		runtime.Gosched()
 	}
 	Yield()

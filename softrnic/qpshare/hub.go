@@ -19,7 +19,7 @@ type Config struct {
 	Manager rdmacm.Dialer
 	// Members is the largest number of members; each thread has one.
 	Members int
-	// Depth is the largest number of work requests in flight of each member; 0: 32.
+	// Depth is the largest number of work requests in flight of each member; 0 means 32.
 	Depth int
 	// Shared are the services whose connections are shared. Their private data must be the same for
 	// all members.
@@ -63,7 +63,7 @@ type place struct {
 // contains the slot's index and use; see sendID.
 type slot struct {
 	use uint64 // number of work requests that the slot has had
-	q   *qp    // nil: the queue pair that posted it was destroyed
+	q   *qp    // nil means that the queue pair that posted it was destroyed
 	// c is the connection if it is shared, else nil.
 	c        *conn
 	m        *Member

@@ -24,10 +24,10 @@ type CMConfig struct {
 	// Context is the device whose queue pairs are connected, including those of its other contexts;
 	// required. It must have a connection manager: contexts of package verbsengine do.
 	Context verbs.Context
-	// Backlog is how many requests of one service may wait for Accept. 0: 64.
+	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int
-	// FirstPSN, if not nil, returns the first PSN of this side of each connection. nil: it is
-	// random.
+	// FirstPSN, if not nil, returns the first PSN of this side of each connection. nil means that
+	// it is random.
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 

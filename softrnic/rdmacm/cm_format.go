@@ -101,7 +101,7 @@ func (s service) ended(op string, c *engine.CMConn) error {
 	return opError(op, verbs.ErrUnreachable, "%v has ended the connection", c.Peer)
 }
 
-// ephemeralPort returns a random source port for the header of RDMA-CM.
+// ephemeralPort returns a random source port for the IP addressing header in the private data of a REQ.
 func ephemeralPort(r *rand.Rand) uint16 {
 	const first = 0xc000
 	return first | uint16(r.Uint32())

@@ -57,23 +57,23 @@ func (e *RejectError) Unwrap() error { return ErrRejected }
 // Params are the attributes of a connection that an application chooses. The zero value is usable.
 // The source address is the first GID of the device in the peer's family.
 type Params struct {
-	// PathMTU is the largest path MTU; the smaller one of both sides is used. 0: 4096, or less if
-	// the link MTU is smaller.
+	// PathMTU is the largest path MTU; the smaller one of both sides is used. 0 means 4096, or less
+	// if the link MTU is smaller.
 	PathMTU verbs.MTU
 	// Access is what the peer may do with the memory of this side through the queue pair. The zero
 	// value allows WRITE, READ and atomics in regions that allow them; NoAccess allows nothing.
 	Access   verbs.Access
 	NoAccess bool
 	// RdAtomic is how many READs and atomics may be in flight in each direction; the smaller one of
-	// both sides is used. 0: 16.
+	// both sides is used. 0 means 16.
 	RdAtomic int
-	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0: 15 (134 ms).
+	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0 means 15 (134 ms).
 	Timeout uint8
 	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS, but 0 means 7, the usual choice,
 	// and NoRetry means 0. With CM, a side that leaves them and Timeout at 0 uses the values of its
 	// peer: the responder all three, the initiator RNRRetry.
 	RetryCount, RNRRetry uint8
-	// MinRNRTimer is the code of the RNR timer that this side sends. 0: 12 (0.64 ms).
+	// MinRNRTimer is the code of the RNR timer that this side sends. 0 means 12 (0.64 ms).
 	MinRNRTimer  uint8
 	TrafficClass uint8
 	// PKeyIndex is the index of the connection's P_Key in verbs.DeviceAttr.PKeys. With CM only that

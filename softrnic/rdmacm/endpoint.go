@@ -123,7 +123,7 @@ func (e Endpoint) Agree(remote Endpoint) Endpoint {
 	return e
 }
 
-// BringUp takes qp from RESET to RTS, connected to remote, with the smaller MTU and depth of both
+// BringUp moves qp from RESET to RTS, connected to remote, with the smaller MTU and depth of both
 // sides. On error qp is in ERROR, or still in RESET if not even the first step was possible.
 func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) error {
 	depth := local.Agree(remote).RdAtomic
@@ -131,7 +131,7 @@ func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) e
 }
 
 // bringUp is BringUp with a depth for each direction: how many READs and atomics the peer
-// (incoming) and this side (outgoing) may have in flight. 0: none.
+// (incoming) and this side (outgoing) may have in flight. 0 means none.
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)

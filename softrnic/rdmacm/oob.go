@@ -34,14 +34,14 @@ type OOBConfig struct {
 	// Listen is the address on which all services of this manager listen. The zero value does not
 	// listen, which is enough to dial. Port 0 means a free port, which Addr returns.
 	Listen netip.AddrPort
-	// Port is the port on which peers listen. 0: DefaultPort.
+	// Port is the port on which peers listen. 0 means DefaultPort.
 	Port uint16
-	// Handshakes is how many peers may be in the exchange at the same time; more are refused. 0:
-	// 64.
+	// Handshakes is how many peers may be in the exchange at the same time; more are refused. 0
+	// means 64.
 	Handshakes int
-	// Backlog is how many requests of one service may wait for Accept. 0: 64.
+	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int
-	// HandshakeTimeout is how long a peer may take for its part of the exchange. 0: 5 s.
+	// HandshakeTimeout is how long a peer may take for its part of the exchange. 0 means 5 s.
 	HandshakeTimeout time.Duration
 }
 

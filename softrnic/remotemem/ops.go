@@ -28,27 +28,27 @@ type Target struct {
 	RKey uint32
 }
 
-// Read makes o a READ of n bytes of a peer's memory into the buffer at off.
+// Read makes o a READ of n bytes of a peer's memory into the buffer at `off`.
 func (f *Fabric) Read(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpRead, off, n) }
 
-// Write makes o a WRITE of n bytes of the buffer at off.
+// Write makes o a WRITE of n bytes of the buffer at `off`.
 func (f *Fabric) Write(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpWrite, off, n) }
 
 // CompareSwap makes o a compare-and-swap of a word of a peer's memory; the old value is stored in
-// the buffer at off.
+// the buffer at `off`.
 func (f *Fabric) CompareSwap(o *Op, t Target, compare, swap uint64, off int) {
 	f.prepare(o, t, verbs.OpCmpSwap, off, 8)
 	o.WR.CompareAdd, o.WR.Swap = compare, swap
 }
 
 // FetchAdd makes o a fetch-and-add on a word of a peer's memory; the old value is stored in the
-// buffer at off.
+// buffer at `off`.
 func (f *Fabric) FetchAdd(o *Op, t Target, add uint64, off int) {
 	f.prepare(o, t, verbs.OpFetchAdd, off, 8)
 	o.WR.CompareAdd = add
 }
 
-// Send makes o a SEND of n bytes of the buffer at off.
+// Send makes o a SEND of n bytes of the buffer at `off`.
 func (f *Fabric) Send(o *Op, peer, off, n int) {
 	f.prepare(o, Target{Peer: peer}, verbs.OpSend, off, n)
 }

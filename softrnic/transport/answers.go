@@ -70,8 +70,8 @@ func (a *answers) start(rdAtomic int) {
 
 // last is called when the queue pair enters the error state. It sends the acknowledgements of
 // executed requests, because the peer must not believe that they had no effect, and the NAK of a
-// refused request. READ responses are no longer sent, nor is anything behind them; but if a fatal
-// NAK waits behind them, they are sent so that the NAK can follow.
+// refused request. READ responses are no longer sent, nor are the answers that follow them; but if
+// a fatal NAK waits for them, they are sent so that the NAK can follow.
 func (a *answers) last(now clock.Time, out *Actions) {
 	n := len(a.owed)
 	refused := n > 0 && isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)
@@ -97,10 +97,10 @@ func (a *answers) last(now clock.Time, out *Actions) {
 					continue // the first call paused in a torn copy; the second call makes the packet
 				}
 				if outcome == readRefused {
-					// A NAK behind missing responses would look to the peer as if they were lost:
-					// the peer would request them again from a silent queue pair until its retries
-					// are used up. So the peer gets, at once, the error that is true: the queue
-					// pair cannot complete the READ.
+					// A NAK that follows missing responses would look to the peer as if they were
+					// lost: the peer would request them again from a silent queue pair until its
+					// retries are used up. So the peer gets, at once, the error that is true: the
+					// queue pair cannot complete the READ.
 					a.sendAck(&response{psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteOp}, out)
 					return
 				}
@@ -180,8 +180,9 @@ func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
 
 // insert makes place for a response at index i, if there is room.
 func (a *answers) insert(i int, fatal bool) bool {
-	n := len(a.owed)
-	if n == cap(a.owed) || n == cap(a.owed)-1 && !fatal {
+	// A queue pair that was reset may have memory for more: for those of a deeper connection.
+	n, most := len(a.owed), min(cap(a.owed), maxOwed(a.maxRdAtomic))
+	if n >= most || n == most-1 && !fatal {
 		return false
 	}
 	if a.owed = a.owed[:n+1]; i < n {

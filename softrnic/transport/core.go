@@ -57,7 +57,7 @@ func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.
 	return b, fault == mem.OK
 }
 
-// gather fills dst with the bytes of the SGL from offset off on. Every SGE is checked again,
+// gather fills dst with the bytes of the SGL from offset `off` on. Every SGE is checked again,
 // because its region may have been deregistered before a retransmission.
 func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	for i := range sgl {
@@ -82,7 +82,7 @@ func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	return mem.OK
 }
 
-// scatter writes src into the SGL of protection domain pd, from offset off on. The caller has
+// scatter writes src into the SGL of protection domain pd, from offset `off` on. The caller has
 // checked that src fits.
 func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 	for i := range sgl {

@@ -13,6 +13,9 @@
 // Packets given to Handle are for this queue pair, from its peer, and have a valid ICRC: the engine
 // checks that. Handle only reads them and keeps no reference.
 //
+// A comment cites a rule of the protocol as IBTA 9.7.4.1/length: the section of the specification,
+// and a word of this project for one rule in it.
+//
 // The parts:
 //
 //	qp.go                   QP: composes the parts and chooses the one for a call

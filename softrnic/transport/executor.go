@@ -54,7 +54,7 @@ var chain = [...]struct {
 	{"execute", (*executor).execute},
 }
 
-// run takes a request through the chain up to the first check that refuses it.
+// run applies the chain of checks to a request, up to the first check that refuses it.
 func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
 	for i := range chain {
 		if v := chain[i].check(x, p, info); v != pass {

@@ -185,7 +185,7 @@ func (q *QP) ToError(now clock.Time, out *Actions) error {
 	return q.enterError(evToError, out)
 }
 
-// fault goes to the error state because of a local error or a refused request.
+// fault moves the queue pair to the error state because of a local error or a refused request.
 func (q *QP) fault(out *Actions) {
 	if err := q.enterError(evFault, out); err != nil {
 		panic("transport: fault in a state without traffic: " + q.state.String())

@@ -40,6 +40,29 @@ func TestPlaceOfTheFatalNak(t *testing.T) {
 	}
 }
 
+// A queue pair that is used for another connection owes as many responses as the present depth
+// allows, however deep the former connection was, and its last place is for the fatal NAK, too.
+func TestOwedResponsesOfAReusedQueuePair(t *testing.T) {
+	_, b := newPair(t)
+	a := &b.qp.rsp.answers
+	for _, depth := range []int{16, 1, 3, 0} {
+		a.reset()
+		a.start(depth)
+		n := 0
+		for a.owe(owedRead, wire.PSN(n), 0) != nil {
+			if n++; n > 1000 {
+				t.Fatal("there is no bound")
+			}
+		}
+		if want := maxOwed(depth) - 1; n != want {
+			t.Errorf("depth %d: room for %d READs, want %d", depth, n, want)
+		}
+		if a.owe(owedAck, 1000, wire.NakInvalid) == nil || a.owe(owedAck, 1000, wire.NakInvalid) != nil {
+			t.Errorf("depth %d: there is no room for one fatal NAK", depth)
+		}
+	}
+}
+
 // Datagrams in one queue carry each its own data, from memory and inline, also behind one that is
 // too long.
 func TestDatagramsKeepTheirData(t *testing.T) {

@@ -36,20 +36,20 @@ type Config struct {
 	SendCQ, RecvCQ *cq.CQ
 	// SRQ, if not nil, is the shared receive queue from which the queue pair takes its receives.
 	SRQ       *SRQ
-	MaxSendWR int // 0: 128
-	MaxRecvWR int // 0: 128
-	MaxSGE    int // 0: 4
-	MaxInline int // bytes; 0: 256
+	MaxSendWR int // 0 means 128
+	MaxRecvWR int // 0 means 128
+	MaxSGE    int // 0 means 4
+	MaxInline int // bytes; 0 means 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
 	// Window is how many request packets may be in flight, and how many READ response packets one
 	// step may send.
-	Window int // 0: 128
-	// PortMTU is the largest payload of a datagram of a UD queue pair. 0: 1024.
+	Window int // 0 means 128
+	// PortMTU is the largest payload of a datagram of a UD queue pair. 0 means 1024.
 	PortMTU verbs.MTU
 	// AckEvery: at least every AckEvery-th request packet has AckReq, so that acknowledgements keep
 	// coming.
-	AckEvery int // 0: 32
+	AckEvery int // 0 means 32
 	// CoalesceAcks holds the ACK of a step back until FlushAcks or Tick, so that one ACK answers a
 	// batch of received packets. Deadline is then due at once, so that a caller without FlushAcks
 	// delays the ACK only until its next Tick.
@@ -126,6 +126,9 @@ func New(env *Env, cfg Config) (*QP, error) {
 	q.forget()
 	return q, nil
 }
+
+// Sent returns the source of the completions of the send queue.
+func (q *QP) Sent() *cq.Source { return q.sent }
 
 // Num returns the queue pair number.
 func (q *QP) Num() wire.QPN { return q.cfg.QPN }

@@ -12,7 +12,7 @@ type receiver struct {
 	// rq holds the posted receives. With a shared receive queue, or with receives from outside, it
 	// holds only the receive that was taken from there.
 	rq recvQueue
-	// outside has the receives that are taken when rq is empty. nil: PostRecv fills rq.
+	// outside has the receives that are taken when rq is empty. nil means that PostRecv fills rq.
 	outside Receives
 	// pd is the protection domain of the receives: that of the shared receive queue, if there is
 	// one.
@@ -47,7 +47,7 @@ func (r *receiver) fetch() bool { return r.outside != nil && r.rq.takeFrom(r.out
 // oldest returns the receive that the arriving message uses, or that the next message will use.
 func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
 
-// write copies bytes of a message into the oldest receive, from offset off on. The caller has
+// write copies bytes of a message into the oldest receive, from offset `off` on. The caller has
 // checked that they fit.
 func (r *receiver) write(off uint32, src []byte) mem.Fault {
 	return r.scatter(r.pd, r.rq.sgl(r.rq.head), off, src)

@@ -38,5 +38,24 @@ func (r *recvQueue) takeFrom(src Receives) bool {
 	return true
 }
 
+// EnableReceives lets the queue pair use its receives again, up to that with index limit-1, counted from
+// the first post since RESET: receive i is the one that was posted as number i mod MaxRecvWR. With narrow,
+// limit is the index nearest to the next one that has these 16 bits. It moves forward only, and at most
+// MaxRecvWR receives are queued. It returns false if MaxRecvWR is no power of two, not all of them were
+// posted, or the receives are taken from elsewhere.
+func (q *QP) EnableReceives(limit uint32, narrow bool) bool {
+	r := &q.rcv.rq
+	n := uint32(len(r.ring))
+	if q.cfg.SRQ != nil || q.rcv.outside != nil || int(n) != r.limit || r.tail < n {
+		return false
+	}
+	ahead := int32(limit - r.tail)
+	if narrow {
+		ahead = int32(int16(limit - r.tail))
+	}
+	r.tail += uint32(max(0, min(ahead, int32(n-(r.tail-r.head)))))
+	return true
+}
+
 // Sending returns the number of send work requests that are not complete.
 func (q *QP) Sending() int { return q.req.sq.len() }

@@ -27,7 +27,7 @@ type service struct {
 	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }
 
-// services is indexed by verbs.QPType. nil: the type is not supported.
+// services is indexed by verbs.QPType. nil means that the type is not supported.
 var services [verbs.UD + 1]*service
 
 func init() { // a composite literal would be an initialization cycle through the methods

@@ -74,7 +74,7 @@ var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateSQE, evToReset, verbs.StateReset},
 )
 
-// next returns the state after event on. It fails with a *transitionError.
+// next returns the state after the event `on`. It fails with a *transitionError.
 func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, error) {
 	for i := range diagram {
 		if t := &diagram[i]; t.from == from && t.on == on {
@@ -84,7 +84,7 @@ func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, er
 	return from, &transitionError{From: from, Event: on.String(), LegalIn: legalIn(diagram, on)}
 }
 
-// legalIn returns the states in which the event on is legal.
+// legalIn returns the states in which the event `on` is legal.
 func legalIn(diagram []transition, on event) []verbs.QPState {
 	var from []verbs.QPState
 	for _, t := range diagram {

@@ -38,7 +38,8 @@ type torn struct {
 
 func (t *torn) active() bool { return t.kind != notTorn }
 
-// parts returns the two parts of a copy, as [begin, end), in the order of the plan.
+// parts returns the two parts of a torn copy of n bytes, as byte ranges [begin, end), in the order
+// in which tr says they are copied.
 func parts(tr mem.Tear, n int) (first, second [2]int) {
 	head, tail := [2]int{0, tr.Cut}, [2]int{tr.Cut, n}
 	if tr.TailFirst {

@@ -79,9 +79,9 @@ func (r *responder) dropMessage() {
 	r.skip, r.exec.msg, r.rcv.held = true, noMessage, false
 }
 
-// refuseSilently ends a message that failed a check, without an answer (IBTA 9.9.3/silent,
-// responder class D). The queue pair ends only if the memory of its own receive is not accessible
-// (IBTA 9.9.3/local, class A).
+// refuseSilently drops a message that failed a check, and sends no response (IBTA 9.9.3/silent,
+// responder class D). The queue pair enters the error state only if the receive that the message
+// uses names memory that is not accessible (IBTA 9.9.3/local, class A).
 func (r *responder) refuseSilently(v verdict, out *Actions) {
 	c := r.env.Counters
 	if v == refuseNotReady {

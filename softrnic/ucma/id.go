@@ -11,7 +11,7 @@ import (
 // id is an identifier: rdma_cm_id of librdmacm.
 type id struct {
 	handle  uint32
-	uid     uint64 // the program's name of it; 0: none yet
+	uid     uint64 // the program's name of it; 0 means none yet
 	channel *channel
 	state   State
 	// space is the port space as in mad.PortService; 0 if it is not supported.

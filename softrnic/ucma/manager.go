@@ -24,9 +24,10 @@ type Config struct {
 	Owns func(n wire.QPN) bool
 	// Tell announces to the program that a channel has a new event. It must not wait.
 	Tell func(channel uint32)
-	// Channels and Listeners are the largest numbers that the program may have. 0: 1024, 64.
+	// Channels and Listeners are the largest numbers that the program may have. 0 means 1024, 64.
 	Channels, Listeners int
-	// Quota limits its other objects; nil: no quota, only the range of their handles limits them.
+	// Quota limits its other objects; nil means that there is no quota and only the range of their
+	// handles limits them.
 	Quota Quota
 }
 

@@ -88,7 +88,8 @@ func (m *Manager) leave(_ call, a destroyID) (Result, error) {
 	return Result{Data: encode(Reported{j.reported}), Withdrawn: uint32(withdrawn), Channel: ch.number}, nil
 }
 
-// leaveAll ends the memberships of an identifier that ends. The caller removes its events.
+// leaveAll ends the memberships of an identifier, which is about to be destroyed. The caller
+// removes the identifier's events.
 func (m *Manager) leaveAll(x *id) {
 	for h, j := range m.joins {
 		if j.of == x {

@@ -198,6 +198,7 @@ func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 var completions = [...]uint32{
 	verbs.WCSend: 0, verbs.WCWrite: 1, verbs.WCRead: 2, verbs.WCCmpSwap: 3, verbs.WCFetchAdd: 4, verbs.WCBindMW: 5,
 	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCMaskedCmpSwap: 3, verbs.WCMaskedFetchAdd: 4, verbs.WCFlush: 8, verbs.WCAtomicWrite: 9, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
+	verbs.WCNop: 0,
 }
 
 // Flags of a completion (enum ibv_wc_flags).

@@ -221,8 +221,8 @@ type (
 		_     uint16
 	}
 
-	// SRQArgs are the arguments of CreateSRQ, SRQ is the answer. The Area of the ring and the
-	// number of the queue follow it.
+	// SRQArgs are the arguments of CreateSRQ, and SRQ is the answer. In the answer, SRQ is followed
+	// by the Area of the ring and by SRQNum, the number of the queue.
 	SRQArgs struct {
 		User                     uint64
 		PD, MaxWR, MaxSGE, Limit uint32

@@ -10,10 +10,10 @@ type AHAttr struct {
 	DestGID      GID
 	SourceGID    int // index into DeviceAttr.GIDs; must be of the same family as DestGID
 	TrafficClass uint8
-	HopLimit     uint8 // 0: 64
+	HopLimit     uint8 // 0 means 64
 	// FlowLabel has 20 bits. Over IPv6 it is the flow label, and over IPv4 and IPv6 the UDP source
-	// port is derived from it. 0: the packets have no label, and the port depends on the queue
-	// pair.
+	// port is derived from it. 0 means that the packets have no label, and the port depends on the
+	// queue pair.
 	FlowLabel uint32
 }
 

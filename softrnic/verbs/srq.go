@@ -2,8 +2,8 @@ package verbs
 
 // SRQInit are the creation attributes of a shared receive queue.
 type SRQInit struct {
-	MaxWR  int // 0: 128
-	MaxSGE int // 0: 4
+	MaxWR  int // 0 means 128
+	MaxSGE int // 0 means 4
 }
 
 // SRQAttr has the attributes of a shared receive queue.

@@ -11,7 +11,7 @@ var (
 	}
 	wcNames = [...]string{
 		"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM", "BIND_MW", "REG_MR", "MASKED_CMP_SWAP",
-		"MASKED_FETCH_ADD", "ATOMIC_WRITE", "FLUSH",
+		"MASKED_FETCH_ADD", "ATOMIC_WRITE", "FLUSH", "NOP",
 	}
 	asyncNames = [...]string{
 		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",

@@ -206,10 +206,10 @@ type QPInit struct {
 	SendCQ, RecvCQ CQ
 	// SRQ, if not nil, is the shared receive queue from which the queue pair takes its receives.
 	SRQ       SRQ
-	MaxSendWR int // 0: 128
-	MaxRecvWR int // 0: 128
-	MaxSGE    int // 0: 4
-	MaxInline int // bytes; 0: 256
+	MaxSendWR int // 0 means 128
+	MaxRecvWR int // 0 means 128
+	MaxSGE    int // 0 means 4
+	MaxInline int // bytes; 0 means 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
 }
@@ -260,10 +260,10 @@ type ToRTR struct {
 	PathMTU   MTU
 	// MaxDestRdAtomic is how many READs and atomics of the peer may be in flight (responder
 	// resources).
-	MaxDestRdAtomic int // 0: 16; -1: none
+	MaxDestRdAtomic int // 0 means 16; -1 means none
 	MinRNRTimer     uint8
-	TrafficClass    uint8  // 0: the default of the NIC
-	HopLimit        uint8  // 0: 64
+	TrafficClass    uint8  // 0 means the default of the NIC
+	HopLimit        uint8  // 0 means 64
 	FlowLabel       uint32 // as in AHAttr
 }
 
@@ -277,7 +277,7 @@ type ToRTS struct {
 	// RNRRetry is how often it is sent again for an RNR NAK, 0 to 6; 7 means without limit.
 	RNRRetry uint8
 	// MaxRdAtomic is how many READs and atomics may be in flight as initiator.
-	MaxRdAtomic int // 0: 16; -1: none
+	MaxRdAtomic int // 0 means 16; -1 means none
 }
 
 // QPAttr has the attributes of a queue pair.

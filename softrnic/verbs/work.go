@@ -133,6 +133,8 @@ const (
 	WCMaskedFetchAdd
 	WCAtomicWrite
 	WCFlush
+	// WCNop is a NOP, WAIT or ENABLE of a send ring.
+	WCNop
 )
 
 // WCFlags say which optional fields of a completion are set.

@@ -19,6 +19,8 @@ type cq struct {
 	event    fired
 }
 
+var _ verbs.CountedCQ = (*cq)(nil)
+
 // Poll takes completions. If there is none, it lets the shell make progress once and tries again.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	c.ctx.shell.Enter()
@@ -95,6 +97,21 @@ func (c *cq) Moderate(count int, period time.Duration) error {
 	c.ctx.shell.Enter()
 	defer c.ctx.shell.Leave()
 	return c.cq.Moderate(count, period)
+}
+
+// Number returns the number of the queue, also after Destroy.
+func (c *cq) Number() uint32 { return c.cq.ID() }
+
+// IgnoreOverrun makes the queue lose what does not fit.
+func (c *cq) IgnoreOverrun() error {
+	c.ctx.shell.Enter()
+	defer c.ctx.shell.Leave()
+	q, err := c.cq.Queue()
+	if err != nil {
+		return err
+	}
+	q.IgnoreOverrun()
+	return nil
 }
 
 // Destroy ends the queue. Waiting threads get ErrClosed.

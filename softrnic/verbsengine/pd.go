@@ -141,7 +141,7 @@ func (m *mr) Len() int     { return m.length }
 func (m *mr) LKey() uint32 { return m.lkey }
 func (m *mr) RKey() uint32 { return m.rkey }
 
-// SGE returns an SGE of n bytes from off on. It checks nothing: an invalid SGE fails where it is
+// SGE returns an SGE of n bytes from `off` on. It checks nothing: an invalid SGE fails where it is
 // used. A length that does not fit becomes the largest one, which every work request refuses; a
 // truncated length could be accepted.
 func (m *mr) SGE(off, n int) verbs.SGE {

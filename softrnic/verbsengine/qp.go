@@ -12,6 +12,8 @@ type qp struct {
 	qp *engine.QP
 }
 
+var _ verbs.RingQP = (*qp)(nil)
+
 // QPN returns the number, also after Destroy.
 func (q *qp) QPN() wire.QPN { return q.qp.Num() }
 
@@ -87,6 +89,20 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	defer q.pd.ctx.shell.Leave()
 	q.pd.ctx.posted(len(wr))
 	return q.qp.PostRecv(wr)
+}
+
+// UseRing gives the queue pair a send ring.
+func (q *qp) UseRing(init verbs.RingInit) error {
+	q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.UseRing(init)
+}
+
+// Doorbell moves the limit of the ring.
+func (q *qp) Doorbell(limit uint32) error {
+	now, _, _ := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.Doorbell(now, limit)
 }
 
 func (q *qp) AttachMulticast(group verbs.GID) error {

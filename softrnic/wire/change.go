@@ -56,10 +56,10 @@ func icrcShift(crc uint32, n int) uint32 {
 	return crc
 }
 
-// AppendChanged is AppendFrame for a received packet with changed headers. old is the packet as
-// received; the caller has checked its ICRC. If f has the payload of old, in the same memory, it is
-// copied without summing, and the ICRC of the result is right if and only if that of old is.
-// Otherwise AppendChanged is AppendFrame.
+// AppendChanged is AppendFrame for a received packet with changed headers. `old` is the packet as
+// received; the caller has checked its ICRC. If f has the payload of old, in the same memory, the
+// payload is copied without summing. Then the ICRC of the result is right if and only if that of
+// old is. Otherwise AppendChanged is AppendFrame.
 func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	n := len(f.Payload) + padOf(len(f.Payload))
 	if n < changeMin {

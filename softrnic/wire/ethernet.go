@@ -48,7 +48,7 @@ func (h *Ethernet) Parse(b []byte) error {
 	if err := need(b, ethernetLen, "Ethernet"); err != nil {
 		return err
 	}
-	h.Dst, h.Src = MAC(b[0:6]), MAC(b[6:12])
+	h.Dst, h.Src = MAC(b), MAC(b[6:])
 	h.Tagged, h.TCI, h.Type = false, 0, binary.BigEndian.Uint16(b[12:])
 	if h.Type != EtherTypeVLAN {
 		return nil

@@ -124,28 +124,23 @@ func IsRoCE(b []byte) bool {
 // datagram to UDP port 4791. It checks nothing else, so that any other error of such a datagram is
 // a FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not recognised.
 func locate(b []byte) (ip int, v6, ok bool) {
-	ip = ethernetLen
-	if len(b) >= ip+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {
-		ip += vlanTagLen
-	}
-	if len(b) < ip+ipv4Len {
+	h, etherType := ipHeader(b)
+	if len(h) < ipv4Len {
 		return 0, false, false
 	}
-	etherType := binary.BigEndian.Uint16(b[ip-2:])
-	b = b[ip:]
 	var protocol byte
 	var ipLen int
 	switch {
 	case etherType == EtherTypeIPv4:
-		if binary.BigEndian.Uint16(b[6:])&ipv4Offset != 0 {
+		if binary.BigEndian.Uint16(h[6:])&ipv4Offset != 0 {
 			return 0, false, false
 		}
-		protocol, ipLen = b[9], int(b[0]&0xf)*4
-	case etherType == EtherTypeIPv6 && len(b) >= ipv6Len:
-		protocol, ipLen, v6 = b[6], ipv6Len, true
+		protocol, ipLen = h[9], int(h[0]&0xf)*4
+	case etherType == EtherTypeIPv6 && len(h) >= ipv6Len:
+		protocol, ipLen, v6 = h[6], ipv6Len, true
 	default:
 		return 0, false, false
 	}
-	ok = protocol == ProtocolUDP && len(b) >= ipLen+4 && binary.BigEndian.Uint16(b[ipLen+2:]) == UDPPort
-	return ip, v6, ok
+	ok = protocol == ProtocolUDP && len(h) >= ipLen+4 && binary.BigEndian.Uint16(h[ipLen+2:]) == UDPPort
+	return len(b) - len(h), v6, ok
 }

@@ -71,7 +71,7 @@ func (h *IPv4) Parse(b []byte) error {
 	h.TOS, h.TotalLen, h.ID = b[1], total, binary.BigEndian.Uint16(b[4:])
 	h.Reserved, h.DF = flags&ipv4Reserved != 0, flags&ipv4DF != 0
 	h.TTL, h.Protocol = b[8], b[9]
-	h.Src, h.Dst = [4]byte(b[12:16]), [4]byte(b[16:20])
+	h.Src, h.Dst = [4]byte(b[12:]), [4]byte(b[16:])
 	return nil
 }
 

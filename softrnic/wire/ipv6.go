@@ -47,7 +47,7 @@ func (h *IPv6) Parse(b []byte) error {
 	}
 	h.TrafficClass, h.FlowLabel, h.PayloadLen = uint8(first>>20), first&flowLabelMask, n
 	h.NextHeader, h.HopLimit = b[6], b[7]
-	h.Src, h.Dst = [16]byte(b[8:24]), [16]byte(b[24:40])
+	h.Src, h.Dst = [16]byte(b[8:]), [16]byte(b[24:])
 	return nil
 }
 

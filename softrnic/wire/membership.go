@@ -155,8 +155,8 @@ func (m *Membership) parseIGMP(b []byte) error {
 	if len(msg)%2 != 0 || checksum(msg) != 0 {
 		return ErrNotMembership
 	}
-	m.Source = netip.AddrFrom4([4]byte(b[12:16]))
-	group := netip.AddrFrom4([4]byte(msg[4:8]))
+	m.Source = netip.AddrFrom4([4]byte(b[12:]))
+	group := netip.AddrFrom4([4]byte(msg[4:]))
 	switch msg[0] {
 	case igmpQuery:
 		if len(msg) > igmpOldLen && len(msg) < igmpQueryLen { // no version has this length (RFC 3376, 7.1)
@@ -202,7 +202,7 @@ func (m *Membership) parseMLD(b []byte) error {
 	if len(msg) < mldOldLen {
 		return ErrNotMembership
 	}
-	group := netip.AddrFrom16([16]byte(msg[8:24]))
+	group := netip.AddrFrom16([16]byte(msg[8:]))
 	switch msg[0] {
 	case mldQuery:
 		// RFC 3810, 8.1 and 5.1.14: no version has another length, and queries have a link-local

@@ -65,9 +65,9 @@ const (
 	readAnswer = OpResponse | OpRead | OpPayload
 )
 
-// opTable is the opcode table of IBTA 9.2 for the services that this codec knows, with the extended
-// headers that each opcode has (IBTA 9.3), FLUSH and ATOMIC_WRITE of the memory placement
-// extensions, the CNP of A17.9.3, and masked atomics.
+// opTable is the opcode table of IBTA 9.2 for the services that this codec knows. Each opcode has
+// its extended headers (IBTA 9.3). The table also has FLUSH and ATOMIC_WRITE of the memory
+// placement extensions, the CNP of A17.9.3, and masked atomics.
 var opTable = withHeaderLen([256]OpInfo{
 	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
 	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},

@@ -22,9 +22,9 @@ const (
 	leadLen = 4
 )
 
-// sealLead is the lead as a little-endian word. The register behind four bytes is a sum of one
-// entry of the table for each; the topmost byte of the target value identifies that entry, from the
-// last byte to the first.
+// sealLead is the lead as a little-endian word. The register after four bytes is a sum of one entry
+// of the table for each; the topmost byte of the target value identifies that entry, from the last
+// byte to the first.
 var sealLead = func() uint32 {
 	var top [256]byte // index of the entry with that top byte
 	for i, c := range crc32.IEEETable {

@@ -27,10 +27,10 @@ func (d *Difference) Error() string {
 }
 
 // Frame decodes an Ethernet frame, without its FCS, with both decoders. It returns nil if both
-// agree on every field and on the ICRC, if both say that the frame is neither RoCEv2 nor a message of
-// the NIC without connections, or if package wire or onerma/wire refuses it as malformed; otherwise a
-// *Difference. The frame is only read. It must be complete: a decoder cannot decode all fields of a
-// truncated frame.
+// agree on every field and on the ICRC, or if both say that the frame is neither RoCEv2 nor a
+// message of the NIC without connections. It also returns nil if package wire or onerma/wire
+// refuses the frame as malformed. In all other cases it returns a *Difference. The frame is only
+// read. It must be complete: a decoder cannot decode all fields of a truncated frame.
 func Frame(data []byte) error {
 	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
 	var ours wire.Frame

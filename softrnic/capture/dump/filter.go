@@ -13,11 +13,11 @@ import (
 // counted even if they are not selected. The zero value selects every RoCEv2 packet.
 type Filter struct {
 	// Opcodes are patterns as in package path, regardless of case: "RC_WRITE_*". One of them must
-	// match; nil: any opcode.
+	// match; nil means any opcode.
 	Opcodes []string
-	// QPN is the destination queue pair, or the source queue pair of a datagram; nil: any.
+	// QPN is the destination queue pair, or the source queue pair of a datagram; nil means any.
 	QPN *wire.QPN
-	// PSN is the packet sequence number; nil: any.
+	// PSN is the packet sequence number; nil means any.
 	PSN *wire.PSN
 	// Host is the source or destination address; the zero Addr: any.
 	Host netip.Addr

@@ -28,7 +28,7 @@ type Record struct {
 	Verdict Verdict
 	// Err is the *wire.FormatError of a malformed packet.
 	Err error
-	// Dispute is the error of Config.Verify, a difference between the two decoders; nil: none.
+	// Dispute is the error of Config.Verify, a difference between the two decoders; nil means none.
 	Dispute error
 }
 

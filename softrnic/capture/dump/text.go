@@ -49,7 +49,7 @@ func appendPeers(b []byte, f *wire.Frame) []byte {
 	return fmt.Appendf(b, "%v > %v", f.Eth.Src, f.Eth.Dst)
 }
 
-// appendTime appends seconds since start, or the time of day if start is nil.
+// appendTime appends seconds since start, or the time of day if `start` is nil.
 func appendTime(b []byte, now int64, start *int64) []byte {
 	if start == nil {
 		return time.Unix(0, now).UTC().AppendFormat(b, "15:04:05.000000000")
@@ -106,7 +106,7 @@ func appendOther(b, data []byte) []byte {
 	return fmt.Appendf(b, "%v > %v EtherType %#04x", eth.Src, eth.Dst, eth.Type)
 }
 
-// message appends a message of the NIC without connections; false: it is none.
+// message appends a message of the NIC without connections; false means that it is none.
 func message(data []byte, b *[]byte) bool {
 	var f onerma.Frame
 	err := onerma.ParseFrame(data, &f)

@@ -26,7 +26,7 @@ func (e *WriteError) Error() string { return "write capture: " + e.Err.Error() }
 func (e *WriteError) Unwrap() error { return e.Err }
 
 // Copy copies a little-endian pcapng stream, as a Writer makes it, block by block until its end or
-// until limit packets (0: no limit) have been copied. dst gets only whole blocks, so that it
+// until limit packets (0 means no limit) have been copied. dst gets only whole blocks, so that it
 // contains a readable file however the copy ends; before Copy waits for src, it flushes dst if dst
 // has a Flush. The error is one of src, a *WriteError, or wraps ErrCorrupt.
 func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {

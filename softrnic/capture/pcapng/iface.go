@@ -10,7 +10,7 @@ import (
 type iface struct {
 	name     string
 	linkType LinkType
-	snapLen  uint32 // bytes; 0: no limit
+	snapLen  uint32 // bytes; 0 means no limit
 	resol    uint8  // if_tsresol: 10^-resol s if the top bit is clear, else 2^-resol s
 	offset   int64  // seconds to add to every time
 }

@@ -52,7 +52,7 @@ type Hub struct {
 	mu      sync.Mutex
 	links   []string // "" for a removed link
 	readers []*reader
-	past    *past // nil: packets are not kept
+	past    *past // nil means that packets are not kept
 }
 
 // NewHub returns a hub for links; Frame names them by their index.

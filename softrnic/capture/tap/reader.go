@@ -10,8 +10,8 @@ import (
 // reader is the queue between the switch and one capture: records in a byte buffer that the two
 // sides swap.
 type reader struct {
-	ids       []int // interface of the capture by link*2+direction; -1: not captured
-	snaplen   int   // 0: whole packets
+	ids       []int // interface of the capture by link*2+direction; -1 means that it is not captured
+	snaplen   int   // 0 means whole packets
 	commented bool  // only packets with a comment
 	ready     chan struct{}
 

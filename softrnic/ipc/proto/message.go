@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version changes when messages or shared memory change.
-	Version = 5
+	Version = 6
 	// MaxMessage is the largest size of a message in bytes.
 	MaxMessage = 1 << 16
 	// MaxData is the largest amount of data in one access to device memory, in bytes. Longer
@@ -46,6 +46,7 @@ const (
 	OpCreateCQ     Op = "create_cq"     // CreateCQ: Queue, with the ring
 	OpResizeCQ     Op = "resize_cq"     // ResizeCQ: None
 	OpModerateCQ   Op = "moderate_cq"   // ModerateCQ: None
+	OpCountCQ      Op = "count_cq"      // Handle: None; the queue is only counted, and loses what does not fit
 	OpDestroyCQ    Op = "destroy_cq"    // Handle: None
 	OpCreateSRQ    Op = "create_srq"    // CreateSRQ: Queue, with the ring
 	OpQuerySRQ     Op = "query_srq"     // Handle: verbs.SRQAttr
@@ -57,6 +58,8 @@ const (
 	OpCreateQP     Op = "create_qp"     // CreateQP: Queue, with the rings
 	OpQueryQP      Op = "query_qp"      // Handle: verbs.QPAttr
 	OpModifyQP     Op = "modify_qp"     // ModifyQP: None
+	OpUseRing      Op = "use_ring"      // UseRing: None
+	OpDoorbell     Op = "doorbell"      // Doorbell: None
 	OpDestroyQP    Op = "destroy_qp"    // Handle: None
 	OpAttach       Op = "attach"        // Multicast: None
 	OpDetach       Op = "detach"        // Multicast: None
@@ -185,6 +188,18 @@ type ModerateCQ struct {
 	Period time.Duration `json:"period"`
 }
 
+// UseRing gives a queue pair a send ring.
+type UseRing struct {
+	H    uint32         `json:"h"`
+	Init verbs.RingInit `json:"init"`
+}
+
+// Doorbell moves the limit of a send ring.
+type Doorbell struct {
+	H     uint32 `json:"h"`
+	Limit uint32 `json:"limit"`
+}
+
 // CreateSRQ makes a shared receive queue.
 type CreateSRQ struct {
 	PD   uint32        `json:"pd"`
@@ -276,7 +291,7 @@ type Multicast struct {
 // Share opens or makes a shared region; see ipc.Context.Share.
 type Share struct {
 	Name   string       `json:"name"`
-	Length int          `json:"length,omitempty"` // 0: the region must exist
+	Length int          `json:"length,omitempty"` // 0 means that the region must exist
 	Access verbs.Access `json:"access,omitempty"`
 }
 

@@ -40,8 +40,8 @@ type Queue struct {
 	Arm *Shared
 	// Backlog is set by the daemon when it has completions for which the ring has no room.
 	Backlog *Shared
-	// Refused is one more than the position of the entry that the daemon refused last; 0: none.
-	// Value is the result of a memory access.
+	// Refused is one more than the position of the entry that the daemon refused last; 0 means
+	// none. Value is the result of a memory access.
 	Refused, Value *Shared
 
 	header, slots []byte

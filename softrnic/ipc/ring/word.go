@@ -10,7 +10,7 @@ import (
 // other side sleeps, or the other side sees what was published.
 type Shared struct{ v atomic.Uint64 }
 
-// WordAt returns the word at offset off of a mapping; off is a multiple of 8.
+// WordAt returns the word at offset `off` of a mapping; `off` is a multiple of 8.
 func WordAt(b []byte, off int) *Shared {
 	_ = b[off+7]
 	return (*Shared)(unsafe.Pointer(&b[off]))

@@ -78,6 +78,42 @@ func TestStoppedTogether(t *testing.T) {
 	}
 }
 
+// A program that has received a descriptor and closed it has closed the last one, once the daemon has
+// settled: otherwise a program at its limit of channels could be refused one.
+func TestSettledDescriptorsAreClosed(t *testing.T) {
+	c, program := unread(t)
+	_ = c.discard()
+	go c.write()
+	defer close(c.gone)
+	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	for i := range 2000 {
+		q := new(eventQueue)
+		fd, err := q.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.out <- outgoing{b, []int{fd}}
+		_, n, _, _, err := program.(*net.UnixConn).ReadMsgUnix(b, oob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := unix.ParseSocketControlMessage(oob[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds, err := unix.ParseUnixRights(&list[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(fds[0])
+		c.settle()
+		if !q.gone() {
+			t.Fatalf("descriptor %d is open", i)
+		}
+		q.close()
+	}
+}
+
 // unread is a client whose queue of answers is full, and the other end of its connection.
 func unread(t *testing.T) (*client, net.Conn) {
 	t.Helper()

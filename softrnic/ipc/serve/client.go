@@ -21,12 +21,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-const (
-	// helloWait is how long an application may take to send its hello.
-	helloWait = 5 * time.Second
-	// maxName is the largest length of an application's name in bytes.
-	maxName = 64
-)
+// maxName is the largest length of an application's name in bytes.
+const maxName = 64
 
 // client is an attached application: its socket, its verbs context and its objects.
 type client struct {
@@ -87,7 +83,7 @@ func (closeRequest) Error() string { return "close" }
 // serve handles the requests one after the other. A request that may wait gets a goroutine.
 func (c *client) serve() error {
 	buf := make([]byte, proto.MaxMessage+1)
-	if err := c.conn.SetReadDeadline(time.Now().Add(helloWait)); err != nil {
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.s.cfg.HelloWait)); err != nil {
 		return err
 	}
 	for first := true; ; first = false {

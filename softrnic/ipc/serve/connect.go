@@ -27,7 +27,7 @@ type connections struct {
 	c *client
 
 	mu      sync.Mutex // guards the fields below
-	manager Manager    // nil: the daemon makes no connections
+	manager Manager    // nil means that the daemon makes no connections
 }
 
 // deadline returns the deadline of a call with that timeout; negative means none.

@@ -84,7 +84,8 @@ func init() { // a composite literal would be an initialization cycle
 		proto.OpFreeDM: plain(memories.freeDM),
 
 		proto.OpCreateCQ: handle(queues.createCQ), proto.OpResizeCQ: plain(queues.resizeCQ), proto.OpModerateCQ: plain(queues.moderateCQ),
-		proto.OpDestroyCQ: plain(queues.destroyCQ),
+		proto.OpDestroyCQ: plain(queues.destroyCQ), proto.OpCountCQ: plain(queues.countCQ),
+		proto.OpUseRing: plain(queues.useRing), proto.OpDoorbell: plain(queues.doorbell),
 		proto.OpCreateSRQ: handle(queues.createSRQ), proto.OpQuerySRQ: plain(queues.querySRQ), proto.OpLimitSRQ: plain(queues.limitSRQ),
 		proto.OpResizeSRQ: plain(queues.resizeSRQ), proto.OpDestroySRQ: plain(queues.destroySRQ),
 		proto.OpCreateAH: plain(queues.createAH), proto.OpDestroyAH: plain(queues.destroyAH),

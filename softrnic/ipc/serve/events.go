@@ -10,7 +10,7 @@ import (
 // were attached at that time.
 type heard struct {
 	ev  verbs.AsyncEvent
-	of  *port // nil: for all applications
+	of  *port // nil means that it serves all applications
 	all int   // the number of ports at that time
 }
 

@@ -9,32 +9,33 @@ import (
 
 // Limits are the quotas of applications. The zero value of a field means its default.
 type Limits struct {
-	Clients int // attached at the same time; 0: 64
+	Clients int // attached at the same time; 0 means 64
 	// Quotas of each application:
-	PDs, SRQs, MWs, DMs, Memories int // 0: 256 each
-	MRs                           int // 0: 4096
-	CQs, QPs                      int // 0: 1024 each
-	AHs                           int // 0: 4096
-	Attachments                   int // of queue pairs to multicast groups; 0: 512
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each
+	MRs                           int // 0 means 4096
+	CQs, QPs                      int // 0 means 1024 each
+	AHs                           int // 0 means 4096
+	Attachments                   int // of queue pairs to multicast groups; 0 means 512
 	// Manager has the quotas of objects that make connections.
 	Manager ManagerLimits
-	// Waits is the number of calls that may wait at the same time; 0: 256.
+	// Waits is the number of calls that may wait at the same time; 0 means 256.
 	Waits int
-	// Bytes is the memory that an application may have mapped, registered or not; 0: 16 GiB. Only
-	// used pages take memory of the machine.
+	// Bytes is the most memory that an application may have mapped, registered or not, in bytes; 0
+	// means 16 GiB. Only used pages take memory of the machine.
 	Bytes int64
-	// QueueBytes is the memory of the NIC for an application's work queues and completion queues;
-	// 0: 256 MiB.
+	// QueueBytes is the most memory of the NIC that an application's work queues and completion
+	// queues may have, in bytes; 0 means 256 MiB.
 	QueueBytes int64
-	// DeviceBytes is the device memory of an application; 0: all that is not reserved.
+	// DeviceBytes is the most device memory that an application may have, in bytes; 0 means all
+	// device memory that is not reserved for the daemon.
 	DeviceBytes int64
-	// SharedBytes is the memory in shared regions of one user, which survive applications; 0: 16
-	// GiB.
+	// SharedBytes is the most memory that the shared regions of one user may have, in bytes; 0
+	// means 16 GiB. Shared regions survive applications.
 	SharedBytes int64
-	// Shared is the number of shared regions of all applications together; 0: 64.
+	// Shared is the largest number of shared regions of all applications together; 0 means 64.
 	Shared int
-	// Reserve is the part of each table of the NIC, in percent, that is reserved for the daemon; 0:
-	// 12, negative: none.
+	// Reserve is the part of each table of the NIC, in percent, that is reserved for the daemon; 0
+	// means 12, negative: none.
 	Reserve int
 	// ReservedDevice is the device memory reserved for the daemon, in bytes.
 	ReservedDevice int64
@@ -43,11 +44,11 @@ type Limits struct {
 // ManagerLimits are the quotas of an application for the connection manager. The last three are for
 // librdmacm.
 type ManagerLimits struct {
-	Listeners, Requests int // services; peers' requests that wait for an answer; 0: 64 each
+	Listeners, Requests int // services; peers' requests that wait for an answer; 0 means 64 each
 
-	IDs    int // identifiers, including those of peers' requests; 0: 4096
-	Joins  int // memberships in multicast groups; 0: 512
-	Events int // events that the program has not read; 0: 16384
+	IDs    int // identifiers, including those of peers' requests; 0 means 4096
+	Joins  int // memberships in multicast groups; 0 means 512
+	Events int // events that the program has not read; 0 means 16384
 }
 
 // Defaults of larger Limits.

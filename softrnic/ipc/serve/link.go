@@ -28,6 +28,8 @@ type link struct {
 	conn *net.UnixConn
 	out  chan outgoing
 	gone chan struct{} // closed when the client is being detached
+	// sending is locked while a message is sent, until the descriptors of the message are closed.
+	sending sync.Mutex
 
 	mu     sync.Mutex // guards the fields below
 	reason string     // why the application was disconnected
@@ -89,14 +91,27 @@ func (l *link) write() {
 		case <-l.gone:
 			return
 		case m := <-l.out:
-			err := l.send(m)
-			// The application has copies of the descriptors; these are no longer needed.
-			_ = closeAll(m.fds)
-			if err != nil {
+			if err := l.pass(m); err != nil {
 				l.cut("answers are not read: " + err.Error())
 			}
 		}
 	}
+}
+
+// pass sends a message and closes its descriptors, of which the application has copies then.
+func (l *link) pass(m outgoing) error {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	err := l.send(m)
+	_ = closeAll(m.fds)
+	return err
+}
+
+// settle waits until the descriptors of each message that the application has received are closed
+// here. After that, a descriptor that the application has closed is closed everywhere.
+func (l *link) settle() {
+	l.sending.Lock()
+	defer l.sending.Unlock()
 }
 
 // send sends a message within writeWait. It tries twice: a hang of the host stops both sides, and

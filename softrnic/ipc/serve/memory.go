@@ -43,7 +43,7 @@ type (
 	pdObject struct{ pd verbs.PD }
 	mrObject struct {
 		mr     verbs.MR
-		memory *memory // nil: of device memory, or a shared region
+		memory *memory // nil means that it is device memory or a shared region
 		fresh  bool    // the memory was made for this region and has no handle
 		shared *sharedRegion
 	}

@@ -73,8 +73,8 @@ func (p *pool) open(nic engine.Limits, l Limits) {
 	p.free = p.size
 }
 
-// take takes n entries of a table for an application that already has own entries. It returns how
-// many are left; ok is false if the application may not have that many.
+// take reserves n entries of a table for an application that already has own entries. It returns
+// how many are left; ok is false if the application may not have that many.
 func (p *pool) take(t table, own, n int64) (left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ type port struct {
 	c     *client
 	page  []byte
 	ctl   *ring.Control
-	bells []belled // by bell number; nil: free
+	bells []belled // by bell number; nil means that the number is free
 	cqs   []mover
 	// settled are the queue pairs of an unmodified program. The pump frees the entries of completed
 	// sends in their rings before it copies completions to the program.

@@ -75,7 +75,7 @@ type qpPort struct {
 	send posts
 	// published is what is in Done.
 	published uint64
-	recv      *posts // nil: there is a shared receive queue
+	recv      *posts // nil means that there is a shared receive queue
 }
 
 // rung posts the work requests that wait in both rings: receives first, because the answers to the

@@ -19,7 +19,7 @@ const maxPending = 4096
 // completion channel, or asynchronous ones. Exclusive use of the engine guards it, except in open
 // and close: before the first event and after the last one.
 type eventQueue struct {
-	sock    int // 0: not open
+	sock    int // 0 means that it is not open
 	pending [][]byte
 	lost    uint64
 }
@@ -113,6 +113,7 @@ func (p *program) createChannel(struct{}) (result, error) {
 // forgetChannels ends the channels whose descriptors the program has closed: no command reports
 // that.
 func (p *program) forgetChannels() {
+	p.c.settle()
 	p.c.s.pump.with(func(*engine.Engine) {
 		for h, o := range p.objects[uChannel] {
 			if q := o.(*eventQueue); q.gone() {

@@ -16,17 +16,17 @@ import (
 
 const (
 	// memoryCheck is the time after which the NIC looks whether the kernel waits for a page of
-	// guarded memory. After the second look in a row that finds it waiting, the memory is lost. That
-	// is longer than a busy disk takes, and shorter than the usual patience of other programs' peers,
-	// half a second (docs/explain/patience.md).
+	// guarded memory. After the second look in a row that finds it waiting, the memory is lost.
+	// That is longer than a busy disk takes, and shorter than the usual patience of other programs'
+	// peers, half a second (docs/explain/patience.md).
 	memoryCheck = 200 * time.Millisecond
 	// memoryLooks is after how many looks the memory is lost in any case.
 	memoryLooks = 25
 	// guardPiece is how many bytes are copied at once: the payload of a packet.
 	guardPiece = 4096
-	// maxStuck is how many guards of a user's programs that have detached may still wait for a page.
-	// Each has a thread and a descriptor of the daemon. Beyond that, the user's programs register no
-	// memory that needs a guard.
+	// maxStuck is how many guards of a user's programs that have detached may still wait for a
+	// page. Each has a thread and a descriptor of the daemon. Beyond that, the user's programs
+	// register no memory that needs a guard.
 	maxStuck = 4
 )
 
@@ -44,7 +44,7 @@ type guard struct {
 	done chan struct{} // capacity 1: the NIC may not wait any more
 	late *time.Timer
 	word [8]byte
-	// thread makes the copy; 0: it has not begun.
+	// thread makes the copy; 0 means that it has not begun.
 	thread atomic.Int64
 	// The copy. It belongs to the goroutine from ask until done.
 	piece [guardPiece]byte
@@ -146,8 +146,8 @@ func (g *guard) wait() bool {
 
 // asleep reports whether the thread that makes the copy does not want a processor. On a machine
 // with much other work it may want one for long. A thread that has made the copy may sleep, too;
-// its goroutine tells so before the next look. A thread that cannot be looked at, because the daemon
-// has no descriptor left, counts as asleep: the NIC must not wait for it without end.
+// its goroutine tells so before the next look. A thread that cannot be looked at, because the
+// daemon has no descriptor left, counts as asleep: the NIC must not wait for it without end.
 func (g *guard) asleep() bool {
 	thread := g.thread.Load()
 	if thread == 0 {
@@ -161,23 +161,23 @@ func (g *guard) asleep() bool {
 // Read copies len(p) bytes at the address at into p, and reports success.
 func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false) }
 
-// Write copies p to the address at, and reports success.
+// Write copies p to the address `at`, and reports success.
 func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true) }
 
-// Load64 reads the word at the address at.
+// Load64 reads the word at the address `at`.
 func (g *guard) Load64(at uint64) (uint64, bool) {
 	ok := g.Read(g.word[:], at)
 	return binary.NativeEndian.Uint64(g.word[:]), ok
 }
 
-// Store64 writes the word at the address at.
+// Store64 writes the word at the address `at`.
 func (g *guard) Store64(at, v uint64) bool {
 	binary.NativeEndian.PutUint64(g.word[:], v)
 	return g.Write(g.word[:], at)
 }
 
-// stuck counts, by user, the guards of programs that have detached whose goroutines still wait for a
-// page.
+// stuck counts, by user, the guards of programs that have detached whose goroutines still wait for
+// a page.
 type stuck struct {
 	mu     sync.Mutex
 	byUser map[uint32]int

@@ -25,7 +25,7 @@ type programQP struct {
 	head  uint32
 	freed uint32 // the consumer index that was published last
 	done  *programCQ
-	recv  *receiveRing // nil: there is a shared receive queue
+	recv  *receiveRing // nil means that there is a shared receive queue
 }
 
 // rung posts the entries that wait. In a state in which the queue pair does not send yet, they stay
@@ -109,8 +109,8 @@ type receiveRing struct {
 
 var _ transport.Receives = (*receiveRing)(nil)
 
-// Next takes the oldest receive. A malformed one violates the protocol: the library never writes
-// it.
+// Next removes and returns the oldest receive. A malformed one violates the protocol: the library
+// never writes it.
 func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
 	if r.Len() == 0 {
 		return 0, 0, false
@@ -135,7 +135,7 @@ type programCQ struct {
 	cq      *engine.CQ
 	ring    uverbs.Ring
 	tail    uint32
-	channel *eventQueue // nil: none
+	channel *eventQueue // nil means none
 	number  uint32      // number of the channel
 	told    uint32      // number of events sent to the channel
 }

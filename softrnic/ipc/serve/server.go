@@ -34,27 +34,33 @@ type Config struct {
 	// Open opens the NIC for one application; required. The contexts must be of package
 	// verbsengine, all of one NIC.
 	Open func() verbs.Context
-	// Manager returns what makes connections for an application with this context; nil:
+	// Manager returns what makes connections for an application with this context; nil means that
 	// applications make connections by other means.
 	Manager func(ctx verbs.Context) (Manager, error)
-	// Allow reports whether a user may attach. nil: root and the daemon's own user, and if Group is
-	// set every user that can connect to the socket.
+	// Allow reports whether a user may attach. nil means root and the daemon's own user, and if
+	// Group is set every user that can connect to the socket.
 	Allow func(uid uint32) bool
 	// Group is the number of a group whose users may connect to the socket, in addition to its
 	// owner. It must be the group of the socket's folder, or the daemon must be allowed to change
-	// the group. 0: none.
+	// the group. 0 means none.
 	Group  int
 	Limits Limits
-	// Spin is how long the pump polls after the last event, and how long applications poll. 0: 50
-	// µs; negative: no polling.
+	// HelloWait is how long an application, also a refused one, may take to send its hello. 0 means
+	// 5 s.
+	HelloWait time.Duration
+	// Spin is how long the pump polls after the last event, and how long applications poll. 0 means
+	// 50 µs; negative: no polling.
 	Spin time.Duration
 	// Seed seeds the random numbers of applications.
 	Seed uint64
-	// Log receives attachments, refusals and errors; nil: nothing is logged.
+	// Log receives attachments, refusals and errors; nil means that nothing is logged.
 	Log *slog.Logger
 }
 
-const defaultSpin = 50 * time.Microsecond
+const (
+	defaultSpin      = 50 * time.Microsecond
+	defaultHelloWait = 5 * time.Second // a program on a busy machine may have no processor for seconds
+)
 
 // Server serves a NIC to other processes.
 type Server struct {
@@ -74,8 +80,8 @@ type Server struct {
 	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}
 	nextID  uint64
-	// refusals counts the refused connections that are still being sent the reason.
-	refusals int
+	// refused are the refused connections that are still being sent the reason.
+	refused map[*net.UnixConn]struct{}
 }
 
 // Listen starts the server. The caller must call Close before it closes the device.
@@ -92,6 +98,9 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	if cfg.Spin == 0 {
 		cfg.Spin = defaultSpin
+	}
+	if cfg.HelloWait == 0 {
+		cfg.HelloWait = defaultHelloWait
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	base, ok := cfg.Open().(*verbsengine.Context)
@@ -110,7 +119,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
-		clients: make(map[*client]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
+		clients: make(map[*client]struct{}), refused: make(map[*net.UnixConn]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
 	}
 	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)
@@ -131,6 +140,11 @@ func (s *Server) shutDown() error {
 	close(s.stop)
 	err := s.ln.Close()
 	s.DetachAll()
+	s.mu.Lock()
+	for conn := range s.refused {
+		_ = conn.Close() // what waits for its hello ends
+	}
+	s.mu.Unlock()
 	s.pump.end()
 	s.wg.Wait()
 	return errors.Join(err, s.shared.close())
@@ -198,29 +212,25 @@ func (s *Server) attach(conn *net.UnixConn) {
 	s.wg.Go(c.run)
 }
 
-// refusalWait is how long a refused application may take to read the reason; maxRefusals is how
-// many of them the server answers at the same time.
-const (
-	refusalWait = time.Second
-	maxRefusals = 16
-)
+// maxRefusals is how many refused applications the server tells the reason at the same time.
+const maxRefusals = 16
 
 // turnAway answers the hello with an error. The caller holds mu.
 func (s *Server) turnAway(conn *net.UnixConn, why error) {
-	if s.refusals >= maxRefusals {
+	if len(s.refused) >= maxRefusals {
 		_ = conn.Close() // without a reason
 		return
 	}
-	s.refusals++
+	s.refused[conn] = struct{}{}
 	s.wg.Go(func() {
 		defer func() {
-			_ = conn.Close() // the reason was sent
 			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.refusals--
+			delete(s.refused, conn)
+			s.mu.Unlock()
+			_ = conn.Close() // the application that sees it finds room if it tries again
 		}()
 		b := make([]byte, proto.MaxMessage)
-		if conn.SetDeadline(time.Now().Add(refusalWait)) != nil {
+		if conn.SetDeadline(time.Now().Add(s.cfg.HelloWait)) != nil {
 			return
 		}
 		n, err := conn.Read(b)

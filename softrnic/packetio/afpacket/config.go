@@ -47,14 +47,14 @@ const (
 type Config struct {
 	// Ifname is the interface, looked up in the network namespace of the calling thread.
 	Ifname string
-	// Mode says which frames the port takes.
+	// Mode says which frames the port receives.
 	Mode Mode
 	// Index becomes Frame.Port of received frames.
 	Index int
-	// Slots is the number of frames in the receive ring; 0: 512. A ring that does not fit into the
-	// cache costs more than it saves.
+	// Slots is the number of frames in the receive ring; 0 means 512. A ring that does not fit into
+	// the cache costs more than it saves.
 	Slots int
-	// EtherType, in mode Tap, selects frames of this type; 0: all.
+	// EtherType, in mode Tap, selects frames of this type; 0 means all.
 	EtherType uint16
 	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump
 	// on the sending side.

@@ -1,9 +1,9 @@
 // Package afpacket is a packetio.Port on a network interface, by an AF_PACKET socket: a TPACKET_V2
 // receive ring, sendmmsg past the queueing discipline, and a waiter that spins and then blocks.
 //
-// The kernel's own stack shares the interface. In mode Host the port takes RoCEv2 (UDP 4791) and
+// The kernel's own stack shares the interface. In mode Host the port receives RoCEv2 (UDP 4791) and
 // keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the
-// port takes every frame and the kernel gets none.
+// port receives every frame and the kernel gets none.
 //
 // The port undoes or passes on what a veth does to frames: it restores a VLAN tag that the kernel
 // has removed; it passes unfinished checksums and TCP super-frames on in the fields of

@@ -9,7 +9,7 @@ import "golang.org/x/sys/unix"
 // frame while the other end of a link is down. Then the port sends the refused packets one by one;
 // if that works, it does not merge for a while.
 type merging struct {
-	// limit is the length of the longest frame that is merged, in bytes; 0: none.
+	// limit is the length of the longest frame that is merged, in bytes; 0 means none.
 	limit int
 	// rest is the number of further Sends without merging.
 	rest int

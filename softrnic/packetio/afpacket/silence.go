@@ -18,7 +18,7 @@ const (
 	tcDrop = 2
 )
 
-// silence keeps the kernel's stack from handling the frames that the port takes. A packet socket
+// silence keeps the kernel's stack from handling the frames that the port receives. A packet socket
 // only gets a copy of them: without this the kernel would answer each RoCEv2 packet with ICMP port
 // unreachable. The tc ingress hook runs after packet sockets, so packets that it drops still reach
 // the port and every capture.

@@ -92,7 +92,7 @@ const (
 )
 
 // insertTag puts a VLAN tag that the kernel has removed back into the frame at mem[off:off+n]. It
-// uses the four bytes in front of off.
+// uses the four bytes in front of `off`.
 func insertTag(mem []byte, off, n int, tpid, tci uint16, f *packetio.Frame) {
 	start := off - tagLen
 	copy(mem[start:start+macsLen], mem[off:off+macsLen])

@@ -50,8 +50,8 @@ type Waiter struct {
 	epfd, evfd int
 }
 
-// NewWaiter returns a waiter for ports that polls for the budget before it sleeps; 0: it sleeps at
-// once.
+// NewWaiter returns a waiter for ports that polls for the budget before it sleeps; 0 means that it
+// sleeps at once.
 func NewWaiter(budget time.Duration, ports ...*Port) (*Waiter, error) {
 	return NewWaiterBeside(nil, budget, ports...)
 }

@@ -30,7 +30,7 @@ type joint struct {
 }
 
 // newJoint takes over a link's memory, the descriptor that rings the other end's bell, and this
-// end's bell. out and in are the indexes of the two directions. The caller is the first user.
+// end's bell. out and `in` are the indexes of the two directions. The caller is the first user.
 func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	direction := func(i int) []byte { return mem[i*directLen : (i+1)*directLen : (i+1)*directLen] }
 	j := &joint{tx: newSender(direction(out)), mem: mem, peer: peer, bell: bell, broken: broken}

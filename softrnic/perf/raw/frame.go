@@ -13,12 +13,13 @@ import (
 // Host is the host that runs or serves a test.
 type Host struct {
 	Name string
-	// Ifname is the network interface of its NIC. MAC is the address of the interface.
+	// Ifname is the name of the network interface through which the host sends and receives the
+	// frames of a test. MAC is the address of that interface.
 	Ifname string
 	MAC    wire.MAC
 	// Spin is how long a thread polls before it sleeps.
 	Spin time.Duration
-	// LinkMTU is the MTU of its link in bytes.
+	// LinkMTU is the MTU of the host's link in bytes.
 	LinkMTU int
 }
 

@@ -32,7 +32,7 @@ func (d *IPData) Parse(b []byte) error {
 		return err
 	}
 	*d = IPData{Major: b[0] >> 4, Minor: b[0] & mask4, SrcPort: be16(b, 2)}
-	src, dst := [16]byte(b[4:20]), [16]byte(b[20:36])
+	src, dst := [16]byte(b[4:]), [16]byte(b[20:])
 	switch version := b[1] >> 4; version {
 	case 4:
 		d.Src, d.Dst = netip.AddrFrom4([4]byte(src[12:])), netip.AddrFrom4([4]byte(dst[12:]))

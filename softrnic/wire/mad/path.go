@@ -32,7 +32,7 @@ const pathSubnetLocal = 0x08
 
 func (p *Path) parse(b []byte) {
 	*p = Path{
-		LocalLID: be16(b, 0), RemoteLID: be16(b, 2), LocalGID: [16]byte(b[4:20]), RemoteGID: [16]byte(b[20:36]),
+		LocalLID: be16(b, 0), RemoteLID: be16(b, 2), LocalGID: [16]byte(b[4:]), RemoteGID: [16]byte(b[20:]),
 		FlowLabel: be32(b, 36) >> 12, Rate: b[39] & mask6, TrafficClass: b[40], HopLimit: b[41],
 		SL: b[42] >> 4, SubnetLocal: b[42]&pathSubnetLocal != 0, AckTimeout: b[43] >> 3,
 	}

@@ -1,0 +1,359 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+const (
+	// defaultRingBudget is how many entries of a ring are executed in a round, by default.
+	defaultRingBudget = 4
+	// maxRingsTick is how many rings one Tick serves; the others stay due.
+	maxRingsTick = 64
+)
+
+// ring is the send ring of a queue pair, with what the NIC keeps for it.
+type ring struct {
+	*sendring.Ring
+	place uint32     // in rings
+	busy  clock.Time // until then the NIC executes the entries of the last round
+	// waits is the completion queue in whose list of waiting rings the ring is; 0 means none.
+	waits uint32
+}
+
+// rings has the rings of a NIC: when each is due, and which completion queue it waits for.
+type rings struct {
+	agenda[QP]
+	count   int
+	waiting map[uint32][]*QP // by number of a completion queue
+	ready   []*QP            // of one Tick
+	trace   func(wire.QPN, *sendring.Event)
+}
+
+// UseRing makes the queue pair take its send work requests from a ring in registered memory; see
+// package sendring. PostSend is refused from then on. The state is RESET or INIT. At most
+// MaxSendWR entries are in flight.
+func (q *QP) UseRing(cfg sendring.Config) error {
+	const op = "use ring"
+	if err := alive(op, q.dead); err != nil {
+		return err
+	}
+	switch {
+	case q.ring != nil:
+		return opError(op, verbs.ErrBusy, "the queue pair has a ring")
+	case q.q.Service() != wire.ServiceRC:
+		return opError(op, verbs.ErrNotSupported, "only a reliable connection can have a ring")
+	case q.q.State() != verbs.StateReset && q.q.State() != verbs.StateInit:
+		return opError(op, verbs.ErrState, "the state is %v", q.q.State())
+	case cfg.Blocks < 0 || cfg.Blocks > sendring.MaxRing:
+		return opError(op, verbs.ErrLimit, "%d blocks; at most %d", cfg.Blocks, sendring.MaxRing)
+	}
+	r, err := sendring.New(q.Num(), cfg, q.q.Config().MaxSendWR)
+	if err != nil {
+		return err
+	}
+	s := verbs.SGE{Addr: cfg.Addr, Length: uint32(cfg.Blocks * sendring.BlockSize), LKey: cfg.LKey}
+	if _, fault := q.e.env.Mem.Local(q.pd.num, s, false); fault != mem.OK {
+		return opError(op, verbs.ErrAccess, "%d blocks at %#x: %v", cfg.Blocks, cfg.Addr, fault)
+	}
+	q.ring = &ring{Ring: r}
+	q.ring.place = q.e.rings.add(q)
+	q.e.rings.count++
+	return nil
+}
+
+// Doorbell tells the NIC that the entries in front of index limit may be executed. It is refused
+// for a managed ring, whose limit only an ENABLE moves.
+func (q *QP) Doorbell(now clock.Time, limit uint32) error {
+	const op = "ring doorbell"
+	if err := alive(op, q.dead); err != nil {
+		return err
+	}
+	switch {
+	case q.ring == nil:
+		return opError(op, verbs.ErrInvalid, "the queue pair has no ring")
+	case q.ring.Config().Managed:
+		return opError(op, verbs.ErrInvalid, "the ring is managed: an ENABLE of another ring moves its limit")
+	}
+	q.ring.Enable(limit)
+	q.e.rings.schedule(now, q)
+	return nil
+}
+
+// RingState returns what the ring of a queue pair waits for, the index of its next entry and its
+// limit. ok is false if the queue pair has no ring.
+func (q *QP) RingState() (state sendring.State, next, limit uint32, ok bool) {
+	if q.dead || q.ring == nil {
+		return 0, 0, 0, false
+	}
+	next, limit = q.ring.Position()
+	return q.ring.State(), next, limit, true
+}
+
+// TraceRings makes the engine call f for each entry of a ring that is executed or refused. The
+// engine calls f in the middle of a step: f must not call the engine, and keeps no reference. nil
+// removes f.
+func TraceRings(e *Engine, f func(wire.QPN, *sendring.Event)) { e.rings.trace = f }
+
+// deadline returns when the first ring is due.
+func (r *rings) deadline() clock.Time {
+	if r.count == 0 {
+		return clock.Never
+	}
+	_, at := r.due.Next()
+	return at
+}
+
+// schedule makes the ring of qp, if it has one, due when it is ready.
+func (r *rings) schedule(now clock.Time, qp *QP) {
+	if qp.ring == nil {
+		return
+	}
+	if qp.ring.Due() {
+		r.due.Set(qp.ring.place, max(now, qp.ring.busy))
+	}
+}
+
+// tick executes entries of the rings that are due, of each at most its budget.
+func (r *rings) tick(now clock.Time, e *Engine, out *packetio.Batch) {
+	if r.count == 0 {
+		return
+	}
+	r.ready = r.ready[:0]
+	for len(r.ready) < maxRingsTick {
+		place, at := r.due.Next()
+		if at > now {
+			break
+		}
+		r.due.Remove(place)
+		r.ready = append(r.ready, r.places[place])
+	}
+	for _, qp := range r.ready {
+		if !qp.dead {
+			r.run(now, e, qp, out)
+		}
+	}
+}
+
+// run executes entries of one ring.
+func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
+	g := qp.ring
+	switch qp.q.State() {
+	case verbs.StateRTS, verbs.StateSQD:
+	case verbs.StateError, verbs.StateSQE:
+		g.Stop()
+	default:
+		return // ToRTS makes it due again
+	}
+	h := ringHost{e: e, qp: qp, now: now}
+	ran, took := g.Run(&h, e.cfg.RingBudget)
+	g.busy = now.Add(took)
+	e.counters.RingEntries += uint64(ran)
+	if g.State() == sendring.Ready {
+		e.counters.RingThrottle++
+	}
+	e.apply(now, qp, out)
+	r.controls(now, e, qp)
+	r.settle(now, e, qp, out)
+	e.drainLoop(now, out)
+}
+
+// settle fails a ring whose entry failed, and notes what a ring waits for.
+func (r *rings) settle(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
+	g := qp.ring
+	if wc, ok := g.Failure(); ok {
+		e.counters.CqeErr++
+		r.push(now, e, qp, &wc)
+		if qp.live() {
+			_ = qp.q.ToError(now, &e.acts) // a live queue pair can always go to ERROR
+			e.apply(now, qp, out)
+		}
+	}
+	if g.State() == sendring.Waiting && g.waits == 0 {
+		if r.waiting == nil {
+			r.waiting = make(map[uint32][]*QP)
+		}
+		g.waits = g.WaitsFor()
+		r.waiting[g.waits] = append(r.waiting[g.waits], qp)
+		g.Counted(&ringHost{e: e, qp: qp, now: now}) // the count may have been reached since
+		r.woken(now, qp)
+	}
+	r.schedule(now, qp)
+}
+
+// completed queues the completions of a step of qp, and wakes the rings that wait for them.
+func (r *rings) completed(now clock.Time, e *Engine, qp *QP) {
+	done := e.acts.Done
+	if r.count == 0 {
+		for i := range done {
+			e.complete(now, &done[i])
+		}
+		return
+	}
+	for i := range done {
+		d := &done[i]
+		if qp.ring == nil || d.To != qp.q.Sent() {
+			e.complete(now, d)
+			r.wake(now, e, d.To.CQ().ID())
+			continue
+		}
+		if qp.ring.Completed(&d.WC) {
+			e.complete(now, d)
+		}
+		r.controls(now, e, qp)
+		r.wake(now, e, d.To.CQ().ID())
+	}
+	r.schedule(now, qp)
+}
+
+// controls queues the completions of NOP, WAIT and ENABLE whose turn has come.
+func (r *rings) controls(now clock.Time, e *Engine, qp *QP) {
+	for {
+		wc, deliver, ok := qp.ring.NextControl()
+		if !ok {
+			return
+		}
+		if deliver {
+			r.push(now, e, qp, &wc)
+		}
+	}
+}
+
+// push queues a completion that the queue pair itself does not make.
+func (r *rings) push(now clock.Time, e *Engine, qp *QP, wc *verbs.WC) {
+	e.activity++
+	e.complete(now, &transport.Completion{To: qp.q.Sent(), WC: *wc})
+	r.wake(now, e, qp.send.ID())
+}
+
+// wake makes the rings due that wait for a completion queue whose count they find reached.
+func (r *rings) wake(now clock.Time, e *Engine, cq uint32) {
+	list := r.waiting[cq]
+	for i := len(list) - 1; i >= 0; i-- {
+		qp := list[i]
+		qp.ring.Counted(&ringHost{e: e, qp: qp, now: now})
+		r.woken(now, qp)
+	}
+}
+
+// woken removes a ring from the list of waiting ones if it waits no longer, and makes it due.
+func (r *rings) woken(now clock.Time, qp *QP) {
+	if qp.ring.State() == sendring.Waiting {
+		return
+	}
+	r.forget(qp)
+	r.schedule(now, qp)
+}
+
+// forget removes a ring from the list of waiting ones.
+func (r *rings) forget(qp *QP) {
+	g := qp.ring
+	list := r.waiting[g.waits]
+	if i := slices.Index(list, qp); i >= 0 {
+		if list = slices.Delete(list, i, i+1); len(list) == 0 {
+			delete(r.waiting, g.waits)
+		} else {
+			r.waiting[g.waits] = list
+		}
+	}
+	g.waits = 0
+}
+
+// reset is called when a queue pair enters RESET: its ring starts again at index 0.
+func (r *rings) reset(qp *QP) {
+	if qp.ring == nil {
+		return
+	}
+	r.forget(qp)
+	r.due.Remove(qp.ring.place)
+	qp.ring.Reset()
+}
+
+// remove forgets the ring of a queue pair that is destroyed.
+func (r *rings) remove(qp *QP) {
+	if qp.ring == nil {
+		return
+	}
+	r.forget(qp)
+	r.agenda.remove(qp.ring.place)
+	r.count--
+}
+
+// close forgets all rings.
+func (r *rings) close() { *r = rings{trace: r.trace} }
+
+// ringHost is the NIC as a ring sees it.
+type ringHost struct {
+	e   *Engine
+	qp  *QP
+	now clock.Time
+}
+
+// Fetch reads the ring's memory.
+func (h *ringHost) Fetch(dst []byte, s verbs.SGE) bool {
+	p, fault := h.e.env.Mem.Local(h.qp.pd.num, s, false)
+	return fault == mem.OK && p.Read(dst, 0)
+}
+
+// Completions returns the count of a completion queue that a queue pair of the domain uses.
+func (h *ringHost) Completions(number uint32) (uint32, bool) {
+	c := h.e.cqs[number]
+	if c == nil || !h.shares(c) {
+		return 0, false
+	}
+	return uint32(c.q.Counted()), true
+}
+
+// shares reports whether a queue pair of the domain uses the completion queue.
+func (h *ringHost) shares(c *CQ) bool {
+	pd := h.qp.pd
+	if c.sharer != nil && !c.sharer.dead && c.sharer.pd == pd {
+		return true
+	}
+	for _, qp := range h.e.order {
+		if qp.pd == pd && (qp.send == c || qp.recv == c) {
+			c.sharer = qp
+			return true
+		}
+	}
+	return false
+}
+
+// Enable moves the limit of a managed ring of the domain.
+func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
+	to := h.e.qps[n]
+	if to == nil || to.pd != h.qp.pd || to.ring == nil || !to.ring.Config().Managed {
+		return false
+	}
+	to.ring.Enable(index)
+	if to != h.qp {
+		h.e.rings.schedule(h.now, to)
+	}
+	return true
+}
+
+// EnableReceives lets a queue pair of the domain use its receives again.
+func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
+	to := h.e.qps[n]
+	return to != nil && to.pd == h.qp.pd && to.q.EnableReceives(index, narrow)
+}
+
+// Post queues a work request of the ring.
+func (h *ringHost) Post(wr *verbs.SendWR) error { return h.qp.q.PostSend(h.now, wr, &h.e.acts) }
+
+// Executed counts refused entries and traces.
+func (h *ringHost) Executed(ev *sendring.Event) {
+	if ev.Err != nil {
+		h.e.counters.RingRefused++
+	}
+	if h.e.rings.trace != nil {
+		h.e.rings.trace(h.qp.Num(), ev)
+	}
+}

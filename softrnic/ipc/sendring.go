@@ -1,0 +1,36 @@
+package ipc
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+var (
+	_ verbs.RingQP    = (*qp)(nil)
+	_ verbs.CountedCQ = (*cq)(nil)
+)
+
+// UseRing makes the NIC take the work requests of the queue pair from memory of the program; the
+// daemon refuses posts from then on.
+func (q *qp) UseRing(init verbs.RingInit) error {
+	return q.state("use ring", q.pd.ctx.call(proto.OpUseRing, proto.UseRing{H: q.h, Init: init}, nil))
+}
+
+// Doorbell moves the limit of the ring. It is a call of the daemon.
+func (q *qp) Doorbell(limit uint32) error {
+	return q.state("ring doorbell", q.pd.ctx.call(proto.OpDoorbell, proto.Doorbell{H: q.h, Limit: limit}, nil))
+}
+
+// Number returns the number of the NIC's queue.
+func (c *cq) Number() uint32 { return c.id }
+
+// IgnoreOverrun makes the NIC's queue lose what does not fit.
+func (c *cq) IgnoreOverrun() error {
+	c.mu.Lock()
+	_, err := c.look("ignore overrun")
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.ctx.call(proto.OpCountCQ, proto.Handle{H: c.h}, nil)
+}

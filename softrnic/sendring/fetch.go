@@ -1,0 +1,78 @@
+package sendring
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+var (
+	errObject  = errors.New("the entry names no completion queue, ring or receive queue of its protection domain")
+	errMemory  = errors.New("the memory of the ring is not registered")
+	errForeign = errors.New("index, opmod or queue pair number are not those of the entry")
+	errBeyond  = errors.New("the entry reaches over the limit")
+)
+
+// fetched are blocks that were read ahead: n of them, from index from on.
+type fetched struct {
+	from, n uint32
+	b       []byte
+}
+
+// fetch parses the entry at next into cur. It returns false if the entry was refused.
+func (r *Ring) fetch(h Host) bool {
+	r.cur = Entry{}
+	if !r.block(h, 0) {
+		r.refuse(h, errMemory, verbs.LocProtErr)
+		return false
+	}
+	n := min(Blocks(r.raw[:]), MaxBlocks)
+	if uint32(n) > r.limit-r.next {
+		r.refuse(h, errBeyond, verbs.LocQPOpErr)
+		return false
+	}
+	for i := 1; i < n; i++ {
+		if !r.block(h, i) {
+			r.refuse(h, errMemory, verbs.LocProtErr)
+			return false
+		}
+	}
+	if err := Parse(r.raw[:n*BlockSize], &r.cur); err != nil {
+		r.refuse(h, err, verbs.LocQPOpErr)
+		return false
+	}
+	e := &r.cur
+	if r.cfg.Checked && (e.OpMod != 0 || e.Index != uint16(r.next) || e.QPN != r.qpn) {
+		r.refuse(h, errForeign, verbs.LocQPOpErr)
+		return false
+	}
+	r.held = true
+	return true
+}
+
+// block puts block i of the entry at next into raw, from what was read ahead or from memory.
+func (r *Ring) block(h Host, i int) bool {
+	f := &r.fetched
+	index := r.next + uint32(i)
+	if index-f.from >= f.n {
+		f.from, f.n = index, 0
+		want := min(uint32(r.cfg.Prefetch), r.limit-index)
+		if f.b == nil {
+			f.b = make([]byte, r.cfg.Prefetch*BlockSize)
+		}
+		for ; f.n < max(want, 1); f.n++ {
+			place := (index + f.n) & uint32(r.cfg.Blocks-1)
+			dst := f.b[f.n*BlockSize:][:BlockSize]
+			if !h.Fetch(dst, verbs.SGE{Addr: r.cfg.Addr + uint64(place)*BlockSize, Length: BlockSize, LKey: r.cfg.LKey}) {
+				return f.n > 0 && f.copy(index, r.raw[i*BlockSize:])
+			}
+		}
+	}
+	return f.copy(index, r.raw[i*BlockSize:])
+}
+
+// copy puts a block that was read ahead into dst.
+func (f *fetched) copy(index uint32, dst []byte) bool {
+	copy(dst[:BlockSize], f.b[(index-f.from)*BlockSize:])
+	return true
+}

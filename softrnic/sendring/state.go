@@ -1,0 +1,55 @@
+package sendring
+
+// State says what a ring waits for.
+type State uint8
+
+// States of a ring.
+const (
+	Idle    State = iota // it has executed all entries up to its limit
+	Ready                // Run executes the next entry
+	Waiting              // a WAIT waits for completions
+	Fenced               // an entry with a fence waits for earlier READs and atomics
+	Full                 // as many entries are in flight as the queue pair takes
+	Failing              // an entry failed; its completion waits for those of earlier entries
+	Ended                // the queue pair has left the states in which it sends
+)
+
+var stateNames = [...]string{"idle", "ready", "waiting", "fenced", "full", "failing", "ended"}
+
+func (s State) String() string { return stateNames[s] }
+
+// event is what changes the state of a ring.
+type event uint8
+
+const (
+	limitMoved event = iota
+	limitReached
+	countMissing
+	countReached
+	readsInFlight
+	readsDone
+	queueFull
+	queueRoom
+	entryBad
+	stopped
+)
+
+var eventNames = [...]string{
+	"limit moved", "limit reached", "count missing", "count reached", "READs in flight", "READs done", "queue full", "queue has room",
+	"bad entry", "stopped",
+}
+
+// moves is the transition table by state and event. The golden file testdata/states.golden is its
+// printed form.
+var moves = [...][len(eventNames)]State{
+	Idle:    {Ready, Idle, Idle, Idle, Idle, Idle, Idle, Idle, Idle, Ended},
+	Ready:   {Ready, Idle, Waiting, Ready, Fenced, Ready, Full, Ready, Failing, Ended},
+	Waiting: {Waiting, Waiting, Waiting, Ready, Waiting, Waiting, Waiting, Waiting, Failing, Ended},
+	Fenced:  {Fenced, Fenced, Fenced, Fenced, Fenced, Ready, Fenced, Fenced, Fenced, Ended},
+	Full:    {Full, Full, Full, Full, Full, Full, Full, Ready, Full, Ended},
+	Failing: {Failing, Failing, Failing, Failing, Failing, Failing, Failing, Failing, Failing, Ended},
+	Ended:   {Ended, Ended, Ended, Ended, Ended, Ended, Ended, Ended, Ended, Ended},
+}
+
+// on moves s to the state after e.
+func (s *State) on(e event) { *s = moves[*s][e] }

@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// DamagedIP reports whether b is an IPv4 or IPv6 frame whose IP header is damaged: its version is
+// that of the other one, or the length or the checksum of an IPv4 header is wrong. An IPv6 header
+// has no checksum.
+func DamagedIP(b []byte) bool {
+	h, etherType := ipHeader(b)
+	if len(h) == 0 {
+		return false
+	}
+	switch n := int(h[0]&0xf) * 4; etherType {
+	case EtherTypeIPv4:
+		return h[0]>>4 != 4 || n < ipv4Len || n > len(h) || checksum(h[:n]) != 0
+	case EtherTypeIPv6:
+		return h[0]>>4 != 6
+	}
+	return false
+}
+
+// Hidden reports whether one wrong bit keeps b from being recognised as an intact RoCEv2 packet: a
+// bit of the UDP destination port, of the next header of IPv6, or of the length of the IPv4 header. The
+// checksum of an IPv4 header shows its other bits (DamagedIP), but with a wrong length it is a sum of
+// other bytes. Hidden copies b to scratch, which is overwritten from its start, and
+// returns it, perhaps grown, for the next call.
+func Hidden(b, scratch []byte) (hidden bool, next []byte) {
+	h, etherType := ipHeader(b)
+	at := -1 // of the byte with the wrong bit
+	var right byte
+	switch {
+	case etherType == EtherTypeIPv4 && len(h) >= ipv4Len+udpLen && h[0] == 0x45 && h[9] == ProtocolUDP:
+		at, right = wrongPort(h, ipv4Len)
+	case etherType == EtherTypeIPv4 && len(h) >= ipv4Len+udpLen && h[9] == ProtocolUDP && binary.BigEndian.Uint16(h[ipv4Len+2:]) == UDPPort:
+		at, right = 0, 0x45
+	case etherType == EtherTypeIPv6 && len(h) >= ipv6Len+udpLen && h[6] == ProtocolUDP:
+		at, right = wrongPort(h, ipv6Len)
+	case etherType == EtherTypeIPv6 && len(h) >= ipv6Len+udpLen && binary.BigEndian.Uint16(h[ipv6Len+2:]) == UDPPort:
+		at, right = 6, ProtocolUDP
+	}
+	if at < 0 || bits.OnesCount8(h[at]^right) != 1 {
+		return false, scratch
+	}
+	scratch = append(scratch[:0], b...)
+	scratch[len(b)-len(h)+at] = right
+	return CheckICRC(scratch), scratch
+}
+
+// wrongPort returns the place of the one byte in which the destination port of a UDP header at
+// offset udp of h differs from that of RoCEv2, and the right byte. `at` is -1 if not just one byte
+// differs.
+func wrongPort(h []byte, udp int) (at int, right byte) {
+	const high, low = UDPPort >> 8, UDPPort & 0xff
+	switch p := h[udp+2 : udp+4]; {
+	case p[0] != high && p[1] == low:
+		return udp + 2, high
+	case p[0] == high && p[1] != low:
+		return udp + 3, low
+	}
+	return -1, 0
+}
+
+// ipHeader returns b from its IP header on, and the EtherType. b is too short for one byte of an IP
+// header if the result is empty.
+func ipHeader(b []byte) (h []byte, etherType uint16) {
+	ip := ethernetLen
+	if len(b) >= ip+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {
+		ip += vlanTagLen
+	}
+	if len(b) <= ip {
+		return nil, 0
+	}
+	return b[ip:], binary.BigEndian.Uint16(b[ip-2:])
+}
