@@ -21,6 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
+	publishedlookup "github.com/rdmalab/rdmalab/swordbox/published/lookuptable"
 	publishedbuffer "github.com/rdmalab/rdmalab/swordbox/published/packetbuffer"
 	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
 	publishedstate "github.com/rdmalab/rdmalab/swordbox/published/statestore"
@@ -42,6 +43,7 @@ var handlers = []*handler.Kind{
 	&packetbuffer.Kind,
 	&publishedbuffer.Kind,
 	&lookuptable.Kind,
+	&publishedlookup.Kind,
 }
 
 // programs lists the programs that a rack file can name.
@@ -86,28 +88,29 @@ type Config struct {
 	// Rand is the source of queue pair numbers and PSNs. Its values must differ between
 	// incarnations of the switch. The program owns it.
 	Rand *rand.Rand
-	// Journal is the switch's journal, which survives a crash of the switch; nil: nothing survives.
+	// Journal is the switch's journal, which survives a crash of the switch; nil means that nothing
+	// survives.
 	Journal *journal.Journal
 	// Late: connections may be open when the program starts, although no earlier incarnation of the
 	// switch has left a journal.
 	Late bool
 	// Silence is how long the switch retransmits requests to a server that does not answer. After
-	// that it gives up the connection. 0: 255 ms.
+	// that it gives up the connection. 0 means 255 ms.
 	Silence time.Duration
 	// Hold is how long the switch holds an append while the previous append to the same key is in
-	// flight; 0: 1 ms.
+	// flight; 0 means 1 ms.
 	Hold time.Duration
-	// Nodes is how many nodes of Clover stores the switch remembers when it steers; 0: 65536. It
-	// does not steer requests for nodes that it has forgotten.
+	// Nodes is how many nodes of Clover stores the switch remembers when it steers; 0 means 65536.
+	// It does not steer requests for nodes that it has forgotten.
 	Nodes int
-	// Connections is how many connections the switch tracks; 0: the default of conntrack.
+	// Connections is how many connections the switch tracks; 0 means the default of conntrack.
 	Connections int
 }
 
-// SteeredNodes is Config.Nodes of the switch's daemon, and of estimates of what the program takes on
-// a chip. That many nodes take 23 MiB, which the switch allocates when it sees the first node. The
-// published handler remembers as many. The table must hold many nodes, because clients may name old
-// nodes, behind which many others have been appended.
+// SteeredNodes is Config.Nodes of the switch's daemon, and of estimates of what the program takes
+// on a chip. That many nodes take 23 MiB, which the switch allocates when it sees the first node.
+// The published handler remembers as many. The table must hold many nodes, because clients may name
+// old nodes, behind which many others have been appended.
 const SteeredNodes = 1 << 18
 
 // Lookup finds a program by name; "" is forward. The bool is false if there is none.
@@ -145,7 +148,11 @@ func Requests() (list []handler.Request) {
 // Listings lists the listings of all handlers.
 func Listings() (list []handler.Listing) {
 	for _, k := range handlers {
-		list = append(list, k.Listings...)
+		for _, l := range k.Listings {
+			if !slices.ContainsFunc(list, func(o handler.Listing) bool { return o.Name == l.Name }) { // of both modes
+				list = append(list, l)
+			}
+		}
 	}
 	return list
 }

@@ -16,7 +16,7 @@ type Grace struct {
 	open  bool // requests before mark are in flight
 }
 
-// Clean returns the clean time. next is the PSN that the requester will use next. acked is the
+// Clean returns the clean time. `next` is the PSN that the requester will use next. acked is the
 // first unanswered PSN. Both are PSNs of the same end. The caller calls Clean regularly: the clean
 // time advances when all requests that were in flight at an earlier call have been answered.
 func (g *Grace) Clean(now clock.Time, next, acked wire.PSN) clock.Time {

@@ -106,7 +106,7 @@ func (w *Word) Counts(now clock.Time, d Decision) bool {
 }
 
 // IsRecent reports whether d was made in the present interval, which is Config.Budget long. If so,
-// a word that counts the operation of d as in flight goes on counting it for at least one more
+// a word that counts the operation of d as in flight still counts it for at least one more
 // Config.Budget.
 func (t *Table) IsRecent(now clock.Time, d Decision) bool { return d.window == t.interval(now) }
 

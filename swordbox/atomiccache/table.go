@@ -10,20 +10,20 @@ import (
 
 // Config bounds a table.
 type Config struct {
-	// Max is how many words the table has at most; 0: 65536.
+	// Max is how many words the table has at most; 0 means 65536.
 	Max int
 	// Budget is how long a NIC retries a request in all. An older request that is unanswered cannot
-	// reach the server any more. 0: 5 seconds.
+	// reach the server any more. 0 means 5 seconds.
 	Budget time.Duration
 	// Patience is how long operations wait in the switch for the operations in flight on clients'
 	// connections. When it has passed, they are sent on their clients' connections. It must be much
-	// shorter than a NIC's timeout. 0: 1 ms.
+	// shorter than a NIC's timeout. 0 means 1 ms.
 	Patience time.Duration
-	// HoldOff is how long a word stays in Pass after Patience has passed; 0: 50 ms.
+	// HoldOff is how long a word stays in Pass after Patience has passed; 0 means 50 ms.
 	HoldOff time.Duration
 	// Fresh is how old the server's last response to an operation on a word may be when the switch
 	// itself answers a CAS that fails on that word. It bounds how late clients notice that the
-	// server has crashed. 0: 100 µs.
+	// server has crashed. 0 means 100 µs.
 	Fresh time.Duration
 }
 

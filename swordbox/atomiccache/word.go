@@ -117,7 +117,7 @@ type Decision struct {
 	// Epoch is the epoch of the word when the decision was made.
 	Epoch uint32
 
-	op      wire.Opcode // opcode of an atomic; 0: a WRITE
+	op      wire.Opcode // opcode of an atomic; 0 means a WRITE
 	rkey    uint32
 	compare uint64
 	operand uint64
@@ -126,7 +126,7 @@ type Decision struct {
 	serial  uint64
 }
 
-// result returns the value of the word after an atomic if old was its value before.
+// result returns the value of the word after an atomic if `old` was its value before.
 func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
 	switch {
 	case op == wire.RCFetchAdd:
@@ -277,7 +277,7 @@ func (w *Word) follow(now clock.Time, on event) Kind {
 	return c.does
 }
 
-// enter puts the word into state to.
+// enter puts the word into state `to`.
 func (w *Word) enter(now clock.Time, to State) {
 	from := w.State
 	w.State = to

@@ -24,15 +24,15 @@ type Item struct {
 	Beyond int `json:"beyond"`
 	Units  int `json:"units,omitempty"`
 	// First and Last are the first and the last stage of the item, counted from 1. They may be
-	// larger than the chip's number of stages. 0: the item is in no stage.
+	// larger than the chip's number of stages. 0 means that the item is in no stage.
 	First int `json:"first"`
 	Last  int `json:"last"`
-	// Learned: packets insert into the table. Each is how many entries belong to one connection; 0:
-	// the array is not divided among connections.
+	// Learned: packets insert into the table. Each is how many entries belong to one connection; 0
+	// means that the array is not divided among connections.
 	Learned bool `json:"learned,omitempty"`
 	Each    int  `json:"each,omitempty"`
-	// Note says why the item is in no stage, so that the chip would need other memory for it. "":
-	// it is in a stage.
+	// Note says why the item is in no stage, so that the chip would need other memory for it. ""
+	// means that it is in a stage.
 	Note string `json:"note,omitempty"`
 }
 

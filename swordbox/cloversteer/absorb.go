@@ -26,7 +26,7 @@ import (
 //     connects to that server again before it looks for the node, and the server ends the former
 //     connection before that. So a late copy of the request changes nothing. Otherwise the copy
 //     could give the node a successor after its client has appended the node elsewhere.
-//   - Tombstones neither absorb nor are absorbed, because appends before and behind them have other
+//   - Tombstones neither absorb nor are absorbed, because appends before and after them have other
 //     outcomes.
 //
 // absorbed_test.go has a model of this, which tries all orders of events.
@@ -47,7 +47,7 @@ func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 	}
 }
 
-// absorbOne sends the waiting append i to the header of its own node, with by's node as the
+// absorbOne sends the waiting append i to the header of its own node, with `by`'s node as the
 // successor. It does so only if that node is in the memory to which the request goes.
 func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, node *node) {
 	w := &m.wait.list[i]

@@ -42,7 +42,8 @@ type chain struct {
 	// gen changes when the switch forgets the places of all nodes of the chain. seq is the highest
 	// seq of a node with the present gen.
 	place
-	// tail is the newest node that the switch knows to be in the chain; serial 0: it knows none.
+	// tail is the newest node that the switch knows to be in the chain; serial 0 means that it
+	// knows none.
 	tail ref
 	flight
 	// first and last are the ends of the list of appends and READs that wait for the append in
@@ -186,8 +187,8 @@ func (t *chains) launch(now clock.Time, k *chain, d *decision) {
 	k.flight = flight{busy: true, sent: d.sent, at: now, node: d.node}
 }
 
-// steer makes the tail of the key the target of an append. false: the append goes to the node that
-// its client named.
+// steer makes the tail of the key the target of an append. false means that the append goes to the
+// node that its client named.
 func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 	var to *node
 	if named := t.node(d.to); named != nil {

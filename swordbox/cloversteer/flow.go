@@ -64,7 +64,8 @@ type appended struct {
 	sent uint64
 	// stale: the entry that the client named has been reused, so the append would fail there.
 	stale bool
-	// node is the appended node, with its location; serial 0: the switch did not see the node.
+	// node is the appended node, with its location; serial 0 means that the switch did not see the
+	// node.
 	node     ref
 	location layout.Location
 	// absorbed: the switch sent the request to the header of the appended node itself, with swap

@@ -44,7 +44,7 @@ type warm struct {
 	id   // the key, and the incarnation of its store
 	used bool
 	// estimate is the key's count in the sketch. place is the rank of the key in the last ranking,
-	// from 1; 0: not ranked.
+	// from 1; 0 means that it is not ranked.
 	estimate uint32
 	place    int
 	reads    uint64

@@ -22,24 +22,26 @@ func (m *Machine) Kind() *handler.Kind { return &Kind }
 var keysHelp = handler.Help{
 	Name:  "keys",
 	Short: "Show which keys of the store Clover clients request most",
-	Long: "keys shows the keys of the store Clover that clients request most, hottest first, as counted under hardened\n" +
-		"rules of action steer. A node is one version of a value; a write appends a node to the chain of its key, and the\n" +
-		"newest node, the tail, has the present value.\n\n" +
-		"  RATE/s          requests per second, measured over about the last second\n" +
-		"  READS, APPENDS  requests since the switch found the key\n" +
-		"  STEERED         how many of these the switch has sent to the tail, instead of the older node that the client named\n" +
-		"  WAITING         appends that wait in the switch until the previous append is answered\n" +
-		"  TAIL            server and address of the tail; -: the switch does not know it\n" +
-		"  LENGTH          bytes of the tail\n" +
-		"  VERSION         number that changes when the memory of a node is reused\n" +
-		"  SEQUENCE        position of the tail among the nodes appended since the switch learnt the chain\n\n" +
-		"The list is approximate: the switch keeps a bounded number of keys, and halves their counts regularly. So a key\n" +
+	Long: "keys shows the keys of the store Clover that clients request most, hottest first. The switch counts requests\n" +
+		"under hardened rules of action steer. A node is one version of a value. A write appends a node to the chain of\n" +
+		"its key. The newest node, the tail, has the present value.\n\n" +
+		"  RATE/s    requests per second, measured over about the last second\n" +
+		"  READS     number of READs since the switch found the key\n" +
+		"  APPENDS   number of appends since the switch found the key\n" +
+		"  STEERED   how many of these READs and appends the switch has sent to the tail, instead of the older node that the\n" +
+		"            client named\n" +
+		"  WAITING   number of appends that wait in the switch until the previous append is answered\n" +
+		"  TAIL      server and address of the tail; - if the switch does not know it\n" +
+		"  LENGTH    bytes of the tail\n" +
+		"  VERSION   number that changes when the memory of a node is reused\n" +
+		"  SEQUENCE  position of the tail among the nodes that were appended since the switch learnt the chain\n\n" +
+		"The list is approximate. The switch keeps a bounded number of keys, and halves their counts regularly. So a key\n" +
 		"that is no longer requested leaves the list. A rule with keys=hot:8 steers the first 8 keys of the list.",
 	Example: "  rdmalab switch keys\n" +
 		"  rdmalab switch keys --watch\n" +
 		"  rdmalab switch keys -o json | jq '.[0]'\n" +
 		"  rdmalab switch rules add server=ms0 action=steer keys=hot:8",
-	Most: "how many keys; 0: all that the switch remembers",
+	Most: "show at most this many keys; 0 means all that the switch remembers",
 }
 
 // Key is a warm key of a store, as `rdmalab switch` shows it.
@@ -53,7 +55,7 @@ type Key struct {
 	Rate float64 `json:"rate"`
 	// Waiting is how many appends to the key wait in the switch.
 	Waiting int `json:"waiting"`
-	// Tail is the newest node of the key; nil: the switch does not know it.
+	// Tail is the newest node of the key; nil means that the switch does not know it.
 	Tail *Tail `json:"tail,omitempty"`
 }
 

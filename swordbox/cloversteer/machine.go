@@ -16,18 +16,18 @@ import (
 
 // Config bounds a Machine. Zero values mean the defaults.
 type Config struct {
-	// Nodes is how many nodes the switch remembers; 0: 65536. Keys is how many chains it follows;
-	// 0: 4096.
+	// Nodes is how many nodes the switch remembers; 0 means 65536. Keys is how many chains it
+	// follows; 0 means 4096.
 	Nodes, Keys int
-	// Waiting is how many requests may wait in the switch; 0: 512. All programs of the switch
+	// Waiting is how many requests may wait in the switch; 0 means 512. All programs of the switch
 	// together may hold at most 1024 packets.
 	Waiting int
-	// Hold is how long an append waits for the previous append to its key; 0: 1 ms. It must be
+	// Hold is how long an append waits for the previous append to its key; 0 means 1 ms. It must be
 	// shorter than the timeout of clients' NICs.
 	Hold time.Duration
-	// Ring is how many decisions the machine remembers of a connection; 0: 128.
+	// Ring is how many decisions the machine remembers of a connection; 0 means 128.
 	Ring int
-	// Decay is the number of requests after which the sketch halves its counts; 0: 65536.
+	// Decay is the number of requests after which the sketch halves its counts; 0 means 65536.
 	Decay int
 }
 

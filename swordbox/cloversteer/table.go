@@ -28,7 +28,7 @@ type table[V any] struct {
 
 type slot[V any] struct {
 	id   id
-	used uint64 // tick of the last use; 0: free
+	used uint64 // tick of the last use; 0 means that the place is free
 	v    V
 }
 

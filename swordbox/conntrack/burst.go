@@ -23,7 +23,8 @@ func (t *Table) Known(f *wire.Frame) *Flow {
 // from their BTH on, each of size bytes except the last; f is the first of them. Burst handles
 // messages of one packet each, and a part of one message. The connection must be known and busy,
 // the packets in order, and none of them a READ or an atomic. Burst returns the flow of the
-// requests. nil: Burst has changed nothing, and the caller passes the packets to Packet one by one.
+// requests. nil means that Burst has changed nothing, and the caller passes the packets to Packet
+// one by one.
 func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Flow {
 	if size < bthLen || f.BTH.Opcode.Service() != wire.ServiceRC || !uniform(&f.BTH, b, size) {
 		return nil
@@ -51,7 +52,7 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 
 // answerBurst records n packets of a READ response that travels in the direction of fl. It looks
 // only at the last packet, which also acknowledges all earlier requests. It returns the peer of fl,
-// whose requests the packets answer; nil: nothing was recorded.
+// whose requests the packets answer; nil means that nothing was recorded.
 func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	req := fl.Peer
 	last := f.BTH.PSN.Add(n - 1)
@@ -63,8 +64,8 @@ func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
 	return req
 }
 
-// uniform reports whether the packets of a burst go to one queue pair with consecutive PSNs. They
-// must also be all of SENDs and WRITEs, or all of READ responses.
+// uniform reports whether the packets of a burst go to one queue pair with consecutive PSNs. Either
+// all of them are packets of SENDs and WRITEs, or all are READ responses.
 func uniform(h *wire.BTH, b []byte, size int) bool {
 	op, qp, psn := h.Opcode, uint32(h.DestQP), h.PSN
 	response := op.Is(wire.OpResponse)

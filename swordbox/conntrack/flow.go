@@ -15,8 +15,8 @@ type Flow struct {
 	// ID is a small number that names the flow in listings and captures. It is below
 	// Table.MaxFlows.
 	ID uint32
-	// Generation is different for each connection for which the table uses this Flow; 0: the Flow
-	// is not in use.
+	// Generation is different for each connection for which the table uses this Flow; 0 means that
+	// the Flow is not in use.
 	Generation uint32
 	State      State
 	Ends
@@ -34,7 +34,7 @@ type Flow struct {
 	// then on.
 	Pinned bool
 	// Checked: the table checks the ICRC of every packet of the flow, and refuses packets with a
-	// wrong ICRC (Corrupt). false: it checks only packets from which it learns something.
+	// wrong ICRC (Corrupt). false means that it checks only packets from which it learns something.
 	Checked bool
 	// Ext belongs to the program that handles the flow's requests. It is nil in a new flow.
 	Ext any
@@ -44,7 +44,7 @@ type Flow struct {
 }
 
 // Ends names the two ends of a flow. Requester sends the requests to queue pair RespQPN of
-// Responder. Responses go to queue pair ReqQPN of Requester; ReqQPN 0: not known.
+// Responder. Responses go to queue pair ReqQPN of Requester; ReqQPN is 0 if it is not known.
 type Ends struct {
 	Requester, Responder netip.Addr
 	ReqQPN, RespQPN      wire.QPN
@@ -56,7 +56,7 @@ type Route struct {
 	// true. Peer.Path holds the headers of the responses.
 	Path    transform.Path
 	HasPath bool
-	// Port is the ingress port of the requester's packets; -1: none was seen.
+	// Port is the ingress port of the requester's packets; -1 means that none was seen.
 	Port int
 }
 
@@ -78,8 +78,8 @@ type entry struct {
 
 // origin says how the table learnt a connection.
 type origin struct {
-	learn     *learning // the evidence from packets; nil: the peer is known
-	setup     *setup    // the handshake of the connection managers; nil: the table did not see it
+	learn     *learning // the evidence from packets; nil means that the peer is known
+	setup     *setup    // the handshake of the connection managers; nil means that the table did not see it
 	announced bool      // learnt from the connection manager
 }
 

@@ -9,15 +9,15 @@ import (
 
 // Bounds of the address table.
 const (
-	// maxHostsPerPort is how many addresses the table accepts behind a port. Packets from further
+	// maxHostsPerPort is how many addresses the table accepts at a port. Packets from further
 	// addresses get no flows.
 	maxHostsPerPort = 64
-	// hostIdle is how long an address must have been silent before the table accepts it behind
-	// another port. It does not apply to bound addresses.
+	// hostIdle is how long an address must have been silent before the table accepts it at another
+	// port. It does not apply to bound addresses.
 	hostIdle = 10 * time.Second
 )
 
-// host is an address, and the port that it is behind.
+// host is an address, and the port at which its packets arrive.
 type host struct {
 	addr  netip.Addr
 	port  int
@@ -77,7 +77,7 @@ func (t *hosts) elsewhere(a netip.Addr, port int) bool {
 	return h.fixed && h.port != port
 }
 
-// from returns the host with address a when a packet from it has arrived at port in. It adds the
+// from returns the host with address a when a packet from it has arrived at port `in`. It adds the
 // host if it is new. It returns nil and the reason if the address belongs to another port, or if
 // the address is new and the port already has maxHostsPerPort addresses.
 func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
@@ -100,8 +100,8 @@ func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	return h, Fine
 }
 
-// move accepts an address behind another port if the address is not bound and was silent. It
-// reports whether it did.
+// move accepts an address at another port if the address is not bound and was silent. It reports
+// whether it did.
 func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	if h.fixed || now.Sub(h.last) < hostIdle {
 		return false
@@ -111,7 +111,7 @@ func (t *hosts) move(now clock.Time, h *host, in int) bool {
 	return true
 }
 
-// home reports whether a packet of a flow may arrive at port in. It may if the host is at this
+// home reports whether a packet of a flow may arrive at port `in`. It may if the host is at this
 // port, which then becomes the port of the flow. It also may if the ICRC is correct and the host
 // may move to this port.
 func (t *hosts) home(now clock.Time, fl *Flow, in int, icrc Checker) bool {
@@ -135,8 +135,8 @@ func (t *hosts) rehome(h *host, port int) {
 	t.perPort[port]++
 }
 
-// forget removes the addresses behind a port that have been silent for hostIdle and have no flows.
-// It reports whether there were any.
+// forget removes the addresses at a port that have been silent for hostIdle and have no flows. It
+// reports whether there were any.
 func (t *hosts) forget(now clock.Time, port int) bool {
 	if now < t.sweepAt {
 		return false

@@ -83,7 +83,7 @@ type index struct {
 
 type slot struct {
 	hash uint32
-	flow *Flow // nil: free
+	flow *Flow // nil means that the place is free
 }
 
 func newIndex(flows int, seed uint64) index {

@@ -15,12 +15,12 @@ type Info struct {
 	State      State      `json:"state"`
 	Requester  netip.Addr `json:"requester"`
 	Responder  netip.Addr `json:"responder"`
-	// ReqQPN and RespQPN are the queue pairs of the two ends; ReqQPN 0: not known. Peer is the ID
-	// of the peer; -1: not known.
+	// ReqQPN and RespQPN are the queue pairs of the two ends; ReqQPN is 0 if it is not known. Peer
+	// is the ID of the peer; -1 means not known.
 	ReqQPN  wire.QPN `json:"reqQpn"`
 	RespQPN wire.QPN `json:"respQpn"`
 	Peer    int      `json:"peer"`
-	// How says how the connection was learnt: "cm" or "packets"; "": not known yet.
+	// How says how the connection was learnt: "cm" or "packets"; "" means not known yet.
 	How string `json:"how"`
 	// Expected is valid if Synced is true, Acked if HasAcked is true. Both are PSNs of the
 	// requester.

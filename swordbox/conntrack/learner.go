@@ -74,8 +74,8 @@ func (t *learner) inUse() int { return len(t.slots) - len(t.unused) }
 // full reports whether a flow must be evicted before another one can learn.
 func (t *learner) full() bool { return len(t.unused) == 0 && len(t.slots) >= t.max }
 
-// start begins the search for the peer of a flow. The table may have missed packets of the flow
-// that were sent before until.
+// start begins the search for the peer of a flow, the flow in the opposite direction of the same
+// connection. The table may have missed packets that were sent before the time `until`.
 func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
 	var l *learning
 	if n := len(t.unused); n != 0 {

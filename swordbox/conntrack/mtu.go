@@ -13,7 +13,8 @@ const (
 // isMTU reports whether n bytes can be a path MTU.
 func isMTU(n int) bool { return n >= minMTU && n <= maxMTU && n&(n-1) == 0 }
 
-// mtuOf returns the path MTU in bytes for the code in a REQ; 0: the code is invalid (IBTA 9.3.1).
+// mtuOf returns the path MTU in bytes for the code in a REQ; 0 means that the code is invalid (IBTA
+// 9.3.1).
 func mtuOf(code uint8) int {
 	if code < 1 || code > 5 {
 		return 0
@@ -23,15 +24,15 @@ func mtuOf(code uint8) int {
 
 // pathMTU is what the table knows of the path MTU of a connection.
 type pathMTU struct {
-	// MTU is the path MTU in bytes; 0: not known.
+	// MTU is the path MTU in bytes; 0 means not known.
 	MTU int
 	// atLeast is a lower bound of the path MTU: the length of the longest READ that was answered by
 	// one packet.
 	atLeast int
 }
 
-// SpanOf returns the number of PSNs that a READ of n bytes takes; 0: that depends on the MTU, and
-// the table does not know the MTU.
+// SpanOf returns the number of PSNs that a READ of n bytes takes; 0 means that it depends on the
+// MTU, and the table does not know the MTU.
 func (m *pathMTU) SpanOf(n uint32) int {
 	switch {
 	case n <= uint32(max(m.atLeast, minMTU, m.MTU)):
@@ -42,8 +43,8 @@ func (m *pathMTU) SpanOf(n uint32) int {
 	return 0
 }
 
-// maxSpan returns an upper bound of the PSNs that a request for n bytes takes. span is their exact
-// number, or 0 if it is not known.
+// maxSpan returns an upper bound of the number of PSNs of a request for n bytes. span is their
+// exact number, or 0 if it is not known.
 func maxSpan(span int, n uint32) int {
 	if span != 0 {
 		return span

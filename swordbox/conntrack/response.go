@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// response handles a response that travels in the direction of flow back. The response answers a
+// response handles a response that travels in the direction of flow `back`. The response answers a
 // request of the peer of back.
 func (t *Table) response(now clock.Time, back *Flow, f *wire.Frame, icrc Checker) Seen {
 	if back.Peer == nil {

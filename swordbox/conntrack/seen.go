@@ -62,7 +62,7 @@ type Seen struct {
 	// Fine; but for Spoofed, Quarantined and Implausible it may be the flow that the packet
 	// claimed.
 	Flow *Flow
-	// Response: the packet is a response; false: a request.
+	// Response: the packet is a response; false means a request.
 	Response bool
 	// Class is the class of a request.
 	Class Class
@@ -70,7 +70,7 @@ type Seen struct {
 	// answered. Not valid for pinned flows.
 	Alone bool
 	// Span is how many PSNs a request takes: as many as a READ has response packets, 1 for other
-	// requests. 0: not known, because the path MTU is not known.
+	// requests. 0 means not known, because the path MTU is not known.
 	Span int
 	// Bad is why the table did not use the packet; Fine: it did.
 	Bad Reason

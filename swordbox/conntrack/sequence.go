@@ -108,8 +108,8 @@ func (s *sync) on(e syncEvent) { *s = nextSync[*s][e] }
 
 // Synced reports whether Expected is known: the connection manager named it, or the responder has
 // answered. After a READ of unknown span it is not known until the first response to the READ. A
-// program that needs Expected must therefore hold or drop the requests behind such a READ if the
-// flow is pinned.
+// program that needs Expected must therefore hold or drop the requests that follow such a READ if
+// the flow is pinned.
 func (q *Sequence) Synced() bool { return q.sync == synced }
 
 // First reports whether the current request is the only one that the table has seen on the flow,

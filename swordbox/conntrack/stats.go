@@ -25,7 +25,7 @@ type Stats struct {
 	Reused uint64 `json:"reused"`
 	// Resyncs counts responses that showed that the switch had missed requests.
 	Resyncs uint64 `json:"resyncs"`
-	// HostMoves counts addresses that appeared behind another port after a silence.
+	// HostMoves counts addresses that appeared at another port after a silence.
 	HostMoves uint64 `json:"hostMoves"`
 
 	// Spoofed counts packets that came in at a port to which their source address does not belong.

@@ -11,28 +11,28 @@ import (
 
 // Config bounds a table.
 type Config struct {
-	// Connections is how many connections the table tracks, two flows each; 0: 4096.
+	// Connections is how many connections the table tracks, two flows each; 0 means 4096.
 	Connections int
-	// Learning is how many flows without a peer the table may have; 0: half of all flows. One host
-	// may have half of them.
+	// Learning is how many flows without a peer the table may have; 0 means half of all flows. One
+	// host may have half of them.
 	Learning int
 	// Idle is how long a connection may be silent before the table forgets it, unless it is pinned.
-	// It must be longer than the time for which NICs retry. 0: 10 minutes.
+	// It must be longer than the time for which NICs retry. 0 means 10 minutes.
 	Idle time.Duration
 	// Quarantine is how long the table refuses packets with the key of an ended connection, unless
 	// the connection manager announces a new connection. It is also how long a flow must have been
 	// silent before a PSN out of order means that its queue pair belongs to another connection. It
-	// must be longer than the time for which NICs retry. 0: 30 seconds.
+	// must be longer than the time for which NICs retry. 0 means 30 seconds.
 	Quarantine time.Duration
 	// Settle: if the table first sees a connection within this time after its start, the connection
 	// may be older than the table. For the time Quarantine the table then concludes nothing from
-	// PSNs that it has not seen on that flow. 0: 30 seconds. Negative: no connection existed at the
-	// start.
+	// PSNs that it has not seen on that flow. 0 means 30 seconds. Negative: no connection existed
+	// at the start.
 	Settle time.Duration
 	// Seed is the seed of the hash of keys. It keeps hosts from choosing keys that collide.
 	Seed uint64
 	// OnClose is called for each flow of a connection that has ended, before the Flow is reused;
-	// nil: it is not called.
+	// nil means that it is not called.
 	OnClose func(*Flow)
 }
 
@@ -116,7 +116,7 @@ func (t *Table) Elsewhere(a netip.Addr, port int) bool { return t.hosts.elsewher
 // Checker reports whether the ICRC of the current packet is correct. *pipeline.Parsed is one.
 type Checker interface{ Intact() bool }
 
-// intact reports whether the ICRC is correct according to a Checker; nil: it is correct.
+// intact reports whether the ICRC is correct according to a Checker; nil means that it is correct.
 func intact(c Checker) bool { return c == nil || c.Intact() }
 
 // rarely is the silence after which the table checks the next packet of a flow more closely.
@@ -128,9 +128,9 @@ func (fl *Flow) busy(now clock.Time, in int) bool {
 	return fl != nil && fl.State == Open && fl.Port == in && now.Sub(fl.Last) < rarely
 }
 
-// Packet updates the table for a packet that arrived at port in, and returns what the table knows
+// Packet updates the table for a packet that arrived at port `in`, and returns what the table knows
 // about the packet. It only reads f. If a damaged packet could do harm, Packet checks the ICRC
-// through icrc; nil: the ICRC is correct.
+// through icrc; nil means that the ICRC is correct.
 func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen {
 	op := f.BTH.Opcode
 	if op.Service() != wire.ServiceRC {

@@ -21,7 +21,7 @@ type Area struct {
 }
 
 // Place returns where cell i is: the index of its server, and its offset in the server's memory in
-// bytes. An i of Cells or more is cell i modulo Cells.
+// bytes. Cell numbers are taken modulo Cells.
 func (a *Area) Place(i uint64) (server int, offset uint64) {
 	i %= uint64(a.Cells)
 	n := uint64(len(a.Servers))

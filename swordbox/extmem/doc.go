@@ -3,12 +3,15 @@
 //
 // Contract. A handler keeps a Channel for each connection that its rules need, in a Links. The
 // switch offers a connection when it is made, and again after each change of rules
-// (handler.Connector). Links decides by Channel.Fit whether the handler can use the connection under
-// the present rules. So a connection that was refused comes into use when the rule is corrected, and
-// one that a changed rule cannot use any more is left alone. The package sends no requests.
+// (handler.Connector). Links decides by Channel.Fit whether the handler can use the connection
+// under the present rules. So the handler begins to use a refused connection when the rule is
+// corrected. A connection that a changed rule cannot use any more stays open, unused. A handler
+// that reads and writes frames sends its requests with a Conn.
 //
 //	keys.go   values of rules: servers, offsets, numbers
 //	area.go   where numbered cells are in the memory of several servers
 //	links.go  connections to servers
+//	conn.go   READs and WRITEs on a connection, retransmitted
+//	blind.go  READs and WRITEs on a connection, forgotten
 //	info.go   servers in a listing
 package extmem

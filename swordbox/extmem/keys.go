@@ -13,7 +13,8 @@ import (
 // MaxServers is how many servers a rule can name in one key.
 const MaxServers = 8
 
-// Align is what offsets in a server's memory are multiples of, in bytes: the size of a word.
+// Align is the unit of offsets in a server's memory, in bytes: offsets are multiples of it. It is
+// the size of a word.
 const Align = 8
 
 // ServersKey returns the field of a key with up to MaxServers servers, separated by commas. It keeps

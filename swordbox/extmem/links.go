@@ -9,14 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Link is the place of the connections with one key, which follow one another. A Channel embeds it.
+// Link is the place of a connection to a memory server. The connections with the same key are in it
+// one after the other. A Channel embeds it.
 type Link struct {
 	key switchconn.Key
 	// shared is the present connection. connected: there is one.
 	shared    switchconn.Shared
 	connected bool
 	unfit     bool   // the rules have changed, and the handler cannot use the connection any more
-	why       string // why the handler does not use a connection; "": it does, or there was none
+	why       string // why the handler does not use a connection; "" means that it does, or there was none
 }
 
 func (l *Link) base() *Link { return l }
@@ -24,24 +25,24 @@ func (l *Link) base() *Link { return l }
 // Key returns the key of the connections.
 func (l *Link) Key() switchconn.Key { return l.key }
 
-// Connected reports whether there is a connection. Usable reports whether the handler can use it,
-// too, under the present rules.
+// Connected reports whether there is a connection. Usable reports whether, in addition, the handler
+// can use it under the present rules.
 func (l *Link) Connected() bool { return l.connected }
 
 // Usable reports whether there is a connection that fits the present rules.
 func (l *Link) Usable() bool { return l.connected && !l.unfit }
 
-// Why says why the last connection cannot be used, or has failed; "": there is no reason.
+// Why says why the last connection cannot be used, or has failed; "" means that there is no reason.
 func (l *Link) Why() string { return l.why }
 
-// Generation returns the generation of the last connection; 0: there was none.
+// Generation returns the generation of the last connection; 0 means that there was none.
 func (l *Link) Generation() uint32 { return l.shared.Generation }
 
 // Server describes the link for a listing. up says whether requests can be sent.
 func (l *Link) Server(up bool) Server { return Server{l.key.Server, up && l.Usable(), l.why} }
 
-// Shard returns the shard number of a handler's connection: number, or another one if the handler is a
-// published one.
+// Shard returns the shard number of a handler's connection: number, or another one if the handler
+// is a published one.
 func Shard(number int, mode rules.Mode) int {
 	if mode == rules.Published {
 		number += switchconn.PublishedShard
@@ -49,20 +50,22 @@ func Shard(number int, mode rules.Mode) int {
 	return number
 }
 
-// Channel is what a handler keeps for the connections of a Link, which it embeds.
+// Channel is what a handler keeps for one connection to a memory server and for those that replace
+// it later. It embeds the Link of these connections.
 type Channel interface {
 	base() *Link
 	// Needed reports whether a rule, or something that a former rule has left, needs the channel.
 	Needed() bool
-	// Fit returns why the present rules cannot use a connection; nil: they can.
+	// Fit returns nil if the handler can use the connection under the present rules, otherwise the
+	// reason why it cannot.
 	Fit(s *switchconn.Shared) error
-	// Begin uses a new connection that fits. End is called when it has ended.
+	// Begin uses a new connection that fits. End is called when that connection has ended.
 	Begin(s *switchconn.Shared)
 	End(c *pipeline.Ctx)
 }
 
-// Links holds the channels of a handler, in the order in which rules first needed them. Make one
-// with NewLinks.
+// Links holds a handler's channels: one for each connection to a memory server that rules need, in
+// the order in which rules first needed them. Make one with NewLinks.
 type Links[C Channel] struct {
 	All   []C
 	byQPN map[wire.QPN]C
@@ -71,7 +74,7 @@ type Links[C Channel] struct {
 // NewLinks makes a Links without channels.
 func NewLinks[C Channel]() Links[C] { return Links[C]{byQPN: make(map[wire.QPN]C)} }
 
-// Find returns the channel with a key; false: there is none.
+// Find returns the channel with a key; false means that there is none.
 func (t *Links[C]) Find(k switchconn.Key) (ch C, ok bool) {
 	i := slices.IndexFunc(t.All, func(ch C) bool { return ch.base().key == k })
 	if i < 0 {
@@ -86,7 +89,7 @@ func (t *Links[C]) Add(k switchconn.Key, ch C) {
 	t.All = append(t.All, ch)
 }
 
-// Of returns the channel of a queue pair of the switch; false: it belongs to none.
+// Of returns the channel of a queue pair of the switch; false means that it belongs to none.
 func (t *Links[C]) Of(qpn wire.QPN) (ch C, ok bool) {
 	ch, ok = t.byQPN[qpn]
 	return ch, ok
@@ -137,8 +140,8 @@ func (l *Link) judge(err error) bool {
 	return true
 }
 
-// Recheck is called when the rules have changed: from then on, a connection that does not fit them
-// is not usable, and one that does is.
+// Recheck is called when the rules have changed. Then a connection is usable if and only if it fits
+// the present rules.
 func (t *Links[C]) Recheck() {
 	for _, ch := range t.All {
 		if l := ch.base(); l.connected && ch.Needed() {
@@ -147,8 +150,8 @@ func (t *Links[C]) Recheck() {
 	}
 }
 
-// Detach is called when a connection has ended. ok is false if it is not the present one of a
-// channel.
+// Detach is called when the connection with key k has ended. ok is false if no channel uses this
+// connection with this generation now; then nothing changes.
 func (t *Links[C]) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) (ch C, ok bool) {
 	if ch, ok = t.Find(k); !ok || ch.base().shared.Generation != generation {
 		return ch, false
@@ -164,8 +167,8 @@ func (t *Links[C]) Fail(ch C, why string) {
 	ch.base().why = why
 }
 
-// forget forgets the connection of a link; its generation remains, because its end is reported
-// later.
+// forget removes the connection of a link. The connection's generation stays, because its end is
+// reported later.
 func (t *Links[C]) forget(l *Link) {
 	delete(t.byQPN, l.shared.OwnQPN)
 	l.connected, l.unfit = false, false

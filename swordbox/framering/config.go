@@ -11,10 +11,13 @@ type Config struct {
 	Layout extmem.Area
 	// Carriers send the requests to the servers of the layout, in their order.
 	Carriers []Carrier
-	// Trusting: an entry that comes back is taken for the right one.
+	// Trusting: the ring takes an entry that a READ returns for the right one, without a check.
 	Trusting bool
 	// Epoch names the ring in calls of carriers.
 	Epoch uint32
+	// Exact: a READ returns exactly the bytes that were written to an entry, and the ring remembers
+	// how many these are. Otherwise a READ returns the whole entry.
+	Exact bool
 	// Window is how many entries may be asked for at a time; at least 1.
 	Window int
 }
@@ -22,8 +25,8 @@ type Config struct {
 // Carrier sends the requests of a ring to one server. Offsets are relative to the region that the
 // server has granted.
 type Carrier interface {
-	// Up reports whether there is a connection. Writes returns how many WRITEs would be sent at once,
-	// and Reads reports whether a READ would.
+	// Up reports whether there is a connection. Writes returns how many WRITEs the carrier could
+	// send now without waiting. Reads reports whether it could send a READ now.
 	Up() bool
 	Writes() int
 	Reads() bool

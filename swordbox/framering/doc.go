@@ -3,10 +3,10 @@
 // entry of a table.
 //
 // Contract. Store writes a frame to the next entry, or to several ones if it is longer. Ask reads
-// entries back, in their order, and the user hands each answer to Came. Next returns the frames that
-// have come back, in the order of Store. An entry begins with a header that says which one it is. A
-// frame whose entries do not come back is left out; Count and End say how many are missing. The user
-// calls one method at a time.
+// entries back, in their order, and the user hands each answer to Came. Next returns the frames
+// that have come back, in the order of Store. An entry begins with a header that says which one it
+// is. A frame is left out if one of its entries does not come back; Count and End say how many are
+// missing. The user calls one method at a time.
 //
 // The package keeps no copy of a stored frame. It makes no connection; a Carrier sends its requests.
 // The memory of the ring must belong to the ring alone: another writer that changes the bytes behind

@@ -60,3 +60,19 @@ func (h *header) parse(b []byte) (body []byte, ok bool) {
 	}
 	return body[:h.length], true
 }
+
+// AppendFrame appends a frame behind a header of HeaderLen bytes that names no ring.
+func AppendFrame(b []byte, f packetio.Frame) []byte {
+	h := header{length: uint16(len(f.Data)), meta: f}
+	return append(h.appendTo(b), f.Data...)
+}
+
+// ParseFrame reads what AppendFrame has appended. The frame shares the bytes. ok is false if there is
+// no valid header.
+func ParseFrame(b []byte) (f packetio.Frame, ok bool) {
+	var h header
+	body, ok := h.parse(b)
+	f = h.meta
+	f.Data = body
+	return f, ok
+}

@@ -12,17 +12,19 @@ import (
 //	    ≤ written  next entry to write
 type Ring struct {
 	cfg                  Config
-	tag                  uint32 // 0: no entry was written
+	tag                  uint32 // 0 means that no entry was written
 	read, asked, written uint64
 	// number is the number of the next frame to store. expected is the number of the next frame
 	// that should come back.
 	number, expected uint32
-	window           []slot // the entries from read on that were asked for
-	partial          partial
-	out              []byte // scratch: an entry to write
+	window           []slot // the entries from read on for which the ring has asked
+	// lengths has the bytes that were written to each entry, if READs are exact.
+	lengths []uint16
+	partial partial
+	out     []byte // scratch: an entry to write
 }
 
-// slot is an entry that was asked for.
+// slot is an entry for which the ring has asked.
 type slot struct {
 	state slotState
 	data  []byte
@@ -40,7 +42,7 @@ const (
 type partial struct {
 	header
 	data []byte
-	next int // the next part; 0: there is no frame
+	next int // the next part; 0 means that there is no frame
 }
 
 // Outcome says what became of a frame.
@@ -56,7 +58,13 @@ const (
 )
 
 // New makes an empty ring. Its entries in the servers' memory may have any bytes.
-func New(cfg Config) Ring { return Ring{cfg: cfg, window: make([]slot, cfg.Window)} }
+func New(cfg Config) Ring {
+	r := Ring{cfg: cfg, window: make([]slot, cfg.Window)}
+	if cfg.Exact {
+		r.lengths = make([]uint16, cfg.Layout.Cells)
+	}
+	return r
+}
 
 // Empty reports whether no frame is in the ring.
 func (r *Ring) Empty() bool { return r.read == r.written }
@@ -79,8 +87,8 @@ func (r *Ring) Written() uint64 { return r.written }
 // Newest returns the number of the frame that was stored last.
 func (r *Ring) Newest() uint32 { return r.number - 1 }
 
-// spare returns how many entries the servers can take now. The switch sends only so many packets in
-// one step.
+// spare returns how many entries the servers can take now. The switch does not send more packets
+// than that in one step.
 func (r *Ring) spare(c *pipeline.Ctx) (n int) {
 	for _, l := range r.cfg.Carriers {
 		n += l.Writes()
@@ -88,8 +96,9 @@ func (r *Ring) spare(c *pipeline.Ctx) (n int) {
 	return min(n, c.EmitsLeft())
 }
 
-// Store writes a frame to the ring. Stored: at least its first entry was written. If there was no
-// room for another one, because entries were skipped, the frame will not come back.
+// Store writes a frame to the ring. Stored means that at least its first entry was written. If
+// there was no room for one of its further entries, because the ring has skipped entries, the frame
+// will not come back.
 func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 	room := r.cfg.Layout.Size - HeaderLen
 	parts := (len(f.Data) + room - 1) / room
@@ -126,6 +135,7 @@ func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
 		server, offset := r.cfg.Layout.Place(at)
 		l := r.cfg.Carriers[server]
 		if l.Writes() == 0 {
+			r.note(at, HeaderLen)
 			continue
 		}
 		if r.tag == 0 {
@@ -134,17 +144,34 @@ func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) bool {
 		h.tag, h.place = r.tag, uint32(at)
 		r.out = append(h.appendTo(r.out[:0]), b...)
 		r.written = at + 1
+		r.note(at, len(r.out))
 		l.Write(c, offset, r.out)
 		return true
 	}
 	return false
 }
 
+// note keeps the length of an entry, if READs are exact. In the memory, a skipped entry is only a
+// header that names another entry.
+func (r *Ring) note(at uint64, n int) {
+	if r.lengths != nil {
+		r.lengths[at%uint64(len(r.lengths))] = uint16(n)
+	}
+}
+
+// length returns how many bytes of an entry a READ returns.
+func (r *Ring) length(at uint64) int {
+	if r.lengths == nil {
+		return r.cfg.Layout.Size
+	}
+	return int(r.lengths[at%uint64(len(r.lengths))])
+}
+
 // Ask asks for entries, as many as may be in flight.
 func (r *Ring) Ask(c *pipeline.Ctx) { r.AskUntil(c, r.written) }
 
-// AskUntil asks for entries before position end, which is at most Written. It reports whether it has
-// asked for all of them.
+// AskUntil asks for entries before position `end`, which is at most Written. It reports whether it
+// has asked for all of them.
 func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 	for r.asked < end && r.asked-r.read < uint64(len(r.window)) {
 		server, offset := r.cfg.Layout.Place(r.asked)
@@ -156,7 +183,7 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 			return false
 		default:
 			s.state = asking
-			l.Read(c, offset, r.cfg.Layout.Size, Entry{Ring: r.cfg.Epoch, Place: uint32(r.asked)})
+			l.Read(c, offset, r.length(r.asked), Entry{Ring: r.cfg.Epoch, Place: uint32(r.asked)})
 		}
 		r.asked++
 	}
@@ -165,11 +192,11 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 
 func (r *Ring) slot(at uint64) *slot { return &r.window[at%uint64(len(r.window))] }
 
-// Entry names an entry that was asked for.
+// Entry names an entry for which the ring has asked.
 type Entry struct{ Ring, Place uint32 }
 
-// Came takes the answer for an entry; b is nil if there is none. It ignores entries that are not
-// asked for.
+// Came handles the answer for an entry; b is nil if there is none. It ignores entries for which the
+// ring has not asked.
 func (r *Ring) Came(e Entry, b []byte) {
 	d := e.Place - uint32(r.read)
 	if e.Ring != r.cfg.Epoch || uint64(d) >= r.asked-r.read {
@@ -232,8 +259,8 @@ func (p *partial) take(h *header, body []byte) bool {
 	return true
 }
 
-// Count makes the frame behind number the expected one, and returns how many frames before it have
-// not come back. A trusting ring does not know.
+// Count makes the frame after number the expected one, and returns how many frames before it have
+// not come back. A trusting ring does not know that.
 func (r *Ring) Count(number uint32) (lost uint32) {
 	if r.cfg.Trusting {
 		if r.Remote() > 0 {

@@ -51,7 +51,7 @@ type Call struct {
 	Now clock.Time
 	// Body decodes the body and refuses unknown fields.
 	Body func(into any) error
-	// Value returns the part of the path that the pattern names name.
+	// Value returns the segment of the path that has matched the wildcard {name} of Pattern.
 	Value func(name string) string
 	// Address returns the address by which rules name a server. server is the name of a host of the
 	// rack, or an address.

@@ -3,7 +3,8 @@
 // which rules the handler carries out, how a handler is made, and which listings it has for an
 // operator. A Handler is an instance of a Kind. It is a Machine, which decides about the packets of
 // flows, or an Observer, which sees requests and decides nothing. The package holds these
-// interfaces and the types of reports, and no behaviour.
+// interfaces, the types of reports, and the methods of a Machine that works on no requests
+// (NoRequests).
 //
 // A new handler is one package and one line of the registry. The package registers its action and
 // the keys of its rules (rules.Register), holds its state, and provides the listings that `rdmalab

@@ -33,7 +33,7 @@ type Handler interface {
 type Machine interface {
 	Handler
 	// Request decides what happens to a request to a memory server. r is the rule that the request
-	// matches; nil if it matches no rule although its flow is under one.
+	// matches. r is nil if the flow's server has rules, and the request matches none of them.
 	Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict
 	// Response decides what happens to a response of a memory server, or to another packet from the
 	// server to the client.
@@ -148,7 +148,7 @@ type (
 		Flush(c *pipeline.Ctx)
 	}
 
-	// Taker takes frames that come in, of any protocol. See pipeline.Ingresser.
+	// Taker decides about frames of any protocol that arrive at the switch. See pipeline.Ingresser.
 	Taker interface {
 		// Take returns true if the handler has taken the frame, and resumes it now or later.
 		Take(c *pipeline.Ctx, in int, f packetio.Frame) bool

@@ -25,7 +25,7 @@ type Kind struct {
 	Actions []rules.Action
 	Mode    rules.Mode
 	// Selects reports whether the handler carries out rule r, which has one of these actions and
-	// this mode; nil: it carries out all of them.
+	// this mode; nil means that it carries out all of them.
 	Selects func(r *rules.Rule) bool
 	// New makes a handler with empty tables.
 	New func(e *Env) Handler
@@ -53,18 +53,19 @@ type Env struct {
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
 	// Silence is how long the switch retransmits requests to a server that does not answer. After
-	// that it gives up the connection. 0: the default of each handler.
+	// that it gives up the connection. 0 means the default of each handler.
 	Silence time.Duration
-	// Hold is how long a request is held at most until the request before it is answered; 0: the
-	// default of each handler.
+	// Hold is how long a request is held at most until the request before it is answered; 0 means
+	// the default of each handler.
 	Hold time.Duration
-	// Port returns the port of the host that has an address; -1: there is none.
+	// Port returns the port of the host that has an address; -1 means that there is none.
 	Port func(a netip.Addr) int
 	// MAC returns the MAC address of the host or switch that has an address.
 	MAC func(a netip.Addr) (wire.MAC, bool)
 	// Late: hosts may have sent requests before the program existed.
 	Late bool
-	// Nodes is how many nodes of Clover stores a handler remembers; 0: the default of each handler.
+	// Nodes is how many nodes of Clover stores a handler remembers; 0 means the default of each
+	// handler.
 	Nodes int
 }
 
@@ -123,8 +124,8 @@ func NewListing[H Handler, T any](help Help, items func(h H, now clock.Time) []T
 	}
 }
 
-// WriteTable writes a list as a table: the header, and a line for each item. Tabs separate columns. If
-// the list is empty, it writes the line none.
+// WriteTable writes a list as a table: the header, and a line for each item. Tabs separate columns.
+// If the list is empty, it writes the line none.
 func WriteTable[T any](out io.Writer, list []T, none, header string, line func(i *T) string) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, none)

@@ -10,8 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// maxUnits is how many units of a long request are counted. To count more would take the switch too
-// long.
+// maxUnits is the largest number of units (words, lines or pages of memory, as the rule says) that are
+// counted for one request: the first ones. To count all units of a long request would take the switch
+// too long.
 const maxUnits = 16
 
 // Stats counts what a Counter did.

@@ -128,17 +128,18 @@ var help = handler.Help{
 		"rule counts units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts\n" +
 		"for each of them, but only for the first 16. Retransmissions are not counted, except on connections that the\n" +
 		"switch does not track yet. Counting changes and delays no packet.\n\n" +
-		"  COUNT   requests counted; the true number is between COUNT - OVER and COUNT\n" +
-		"  OVER    by how much COUNT can be too large: a rule counts only top=N addresses at a time. A new address replaces the\n" +
-		"          one with the smallest COUNT, and its own COUNT begins with that number\n" +
-		"  READS, WRITES, ATOMICS\n" +
-		"          exact numbers since the address came into the table\n" +
-		"  RULE    name of the rule that counts\n\n" +
+		"  COUNT    number of requests counted; the true number is between COUNT - OVER and COUNT\n" +
+		"  OVER     by how much COUNT can be too large. A rule counts only top=N addresses at a time. A new address takes the\n" +
+		"           place of the address with the smallest COUNT, and its own COUNT begins with that number\n" +
+		"  READS    number of READs since the address came into the table; exact\n" +
+		"  WRITES   number of WRITEs since the address came into the table; exact\n" +
+		"  ATOMICS  number of atomics since the address came into the table; exact\n" +
+		"  RULE     name of the rule that counts\n\n" +
 		"Counts begin again at 0 when the rule is changed, and after `rdmalab switch tables hot --clear`.",
 	Example: "  rdmalab switch rules add server=ms0 action=count unit=line\n" +
 		"  rdmalab switch hot\n" +
 		"  rdmalab switch hot -o json | jq '.[0].address'",
-	Most: "how many addresses; 0: all that the switch counts",
+	Most: "show at most this many addresses; 0 means all that the switch counts",
 }
 
 // Hot is an address that requests touch, with its counts.

@@ -7,7 +7,7 @@ package hotwords
 // probing: it maps a key to the place of its entry in heap. It is at most half full.
 type saving struct {
 	heap   []entry
-	places []int32 // index into heap plus 1; 0: empty
+	places []int32 // index into heap plus 1; 0 means empty
 	mask   uint64
 }
 

@@ -73,7 +73,7 @@ type Journal struct {
 	freeFlows []Slot
 	freeConns []Slot
 	bank      int    // the bank that holds the rules
-	serial    uint32 // of the rules; 0: there are none
+	serial    uint32 // of the rules; 0 means that there are none
 	former    Former
 	stats     Stats
 }
@@ -144,8 +144,8 @@ func (r *Journal) Stats() Stats {
 	return s
 }
 
-// sumAt is the offset of the checksum in a slot. The checksum covers the bytes before it; 0: the
-// slot is free.
+// sumAt is the offset of the checksum in a slot. The checksum covers the bytes before it; 0 means
+// that the slot is free.
 const sumAt = 44
 
 func seal(s []byte) { le.PutUint32(s[sumAt:], sum(s)) }

@@ -19,7 +19,8 @@ const (
 	OpDSCP
 	// OpEgress chooses the port of the switch.
 	OpEgress
-	// OpSource and OpDestination write Addr, and Port if it is not 0, over that end of the frame.
+	// OpSource replaces the frame's source address by Addr, and its source port by Port if Port is
+	// not 0. OpDestination does so with the destination.
 	OpSource
 	OpDestination
 
@@ -39,21 +40,25 @@ type Action struct {
 // rocePort is the UDP port of RoCEv2.
 const rocePort = 4791
 
-// fits reports whether the action can be applied to a frame. The ICRC of a RoCEv2 packet covers
-// addresses and ports, so these cannot be written over.
+// fits reports whether the action can be applied to a frame. Addresses and ports of a RoCEv2 packet
+// cannot be replaced, because its ICRC covers them.
 func (a *Action) fits(b []byte, v *view) bool {
 	roce := v.ports && v.proto == protoUDP && binary.BigEndian.Uint16(b[v.l4+2:]) == rocePort
 	return a.Ops&rewrites == 0 || !roce
 }
 
-// apply changes a frame in place, with its checksums. mac returns the MAC address that belongs to an
-// address of a host.
-func (a *Action) apply(f *packetio.Frame, v *view, mac func(netip.Addr) (wire.MAC, bool)) {
+// apply changes a frame in place, with its checksums. flow says what the key of the entry is. mac returns
+// the MAC address that belongs to an address of a host.
+func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Addr) (wire.MAC, bool)) {
 	b := f.Data
 	if a.Ops&OpDSCP != 0 {
 		a.mark(b, v)
 	}
 	if a.Ops&rewrites == 0 {
+		return
+	}
+	var q quote
+	if v.parseQuote(b, &q) && !a.rewriteQuote(f, v, &q, flow) {
 		return
 	}
 	at, port := 0, 0
@@ -84,12 +89,8 @@ func (a *Action) apply(f *packetio.Frame, v *view, mac func(netip.Addr) (wire.MA
 	switch sum := b[at:]; {
 	case f.CsumPartial: // the field has the sum of the addresses, which is not inverted
 		binary.BigEndian.PutUint16(sum, fold(uint32(binary.BigEndian.Uint16(sum))+delta))
-	case v.proto == protoUDP && binary.BigEndian.Uint16(sum) == 0: // there is no checksum
 	default:
-		fix(sum, delta)
-		if v.proto == protoUDP && binary.BigEndian.Uint16(sum) == 0 {
-			binary.BigEndian.PutUint16(sum, 0xffff)
-		}
+		fixSum(sum, v.proto, delta)
 	}
 }
 
@@ -105,8 +106,8 @@ func (a *Action) mark(b []byte, v *view) {
 	fix(ip[10:], grows(was[:], ip[:2]))
 }
 
-// grows returns what a ones' complement sum grows by when new bytes replace old ones. Both have the
-// same even length, of at most 16 bytes.
+// grows returns the difference that it makes to a ones' complement sum if the bytes old are
+// replaced by the bytes new. Both have the same even length, of less than 100 bytes.
 func grows(old, now []byte) (delta uint32) {
 	for i := 0; i < len(old); i += 2 {
 		delta += uint32(^binary.BigEndian.Uint16(old[i:])) + uint32(binary.BigEndian.Uint16(now[i:]))
@@ -114,9 +115,20 @@ func grows(old, now []byte) (delta uint32) {
 	return delta
 }
 
-// fix adds delta to the sum of which the first two bytes of b are the complement (RFC 1624).
+// fix adds delta to the sum whose complement is in the first two bytes of b (RFC 1624).
 func fix(b []byte, delta uint32) {
 	binary.BigEndian.PutUint16(b, ^fold(uint32(^binary.BigEndian.Uint16(b))+delta))
+}
+
+// fixSum is fix for the checksum of a transport protocol. A UDP packet may have none: then the
+// field is 0 and stays 0.
+func fixSum(b []byte, proto uint8, delta uint32) {
+	if proto == protoUDP && binary.BigEndian.Uint16(b) == 0 {
+		return
+	}
+	if fix(b, delta); proto == protoUDP && binary.BigEndian.Uint16(b) == 0 {
+		binary.BigEndian.PutUint16(b, 0xffff)
+	}
 }
 
 func fold(s uint32) uint16 {

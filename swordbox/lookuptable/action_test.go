@@ -99,7 +99,7 @@ func TestActionsKeepChecksums(t *testing.T) {
 			a.Addr[i] = byte(r.Uint32())
 		}
 		mac := wire.MAC{2, 9, 9}
-		a.apply(&f, &v, func(netip.Addr) (wire.MAC, bool) { return mac, true })
+		a.apply(&f, &v, true, func(netip.Addr) (wire.MAC, bool) { return mac, true })
 		f.FinishChecksum()
 		if !v6 && fold(sumOf(b[v.ip:v.l4])) != 0xffff {
 			t.Fatalf("%+v: the IPv4 checksum is wrong", a)
@@ -139,7 +139,7 @@ func TestUDPWithoutChecksum(t *testing.T) {
 	v.parse(b)
 	binary.BigEndian.PutUint16(b[v.l4+6:], 0)
 	a := Action{Ops: OpSource, Addr: [16]byte{10, 9, 8, 7}}
-	a.apply(&packetio.Frame{Data: b}, &v, nil)
+	a.apply(&packetio.Frame{Data: b}, &v, true, nil)
 	if binary.BigEndian.Uint16(b[v.l4+6:]) != 0 {
 		t.Error("a packet without a checksum has one")
 	}
@@ -167,6 +167,8 @@ func FuzzFrames(f *testing.F) {
 	for _, p := range []uint8{protoTCP, protoUDP, protoICMPv6} {
 		f.Add(packet(r, false, p), uint8(31))
 		f.Add(packet(r, true, p), uint8(31))
+		f.Add(icmpError(packet(r, false, p), 60), uint8(8))
+		f.Add(icmpError(packet(r, true, p), 60), uint8(16))
 	}
 	f.Fuzz(func(_ *testing.T, b []byte, ops uint8) {
 		var v view
@@ -174,7 +176,7 @@ func FuzzFrames(f *testing.F) {
 			a := Action{Ops: Ops(ops) & opsKnown, Port: 9}
 			v.key(b, true)
 			a.fits(b, &v)
-			a.apply(&packetio.Frame{Data: b}, &v, func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, true })
+			a.apply(&packetio.Frame{Data: b}, &v, ops&1 == 0, func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, true })
 		}
 	})
 }
@@ -203,18 +205,19 @@ func TestEntryText(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                                     "no destination",
-		"to=10.0.0.2":                          "matches flows",
-		"from=1.1.1.1 to=1.1.1.2 proto=x":      "proto",
-		"from=1.1.1.1 to=1.1.1.2:9 proto=icmp": "only tcp and udp have ports",
-		"from=1.1.1.1 to=fd00::1 proto=6":      "mixes",
-		"to=1.1.1.2 to=1.1.1.3":                "twice",
-		"to=1.1.1.2:99999":                     "no port",
-		"to=1.1.1.2 src=1.1.1.1 dst=1.1.1.1":   "one of them",
-		"to=1.1.1.2 dscp=64":                   "0 to 63",
-		"to=1.1.1.2 drop=1":                    "no value",
-		"to=1.1.1.2 fast":                      "unknown",
-		"to=0.0.0.0":                           "no address of a machine",
+		"":            "no destination",
+		"to=10.0.0.2": "matches flows",
+		"from=1.1.1.1:9 to=1.1.1.2:4791 proto=udp src=1.1.1.3": "ICRC",
+		"from=1.1.1.1 to=1.1.1.2 proto=x":                      "proto",
+		"from=1.1.1.1 to=1.1.1.2:9 proto=icmp":                 "only tcp and udp have ports",
+		"from=1.1.1.1 to=fd00::1 proto=6":                      "mixes",
+		"to=1.1.1.2 to=1.1.1.3":                                "twice",
+		"to=1.1.1.2:99999":                                     "no port",
+		"to=1.1.1.2 src=1.1.1.1 dst=1.1.1.1":                   "one of them",
+		"to=1.1.1.2 dscp=64":                                   "0 to 63",
+		"to=1.1.1.2 drop=1":                                    "no value",
+		"to=1.1.1.2 fast":                                      "unknown",
+		"to=0.0.0.0":                                           "no address of a machine",
 	} {
 		if _, err := ParseEntry(text, true, address, port); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

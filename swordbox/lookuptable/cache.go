@@ -12,7 +12,7 @@ type cache struct {
 // cached is a place of the cache.
 type cached struct {
 	Entry
-	hits, used uint64 // used 0: the place is free
+	used uint64 // when the entry was used last; 0 means that the place is free
 }
 
 func newCache(n int) cache { return cache{places: make([]cached, (n+ways-1)/ways*ways)} }
@@ -22,7 +22,7 @@ func (c *cache) set(h uint64) []cached {
 	return c.places[i : i+ways]
 }
 
-// get returns the entry of a key; nil: the cache does not have it.
+// get returns the entry of a key; nil means that the cache does not have it.
 func (c *cache) get(k *Key, h uint64) *cached {
 	if len(c.places) == 0 {
 		return nil
@@ -32,7 +32,6 @@ func (c *cache) get(k *Key, h uint64) *cached {
 		if e := &set[i]; e.used != 0 && e.Key == *k {
 			c.clock++
 			e.used = c.clock
-			e.hits++
 			return e
 		}
 	}
@@ -47,7 +46,7 @@ func (c *cache) put(k *Key, a *Action, h uint64) {
 	set := c.set(h)
 	to := &set[0]
 	for i := range set {
-		if e := &set[i]; e.used != 0 && e.Key == *k {
+		if e := &set[i]; e.Key == *k {
 			to = e
 			break
 		} else if e.used < to.used {
@@ -55,7 +54,7 @@ func (c *cache) put(k *Key, a *Action, h uint64) {
 		}
 	}
 	c.clock++
-	*to = cached{Entry{*k, *a}, 0, c.clock}
+	*to = cached{Entry{*k, *a}, c.clock}
 }
 
 // remove takes a key out.

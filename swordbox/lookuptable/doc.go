@@ -1,7 +1,7 @@
 // Package lookuptable looks up the IP packets that a host sends in a table in the memory of servers,
 // and does with each what its entry says. It is the hardened handler of rules of action lookup: the
 // lookup table of "Generic External Memory for Switch Data Planes" (HotNets 2018), with the slots of
-// TEA (SIGCOMM 2020). There is no published one.
+// TEA (SIGCOMM 2020). Package published/lookuptable does it as the HotNets paper describes it.
 //
 // Contract. The key of a frame is its flow or its destination. If the cache of the switch does not
 // have the key, the frame bounces through a server's memory: the switch writes it to a cell, reads
@@ -11,27 +11,34 @@
 //	Frames = Cached + Hits + Misses + in flight + Torn + Unfit + Lost + Full + Blocked + Long
 //
 // where all but in flight are fields of Stats. Cells are taken in the order of arrival (package
-// framering), and the entries of a key are in one server, so frames of a flow keep their order and no
-// frame gets another one's bytes. A key with frames in flight is not looked up in the cache, because
-// its frames would overtake those. A frame whose cell did not come back is Lost: after a loss on the
-// link the requester sends a WRITE of no bytes in the place of a cell's. Frames that find no free
-// cell (Full), or no connection or room in flight (Blocked), are dropped.
+// framering), and the entries of a key are in one server, so frames of a flow keep their order. No
+// frame gets the bytes of another one. A key with frames in flight is not looked up in the cache,
+// because its frames would overtake those. A frame whose cell did not come back is Lost: after a
+// loss on the link the requester sends a WRITE of no bytes in the place of a cell's. Frames that
+// find no free cell (Full), or no connection or room in flight (Blocked), are dropped.
 //
 // The control plane writes entries by the same connection, so a lookup sees an entry before or after
-// a change. Another writer could be in the middle of one: a slot with two versions is Torn, and the
-// frame is dropped.
+// a change, and the cache forgets an entry when its change is sent. Another writer could be in the
+// middle of one: a slot with two versions is Torn, and the frame is dropped. The cache does not know of
+// other writers.
 //
-// Limits. Rewriting does not change what ICMP errors quote, and RoCEv2 packets are not rewritten
-// (Unfit), because their ICRC covers addresses. Later fragments have no ports. A crash of the switch
+// An ICMP error quotes a packet. The switch looks the error up as a packet in the opposite
+// direction of the quoted one. So the entry that rewrites the answers of a flow also rewrites ICMP
+// errors about the flow, and the packet that they quote.
+//
+// Limits. RoCEv2 packets get no other addresses, because their ICRC covers them: such an entry is
+// refused if its key names RoCEv2, and otherwise the packets are dropped (Unfit). Later fragments have no ports. A crash of the switch
 // loses the frames in flight; the table is in the servers' memory, and stays.
 //
 //	rule.go     keys of rules, and where slots and cells are
 //	key.go      the key of a frame, and its headers
+//	icmp.go     errors about packets
 //	action.go   what an entry does to a frame, and its checksums
 //	text.go     entries as text
 //	slot.go     the bytes of an entry, and the search for a key
 //	place.go    which slots change when an entry is added
 //	cache.go    entries that the switch keeps
+//	table.go    what becomes of a frame, found in the cache or in memory
 //	server.go   lookups in one server: frames in flight and their keys
 //	channel.go  the connection to a server
 //	writer.go   changes of entries, and reading of the table

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -15,36 +16,40 @@ import (
 
 // Kind is the hardened machine's entry of the registry.
 var Kind = handler.Kind{
-	Name: "lookup", Actions: []rules.Action{Lookup}, Mode: rules.Hardened,
+	Name: "lookup", Actions: []rules.Action{Lookups}, Mode: rules.Hardened,
 	Listings: []handler.Listing{handler.NewListing(help, (*Machine).list, Print)},
 }
 
 func init() {
 	Kind.New = func(e *handler.Env) handler.Handler {
-		return New(Config{Kind: &Kind, Port: e.Port, MAC: e.MAC, Silence: e.Silence, Failed: e.Failed})
+		return New(Config{Kind: &Kind, Port: e.Port, MAC: e.MAC, Server: newBouncer, Silence: e.Silence, Failed: e.Failed})
 	}
 }
 
 var help = handler.Help{
 	Name:  "lookup",
 	Short: "Show tables in servers' memory in which the switch looks up packets, and change their entries",
-	Long: "lookup shows the tables in which the switch looks up the IP packets of hosts (rules of action lookup). A packet\n" +
-		"without an entry in the switch's cache bounces through a server's memory.\n\n" +
+	Long: "lookup shows the tables in which the switch looks up the IP packets of hosts (rules of action lookup). The\n" +
+		"tables are in the memory of servers; the switch has a cache of their entries. If the cache has no entry for a\n" +
+		"packet, the switch sends the packet to the server's memory and reads it back together with the entry.\n\n" +
 		"  RULE     name of the rule\n" +
-		"  FRAMES   packets that were looked up\n" +
-		"  CACHED, HITS, MISSES\n" +
-		"           how many had an entry in the switch, had one in a server's memory, had none\n" +
-		"  FLIGHT   packets in flight through servers' memory\n" +
-		"  DROPPED  packets that the switch dropped though no entry says so: lost, torn, unfit, no cell, no connection\n" +
-		"  ENTRIES  written and removed, and in brackets changes that wait and that were refused\n" +
-		"  CACHE    entries in the cache of the switch\n" +
-		"  TABLE    the servers, with - before a server to which there is no connection\n\n" +
+		"  FRAMES   number of packets that were looked up\n" +
+		"  CACHED   number of packets whose entry was in the cache\n" +
+		"  HITS     number of packets whose entry was in a server's memory\n" +
+		"  MISSES   number of packets without an entry\n" +
+		"  FLIGHT   number of packets that are on their way through servers' memory now\n" +
+		"  DROPPED  number of packets that the switch dropped although no entry says so: lost, torn, unfit, no cell, no\n" +
+		"           connection\n" +
+		"  ENTRIES  numbers of entries written and removed; in brackets the changes that wait, and the changes that were\n" +
+		"           refused\n" +
+		"  CACHE    number of entries in the cache\n" +
+		"  TABLE    the memory servers that have the table; - before a server means that the switch has no connection to it\n\n" +
 		"`rdmalab switch counters` shows the same numbers for all rules together (group lookup). Without a subcommand,\n" +
-		"lookup lists tables; `lookup list` lists entries.",
+		"lookup lists tables; `rdmalab switch lookup list` lists the entries of a table.",
 	Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
 		"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
 		"  rdmalab switch lookup",
-	Most: "how many tables; 0: all",
+	Most: "show at most this many tables; 0 means all",
 }
 
 // Item is a table as an operator sees it.
@@ -106,7 +111,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		for _, l := range t.links {
 			cells += l.srv.Cells()
 			if b, ok := l.srv.(*bouncer); ok {
-				sum.Add(b.conn.Stats())
+				metrics.Add(&sum, b.Stats())
 			}
 		}
 	}
@@ -176,7 +181,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: m.prefix() + "lookups", KeyBits: 8, ValueBits: 16, Entries: rules.MaxRules},
 			{Name: m.prefix() + cacheName, KeyBits: keyBits, ValueBits: actionBits, Entries: kept, Learned: true},
 			// The MAC address of a rewritten destination.
-			{Name: m.prefix() + "lookup neighbours", KeyBits: addrBits, ValueBits: 48, Entries: pipeline.MaxPorts},
+			{Name: m.prefix() + "lookup MACs", KeyBits: addrBits, ValueBits: 48, Entries: pipeline.MaxPorts},
 		},
 		Registers: []pipeline.RegisterSpec{
 			// Three positions, two numbers of frames, tag, queue pair, PSN, window, region.
@@ -188,13 +193,16 @@ func (m *Machine) Spec() pipeline.Part {
 		},
 	}
 	if m.cfg.Kind.Mode == rules.Published {
+		// The slot of a packet that waits for its READ.
+		p.Registers = append(p.Registers, pipeline.RegisterSpec{Name: m.prefix() + "lookup waits", Width: 32, Entries: cells})
 		return p
 	}
 	p.Registers = append(p.Registers,
 		pipeline.RegisterSpec{Name: "lookup keys", Width: keyBits + actionBits + 8, Entries: cells},
-		pipeline.RegisterSpec{Name: "lookup flights", Width: 16, Entries: links * flights},
+		pipeline.RegisterSpec{Name: "lookup flights", Width: 16, Entries: links * hashes},
+		pipeline.RegisterSpec{Name: "lookup lengths", Width: 16, Entries: cells},
 		// Address, READ or WRITE.
-		pipeline.RegisterSpec{Name: "lookup requests", Width: 64 + 1, Entries: links * inFlight, Each: inFlight})
+		pipeline.RegisterSpec{Name: "lookup requests", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight})
 	p.Needs = append(p.Needs, pipeline.Need{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a table", Count: links})
 	return p
 }

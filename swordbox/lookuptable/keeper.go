@@ -9,7 +9,7 @@ import (
 )
 
 // table returns the table of a rule.
-func (m *Machine) table(rule string) (*table, error) {
+func (m *Machine) table(rule string) (*Table, error) {
 	for _, t := range m.tables {
 		if t.id == rule {
 			return t, nil
@@ -49,13 +49,13 @@ func (m *Machine) Change(c *pipeline.Ctx, in handler.Entries, address func(strin
 }
 
 // change begins to change an entry. It returns false if too many changes wait.
-func (t *table) change(e *Entry, remove bool) bool {
+func (t *Table) change(e *Entry, remove bool) bool {
 	h := e.Key.Hash()
 	server, _ := t.Place(h)
 	return t.links[server].srv.Change(e, h, remove)
 }
 
-// Page returns entries from slot from of a server on.
+// Page returns entries from slot `from` of a server on.
 func (m *Machine) Page(c *pipeline.Ctx, rule string, server, from int) (out handler.EntriesPage, err error) {
 	t, err := m.table(rule)
 	switch {

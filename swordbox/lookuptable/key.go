@@ -58,6 +58,7 @@ const (
 	ethLen  = 14
 	tagLen  = 4
 	ip4Len  = 20
+	ip4Max  = 60
 	ip6Len  = 40
 	udpLen  = 8
 	tcpLen  = 20
@@ -70,22 +71,12 @@ func (v *view) parse(b []byte) (ok bool) {
 	if len(b) < ethLen+tagLen {
 		return false
 	}
-	*v = view{ip: ethLen, inner: true}
+	*v = view{ip: ethLen}
 	kind := be.Uint16(b[12:])
 	if kind == wire.EtherTypeVLAN {
 		v.ip, kind = ethLen+tagLen, be.Uint16(b[16:])
 	}
-	switch ip := b[v.ip:]; {
-	case kind == wire.EtherTypeIPv4 && len(ip) >= ip4Len && ip[0]>>4 == 4:
-		n := int(ip[0]&0xf) * 4
-		if n < ip4Len || len(ip) < n {
-			return false
-		}
-		v.proto, v.l4 = ip[9], v.ip+n
-		v.inner = be.Uint16(ip[6:])&0x1fff == 0
-	case kind == wire.EtherTypeIPv6 && len(ip) >= ip6Len && ip[0]>>4 == 6:
-		v.proto, v.l4, v.v6 = ip[6], v.ip+ip6Len, true
-	default:
+	if kind != wire.EtherTypeIPv4 && kind != wire.EtherTypeIPv6 || !v.parseIP(b, kind == wire.EtherTypeIPv6) {
 		return false
 	}
 	n := len(b) - v.l4
@@ -93,8 +84,32 @@ func (v *view) parse(b []byte) (ok bool) {
 	return true
 }
 
-// key returns the key of a frame. If flow is false, the key is the destination's address alone.
+// parseIP reads an IP header at v.ip. ok is false if it is not complete.
+func (v *view) parseIP(b []byte, v6 bool) (ok bool) {
+	v.inner, v.v6 = true, v6
+	switch ip := b[v.ip:]; {
+	case !v6 && len(ip) >= ip4Len && ip[0]>>4 == 4:
+		n := int(ip[0]&0xf) * 4
+		if n < ip4Len || len(ip) < n {
+			return false
+		}
+		v.proto, v.l4 = ip[9], v.ip+n
+		v.inner = binary.BigEndian.Uint16(ip[6:])&0x1fff == 0
+	case v6 && len(ip) >= ip6Len && ip[0]>>4 == 6:
+		v.proto, v.l4 = ip[6], v.ip+ip6Len
+	default:
+		return false
+	}
+	return true
+}
+
+// key returns the key of a frame. If flow is false, the key is the destination's address alone. The
+// flow of an ICMP error is that of the packet that it is about, the other way round.
 func (v *view) key(b []byte, flow bool) (k Key) {
+	var q quote
+	if flow && v.parseQuote(b, &q) {
+		return q.keyOfQuote(b)
+	}
 	src, dst := v.addrs(b)
 	copy(k.Dst[:], dst)
 	if k.V6 = v.v6; !flow {
@@ -116,8 +131,8 @@ func (v *view) addrs(b []byte) (src, dst []byte) {
 	return b[v.ip+12 : v.ip+16], b[v.ip+16 : v.ip+20]
 }
 
-// sumAt returns the offset of the checksum behind the IP header; 0: there is none, or it does not
-// cover addresses and ports.
+// sumAt returns the offset of the checksum behind the IP header; 0 means that there is none, or it
+// does not cover addresses and ports.
 func (v *view) sumAt(b []byte) int {
 	n := len(b) - v.l4
 	switch {
@@ -148,5 +163,5 @@ func addrOf(b [16]byte, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16(b)
 	}
-	return netip.AddrFrom4([4]byte(b[:4]))
+	return netip.AddrFrom4([4]byte(b[:]))
 }

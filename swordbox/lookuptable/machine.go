@@ -8,9 +8,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -22,13 +22,17 @@ import (
 type Config struct {
 	// Kind is the machine's entry of the registry.
 	Kind *handler.Kind
-	// Port returns the port of the host that has an address; -1: there is none. MAC returns the MAC
-	// address of the host or switch that has an address.
+	// Port returns the port of the host that has an address; -1 means that there is none. MAC
+	// returns the MAC address of the host or switch that has an address.
 	Port func(a netip.Addr) int
 	MAC  func(a netip.Addr) (wire.MAC, bool)
-	// Silence is how long the switch retransmits to a server that does not answer; 0: 255 ms.
+	// Server makes the part of a table on a server. number names its connection in captures.
+	Server func(l *Link, number uint32) Server
+	// Trusting: what comes back is taken for the right frame with its entry, as in the paper.
+	Trusting bool
+	// Silence is how long the switch retransmits to a server that does not answer; 0 means 255 ms.
 	Silence time.Duration
-	// Failed makes the program replace a connection; nil: it is not replaced.
+	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
@@ -53,55 +57,32 @@ type Stats struct {
 	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a table has sent"`
 }
 
-func (s *Stats) add(o *Stats) {
-	for _, p := range []struct {
-		to *uint64
-		by uint64
-	}{
-		{&s.Frames, o.Frames},
-		{&s.Cached, o.Cached},
-		{&s.Hits, o.Hits},
-		{&s.Misses, o.Misses},
-		{&s.Denied, o.Denied},
-		{&s.Torn, o.Torn},
-		{&s.Unfit, o.Unfit},
-		{&s.Lost, o.Lost},
-		{&s.Full, o.Full},
-		{&s.Blocked, o.Blocked},
-		{&s.Long, o.Long},
-		{&s.Written, o.Written},
-		{&s.Removed, o.Removed},
-		{&s.Refused, o.Refused},
-	} {
-		*p.to += p.by
-	}
-}
-
 // Machine looks up frames under rules of action lookup. Make one with New.
 type Machine struct {
+	handler.NoRequests
 	cfg    Config
-	tables []*table
-	ports  []*table // by ingress port; nil: no rule
-	links  extmem.Links[*link]
+	tables []*Table
+	ports  []*Table // by ingress port; nil means no rule
+	links  extmem.Links[*Link]
 	made   uint32 // number of links made so far
 	marks  *pipeline.MarkedPorts
 	stats  Stats // of tables that have gone, and of links
 	idle   []string
 }
 
-// link is a server of a table with the connections to it.
-type link struct {
+// Link is a server of a table with the connections to it.
+type Link struct {
 	extmem.Link
 	m     *Machine
 	srv   Server
-	table *table // nil: none needs the server
+	table *Table // nil means that none needs the server
 }
 
 // Needed reports whether a table needs the server.
-func (l *link) Needed() bool { return l.table != nil }
+func (l *Link) Needed() bool { return l.table != nil }
 
 // Fit returns why the table cannot be in the memory that the server lends on a connection.
-func (l *link) Fit(s *switchconn.Shared) error {
+func (l *Link) Fit(s *switchconn.Shared) error {
 	a := l.table.all()
 	_, err := a.Grant(s)
 	if err == nil && s.MTU < l.table.least() {
@@ -111,16 +92,16 @@ func (l *link) Fit(s *switchconn.Shared) error {
 }
 
 // Begin uses a new connection.
-func (l *link) Begin(s *switchconn.Shared) {
+func (l *Link) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
 	l.srv.Begin(s, g)
 }
 
 // End is called when the connection has ended.
-func (l *link) End(c *pipeline.Ctx) { l.srv.End(c) }
+func (l *Link) End(c *pipeline.Ctx) { l.srv.End(c) }
 
 // failed makes the program replace the connection.
-func (l *link) failed(c *pipeline.Ctx, why string) {
+func (l *Link) failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
 	l.m.links.Fail(l, why)
 	if l.m.cfg.Failed != nil {
@@ -139,7 +120,7 @@ var (
 
 // New makes a Machine without rules.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, links: extmem.NewLinks[*link](), marks: new(pipeline.MarkedPorts)}
+	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](), marks: new(pipeline.MarkedPorts)}
 }
 
 // Kind returns the machine's entry of the registry.
@@ -149,7 +130,7 @@ func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
 func (m *Machine) Stats() Stats {
 	sum := m.stats
 	for _, t := range m.tables {
-		sum.add(&t.stats)
+		metrics.Add(&sum, t.stats)
 	}
 	return sum
 }
@@ -177,8 +158,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 			m.idle = append(m.idle, r.ID)
 			continue
 		}
-		t := &table{m: m, port: port}
-		if at := slices.IndexFunc(former, func(t *table) bool { return t.port == port && t.same(&l) }); at >= 0 {
+		t := &Table{m: m, port: port}
+		if at := slices.IndexFunc(former, func(t *Table) bool { return t.port == port && t.same(&l) }); at >= 0 {
 			t = former[at]
 		}
 		t.id, t.Layout = r.ID, l
@@ -200,30 +181,30 @@ func (m *Machine) SetRules(set *rules.Set) {
 }
 
 // begin gives a new table its servers.
-func (m *Machine) begin(t *table) {
+func (m *Machine) begin(t *Table) {
 	t.cache = newCache(t.Cache)
 	for i, a := range t.Servers {
 		key := m.key(a, t.port)
 		l, ok := m.links.Find(key)
 		if !ok {
 			m.made++
-			l = &link{m: m}
-			l.srv = newBouncer(l, switchconn.LookupShard+m.made)
+			l = &Link{m: m}
+			l.srv = m.cfg.Server(l, switchconn.LookupShard+m.made)
 			m.links.Add(key, l)
 		}
 		l.table = t
-		l.srv.use(t, i)
+		l.srv.Use(t, i)
 		t.links = append(t.links, l)
 	}
 }
 
 // end ends a table that no rule has any more. Its connections end later.
-func (m *Machine) end(t *table) {
+func (m *Machine) end(t *Table) {
 	t.stats.Lost += uint64(t.inFlight())
-	m.stats.add(&t.stats)
+	metrics.Add(&m.stats, t.stats)
 	for _, l := range t.links {
 		l.table = nil
-		l.srv.use(nil, 0)
+		l.srv.Use(nil, 0)
 	}
 }
 
@@ -297,7 +278,7 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 // MarkIn counts the ports whose frames are looked up in q.
 func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
 
-// Take takes an IP packet that comes in at a port with a rule.
+// Take handles an IP packet that arrives at a port with a rule.
 func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	if in >= len(m.ports) || m.ports[in] == nil {
 		return false
@@ -338,17 +319,3 @@ func (m *Machine) Deadline() clock.Time {
 	}
 	return at
 }
-
-// Request forwards a request. The program never calls it, because no request matches a rule of the
-// machine.
-func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Response forwards a response.
-func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Closed does nothing: the machine keeps no state of flows.
-func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}

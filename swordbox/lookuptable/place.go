@@ -16,14 +16,15 @@ type slotWrite struct {
 
 func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 	w.index = index
-	appendSlot(w.bytes[:0], version+1, e, used)
+	AppendSlot(w.bytes[:0], version+1, e, used)
 }
 
-// plan decides how an entry gets into a table. span has the slots from the entry's home slot on; home
-// returns the home slot of a key, and base is that of the entry. The slots in list are to be written
-// in their order: if the slots that the key may take are in use, entries behind them move on, each
-// within its own reach (hopscotch hashing), and each is written to its new slot before another entry
-// takes its former one. So a lookup finds every entry at any time. remove takes the entry out.
+// plan decides how an entry gets into a table. span has the slots from the entry's home slot on;
+// home returns the home slot of a key, and base is that of the entry. The slots in list are to be
+// written in their order: if the slots that the key may have are in use, entries in later slots
+// move to still later ones, each within its own reach (hopscotch hashing). Each is written to its
+// new slot before another entry gets its former one. So a lookup finds every entry at any time.
+// remove takes the entry out.
 func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
 	n := len(span) / SlotLen
 	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }

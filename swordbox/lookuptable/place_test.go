@@ -42,6 +42,23 @@ func keyOf(i int) Key {
 	return Key{Src: [16]byte{10, 0, byte(i >> 16), byte(i >> 24)}, Dst: [16]byte{10, 1}, SrcPort: uint16(i), DstPort: 80, Proto: protoTCP}
 }
 
+// Keys without any order fill half of the slots, too: of a million at most 50 find no room.
+func TestMillionRandomEntries(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 10))
+	m, refused := newMemory(2<<20), 0
+	for range 1_000_000 {
+		a, b := r.Uint64(), r.Uint64()
+		k := Key{Src: [16]byte{10, byte(a), byte(a >> 8), byte(a >> 16)}, Dst: [16]byte{10, byte(b), byte(b >> 8)}, SrcPort: uint16(a >> 24), DstPort: uint16(b >> 16), Proto: protoTCP}
+		if m.change(&Entry{k, Action{Ops: OpDSCP}}, false) != nil {
+			refused++
+		}
+	}
+	t.Logf("%d of a million entries find no room in %d slots", refused, m.Slots())
+	if refused > 50 {
+		t.Errorf("%d of a million entries find no room", refused)
+	}
+}
+
 // A million entries find room in two million slots, and each is found with its own action.
 func TestMillionEntries(t *testing.T) {
 	const n = 1_000_000
@@ -127,7 +144,7 @@ func TestTornSlots(t *testing.T) {
 
 // No bytes in a server's memory make a slot an action that does not exist.
 func FuzzSlot(f *testing.F) {
-	f.Add(appendSlot(nil, 1, &Entry{keyOf(1), Action{Ops: OpDSCP, DSCP: 9}}, true))
+	f.Add(AppendSlot(nil, 1, &Entry{keyOf(1), Action{Ops: OpDSCP, DSCP: 9}}, true))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e Entry
 		if len(b) < SlotLen {

@@ -42,16 +42,17 @@ var (
 // cellSizes are the allowed sizes of a cell, in bytes.
 var cellSizes = []string{"512", "1024", "2048", "4096"}
 
-// Lookup is the action lookup.
-var Lookup = rules.Register(rules.Definition{
+// Lookups is the action lookup.
+var Lookups = rules.Register(rules.Definition{
 	Name: "lookup", Doc: "looks up the IP packets that a host sends in a table in the memory of servers, and does with each what its entry says; " +
 		"see `rdmalab switch lookup`",
 	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Hosts: []string{keyTable},
 	Keys: []rules.Field{
 		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas, that have the table. Required", extmem.MaxServers)),
 		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
+			"RoCEv2 packets whose entry rewrites an address are dropped, because their ICRC covers it; "+
 			"default: flow", extmem.OneOf(matches...)),
-		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots of 64 bytes on each server, 1 to %d; default: %d. Half of them can be used", MaxCapacity, defaultCapacity),
+		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots of 64 bytes on each server, 1 to %d; default: %d. Half of them can be used. In mode published a slot has the size of a cell", MaxCapacity, defaultCapacity),
 			extmem.Between(1, MaxCapacity)),
 		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells on each server for packets that wait for their entry, 1 to %d; default: %d", MaxCells, defaultCells),
 			extmem.Between(1, MaxCells)),
@@ -68,8 +69,6 @@ var Lookup = rules.Register(rules.Definition{
 func check(r *rules.Rule) error {
 	l := LayoutOf(r)
 	switch {
-	case r.Mode != rules.Hardened:
-		return errors.New("action lookup has no published form; leave mode out")
 	case r.Options[keyTable] == "":
 		return fmt.Errorf("action lookup needs the key %s", keyTable)
 	case r.Service == "":
@@ -79,7 +78,7 @@ func check(r *rules.Rule) error {
 	case r.Shards != 0:
 		return fmt.Errorf("shards has no meaning with action lookup; name several servers in %s", keyTable)
 	case r.MTU != 0 && r.MTU < l.least():
-		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.Cell, Probe*SlotLen, r.MTU)
+		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.Cell, l.probe()*SlotLen, r.MTU)
 	}
 	return nil
 }
@@ -118,6 +117,9 @@ type Layout struct {
 	// Flow: a key is a whole flow; otherwise the destination's address. DropMiss: a frame without an
 	// entry is dropped.
 	Flow, DropMiss bool
+	// Published: there is one home slot for a key, and the cell of a frame follows its slot. Cell is
+	// the size of both, and Cells is how many frames may wait for a READ.
+	Published bool
 }
 
 // LayoutOf returns the layout of a valid rule. Servers lacks a server whose name is not resolved yet.
@@ -125,7 +127,7 @@ func LayoutOf(r *rules.Rule) Layout {
 	number := func(key string, fallback int) int { return extmem.Number(r.Options[key], fallback) }
 	l := Layout{
 		Capacity: number(keyCapacity, defaultCapacity), Cells: number(keyCells, defaultCells), Cell: number(keyCell, defaultCell), Cache: number(keyCache, defaultCache),
-		Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1],
+		Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
 	}
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
 	return l
@@ -138,26 +140,47 @@ func (l *Layout) same(o *Layout) bool {
 }
 
 // least returns the smallest path MTU with which the table can be used, in bytes.
-func (l *Layout) least() int { return max(l.Cell, Probe*SlotLen) }
+func (l *Layout) least() int { return max(l.Cell, l.probe()*SlotLen) }
+
+// probe returns how many slots may have the entry of a key.
+func (l *Layout) probe() int {
+	if l.Published {
+		return 1
+	}
+	return Probe
+}
 
 // Slots returns how many slots each server has.
-func (l *Layout) Slots() int { return l.Capacity + Probe - 1 }
+func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
 // Place returns where the entry of a key with hash h is: the index of its server, and its home slot.
+// Hashes of flows that differ only in a port differ in few of the bits that choose the slot, so those
+// flows are in different slots. The server is chosen by bits that all others reach.
 func (l *Layout) Place(h uint64) (server, home int) {
-	return int(h >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
+	return int(h * 0x9e3779b97f4a7c15 >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
 }
 
 // At returns the offset of a slot in the server's memory, in bytes.
-func (l *Layout) At(slot int) uint64 { return l.Base + uint64(slot)*SlotLen }
+func (l *Layout) At(slot int) uint64 {
+	if l.Published {
+		return l.Base + uint64(slot)*uint64(l.Cell)
+	}
+	return l.Base + uint64(slot)*SlotLen
+}
 
-// Ring returns where the cells of a server are.
+// Ring returns where the cells of a server are, if they are a ring.
 func (l *Layout) Ring(server int) extmem.Area {
 	return extmem.Area{Servers: l.Servers[server : server+1], Cells: l.Cells, Size: l.Cell, Offset: l.At(l.Slots())}
 }
 
-// End returns the offset behind the last cell on a server, in bytes.
-func (l *Layout) End() uint64 { return l.At(l.Slots()) + uint64(l.Cells)*uint64(l.Cell) }
+// End returns the offset behind the last slot or cell on a server, in bytes.
+func (l *Layout) End() uint64 {
+	end := l.At(l.Slots())
+	if !l.Published {
+		end += uint64(l.Cells) * uint64(l.Cell)
+	}
+	return end
+}
 
 // all is what the table takes of each server, as one cell.
 func (l *Layout) all() extmem.Area {

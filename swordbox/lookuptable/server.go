@@ -9,11 +9,11 @@ import (
 // Server looks up keys in the part of a table that one server has. The machine calls it for one
 // frame after another.
 type Server interface {
-	// use makes the server that with an index in a table; nil: no table needs it. What is in flight is
-	// forgotten.
-	use(t *table, index int)
-	// Bounce sends a frame that came in at port in through the server's memory. h is the hash of its
-	// key. It returns false if the frame was dropped, and has counted why.
+	// Use makes the server that with an index in a table; nil means that no table needs it. What is
+	// in flight is forgotten.
+	Use(t *Table, index int)
+	// Bounce sends a frame that came in at port in through the server's memory. h is the hash of
+	// its key. It returns false if the frame was dropped, and has counted why.
 	Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint64) bool
 	// Busy reports whether a frame with a key of hash h is in flight.
 	Busy(h uint64) bool
@@ -26,69 +26,54 @@ type Server interface {
 	Writer
 }
 
-// flights is how many hashes the switch distinguishes when it asks whether a key has frames in
+// hashes is how many hashes the switch distinguishes when it asks whether a key has frames in
 // flight.
-const flights = 1 << 10
+const hashes = 1 << 10
 
-// lookup is a frame in flight, or what the switch knows of it.
-type lookup struct {
-	key     Key
-	hash    uint64
-	number  uint32 // in the ring
-	in      int
-	end     uint64 // position behind the frame's last cell
-	asked   bool
-	state   lookupState
-	action  Action
-	changes uint64 // of the table's entries, when the slots were read
+// flight is a frame in flight.
+type flight struct {
+	Lookup
+	number uint32 // in the ring
+	end    uint64 // position behind the frame's last cell
+	asked  bool
 }
-
-type lookupState uint8
-
-const (
-	waiting lookupState = iota
-	hit
-	miss
-	torn
-	failed
-)
 
 // bouncer is the hardened Server.
 type bouncer struct {
 	channel
 	writer
-	link  *link
-	table *table // nil: none needs the server
+	link  *Link
+	table *Table // nil means that none needs the server
 	epoch uint32 // changes with the table
 	ring  framering.Ring
 	// frames are the lookups in flight from first on, a ring. begun is how many of them were asked
 	// for with all their cells.
-	frames          []lookup
+	frames          []flight
 	first, n, begun int
-	flights         [flights]uint16
+	flights         [hashes]uint16
 }
 
-func newBouncer(l *link, number uint32) *bouncer {
+func newBouncer(l *Link, number uint32) Server {
 	b := &bouncer{link: l}
 	b.channel.open(b, number)
 	return b
 }
 
-func (b *bouncer) use(t *table, index int) {
+func (b *bouncer) Use(t *Table, index int) {
 	b.epoch++
-	b.table, b.writer, b.flights = t, writer{}, [flights]uint16{}
+	b.table, b.writer, b.flights = t, writer{}, [hashes]uint16{}
 	b.first, b.n, b.begun = 0, 0, 0
 	b.ring, b.frames = framering.Ring{}, nil
 	if t != nil {
-		b.frames = make([]lookup, t.Cells)
-		b.ring = framering.New(framering.Config{Layout: t.Ring(index), Carriers: []framering.Carrier{&b.channel}, Epoch: b.epoch, Window: t.Depth})
+		b.frames = make([]flight, t.Cells)
+		b.ring = framering.New(framering.Config{Layout: t.Ring(index), Carriers: []framering.Carrier{&b.channel}, Epoch: b.epoch, Exact: true, Window: t.Depth})
 	}
 }
 
-func (b *bouncer) at(i int) *lookup { return &b.frames[(b.first+i)%len(b.frames)] }
+func (b *bouncer) at(i int) *flight { return &b.frames[(b.first+i)%len(b.frames)] }
 
 // Busy reports whether a frame with a key of hash h is in flight.
-func (b *bouncer) Busy(h uint64) bool { return b.flights[h%flights] != 0 }
+func (b *bouncer) Busy(h uint64) bool { return b.flights[h%hashes] != 0 }
 
 // InFlight returns how many frames are in flight.
 func (b *bouncer) InFlight() int { return b.n }
@@ -116,9 +101,9 @@ func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h ui
 		return false
 	case framering.Stored:
 	}
-	*b.at(b.n) = lookup{key: *k, hash: h, number: b.ring.Newest(), in: in, end: b.ring.Written()}
+	*b.at(b.n) = flight{Lookup: Lookup{Key: *k, Hash: h, In: in}, number: b.ring.Newest(), end: b.ring.Written()}
 	b.n++
-	b.flights[h%flights]++
+	b.flights[h%hashes]++
 	b.Work(c)
 	return true
 }
@@ -142,11 +127,11 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 		if !l.asked {
 			switch {
 			case !b.Up():
-				l.state = failed
+				l.Found = Gone
 			case !b.Reads():
 				return
 			default:
-				_, home := b.table.Place(l.hash)
+				_, home := b.table.Place(l.Hash)
 				l.changes = b.table.changes
 				b.read(c, b.table.At(home), Probe*SlotLen, ofSlots, l.number)
 			}
@@ -159,27 +144,27 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 	}
 }
 
-// slots takes the slots of the frame with a number; nil: they did not come.
+// slots takes the slots of the frame with a number; nil means that they did not come.
 func (b *bouncer) slots(number uint32, bytes []byte) {
 	if b.n == 0 {
 		return
 	}
 	i := int(int32(number - b.at(0).number))
-	if i < 0 || i >= b.n || b.at(i).state != waiting {
+	if i < 0 || i >= b.n || b.at(i).Found != Unknown {
 		return
 	}
 	l := b.at(i)
-	if l.state = failed; bytes == nil {
+	if l.Found = Gone; bytes == nil {
 		return
 	}
-	a, found, half := search(bytes, &l.key)
-	switch l.action = a; {
+	a, found, half := search(bytes, &l.Key)
+	switch l.Action = a; {
 	case found:
-		l.state = hit
+		l.Found = Hit
 	case half:
-		l.state = torn
+		l.Found = Torn
 	default:
-		l.state = miss
+		l.Found = Miss
 	}
 }
 
@@ -192,13 +177,12 @@ func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 			break
 		}
 		b.table.stats.Lost += uint64(b.ring.Count(number))
-		if !b.forget(number) {
-			b.table.stats.Lost++
-			continue
+		for b.at(0).number != number { // those before it did not come back
+			b.pop()
 		}
-		l := *b.at(0)
+		l := b.at(0).Lookup
 		b.pop()
-		b.table.done(c, &l, f)
+		b.table.Done(c, &l, f)
 	}
 	if b.ring.Empty() {
 		b.table.stats.Lost += uint64(b.ring.End())
@@ -209,17 +193,8 @@ func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 	return b.ring.Read() != before
 }
 
-// forget removes the frames before a number, which did not come back. It returns false if no frame in
-// flight has the number.
-func (b *bouncer) forget(number uint32) bool {
-	for b.n > 0 && b.at(0).number != number {
-		b.pop()
-	}
-	return b.n > 0
-}
-
 func (b *bouncer) pop() {
-	b.flights[b.at(0).hash%flights]--
+	b.flights[b.at(0).Hash%hashes]--
 	b.first = (b.first + 1) % len(b.frames)
 	b.n--
 	b.begun = max(0, b.begun-1)

@@ -2,7 +2,8 @@ package lookuptable
 
 import "encoding/binary"
 
-// Probe is how many slots a lookup reads: an entry is in its home slot or in one of those behind it.
+// Probe is how many slots a lookup reads: an entry is in its home slot or in one of those behind
+// it.
 const Probe = 8
 
 // SlotLen is the length of a slot in bytes.
@@ -26,8 +27,8 @@ type Entry struct {
 	Action Action
 }
 
-// appendSlot appends a slot with an entry; used false: a free one.
-func appendSlot(b []byte, version uint8, e *Entry, used bool) []byte {
+// AppendSlot appends a slot with an entry; if used is false, it appends a free slot.
+func AppendSlot(b []byte, version uint8, e *Entry, used bool) []byte {
 	be := binary.BigEndian
 	flags := uint8(0)
 	if !used {
@@ -54,18 +55,27 @@ const (
 
 // parseSlot reads a slot of SlotLen bytes.
 func parseSlot(b []byte, e *Entry) slotState {
-	if b[0] != b[SlotLen-1] {
+	switch {
+	case b[0] != b[SlotLen-1]:
 		return slotTorn
-	}
-	if b[1]&flagUsed == 0 {
+	case !ReadSlot(b, e):
 		return slotFree
+	}
+	return slotUsed
+}
+
+// ReadSlot reads a slot of SlotLen bytes, whatever its versions are. It returns false if the slot
+// is free.
+func ReadSlot(b []byte, e *Entry) (used bool) {
+	if b[1]&flagUsed == 0 {
+		return false
 	}
 	be := binary.BigEndian
 	e.Key = Key{
 		Src: [16]byte(b[4:]), Dst: [16]byte(b[20:]), SrcPort: be.Uint16(b[36:]), DstPort: be.Uint16(b[38:]), Proto: b[3], V6: b[1]&flagV6 != 0,
 	}
 	e.Action = Action{Ops: Ops(b[2]) & opsKnown, DSCP: b[58] & 0x3f, Egress: be.Uint16(b[60:]), Addr: [16]byte(b[40:]), Port: be.Uint16(b[56:])}
-	return slotUsed
+	return true
 }
 
 // search looks for a key in slots. torn: the key was not found, and a slot was read while it was

@@ -5,13 +5,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// table is the table of a rule.
-type table struct {
+// Table is the table of a rule.
+type Table struct {
 	Layout
 	m     *Machine
 	id    string // of the rule
 	port  int    // of the host whose frames are looked up
-	links []*link
+	links []*Link
 	cache cache
 	// changes counts changes of entries: a lookup that began before one must not fill the cache.
 	changes uint64
@@ -27,7 +27,7 @@ const (
 )
 
 // take takes a frame that has come in. It returns false if the frame is no IP packet.
-func (t *table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
+func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	var v view
 	if !v.parse(f.Data) {
 		return false
@@ -54,37 +54,90 @@ func (t *table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	return true
 }
 
-// done ends the lookup of a frame that has come back. The frame may be changed.
-func (t *table) done(c *pipeline.Ctx, l *lookup, f packetio.Frame) {
+// Lookup is a frame that waits for its entry, and what was found.
+type Lookup struct {
+	// Key and Hash are those of the frame, which came in at port In. A trusting machine does not need
+	// the key.
+	Key  Key
+	Hash uint64
+	In   int
+	// Found says what was found, and Action what the entry says if it was Hit.
+	Found   Found
+	Action  Action
+	changes uint64 // of the table's entries, when the slots were read
+}
+
+// Found is what a lookup has found.
+type Found uint8
+
+// Found. Gone: the slots did not come back.
+const (
+	Unknown Found = iota
+	Hit
+	Miss
+	Torn
+	Gone
+)
+
+// Done ends the lookup of a frame that has come back. The frame may be changed.
+func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	var v view
 	switch {
-	case l.state == torn:
+	case l.Found == Torn:
 		t.stats.Torn++
-	case l.state == miss:
+	case l.Found == Miss:
 		t.stats.Misses++
 		if !t.DropMiss {
-			c.Resume(l.in, -1, f, "looked up: no entry")
+			c.Resume(l.In, -1, f, "looked up: no entry")
 		}
-	case l.state != hit || !v.parse(f.Data):
+	case l.Found != Hit || !v.parse(f.Data):
 		t.stats.Lost++
-	case !l.action.fits(f.Data, &v):
+	case !l.Action.fits(f.Data, &v):
 		t.stats.Unfit++
 	default:
 		t.stats.Hits++
-		if l.changes == t.changes {
-			t.cache.put(&l.key, &l.action, l.hash)
-		}
-		t.apply(c, l.in, f, &v, &l.action, "by an entry in a server's memory")
+		t.keep(l, v.key(f.Data, t.Flow))
+		t.apply(c, l.In, f, &v, &l.Action, "by an entry in a server's memory")
 	}
 }
 
+// keep puts an entry that was found into the cache. k is the key of the frame that has come back.
+func (t *Table) keep(l *Lookup, k Key) {
+	switch {
+	case t.m.cfg.Trusting:
+		t.cache.put(&k, &l.Action, k.Hash())
+	case l.changes == t.changes:
+		t.cache.put(&l.Key, &l.Action, l.Hash)
+	}
+}
+
+// Changed is called when a change of an entry is sent: the switch forgets the entry, and lookups that
+// have read the former slots do not fill the cache.
+func (t *Table) Changed(k *Key, remove bool) {
+	if remove {
+		t.stats.Removed++
+	} else {
+		t.stats.Written++
+	}
+	t.forget(k)
+}
+
+// forget takes an entry that changes out of the cache.
+func (t *Table) forget(k *Key) {
+	t.changes++
+	t.cache.remove(k, k.Hash())
+}
+
+// Stats returns the counters, which the servers of the table increment.
+func (t *Table) Stats() *Stats { return &t.stats }
+
 // apply does with a frame what its entry says. It may change the frame.
-func (t *table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Action, note string) {
+func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Action, note string) {
 	if a.Ops&OpDrop != 0 {
 		t.stats.Denied++
 		return
 	}
-	a.apply(&f, v, t.m.cfg.MAC)
+	a.apply(&f, v, t.Flow, t.m.cfg.MAC)
 	to := -1
 	if a.Ops&OpEgress != 0 {
 		to = int(a.Egress)
@@ -96,7 +149,7 @@ func (t *table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Act
 }
 
 // inFlight returns how many frames are in flight.
-func (t *table) inFlight() (n int) {
+func (t *Table) inFlight() (n int) {
 	for _, l := range t.links {
 		n += l.srv.InFlight()
 	}
@@ -104,7 +157,7 @@ func (t *table) inFlight() (n int) {
 }
 
 // waiting returns how many changes of entries have not ended.
-func (t *table) waiting() (n int) {
+func (t *Table) waiting() (n int) {
 	for _, l := range t.links {
 		n += l.srv.Waiting()
 	}

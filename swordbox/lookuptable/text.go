@@ -142,6 +142,9 @@ func (p *parser) check(text string) error {
 	case (k.SrcPort != 0 || k.DstPort != 0) && k.Proto != protoTCP && k.Proto != protoUDP:
 		return fmt.Errorf("entry %.100q: only tcp and udp have ports", text)
 	}
+	if k.Proto == protoUDP && k.DstPort == rocePort && p.e.Action.Ops&rewrites != 0 {
+		return fmt.Errorf("entry %.100q: RoCEv2 packets cannot get another address, because their ICRC covers it; use dscp, egress or drop", text)
+	}
 	for _, a := range p.addrs {
 		if a.Is4() != p.addrs[0].Is4() {
 			return fmt.Errorf("entry %.100q mixes IPv4 and IPv6 addresses", text)

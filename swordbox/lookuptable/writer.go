@@ -19,8 +19,8 @@ type Writer interface {
 	Change(e *Entry, h uint64, remove bool) bool
 	// Waiting returns how many changes have not ended.
 	Waiting() int
-	// Scan begins to read slots from one on. Page returns what was read last; nil: there is nothing
-	// yet.
+	// Scan begins to read slots from one on, unless others are being read. Page returns what was
+	// read last, once; nil means that there is nothing, or a change has ended since.
 	Scan(from int)
 	Page() *Page
 }
@@ -36,6 +36,7 @@ type Page struct {
 type change struct {
 	Entry
 	remove, scan bool
+	sent         bool // its WRITEs were sent, perhaps on a connection that has failed
 	id           uint32
 	home         int
 	state        changeState
@@ -63,7 +64,12 @@ type writer struct {
 }
 
 func (w *writer) Waiting() int { return len(w.queue) + len(w.running) }
-func (w *writer) Page() *Page  { return w.page }
+
+func (w *writer) Page() *Page {
+	p := w.page
+	w.page = nil
+	return p
+}
 
 // Change queues a change.
 func (b *bouncer) Change(e *Entry, h uint64, remove bool) bool {
@@ -77,8 +83,8 @@ func (b *bouncer) Change(e *Entry, h uint64, remove bool) bool {
 
 // Scan queues the reading of slots.
 func (b *bouncer) Scan(from int) {
-	b.page = nil
-	if !slices.ContainsFunc(b.queue, func(x change) bool { return x.scan }) {
+	scans := func(x change) bool { return x.scan }
+	if !slices.ContainsFunc(b.queue, scans) && !slices.ContainsFunc(b.running, scans) {
 		b.queue = append(b.queue, change{scan: true, home: from})
 	}
 }
@@ -95,8 +101,11 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 		}
 		switch {
 		case x.state == writing && x.left == 0 && x.lost || x.state == came && x.bytes == nil:
-			b.queue = slices.Insert(b.queue, 0, change{Entry: x.Entry, remove: x.remove, scan: x.scan, home: x.home})
+			b.queue = slices.Insert(b.queue, 0, change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home})
 		case x.state == writing && x.left == 0:
+			if !x.scan {
+				b.page = nil // it was read before the change
+			}
 		default:
 			continue
 		}
@@ -119,7 +128,7 @@ func (w *writer) near(home int) bool {
 	return slices.ContainsFunc(w.running, func(x change) bool { return x.home-home < maxSpan && home-x.home < maxSpan })
 }
 
-// find returns the running change with an id; nil: there is none.
+// find returns the running change with an id; nil means that there is none.
 func (w *writer) find(id uint32) *change {
 	i := slices.IndexFunc(w.running, func(x change) bool { return x.id == id })
 	if i < 0 {
@@ -128,7 +137,7 @@ func (w *writer) find(id uint32) *change {
 	return &w.running[i]
 }
 
-// span takes the slots that a change has asked for; nil: they did not come.
+// span is called with the bytes of the slots that a change has read. b is nil if the READ failed.
 func (w *writer) span(id uint32, b []byte) {
 	if x := w.find(id); x != nil && x.state == reading {
 		x.state = came
@@ -162,18 +171,19 @@ func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 		return home
 	})
 	b.writes = list
-	if err != nil {
+	switch {
+	case err != nil && x.sent && x.remove: // a WRITE without an answer has removed the entry
+		return
+	case err != nil:
 		t.stats.Refused++
 		t.why = err.Error()
 		return
+	case x.sent:
+		t.forget(&x.Key)
+	default:
+		t.Changed(&x.Key, x.remove)
 	}
-	if x.remove {
-		t.stats.Removed++
-	} else {
-		t.stats.Written++
-	}
-	t.changes++ // lookups that have read the former slots must not fill the cache
-	t.cache.remove(&x.Key, x.Key.Hash())
+	x.sent = true
 	x.left = len(list)
 	for i := range list {
 		b.write(c, t.At(x.home+list[i].index), list[i].bytes[:], x.id)

@@ -4,23 +4,25 @@
 // published/packetbuffer does it as the paper describes it, with the queue of this package.
 //
 // Contract. A rule names a host, the rate of the port to it, and the servers of the ring. Frames of
-// any protocol wait in the switch until the port is free. If high frames wait, the next frame goes
-// to the ring by a WRITE. From then on all frames go to the ring, until it is empty: so frames keep
-// their order. When fewer than low frames wait in the switch, the oldest entries come back by
-// READs, at most depth at a time from each server. A frame that is longer than an entry takes
-// several ones. At every moment
+// any protocol wait in the switch until the port is free. If as many frames wait as the key high
+// says, the next frame goes to the ring by a WRITE. From then on all frames go to the ring, until
+// it is empty: so frames keep their order. When fewer frames wait in the switch than the key low
+// says, the switch READs the oldest entries back. At most as many READs to each server are in
+// flight as the key depth says. A frame that is longer than an entry has several entries. At every
+// moment
 //
 //	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long + Down
 //
 // Waiting is in the switch and remote is in the ring. The other terms are fields of Stats. Entry i
-// of the ring (framering) is in server i modulo their number; an entry whose server cannot take it now
-// is skipped. If no server can, because too many WRITEs are in flight or a connection is down, up to
-// high frames wait for that in the switch. Frames that wait in the switch have at most frameBytes bytes
-// on average, but one frame always finds room.
+// of the ring (framering) is in server i modulo their number; an entry whose server cannot take it
+// now is skipped. If no server can, because too many WRITEs are in flight or a connection is down,
+// frames wait for that in the switch, at most as many as the key high says. Frames that wait in the
+// switch have at most frameBytes bytes on average, but one frame always finds room.
 //
-// A rule that gets another mode has another handler. The former handler's queue keeps its rate and
-// ends; the new one takes the new frames, and transmits and stores none before the former queue is
-// empty. The switch keeps the former connections for 5 s. What has not come back then is lost.
+// If a rule gets another mode, another handler begins to work on it. The queue of the former
+// handler keeps its rate until it is empty. The new handler's queue accepts the new frames, but
+// transmits and stores none before the former queue is empty. The switch keeps the former
+// connections for 5 s. Frames that have not come back then are lost.
 //
 // The switch keeps no copies of frames in the ring. Package requester retransmits a WRITE without
 // its bytes (SubmitOnce), so later requests stay valid and one frame is lost. The header of an entry

@@ -2,8 +2,8 @@ package packetbuffer
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// fifo holds copies of frames in their order. It reuses its memory, which is at most about twice that
-// of the most bytes that have waited at a time.
+// fifo holds copies of frames in their order. It reuses its memory: at most about twice as many
+// bytes as have ever waited at the same time.
 type fifo struct {
 	ring  []held // the length is 0 or a power of 2
 	head  int
@@ -21,11 +21,12 @@ type held struct {
 	at int
 }
 
-// frameBytes is how many bytes a frame in the switch may have on average. A packet of the usual link
-// MTU has no more; super-frames may have 16 times as many, so fewer of them find room.
+// frameBytes is how many bytes a frame in the switch may have on average. A packet of the usual
+// link MTU has no more bytes. A super-frame may have 16 times as many, so fewer super-frames find
+// room.
 const frameBytes = 4 << 10
 
-// takes reports whether a frame of size bytes finds room if high frames may wait.
+// takes reports whether a frame of size bytes finds room; high is how many frames may wait.
 func (q *fifo) takes(size, high int) bool {
 	return q.n == 0 || q.n < high && q.bytes+size <= high*frameBytes
 }
@@ -49,7 +50,7 @@ func (q *fifo) push(f packetio.Frame) {
 	q.bytes += q.free - at
 }
 
-// room returns where in data size bytes are free.
+// room returns the place in data where size bytes are free.
 func (q *fifo) room(size int) int {
 	if q.n == 0 && size <= len(q.data) {
 		return 0

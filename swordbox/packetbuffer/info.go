@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -29,20 +30,22 @@ func init() {
 var help = handler.Help{
 	Name:  "buffers",
 	Short: "Show the queues of ports, and the frames in servers' memory",
-	Long: "buffers shows the ports whose frames the switch queues (rules of action buffer). Frames that find no room in the\n" +
-		"switch go to a ring in the memory of servers, and come back when the queue is shorter.\n\n" +
+	Long: "buffers shows the ports whose frames the switch queues (rules of action buffer). If a frame finds no room in the\n" +
+		"switch, it goes to a ring in the memory of servers. It comes back when the queue in the switch is shorter.\n\n" +
 		"  RULE     name of the rule\n" +
-		"  RATE     rate of the port\n" +
-		"  WAITING  frames that wait in the switch, and the number at which frames go to the ring\n" +
-		"  REMOTE   frames in the ring; in brackets entries in use, of all entries\n" +
-		"  STORED, LOADED, LOST\n" +
-		"           frames that went to the ring, came back, and will not come back\n" +
-		"  DROPPED  frames that the switch dropped, because the ring was full, no server could take them, or the port was down\n" +
-		"  RING     the servers, with - before a server to which there is no connection\n\n" +
+		"  RATE     rate of the port, in bits per second\n" +
+		"  WAITING  number of frames that wait in the switch, and the queue length at which frames start to go to the ring\n" +
+		"  REMOTE   number of frames in the ring; in brackets the entries in use, and all entries\n" +
+		"  STORED   number of frames that went to the ring\n" +
+		"  LOADED   number of frames that came back from the ring\n" +
+		"  LOST     number of frames that went to the ring and will not come back\n" +
+		"  DROPPED  number of frames that the switch dropped because the ring was full, no server could take them, or the port\n" +
+		"           was down\n" +
+		"  RING     the memory servers that have the ring; - before a server means that the switch has no connection to it\n\n" +
 		"`rdmalab switch counters` shows the same numbers for all rules together (group buffer).",
 	Example: "  rdmalab switch rules add server=cn0 action=buffer ring=ms0,ms1 rate=100Mbit\n" +
 		"  rdmalab switch buffers",
-	Most: "how many queues; 0: all",
+	Most: "show at most this many queues; 0 means all",
 }
 
 // Item is a queue as an operator sees it.
@@ -50,7 +53,7 @@ type Item struct {
 	Rule string `json:"rule"`
 	Port int    `json:"port"`
 	Mode string `json:"mode"`
-	// Rate is in bits per second; 0: the rule has gone.
+	// Rate is in bits per second; 0 means that the rule has gone.
 	Rate int64 `json:"rate"`
 	// Waiting and Remote are numbers of frames. Used is how many entries of the ring are in use.
 	Waiting int `json:"waiting"`
@@ -110,7 +113,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	for _, l := range m.links.All {
 		if ch, ok := l.carrier.(*channel); ok {
 			hardened = true
-			sum.Add(ch.conn.Stats())
+			metrics.Add(&sum, ch.Stats())
 		}
 	}
 	if hardened {
@@ -141,8 +144,8 @@ func (m *Machine) Tables() []handler.Table {
 // ClearTable clears nothing.
 func (m *Machine) ClearTable(string) int { return 0 }
 
-// Spec declares what a chip would need: for each port the state of its ring, and for each connection
-// the requests in flight. The frames that wait are in the chip's packet memory.
+// Spec declares what a chip would need: for each port the state of its ring, and for each
+// connection the requests in flight. The frames that wait are in the chip's packet memory.
 func (m *Machine) Spec() pipeline.Part {
 	ports, links, window := max(1, len(m.queues)), max(1, len(m.links.All)), 0
 	for _, q := range m.queues {
@@ -173,7 +176,7 @@ func (m *Machine) Spec() pipeline.Part {
 	}
 	p.Registers = append(p.Registers,
 		// Address, READ or WRITE.
-		pipeline.RegisterSpec{Name: "buffer requests", Width: 64 + 1, Entries: links * inFlight, Each: inFlight})
+		pipeline.RegisterSpec{Name: "buffer requests", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight})
 	p.Needs = append(p.Needs,
 		pipeline.Need{Kind: pipeline.NeedStore, What: "entries that came back before older ones", Count: ports * window, Bits: 8 * defaultEntry},
 		pipeline.Need{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a ring", Count: links})

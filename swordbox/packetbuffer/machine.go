@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -23,14 +22,14 @@ import (
 type Config struct {
 	// Kind is the machine's entry of the registry.
 	Kind *handler.Kind
-	// Port returns the port of the host that has an address; -1: there is none.
+	// Port returns the port of the host that has an address; -1 means that there is none.
 	Port func(a netip.Addr) int
 	// Carrier makes the requester of a new link. number names it in captures.
 	Carrier func(l *Link, number uint32) Carrier
-	// Trusting: one READ is in flight for a ring, and an entry that comes back is taken for the right
-	// one, as in the paper.
+	// Trusting: as in the paper, a ring has one READ in flight, and takes an entry that comes back
+	// for the right one, without a check.
 	Trusting bool
-	// Failed makes the program replace a connection; nil: it is not replaced.
+	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
@@ -51,7 +50,7 @@ type Link struct {
 	extmem.Link
 	m       *Machine
 	carrier Carrier
-	queue   *queue // nil: no ring uses the server any more
+	queue   *queue // nil means that no ring uses the server any more
 }
 
 // Came takes the answer for an entry: its bytes, or nil if there is none.
@@ -91,7 +90,8 @@ func (l *Link) Begin(s *switchconn.Shared) {
 // End is called when the connection has ended.
 func (l *Link) End(c *pipeline.Ctx) { l.carrier.Detach(c) }
 
-// Up is that of the carrier, if the ring fits the server's memory. So are Reads and Writes.
+// Up reports whether the carrier has a connection and the ring fits the server's memory. Otherwise
+// Reads is false and Writes is 0.
 func (l *Link) Up() bool { return l.Usable() && l.carrier.Up() }
 
 // Reads reports whether a READ would be sent at once.
@@ -118,17 +118,19 @@ func (l *Link) Nonce() uint32 { return l.carrier.Nonce() }
 
 // Machine queues frames under rules of action buffer. Make one with New.
 type Machine struct {
+	handler.NoRequests
 	cfg    Config
 	queues []*queue
-	ports  []*queue // by port; nil: the port has no queue
+	ports  []*queue // by port; nil means that the port has no queue
 	links  extmem.Links[*Link]
 	epoch  uint32
 	made   uint32 // number of links made so far
-	busy   bool   // the machine sends: its own frames pass all queues
+	busy   bool   // the machine is sending: frames that it sends itself bypass all queues
 	stats  Stats  // of queues that have gone, and of links
 	idle   []string
 	marks  *pipeline.QueuedPorts
-	// later are rules of which one waits until a former queue of its port is empty; nil: none waits.
+	// later has rules. At least one of them waits until a former queue of its port is empty; nil
+	// means that none waits.
 	later *rules.Set
 }
 
@@ -145,20 +147,6 @@ type Stats struct {
 	Down      uint64 `name:"down" help:"frames dropped because the port was down when their turn came"`
 	Failures  uint64 `name:"failures" help:"connections to servers that have failed"`
 	Strangers uint64 `name:"strangers" help:"packets to the switch that no server of a ring has sent"`
-}
-
-func (s *Stats) add(o *Stats) {
-	s.Frames += o.Frames
-	s.Sent += o.Sent
-	s.Stored += o.Stored
-	s.Loaded += o.Loaded
-	s.Lost += o.Lost
-	s.Full += o.Full
-	s.Blocked += o.Blocked
-	s.Long += o.Long
-	s.Down += o.Down
-	s.Failures += o.Failures
-	s.Strangers += o.Strangers
 }
 
 var (
@@ -181,7 +169,7 @@ func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
 func (m *Machine) Stats() Stats {
 	sum := m.stats
 	for _, q := range m.queues {
-		sum.add(&q.stats)
+		metrics.Add(&sum, q.stats)
 	}
 	return sum
 }
@@ -195,8 +183,8 @@ func (m *Machine) Waiting() (local, remote int) {
 	return local, remote
 }
 
-// SetRules takes new rules. The queue of a host whose rule has gone, or has another mode now, remains
-// until it is empty.
+// SetRules takes new rules. The queue of a host whose rule has gone, or has another mode now,
+// remains until it is empty.
 func (m *Machine) SetRules(set *rules.Set) {
 	for _, q := range m.queues {
 		q.gone = true
@@ -212,7 +200,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		case port < 0 || len(l.Servers) == 0:
 			m.idle = append(m.idle, r.ID)
 		case q != nil && !q.place.Newest():
-			m.later = set // the queue's frames leave first; then it begins again behind the other mode's
+			m.later = set // the queue's frames leave first; then the queue begins again, and waits for the queue of the other mode
 		default:
 			m.use(r.ID, port, l)
 		}
@@ -221,7 +209,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.sweep()
 }
 
-// port returns the port of a rule's host; -1: there is none.
+// port returns the port of a rule's host; -1 means that there is none.
 func (m *Machine) port(r *rules.Rule) int {
 	if m.cfg.Port == nil {
 		return -1
@@ -229,8 +217,8 @@ func (m *Machine) port(r *rules.Rule) int {
 	return m.cfg.Port(r.Server)
 }
 
-// use sets the layout of a port's queue. If the ring has another place or size, the frames in the
-// former ring are lost.
+// use sets the layout of a port's queue. If the ring has a new place or size, the frames in the
+// ring at its former place are lost.
 func (m *Machine) use(id string, port int, l Layout) {
 	q := m.at(port)
 	if q == nil {
@@ -286,7 +274,7 @@ func (m *Machine) link(key switchconn.Key) *Link {
 	return l
 }
 
-// at returns the queue of a port; nil: there is none.
+// at returns the queue of a port; nil means that there is none.
 func (m *Machine) at(port int) *queue {
 	if port < 0 || port >= len(m.ports) {
 		return nil
@@ -301,7 +289,7 @@ func (m *Machine) sweep() {
 		if !q.gone || !q.idle() {
 			return false
 		}
-		m.stats.add(&q.stats)
+		metrics.Add(&m.stats, q.stats)
 		m.ports[q.port] = nil
 		q.place.Leave()
 		for _, l := range q.links {
@@ -374,7 +362,7 @@ func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 // MarkIn lists the queues in q.
 func (m *Machine) MarkIn(q *pipeline.QueuedPorts) { m.marks = q }
 
-// Queue takes a frame that leaves through a port with a queue.
+// Queue accepts a frame that leaves through a port with a queue.
 func (m *Machine) Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	q := m.at(port)
 	if q == nil || m.busy || !q.place.Newest() {
@@ -443,20 +431,3 @@ func (m *Machine) Deadline() clock.Time {
 	}
 	return at
 }
-
-// Request forwards a request. The program never calls it, because no request matches a rule of the
-// machine.
-func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Response forwards a response.
-func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Closed does nothing: the machine keeps no state of flows.
-func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
-
-// hardenedSilence is how long a server may be silent if the program sets no bound.
-const hardenedSilence = 255 * time.Millisecond

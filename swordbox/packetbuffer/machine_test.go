@@ -11,6 +11,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
@@ -170,7 +171,7 @@ func (b *bed) step(f func(c *pipeline.Ctx)) {
 	local, remote := 0, 0
 	for _, m := range b.machines {
 		one := m.Stats()
-		s.add(&one)
+		metrics.Add(&s, one)
 		l, r := m.Waiting()
 		local, remote = local+l, remote+r
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// queue is the queue of a port. It exists from the rule for its host on, until the rule has gone and
-// no frame is left.
+// queue is the queue of a port. It exists from the rule for its host on, until the rule has gone
+// and no frame is left.
 type queue struct {
 	Layout
 	id    string // of the rule
@@ -18,22 +18,22 @@ type queue struct {
 	place pipeline.Place // among the queues of the port, also those of the other mode
 	// gone: there is no rule for the queue any more.
 	gone bool
-	// local has the frames that leave next. tail has frames that wait for room in flight to the ring;
-	// they are behind those in the ring.
+	// local has the frames that leave next. tail has frames that wait for room in flight to the
+	// ring; they leave after those in the ring.
 	local, tail fifo
 	free        clock.Time // when the port has sent the frames that it was given
-	more        bool       // the step had no room for the packets of load, which goes on in the next one
+	more        bool       // load had no room for its packets in this step, and continues in the next one
 	ring        framering.Ring
 	// links are those to the servers of the ring.
 	links []*Link
 	stats Stats
 }
 
-// lateness is how much the queue catches up at most when it is called after its deadline.
+// lateness is the most sending time that the queue makes up for when it is called after its
+// deadline.
 const lateness = time.Millisecond
 
-// unlimited reports whether frames leave without a limit of the rate, because no rule limits the port
-// any more.
+// unlimited reports whether frames leave at any rate, because no rule limits the port any more.
 func (q *queue) unlimited() bool { return q.gone && q.place.Newest() }
 
 // room reports whether a frame may wait for the port in the switch.
@@ -41,7 +41,7 @@ func (q *queue) room(f *packetio.Frame) bool {
 	return q.local.takes(len(f.Data), q.High) || q.unlimited() && q.place.Oldest()
 }
 
-// accept takes a frame to the port.
+// accept gives a frame to the port.
 func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 	q.stats.Frames++
 	switch {
@@ -58,8 +58,9 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 	q.load(c)
 }
 
-// store puts a frame into the ring, or drops it. false: at present no server can take it, or the ring
-// of a former queue of the port, which may have the same memory, is not empty yet.
+// store puts a frame into the ring, or drops it. It returns false if the frame must wait: no server
+// can take it at present, or the ring of a former queue of the port, which may have the same
+// memory, is not empty yet.
 func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	if !q.place.Oldest() {
 		return false
@@ -77,7 +78,7 @@ func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	return true
 }
 
-// load goes on with the ring until nothing moves.
+// load reads frames back from the ring until no frame moves any more.
 func (q *queue) load(c *pipeline.Ctx) {
 	for moved := true; moved; {
 		moved = q.storeTail(c)
@@ -91,8 +92,8 @@ func (q *queue) load(c *pipeline.Ctx) {
 	q.more = q.behind() && c.EmitsLeft() == 0
 }
 
-// storeTail stores the frames that wait for that. If the ring is empty, they wait for the port
-// instead, as far as there is room. It reports whether a frame moved.
+// storeTail stores the frames of the tail in the ring. If the ring is empty, these frames wait for
+// the port instead, as far as there is room. It reports whether a frame moved.
 func (q *queue) storeTail(c *pipeline.Ctx) (moved bool) {
 	for q.tail.n > 0 {
 		f := q.tail.first()
@@ -176,12 +177,12 @@ func (q *queue) deadline() clock.Time {
 	return q.free
 }
 
-// stuck reports whether no event moves the frames of the tail, because a change of rules has emptied
-// the ring before them.
+// stuck reports whether no event moves the frames of the tail, because a change of rules has
+// emptied the ring before them.
 func (q *queue) stuck() bool { return q.tail.n > 0 && q.local.n == 0 && q.empty() }
 
-// flush sends all frames that wait in the switch, if those of former queues of the port have left. No
-// frame comes to the queue afterwards.
+// flush sends all frames that wait in the switch, if those of former queues of the port have left.
+// No frame comes to the queue afterwards.
 func (q *queue) flush(c *pipeline.Ctx) {
 	if !q.place.Oldest() {
 		return
@@ -195,7 +196,8 @@ func (q *queue) flush(c *pipeline.Ctx) {
 	q.place.Leave()
 }
 
-// behind reports whether there are frames behind those that leave next.
+// behind reports whether there are frames that leave after those in the switch: in the ring or in
+// the tail.
 func (q *queue) behind() bool { return q.tail.n > 0 || !q.empty() }
 
 // waiting returns how many frames wait in the switch.

@@ -34,8 +34,10 @@ const (
 	keyOffset  = "offset"
 )
 
-// entrySizes are the allowed sizes of an entry, in bytes.
-var entrySizes = []string{"512", "1024", "2048", "4096"}
+// entrySizes are the allowed sizes of an entry, in bytes. One of 1552 has a whole frame of Ethernet
+// of 1518 bytes: READs bring whole entries, so entries of 2048 bytes would use a third more of the
+// server's link.
+var entrySizes = []string{"512", "1024", "1552", "2048", "4096"}
 
 // Buffer is the action buffer.
 var Buffer = rules.Register(rules.Definition{
@@ -90,8 +92,8 @@ func check(r *rules.Rule) error {
 }
 
 // together returns what is wrong with the rules of action buffer of one set. A host has one rule,
-// rings must not overlap, and a server of a ring must not be behind a limited port: its frames would
-// have to wait for themselves.
+// rings must not overlap, and the port to a server of a ring must not be limited itself: the frames
+// to the ring would wait in the same ring.
 func together(list []*rules.Rule) error {
 	for i, r := range list {
 		a := LayoutOf(r)
@@ -110,7 +112,7 @@ func together(list []*rules.Rule) error {
 	return nil
 }
 
-// Layout says what a rule of action buffer asks for.
+// Layout is the queue and the ring for which a rule of action buffer asks.
 type Layout struct {
 	// Area is where the entries of the ring are.
 	extmem.Area

@@ -37,6 +37,7 @@ func TestRules(t *testing.T) {
 	for text, want := range map[string]string{
 		"ring=ms0 rate=1Gbit": "",
 		"ring=ms0,ms1 rate=10Mbit high=1 low=1 entries=1 entry=512 offset=0x40 depth=1 mode=published": "",
+		"ring=ms0 rate=1Gbit entry=1552 mtu=2048":                                                      "",
 		"rate=1Gbit":                             "needs the keys ring and rate",
 		"ring=ms0":                               "needs the keys ring and rate",
 		"ring=ms0 rate=fast":                     "rate",
@@ -50,7 +51,7 @@ func TestRules(t *testing.T) {
 		"ring=ms0 rate=1Gbit low=9 high=8":       "low 9 is above high 8",
 		"ring=ms0 rate=1Gbit high=0":             "no number from 1",
 		"ring=ms0 rate=1Gbit entries=1048577":    "no number from 1 to 1048576",
-		"ring=ms0 rate=1Gbit entry=1000":         "use one of 512, 1024, 2048, 4096",
+		"ring=ms0 rate=1Gbit entry=1000":         "use one of 512, 1024, 1552, 2048, 4096",
 		"ring=ms0 rate=1Gbit offset=4":           "use a multiple of 8",
 		"ring=ms0 rate=1Gbit mtu=1024":           "longer than the path MTU of 1024",
 		"ring=ms0 rate=1Gbit range=0-8":          "takes all frames to the host",

@@ -16,7 +16,7 @@ type Ctx struct {
 	// Now is the time of the step.
 	Now      clock.Time
 	s        *Switch
-	follower Follower // nil: none
+	follower Follower // nil means none
 }
 
 // Ports returns the number of ports of the switch.
@@ -25,12 +25,13 @@ func (c *Ctx) Ports() int { return len(c.s.ports) }
 // Observed reports whether a capture runs. A program formats the Note of a Verdict only if it does.
 func (c *Ctx) Observed() bool { return c.s.observed }
 
-// Lookup returns the port that an address is behind; -1: the switch does not know it.
+// Lookup returns the port at which the host with an address is; -1 means that the switch does not
+// know it.
 func (c *Ctx) Lookup(mac wire.MAC) int { return c.s.fdb.lookup(c.Now, mac) }
 
-// Allowed reports whether partitions let a frame from port in go to an address. Partitions do not
-// stop frames that a program emits. So a program that consumes a frame and emits another one
-// instead must ask first.
+// Allowed reports whether partitions let a frame that came in at port `in` go to the address `to`.
+// Partitions do not stop frames that a program emits. So a program that consumes a frame and emits
+// another one instead must ask first.
 func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	if c.s.ports[in].blocked == nil {
 		return true
@@ -71,7 +72,7 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 // past to continue in the next step.
 func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
 
-// Hold keeps a copy of p until the program releases or discards it. At the time until, the switch
+// Hold keeps a copy of p until the program releases or discards it. At the time `until`, the switch
 // forwards it unchanged; clock.Never: it is held until the program acts. The program returns the
 // result as its verdict. The verdict's ID names the packet in later calls. If there is no room, the
 // result is a Drop.

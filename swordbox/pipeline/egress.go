@@ -80,6 +80,7 @@ func (s *Switch) load(p Program) {
 	if s.egress, _ = p.(Egresser); s.egress != nil {
 		s.queued = s.egress.Queued()
 	}
+	s.guard.program, _ = p.(Guard)
 	s.deciders.load(p)
 }
 

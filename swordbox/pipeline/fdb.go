@@ -27,7 +27,7 @@ type fdbEntry struct {
 
 type learnt struct {
 	mac   wire.MAC
-	entry *fdbEntry // nil: the place is unused
+	entry *fdbEntry // nil means that the place is unused
 }
 
 const recentMACs = 64
@@ -54,7 +54,7 @@ func newFDB(max int, ageing time.Duration) fdb {
 	return fdb{entries: make(map[wire.MAC]*fdbEntry), max: max, ageing: ageing}
 }
 
-// learn records that mac is behind port.
+// learn records that the host with address mac is at the port.
 func (t *fdb) learn(now clock.Time, mac wire.MAC, port int) {
 	e := t.find(mac)
 	if e == nil {
@@ -87,7 +87,7 @@ func (t *fdb) add(now clock.Time, mac wire.MAC) *fdbEntry {
 	return e
 }
 
-// lookup returns the port of mac; -1: not known.
+// lookup returns the port of mac; -1 means not known.
 func (t *fdb) lookup(now clock.Time, mac wire.MAC) int {
 	e := t.find(mac)
 	if e == nil {

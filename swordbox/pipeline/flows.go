@@ -58,7 +58,7 @@ const (
 
 type recentFlow struct {
 	key   flowKey
-	stats *flowStats // nil: the place is unused
+	stats *flowStats // nil means that the place is unused
 }
 
 // place returns a key's index in flows.recent: a multiplicative hash of the queue pair and of the

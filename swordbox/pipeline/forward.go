@@ -19,8 +19,8 @@ func isReserved(m wire.MAC) bool {
 	return m == reservedPrefix
 }
 
-// forward sends f out of port to. If to is negative, the destination address decides the port. in
-// is the ingress port; -1: the switch made the frame. forward reports whether it sent a frame.
+// forward sends f out of port `to`. If `to` is negative, the destination address decides the port.
+// in is the ingress port; -1: the switch made the frame. forward reports whether it sent a frame.
 func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	if to < 0 {
 		dst := wire.MAC(f.Data[:6])
@@ -103,7 +103,7 @@ func (s *Switch) allowed(in, to int) bool {
 	return in < 0 || s.ports[in].blocked == nil || !s.ports[in].blocked[to]
 }
 
-// dropped counts dropped packets that came in at port in; -1: the switch made them.
+// dropped counts dropped packets that came in at port `in`; -1: the switch made them.
 func (s *Switch) dropped(in int, r Reason, packets int) {
 	c := &s.lost
 	if in >= 0 {
@@ -118,8 +118,8 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 	}
 }
 
-// remark adds a note about a frame: the received frame if out is -1, otherwise the frame at index
-// out of the output batch.
+// remark adds a note about a frame: the received frame if `out` is -1, otherwise the frame at index
+// `out` of the output batch.
 func (s *Switch) remark(out int, text string) {
 	if s.observed {
 		n := Note{Out: out, Text: text, Peer: -1}

@@ -117,8 +117,8 @@ type groups struct {
 // groupEntry is a multicast group.
 type groupEntry struct {
 	addr netip.Addr
-	// until holds, by port, the time until which a member counts as present; 0: no member is behind
-	// the port.
+	// until holds, by port, the time until which a member counts as present; 0 means that no member
+	// is behind the port.
 	until []clock.Time
 	// asks is how many queries after a leave have still to be sent. askAt is when the next one is
 	// due.
@@ -150,8 +150,8 @@ func (t *groups) step(c snoopCause) { t.state = snoopTable[t.state][c] }
 // soon makes sure that tick is called at time x at the latest.
 func (t *groups) soon(x clock.Time) { t.due = clock.Min(t.due, x) }
 
-// wanted returns the group of a frame if the frame goes only to the group's ports; nil: the switch
-// floods the frame.
+// wanted returns the group of a frame if the frame goes only to the group's ports; nil means that
+// the switch floods the frame.
 func (t *groups) wanted(b []byte) *groupEntry {
 	if t.state != SnoopForwarding {
 		return nil

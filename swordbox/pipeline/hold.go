@@ -26,7 +26,7 @@ type held struct {
 	data    []byte
 }
 
-// add copies a packet and returns its ID; 0: there is no room.
+// add copies a packet and returns its ID; 0 means that there is no room.
 func (h *holds) add(ingress int, data []byte, until clock.Time) HoldID {
 	var i uint32
 	switch {
@@ -47,7 +47,7 @@ func (h *holds) add(ingress int, data []byte, until clock.Time) HoldID {
 	return HoldID(s.gen)<<32 | HoldID(i)
 }
 
-// get returns the slot of id; nil: the switch does not hold the packet any more.
+// get returns the slot of id; nil means that the switch does not hold the packet any more.
 func (h *holds) get(id HoldID) *held {
 	i := uint32(id)
 	if int(i) >= len(h.slots) || h.slots[i].gen != uint32(id>>32) || !h.slots[i].live {
@@ -64,7 +64,7 @@ func (h *holds) remove(id HoldID) {
 	h.due.Remove(i)
 }
 
-// next returns a packet whose time is over; 0: there is none.
+// next returns a packet whose time is over; 0 means that there is none.
 func (h *holds) next(now clock.Time) HoldID {
 	i, at := h.due.Next()
 	if at > now {

@@ -14,9 +14,9 @@ type Ingresser interface {
 	// true if it has taken the frame: it has copied it, and calls Resume with what becomes of it, now
 	// or later.
 	Ingress(c *Ctx, in int, f packetio.Frame) bool
-	// Taken returns the ports at which frames come in about which the program decides. The switch
-	// calls it once, and Ingress is called only for these ports, so that other frames cost nothing
-	// more. The program owns the result, and changes it whenever it begins or ends to decide.
+	// Taken returns the ports at which the program decides about arriving frames. The switch calls
+	// it once, and Ingress is called only for these ports, so that other frames cost nothing more.
+	// The program owns the result, and changes it whenever it begins or ends to decide.
 	Taken() *MarkedPorts
 }
 
@@ -42,10 +42,10 @@ type resumption struct {
 }
 
 // Resume makes the switch go on with a frame that the program has taken (Ingresser), as if it came
-// in at port in now: at the end of the step, behind the frames that were resumed before. It copies f.
-// The program is not asked again. If to is not negative, the frame leaves through that port whatever
-// its destination address is, and no other part of the program sees it. note explains the frame in
-// captures.
+// in at port `in` now: at the end of the step, behind the frames that were resumed before. It
+// copies f. The program's Ingress is not asked again. If `to` is not negative and the switch forwards
+// the frame, it leaves through that port whatever its destination address is. What the program sends
+// in its place, or holds first, leaves by its own address. note explains the frame in captures.
 func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
 	f.Data = append(c.s.out.Alloc(len(f.Data)), f.Data...)
 	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
@@ -68,7 +68,7 @@ func (e entrance) accept(in int, f packetio.Frame, packets int) {
 	}
 }
 
-// goOn handles the frames that the program has resumed in this step.
+// goOn handles the held frames that the switch program has released in this step.
 func (e entrance) goOn() {
 	s := e.s
 	for i := 0; i < len(s.resumed); i++ {
@@ -76,13 +76,9 @@ func (e entrance) goOn() {
 		if r.note != "" {
 			s.remark(-1, r.note)
 		}
-		if s.parsed.packet, s.parsed.icrc = nil, icrcUnknown; r.to < 0 {
-			e.accept(r.in, r.frame, r.frame.Packets())
-			continue
-		}
-		s.from = r.in
-		s.forward(r.in, r.to, r.frame)
-		s.from = -1
+		s.parsed.packet, s.parsed.icrc, s.to = nil, icrcUnknown, r.to
+		e.accept(r.in, r.frame, r.frame.Packets())
+		s.to = -1
 	}
 	clear(s.resumed)
 	s.resumed = s.resumed[:0]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
@@ -33,7 +34,7 @@ func (k *taker) Ingress(c *Ctx, in int, f packetio.Frame) bool {
 
 // A program that decides about frames that come in is asked about frames of all protocols at marked
 // ports, except those to groups and to the switch itself. What it resumes goes on behind what was
-// resumed before, and the program sees its RoCEv2 packets then.
+// resumed before, and the program sees its RoCEv2 packets then, also if it has named a port.
 func TestIngress(t *testing.T) {
 	k := &taker{to: -1}
 	seen := 0
@@ -65,7 +66,7 @@ func TestIngress(t *testing.T) {
 			t.Error("a frame goes on within the call")
 		}
 	})
-	if f := r.out.Frames; len(f) != 2 || f[0].Port != 1 || f[1].Port != 2 || !bytes.Equal(f[0].Data, plain(mac(0), mac(1))) || seen != 0 {
+	if f := r.out.Frames; len(f) != 2 || f[0].Port != 1 || f[1].Port != 2 || !bytes.Equal(f[0].Data, plain(mac(0), mac(1))) || seen != 1 {
 		t.Errorf("%d frames: %+v", len(f), f)
 	}
 	if n := r.Notes(); len(n) != 2 || n[0].Text != "found" {
@@ -74,9 +75,32 @@ func TestIngress(t *testing.T) {
 	k.back = true
 	r.want("resumed at once", r.send(0, roce(0, 1, 7, "payload")), "[1]")
 	r.want("nothing is resumed twice", r.send(1, plain(mac(1), mac(2))), "[2]")
-	if seen != 1 {
+	if seen != 2 {
 		t.Errorf("the program saw %d packets", seen)
 	}
+	k.to = 3
+	for _, act := range []struct {
+		packet func(c *Ctx, p *Parsed) Verdict
+		want   string
+	}{
+		{func(*Ctx, *Parsed) Verdict { return Forward() }, "[3]"},
+		{func(*Ctx, *Parsed) Verdict { return Drop("seen") }, "[]"},
+		{func(_ *Ctx, p *Parsed) Verdict { p.BTH.PSN++; return Rewrite() }, "[1]"},
+		{func(c *Ctx, p *Parsed) Verdict {
+			v := c.Hold(p, clock.Never)
+			c.Release(v.ID, nil, "")
+			return v
+		}, "[1]"},
+		{func(c *Ctx, p *Parsed) Verdict {
+			f := p.Frame
+			c.Emit(&f, "")
+			return Consume()
+		}, "[1]"},
+	} {
+		k.packet = act.packet
+		r.want("through a named port", r.send(0, roce(0, 1, 7, "payload")), act.want)
+	}
+	r.want("the next frame", r.send(1, plain(mac(1), mac(2))), "[2]")
 	k.to = 9
 	r.want("to no port", r.send(0, plain(mac(0), mac(1))), "[]")
 	k.marks.Remove(0)

@@ -1,6 +1,6 @@
 package pipeline
 
-// MarkedPorts counts at each port the rules of a program about the frames that come in there. The
+// MarkedPorts counts for each port the rules of a program that concern frames arriving there. The
 // switch asks the program about frames only at ports where the count is not 0.
 type MarkedPorts struct{ marks []int }
 
@@ -18,5 +18,5 @@ func (q *MarkedPorts) Remove(port int) { q.marks[port]-- }
 // Has reports whether the count of a port is not 0.
 func (q *MarkedPorts) Has(port int) bool { return port < len(q.marks) && q.marks[port] > 0 }
 
-// unmarked is for programs that decide about no frames that come in.
+// unmarked is for programs that do not decide about arriving frames.
 var unmarked = new(MarkedPorts)

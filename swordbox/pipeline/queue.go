@@ -5,8 +5,8 @@ import "github.com/rdmalab/rdmalab/softrnic/packetio"
 // Queue is the bounded egress queue of one port. Frames wait in it between the pipeline and the
 // link until the caller calls Flush. The queue holds references to frames and copies none.
 type Queue struct {
-	// MaxPackets and MaxBytes bound the queue; 0: no bound. An empty queue accepts one frame of any
-	// size.
+	// MaxPackets and MaxBytes bound the queue; 0 means no bound. An empty queue accepts one frame
+	// of any size.
 	MaxPackets, MaxBytes int
 
 	packets, bytes int

@@ -88,8 +88,8 @@ func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	return true
 }
 
-// answerARP returns the reply to an ARP request for an address of the switch, in memory of out. It
-// returns nil if b is not such a request.
+// answerARP returns the reply to an ARP request for an address of the switch, in memory of `out`.
+// It returns nil if b is not such a request.
 func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	if len(b) < arpLen || !bytes.Equal(b[:6], arpHead) || binary.BigEndian.Uint16(b[6:]) != arpRequest {
 		return nil
@@ -105,9 +105,9 @@ func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []by
 }
 
 // answerNeighbor returns the advertisement that answers a neighbour solicitation for an address of
-// the switch, in memory of out. It returns nil if b is not such a solicitation. A solicitation from
-// the unspecified address asks whether the address is free (RFC 4862), so the answer goes to all
-// nodes.
+// the switch, in memory of `out`. It returns nil if b is not such a solicitation. A solicitation
+// from the unspecified address asks whether the address is free (RFC 4862), so the answer goes to
+// all nodes.
 func (s *Self) answerNeighbor(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	var ip wire.IPv6
 	if ip.Parse(b) != nil || ip.NextHeader != protocolICMPv6 || ip.HopLimit != noHopLimit || ip.PayloadLen < neighborLen {

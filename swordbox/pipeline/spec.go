@@ -6,9 +6,9 @@ type Spec struct {
 	Name string
 	// Doc is one sentence for listings.
 	Doc string
-	// Split: the switch splits super-frames and calls Packet for every packet. false: it calls
-	// Packet once for a super-frame, with the headers of its first packet; the program may return
-	// Apart to have the super-frame split.
+	// Split: the switch splits super-frames and calls Packet for every packet. false means that it
+	// calls Packet once for a super-frame, with the headers of its first packet; the program may
+	// return Apart to have the super-frame split.
 	Split bool
 	// Verify: a packet with a wrong ICRC is forwarded unchanged without a call of Packet. The
 	// receiver drops and counts such a packet. A verdict Rewrite always verifies the ICRC, because
@@ -23,7 +23,7 @@ type Spec struct {
 // Part declares the state of one part of a program, and what the part needs of a chip.
 type Part struct {
 	Name string
-	// Mode is the mode for which the switch needs the part; "": all modes.
+	// Mode is the mode for which the switch needs the part; "" means all modes.
 	Mode string
 	// Tables and Registers are the state that the part keeps, with the sizes that a hardware switch
 	// would need.
@@ -51,7 +51,7 @@ type RegisterSpec struct {
 	Width   int // bits of one register
 	Entries int
 	// Each is how many entries belong to one connection, if each connection has entries of its own,
-	// like a ring; 0: the entries are not divided among connections.
+	// like a ring; 0 means that the entries are not divided among connections.
 	Each int
 }
 
@@ -63,10 +63,10 @@ type Need struct {
 	Kind NeedKind `json:"kind"`
 	// What describes the need, for people.
 	What string `json:"what"`
-	// Count is how many there are at a time; for NeedPackets, how many for each packet. 0: not
-	// counted.
+	// Count is how many there are at a time; for NeedPackets, how many for each packet. 0 means
+	// that it is not counted.
 	Count int `json:"count,omitempty"`
-	// Bits is the size of each in bits; 0: it has none.
+	// Bits is the size of each in bits; 0 means that it has none.
 	Bits int `json:"bits,omitempty"`
 }
 
@@ -81,8 +81,8 @@ const (
 	// NeedTimer: the program does something at a certain time. Stages act only when a packet
 	// passes.
 	NeedTimer NeedKind = "timers"
-	// NeedPackets: the program makes packets in addition to those that it forwards, at most Count for
-	// each packet that arrives.
+	// NeedPackets: the program makes packets in addition to those that it forwards, at most Count
+	// for each packet that arrives.
 	NeedPackets NeedKind = "made packets"
 	// NeedICRC: the ICRC is computed over the whole rewritten packet. Stages see only its headers.
 	NeedICRC NeedKind = "ICRC"

@@ -24,15 +24,15 @@ type Config struct {
 	Ports int
 	// Program decides about RoCEv2 packets. Required; apps/forward only forwards.
 	Program Program
-	// MaxMACs is how many addresses the switch learns; 0: 4096.
+	// MaxMACs is how many addresses the switch learns; 0 means 4096.
 	MaxMACs int
-	// Ageing is how long the switch keeps an address after its last frame; 0: 5 minutes.
+	// Ageing is how long the switch keeps an address after its last frame; 0 means 5 minutes.
 	Ageing time.Duration
-	// MaxFlows is how many flows the switch counts; 0: 4096.
+	// MaxFlows is how many flows the switch counts; 0 means 4096.
 	MaxFlows int
-	// MaxHeld is how many packets a program may hold; 0: 1024.
+	// MaxHeld is how many packets a program may hold; 0 means 1024.
 	MaxHeld int
-	// Follower follows requests; nil: none does.
+	// Follower follows requests; nil means that none does.
 	Follower Follower
 	// Self holds the addresses of the switch itself; the zero value: it has none.
 	Self Self
@@ -68,12 +68,13 @@ func (c *Config) Validate() error {
 
 // Note explains what the switch did with a frame; see Switch.Notes.
 type Note struct {
-	// Out is the index of the frame in the output batch; -1: the note is about the received frame.
+	// Out is the index of the frame in the output batch; -1 means that the note is about the
+	// received frame.
 	Out  int
 	Text string
 	// Peer is the other port of a frame that was forwarded, rewritten or released. For the received
-	// frame it is the egress port; for a frame of the output batch it is the ingress port. -1:
-	// there is none, or more than one.
+	// frame it is the egress port; for a frame of the output batch it is the ingress port. -1 means
+	// that there is none, or more than one.
 	Peer int
 }
 
@@ -87,6 +88,7 @@ type Switch struct {
 	flows  flows
 	groups groups
 	held   holds
+	guard  guard
 	self   Self
 
 	counters Counters
@@ -109,9 +111,9 @@ type Switch struct {
 
 // deciders are the program, if it decides about frames of all protocols, and where.
 type deciders struct {
-	egress  Egresser     // nil: it does not decide about frames that leave
+	egress  Egresser     // nil means that it does not decide about frames that leave
 	queued  *QueuedPorts // the ports at which it does
-	ingress Ingresser    // nil: it does not decide about frames that come in
+	ingress Ingresser    // nil means that it does not decide about frames that come in
 	taken   *MarkedPorts // the ports at which it does
 }
 
@@ -120,16 +122,17 @@ type step struct {
 	out     *packetio.Batch
 	emitted int // packets that the program has emitted
 	notes   []Note
-	resumed []resumption // frames that the program has resumed
+	resumed []resumption // held frames that the switch program has released in this step
 	// note explains the frame that the switch is sending. from is the ingress port of this frame;
-	// -1: it has none.
-	note string
-	from int
+	// -1: it has none. to is the port through which the frame must leave that the switch handles; -1
+	// means that its destination address says so.
+	note     string
+	from, to int
 }
 
 type port struct {
 	up      bool
-	blocked []bool // by port: a partition stops frames to it; nil: no partition
+	blocked []bool // by port: a partition stops frames to it; nil means no partition
 	PortCounters
 }
 
@@ -153,7 +156,7 @@ func New(cfg Config) (*Switch, error) {
 	return s, nil
 }
 
-// Frame handles a frame that came in at port in. It appends the frames to send to out, with
+// Frame handles a frame that came in at port `in`. It appends the frames to send to `out`, with
 // Frame.Port set to the egress port. Frames in out may share the bytes of f, so these must stay
 // valid and unchanged until out has been sent.
 func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.Batch) {
@@ -201,6 +204,7 @@ func (s *Switch) Deadline() clock.Time {
 // begin starts a step.
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 	s.ctx.Now, s.out, s.emitted, s.notes, s.from = now, out, 0, s.notes[:0], -1
+	s.to = -1
 	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
 }
 
@@ -249,10 +253,17 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		if fresh && !errors.Is(err, wire.ErrNotRoCE) {
 			s.ports[in].Malformed += uint64(packets)
 		}
+		if s.guard.refuses(headers, err) {
+			s.dropped(in, ReasonMalformed, packets)
+			return
+		}
 		if (f.Data[0]&1 == 0 || !s.snooped(in, f)) && !s.selfFrame(in, f) {
-			s.forward(in, -1, f)
+			s.forward(in, s.to, f)
 		}
 		return
+	}
+	if !f.Splittable() {
+		packets = 1 // a NIC takes a super-frame of too many segments for one packet
 	}
 	if fresh {
 		s.ports[in].RxRoCE += uint64(packets)
@@ -264,7 +275,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 	}
 	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, headers, in, packets, icrcUnknown, s.sealer
 	if s.spec.Verify && !p.Intact() {
-		s.forward(in, -1, f)
+		s.forward(in, s.to, f)
 		return
 	}
 	p.Own = s.self.owns(p.Eth.Dst)
@@ -292,7 +303,7 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	switch v.Action {
 	case ActForward:
 		s.note, s.from = v.Note, p.Ingress
-		s.forward(p.Ingress, -1, p.Raw)
+		s.forward(p.Ingress, s.to, p.Raw)
 		s.note, s.from = "", -1
 	case ActDrop:
 		s.dropped(p.Ingress, v.Reason, p.Packets)
@@ -307,7 +318,7 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 			s.apart(p.Ingress, p.Raw, false)
 			return
 		}
-		s.forward(p.Ingress, -1, p.Raw)
+		s.forward(p.Ingress, s.to, p.Raw)
 	case ActHold:
 	}
 	if len(s.notes) > first && len(s.out.Frames) == sent+1 {
@@ -350,5 +361,5 @@ func (s *Switch) release(h *held) {
 }
 
 // Delayed tells the switch that an injected fault delays a frame that the switch has sent. The
-// frame arrives at the time until.
+// frame arrives at the time `until`.
 func (s *Switch) Delayed(until clock.Time) { s.delayedUntil = max(s.delayedUntil, until) }

@@ -58,12 +58,12 @@ type Config struct {
 	// Number names the connection in captures.
 	Number uint32
 	// Ring is how many requests may be in flight. Waiting is how many more may wait for their first
-	// transmission. 0: 128 and 1024.
+	// transmission. 0 means 128 and 1024.
 	Ring, Waiting int
-	// RTO is the first retransmission timeout; it doubles twice. 0: 1 ms. Silence is how long the
-	// server may leave a request unanswered before the connection fails; 0: 255 ms.
+	// RTO is the first retransmission timeout; it doubles twice. 0 means 1 ms. Silence is how long
+	// the server may leave a request unanswered before the connection fails; 0 means 255 ms.
 	RTO, Silence time.Duration
-	// Naks is how many NAKs without progress the connection tolerates; 0: 64.
+	// Naks is how many NAKs without progress the connection tolerates; 0 means 64.
 	Naks int
 }
 

@@ -3,7 +3,6 @@ package requester
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,22 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
-
-// The sum of counters has every counter.
-func TestStatsAdd(t *testing.T) {
-	var a, b Stats
-	to, by := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
-	for i := range to.NumField() {
-		to.Field(i).SetUint(uint64(i + 1))
-		by.Field(i).SetUint(uint64(100 * (i + 1)))
-	}
-	a.Add(b)
-	for i := range to.NumField() {
-		if got, want := to.Field(i).Uint(), uint64(101*(i+1)); got != want {
-			t.Errorf("%s is %d, want %d", to.Type().Field(i).Name, got, want)
-		}
-	}
-}
 
 // sends removes the packets in flight to the server and describes them.
 func (r *rig) sends() (list []string) {

@@ -18,29 +18,3 @@ type Stats struct {
 	FromServer   uint64 `name:"from_server" help:"requests that the server sent on the connection"`
 	Failures     uint64 `name:"failures" help:"connections that failed"`
 }
-
-// Add adds the counters of o.
-func (s *Stats) Add(o Stats) {
-	for _, p := range []struct {
-		to *uint64
-		by uint64
-	}{
-		{&s.Submitted, o.Submitted},
-		{&s.Refusals, o.Refusals},
-		{&s.Lost, o.Lost},
-		{&s.Sent, o.Sent},
-		{&s.Resent, o.Resent},
-		{&s.Emptied, o.Emptied},
-		{&s.Timeouts, o.Timeouts},
-		{&s.SeqNaks, o.SeqNaks},
-		{&s.RNRs, o.RNRs},
-		{&s.Implied, o.Implied},
-		{&s.Ghosts, o.Ghosts},
-		{&s.BadResponses, o.BadResponses},
-		{&s.FromServer, o.FromServer},
-		{&s.Failures, o.Failures},
-		{&s.NoRoom, o.NoRoom},
-	} {
-		*p.to += p.by
-	}
-}

@@ -32,26 +32,28 @@ type Definition struct {
 	// Name is the word in rule files. Doc is one line for people: what the switch does.
 	Name, Doc string
 	// Service is what the switch does for a server under rules of the action. All rules of a server
-	// must have the same Service and the same mode. "": the switch only tracks or observes.
+	// must have the same Service and the same mode. "" means that the switch only tracks or
+	// observes.
 	Service Service
 	// Observes: a rule of the action does not change what happens to a request. So a request may
 	// match an observing rule and another rule. Observing rules are compared only with one another.
 	Observes bool
-	// Queues: a rule of the action is about all frames that leave to the server, or come from it, of
-	// any protocol, and not about requests. It is compared only with other rules of its action.
+	// Queues: a rule of the action is about all frames that leave to the server, or come from it,
+	// of any protocol, and not about requests. It is compared only with other rules of its action.
 	Queues bool
-	// Check returns what is wrong with one rule of the action; nil: there is nothing to check.
+	// Check returns what is wrong with one rule of the action; nil means that there is nothing to
+	// check.
 	Check func(r *Rule) error
-	// Dials reports whether the switch makes connections for rule r of the action; nil: it makes
-	// none.
+	// Dials reports whether the switch makes connections for rule r of the action; nil means that
+	// it makes none.
 	Dials func(r *Rule) bool
 	// Hosts names the Keys whose values are lists of hosts, separated by commas. Rule.Resolve
 	// replaces the names of hosts by addresses.
 	Hosts []string
 	// Keys are the keys that only rules of this action have. See Option.
 	Keys []Field
-	// Together returns what is wrong with the rules of the action in one set; nil: there is nothing
-	// to check.
+	// Together returns what is wrong with the rules of the action in one set; nil means that there
+	// is nothing to check.
 	Together func(list []*Rule) error
 }
 

@@ -61,7 +61,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
 	{
-		"range", "0x1000-0x2000", "addresses of the server's memory, the last one excluded; default: all",
+		"range", "0x1000-0x2000", "only requests to these addresses of the server's memory; the last address is excluded; default: all",
 		setRange,
 		func(r *Rule) string {
 			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
@@ -75,15 +75,15 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.RKey == 0, fmt.Sprintf("%#x", r.RKey)) },
 	},
 	{
-		"shards", "2", "number of shared connections to the server, 1 to 64; the address decides which one a request takes; default: 1",
+		"shards", "2", "number of shared connections to the server, 1 to 64; the address in a request decides which of them carries it; default: 1",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxShards, func(n uint64) { r.Shards = int(n) })
 		},
 		func(r *Rule) string { return unless(r.Shards == 0, strconv.Itoa(r.Shards)) },
 	},
 	{
-		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port. none: the switch makes " +
-			"none (`rdmalab switch connections adopt`); default: memory",
+		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port; with none the switch makes no " +
+			"connections, and `rdmalab switch connections adopt` gives it some; default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""
@@ -101,7 +101,7 @@ var fields = []Field{
 		},
 	},
 	{
-		"depth", "16", "READs and atomics in flight on a shared connection, 1 to 128; default: 16",
+		"depth", "16", "how many READs and atomics may be in flight on a shared connection, 1 to 128; default: 16",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxDepth, func(n uint64) { r.MaxRdAtomic = int(n) })
 		},
@@ -120,8 +120,8 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "what answers a CMP_SWAP that the switch knows to fail: server, switch, or wait[:TIME] (the switch holds it " +
-			"until the word has the value that it compares with, at most 1ms or TIME, and then answers); default: server",
+		"misses", "wait", "what answers a CMP_SWAP of which the switch knows that it fails: server, switch, or wait[:TIME]. With wait the switch " +
+			"holds the CMP_SWAP until the word has the value with which it compares, but not longer than TIME (1ms if not given), and then answers it; default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
@@ -131,7 +131,7 @@ var fields = []Field{
 		},
 	},
 	{
-		"steer", "write", "with action steer: READs (read), appends (write) or both; default: both",
+		"steer", "write", "with action steer: which requests are steered: READs (read), appends (write) or both; default: both",
 		func(r *Rule, s string) error { return r.Steer.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
@@ -147,8 +147,8 @@ var fields = []Field{
 		},
 	},
 	{
-		"registers", "1024", "with action steer, mode published: registers for newest nodes, 1 to 16384; keys with the same " +
-			"remainder share one; default: 256, as in the authors' P4 program",
+		"registers", "1024", "with action steer, mode published: number of registers, each for the newest node of a key, 1 to 16384; keys with the same " +
+			"remainder share a register; default: 256, as in the authors' P4 program",
 		func(r *Rule, s string) error {
 			return setNumber(s, "", 1, MaxRegisters, func(n uint64) { r.Registers = int(n) })
 		},

@@ -97,34 +97,35 @@ type Rule struct {
 	Also   []netip.Addr `json:"also,omitempty"`
 	Action Action       `json:"action"`
 	Mode   Mode         `json:"mode"`
-	// From and To bound the range of addresses, To excluded; both 0: all addresses.
+	// From and To bound the range of addresses, To excluded; if both are 0, the range is all
+	// addresses.
 	From uint64 `json:"from,omitempty"`
 	To   uint64 `json:"to,omitempty"`
-	// RKey restricts the rule to requests with this key; 0: any.
+	// RKey restricts the rule to requests with this key; 0 means any.
 	RKey uint32 `json:"rkey,omitempty"`
-	// Shards is how many shared connections there are to the server; 0: 1.
+	// Shards is how many shared connections there are to the server; 0 means 1.
 	Shards int `json:"shards,omitempty"`
 	// Service is the service to which the switch connects in mode hardened: a name or a port
-	// number. "": the switch makes no connection; an operator makes it adopt connections.
+	// number. "" means that the switch makes no connection; an operator makes it adopt connections.
 	Service string `json:"service,omitempty"`
-	// MaxRdAtomic bounds the READs and atomics in flight on a shared connection; 0: 16. The server
-	// may grant less.
+	// MaxRdAtomic bounds the READs and atomics in flight on a shared connection; 0 means 16. The
+	// server may grant less.
 	MaxRdAtomic int `json:"depth,omitempty"`
-	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the
+	// MTU is the path MTU of shared connections in bytes; 0 means the largest that the link and the
 	// server support.
 	MTU int `json:"mtu,omitempty"`
 	// Misses says what answers a CMP_SWAP if the switch knows that it will fail. With AnswerWait,
-	// the CMP_SWAP first waits for up to MissTime; 0: 1 ms.
+	// the CMP_SWAP first waits for up to MissTime; 0 means 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
 	// Steer restricts action steer to appends or to READs. Keys restricts it to requests for these
-	// keys; nil: no restriction. Hot restricts it to that many of the most requested keys; 0: no
-	// restriction.
+	// keys; nil means no restriction. Hot restricts it to that many of the most requested keys; 0
+	// means no restriction.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
 	// Registers is how many registers for tails the switch has under a published rule of action
-	// steer. Keys with the same remainder modulo Registers share a register (hole 46). 0:
+	// steer. Keys with the same remainder modulo Registers share a register (hole 46). 0 means
 	// DefaultRegisters.
 	Registers int `json:"registers,omitempty"`
 	// Options holds the settings that only rules of this action have (Definition.Keys). It maps the

@@ -96,7 +96,7 @@ func checkService(s string) error {
 	return nil
 }
 
-// fits returns why rule r cannot follow the rule before in a set; nil: it can.
+// fits returns why rule r cannot follow the rule before in a set; nil means that it can.
 func fits(before, r *Rule) error {
 	if before.ID == r.ID {
 		return errors.New("its id is taken by a rule before it; ids must differ")
@@ -126,8 +126,8 @@ func fits(before, r *Rule) error {
 	return nil
 }
 
-// hides reports whether r matches every request that s matches. Then s, behind r, would never
-// apply.
+// hides reports whether r matches every request that s matches. Then s, which follows r, would
+// never apply.
 func (r *Rule) hides(s *Rule) bool {
 	if r.RKey != 0 && r.RKey != s.RKey {
 		return false

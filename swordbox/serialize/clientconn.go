@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// clientConn is what the switch knows of the client's connection: which PSNs the server sees, which
-// of them the server has acknowledged, and which operations are in flight whose end the switch must
-// report to a word or to the table of keys.
+// clientConn is what the switch knows of the client's connection: which PSNs the server sees, and
+// which of them the server has acknowledged. It also knows the operations in flight whose end the
+// switch must report to a word or to the table of keys.
 type clientConn struct {
 	s *server
 	// psns translates between the client's PSNs and the server's. While the expected PSN is not
@@ -55,7 +55,7 @@ func (k *clientConn) clientPSN(own wire.PSN) (client wire.PSN, shift uint32, ok 
 	return k.psns.back(own)
 }
 
-// ack records that the server has executed all requests before end. It reports the end of their
+// ack records that the server has executed all requests before `end`. It reports the end of their
 // operations to the words and to the table of keys. The result is false if the switch already knew
 // that they were executed.
 func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {

@@ -15,27 +15,28 @@ import (
 type Config struct {
 	// Segments bounds the segments of a flow's PSN map; a new segment begins whenever the flow
 	// changes its place. Window bounds the records of a flow from which the switch answers
-	// duplicates. 0: 128 each.
+	// duplicates. 0 means 128 each.
 	Segments, Window int
-	// Held bounds the held requests of all flows. HeldPerFlow bounds those of one flow; 0: 1024 and
+	// Held bounds the held requests of all flows. HeldPerFlow bounds those of one flow; 0 means
+	// 1024 and
 	// 256. Each host has a share of Held; see shares.
 	Held, HeldPerFlow int
 	// OwnOps bounds the operations in clientOps of a flow: those in flight on the client's
-	// connection that concern a known word or an unproven key; 0: 128.
+	// connection that concern a known word or an unproven key; 0 means 128.
 	OwnOps int
 	// HoldTime applies while the switch does not know the timeout of the client's NIC. If the
 	// client sends nothing for HoldTime, the switch drops the client's held requests, and the
 	// client retransmits them if it has not given up. HoldTime must be shorter than the whole time
-	// for which NICs retry. 0: 30 ms.
+	// for which NICs retry. 0 means 30 ms.
 	HoldTime time.Duration
 	// RedoTime applies when the client asks again for a READ and the server executes it again.
-	// Answers to later requests wait for the response to the READ, but at most for RedoTime; 0: 1
-	// ms.
+	// Answers to later requests wait for the response to the READ, but at most for RedoTime; 0
+	// means 1 ms.
 	RedoTime time.Duration
 	// Transit is how long a packet may take from the switch to a server, in addition to delays by
-	// injected faults (pipeline.Ctx.DelayedUntil). After a change of rules, the end of a shared
-	// connection, or the end of a flow with unanswered requests, the switch waits for Transit
-	// before it replaces atomics of words that it does not know yet. 0: 10 ms.
+	// injected faults (pipeline.Ctx.DelayedUntil). Before the switch replaces atomics of words that
+	// it does not know yet, it waits for Transit. It does so after a change of rules, after the end
+	// of a shared connection, and after the end of a flow with unanswered requests. 0 means 10 ms.
 	Transit time.Duration
 	// Late: hosts may have sent requests before the machine existed.
 	Late bool
@@ -47,13 +48,14 @@ type Config struct {
 
 	// Moving is called before the first request of a flow moves. Once a request has moved, the
 	// connection does not work without the switch. If Moving returns false, the flow stays on the
-	// client's connection. nil: always true.
+	// client's connection. nil means always true.
 	Moving func(r *conntrack.Flow) bool
 	// Answered is called before an answer to the client of a moved flow leaves the switch. oldest
-	// is the PSN of the flow's oldest request that the server has not answered. nil: not called.
+	// is the PSN of the flow's oldest request that the server has not answered. nil means that it
+	// is not called.
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
 	// Failed is called when a shared connection has failed. The callee makes a new connection and
-	// attaches it. nil: the connection is not replaced.
+	// attaches it. nil means that the connection is not replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 

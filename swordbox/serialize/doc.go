@@ -66,8 +66,8 @@
 //
 // Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead. A
 // rule may choose otherwise: the switch answers the CAS itself, once the server has acknowledged
-// the value that makes it fail, or holds the CAS for a while, in the order of arrival, until it
-// would succeed (miss.go).
+// the value with which the CAS fails. Or the switch holds the CAS for a while, until it would
+// succeed; held CASes keep the order of their arrival (miss.go).
 //
 // Limits. The switch identifies a word by the address in requests: memory that a server has
 // registered under two addresses must not be used as a word under both. The server itself may
@@ -77,8 +77,7 @@
 // one host that wait do not delay another host (shares.go).
 //
 // The package is sans-I/O. Every queue has a bound, every wait a deadline: a held request is
-// dropped when its client may have given it up (stale.go), an answer that waits for a READ that is
-// executed again is sent after Config.RedoTime, a request on a shared connection ends when the
-// requester gives up the connection, and a word stops waiting for clients' connections after
-// atomiccache.Config.Patience.
+// dropped when its client may have given it up (stale.go). An answer that waits for a repeated READ
+// is sent after Config.RedoTime. A request on a shared connection ends when the requester gives up
+// the connection. A word stops waiting for clients' connections after atomiccache.Config.Patience.
 package serialize

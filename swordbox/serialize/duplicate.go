@@ -11,7 +11,7 @@ type duplicate struct {
 	*sequencer
 	c *pipeline.Ctx
 	p *pipeline.Parsed
-	r *record // the record of the first request; nil: it has left the window
+	r *record // the record of the first request; nil means that it has left the window
 }
 
 // handle decides what the switch does with the duplicate.
@@ -185,9 +185,9 @@ func (d *duplicate) redoMoved() pipeline.Verdict {
 // server may not have executed the request yet. Then each word that the request touches must wait
 // for it. A word may have stopped waiting, because the client's NIC retries for longer than
 // atomiccache.Config.Budget, or it may have entered the table after the request. In these cases
-// mayRepeat announces the request to the words again; false: a word does not allow the request now.
-// If the server may have begun a new incarnation, mayRepeat assumes that the server has not
-// executed the request.
+// mayRepeat announces the request to the words again; false means that a word does not allow the
+// request now. If the server may have begun a new incarnation, mayRepeat assumes that the server
+// has not executed the request.
 func (d *duplicate) mayRepeat(own wire.PSN) bool {
 	f := &d.p.Frame
 	if !d.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {

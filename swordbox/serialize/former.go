@@ -16,8 +16,8 @@ import (
 // pair fails. The application then connects again and repeats the failed operation. The switch
 // retries for longer, so the server could execute the old request after the new ones: a WRITE of
 // the former owner of a lock would change memory that the next owner has locked. The switch
-// prevents this when a client's connection begins: if a shared connection has a request in flight
-// that its client may have given up (see isLate), the new connection waits until the requests on
+// prevents this when a client's connection begins: a shared connection may have a request in flight
+// that its client has given up (see isLate). Then the new connection waits until the requests on
 // the shared one have ended. Until then the switch drops its requests, and the client's NIC
 // retransmits them. Connections that existed before do not wait: the switch does not order them
 // behind requests that their host has lost on another connection.

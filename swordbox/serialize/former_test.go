@@ -2,6 +2,7 @@ package serialize
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -9,6 +10,55 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
+
+// A request in flight on a shared connection may come too late for a new connection of its client's
+// host after reconnectAge, for those of all hosts after formerAge, and at once when its own
+// connection has ended. One such request is enough.
+func TestLateRequests(t *testing.T) {
+	r, conns := known(t, rigConfig{clients: 2, rules: moveRule(1), cfg: Config{Shared: requester.Config{Silence: time.Hour}}})
+	for range 3 {
+		for _, c := range conns {
+			c.one(c.write(512, 0, 8))
+		}
+	}
+	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port }
+	for _, c := range conns {
+		c.post(c.write(512, 0, 8))
+	}
+	r.settle()
+	k := r.m.servers[0].links[0]
+	since, ok := k.conn.Oldest()
+	if !ok || k.conn.Outstanding() != 2 {
+		t.Fatalf("%d requests are in flight", k.conn.Outstanding())
+	}
+	const slack = 10 * time.Microsecond // between the two requests
+	stranger := ipOf(serverIP)
+	for _, c := range []struct {
+		after time.Duration
+		host  netip.Addr
+		want  bool
+	}{
+		{reconnectAge - slack, ipOf(1), false},
+		{reconnectAge + slack, ipOf(1), true},
+		{reconnectAge + slack, ipOf(2), true},
+		{reconnectAge + slack, stranger, false},
+		{formerAge - slack, stranger, false},
+		{formerAge, stranger, true},
+	} {
+		if got := k.isLate(since.Add(c.after), c.host); got != c.want {
+			t.Errorf("after %v, of %v: late %v", c.after, c.host, got)
+		}
+	}
+	for i, c := range conns {
+		flow := r.sequencerOf(c).flow
+		was := flow.State
+		flow.State = conntrack.Closing
+		if !k.isLate(since.Add(slack), stranger) {
+			t.Errorf("the connection of client %d has ended, and its request is not late", i)
+		}
+		flow.State = was
+	}
+}
 
 // The server's link is cut for longer than a client's NIC retries. The client connects again and
 // repeats its WRITE. After that, its old request on the shared connection must not be executed.

@@ -2,6 +2,7 @@ package serialize
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -42,7 +43,7 @@ func (m *Machine) counters() []handler.Counter {
 	var sum requester.Stats
 	for _, s := range m.servers {
 		for _, l := range s.links {
-			sum.Add(l.conn.Stats())
+			metrics.Add(&sum, l.conn.Stats())
 		}
 	}
 	list := append(handler.Counters("", m.stats), handler.Counters("", m.words.Counters())...)

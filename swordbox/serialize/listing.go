@@ -16,19 +16,20 @@ const tableHeld = "held"
 var heldHelp = handler.Help{
 	Name:  tableHeld,
 	Short: "Show how many requests of each host the switch holds, and the limit",
-	Long: "Under hardened rules of action move and atomics, the switch holds a request while earlier requests of its client\n" +
-		"must be answered first. With misses=wait it also holds a CAS until the word has the value that the CAS compares\n" +
-		"with. held shows a line for each port of the switch whose requests it has held:\n\n" +
-		"  HOST     source of the last request that was held or refused\n" +
-		"  HELD     requests that the switch holds now\n" +
+	Long: "Under hardened rules of action move and atomics, the switch holds a request if earlier requests of its client\n" +
+		"must be answered first. Under a rule with misses=wait it also holds a CAS that would fail, until the word has\n" +
+		"the value with which the CAS compares. held shows a line for each port of the switch whose requests it has held:\n\n" +
+		"  HOST     host that sent the last request that was held or refused\n" +
+		"  HELD     number of requests that the switch holds now\n" +
 		"  PEAK     largest value of HELD so far\n" +
-		"  LIMIT    how many requests of this port the switch would hold now. Each port has places of its own, and may use common\n" +
-		"           places: at most twice as many as are free. So one host alone gets at most two thirds of the common places\n" +
-		"  REFUSED  requests that the switch dropped because of the limit; the host's NIC retransmits them",
+		"  LIMIT    number of requests of this port that the switch would hold now. Each port has places of its own. In\n" +
+		"           addition it may use common places, at most twice as many as are free; so a single host gets at most two\n" +
+		"           thirds of the common places\n" +
+		"  REFUSED  number of requests that the switch dropped because of the limit; the host's NIC retransmits them",
 	Example: "  rdmalab switch held\n" +
 		"  rdmalab switch held --watch\n" +
 		"  rdmalab switch held -o json | jq '.[] | select(.refused > 0)'",
-	Most: "how many hosts; 0: all",
+	Most: "show at most this many hosts; 0 means all",
 }
 
 // HostShare says how many requests the switch holds for one host.

@@ -111,8 +111,8 @@ func (m *Machine) serverOf(a netip.Addr) *server {
 }
 
 // Attach makes the machine use a new connection to a server. If the machine has a connection with
-// the same key, the new one replaces it, and the requests of the old one end as Lost. false: the
-// machine does not use the connection.
+// the same key, the new one replaces it, and the requests of the old one end as Lost. false means
+// that the machine does not use the connection.
 func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	for _, s := range m.servers {
 		s.resize()

@@ -19,7 +19,7 @@ import (
 // waiting says which value the first held request of a flow waits for. It is set only for a CAS
 // that would fail.
 type waiting struct {
-	word    *atomiccache.Word // nil: it waits for no value
+	word    *atomiccache.Word // nil means that it waits for no value
 	key     atomiccache.Key
 	rkey    uint32
 	compare uint64

@@ -26,10 +26,11 @@ type placing struct {
 	*sequencer
 	c *pipeline.Ctx
 	f *wire.Frame // as the client sent it, until the request has its place
-	// span is how many PSNs the request takes; 0: not known.
+	// span is how many PSNs the request takes; 0 means not known.
 	span int
 	// arrived: f is the packet that has just arrived, so the switch may change it into the packet
-	// for the shared connection; false: f is a held request. now: f has been changed in this way.
+	// for the shared connection; false means that f is a held request. now: f has been changed in
+	// this way.
 	arrived, now bool
 }
 
@@ -156,7 +157,7 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 		}
 	}
 	proven := w.Proven(rkey)
-	ready := false
+	var ready bool
 	switch {
 	case !usable, !proven && w.State != atomiccache.Busy && w.State != atomiccache.Closing:
 		ready = g.canGo(placeOwn)
@@ -276,7 +277,7 @@ func (g *placing) toOwn(span int) outcome {
 		g.msg.on(evOpenRead)
 		return sentOwn
 	}
-	g.counts(span, false)
+	g.assign(span, false)
 	g.reaches()
 	if g.s.proves && n > 0 && !op.Is(wire.OpFlush) && g.ops.room() && !g.s.keys.covers(rkey, rightOf(op), va, n) {
 		o := g.ops.add()
@@ -290,7 +291,7 @@ func (g *placing) toOwn(span int) outcome {
 func (g *placing) leave() {
 	g.flow.Pinned = true
 	g.client, g.clientQPN = g.flow.Requester, g.flow.ReqQPN
-	g.counts(1, true)
+	g.assign(1, true)
 	g.moved++
 }
 

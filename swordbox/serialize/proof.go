@@ -23,7 +23,7 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // the same incarnation of the server.
 type proof struct {
 	incarnation uint32 // value of server.incarnation that is proven
-	asked       uint32 // value of server.incarnation that an acknowledgement of mark would prove; 0: none
+	asked       uint32 // value of server.incarnation that an acknowledgement of mark would prove; 0 means none
 	mark        wire.PSN
 	breaks      uint32 // value of server.breaks at the last proof
 }
@@ -45,7 +45,8 @@ func (k *clientConn) sends(own wire.PSN) {
 	}
 }
 
-// proves is called when all requests before end on the client's connection have been acknowledged.
+// proves is called when all requests before `end` on the client's connection have been
+// acknowledged.
 func (k *clientConn) proves(end wire.PSN) {
 	if p := &k.proof; p.incarnation != k.s.incarnation && p.asked == k.s.incarnation && wire.Diff(end, p.mark) > 0 {
 		p.incarnation, p.breaks = k.s.incarnation, k.s.breaks

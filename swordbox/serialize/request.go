@@ -275,7 +275,7 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 	if l.awaits.word != nil && l.awaits.stillFails(c.Now) {
 		return // tick ends this wait
 	}
-	for l.held.n > 0 && l.phase != refused {
+	for l.held.n > 0 {
 		l.awaits = waiting{}
 		h := &m.held.slots[l.held.first]
 		if wire.ParseFrame(h.data, &m.step.frame) != nil {
@@ -302,9 +302,6 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 			m.kick = true
 			break
 		}
-	}
-	if l.phase == refused {
-		l.giveUpHeld()
 	}
 	l.schedule()
 }

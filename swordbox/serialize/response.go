@@ -97,7 +97,7 @@ func (l *sequencer) resolve(p *pipeline.Parsed) {
 	}
 	l.msg.on(evSpan)
 	r.span = n
-	l.counts(n, false)
+	l.assign(n, false)
 	l.advance(n)
 	l.m.kick = l.m.kick || l.blocked
 }

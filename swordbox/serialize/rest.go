@@ -43,7 +43,7 @@ func (g *placing) restOfWrite() outcome {
 
 // roomComes reports whether clientOps is full now but will have room when the requests before a
 // message have been answered. Operations of the message itself make no room: they end with its last
-// packet, which would have to wait behind this one.
+// packet, which would have to wait for this one.
 func (g *placing) roomComes(first wire.PSN) bool {
 	return !g.ops.room() && wire.Diff(g.ops.at(g.ops.head).end, first) <= 0
 }

@@ -116,9 +116,11 @@ func (l *sequencer) answered() {
 	}
 }
 
-// counts assigns the next n PSNs to a place in psns, and evicts records of the window that become
-// too old.
-func (l *sequencer) counts(n int, moved bool) {
+// assign appends the client's next n PSNs to the PSN map. moved says that a shared connection
+// carries the requests with these PSNs, or that the switch answers them itself; otherwise they go
+// on the client's connection. Before that, assign evicts the records of the window that the n PSNs
+// make too old.
+func (l *sequencer) assign(n int, moved bool) {
 	l.window.age(l.psns.client, n)
 	l.psns.add(n, moved)
 }
@@ -129,7 +131,7 @@ func (l *sequencer) advance(span int) {
 	l.flow.Expected = l.next
 }
 
-// ackOwn records that the server has executed all requests before end on the client's connection.
+// ackOwn records that the server has executed all requests before `end` on the client's connection.
 func (l *sequencer) ackOwn(now clock.Time, end wire.PSN) {
 	if l.ack(now, end) {
 		l.m.kick = l.m.kick || l.blocked

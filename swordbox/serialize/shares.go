@@ -22,7 +22,7 @@ type shares struct {
 	reserve, ports, common, taken int
 	// wanted: a flow has asked for room without success since a place last became free.
 	wanted bool
-	hosts  []share // by port + 1; 0: no port is known
+	hosts  []share // by port + 1; 0 means that no port is known
 }
 
 // share says how many places one host uses.

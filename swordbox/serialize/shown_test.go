@@ -9,6 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
+// A flow of which no request has moved is not shown to an operator.
+func TestFlowsWithoutMovedRequestsAreNotShown(t *testing.T) {
+	r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1)})
+	r.connect(0)
+	if flows := r.m.Info(r.now).Flows; len(flows) != 0 {
+		t.Errorf("%+v", flows)
+	}
+}
+
 // An operator who forgets the words is told how many there were. Afterwards the switch knows the
 // value of none, and the next atomic is executed by the server.
 func TestForgottenWords(t *testing.T) {

@@ -1,10 +1,22 @@
 package serialize
 
 import (
+	"encoding/json"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/golden"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
+
+// What the machine declares for a switching chip is a golden file, so that a review shows a changed
+// size. TestSpecHasRoomForEveryFlow compares the sizes with what flows fill.
+func TestSpecIsAsReviewed(t *testing.T) {
+	b, err := json.MarshalIndent(New(Config{}).Spec(), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/spec.json", string(b)+"\n")
+}
 
 // The declared registers have room for all that a flow can fill: the records of its window at their
 // most, and the operations on its client's connection.

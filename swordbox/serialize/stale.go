@@ -24,7 +24,7 @@ type heard struct {
 	// at is when a request of the flow arrived last.
 	at clock.Time
 	// first is the PSN of the first held request. sentAt is when this request arrived last.
-	// interval is the shortest time between two of its transmissions; 0: not known.
+	// interval is the shortest time between two of its transmissions; 0 means not known.
 	first    wire.PSN
 	sentAt   clock.Time
 	interval time.Duration

@@ -96,6 +96,18 @@ func TestReleaseOfADeadClientIsDropped(t *testing.T) {
 	}
 }
 
+// A request that the switch has held for too long counts as not received: the switch expects it.
+func TestDroppedRequestIsExpected(t *testing.T) {
+	r, a, _, _ := heldRelease(t)
+	l := r.sequencerOf(a)
+	release := l.next.Add(-1)
+	a.n.dead = true
+	r.run(40 * time.Millisecond)
+	if l.held.n != 0 || l.next != release || l.flow.Expected != release {
+		t.Errorf("%d requests are held, the switch expects PSN %v, the flow PSN %v; the dropped one has %v", l.held.n, l.next, l.flow.Expected, release)
+	}
+}
+
 // A client that lives loses nothing by a request that the switch holds for longer than the timeout
 // of the client's NIC.
 func TestHeldRequestOfALivingClientIsExecuted(t *testing.T) {

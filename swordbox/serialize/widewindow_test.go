@@ -164,7 +164,7 @@ func TestRepeatedFarBehindInFlight(t *testing.T) {
 			t.Fatal("the WRITE has moved")
 		}
 		for left := behind; left > 0; left -= min(left, 1<<19) {
-			l.counts(min(left, 1<<19), false)
+			l.assign(min(left, 1<<19), false)
 			l.advance(min(left, 1<<19))
 			l.reaches()
 		}

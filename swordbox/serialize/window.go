@@ -195,14 +195,14 @@ func (w *window) compact() {
 	w.first = w.at(to).psn
 }
 
-// age evicts the answered records that would be too old after n more PSNs from next on.
+// age evicts the answered records that would be too old after n more PSNs, counted from next on.
 func (w *window) age(next wire.PSN, n int) {
 	for w.head != w.open && int(wire.Diff(next, w.first))+n >= maxAge {
 		w.evict()
 	}
 }
 
-// count adds by to the counter for a record state: redos or owed.
+// count adds `by` to the counter for a record state: redos or owed.
 func (w *window) count(s recordState, by int) {
 	switch {
 	case s.isRedo():

@@ -25,13 +25,13 @@ const (
 
 // Config describes a Machine.
 type Config struct {
-	// Journal is the journal with the stale flows; nil: there are none.
+	// Journal is the journal with the stale flows; nil means that there are none.
 	Journal *journal.Journal
 	// Blocked reports whether the machine must drop requests to a server for now; clients
-	// retransmit them. nil: never.
+	// retransmit them. nil means never.
 	Blocked func(server netip.Addr) bool
 	// Idle is how long a flow must have been silent before the machine forgets it. It must be
-	// longer than the time for which NICs retry. 0: 10 minutes.
+	// longer than the time for which NICs retry. 0 means 10 minutes.
 	Idle time.Duration
 }
 

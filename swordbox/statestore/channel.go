@@ -10,16 +10,17 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// channel is a connection to a store, and handles the results of its requester. It exists from the
-// first rule that needs it until no rule needs it and it has no connection. In this time several
-// connections may follow one another.
+// channel sends the amounts that rules count to one memory server, over at most one connection at a
+// time, and handles the results of that connection's requester. It is made for the first rule that
+// needs it. It is removed when no rule needs it and its connection has ended. If a connection ends
+// while a rule needs the channel, the channel gets a new connection.
 type channel struct {
 	extmem.Link
 	m *Machine
 	// number names the channel in captures.
 	number uint32
-	// depth is how many FETCH_ADDs may be in flight. wanted is the depth that the present rules ask
-	// for; the next connection has it. users is the number of rules that use the channel.
+	// depth is how many FETCH_ADDs may be in flight. wanted is the depth for which the present
+	// rules ask; the next connection gets it. users is the number of rules that use the channel.
 	depth, wanted, users int
 
 	conn  *requester.Conn
@@ -102,7 +103,8 @@ func (ch *channel) Begin(s *switchconn.Shared) {
 	ch.conn.Attach(requester.LinkOf(s))
 }
 
-// End is called when the connection has ended. If no rule uses the channel, what waits is dropped.
+// End is called when the connection has ended. If no rule uses the channel, its pending amounts are
+// dropped.
 func (ch *channel) End(c *pipeline.Ctx) {
 	ch.conn.Detach(c)
 	if ch.users == 0 {

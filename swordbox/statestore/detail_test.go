@@ -40,7 +40,7 @@ func TestLayout(t *testing.T) {
 	}
 	server := netip.MustParseAddr("10.0.0.1")
 	for va, want := range map[uint64]int{0x40: 0, 0x47: 0, 0x48: 1, 0x40 + 8*9: 0, 0x38: (1<<62 - 1) % 9} {
-		if got := l.Slot(server, &handler.Target{VA: va}); got != want {
+		if got := l.Slot(server, &handler.Target{VA: va}, 0); got != want {
 			t.Errorf("address %#x: counter %d, want %d", va, got, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -26,28 +27,29 @@ var Kind = handler.Kind{
 // Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
-// Help describes the listing of stores.
+// Help describes the listing of connections to memory servers that have counters.
 var Help = handler.Help{
 	Name:  "counted",
 	Short: "Show what the switch has counted in the memory of servers",
-	Long: "counted shows the connections on which the switch counts in the memory of servers (rules of action count with a\n" +
-		"store). For each request under such a rule the switch adds to a counter of 8 bytes by FETCH_ADD. `rdmalab read`\n" +
-		"reads the counters from the server's memory.\n\n" +
-		"  STORE      the server, and the number of the connection to it (a rule can have several: shards)\n" +
-		"  STATE      up, or down: the reason is at the end of the line\n" +
-		"  PENDING    sum that waits in the switch, because depth FETCH_ADDs are in flight or the connection is down; in brackets\n" +
-		"             the number of counters for which it waits\n" +
+	Long: "counted shows the connections on which the switch counts in the memory of servers (rules of action count with\n" +
+		"the key store). For each request under such a rule, the switch adds to a counter of 8 bytes by FETCH_ADD.\n" +
+		"`rdmalab read` reads the counters from the server's memory.\n\n" +
+		"  STORE      the memory server, and the number of the connection to it; a rule with the key shards has several\n" +
+		"             connections\n" +
+		"  STATE      up or down; if down, the reason is at the end of the line\n" +
+		"  PENDING    sum that waits in the switch because as many FETCH_ADDs are in flight as the key depth allows, or because\n" +
+		"             the connection is down; in brackets the number of counters to which the sum belongs\n" +
 		"  IN FLIGHT  sum that unanswered FETCH_ADDs add; in brackets the number of these FETCH_ADDs\n" +
 		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key\n\n" +
-		"`rdmalab switch counters` shows which part of the sum is in the memory (applied), may be there (uncertain), or\n" +
-		"was not counted (dropped). former is how much crashes of the switch have lost at most.",
+		"`rdmalab switch counters` shows what became of all amounts: applied is in the server's memory, uncertain may be\n" +
+		"there, and dropped was not counted. former is how much crashes of the switch have lost at most.",
 	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 		"  rdmalab switch counted\n" +
 		"  rdmalab read ms1 --on cn0 --words 64",
-	Most: "how many connections; 0: all",
+	Most: "show at most this many connections; 0 means all",
 }
 
-// Store is a connection to a store.
+// Store is a connection to a memory server that has counters.
 type Store struct {
 	Server netip.Addr `json:"server"`
 	Shard  int        `json:"shard"`
@@ -67,7 +69,8 @@ type Store struct {
 	Why     string `json:"why,omitempty"`
 }
 
-// list lists the connections that rules need, or on which an amount waits or is in flight.
+// list lists the connections that rules need, or on which an amount to add to a counter waits or is in
+// flight.
 func (m *Machine) list(clock.Time) (list []Store) {
 	for _, ch := range m.links.All {
 		if ch.users == 0 && ch.pending.used == 0 && ch.flight.n == 0 {
@@ -88,7 +91,7 @@ func (m *Machine) list(clock.Time) (list []Store) {
 	return list
 }
 
-// PrintStores prints connections to stores.
+// PrintStores prints connections to memory servers.
 func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) error {
 	return handler.WriteTable(out, list, "no rule counts in the memory of a server; add one: rdmalab switch rules add server=ms0 action=count store=ms1",
 		"STORE\tSTATE\tPENDING\tIN FLIGHT\tREGION", func(s *Store) string {
@@ -108,7 +111,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	pending, inFlight := m.Waiting()
 	var sum requester.Stats
 	for _, ch := range m.links.All {
-		sum.Add(ch.conn.Stats())
+		metrics.Add(&sum, ch.conn.Stats())
 	}
 	list := handler.Counters("", m.stats)
 	list = append(list,
@@ -143,6 +146,10 @@ func (m *Machine) Spec() pipeline.Part {
 	if inFlight == 0 {
 		inFlight = rules.MaxDepth
 	}
+	rows := 1
+	for i := range m.counts {
+		rows = max(rows, m.counts[i].Rows)
+	}
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
@@ -155,7 +162,7 @@ func (m *Machine) Spec() pipeline.Part {
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedTimer, What: "retransmissions of FETCH_ADDs, one for each connection", Count: n},
-			{Kind: pipeline.NeedPackets, What: "FETCH_ADDs", Count: 1},
+			{Kind: pipeline.NeedPackets, What: "FETCH_ADDs", Count: rows},
 			{Kind: pipeline.NeedICRC, What: "of the FETCH_ADDs, over 28 bytes"},
 		},
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -15,19 +14,22 @@ import (
 
 // Config describes a Machine.
 type Config struct {
-	// Failed makes the program replace a connection; nil: it is not replaced. Behind takes the
-	// amount that a crash of the switch would lose at most; nil: the amount is not kept.
-	// FormerlyBehind returns how much earlier incarnations have lost at most; nil: nothing.
+	// Failed makes the program replace a connection; nil means that it is not replaced. Behind
+	// takes the amount that a crash of the switch would lose at most; nil means that the amount is
+	// not kept. FormerlyBehind returns how much earlier incarnations have lost at most; nil means
+	// nothing.
 	Failed         func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 	Behind         func(amount uint64)
 	FormerlyBehind func() uint64
-	// Silence is how long the switch retransmits to a store that does not answer. After that it
-	// gives up the connection. 0: 255 ms.
+	// Silence is how long the switch retransmits to a memory server that does not answer. After
+	// that it gives up the connection. 0 means 255 ms.
 	Silence time.Duration
 }
 
-// Machine counts the requests under hardened rules of action count with a store. Make one with New.
+// Machine counts the requests under hardened rules of action count with the key store. Make one
+// with New.
 type Machine struct {
+	handler.NoRequests
 	cfg    Config
 	counts []counted
 	links  extmem.Links[*channel]
@@ -39,8 +41,8 @@ type Machine struct {
 	asked  bool   // Config.FormerlyBehind was called
 }
 
-// counted is a rule with the channels of its stores. The channel of a store and a shard is at index
-// store·Shards+shard.
+// counted is a rule with the channels to its memory servers. The channel of shard j to server i is
+// at index i·Shards+j.
 type counted struct {
 	rule *rules.Rule
 	Layout
@@ -49,16 +51,16 @@ type counted struct {
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Requests  uint64 `name:"requests" help:"requests under rules of action count with a store"`
-	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes"`
+	Requests  uint64 `name:"requests" help:"requests under rules of action count with the key store"`
+	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes; with rows, in each row"`
 	Applied   uint64 `name:"applied" help:"how much of it is in the stores' memory: a response says so"`
 	Uncertain uint64 `name:"uncertain" help:"how much of it was in flight when a connection failed: it may be in the memory"`
 	Dropped   uint64 `name:"dropped" help:"how much of it is not counted: too many counters waited, or the memory is too small"`
 	Adds      uint64 `name:"fetch_adds" help:"FETCH_ADDs, without retransmissions"`
-	Outside   uint64 `name:"outside" help:"times that a counter was outside of the store's memory"`
+	Outside   uint64 `name:"outside" help:"times that a counter was outside of the memory that the server grants"`
 	Failures  uint64 `name:"failures" help:"connections to stores that have failed"`
 	Restarts  uint64 `name:"restarts" help:"connections to stores whose memory service had been restarted: its memory may be empty"`
-	Strangers uint64 `name:"strangers" help:"packets to the switch that no store has sent"`
+	Strangers uint64 `name:"strangers" help:"packets to queue pairs of the switch that their memory server has not sent"`
 }
 
 var (
@@ -74,7 +76,7 @@ func New(cfg Config) *Machine { return &Machine{cfg: cfg, links: extmem.NewLinks
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Waiting returns the amounts that wait in the switch, and those in flight to the stores.
+// Waiting returns the amounts that wait in the switch, and those in flight to the memory servers.
 func (m *Machine) Waiting() (pending, inFlight uint64) {
 	for _, ch := range m.links.All {
 		pending += ch.pending.sum
@@ -94,8 +96,8 @@ func (m *Machine) Formerly() uint64 {
 	return m.former
 }
 
-// SetRules takes new rules. If no rule names a store any more, amounts that wait for it are sent
-// while its connection is up; without a connection they are dropped.
+// SetRules replaces the rules. If no rule names a memory server any more, amounts that wait for it
+// are sent while its connection is up; without a connection they are dropped.
 func (m *Machine) SetRules(set *rules.Set) {
 	m.counts = nil
 	for _, ch := range m.links.All {
@@ -137,10 +139,11 @@ func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 	return ch
 }
 
-// Wants lists the connections to the stores of a rule.
+// Wants lists the connections to the memory servers of a rule.
 func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) { return WantsOf(r) }
 
-// WantsOf lists the connections that a rule needs: one for each shard of each store.
+// WantsOf lists the connections that a rule needs: one for each shard of each of its memory
+// servers.
 func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	l := LayoutOf(r)
 	for _, a := range l.Servers {
@@ -154,13 +157,13 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-// Uses reports whether a connection with key k is one to a store.
+// Uses reports whether a channel is for connections with key k.
 func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
-// Mine reports whether a queue pair belongs to a connection to a store.
+// Mine reports whether a queue pair of the switch belongs to a channel.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach uses a connection to a store.
+// Attach gives a connection to its channel.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	ch, ok := m.links.Attach(c, &s)
 	if ok {
@@ -170,7 +173,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	return ok
 }
 
-// Detach is called when a connection to a store has ended.
+// Detach is called when a connection to a memory server has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if _, ok := m.links.Detach(c, k, generation); ok {
 		m.record()
@@ -185,17 +188,20 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 		if k.rule != r {
 			continue
 		}
-		slot, amount := k.Slot(r.Server, &t), k.Amount(&t)
+		amount := k.Amount(&t)
 		m.stats.Requests++
-		m.stats.Amount += amount
-		m.labels.set(label{rule: r, slot: slot, from: t.From, to: t.To, va: t.VA})
+		m.stats.Amount += amount * uint64(k.Rows)
 		if amount == 0 || len(k.channels) == 0 {
-			m.stats.Dropped += amount // the rule is not resolved, so it has no stores
+			m.stats.Dropped += amount * uint64(k.Rows) // the rule is not resolved, so its servers have no addresses yet
 			return
 		}
-		store, shard, offset := k.Place(slot)
 		m.record() // the journal must have the amount before a packet with it leaves
-		k.channels[store*k.Shards+shard].count(c, offset, amount)
+		for row := range k.Rows {
+			slot := k.Slot(r.Server, &t, row)
+			m.labels.set(label{rule: r, slot: slot, from: t.From, to: t.To, va: t.VA})
+			store, shard, offset := k.Place(slot)
+			k.channels[store*k.Shards+shard].count(c, offset, amount)
+		}
 		m.record()
 		return
 	}
@@ -211,11 +217,12 @@ func (m *Machine) record() {
 	}
 }
 
-// ReasonStranger means that the packet is addressed to a queue pair of the switch, but comes from
-// another host than the store of this queue pair.
-const ReasonStranger pipeline.Reason = "not from the store"
+// ReasonStranger means that a packet is addressed to a queue pair of the switch, but does not come
+// from the memory server to which this queue pair is connected.
+const ReasonStranger pipeline.Reason = "not from the memory server"
 
-// Owned handles a packet that a store has sent to the switch.
+// Owned handles a packet that a memory server has sent on one of the switch's connections, such as
+// the response to a FETCH_ADD.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	ch, ok := m.links.Of(p.BTH.DestQP)
 	if !ok || ch.conn.Link().Peer() != p.SrcAddr() {
@@ -247,16 +254,3 @@ func (m *Machine) Deadline() clock.Time {
 	}
 	return at
 }
-
-// Request forwards a request. The program never calls it, because all rules of the machine observe.
-func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Response forwards a response.
-func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Closed does nothing: the machine keeps no state of flows.
-func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}

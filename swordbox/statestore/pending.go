@@ -1,6 +1,7 @@
 package statestore
 
-// MaxPending is how many counters can wait on one connection at a time.
+// MaxPending is the largest number of counters that can have an amount that waits to be sent by
+// FETCH_ADD on one connection.
 const MaxPending = 1024
 
 // none ends a list of cells.
@@ -8,7 +9,7 @@ const none = -1
 
 // cell is the amount that waits for one counter.
 type cell struct {
-	offset uint64 // of the counter in the store's memory
+	offset uint64 // of the counter in the server's memory
 	amount uint64
 	next   int16 // in the list of cells with the same hash, or of free cells
 }

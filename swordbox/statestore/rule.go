@@ -12,19 +12,22 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Bounds of rules with a store.
+// Bounds of rules with the key store.
 const (
 	// MaxSlots is how many counters a rule can have.
 	MaxSlots     = 1 << 20
 	defaultSlots = 1024
+	// MaxRows is how many rows a sketch can have.
+	MaxRows = 8
 )
 
-// Keys that only rules with a store have.
+// Keys that are allowed only together with the key store.
 const (
 	keyAt    = "at"
 	keySlots = "slots"
 	keyPer   = "per"
 	keyAdd   = "add"
+	keyRows  = "rows"
 )
 
 // Values of per and add; the first is the default.
@@ -38,25 +41,27 @@ func init() {
 		Keys: []rules.Field{
 			extmem.ServersKey(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
 				"instead of in its own; see `rdmalab switch counted`", extmem.MaxServers)),
-			rules.Option(keyAt, "0x1000", "with store: offset of the first counter in the region of the store's memory service, a multiple of 8; default: 0", extmem.CheckOffset),
-			rules.Option(keySlots, "4096", fmt.Sprintf("with store: number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
+			rules.Option(keyAt, "0x1000", "with the key store: offset of the first counter in the region of the memory service of that server, a multiple of 8; default: 0", extmem.CheckOffset),
+			rules.Option(keySlots, "4096", fmt.Sprintf("with the key store: number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
-			rules.Option(keyPer, "address", "with store: what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
+			rules.Option(keyRows, "4", fmt.Sprintf("with the key store: rows of a count-min sketch, 2 to %d, of slots counters each: a request adds to one counter of each row, "+
+				"and the smallest one bounds the count of a flow or address from above; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
+			rules.Option(keyPer, "address", "with the key store: what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, modulo slots); default: flow", extmem.OneOf(pers...)),
-			rules.Option(keyAdd, "bytes", "with store: what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
+			rules.Option(keyAdd, "bytes", "with the key store: what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
 		},
 		Hosts: []string{hotwords.KeyStore},
 		Dials: Selects, Check: check, Together: together,
 	})
 }
 
-// Selects reports whether a rule of action count has a store.
+// Selects reports whether a rule of action count has the key store.
 func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
 // check returns what is wrong with one rule of action count.
 func check(r *rules.Rule) error {
 	if !Selects(r) {
-		for _, key := range []string{keyAt, keySlots, keyPer, keyAdd} {
+		for _, key := range []string{keyAt, keySlots, keyRows, keyPer, keyAdd} {
 			if r.Options[key] != "" {
 				return fmt.Errorf("%s has no meaning without %s", key, hotwords.KeyStore)
 			}
@@ -64,13 +69,18 @@ func check(r *rules.Rule) error {
 		return nil
 	}
 	if r.Service == "" {
-		return errors.New("service none: the switch must connect to the store to learn where its memory is; name its service")
+		return errors.New("service none: the switch must connect to the server of the key store to learn where its memory is; name its service")
+	}
+	if l := LayoutOf(r); l.Rows > 1 && r.Mode == rules.Published {
+		return fmt.Errorf("%s: a sketch has no published form; leave mode out", keyRows)
+	} else if l.Cells > MaxSlots {
+		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.width(), keySlots, MaxSlots)
 	}
 	return nil
 }
 
-// together returns what is wrong with the rules of action count of one set. Rules with the same
-// store share its connections, and their counters must not overlap.
+// together returns what is wrong with the rules of action count of one set. Rules that name the
+// same memory server share its connections, and their counters must not overlap.
 func together(list []*rules.Rule) error {
 	for i, r := range list {
 		a := LayoutOf(r)
@@ -79,9 +89,9 @@ func together(list []*rules.Rule) error {
 			switch {
 			case !a.Shares(&b.Area):
 			case r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU:
-				return fmt.Errorf("rules %s and %s count in the same store; mode, service, depth, shards and mtu must be the same in both", s.ID, r.ID)
+				return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards and mtu must be the same in both", s.ID, r.ID)
 			case a.Overlaps(&b.Area):
-				return fmt.Errorf("rules %s and %s count in the same store and their counters overlap; give one of them %s=%#x", s.ID, r.ID, keyAt, max(a.End(), b.End()))
+				return fmt.Errorf("rules %s and %s count in the memory of the same server and their counters overlap; give one of them %s=%#x", s.ID, r.ID, keyAt, max(a.End(), b.End()))
 			}
 		}
 	}
@@ -93,34 +103,58 @@ const wordLen = extmem.Align
 
 // Layout says where the counters of a rule are.
 type Layout struct {
-	// Area is where the counters are in the memory of the stores.
+	// Area is where the counters are in the memory of the servers.
 	extmem.Area
-	// Shards is the number of connections to each store.
+	// Shards is the number of connections to each memory server.
 	Shards int
+	// Rows is how many counters count a request: 1, or the rows of a count-min sketch (Cormode and
+	// Muthukrishnan, 2005), which follow one another.
+	Rows int
 
 	address, bytes bool
 	shift          uint
 	from           uint64
 }
 
-// LayoutOf returns the layout of a valid rule. Servers lacks a store whose name is not resolved yet.
+// LayoutOf returns the layout of a valid rule. Servers lacks a memory server whose name is not
+// resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
+	rows := extmem.Number(r.Options[keyRows], 1)
 	return Layout{
+		Rows: rows,
 		Area: extmem.Area{
 			Servers: extmem.Servers(r.Options[hotwords.KeyStore]), Offset: extmem.Offset(r.Options[keyAt]),
-			Cells: extmem.Number(r.Options[keySlots], defaultSlots), Size: wordLen,
+			Cells: rows * extmem.Number(r.Options[keySlots], defaultSlots), Size: wordLen,
 		},
 		Shards: r.NumShards(), address: r.Options[keyPer] == pers[1], bytes: r.Options[keyAdd] == adds[1],
 		shift: hotwords.ShiftOf(r), from: r.From,
 	}
 }
 
-// Slot returns the number of the counter that counts a request.
-func (l *Layout) Slot(server netip.Addr, t *handler.Target) int {
-	if l.address {
-		return int((t.VA>>l.shift)-(l.from>>l.shift)) & (1<<62 - 1) % l.Cells
+// width returns how many counters a row has.
+func (l *Layout) width() int { return l.Cells / l.Rows }
+
+// Slot returns the number of the counter in a row that counts a request.
+func (l *Layout) Slot(server netip.Addr, t *handler.Target, row int) int {
+	unit := (t.VA >> l.shift) - (l.from >> l.shift)
+	switch {
+	case l.Rows > 1 && l.address:
+		return row*l.width() + rowSlot(unit, row, l.width())
+	case l.Rows > 1:
+		return row*l.width() + rowSlot(flowHash(t.From, server, t.To), row, l.width())
+	case l.address:
+		return int(unit) & (1<<62 - 1) % l.Cells
 	}
 	return FlowSlot(t.From, server, t.To, l.Cells)
+}
+
+// rowSlot returns the place of a key in a row of a sketch. The places in different rows have nothing to
+// do with each other.
+func rowSlot(key uint64, row, width int) int {
+	h := key + uint64(row+1)*0x9e3779b97f4a7c15 // splitmix64
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return int((h ^ h>>31) % uint64(width))
 }
 
 // Amount returns how much a request adds to its counter.
@@ -131,17 +165,21 @@ func (l *Layout) Amount(t *handler.Target) uint64 {
 	return 1
 }
 
-// Place returns where a counter is: the index of its store, the connection (shard) that carries its
-// FETCH_ADDs, and its offset in the store's memory in bytes. All FETCH_ADDs to a counter are on one
-// connection.
+// Place returns where a counter is: the index of its memory server, the connection (shard) that
+// carries its FETCH_ADDs, and its offset in the server's memory in bytes. All FETCH_ADDs to a
+// counter are on one connection.
 func (l *Layout) Place(slot int) (store, shard int, offset uint64) {
 	store, offset = l.Area.Place(uint64(slot))
 	return store, slot / len(l.Servers) % l.Shards, offset
 }
 
 // FlowSlot returns the number of the counter for a flow, from 0 to slots-1. The flow consists of
-// the requests from address from to queue pair to of server.
+// the requests from address `from` to queue pair `to` of the server.
 func FlowSlot(from, server netip.Addr, to wire.QPN, slots int) int {
+	return int(flowHash(from, server, to) % uint64(slots))
+}
+
+func flowHash(from, server netip.Addr, to wire.QPN) uint64 {
 	const prime = 0x100000001b3 // FNV-1a
 	h := uint64(0xcbf29ce484222325)
 	a, b := from.As16(), server.As16()
@@ -152,5 +190,5 @@ func FlowSlot(from, server netip.Addr, to wire.QPN, slots int) int {
 		h = (h ^ uint64(x)) * prime
 	}
 	h = (h ^ uint64(to)) * prime
-	return int((h ^ h>>32) % uint64(slots))
+	return h ^ h>>32
 }

@@ -19,7 +19,7 @@ const MaxLabels = 1024
 type labels [MaxLabels]label
 
 type label struct {
-	rule *rules.Rule // nil: there is none
+	rule *rules.Rule // nil means that there is none
 	slot int
 	from netip.Addr
 	to   wire.QPN
@@ -31,19 +31,22 @@ func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }
 var slotsHelp = handler.Help{
 	Name:  "slots",
 	Short: "Show which counter in a server's memory counts which flow or address",
-	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with a store), with\n" +
-		"the last request that each counter has counted. A hash of a flow chooses its counter, so several flows may share\n" +
-		"one.\n\n" +
-		"  SLOT      number of the counter in its rule\n" +
-		"  STORE     the memory server that has the counter\n" +
-		"  OFFSET    offset of the counter in the region of its memory service, for --at of `rdmalab read`\n" +
-		"  CLIENT, SERVER, QP, ADDRESS\n" +
-		"            of the last request that the counter has counted\n\n" +
+	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with the key store),\n" +
+		"each with the last request that it has counted. A hash of a flow chooses the flow's counter, so several flows\n" +
+		"may share a counter. Under a rule with the key rows, each row has a counter for a request; the smallest of these\n" +
+		"counters is an upper bound of the count of the request's flow or address.\n\n" +
+		"  SLOT     number of the counter in its rule\n" +
+		"  STORE    memory server that has the counter\n" +
+		"  OFFSET   offset in bytes of the counter in the region of the server's memory service; `rdmalab read --at` takes it\n" +
+		"  CLIENT   address of the client that sent the last request counted\n" +
+		"  SERVER   memory server to which the client sent it\n" +
+		"  QP       queue pair to which the client sent it\n" +
+		"  ADDRESS  address in memory that it named\n\n" +
 		"The switch remembers the last requests of 1024 counters. If the numbers of two counters have the same remainder\n" +
 		"modulo 1024, it remembers only the counter that has counted last.",
 	Example: "  rdmalab switch slots\n" +
 		"  rdmalab read ms1 --on cn0 --at 0x48 --words 1",
-	Most: "how many counters; 0: all that the switch remembers",
+	Most: "show at most this many counters; 0 means all that the switch remembers",
 }
 
 // Slot is a counter with the last request that it has counted.

@@ -22,12 +22,12 @@ type Config struct {
 	IPv4, IPv6 netip.Addr
 	// Resolve returns the MAC address of a server. Required.
 	Resolve func(netip.Addr) (wire.MAC, bool)
-	// LinkMTU is the length of the largest IP packet of the links in bytes; 0: 4200.
+	// LinkMTU is the length of the largest IP packet of the links in bytes; 0 means 4200.
 	LinkMTU int
 	// Rand is the source of QPNs, PSNs and communication IDs. Required. The Dialer owns it.
 	Rand *rand.Rand
 	// Journal keeps the connections over a crash of the switch. The Dialer ends the connections of
-	// the former incarnation. nil: nothing is kept.
+	// the former incarnation. nil means that nothing is kept.
 	Journal *journal.Journal
 }
 
@@ -182,8 +182,8 @@ func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
 	}
 }
 
-// Renew makes a connection again if Want has asked for another target since it was made. It is called
-// for a connection that its user cannot use. An adopted connection stays.
+// Renew makes a connection again if Want has asked for another target since it was made. It is
+// called for a connection that its user cannot use. An adopted connection stays.
 func (d *Dialer) Renew(c *pipeline.Ctx, k Key) {
 	if l := d.byKey[k]; l != nil && l.want && l.state == Up && !l.adopted && l.made != l.target {
 		d.end(c, l, "the rule asks for another one")

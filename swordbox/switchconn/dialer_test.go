@@ -387,3 +387,45 @@ func TestForeignPackets(t *testing.T) {
 		})
 	}
 }
+
+// A connection is made again for a rule that asks for another one, when its user cannot use it.
+// Otherwise it stays, and so does one that an operator has adopted.
+func TestRenew(t *testing.T) {
+	w := newWorld(t, 12)
+	w.serve()
+	k := w.key(0)
+	w.want(k, memory)
+	w.settle(2 * time.Second)
+	first := w.upNow(k)
+	renew := func(k switchconn.Key) {
+		w.step(func(c *pipeline.Ctx) { w.p.d.Renew(c, k) })
+		w.tick()
+	}
+	if renew(k); w.upNow(k).Generation != first.Generation {
+		t.Error("a connection as the rule wants it is made again")
+	}
+	renew(w.key(7)) // there is none
+	other := memory
+	other.Depth++
+	w.want(k, other)
+	if w.upNow(k).Generation != first.Generation {
+		t.Error("a connection that is in use is made again")
+	}
+	if renew(k); w.p.up[k].Generation == first.Generation {
+		t.Error("a connection that the rule does not want any more stays")
+	}
+	w.settle(2 * time.Second)
+	second := w.upNow(k)
+	if second.Generation == first.Generation || len(w.p.d.List()) != 1 {
+		t.Errorf("generation %d after %d: %v", second.Generation, first.Generation, w.describe())
+	}
+	adopted := switchconn.Shared{Key: w.key(1), ServerQPN: 0x99, OwnQPN: 0x77, SendPSN: 5, RecvPSN: 6, MTU: 1024, Depth: 1}
+	if err := w.p.d.Adopt(adopted); err != nil {
+		t.Fatal(err)
+	}
+	w.tick()
+	w.want(adopted.Key, memory)
+	if renew(adopted.Key); !w.upNow(adopted.Key).Adopted {
+		t.Error("an adopted connection is made again")
+	}
+}

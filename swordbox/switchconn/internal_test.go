@@ -222,3 +222,73 @@ func TestEndedConnectionsAreForgotten(t *testing.T) {
 		t.Errorf("%d connections are kept", live)
 	}
 }
+
+// The largest path MTU is asked for of which a packet with all headers fits the link.
+func TestMTUOfALink(t *testing.T) {
+	for _, c := range []struct {
+		server string
+		link   int
+		target int
+		want   verbs.MTU
+	}{
+		{"10.77.0.3", 4096 + 64, 0, verbs.MTU4096},
+		{"10.77.0.3", 4096 + 63, 0, verbs.MTU2048},
+		{"fd00:77::3", 4096 + 84, 0, verbs.MTU4096},
+		{"fd00:77::3", 4096 + 83, 0, verbs.MTU2048},
+		{"10.77.0.3", 512 + 64, 0, verbs.MTU512},
+		{"10.77.0.3", 512 + 63, 0, verbs.MTU256},
+		{"10.77.0.3", 100, 0, verbs.MTU256},
+		{"10.77.0.3", 9000, 1024, verbs.MTU1024},
+		{"10.77.0.3", 1500, 4096, verbs.MTU1024},
+	} {
+		d := newDialer(t)
+		d.cfg.LinkMTU = c.link
+		k := Key{Server: netip.MustParseAddr(c.server)}
+		d.Want(k, Target{Service: "memory", MTU: c.target})
+		if got := d.mtu(d.byKey[k]); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// The switch's QPNs are all valid ones but 0, 1, those below the first, and that of multicast.
+func TestRangeOfQPNs(t *testing.T) {
+	for src, want := range map[fixed]wire.QPN{1 << 32: firstQPN, 1<<64 - 1: lastQPN} {
+		d := newDialer(t)
+		d.cfg.Rand = rand.New(src)
+		if n, ok := d.newQPN(); !ok || n != want {
+			t.Errorf("the random number %#x makes QPN %#x, want %#x", uint64(src), uint32(n), uint32(want))
+		}
+	}
+}
+
+// Only a DREP of the same server, with the numbers that both ends gave the connection, shows that the
+// server has ended it.
+func TestDREPThatConfirms(t *testing.T) {
+	const own, peers = 0x1111, 0x2222
+	drep := func(local, remote mad.CommID) []byte {
+		return mad.Append(nil, 7, &mad.DREP{LocalID: local, RemoteID: remote})
+	}
+	for name, c := range map[string]struct {
+		from string
+		b    []byte
+		want bool
+	}{
+		"as it is":         {server.String(), drep(peers, own), true},
+		"of another host":  {"10.77.0.4", drep(peers, own), false},
+		"of another end":   {server.String(), drep(peers+1, own), false},
+		"of another of us": {server.String(), drep(peers, own+1), false},
+		"the other way":    {server.String(), drep(own, peers), false},
+		"a DREQ":           {server.String(), mad.Append(nil, 7, &mad.DREQ{LocalID: peers, RemoteID: own}), false},
+		"cut off":          {server.String(), drep(peers, own)[:20], false},
+	} {
+		d := newDialer(t)
+		d.confirmed(server, drep(peers, own)) // there is no former connection
+		f := &former{}
+		f.conn.Server, f.conn.OwnID, f.conn.ServerID = server, own, peers
+		d.former = append(d.former, f)
+		if d.confirmed(netip.MustParseAddr(c.from), c.b); d.Clear(server) != c.want || (d.Stats().Ended == 1) != c.want {
+			t.Errorf("%s: clear %v, %+v", name, d.Clear(server), d.Stats())
+		}
+	}
+}

@@ -31,7 +31,7 @@ type link struct {
 // attempt is the handshake that made the present connection, or that is making it.
 type attempt struct {
 	made  Target     // what the attempt asks for
-	owner uint64     // names the link in calls of the connection manager; 0: no attempt
+	owner uint64     // names the link in calls of the connection manager; 0 means no attempt
 	conn  mad.CommID // communication ID of the switch
 	peer  mad.CommID // communication ID of the server
 	asked verbs.MTU
@@ -40,7 +40,7 @@ type attempt struct {
 
 // history is what a link knows about its earlier attempts and connections.
 type history struct {
-	largest  verbs.MTU // the largest MTU that the server supports; 0: not known
+	largest  verbs.MTU // the largest MTU that the server supports; 0 means not known
 	attempts int       // how many attempts have failed since the connection was last up
 	err      string    // the error of the last attempt
 	next     clock.Time

@@ -36,8 +36,8 @@ const BufferShard = 1 << 12
 // work while the other one begins.
 const PublishedShard = 1 << 16
 
-// LookupShard is the shard number of a connection to a server in whose memory the switch looks up the
-// packets that come in at port 0. The connection for another port has the port's number added.
+// LookupShard is the shard number of a connection to a server in whose memory the switch looks up
+// the packets that come in at port 0. The connection for another port has the port's number added.
 const LookupShard = 1 << 13
 
 // compare orders keys by server and shard.
@@ -62,18 +62,19 @@ type Shared struct {
 	MTU int `json:"mtu"`
 	// Depth is how many READs and atomics may be in flight.
 	Depth int `json:"depth"`
-	// Adopted: another program has set up the connection. The Dialer neither ends it nor makes it
-	// again.
+	// Adopted: another program has set up the connection, and an operator has handed it to the
+	// switch (Adopt). The Dialer neither ends it nor makes it again.
 	Adopted bool `json:"adopted,omitempty"`
 	// Answer is the private data of the server's REP: what its service says about the connection.
-	// It is nil if the connection is adopted. It must not be changed.
+	// It is nil for an adopted connection, because the switch has seen no REP. It must not be
+	// changed.
 	Answer []byte `json:"-"`
 	// To has the headers of requests to the server: Ethernet, IP, UDP, and P_Key and DestQP of the
 	// BTH. All other fields are zero.
 	To wire.Frame `json:"-"`
 }
 
-// check returns why the connection cannot be adopted; nil: it can.
+// check returns why the connection cannot be adopted; nil means that it can.
 func (s *Shared) check() error {
 	switch {
 	case !s.Server.IsValid():
@@ -130,8 +131,8 @@ type Info struct {
 type Target struct {
 	// Service is the name of the server's service, or a port number.
 	Service string
-	// MTU is the path MTU to request in bytes; 0: the largest that the link supports. Depth is how
-	// many READs and atomics may be in flight; 0: 16.
+	// MTU is the path MTU to request in bytes; 0 means the largest that the link supports. Depth is
+	// how many READs and atomics may be in flight; 0 means 16.
 	MTU, Depth int
 }
 

@@ -36,7 +36,7 @@ type Link struct {
 	// Guest: the link may be removed while the switch runs.
 	Guest bool
 	// GSO: the switch sends super-frames to the host whole, and Open makes a port that joins
-	// packets into super-frames. false: every packet to the host is a frame of its own.
+	// packets into super-frames. false means that every packet to the host is a frame of its own.
 	GSO bool
 }
 
@@ -49,13 +49,13 @@ type Config struct {
 	// the switch itself.
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Load makes a program with rules, which replaces the running one; nil: the program cannot be
-	// replaced.
+	// Load makes a program with rules, which replaces the running one; nil means that the program
+	// cannot be replaced.
 	Load func(name string, set *rules.Set) (*Loaded, error)
-	// Described is the rack's description. Rules name servers by it; nil: rules can only use
-	// addresses.
+	// Described is the rack's description. Rules name servers by it; nil means that rules can only
+	// use addresses.
 	Described *spec.Rack
-	// Queue is the capacity of each egress queue in packets; 0: 1024.
+	// Queue is the capacity of each egress queue in packets; 0 means 1024.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.
 	Spin time.Duration
@@ -67,12 +67,12 @@ type Config struct {
 	Open func(i int, l Link) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
-	// Watch is the interval at which the daemon checks missing ports and carriers; 0: 25 ms.
+	// Watch is the interval at which the daemon checks missing ports and carriers; 0 means 25 ms.
 	Watch time.Duration
 	// Keep is how many bytes of memory the switch uses for copies of the last packets, which GET
-	// /past returns; 0: it keeps no copies.
+	// /past returns; 0 means that it keeps no copies.
 	Keep int
-	// Log receives messages for the operator; nil: messages are discarded.
+	// Log receives messages for the operator; nil means that messages are discarded.
 	Log *log.Logger
 }
 

@@ -54,7 +54,7 @@ func (f *faultControl) RemoveFault(id string) (err error) {
 	return err
 }
 
-// Heal removes the fault rules of a link; "": of all links. It returns how many of them were
+// Heal removes the fault rules of a link; "" means all links. It returns how many of them were
 // active.
 func (f *faultControl) Heal(link string) (n int, err error) {
 	if derr := f.commands.Do(func() { n, err = f.traffic.plan.Heal(f.traffic.now, link) }); derr != nil {
@@ -88,8 +88,8 @@ func (f *faultControl) SetPartition(groups [][]string) error {
 	return errors.Join(derr, err)
 }
 
-// portGroups returns the group number of each port; -1: the port is in no group. Only the loop
-// calls it.
+// portGroups returns the group number of each port; -1 means that the port is in no group. Only the
+// loop calls it.
 func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
 	if len(groups) == 0 {
 		return nil, nil

@@ -140,7 +140,8 @@ func (g *guestControl) Unplug(host string) error {
 	return errors.Join(derr, err)
 }
 
-// without returns the groups of a partition without a host.
+// without removes a host from the groups of a partition. If fewer than two of several groups
+// remain, it returns nil: the partition ends.
 func without(groups [][]string, host string) [][]string {
 	var out [][]string
 	for _, g := range groups {
@@ -150,8 +151,9 @@ func without(groups [][]string, host string) [][]string {
 		}
 	}
 	if len(groups) > 1 && len(out) == 1 {
-		// A single group would be cut off from all hosts without a group, and no operator asked for
-		// that.
+		// With several groups, a host that is in no group reaches every host. With a single group,
+		// all hosts outside the group are the second group. So a partition with the remaining
+		// group would cut off hosts that the operator has put in no group.
 		return nil
 	}
 	return out

@@ -35,12 +35,12 @@ type ports struct {
 // opened is a link and its port, in the copy for the watcher.
 type opened struct {
 	link Link
-	io   packetio.Port // nil: the port is missing
+	io   packetio.Port // nil means that the port is missing
 }
 
 // port is the loop's state of one link.
 type port struct {
-	io       packetio.Port // nil: the port is missing
+	io       packetio.Port // nil means that the port is missing
 	err      error         // why the port is missing
 	carrier  bool
 	up, down *fault.Injector

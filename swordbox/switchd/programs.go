@@ -28,8 +28,8 @@ type programControl struct {
 	commands *commands
 	traffic  *traffic
 	log      *log.Logger
-	// load makes a program that replaces the running one; nil: the running program cannot be
-	// replaced. described is the rack's description, with the names of servers.
+	// load makes a program that replaces the running one; nil means that the running program cannot
+	// be replaced. described is the rack's description, with the names of servers.
 	load      func(name string, set *rules.Set) (*Loaded, error)
 	described *spec.Rack
 

@@ -22,7 +22,7 @@ type traffic struct {
 	clk   *real.Clock
 	wall  time.Time // the time at which clk was zero
 
-	ring      *pathtrace.Ring // records when packets pass; nil: no trace is recorded
+	ring      *pathtrace.Ring // records when packets pass; nil means that no trace is recorded
 	traced    []int           // the traced ports; empty: all ports
 	delays    delays
 	now       clock.Time
@@ -122,7 +122,7 @@ func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) 
 	t.toHosts(start, notes)
 }
 
-// toHosts passes the frames that the pipeline has appended to out, from index start on, to the
+// toHosts passes the frames that the pipeline has appended to out, from index `start` on, to the
 // egress queues.
 func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	for k := start; k < len(t.out.Frames); k++ {

@@ -17,10 +17,10 @@ type Note struct {
 	// From is the opcode of the received packet, To the opcode of the sent packet. If no packet was
 	// received, From is To.
 	From, To wire.Opcode
-	// Conn is the number of the shared connection; 0: the client's connection.
+	// Conn is the number of the shared connection; 0 means the client's connection.
 	Conn uint32
 	// QPN is the server's queue pair of the client's connection from which the switch has moved the
-	// request; 0: the switch has not moved one. It is not part of the text.
+	// request; 0 means that the switch has not moved one. It is not part of the text.
 	QPN wire.QPN
 	// PSN is the PSN of the received packet, NewPSN the PSN of the sent packet. If Made is true,
 	// only NewPSN is valid.

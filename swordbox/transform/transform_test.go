@@ -158,3 +158,33 @@ func FuzzRewrite(f *testing.F) {
 		}
 	})
 }
+
+// The response to an ATOMIC_WRITE or a FLUSH is a READ response without payload, on the path and with
+// the numbers of the requester.
+func TestWritten(t *testing.T) {
+	to := shared(false)
+	f := dirty()
+	to.Written(&f, 12, 0x1000005)
+	if f.BTH.Opcode != wire.RCReadResponseOnly || f.BTH.PSN != 12 || f.BTH.DestQP != to.DestQP || f.AETH != (wire.AETH{Syndrome: wire.AckNoCredits, MSN: 5}) ||
+		len(f.Payload) != 0 || f.RETH != (wire.RETH{}) || f.AtomicAck != 0 {
+		t.Errorf("%v, %+v, %+v", &f, f.AETH, f.RETH)
+	}
+}
+
+// A checksum of UDP that a NIC has set does not fit a packet that the switch has changed.
+func TestChangedPacketsHaveNoUDPChecksum(t *testing.T) {
+	var word [transform.WordLen]byte
+	for name, change := range map[string]func(f *wire.Frame){
+		"renumbered":  func(f *wire.Frame) { transform.Renumber(f, 9) },
+		"WRITE":       func(f *wire.Frame) { transform.ToWrite(f, 7, &word) },
+		"empty WRITE": transform.ToEmptyWrite,
+		"moved":       func(f *wire.Frame) { transform.Request(f, shared(false), 9) },
+		"response":    func(f *wire.Frame) { transform.Response(f, shared(false), 9, 1) },
+	} {
+		f := wire.Frame{}
+		f.BTH.Opcode, f.UDP.Checksum = wire.RCCmpSwap, 0x1234
+		if change(&f); f.UDP.Checksum != 0 {
+			t.Errorf("%s: %#x", name, f.UDP.Checksum)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -207,15 +208,19 @@ func tracker(tb testing.TB) *bench {
 }
 
 // own makes the switch an end of connections, as on a rack.
-func own(tb testing.TB) *swordbox.Own {
+func own(tb testing.TB) *swordbox.Own { return ownOf(tb, nil) }
+
+// ownOf is own for a switch with a journal.
+func ownOf(tb testing.TB, rec *journal.Journal) *swordbox.Own {
+	tb.Helper()
 	d, err := switchconn.New(switchconn.Config{
-		MAC: benchMAC(benchSwitch), IPv4: benchIP(benchSwitch), Rand: rand.New(rand.NewPCG(1, 1)),
+		MAC: benchMAC(benchSwitch), IPv4: benchIP(benchSwitch), Rand: rand.New(rand.NewPCG(1, 1)), Journal: rec,
 		Resolve: func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, false },
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return swordbox.NewOwn(d, nil)
+	return swordbox.NewOwn(d, rec)
 }
 
 // BenchmarkCostTracked measures a packet that is tracked and not moved: at most 1.5 times plain

@@ -1,6 +1,8 @@
 package swordbox
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -12,7 +14,7 @@ import (
 // names. look makes it before the switch decides about the request, because the decision may change
 // the packet.
 type sight struct {
-	rule   *rules.Rule // nil: no observing rule matches the request
+	rule   *rules.Rule // nil means that no observing rule matches the request
 	target handler.Target
 }
 
@@ -32,68 +34,83 @@ func look(list []*rules.Rule, f *wire.Frame) sight {
 // separate object because each packet of every flow reads flowRule, which must stay small.
 type watched struct {
 	rules []*rules.Rule
-	early early
+	shown shown
 }
 
 // observed decides what happens to a packet of a flow with observing rules. Unless the packet is
-// dropped, observed shows it to the handlers of these rules. It does not show a retransmission
-// again, except on a connection whose PSNs the switch does not know yet.
+// dropped, as a damaged one is (guarded), observed shows it to the handlers of these rules. It does
+// not show a retransmission again, except on a connection whose PSNs or path MTU the switch does not
+// know yet.
 func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	if s.Response || s.Bad != conntrack.Fine || s.Class == conntrack.Duplicate {
 		return p.decide(c, e, s, q)
 	}
-	if !q.Intact() {
-		return pipeline.Forward() // a damaged packet must not count, and its PSN must not keep its retransmission from counting
-	}
 	var at sight
 	expected, psn := s.Flow.Expected, q.BTH.PSN
-	if s.Class == conntrack.Unsynced || !e.watch.early.has(expected, psn) {
+	if s.Class == conntrack.Unsynced || !e.watch.shown.has(expected, psn) {
 		at = look(e.watch.rules, &q.Frame)
 	}
 	v := p.decide(c, e, s, q)
 	if v.Action == pipeline.ActDrop {
 		return v
 	}
-	if s.Class != conntrack.Ahead {
-		p.show(c, at)
-	} else if e.watch.early.add(expected, psn) {
+	if s.Class == conntrack.Unsynced || e.watch.shown.add(expected, psn, s.Span) {
 		p.show(c, at)
 	}
 	return v
 }
 
-// early remembers requests of a flow that have overtaken others before they reached the switch.
-// Behind the switch they may be in order again: then the receiver accepts them, and they never come
-// again. If they come again, the switch must not show them twice.
-type early struct {
-	base wire.PSN // the expected PSN at the last call
-	bits uint64   // bit i is for the PSN base + i
+// shown remembers which requests of a flow the handlers have seen. A request may overtake others on its
+// way to the switch: behind the switch they may be in order again, and it never comes again. If it
+// comes again, the switch must not show it twice. A READ may also come again in part: if some of its
+// responses are lost, the requester asks for the rest, with a PSN within the READ.
+type shown struct {
+	base  wire.PSN // all requests before it were shown, or sent before the switch saw the flow
+	known bool     // base is valid
+	ahead []extent // requests behind base that were shown
 }
 
-// move makes the expected PSN the new base.
-func (e *early) move(expected wire.PSN) {
-	if d := wire.Diff(expected, e.base); d < 0 || d >= 64 {
-		e.bits = 0
-	} else {
-		e.bits >>= uint(d)
+// extent is the PSNs that a request takes; end is the PSN behind it.
+type extent struct{ from, end wire.PSN }
+
+// farthest is how many PSNs ahead of the base a request may be so that it is remembered.
+const farthest = 64
+
+// move makes a PSN the base, unless the base is farther ahead, and goes on over all that was shown.
+func (h *shown) move(to wire.PSN) {
+	if !h.known || wire.Diff(to, h.base) > 0 {
+		h.base, h.known = to, true
 	}
-	e.base = expected
+	for moved := true; moved; {
+		moved = false
+		h.ahead = slices.DeleteFunc(h.ahead, func(x extent) bool {
+			if wire.Diff(x.from, h.base) > 0 {
+				return false
+			}
+			if wire.Diff(x.end, h.base) > 0 {
+				h.base, moved = x.end, true
+			}
+			return true
+		})
+	}
 }
 
-// has reports whether early remembers the request with a PSN.
-func (e *early) has(expected, psn wire.PSN) bool {
-	e.move(expected)
-	d := wire.Diff(psn, expected)
-	return d >= 0 && d < 64 && e.bits>>uint(d)&1 != 0
+// has reports whether the request with a PSN was shown, or a READ of which it asks for the rest.
+func (h *shown) has(expected, psn wire.PSN) bool {
+	h.move(expected)
+	return wire.Diff(psn, h.base) < 0 || slices.ContainsFunc(h.ahead, func(x extent) bool {
+		return wire.Diff(psn, x.from) >= 0 && wire.Diff(psn, x.end) < 0
+	})
 }
 
-// add remembers a request. false: it was remembered already, or its PSN is too far ahead.
-func (e *early) add(expected, psn wire.PSN) bool {
-	d := wire.Diff(psn, expected)
-	if d < 0 || d >= 64 || e.has(expected, psn) {
+// add remembers a request that takes span PSNs; 0 means that their number is not known. false means
+// that it was remembered already, or its PSN is too far ahead.
+func (h *shown) add(expected, psn wire.PSN, span int) bool {
+	if h.has(expected, psn) || wire.Diff(psn, h.base) >= farthest {
 		return false
 	}
-	e.bits |= 1 << uint(d)
+	h.ahead = append(h.ahead, extent{psn, psn.Add(max(1, span))})
+	h.move(h.base)
 	return true
 }
 

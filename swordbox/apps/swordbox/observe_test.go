@@ -84,7 +84,8 @@ func TestRequestsAreCounted(t *testing.T) {
 }
 
 // A damaged request does not count, on a connection that the switch tracks or not: its address may be
-// wrong, and its receiver drops it. Its retransmission counts.
+// wrong. The switch drops it, because a second fault could restore it behind the switch: then the
+// server would execute a request that was not counted. Its retransmission counts.
 func TestDamagedRequestIsNotCounted(t *testing.T) {
 	b, p := counter(t)
 	read := func(qpn, psn uint32) *wire.Frame {
@@ -100,7 +101,7 @@ func TestDamagedRequestIsNotCounted(t *testing.T) {
 		b.now = b.now.Add(time.Microsecond)
 		b.out.Reset()
 		b.sw.Frame(b.now, 1, packetio.Frame{Data: data}, &b.out)
-		if len(b.out.Frames) != 1 {
+		if len(b.out.Frames) != 0 {
 			t.Errorf("%d packets left", len(b.out.Frames))
 		}
 	}
@@ -129,6 +130,109 @@ func TestOvertakingRequestCountsOnce(t *testing.T) {
 		if got, want := hottest(p)[0].Reads, []uint64{3, 3, 4, 7}[i]; got != want {
 			t.Errorf("after %v: %d requests, want %d", psns, got, want)
 		}
+	}
+}
+
+// A READ that overtakes another request counts once, also if a part of its responses is lost: then the
+// requester asks for the rest, with a PSN within the READ, and the switch has not seen the READ in order.
+func TestRestOfOvertakingReadIsNotCounted(t *testing.T) {
+	for _, packets := range []int{2, 8, 70, 300} {
+		b, p := counter(t)
+		read := func(psn wire.PSN, va uint64, packets int) {
+			f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+			f.RETH = wire.RETH{VA: va, Length: uint32(packets) * benchMTU, RKey: 5}
+			b.frame(1, f)
+		}
+		want := func(n uint64, when string) {
+			t.Helper()
+			got := uint64(0)
+			for _, h := range hottest(p) {
+				got += h.Reads
+			}
+			if got /= 16; got != n { // the handler counts the first 16 words of each READ
+				t.Errorf("a READ of %d packets: %d requests are counted %s, want %d", packets, got, when, n)
+			}
+		}
+		read(0, 0x1000, 1)
+		read(2, 0x100000, packets)
+		read(1, 0x1000, 1)
+		want(3, "in the wrong order")
+		for skip := 1; skip < packets; skip++ {
+			read(wire.PSN(2+skip), 0x100000+uint64(skip)*benchMTU, packets-skip)
+		}
+		want(3, "with the rest of a READ")
+		read(2, 0x100000, packets)
+		for psn := range wire.PSN(3) {
+			read(wire.PSN(2+packets)+psn, 0x1000, 1)
+		}
+		want(6, "with those behind it")
+	}
+}
+
+// Requests that overtake others do not keep those behind them from counting, however many PSNs they
+// take and however long the answers are away.
+func TestRequestsBehindAnOvertakingOneCount(t *testing.T) {
+	for _, packets := range []int{1, 2, 62, 63, 64, 70, 300} {
+		b, p := counter(t)
+		read := func(psn wire.PSN, va uint64, packets int) {
+			f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+			f.RETH = wire.RETH{VA: va, Length: uint32(packets) * benchMTU, RKey: 5}
+			if n := len(b.frame(1, f)); n != 1 {
+				t.Errorf("PSN %d: %d packets leave", psn, n)
+			}
+		}
+		read(0, 0x1000, 1)
+		read(2, 0x1000, packets)
+		read(1, 0x1000, 1)
+		for i := range wire.PSN(80) {
+			read(wire.PSN(2+packets)+i, 0x1000, 1)
+		}
+		if n := hottest(p)[0].Reads; n != 83 {
+			t.Errorf("a READ of %d packets overtakes: %d of 83 requests are counted", packets, n)
+		}
+	}
+}
+
+// A request that the switch holds and gives up counts once, though its retransmission is in order.
+func TestGivenUpRequestCountsOnce(t *testing.T) {
+	b, p := ruledWith(t, rules.Hardened, hotwords.New())
+	counted(t, p)
+	next := b.warm()
+	read := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, wire.PSN(next+1))
+	read.RETH = wire.RETH{VA: 0x9000, Length: 8, RKey: 5}
+	b.frame(1, faa(next)) // moved, and not answered
+	if n := len(b.frame(1, read)); n != 0 {
+		t.Fatalf("the READ leaves as %d packets", n)
+	}
+	b.now = b.now.Add(100 * time.Millisecond)
+	b.out.Reset()
+	b.sw.Tick(b.now, &b.out)
+	b.frame(1, read)
+	for _, h := range hottest(p) {
+		if h.Address == 0x9000 && h.Reads != 1 {
+			t.Errorf("one READ counts %d times", h.Reads)
+		}
+	}
+}
+
+// A NIC takes a frame that claims too many segments for one packet; so does the switch.
+func TestFrameOfTooManySegmentsCounts(t *testing.T) {
+	b, p := counter(t)
+	f := benchFrame(1, benchServer, benchQP(-1), wire.RCWriteOnly, 0)
+	f.RETH, f.Payload = wire.RETH{VA: 0x1000, Length: 1024, RKey: 5}, make([]byte, 1024)
+	send := func(data []byte) int {
+		b.now = b.now.Add(time.Microsecond)
+		b.out.Reset()
+		b.sw.Frame(b.now, 1, packetio.Frame{Data: data, SegSize: 4}, &b.out)
+		return len(b.out.Frames)
+	}
+	data := f.AppendTo(nil)
+	data[len(data)-9] ^= 1
+	if n := send(data); n != 0 {
+		t.Errorf("%d damaged packets leave", n)
+	}
+	if n, list := send(f.AppendTo(nil)), hottest(p); n != 1 || len(list) == 0 || list[0].Writes != 1 {
+		t.Errorf("%d packets leave, %v", n, list)
 	}
 }
 

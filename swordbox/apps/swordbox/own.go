@@ -74,9 +74,10 @@ func (o *Own) blocked(server netip.Addr) bool {
 	return !o.dialer.Clear(server)
 }
 
-// Moving enters a flow into the journal before its first request is moved. false: the journal is
-// full. Moving is Env.Moving of the handlers. If a change of rules removed the flow's machine and
-// gave it one again, the flow is in the journal already; then Moving updates its oldest PSN.
+// Moving enters a flow into the journal before its first request is moved. false means that the
+// journal is full. Moving is Env.Moving of the handlers. If a change of rules removed the flow's
+// machine and gave it one again, the flow is in the journal already; then Moving updates its oldest
+// PSN.
 func (o *Own) Moving(r *conntrack.Flow) bool {
 	oldest := r.Expected
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
@@ -155,9 +156,9 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	return set, err == nil, err
 }
 
-// dial asks the dialer for the connections that the rules need, and offers those that there are to
-// the handlers again, because a handler may have refused one under the former rules. It schedules the
-// end of connections that no rule needs any more.
+// dial asks the dialer for the connections that the rules need. It offers existing connections to
+// the handlers again, because a handler may have refused one under the former rules. It schedules
+// the end of connections that no rule needs any more.
 func (o *Own) dial(c *pipeline.Ctx) {
 	o.dirty = false
 	want := make(map[switchconn.Key]bool)

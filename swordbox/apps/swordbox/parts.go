@@ -23,15 +23,16 @@ type parts struct {
 	others  map[handler.Machine][]handler.Bypasser
 	strays  []strayer
 	pickers []picker
-	// fallback uses the switch's connections that no picker claims; nil: there is no such handler.
+	// fallback uses the switch's connections that no picker claims; nil means that there is no such
+	// handler.
 	fallback handler.Connector
-	rest     handler.Machine // fallback as a machine; nil: it is no machine
+	rest     handler.Machine // fallback as a machine; nil means that it is no machine
 }
 
 // picker is a handler that claims some of the switch's connections.
 type picker struct {
 	handler.Picker
-	machine handler.Machine // the same handler as a machine; nil: it is no machine
+	machine handler.Machine // the same handler as a machine; nil means that it is no machine
 }
 
 // strayer is a machine that must see requests of untracked connections.
@@ -86,7 +87,7 @@ func (p *parts) setRules(set *rules.Set) {
 	}
 }
 
-// machineFor returns the machine that carries out a rule; nil: there is none.
+// machineFor returns the machine that carries out a rule; nil means that there is none.
 func (p *parts) machineFor(r *rules.Rule) handler.Machine {
 	i := slices.IndexFunc(p.machines, func(m handler.Machine) bool { return m.Kind().Serves(r) })
 	if i < 0 {
@@ -109,8 +110,8 @@ func (p *parts) strictFor(list []*rules.Rule) bool {
 	return slices.ContainsFunc(list, func(r *rules.Rule) bool { return strict(p.machineFor(r)) })
 }
 
-// stray shows a request to the strayers if it matches a rule. The request belongs to no tracked
-// flow.
+// stray is called for a request that belongs to no tracked flow. If the request matches a rule,
+// stray passes it to every handler that implements handler.Strayer.
 func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	if len(p.strays) == 0 {
 		return
@@ -124,7 +125,8 @@ func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	}
 }
 
-// user returns the handler that uses the switch's connection with key k; nil: there is none.
+// user returns the handler that uses the switch's connection whose key is k, or nil if there is
+// none.
 func (p *parts) user(k switchconn.Key) handler.Connector {
 	for _, u := range p.pickers {
 		if u.Uses(k) {

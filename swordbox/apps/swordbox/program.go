@@ -27,14 +27,14 @@ const (
 
 // Config describes the program.
 type Config struct {
-	// Rules select the requests that handlers work on; nil: there are none.
+	// Rules select the requests that handlers work on; nil means that there are none.
 	Rules *rules.Set
 	// Track bounds the table of connections.
 	Track conntrack.Config
 	// Handlers carry out the rules of their kinds. They must be new: no other program may have used
 	// them. If a rule has no handler, the program only tracks its connections.
 	Handlers []handler.Handler
-	// Own manages the switch's connections and its journal; nil: the switch has neither.
+	// Own manages the switch's connections and its journal; nil means that the switch has neither.
 	Own *Own
 }
 
@@ -45,6 +45,7 @@ type Program struct {
 	rules    *rules.Set
 	version  uint32 // version of the rules; each change of the rules increments it
 	watching bool   // at least one rule observes
+	guarded  guarded
 	flows    []flowRule
 	parts    parts
 	ctx      *pipeline.Ctx // the context of the present step
@@ -56,16 +57,18 @@ type Program struct {
 var (
 	_ pipeline.Egresser  = (*Program)(nil)
 	_ pipeline.Ingresser = (*Program)(nil)
+	_ pipeline.Guard     = (*Program)(nil)
 )
 
 // flowRule is what the rules say about a flow. It is valid for one generation of the flow and one
 // version of the rules.
 type flowRule struct {
 	generation, version uint32
-	machine             handler.Machine // nil: no rule for the responder has a machine
+	machine             handler.Machine // nil means that no rule for the responder has a machine
 	rules               []*rules.Rule
-	watch               *watched           // nil: no rule observes requests to the responder
+	watch               *watched           // nil means that no rule observes requests to the responder
 	others              []handler.Bypasser // the other machines that must see the flow's packets
+	guarded             bool               // no damaged packet of the flow may leave
 }
 
 // New makes the program.
@@ -105,6 +108,7 @@ func (p *Program) use(s *rules.Set) {
 	p.rules = s
 	p.version++
 	p.watching = slices.ContainsFunc(s.All(), func(r rules.Rule) bool { return r.Observes() })
+	p.guarded.add(s, &p.parts)
 	if o := p.cfg.Own; o != nil {
 		o.setRules(s)
 	}
@@ -148,6 +152,9 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 		if v, taken := o.former.Packet(c, q); taken {
 			return v
 		}
+		if !q.Intact() {
+			return refuse(conntrack.Corrupt) // it may be a packet of a stale flow, whose server is not known
+		}
 	}
 	v := p.packet(c, q)
 	if o.dialer.HasNext() {
@@ -164,9 +171,9 @@ func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	b, size := q.Burst()
 	// On a flow that Burst handles, the table does not check ICRCs. It must do so for flows of
-	// machines (Checked). worked calls rulesOf, which sets Checked after a change of rules.
+	// machines (Checked), which are all guarded.
 	r := p.track.Known(&q.Frame)
-	if r == nil || p.worked(r) || p.worked(r.Peer) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
+	if r == nil || p.guarded.tracked(p.rulesOf(r), &q.Frame) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
 		return pipeline.Apart()
 	}
 	return pipeline.Forward()
@@ -188,14 +195,11 @@ func (p *Program) packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return p.decide(c, e, &s, q)
 }
 
-// worked reports whether a handler works on a flow.
-func (p *Program) worked(r *conntrack.Flow) bool {
-	e := p.rulesOf(r)
-	return e.machine != nil || e.watch != nil
-}
-
 // decide decides what happens to a packet of a flow, with or without a machine.
 func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
+	if p.guarded.tracked(e, &q.Frame) && !q.Intact() {
+		return refuse(conntrack.Corrupt)
+	}
 	if len(e.others) != 0 {
 		if v := e.around(c, s.Flow, q); v.Action != pipeline.ActForward {
 			return v
@@ -208,13 +212,8 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 		}
 		return pipeline.Forward()
 	}
-	switch {
-	case s.Bad != conntrack.Fine:
+	if s.Bad != conntrack.Fine {
 		return refuse(s.Bad)
-	case !q.Intact():
-		// The flow or the rules are new, so the table has not checked the ICRC of this packet. If
-		// the packet is damaged, the machine would send its data on with a correct ICRC.
-		return pipeline.Forward()
 	}
 	if s.Response {
 		return m.Response(c, *s, q)
@@ -227,6 +226,9 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 
 // untracked forwards a packet that belongs to no tracked flow, unless a machine drops it.
 func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	if p.guarded.packet(&q.Frame) && !q.Intact() {
+		return refuse(conntrack.Corrupt)
+	}
 	if op := q.BTH.Opcode; !op.Known() && p.parts.strictFor(p.rules.Lookup(q.DstAddr())) {
 		return pipeline.Drop(ReasonUnknown)
 	}
@@ -237,7 +239,7 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	}
 	p.parts.stray(p.rules, q)
 	if p.watching {
-		if at := look(p.rules.Observing(q.DstAddr()), &q.Frame); at.rule != nil && q.Intact() {
+		if at := look(p.rules.Observing(q.DstAddr()), &q.Frame); at.rule != nil {
 			p.show(c, at)
 		}
 	}
@@ -259,10 +261,12 @@ func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed
 
 // refusals are the reasons for which the program drops a packet that claims to belong to a flow
 // under a rule. It drops the packet because the switch may have shifted the PSNs that the receiver
-// expects. If tracking refuses a packet for another reason, the program forwards it; the receiver
-// counts a damaged packet.
+// expects. A damaged packet is dropped, too: a second fault behind the switch could restore it, and
+// its receiver would then accept a packet that the machine has not seen (see Guards). If tracking
+// refuses a packet for another reason, the program forwards it.
 var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,
+	conntrack.Corrupt: pipeline.ReasonBadICRC,
 }
 
 // refuse decides what happens to a packet that claims to belong to a flow under a rule, and that
@@ -286,11 +290,11 @@ func (p *Program) rulesOf(r *conntrack.Flow) *flowRule {
 func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	e := &p.flows[r.ID]
 	former := *e
-	*e = flowRule{generation: r.Generation, version: p.version, rules: p.rules.Lookup(r.Responder)}
+	*e = flowRule{generation: r.Generation, version: p.version, rules: p.rules.Lookup(r.Responder), guarded: p.guarded.flow(r)}
 	if list := p.rules.Observing(r.Responder); p.watching && len(list) > 0 {
 		e.watch = &watched{rules: list}
 		if former.generation == r.Generation && former.watch != nil {
-			e.watch.early = former.watch.early
+			e.watch.shown = former.watch.shown
 		}
 	}
 	if former.generation == r.Generation && r.Pinned {
@@ -343,7 +347,8 @@ func (p *Program) Egress(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 // Taken returns the ports whose frames handlers may take.
 func (p *Program) Taken() *pipeline.MarkedPorts { return &p.taken }
 
-// Ingress asks the handlers that take frames whether one of them takes a frame that has come in.
+// Ingress asks the handlers that decide about arriving frames (handler.Taker) whether one of them
+// takes this frame from the switch.
 func (p *Program) Ingress(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	for _, t := range p.parts.takers {
 		if t.Take(c, in, f) {

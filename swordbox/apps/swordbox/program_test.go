@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -19,6 +20,16 @@ import (
 
 // drops returns how many packets of a host were dropped for a reason.
 func (b *bench) drops(port int, r pipeline.Reason) uint64 { return b.sw.Port(port).Drops[r] }
+
+// damaged sends a packet in which one bit is wrong, and returns how many packets leave.
+func (b *bench) damaged(port int, f *wire.Frame) int {
+	b.now = b.now.Add(time.Microsecond)
+	data := f.AppendTo(nil)
+	data[len(data)-6] ^= 1 // in the payload, or in a field that the switch does not use
+	b.out.Reset()
+	b.sw.Frame(b.now, port, packetio.Frame{Data: data}, &b.out)
+	return len(b.out.Frames)
+}
 
 // Hole 39: an operation of an unknown opcode does not reach a server whose words the switch may
 // know; others get it.
@@ -40,8 +51,7 @@ func TestUnknownOperation(t *testing.T) {
 }
 
 // A packet with the addresses of a flow under a rule that does not belong to the flow is dropped
-// with a reason: it came from another port, answers no request, or the flow has ended. A damaged
-// packet is forwarded, so that its receiver counts it.
+// with a reason: it came from another port, answers no request, is damaged, or the flow has ended.
 func TestRefusals(t *testing.T) {
 	b, p := ruled(t, rules.Hardened)
 	send := func(psn wire.PSN) *wire.Frame { return benchFrame(1, benchServer, benchQP(-1), wire.RCSendOnly, psn) }
@@ -51,11 +61,8 @@ func TestRefusals(t *testing.T) {
 	if n := len(b.frame(2, send(1))); n != 0 || b.drops(2, swordbox.ReasonSpoofed) != 1 {
 		t.Errorf("from another port: %d left, %v", n, b.sw.Port(2).Drops)
 	}
-	data := send(1).AppendTo(nil)
-	data[len(data)-1] ^= 1
-	b.out.Reset()
-	if b.sw.Frame(b.now, 1, packetio.Frame{Data: data}, &b.out); len(b.out.Frames) != 1 {
-		t.Error("a damaged packet was dropped")
+	if n := b.damaged(1, send(1)); n != 0 || b.drops(1, pipeline.ReasonBadICRC) != 1 {
+		t.Errorf("damaged: %d left, %v", n, b.sw.Port(1).Drops)
 	}
 	p.Connections().Forget(b.now, benchIP(1))
 	if n := len(b.frame(1, send(1))); n != 0 || b.drops(1, swordbox.ReasonQuarantined) != 1 {
@@ -198,10 +205,7 @@ func TestDamagedRequestAfterAChangeOfRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := faa(2)
-	damaged := good.AppendTo(nil)
-	damaged[len(damaged)-6] ^= 1 // a bit of the operand that a FETCH_ADD does not use
-	b.out.Reset()
-	b.sw.Frame(b.now, 1, packetio.Frame{Data: damaged}, &b.out)
+	b.damaged(1, good)
 	if n := len(b.frame(1, good)); n != 1 {
 		t.Errorf("%d packets left for the retransmission", n)
 	}

@@ -41,9 +41,10 @@ type Stats struct {
 // Config describes a Machine.
 type Config struct {
 	// Repair is how long the control plane waits for the answer to an append before it sends the
-	// append again; 0: DefaultRepair.
+	// append again; 0 means DefaultRepair.
 	Repair time.Duration
-	// Failed makes the program replace a connection of the control plane; nil: it is not replaced.
+	// Failed makes the program replace a connection of the control plane; nil means that it is not
+	// replaced.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 }
 
@@ -107,9 +108,9 @@ func scopeOf(r *rules.Rule) scope {
 	return scope{r.Server, fmt.Sprint(r.Also), r.RKey, r.From, r.To, Kind.Serves(r)}
 }
 
-// SetRules makes as many registers as the rules ask for. If their number changes, or rules select
-// other requests than before, the machine may not have seen an append: it forgets all tails, and to
-// which keys nodes belong.
+// SetRules makes as many registers as the rules ask for. If the number of registers changes, or
+// rules select other requests than before, the machine may not have seen an append: it forgets all
+// tails, and to which keys nodes belong.
 func (m *Machine) SetRules(set *rules.Set) {
 	n, scopes := rules.DefaultRegisters, []scope(nil)
 	for i := range set.All() {

@@ -39,7 +39,7 @@ const DefaultRepair = 20 * time.Millisecond
 
 // open is an unanswered append.
 type open struct {
-	flow   *conntrack.Flow // nil: the flow has ended, so the switch will not see an answer
+	flow   *conntrack.Flow // nil means that the flow has ended, so the switch will not see an answer
 	psn    wire.PSN
 	server netip.Addr
 	eth    wire.AtomicETH // the operands with which the append left the switch

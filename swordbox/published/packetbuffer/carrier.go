@@ -4,18 +4,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
-	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // Kind is the machine's entry of the registry.
-var Kind = handler.Kind{Name: "buffer published", Actions: []rules.Action{packetbuffer.Buffer}, Mode: rules.Published}
+var Kind = handler.Kind{Name: "buffer published", Actions: []rules.Action{packetbuffer.Buffer}, Mode: rules.Published, Listings: packetbuffer.Kind.Listings}
 
 func init() {
 	Kind.New = func(e *handler.Env) handler.Handler {
@@ -31,55 +30,40 @@ const endless = 1 << 20
 
 // carrier sends requests and forgets them.
 type carrier struct {
-	link   *packetbuffer.Link
-	up     bool
-	conn   requester.Link
-	region memgrant.Region
-	psn    wire.PSN
+	extmem.Blind
+	link *packetbuffer.Link
 	// asked is the entry of the last READ. waits: no response has arrived since.
 	asked framering.Entry
 	waits bool
-	tx    wire.Frame // scratch
 }
 
-func (k *carrier) Up() bool      { return k.up }
-func (k *carrier) Reads() bool   { return k.up && !k.waits }
+func (k *carrier) Reads() bool   { return k.Up() && !k.waits }
 func (k *carrier) Nonce() uint32 { return 0 }
 
 func (k *carrier) Writes() int {
-	if !k.up {
+	if !k.Up() {
 		return 0
 	}
 	return endless
 }
 
-func (k *carrier) send(c *pipeline.Ctx, op wire.Opcode, offset uint64, n int, b []byte) {
-	f := &k.tx
-	*f = wire.Frame{V6: k.conn.To.V6}
-	f.BTH.Opcode, f.Payload = op, b
-	f.RETH = wire.RETH{VA: k.region.Addr + offset, RKey: k.region.RKey, Length: uint32(n)}
-	transform.Request(f, &k.conn.To, k.psn)
-	k.psn = k.psn.Next()
-	c.Emit(f, "")
-}
-
 func (k *carrier) Write(c *pipeline.Ctx, offset uint64, b []byte) {
-	k.send(c, wire.RCWriteOnly, offset, len(b), b)
+	k.Send(c, wire.RCWriteOnly, offset, len(b), b)
 }
 
 func (k *carrier) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
 	k.asked, k.waits = e, true
-	k.send(c, wire.RCReadRequest, offset, n, nil)
+	k.Send(c, wire.RCReadRequest, offset, n, nil)
 }
 
 func (k *carrier) Attach(s *switchconn.Shared, g memgrant.Grant) {
-	k.up, k.conn, k.region, k.psn = true, requester.LinkOf(s), g.Region, s.SendPSN
+	k.Blind.Attach(s, g)
 	k.missed()
 }
 
 // Detach ends the READ in flight without an answer.
 func (k *carrier) Detach(*pipeline.Ctx) {
-	k.up = false
+	k.Blind.Detach()
 	k.missed()
 }
 

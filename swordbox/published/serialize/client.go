@@ -49,7 +49,7 @@ type client struct {
 // sent says where a request was sent.
 type sent struct {
 	psn wire.PSN
-	via *client // nil: the slot is unused
+	via *client // nil means that the slot is unused
 	at  wire.PSN
 }
 

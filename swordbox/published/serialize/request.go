@@ -30,7 +30,8 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 		s.Flow.Advance(s.Span)
 	}
 	// A request is new if its PSN is higher than the highest one seen so far. So a request behind a
-	// lost one is new, and the lost one is taken for a retransmission when it arrives (hole 41).
+	// lost one is new; when the client sends the lost one again, it is taken for one that the switch
+	// has already seen (hole 41).
 	if wire.Diff(p.BTH.PSN, from.in) <= 0 {
 		return m.sendAgain(c, from, p)
 	}
@@ -62,9 +63,9 @@ func target(p *pipeline.Parsed) uint64 {
 	return va
 }
 
-// enter makes the map entry of a new request, and decides how the switch sends it. It does not hold
-// the request back if its place in the ring is still in use (hole 12), or if the server has as many
-// READs and atomics in flight as it accepts (hole 7).
+// enter makes the map entry of a new request, and decides how the switch sends it. It sends the
+// request even if the request's place in the ring is still in use (hole 12), or if the server
+// already has as many READs and atomics in flight as it accepts (hole 7).
 func (m *Machine) enter(now clock.Time, from, via *client, span int, r *rules.Rule, p *pipeline.Parsed) *entry {
 	e := entry{from: from, psn: p.BTH.PSN, at: via.out.Next(), span: span, op: p.BTH.Opcode, since: now}
 	via.out = via.out.Add(span)
@@ -126,7 +127,14 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 		m.replace(&p.Frame, e.value)
 		n.Show, n.Value, n.Prior = transform.ShowValue|transform.ShowPrior, e.value, e.prior
 	}
+	var raw pipeline.RequestID
+	if c.Observed() {
+		raw = id(p)
+	}
 	if via == e.from && e.sentAs == asIs && e.at == p.BTH.PSN {
+		if c.Observed() { // others on the connection may be under PSNs that differ
+			c.Moved(raw, raw)
+		}
 		return pipeline.Forward()
 	}
 	if via == e.from {
@@ -140,8 +148,14 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 	}
 	v := pipeline.Rewrite()
 	if c.Observed() {
+		c.Moved(raw, id(p))
 		n.To = p.BTH.Opcode
 		v = v.With(n.String())
 	}
 	return v
+}
+
+// id returns the name of a request for the switch's follower.
+func id(p *pipeline.Parsed) pipeline.RequestID {
+	return pipeline.RequestID{Server: p.DstAddr(), QPN: p.BTH.DestQP, PSN: p.BTH.PSN}
 }

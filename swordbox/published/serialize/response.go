@@ -50,10 +50,10 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	return m.deliver(c, via, e, p)
 }
 
-// cover splits an acknowledgement of all requests up to PSN at. The client of each replaced atomic
-// gets an answer to it, and each client with other requests gets one acknowledgement of its last
-// one. READs and pass-through atomics wait for their responses; their clients may get the answers
-// to later requests first (hole 10).
+// cover splits an acknowledgement of all requests up to PSN `at`. The client of each replaced
+// atomic gets an answer to it, and each client with other requests gets one acknowledgement of its
+// last one. READs and pass-through atomics wait for their responses; their clients may get the
+// answers to later requests first (hole 10).
 func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	m.acks = m.acks[:0]
 	oldest := int(at.Next() % ringSize)
@@ -119,7 +119,7 @@ func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
 	}
 }
 
-// waits reports whether the client to has open entries on the connection c.
+// waits reports whether the client `to` has open entries on the connection c.
 func (c *client) waits(to *client) bool {
 	for i := c.opened.next(0); i < ringSize; i = c.opened.next(i + 1) {
 		if c.ring[i].from == to {

@@ -4,7 +4,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
@@ -27,16 +26,18 @@ func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Requests  uint64 `name:"requests" help:"requests under published rules of action count with a store"`
+	Requests  uint64 `name:"requests" help:"requests under published rules of action count with the key store"`
 	Amount    uint64 `name:"amount" help:"what they add to counters: 1 each, or their bytes"`
 	Sent      uint64 `name:"fetch_adds" help:"FETCH_ADDs"`
 	Responses uint64 `name:"responses" help:"responses to FETCH_ADDs; any response counts"`
-	Ignored   uint64 `name:"ignored" help:"ACKs, NAKs and other packets of stores"`
-	Unsent    uint64 `name:"unsent" help:"amount that was not counted because the switch had no connection to the store"`
+	Ignored   uint64 `name:"ignored" help:"ACKs, NAKs and other packets of memory servers"`
+	Unsent    uint64 `name:"unsent" help:"amount that was not counted because the switch had no connection to the memory server"`
 }
 
-// Machine counts the requests under published rules of action count with a store. Make one with New.
+// Machine counts the requests under published rules of action count with the key store. Make one
+// with New.
 type Machine struct {
+	handler.NoRequests
 	counts []*counted
 	links  extmem.Links[*channel]
 	tx     wire.Frame // scratch
@@ -51,7 +52,7 @@ type counted struct {
 	channels    []*channel
 }
 
-// channel is a connection to a store.
+// channel is a connection to a memory server.
 type channel struct {
 	extmem.Link
 	depth int
@@ -128,22 +129,22 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.links.Sweep(nil)
 }
 
-// Wants lists the connections to the stores of a rule.
+// Wants lists the connections to the memory servers of a rule.
 func (m *Machine) Wants(r *rules.Rule) []handler.Wanted { return statestore.WantsOf(r) }
 
-// Uses reports whether the connection with key k is one to a store.
+// Uses reports whether a channel is for the connection with key k.
 func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
-// Mine reports whether a queue pair belongs to a connection to a store.
+// Mine reports whether a queue pair of the switch belongs to a channel.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach makes the machine use a connection to a store.
+// Attach gives a connection to its channel.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	_, ok := m.links.Attach(c, &s)
 	return ok
 }
 
-// Detach is called when a connection to a store has ended.
+// Detach is called when a connection to a memory server has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.links.Detach(c, k, generation)
 	m.links.Sweep(nil)
@@ -159,10 +160,10 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 		m.stats.Requests++
 		m.stats.Amount += amount
 		if len(k.channels) == 0 {
-			m.stats.Unsent += amount // the rule is not resolved, so it has no stores
+			m.stats.Unsent += amount // the rule is not resolved, so its servers have no addresses yet
 			return
 		}
-		store, shard, offset := k.Place(k.Slot(r.Server, &t))
+		store, shard, offset := k.Place(k.Slot(r.Server, &t, 0))
 		k.accumulator += amount
 		if ch := k.channels[store*k.Shards+shard]; !ch.Usable() || offset+8 > uint64(ch.region.Len) {
 			m.stats.Unsent += amount
@@ -188,8 +189,8 @@ func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
 	c.Emit(f, "")
 }
 
-// Owned handles a packet of a store. Any response to a FETCH_ADD, whatever its PSN, counts as one
-// FETCH_ADD less in flight.
+// Owned handles a packet that a memory server has sent on one of the switch's connections. Any
+// response to a FETCH_ADD, whatever its PSN, counts as one FETCH_ADD less in flight.
 func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	if ch, ok := m.links.Of(p.BTH.DestQP); ok && p.BTH.Opcode == wire.RCAtomicAck {
 		m.stats.Responses++
@@ -205,19 +206,6 @@ func (m *Machine) Tick(*pipeline.Ctx) {}
 
 // Deadline returns clock.Never.
 func (m *Machine) Deadline() clock.Time { return clock.Never }
-
-// Request forwards a request. The program never calls it, because all rules of the machine observe.
-func (m *Machine) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Response forwards a response.
-func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Closed does nothing: the machine keeps no state of flows.
-func (m *Machine) Closed(*pipeline.Ctx, *conntrack.Flow) {}
 
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
@@ -237,7 +225,7 @@ func (m *Machine) Spec() pipeline.Part {
 		Tables: []pipeline.TableSpec{{Name: "published counters", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
 			{Name: "published accumulators", Width: 64, Entries: rules.MaxRules},
-			{Name: "published stores", Width: 24 + 24 + 8 + 64 + 32 + 64, Entries: n},
+			{Name: "published servers", Width: 24 + 24 + 8 + 64 + 32 + 64, Entries: n},
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedPackets, What: "FETCH_ADDs, made of copies of the requests", Count: 1},

@@ -1,0 +1,58 @@
+package swordbox
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// guarded are the servers whose packets handlers must see: the switch drops each of their packets
+// that has a wrong ICRC. A fault behind the switch could restore a damaged packet; its receiver would
+// then accept a packet that no handler has seen as it is. The damage may be anywhere: a wrong bit in
+// the opcode makes a request look like a response, one in a QPN makes its flow another one. A server
+// stays guarded when its rules go, because flows with moved requests may be left.
+type guarded struct {
+	servers map[netip.Addr]bool // nil means that no server is guarded
+}
+
+// add guards the servers of rules that a handler carries out.
+func (g *guarded) add(s *rules.Set, parts *parts) {
+	for i := range s.All() {
+		if r := &s.All()[i]; r.Observes() || parts.machineFor(r) != nil {
+			if g.servers == nil {
+				g.servers = make(map[netip.Addr]bool)
+			}
+			g.servers[r.Server] = true
+			for _, a := range r.Also {
+				g.servers[a] = true
+			}
+		}
+	}
+}
+
+// flow reports whether a flow is one from or to a guarded server.
+func (g *guarded) flow(r *conntrack.Flow) bool {
+	return g.servers != nil && (g.servers[r.Responder] || g.servers[r.Requester])
+}
+
+// v6 reports whether a packet must be intact because it is one of IPv6: the header has no checksum, so
+// that a wrong bit can name another server than the guarded one.
+func (g *guarded) v6(f *wire.Frame) bool { return f.V6 && g.servers != nil }
+
+// tracked reports whether a packet of a tracked flow must be intact.
+func (g *guarded) tracked(e *flowRule, f *wire.Frame) bool {
+	return e.guarded || g.v6(f)
+}
+
+// packet reports whether a packet of no tracked flow must be intact.
+func (g *guarded) packet(f *wire.Frame) bool {
+	return g.v6(f) || g.servers != nil && (g.servers[f.DstAddr()] || g.servers[f.SrcAddr()])
+}
+
+// Guards reports whether damaged packets may hide from a handler: one of the rules, of earlier rules
+// or of an earlier incarnation of the switch needs to see each packet of its flows.
+func (p *Program) Guards() bool {
+	return p.guarded.servers != nil || p.cfg.Own != nil && !p.cfg.Own.first()
+}

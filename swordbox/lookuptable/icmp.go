@@ -1,0 +1,121 @@
+package lookuptable
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// quote says where the headers of the packet are that an ICMP error quotes.
+type quote struct {
+	view
+	// ports: the ports are there. Other bytes behind them may be missing.
+	ports bool
+}
+
+// quotedLen is how many bytes of a quoted transport header an action can change: up to the end of
+// TCP's checksum.
+const quotedLen = 18
+
+// isError reports whether the frame is an ICMP error, which quotes the packet that it is about
+// behind its header of 8 bytes (RFC 792, RFC 4443 section 2.4).
+func (v *view) isError(b []byte) bool {
+	if !v.inner || len(b) < v.l4+icmpLen {
+		return false
+	}
+	switch kind := b[v.l4]; {
+	case v.proto == protoICMPv6 && v.v6:
+		return kind >= 1 && kind <= 4
+	case v.proto == protoICMP && !v.v6:
+		return kind >= 3 && kind <= 5 || kind == 11 || kind == 12
+	}
+	return false
+}
+
+// parseQuote reads the headers of the packet that an ICMP error is about. ok is false if the frame
+// is no such error, or quotes no complete IP header.
+func (v *view) parseQuote(b []byte, q *quote) (ok bool) {
+	if !v.isError(b) {
+		return false
+	}
+	if q.ip = v.l4 + icmpLen; !q.parseIP(b, v.v6) {
+		return false
+	}
+	n := len(b) - q.l4
+	q.ports = q.inner && (q.proto == protoTCP || q.proto == protoUDP) && n >= 4
+	return true
+}
+
+// keyOfQuote returns the key of the packets that the sender of the error sends to the sender of the
+// quoted packet: the key of the entry that rewrites them.
+func (q *quote) keyOfQuote(b []byte) (k Key) {
+	src, dst := q.addrs(b)
+	copy(k.Src[:], dst)
+	copy(k.Dst[:], src)
+	if k.V6, k.Proto = q.v6, q.proto; q.ports {
+		k.SrcPort, k.DstPort = binary.BigEndian.Uint16(b[q.l4+2:]), binary.BigEndian.Uint16(b[q.l4:])
+	}
+	return k
+}
+
+// sumAt returns the offset of the quoted transport checksum; 0 means that it is not there, or does
+// not cover addresses and ports.
+func (q *quote) sumAt(b []byte) int {
+	at := 0
+	switch {
+	case !q.inner:
+	case q.proto == protoTCP:
+		at = q.l4 + 16
+	case q.proto == protoUDP:
+		at = q.l4 + 6
+	case q.v6 && q.proto == protoICMPv6:
+		at = q.l4 + 2
+	}
+	if at+2 > len(b) {
+		return 0
+	}
+	return at
+}
+
+// rewriteQuote writes the address and port of a rewriting action into the packet that an ICMP error
+// is about, at the other end: what the action makes the source of packets was the destination of
+// the quoted one (RFC 5508, section 4.2). It changes the quoted checksums and that of the error.
+// whole reports whether the address of the error itself changes, too. That of a router between the
+// ends stays if the key is a flow. If it is a destination, the quoted address changes if it is that
+// of the error.
+func (a *Action) rewriteQuote(f *packetio.Frame, v *view, q *quote, flow bool) (whole bool) {
+	b := f.Data
+	to := min(len(b), q.l4+quotedLen)
+	to -= (to - q.ip) & 1
+	var was [ip4Max + quotedLen]byte
+	old := was[:copy(was[:], b[q.ip:to])]
+
+	outer, _ := v.addrs(b)
+	qsrc, end := q.addrs(b)
+	port := 2
+	if a.Ops&OpDestination != 0 {
+		_, outer = v.addrs(b)
+		end, port = qsrc, 0
+	}
+	if whole = bytes.Equal(outer, end); !whole && !flow {
+		return true
+	}
+	delta := grows(end, a.Addr[:len(end)])
+	copy(end, a.Addr[:])
+	if !q.v6 {
+		fix(b[q.ip+10:], delta)
+	}
+	if a.Port != 0 && q.ports {
+		p, now := b[q.l4+port:][:2], [2]byte{byte(a.Port >> 8), byte(a.Port)}
+		delta += grows(p, now[:])
+		copy(p, now[:])
+	}
+	if at := q.sumAt(b); at != 0 {
+		fixSum(b[at:], q.proto, delta)
+	}
+	if !f.CsumPartial { // an unfinished checksum does not have the bytes of the error yet
+		fix(b[v.l4+2:], grows(old, b[q.ip:to]))
+	}
+	return whole
+}

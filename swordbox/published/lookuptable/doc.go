@@ -1,0 +1,20 @@
+// Package lookuptable looks up packets in a table in the memory of servers as "Generic External Memory
+// for Switch Data Planes" (HotNets 2018) describes it. It leaves open what the paper leaves open, and
+// so shows which cases package swordbox/lookuptable handles. The rules, the keys and actions, and the
+// cache of the switch are those of that package.
+//
+// A slot of the table is followed by a cell for one packet. A packet whose key has the slot is written
+// to the cell, and one READ brings the slot and the cell back.
+//
+//   - A slot has one cell, and one READ is in flight. If a second packet with the slot is written
+//     before the first one was read, the first one is lost, and the second one leaves twice.
+//   - The key is not compared. Keys with the same slot get each other's action; the later one of two
+//     entries overwrites the earlier one.
+//   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
+//     overtaken, the server answers no later request any more: no packet comes back. If the response
+//     is lost, the next READ is never sent.
+//   - Any response to a READ counts as the answer to the last one. A response that arrives twice lets a
+//     packet leave twice.
+//   - A packet whose entry is in the switch's cache overtakes those of its flow in flight.
+//   - Versions are not compared: an entry that was read while another writer wrote it is used.
+package lookuptable
