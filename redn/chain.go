@@ -1,0 +1,89 @@
+package redn
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// operandHalf is the length of each of the two pieces of an operand in a request.
+const operandHalf = OperandLen / 2
+
+// setOperand makes y the operand with which the request is built.
+func (r *Request) setOperand(y Operand) {
+	r.entry.OpMod = byte(y)
+	r.entry.Index = uint16(byte(y>>8))<<8 | uint16(byte(y>>16))
+	r.entry.QPN = 0
+	for i := 3; i < OperandLen; i++ {
+		r.entry.QPN = r.entry.QPN<<8 | wire.QPN(byte(y>>(8*i)))
+	}
+}
+
+// operandPieces returns the memory of the first n bytes of the operand.
+func (r *Request) operandPieces(n int) []Mem {
+	low, high := r.Operand()
+	if n <= operandHalf {
+		return []Mem{low.At(0, n)}
+	}
+	return []Mem{low, high.At(0, n-operandHalf)}
+}
+
+// limb is 48 bits of a longer operand, or what is left at its end.
+type limb struct {
+	x Mem
+	y Operand
+}
+
+// limbs splits an operand of any length.
+func limbs(x Mem, y []byte) (all []limb) {
+	for at := 0; at < len(y); at += OperandLen {
+		n := min(OperandLen, len(y)-at)
+		l := limb{x: x.At(at, n)}
+		for i := range n {
+			l.y |= Operand(y[at+i]) << (8 * i)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// IfBytes appends: if the bytes at x are those of y, copy src to dst. For each 6 bytes it takes one
+// CAS: when a part is equal, its conditional request gives the next one its part of x, and until then
+// that one has an operand which differs. The parts after one that differs are not equal, so all of
+// them are executed. on and scratch are as in If; y has at least one byte.
+func (q *Queue) IfBytes(on *Queue, x Mem, y []byte, dst, src, scratch Mem) {
+	parts := limbs(x, y)
+	requests := make([]*Request, len(parts))
+	first, done := on.next, on.Done.Count
+	for i := len(parts) - 1; i >= 0; i-- {
+		requests[i] = &Request{queue: on, index: first + uint32(i)}
+	}
+	for i, p := range parts {
+		e := sendring.Entry{Op: sendring.NOP, Flags: sendring.Signalled}
+		becomes := sendring.Write
+		if i == len(parts)-1 {
+			e.Segments, e.RemoteAddr, e.RKey, e.NSGE = writeSegments, dst.Addr, dst.RKey, 1
+			e.SGL[0] = src.sge()
+		} else {
+			next := parts[i+1].x
+			pieces := requests[i+1].operandPieces(next.Len)
+			becomes = sendring.Read
+			e.Segments, e.RemoteAddr, e.RKey, e.NSGE = uint8(2+len(pieces)), next.Addr, next.RKey, len(pieces)
+			for j, m := range pieces {
+				e.SGL[j] = m.sge()
+			}
+		}
+		w := on.Append(e)
+		w.changed = true
+		w.setOperand(p.y ^ 1)
+		if i == 0 {
+			q.Read(0, p.x, w.operandPieces(p.x.Len)...)
+		}
+		segments := int(e.Segments)
+		q.CAS(sendring.Signalled|sendring.Fence, w.Control(), scratch.At(0, 8), control(sendring.NOP, segments, p.y), control(becomes, segments, 0))
+		q.Wait(q.Done)
+		if on.Managed {
+			q.enable(on, first+uint32(i)+1)
+		}
+		q.wait(on.Done, done+uint32(i)+1)
+	}
+}

@@ -1,0 +1,91 @@
+package redn
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
+
+// Operand is what an If compares: 48 bits, little-endian in 6 bytes of memory.
+type Operand uint64
+
+// OperandLen is the length of an operand in bytes.
+const OperandLen = 6
+
+// control returns the first 8 bytes of a request as a number in host order: with an operand in the
+// bits that an unchecked ring ignores.
+func control(op sendring.Opcode, segments int, y Operand) uint64 {
+	var b [8]byte
+	b[0], b[1], b[2] = byte(y), byte(y>>8), byte(y>>16)
+	b[4], b[5], b[6] = byte(y>>24), byte(y>>32), byte(y>>40)
+	b[sendring.OffOpcode], b[sendring.OffSegments] = byte(op), byte(segments)
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+const writeSegments = 3 // control, remote, one SGE
+
+// conditional appends to on a WRITE that is executed if a CAS finds the operand equal, or unless. The
+// fence lets the CAS start when the operand is in place.
+func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, unless bool) *Request {
+	is, becomes := sendring.NOP, sendring.Write
+	if unless {
+		is, becomes = becomes, is
+	}
+	e := sendring.Entry{Op: is, Segments: writeSegments, RemoteAddr: dst.Addr, RKey: dst.RKey, NSGE: 1, Flags: sendring.Signalled}
+	e.SGL[0] = src.sge()
+	w := on.Append(e)
+	w.changed = true
+	low, high := w.Operand()
+	q.Read(0, x.At(0, OperandLen), low, high)
+	q.CAS(sendring.Signalled|sendring.Fence, w.Control(), scratch.At(0, 8), control(is, writeSegments, y), control(becomes, writeSegments, 0))
+	return w
+}
+
+// If appends: if the operand at x equals y, copy src to dst. The copy is a request of on, a managed
+// queue (of another one, the NIC executes it as it was built); the control requests are of q, whose
+// next request waits until the copy is complete. scratch is 8 bytes that may be overwritten. Besides
+// the conditional request it takes 1 copy, 1 atomic and 3 WAIT or ENABLE (Table 2).
+func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
+	q.conditional(on, x, y, dst, src, scratch, false)
+	q.decide(on)
+}
+
+// decide appends what executes conditional requests of on after their CAS.
+func (q *Queue) decide(on *Queue) {
+	q.Wait(q.Done)
+	q.release(on)
+	q.Wait(on.Done)
+}
+
+// release appends an ENABLE of on, if it is managed. A queue that is not has a doorbell, and the NIC
+// may execute its requests before they are changed.
+func (q *Queue) release(on *Queue) {
+	if on.Managed {
+		q.Enable(on)
+	}
+}
+
+// IfElse appends: if the operand at x equals y, copy src to dst, else copy other to dst.
+func (q *Queue) IfElse(on *Queue, x Mem, y Operand, dst, src, other, scratch Mem) {
+	q.conditional(on, x, y, dst, src, scratch, false)
+	q.conditional(on, x, y, dst, other, scratch, true)
+	q.decide(on)
+}
+
+// Move appends a copy of src to dst and waits until it is complete: mov with an immediate operand, if
+// src is a constant.
+func (q *Queue) Move(dst, src Mem) {
+	q.Write(sendring.Signalled, dst, src)
+	q.Wait(q.Done)
+}
+
+// Load appends: copy to dst the bytes at the address that is at pointer, 8 bytes, big-endian: mov with
+// indirect addressing. The copy is a request of on, a managed queue; key is the R_Key of the memory
+// that the pointer names. The next request of q waits until the copy is complete.
+func (q *Queue) Load(on *Queue, dst, pointer Mem, key uint32) {
+	r := on.Read(sendring.Signalled, Mem{RKey: key}, dst)
+	q.Read(sendring.Signalled, pointer.At(0, 8), r.Remote())
+	q.Wait(q.Done)
+	q.Enable(on)
+	q.Wait(on.Done)
+}

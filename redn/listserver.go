@@ -1,0 +1,83 @@
+package redn
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Rings of a ListServer in blocks.
+const (
+	ListWorkerBlocks = 16
+	ListAnswerBlocks = 1
+)
+
+// ListServer walks lists of any length for one client, without a processor and for as many requests as
+// there are receives: a recycled loop, of which each lap looks at one node. In each lap the worker waits
+// for as many receives as there were requests; the lap that answers, because it has found the key or
+// the end, raises that number by one. So the next lap waits for the next request, and others go on at
+// the next node.
+type ListServer struct {
+	// Worker is a managed queue that is its own peer, Answers one whose peer is the client. Both compare
+	// 16 bits, and their rings have ListWorkerBlocks and ListAnswerBlocks.
+	Worker, Answers *Queue
+	// Received counts the receives of the queue pair of Answers.
+	Received *Counter
+	// Lists is the memory with nodes and values: its keys replace what a client may not know.
+	Lists Mem
+	// Client is the client's buffer, of the length of a value; the client registered it.
+	Client Mem
+	// Skipped takes the part of a request that this walk does not need: WalkLen bytes.
+	Skipped Mem
+}
+
+// Build appends the loop, and returns the scatter list of each receive. The client sends AppendWalk, and
+// nothing more until it has the answer: a WRITE with immediate data Hit and the value, or Miss and the
+// bytes that the end of the list names.
+func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
+	l, err := Recycle(pool, s.Worker, s.Answers)
+	if err != nil {
+		return nil, err
+	}
+	w := s.Worker
+	s.Received.Count++
+	received := w.Wait(s.Received)
+	received.held = true
+	reply := s.Answers.Append(answer(s.Client, s.Lists.LKey, Hit))
+	end := &Request{queue: w, index: w.next + listEnd}
+	read := &Request{queue: w, index: w.next}
+	w.Read(0, Mem{RKey: s.Lists.RKey}, reply.dataAddr(), read.Remote(), reply.head(), reply.immediate(), end.head())
+	first := w.walkCAS(reply, writeSegments, sendring.WriteImm, l.scratch)
+	second := w.walkCAS(end, atomicSegments, sendring.MaskedFetchAdd, l.scratch)
+	w.Wait(w.Done)
+	w.Enable(s.Answers)
+	w.Wait(s.Answers.Done)
+	e := sendring.Entry{Op: sendring.MaskedFetchAdd, NSGE: 1}
+	e.SGL[0] = l.scratch.sge()
+	end = w.Append(e)
+	if err := l.End(); err != nil {
+		return nil, err
+	}
+	word, addend, last := l.raises(received)
+	end.entry.RemoteAddr, end.entry.RKey, end.entry.SwapAdd, end.entry.Compare = word.Addr, word.RKey, addend, last
+	return []verbs.SGE{first.key().sge(), second.key().sge(), s.Skipped.At(0, WalkLen-2*keyLen-wordLen).sge(), read.Remote().sge()}, nil
+}
+
+const (
+	atomicSegments = 4 // control, remote, atomic, one SGE
+	// listEnd is the number of blocks from the READ of a lap to the request that ends the walk: the
+	// READ has two, and there are two CAS, two WAITs and an ENABLE.
+	listEnd = 7
+)
+
+// Start appends to master the request that starts the worker.
+func (s *ListServer) Start(master *Queue) { master.enable(s.Worker, uint32(s.Worker.blocks())) }
+
+// raises returns what a masked ADD of 1 to the shadow of a count needs: word, addend, ends of fields.
+func (l *Loop) raises(r *Request) (word Mem, addend, last uint64) {
+	i := slices.Index(l.counted, r)
+	word = l.shadow.At(i/countsInWord*wordLen, wordLen)
+	shift := 16 * (i % countsInWord)
+	return word, 1 << shift, 1 << (shift + 15)
+}

@@ -1,0 +1,110 @@
+package redn
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// SlotLen is the length of a slot of a table that a LookupServer searches. A slot has the key (6 bytes,
+// little-endian), and then the bytes that a READ copies into the work request that sends the answer: the
+// immediate data and the data segment (length, L_Key and address of the value).
+const SlotLen = OperandLen + 4 + segmentLen
+
+// AppendSlot appends a slot. A client whose request has the key gets the value, and imm with it, which
+// must not be Miss. No client asks for key 0, so that it stands for an empty slot.
+func AppendSlot(b []byte, key Operand, imm uint32, value Mem) []byte {
+	for i := range OperandLen {
+		b = append(b, byte(key>>(8*i)))
+	}
+	b = binary.BigEndian.AppendUint32(b, imm)
+	b = binary.BigEndian.AppendUint32(b, uint32(value.Len))
+	b = binary.BigEndian.AppendUint32(b, value.LKey)
+	return binary.BigEndian.AppendUint64(b, value.Addr)
+}
+
+// LookupServerBlocks returns the sizes of the rings of a LookupServer in blocks.
+func LookupServerBlocks(probes int) (worker, answers int) {
+	size := func(n int) int { return 1 << bits.Len(uint(n-1)) }
+	return size(lookupLap + 3*probes), size(probes + 1)
+}
+
+// lookupLap is the number of blocks of a lap without its probes: two WAITs and two ENABLEs, a WAIT for the
+// answers, a READ that restores these, one of four blocks for the counts, two ADDs, and a RECV_ENABLE.
+const lookupLap = 13
+
+// LookupServer looks keys up for one client, without a processor and for ever: a recycled loop, of which
+// each lap answers one request. Unlike with Lookup, each value has a length of its own.
+type LookupServer struct {
+	// Worker is a managed queue that is its own peer, Answers one whose peer is the client. Both compare
+	// 16 bits, and their rings have the sizes that LookupServerBlocks returns.
+	Worker, Answers *Queue
+	// Received counts the receives of the queue pair of Answers.
+	Received *Counter
+	// Receives is MaxRecvWR of that queue pair, a power of two: the caller posts as many receives, and
+	// each lap lets one of them be used again. 0 means that there are as many receives as requests.
+	Receives int
+	// Table is the memory with the slots; the slots name the memory of the values.
+	Table Mem
+	// Client is the client's buffer: it has room for each value. The client registered it.
+	Client Mem
+	// Note is memory that the last answer to each request copies to Noted, in the client's memory, after
+	// all slots were read. No bytes: nothing is copied.
+	Note, Noted Mem
+}
+
+// Build appends the loop, and returns the scatter list of each receive. The client sends AppendProbe for
+// each slot that may have its key. For each of them that has it, it gets a WRITE of the value with the
+// immediate data of the slot; and at last one with Miss, in front of which it sends nothing more.
+func (s *LookupServer) Build(pool *Pool, probes int) ([]verbs.SGE, error) {
+	if probes < 1 || probes > MaxProbes {
+		return nil, fmt.Errorf("redn: %d probes; choose 1 to %d", probes, MaxProbes)
+	}
+	l, err := Recycle(pool, s.Worker, s.Answers)
+	if err != nil {
+		return nil, err
+	}
+	s.Received.Count++
+	l.outside = s.Received
+	w := s.Worker
+	w.Wait(s.Received)
+	var receive []verbs.SGE
+	for range probes {
+		e := answer(s.Client, 0, Miss)
+		e.Op, e.Segments = sendring.NOP, writeSegments
+		reply := s.Answers.Append(e)
+		reply.changed = true
+		low, high := reply.Operand()
+		read := w.Read(0, Mem{RKey: s.Table.RKey}, low, high, reply.immediate(), reply.data())
+		cas := w.walkCAS(reply, writeSegments, sendring.WriteImm, l.scratch)
+		receive = append(receive,
+			cas.bytes(sendring.OffCompare+1, operandHalf).sge(), cas.bytes(sendring.OffCompare+5, operandHalf).sge(), read.Remote().sge())
+	}
+	s.last()
+	w.Wait(w.Done)
+	if s.Receives > 0 { // the places of the key in the probes are free again
+		w.EnableReceive(s.Answers, uint32(s.Receives)+1)
+	}
+	w.Enable(s.Answers)
+	w.Wait(s.Answers.Done)
+	return receive, l.End()
+}
+
+// last appends the answer that says that there are no more.
+func (s *LookupServer) last() {
+	e := sendring.Entry{Op: sendring.WriteImm, Flags: sendring.Signalled, Imm: Miss, RemoteAddr: s.Client.Addr, RKey: s.Client.RKey}
+	if s.Note.Len > 0 {
+		e.RemoteAddr, e.RKey, e.NSGE = s.Noted.Addr, s.Noted.RKey, 1
+		e.SGL[0] = s.Note.sge()
+	}
+	s.Answers.Append(e)
+}
+
+// data returns the data segment of a WRITE.
+func (r *Request) data() Mem { return r.bytes(offData, segmentLen) }
+
+// Start appends to master the request that starts the worker.
+func (s *LookupServer) Start(master *Queue) { master.enable(s.Worker, uint32(s.Worker.blocks())) }

@@ -1,0 +1,229 @@
+package redn
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
+
+// Loop is a recycled loop: a managed queue whose last request enables it for one more lap, so that the
+// NIC executes the same requests again. Counts and indexes are absolute. So each lap raises them: the
+// pool has a 16-bit shadow of each, of which one masked ADD raises four, and a READ scatters shadows
+// over the requests in the other byte order. Another READ restores requests that the lap has changed.
+//
+// The laps of the loop's queues fill their rings: the rest is NOPs. Recycle begins a loop, its caller
+// appends the requests of a lap to the queues, and End ends it. The queues belong to the loop for good.
+type Loop struct {
+	q       *Queue
+	on      []*Queue
+	pool    *Pool
+	closing *Request
+	scratch Mem // 8 bytes
+	exit    Mem // the control segment that replaces that of closing
+	// original are the control segments that a lap restores, and that of closing.
+	original Mem
+	restored []*Request
+	counted  []*Request // whose counts each lap raises; closing is the last
+	by       []uint32   // by how much
+	shadow   Mem
+	// outside counts the requests of a client, of which each lap answers one; nil means none.
+	outside *Counter
+}
+
+const (
+	countsInWord = 4 // shadows of 16 bits
+	controlLen   = 8 // what a CAS changes of a request
+	// maxCountLap is how much a lap may raise a count: a ring tells 16-bit counts apart within half
+	// of their range.
+	maxCountLap = 1<<15 - 1
+)
+
+// fix is what a READ or an ADD of a loop does to a count: the READ takes it from its shadow, the ADD
+// raises the shadow.
+type fix struct {
+	to *Request
+	by uint32
+}
+
+// Recycle begins a loop in q; on are the other queues of which each lap enables requests. All are
+// managed, compare 16 bits, and have no requests yet.
+func Recycle(pool *Pool, q *Queue, on ...*Queue) (*Loop, error) {
+	l := &Loop{q: q, on: on, pool: pool}
+	for _, each := range l.queues() {
+		if !each.Managed || !each.Counts16 || each.next != 0 || each.loop != nil {
+			return nil, fmt.Errorf("redn: queue %s: the queues of a loop are managed, have counts of 16 bits and no requests yet", each.Name)
+		}
+		each.loop = l
+	}
+	blocks := uint32(q.blocks())
+	e := sendring.Entry{Op: sendring.Enable, Count: blocks, Object: uint32(q.QPN), Index: uint16(blocks - 1), QPN: q.QPN}
+	l.closing = &Request{queue: q, index: blocks - 1, entry: e, to: q, changed: true}
+	nop := sendring.Entry{Op: sendring.NOP, Segments: 2}
+	l.exit = pool.Put(nop.AppendTo(nil)[:controlLen])
+	l.scratch, _ = pool.Reserve(wordLen)
+	return l, nil
+}
+
+func (l *Loop) queues() []*Queue { return append([]*Queue{l.q}, l.on...) }
+
+// Exit returns what a conditional copy of the lap copies where to end the loop with this lap: a NOP
+// over the request that enables the next one.
+func (l *Loop) Exit() (dst, src Mem) { return l.closing.Control(), l.exit }
+
+// Break appends: if the operand at x equals y, this lap is the last one. on is a queue of the loop.
+func (l *Loop) Break(on *Queue, x Mem, y Operand) {
+	dst, src := l.Exit()
+	l.q.If(on, x, y, dst, src, l.scratch)
+}
+
+// End ends a lap: it restores what the lap has changed, raises the counts and enables the next lap.
+func (l *Loop) End() error {
+	l.restore()
+	l.refresh()
+	l.raise()
+	return l.Close()
+}
+
+// restore appends the READs that restore changed requests, and keeps the originals.
+func (l *Loop) restore() {
+	for _, q := range l.queues() {
+		for _, r := range q.requests {
+			if r.changed {
+				l.restored = append(l.restored, r)
+			}
+		}
+	}
+	var image []byte
+	l.original, image = l.pool.Reserve(controlLen * (len(l.restored) + 1))
+	for i, r := range slices.Concat(l.restored, []*Request{l.closing}) {
+		copy(image[i*controlLen:], r.entry.AppendTo(nil)[:controlLen])
+	}
+	l.again(l.q, l.restored)
+}
+
+// again appends to q READs of the originals of the first requests that are restored.
+func (l *Loop) again(q *Queue, all []*Request) {
+	for at := 0; at < len(all); at += sendring.MaxSGE {
+		part := all[at:min(at+sendring.MaxSGE, len(all))]
+		dst := make([]Mem, len(part))
+		for i, r := range part {
+			dst[i] = r.Control()
+		}
+		q.Read(0, l.original.At(at*controlLen, len(part)*controlLen), dst...)
+	}
+}
+
+// refresh appends the READs that take the counts of the next lap, and that of closing, from their
+// shadows.
+func (l *Loop) refresh() {
+	for _, r := range l.q.requests {
+		if r.counts() {
+			l.counted = append(l.counted, r)
+		}
+	}
+	l.counted = append(l.counted, l.closing)
+	var image []byte
+	l.shadow, image = l.pool.Reserve((len(l.counted) + countsInWord - 1) / countsInWord * wordLen)
+	const each = sendring.MaxSGE / 2 // counts
+	for i, r := range l.counted {
+		l.by = append(l.by, l.perLap(r))
+		binary.LittleEndian.PutUint16(image[2*i:], uint16(r.entry.Count+l.by[i]))
+	}
+	for at := 0; at < len(l.counted); at += each {
+		part := l.counted[at:min(at+each, len(l.counted))]
+		var dst []Mem
+		for _, r := range part {
+			c := r.Count()
+			dst = append(dst, c.At(3, 1), c.At(2, 1))
+		}
+		read := l.q.Read(0, l.shadow.At(2*at, 2*len(part)), dst...)
+		for i, r := range part {
+			read.fixes = append(read.fixes, fix{r, l.by[at+i]})
+		}
+	}
+}
+
+// perLap returns by how much a lap raises the count of a WAIT or ENABLE of its first lap.
+func (l *Loop) perLap(r *Request) (n uint32) {
+	if r.held {
+		return 0
+	}
+	if r.receive || r.waits != nil && r.waits == l.outside {
+		return 1
+	}
+	for _, q := range l.queues() {
+		if r.to == q {
+			return uint32(q.blocks())
+		}
+		if r.waits == q.Done {
+			for _, other := range q.requests {
+				if other.entry.Flags&sendring.Signalled != 0 {
+					n++
+				}
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// raise appends the ADDs that raise the shadows. The first one waits for the READs of the lap, so that
+// what is behind it is executed with its new count.
+func (l *Loop) raise() {
+	for at := 0; at < len(l.by); at += countsInWord {
+		var addend, last uint64
+		for i, by := range l.by[at:min(at+countsInWord, len(l.by))] {
+			addend |= uint64(by) << (16 * i)
+			last |= 1 << (16*i + 15)
+		}
+		if addend == 0 && at > 0 {
+			continue
+		}
+		word := l.shadow.At(2*at, wordLen)
+		e := sendring.Entry{Op: sendring.MaskedFetchAdd, Flags: sendring.Fence, RemoteAddr: word.Addr, RKey: word.RKey, SwapAdd: addend, Compare: last, NSGE: 1}
+		e.SGL[0] = l.scratch.sge()
+		add := l.q.Append(e)
+		for i, by := range l.by[at:min(at+countsInWord, len(l.by))] {
+			add.fixes = append(add.fixes, fix{l.counted[at+i], by})
+		}
+	}
+}
+
+// Close appends the request that enables the next lap, at the end of the ring, and fills the rings. A
+// lap that raises no counts hangs in the second lap; Verify says so. End calls Close.
+func (l *Loop) Close() error {
+	for i, by := range l.by {
+		if by > maxCountLap {
+			return fmt.Errorf("redn: queue %s: a lap raises the count at index %d by %d; at most %d", l.q.Name, l.counted[i].index, by, maxCountLap)
+		}
+	}
+	for _, q := range l.queues() {
+		end := uint32(q.blocks())
+		if q == l.q {
+			end--
+		}
+		if q.next > end {
+			return fmt.Errorf("redn: queue %s: a lap of %d blocks does not fit into a ring of %d", q.Name, q.next+uint32(q.blocks())-end, q.blocks())
+		}
+		for fence := sendring.Fence; q.next < end; fence = 0 {
+			n := min(end-q.next, sendring.MaxBlocks-1)
+			q.Append(sendring.Entry{Op: sendring.NOP, Flags: fence, Segments: uint8(n * sendring.BlockSize / 16)}).pad = true
+		}
+	}
+	l.q.requests = append(l.q.requests, l.closing)
+	l.q.next++
+	return nil
+}
+
+// Start appends to from, a managed queue, the requests that start the loop: the first time, or again
+// after a break. They restore what the last lap has changed, and enable as many requests as the
+// request that the break has replaced would have enabled.
+func (l *Loop) Start(from *Queue) {
+	l.again(from, slices.Concat(l.restored, []*Request{l.closing}))
+	enable := &Request{queue: from, index: from.next + 2}
+	from.Read(sendring.Signalled, l.closing.Count(), enable.Count())
+	from.Wait(from.Done)
+	from.enable(l.q, l.closing.entry.Count)
+}

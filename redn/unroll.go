@@ -1,0 +1,43 @@
+package redn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
+
+// stopLen is the length of a WAIT in bytes.
+const stopLen = 2 * 16
+
+// Unrolled appends n times what body appends, each followed by: if the operand at x equals y, break. A
+// break puts a WAIT for completions that never come over the next request of q: nothing behind the
+// loop is executed, and q executes nothing any more. (A Loop that ends is idle and can be started
+// again.) An iteration takes 1 copy, 1 atomic and 3 WAIT or ENABLE besides its body (Table 2), and the
+// conditional request. q is managed: from another queue the NIC may have read the next request already.
+func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch Mem, body func(i int)) error {
+	if !q.Managed {
+		return fmt.Errorf("redn: queue %s: a break has no effect on a request that the NIC has read: the queue must be managed", q.Name)
+	}
+	stop := pool.Put(q.never())
+	for i := range n {
+		body(i)
+		w := q.conditional(on, x, y, Mem{RKey: q.Ring.RKey}, stop, scratch, false)
+		q.decide(on)
+		next := &Request{queue: q, index: q.next}
+		w.entry.RemoteAddr = next.bytes(0, stopLen).Addr
+		w.changed = false
+	}
+	q.Nop(0) // what the last break replaces
+	return nil
+}
+
+// never returns the bytes of a WAIT for as many completions of q as its ring can wait for.
+func (q *Queue) never() []byte {
+	count := q.Done.Count + math.MaxInt32/2
+	if q.Counts16 {
+		count = q.Done.Count + math.MaxInt16/2
+	}
+	e := sendring.Entry{Op: sendring.Wait, Count: count, Object: q.Done.Number, QPN: q.QPN}
+	return e.AppendTo(nil)[:stopLen]
+}

@@ -1,0 +1,213 @@
+package redn
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+)
+
+// verifiedLaps is how many laps of a loop Verify executes: a count that is not raised shows in the
+// second one, in the third at the latest.
+const verifiedLaps = 3
+
+// Verify says why the requests of the queues, as they were built, would hang or overrun: it executes
+// them in the abstract, with every request that is signalled completing. A request that another one
+// changes counts as it was built, but for the counts that a Loop raises: of a loop, Verify executes the
+// first laps. external has the completions that come from outside, like receives, for each counter.
+func Verify(external map[*Counter]uint32, queues ...*Queue) error {
+	v := verifier{at: make(map[*Queue]*place), count: make(map[*Counter]uint32), counts: make(map[*Request]*counts)}
+	for _, q := range queues {
+		if err := v.add(q); err != nil {
+			return err
+		}
+	}
+	for c, n := range external {
+		v.count[c] += n
+	}
+	for moved := true; moved; {
+		moved = false
+		for _, q := range queues {
+			for v.ready(v.at[q]) {
+				if err := v.step(v.at[q]); err != nil {
+					return err
+				}
+				moved = true
+			}
+			if err := v.overflows(v.at[q]); err != nil {
+				return err
+			}
+		}
+	}
+	var stuck []string
+	for _, q := range queues {
+		if p := v.at[q]; !p.done() {
+			stuck = append(stuck, v.why(p))
+		}
+	}
+	if len(stuck) > 0 {
+		return fmt.Errorf("the program hangs: %s", strings.Join(stuck, "; "))
+	}
+	return nil
+}
+
+// verifier is a program that is executed in the abstract.
+type verifier struct {
+	at     map[*Queue]*place
+	count  map[*Counter]uint32
+	counts map[*Request]*counts
+}
+
+// place is how far a queue is.
+type place struct {
+	*Queue
+	next int // number of the request in requests
+	lap  int // of a loop; 0 is the first
+	// limit is the index of the first block that may not be executed.
+	limit uint32
+}
+
+// counts are the count of a WAIT or ENABLE and, in a loop, its shadow.
+type counts struct {
+	now, shadow uint32
+	used        uint32 // in the lap before
+}
+
+// add checks a queue by itself and puts it at its first request.
+func (v *verifier) add(q *Queue) error {
+	if n := int(q.next - q.first); n > q.blocks() {
+		return fmt.Errorf("queue %s: %d blocks do not fit into a ring of %d", q.Name, n, q.blocks())
+	}
+	p := &place{Queue: q, limit: q.next}
+	if q.Managed {
+		p.limit = q.first
+	}
+	v.at[q] = p
+	v.count[q.Done] = q.began
+	for _, r := range q.requests {
+		if n := r.entry.Len() / sendring.BlockSize; n > 1 && q.OneBlock && !r.pad {
+			return fmt.Errorf("queue %s, index %d: %v of %d blocks; the queue's requests have one", q.Name, r.index, r.entry.Op, n)
+		}
+		if r.counts() {
+			v.counts[r] = &counts{now: r.entry.Count, shadow: r.entry.Count}
+		}
+	}
+	if q.loop != nil && q == q.loop.q {
+		for i, r := range q.loop.counted {
+			v.counts[r].shadow += q.loop.by[i]
+		}
+	}
+	return nil
+}
+
+// done reports whether the queue has executed all requests, or enough laps of a loop.
+func (p *place) done() bool {
+	switch {
+	case p.loop == nil || len(p.requests) == 0:
+		return p.next == len(p.requests)
+	case p.Queue == p.loop.q:
+		return p.lap >= verifiedLaps
+	default: // what fills its ring may be left
+		return p.lap > 0 || p.next > 0
+	}
+}
+
+// index returns the absolute index of the next request.
+func (p *place) index() uint32 {
+	if p.next == len(p.requests) {
+		return p.Queue.next
+	}
+	return p.requests[p.next].index + uint32(p.lap*p.blocks())
+}
+
+// ready reports whether the next request can be executed.
+func (v *verifier) ready(p *place) bool {
+	if p.next == len(p.requests) || p.lap >= verifiedLaps || int32(p.limit-p.index()) <= 0 {
+		return false
+	}
+	r := p.requests[p.next]
+	return r.waits == nil || int32(v.count[r.waits]-v.counts[r].now) >= 0
+}
+
+// step executes the next request.
+func (v *verifier) step(p *place) error {
+	r := p.requests[p.next]
+	if index, n := p.index(), uint32(r.entry.Len()/sendring.BlockSize); int32(p.limit-index) < int32(n) {
+		return fmt.Errorf("queue %s is enabled up to index %d, inside of the request at %d, which has %d blocks", p.Name, p.limit, index, n)
+	}
+	if c := v.counts[r]; c != nil {
+		if p.lap > 0 && c.now == c.used && !r.held {
+			return fmt.Errorf("queue %s, index %d: lap %d hangs or overtakes: no ADD has raised the count %d of the %v", p.Name, r.index, p.lap+1, c.now, r.entry.Op)
+		}
+		c.used = c.now
+	}
+	if r.to != nil {
+		if err := v.enable(r); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.fixes {
+		if c := v.counts[f.to]; r.entry.Op == sendring.Read {
+			c.now = c.shadow
+		} else {
+			c.shadow += f.by
+		}
+	}
+	if r.entry.Flags&sendring.Signalled != 0 {
+		v.count[p.Done]++
+	}
+	if p.next++; p.next == len(p.requests) && p.loop != nil {
+		p.next, p.lap = 0, p.lap+1
+	}
+	return nil
+}
+
+// enable moves the limit of the queue that an ENABLE names.
+func (v *verifier) enable(r *Request) error {
+	to, count := v.at[r.to], v.counts[r].now
+	if to == nil {
+		return nil // a queue that is not verified
+	}
+	if ahead := int64(int32(count - to.index())); ahead > farthest(to.Queue) {
+		return fmt.Errorf("queue %s, index %d: ENABLE of %d blocks of queue %s; its counts overflow behind %d",
+			r.queue.Name, r.index, ahead, to.Name, farthest(to.Queue))
+	}
+	if int32(count-to.limit) > 0 {
+		to.limit = count
+	}
+	return nil
+}
+
+// overflows says whether a queue is at a WAIT whose count its ring takes for one of the past.
+func (v *verifier) overflows(p *place) error {
+	if p.done() || int32(p.limit-p.index()) <= 0 || p.requests[p.next].waits == nil {
+		return nil
+	}
+	r := p.requests[p.next]
+	if ahead := int64(int32(v.counts[r].now - v.count[r.waits])); ahead > farthest(p.Queue) {
+		return fmt.Errorf("queue %s, index %d: WAIT for %d more completions; its counts overflow behind %d", p.Name, r.index, ahead, farthest(p.Queue))
+	}
+	return nil
+}
+
+// farthest is how far a count of the queue may be ahead.
+func farthest(q *Queue) int64 {
+	if q.Counts16 {
+		return math.MaxInt16
+	}
+	return math.MaxInt32
+}
+
+// why describes what the next request of a queue waits for that never comes.
+func (v *verifier) why(p *place) string {
+	if index := p.index(); int32(p.limit-index) <= 0 {
+		if p.lap > 0 {
+			return fmt.Sprintf("queue %s is not enabled for lap %d, from index %d on", p.Name, p.lap+1, index)
+		}
+		return fmt.Sprintf("queue %s is never enabled from index %d on", p.Name, index)
+	}
+	r := p.requests[p.next]
+	return fmt.Sprintf("queue %s, index %d: WAIT for %d completions of queue %d, which gets %d",
+		p.Name, p.index(), v.counts[r].now, r.waits.Number, v.count[r.waits])
+}

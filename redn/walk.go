@@ -1,0 +1,189 @@
+package redn
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/sendring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Walk is a walk over a list for one client that is unrolled: a copy of the requests for each node.
+// It is the program of the paper; a ListServer walks lists of any length.
+type Walk struct {
+	// Worker is a managed queue that is its own peer, Answers a managed one whose peer is the
+	// client.
+	Worker, Answers *Queue
+	// Copies is a managed queue that is its own peer, of the requests that end a walk. nil means no
+	// break. All nodes are visited, and the queues serve any number of requests. With a break, they
+	// serve one: the worker stops behind the node with the key.
+	Copies *Queue
+	// Received, Lists and Client are as in ListServer.
+	Received *Counter
+	Lists    Mem
+	Client   Mem
+	// Pool has what the requests need; its memory has rights for atomics.
+	Pool *Pool
+
+	scratch Mem
+	keys    Mem // the client's key, walkCopies times
+}
+
+// directNodes is the longest walk for which a receive scatters the key over all requests: one piece
+// for each, one for the other copies of the key and one for the address.
+const directNodes = sendring.MaxSGE - 2
+
+// Request appends the requests that answer the next request of the client, which visit n nodes, and
+// returns the scatter list of its receive. The client gets a WRITE with immediate data Hit for each
+// node with the key, or for the first one if there is a break, and behind that one of no bytes with
+// Miss.
+//
+// For each node the NIC executes 1 copy, 1 atomic and 3 WAIT or ENABLE, as in Table 2, and the
+// conditional request. Without a break, the next walk must be in the ring when one ends; see
+// Lookup.Request.
+func (k *Walk) Request(n int) ([]verbs.SGE, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("redn: %d nodes; at least 1", n)
+	}
+	if k.keys.Len == 0 {
+		k.scratch, _ = k.Pool.Reserve(walkCopies * keyLen)
+		k.keys, _ = k.Pool.Reserve(walkCopies * keyLen)
+	}
+	w := k.Worker
+	k.Received.Count++
+	w.Wait(k.Received)
+	begin := w.Enable(w)
+	// The keys are scattered in front of the nodes over requests behind them; their places are
+	// known.
+	direct := n <= directNodes
+	spread := 0
+	if !direct {
+		spread = (n + walkCopies - 1) / walkCopies
+	}
+	first := w.next + uint32(spread*sendring.MaxBlocks)
+	if spread > 0 {
+		first++ // a WAIT
+	}
+	for i := range spread {
+		var dst []Mem
+		for j := i * walkCopies; j < min(n, (i+1)*walkCopies); j++ {
+			dst = append(dst, k.cas(first, j).key())
+		}
+		k.spread(dst, i == spread-1)
+	}
+	if spread > 0 {
+		w.Wait(w.Done)
+	}
+	answered := k.nodes(begin, first, n)
+	if k.Copies != nil && int(w.next) > w.blocks() {
+		return nil, fmt.Errorf("redn: a walk with a break serves one request, and its %d blocks do not fit into a ring of %d", w.next, w.blocks())
+	}
+	k.Answers.Append(sendring.Entry{Op: sendring.WriteImm, Flags: sendring.Signalled, Imm: Miss, RemoteAddr: k.Client.Addr, RKey: k.Client.RKey})
+	w.Enable(k.Answers)
+	answered.entry.Count = w.next
+	if k.Copies == nil {
+		answered.entry.Count += lookupHead
+	}
+	return k.receive(first, n, direct), nil
+}
+
+// Start appends to master the request that starts the worker, before the first Take.
+func (k *Walk) Start(master *Queue) { master.enable(k.Worker, k.Worker.first+lookupHead) }
+
+// spread appends a READ of copies of the key that always takes MaxBlocks blocks.
+func (k *Walk) spread(dst []Mem, signal bool) {
+	flags := sendring.Flags(0)
+	if signal {
+		flags = sendring.Signalled
+	}
+	before := k.Worker.next
+	k.Worker.Read(flags, k.keys, dst...)
+	if left := before + sendring.MaxBlocks - k.Worker.next; left > 0 {
+		k.Worker.Append(sendring.Entry{Op: sendring.NOP, Segments: uint8(left * sendring.BlockSize / segmentLen)}).pad = true
+	}
+}
+
+// Blocks of the requests of a node: a READ of two blocks with 3 SGEs, a CAS, and 3 WAIT or ENABLE.
+const (
+	walkReadBlocks = 2
+	walkBlocks     = walkReadBlocks + 4
+	segmentLen     = 16
+)
+
+// cas and read return the requests of node j; the first one begins at index first.
+func (k *Walk) cas(first uint32, j int) *Request {
+	return &Request{queue: k.Worker, index: first + uint32(j*walkBlocks+walkReadBlocks)}
+}
+
+func (k *Walk) read(first uint32, j int) *Request {
+	return &Request{queue: k.Worker, index: first + uint32(j*walkBlocks)}
+}
+
+// receive returns the scatter list of the client's request.
+func (k *Walk) receive(first uint32, n int, direct bool) (all []verbs.SGE) {
+	left := k.keys
+	if direct {
+		for j := range n {
+			all = append(all, k.cas(first, j).key().sge())
+		}
+		left = left.At(0, (walkCopies-n)*keyLen)
+	}
+	return append(all, left.sge(), k.read(first, 0).Remote().sge())
+}
+
+// nodes appends the requests of the nodes. begin enables the first node. It returns the last ENABLE
+// of the worker, which must enable what is behind the nodes.
+func (k *Walk) nodes(begin *Request, first uint32, n int) (last *Request) {
+	w, last := k.Worker, begin
+	var reply *Request
+	if k.Copies != nil {
+		reply = k.Answers.Append(answer(k.Client, k.Lists.LKey, Hit))
+	}
+	for j := range n {
+		next := k.read(first, j+1).Remote()
+		if j == n-1 {
+			next = k.scratch.At(0, wordLen)
+		}
+		if k.Copies != nil {
+			copied := k.Copies.Append(k.end(j, first))
+			w.Read(0, Mem{RKey: k.Lists.RKey}, reply.dataAddr(), next, copied.head())
+			w.walkCAS(copied, writeSegments, sendring.Write, k.scratch)
+			w.Enable(k.Copies).entry.Flags = sendring.Fence
+			w.Wait(k.Copies.Done)
+		} else {
+			reply = k.Answers.Append(answer(k.Client, k.Lists.LKey, Hit))
+			w.Read(0, Mem{RKey: k.Lists.RKey}, reply.dataAddr(), next, reply.head())
+			w.walkCAS(reply, writeSegments, sendring.WriteImm, k.scratch)
+			w.Wait(w.Done)
+			w.Enable(k.Answers)
+		}
+		last.entry.Count = w.next + 1
+		last = w.Enable(w)
+	}
+	if k.Copies != nil {
+		k.miss(reply)
+	}
+	return last
+}
+
+// end returns the request that ends a walk at node j: it puts the ENABLE of both answers and a WAIT
+// for completions that never come over the READ of the next node.
+func (k *Walk) end(j int, first uint32) sendring.Entry {
+	e := sendring.Entry{Op: sendring.NOP, Flags: sendring.Signalled, Segments: writeSegments, NSGE: 1}
+	m, b := k.Pool.Reserve(walkReadBlocks * sendring.BlockSize)
+	both := sendring.Entry{Op: sendring.Enable, Count: k.Answers.next + 1, Object: uint32(k.Answers.QPN), QPN: k.Worker.QPN}
+	copy(b, both.AppendTo(nil))
+	copy(b[sendring.BlockSize:], k.Worker.never())
+	e.RemoteAddr, e.RKey = k.read(first, j+1).bytes(0, sendring.BlockSize).Addr, k.Worker.Ring.RKey
+	e.SGL[0] = m.sge()
+	return e
+}
+
+// miss appends, behind the last node, what the break of that node replaces, and takes the answer
+// back: no node had the key.
+func (k *Walk) miss(reply *Request) {
+	w := k.Worker
+	w.Append(sendring.Entry{Op: sendring.NOP, Segments: walkReadBlocks * sendring.BlockSize / segmentLen})
+	nop := sendring.Entry{Op: sendring.NOP, Segments: writeSegments}
+	w.Write(sendring.Signalled, reply.head(), k.Pool.Put(nop.AppendTo(nil)[:keyLen]))
+	w.Wait(w.Done)
+}
