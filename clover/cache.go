@@ -36,7 +36,7 @@ type Cache struct {
 	next  int
 }
 
-// NewCache makes an empty cache for up to limit locations; 0: 1 << 20.
+// NewCache makes an empty cache for up to limit locations; 0 means 1 << 20.
 func NewCache(limit int) *Cache {
 	if limit == 0 {
 		limit = defaultCached

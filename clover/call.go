@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/lease"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // session has a client's connections to the metadata server and the memory servers, its calls, and
@@ -73,14 +74,13 @@ const (
 	timeoutFactor = 4
 )
 
-// caller is the state of the client's requests to the metadata server.
+// caller is the state of the client's requests to the metadata server. Its Caller makes the calls,
+// not the reports.
 type caller struct {
-	seq     uint32
-	op      remotemem.Op
-	waiting uint32 // sequence number of the answer for which the call waits
-	arrived bool
-	answer  rpc.Answer
-	bytes   []byte
+	calls.Caller
+	seq    uint32
+	answer rpc.Answer
+	bytes  []byte
 	// timeout is the timeout of the next attempt. An attempt waits at least callTimeout.
 	timeout time.Duration
 }
@@ -90,8 +90,8 @@ type caller struct {
 type membership struct {
 	lease.Term
 	client, epoch uint32
-	// owner is the owner number under which the client connects to memory servers; 0: the client
-	// needs one.
+	// owner is the owner number under which the client connects to memory servers; 0 means that the
+	// client needs one.
 	owner uint32
 	// incarnation is the incarnation of the metadata server. Each incarnation counts epochs from 1.
 	incarnation uint32
@@ -107,19 +107,16 @@ type membership struct {
 }
 
 // notified is called when the metadata server has written an answer into the client's buffer. imm,
-// the immediate data, is the answer's sequence number and, in bit 0, its slot.
+// the immediate data, is Seq of the request.
 func (c *session) notified(imm uint32) {
-	seq := imm >> 1
-	switch {
-	case imm&1 == slotReport:
-		c.gc.answered(seq)
-	case seq == c.call.waiting&0x7fffffff:
-		c.call.arrived = true
+	if imm&1 == slotReport {
+		c.gc.answered(imm >> 1)
 	}
+	c.call.Notify(imm)
 }
 
-// send posts a request. The metadata server will write the answer into the slot.
-func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
+// message returns the bytes of a request. The metadata server will write the answer into the slot.
+func (c *session) message(r *rpc.Request, slot int) []byte {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
 		c.report(true)
 	}
@@ -129,14 +126,10 @@ func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
 		c.lease.confirmed = c.lease.epoch
 	}
 	r.Client, r.Epoch = c.lease.client, c.lease.confirmed
-	mr := c.fab.MR()
-	r.BufAddr, r.BufRKey = mr.Addr()+uint64(c.at.answer), mr.RKey()
+	buffer := c.call.Buffer()
+	r.BufAddr, r.BufRKey = buffer.Addr, buffer.RKey
 	c.call.bytes = r.AppendTo(c.call.bytes[:0])
-	if err := mr.WriteAt(c.call.bytes, off); err != nil {
-		return err
-	}
-	c.fab.Send(o, c.meta, off, len(c.call.bytes))
-	return c.fab.Start(o)
+	return c.call.bytes
 }
 
 // request makes one attempt of a call and waits for the answer.
@@ -152,19 +145,14 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
 	sent := c.rt.Now()
 	c.cost.RPCs++
-	c.call.arrived = false
-	c.call.waiting = c.call.seq + 1
-	if err := c.send(r, &c.call.op, c.at.request, slotCall); err != nil {
+	b := c.message(r, slotCall)
+	if err := c.call.Post(b, r.Seq); err != nil {
 		return nil, err
 	}
-	answered := func() bool { return c.call.arrived || !c.fab.Connected(c.meta) }
-	err := c.fab.Until(min(deadline, sent.Add(timeout)), answered)
-	if errors.Is(err, verbs.ErrTimeout) && c.call.op.Done {
+	err := c.call.Wait(min(deadline, sent.Add(timeout)))
+	if errors.Is(err, verbs.ErrTimeout) && c.call.Acknowledged() {
 		// The server's NIC has acknowledged the request, so the answer is only slow.
-		err = c.fab.Until(min(deadline, sent.Add(max(timeout, servedTimeout))), answered)
-	}
-	if err == nil && !c.call.arrived {
-		err = &remotemem.OpError{Op: c.call.op.WR.Op, Peer: c.cfg.Meta.String(), Status: c.call.op.Status}
+		err = c.call.Wait(min(deadline, sent.Add(max(timeout, servedTimeout))))
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.fab.Break(c.meta))
@@ -173,9 +161,9 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 	return c.readAnswer(r.Op, sent)
 }
 
-// readAnswer reads the answer to a call that was sent at time sent. The answer extends the lease,
-// except in three cases: the server does not know the client; OpStat is for no client in particular;
-// and the answer to OpHello ends the lease or begins another one (see welcome).
+// readAnswer reads the answer to a call that was sent at time `sent`. The answer extends the lease,
+// except in three cases: the server does not know the client; OpStat is for no client in
+// particular; and the answer to OpHello ends the lease or begins another one (see welcome).
 func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	var b [rpc.MaxAnswer]byte
 	if err := c.fab.MR().ReadAt(b[:], c.at.answer); err != nil {
@@ -192,10 +180,10 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	return a, nil
 }
 
-// renew extends the lease after the answer a to a request that was sent at time sent. If the answer
-// names a newer epoch, renew takes it over and forgets all locations, because they may name other
-// nodes now. The client reads the answer to a report later than those of calls that it sent
-// afterwards, so a may also name an older epoch.
+// renew extends the lease after the answer a to a request that was sent at the time `sent`. If the
+// answer names a newer epoch, renew makes it the client's epoch and forgets all locations, because
+// they may name other nodes now. The client reads the answer to a report later than those of calls
+// that it sent afterwards, so a may also name an older epoch.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.Extend(sent)
 	c.scarce = a.Scarce

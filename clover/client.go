@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
+	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
 // Client is one client of the store. One thread uses it. See the package comment.
@@ -80,6 +81,7 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	if c.meta, err = cfg.addMeta(c.fab, rpc.AnswerSlots); err != nil {
 		return nil, err
 	}
+	c.call.Caller = calls.Caller{Fabric: c.fab, Peer: c.meta, Name: cfg.Meta.String(), Request: c.at.request, Answer: c.at.answer}
 	return c, c.hello(deadline)
 }
 
@@ -118,7 +120,7 @@ func (c *session) addServers(list []rpc.Server) error {
 // server first ends the client's former connection, so that it executes no further request on it.
 //
 // After that, reach reads the superblock before the client reads anything else there: the client
-// must not take the memory of a restarted server for the store's.
+// must not mistake the memory of a restarted server for the store's.
 func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) (err error) {
 		s := &c.servers[i]

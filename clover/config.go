@@ -24,23 +24,23 @@ type Config struct {
 	// Params are the parameters of the connections.
 	Params rdmacm.Params
 	// MaxValue is the length of the longest value in bytes. The size of the client's registered
-	// memory depends on it. 0: 4096.
+	// memory depends on it. 0 means 4096.
 	MaxValue int
-	// Cached is how many locations the client remembers; 0: 1 << 20.
+	// Cached is how many locations the client remembers; 0 means 1 << 20.
 	Cached int
 	// Cache, if not nil, is a cache that the client shares with other clients of its process, all
-	// of the same store. nil: the client has a cache of its own.
+	// of the same store. nil means that the client has a cache of its own.
 	Cache *Cache
 	// Reporter, if not nil, reports the client's appends together with those of other clients of
-	// its process. nil: the client reports them itself.
+	// its process. nil means that the client reports them itself.
 	Reporter *Reporter
 	// Turns, if not nil, is shared by clients of one process and one store. Those of them that PUT
 	// the same key do so one after another, and one PUT answers the PUTs that wait for it; see
 	// Turns. With nil, each client appends without regard to the others, as the published client
 	// does.
 	Turns *Turns
-	// Batch is how many nodes the client requests from the metadata server at a time, at most 16;
-	// 0: 16.
+	// Batch is how many nodes the client requests from the metadata server at a time, at most 16; 0
+	// means 16.
 	Batch int
 	// Spread makes the client append nodes of any memory server, as the published client does.
 	// Without Spread, the chain of a key stays on one server as long as that server has free nodes,
@@ -56,13 +56,13 @@ type Config struct {
 	// published client does. That takes two more round trips or more.
 	Chase bool
 	// Records is how many appends the client collects before it reports them to the metadata
-	// server, 1 to 16; 0: 1. With 1, each report leaves as soon as the previous one is answered,
-	// with the appends collected meanwhile, at most 16. The client never waits longer than half a
-	// lease. The published client waits for 16 appends: its shortcuts are out of date for longer,
-	// and other clients follow longer chains.
+	// server, 1 to 16; 0 means 1. With 1, each report leaves as soon as the previous one is
+	// answered, with the appends collected meanwhile, at most 16. The client never waits longer
+	// than half a lease. The published client waits for 16 appends: its shortcuts are out of date
+	// for longer, and other clients follow longer chains.
 	Records int
 
-	// leave removes the client from its Group; nil: the client is in no Group.
+	// leave removes the client from its Group; nil means that the client is in no Group.
 	leave func() error
 	// device and dialer belong to the Group. The client uses them for requests that do not go over
 	// the shared queue pair.

@@ -14,9 +14,9 @@ import (
 
 // A store may keep several copies of each node, on different memory servers. A writer writes all of
 // them at the same time. Then it appends the node on each copy of the newest node, from the last
-// copy to the first. The last copy decides which of several writers wins. Readers read the first
-// copy. So if a copy of a node names a successor, all later copies name the same one. What a reader
-// has seen is therefore on every copy, and survives as long as one copy does.
+// copy to the first. The last copy decides which of several writers has appended. Readers read the
+// first copy. So if a copy of a node names a successor, all later copies name the same one. What a
+// reader has seen is therefore on every copy, and survives as long as one copy does.
 //
 // A writer that loses on the last copy appends the winner's node on the other copies before it goes
 // on. So it waits for no other client. The published system takes the first copy's header as a lock
@@ -91,10 +91,10 @@ func (c *appender) writeCopies(p layout.Place, deadline clock.Time) error {
 // was made on the others.
 var errOpen = errors.New("the append was not made on all copies")
 
-// swapCopies appends n on all copies of the node that at names. It returns the header that it has
-// found on the last copy. This copy decides: if another node was appended there, swapCopies appends
-// that node on the other copies. After an error that follows the first compare-and-swap, the
-// outcome is unknown.
+// swapCopies appends node n behind the node that `at` names, on all copies of that node. It returns
+// the header that it has found on the last copy. This copy decides: if another node was appended
+// there, swapCopies appends that other node on the remaining copies. After an error that follows
+// the first compare-and-swap, the outcome is unknown.
 func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layout.Word, err error) {
 	p, ok := c.space.Place(at.Handle)
 	if !ok {

@@ -70,6 +70,35 @@ func alike(g *rig) error {
 	return nil
 }
 
+// lastCopyAlone makes a client of cn0 that prepares, replaces the value of key 1, and dies when the node
+// is on the last copy alone. Then dead is set.
+func (x *filter) lastCopyAlone(g *rig, dead *bool, prepare func(c *clover.Client, rt verbs.Runtime) error) {
+	h := g.Host("cn0")
+	h.Go("dies", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(rt))
+		if err == nil {
+			err = prepare(c, rt)
+		}
+		if err != nil {
+			g.t.Error(err)
+			return
+		}
+		swaps := 0
+		x.drop = func(now clock.Time, f *wire.Frame) bool {
+			if f.BTH.Opcode != wire.RCCmpSwap || netip.AddrFrom4(f.IPv4.Src) != h.Addr() {
+				return false
+			}
+			if swaps++; swaps == 2 {
+				*dead = true
+				g.At(now, h.CrashApps)
+			}
+			return swaps >= 2
+		}
+		_ = c.Put(1, value(1, 1, 40), soon(rt))
+	})
+}
+
 // A client dies when its node is on the last copy alone. Another client that appends to the same
 // chain makes the missing links and goes on, long before the dead client's lease ends.
 func TestAWinnerThatDiesBlocksNoOtherClient(t *testing.T) {
@@ -102,28 +131,10 @@ func TestAWinnerThatDiesBlocksNoOtherClient(t *testing.T) {
 			}
 			return nil
 		})
-		h := g.Host("cn0")
-		h.Go("dies", false, func(ctx verbs.Context) {
-			rt := ctx.Runtime()
-			c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(rt))
-			if err != nil {
-				t.Error(err)
-				return
-			}
+		x.lastCopyAlone(g, &dies, func(_ *clover.Client, rt verbs.Runtime) error {
 			for ; !ready; rt.Sleep(100 * time.Microsecond) {
 			}
-			swaps := 0
-			x.drop = func(now clock.Time, f *wire.Frame) bool {
-				if f.BTH.Opcode != wire.RCCmpSwap || netip.AddrFrom4(f.IPv4.Src) != h.Addr() {
-					return false
-				}
-				if swaps++; swaps == 2 {
-					dies = true
-					g.At(now, h.CrashApps)
-				}
-				return swaps >= 2
-			}
-			_ = c.Put(1, value(1, 1, 40), soon(rt))
+			return nil
 		})
 		g.run()
 	}
@@ -221,24 +232,9 @@ func testNoOldValue(t *testing.T, shift time.Duration) {
 		}
 		return s.Err()
 	})
-	g.client("cn1", func(c *clover.Client, rt verbs.Runtime) error {
-		s := kv.Record(c, history, 2, rt.Now)
-		for ; key == 0; rt.Sleep(time.Millisecond) {
-		}
-		for until := rt.Now().Add(2 * time.Second); rt.Now() < until; rt.Sleep(5 * time.Millisecond) {
-			if err := s.Put(key, s.Value(key, 40), soon(rt)); err != nil && !errors.Is(err, kv.ErrTimeout) {
-				return err
-			}
-		}
-		end = true
-		return nil
-	})
-	g.run()
-	if st := g.server.Snapshot(); st.Away != 1 {
-		t.Errorf("%d memory servers are out", st.Away)
-	}
+	overwritten(g, history, &key, 2*time.Second, &end)
 	if err := history.Check(kv.MostStates); err != nil {
-		t.Error(err)
+		t.Errorf("shift %v: %v", shift, err)
 	}
 }
 
@@ -250,29 +246,8 @@ func TestTheAppendOfADeadClientIsCompleted(t *testing.T) {
 		x := &filter{}
 		const lease = 100 * time.Millisecond
 		g := newRigOf(t, threeServers, x.options(), meta.Config{Format: layout.Hardened, Keys: 64, Replicas: replicas, Lease: lease, Grace: lease}, region)
-		h := g.Host("cn0")
-		h.Go("dies", false, func(ctx verbs.Context) {
-			rt := ctx.Runtime()
-			c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(rt))
-			if err == nil {
-				err = c.Insert(1, value(1, 0, 40), soon(rt))
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			swaps := 0
-			x.drop = func(now clock.Time, f *wire.Frame) bool {
-				if f.BTH.Opcode != wire.RCCmpSwap || netip.AddrFrom4(f.IPv4.Src) != h.Addr() {
-					return false
-				}
-				if swaps++; swaps == 2 {
-					g.At(now, h.CrashApps)
-				}
-				return swaps >= 2
-			}
-			_ = c.Put(1, value(1, 1, 40), soon(rt))
-		})
+		dead := false
+		x.lastCopyAlone(g, &dead, func(c *clover.Client, rt verbs.Runtime) error { return c.Insert(1, value(1, 0, 40), soon(rt)) })
 		g.client("cn1", func(c *clover.Client, rt verbs.Runtime) error {
 			rt.Sleep(20 * lease)
 			if err := alike(g); err != nil {

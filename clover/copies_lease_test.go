@@ -41,6 +41,28 @@ func keyOn0(c *clover.Client, s *kv.Recorded, rt verbs.Runtime) (uint64, error) 
 	}
 }
 
+// overwritten runs the rig with a client of cn1, which replaces the value of a key for a while as soon
+// as there is one, and sets end. Then one memory server must be out.
+func overwritten(g *rig, history *kv.History, key *uint64, lasts time.Duration, end *bool) {
+	g.t.Helper()
+	g.client("cn1", func(c *clover.Client, rt verbs.Runtime) error {
+		s := kv.Record(c, history, 2, rt.Now)
+		for ; *key == 0; rt.Sleep(time.Millisecond) {
+		}
+		for until := rt.Now().Add(lasts); rt.Now() < until; rt.Sleep(5 * time.Millisecond) {
+			if err := s.Put(*key, s.Value(*key, 40), soon(rt)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+				return err
+			}
+		}
+		*end = true
+		return nil
+	})
+	g.run()
+	if st := g.server.Snapshot(); st.Away != 1 {
+		g.t.Errorf("%d memory servers are out", st.Away)
+	}
+}
+
 // A change of the servers whose copies count waits until every lease has ended that a client had
 // when the change began: a client that knows nothing of the change reads old values until then.
 func TestAChangeWaitsForLeases(t *testing.T) {
@@ -149,22 +171,7 @@ func testBusyHello(t *testing.T, shift time.Duration) {
 		}
 		return s.Err()
 	})
-	g.client("cn1", func(c *clover.Client, rt verbs.Runtime) error {
-		s := kv.Record(c, history, 2, rt.Now)
-		for ; key == 0; rt.Sleep(time.Millisecond) {
-		}
-		for until := rt.Now().Add(time.Second); rt.Now() < until; rt.Sleep(5 * time.Millisecond) {
-			if err := s.Put(key, s.Value(key, 40), soon(rt)); err != nil && !errors.Is(err, kv.ErrTimeout) {
-				return err
-			}
-		}
-		end = true
-		return nil
-	})
-	g.run()
-	if st := g.server.Snapshot(); st.Away != 1 {
-		t.Errorf("%d memory servers are out", st.Away)
-	}
+	overwritten(g, history, &key, time.Second, &end)
 	if err := history.Check(kv.MostStates); err != nil {
 		t.Errorf("shift %v: %v", shift, err)
 	}

@@ -270,3 +270,48 @@ func TestCopiesSurviveTheMetadataServer(t *testing.T) {
 		}
 	}
 }
+
+// All copies of some keys and of their records are lost: ms0 is out when ms1 loses its memory. The
+// metadata server crashes at the same moment, so it learns of these keys by their mirrors alone. They
+// are lost until they are inserted again; "not found" would mean that they never existed. The same
+// happens a second time, when the restarted metadata server has written the mirrors again.
+func TestAKeyWithoutARecordIsLost(t *testing.T) {
+	const deleted = 21
+	y := newCopyStory(t, 2)
+	y.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		for n := range 2 {
+			for key := uint64(1); key <= deleted; key++ {
+				y.want[key] = value(key, n, 40)
+				if err := c.Insert(key, y.want[key], soon(rt)); err != nil && !errors.Is(err, kv.ErrExists) {
+					return err
+				}
+			}
+			if err := c.Delete(deleted, soon(rt)); err != nil {
+				return err
+			}
+			rt.Sleep(time.Second) // the tombstone is reported, and the record erased
+			y.Host("ms0").HangAll()
+			for y.server.Snapshot().Away == 0 {
+				rt.Sleep(time.Millisecond)
+			}
+			if err := y.write(c, rt, 10*n+2); err != nil {
+				return err
+			}
+			y.Host("md0").Crash()
+			y.Host("ms1").Crash()
+			y.Host("ms0").ResumeAll()
+			y.Host("ms1").Restart()
+			y.memory("ms1")
+			y.Host("md0").Restart()
+			y.meta()
+			if v, err := c.Get(deleted, nil, soon(rt)); !errors.Is(err, kv.ErrNotFound) {
+				return fmt.Errorf("a deleted key: %.10q, %w", v, err)
+			}
+			if lost, err := y.read(c, rt); lost == 0 || lost == 20 || err != nil {
+				return fmt.Errorf("%d keys lost: want those whose copies were on ms0 and ms1: %w", lost, err)
+			}
+		}
+		return nil
+	})
+	y.run()
+}

@@ -58,7 +58,7 @@ func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 	return known{}, fmt.Errorf("metadata server: query of key %d: %v", key, a.Status)
 }
 
-// place renews the lease, connects to the memory server of the node at, and returns the node's
+// place renews the lease, connects to the memory server of the node `at`, and returns the node's
 // address and the server.
 func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, ok := c.space.Place(at.Handle)

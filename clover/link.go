@@ -37,7 +37,7 @@ func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error)
 		case errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrClosed), errors.Is(err, kv.ErrLost), errors.Is(err, errLease):
 			out.unused = !uncertain && (errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrClosed))
 			if uncertain {
-				err = fmt.Errorf("%w: %v", kv.ErrTimeout, err) //nolint:errorlint // callers must not take it for an error without effect
+				err = fmt.Errorf("%w: %v", kv.ErrTimeout, err) //nolint:errorlint // callers must not treat it as an error without effect
 			}
 			return out, err
 		}
@@ -123,8 +123,8 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 // reads the shortcut.
 const maxHops = 2
 
-// swap executes the compare-and-swap that appends n to the node at. It returns the header that the
-// compare-and-swap found.
+// swap executes the compare-and-swap that appends n to the node `at`. It returns the header that
+// the compare-and-swap found.
 func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, error) {
 	if err := c.owns(n, deadline); err != nil {
 		return 0, err
@@ -150,7 +150,7 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 // another node, where it succeeded, and has been restarted since.
 var errOtherEnd = errors.New("the append found a node of another version")
 
-// follows reports whether n is the successor of node at, if a compare-and-swap on its header has
+// follows reports whether n is the successor of node `at`, if a compare-and-swap on its header has
 // found the value was.
 func (n node) follows(at layout.Location, was layout.Word) bool {
 	next, more := was.Next()

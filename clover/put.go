@@ -137,7 +137,7 @@ func (c *appender) classOf(n int) (layout.Class, error) {
 	return class, nil
 }
 
-// fresh takes a spare node and writes it.
+// fresh removes a spare node from the list and writes it.
 func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
 	class, err := c.classOf(len(value))
 	if err != nil {
@@ -180,10 +180,10 @@ func (c *appender) batch() int {
 // minBatch is the smallest batch. It limits how many calls the client makes for nodes.
 const minBatch = 8
 
-// choose returns the index in spare of a node for a key whose home is server near. If the client
+// choose returns the index in spare of a node for a key whose home is server `near`. If the client
 // has no node of that server, choose returns -1, and the client asks the metadata server for some.
 // There is one exception: if the client has more than a batch of nodes for each other server, it
-// got these because server near had none, and choose returns one of them.
+// got these because server `near` had none, and choose returns one of them.
 //
 // choose prefers a node whose version is not lower than that of the key's newest node, because a
 // switch steers no request to a node of a lower version.
@@ -202,8 +202,8 @@ func (c *appender) choose(near int, v layout.Version, spare []layout.Location) i
 	return i
 }
 
-// take takes a spare node. If there is none at the home of the key, it asks the metadata server for
-// more.
+// take removes a spare node. If there is none at the home of the key, it asks the metadata server
+// for more.
 func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
 	if c.space.Shared && class > c.space.Largest() {
 		return layout.Location{}, fmt.Errorf("%w: a node of %v, and this small store has none longer than %v", kv.ErrTooLarge, class, c.space.Largest())
@@ -271,7 +271,7 @@ func (c *appender) full(class layout.Class, unused int) error {
 	return fmt.Errorf("%w: %s; `rdmalab clover stat` shows how the nodes are used", kv.ErrFull, what)
 }
 
-// writeNode writes the node at, which is the first round trip of a PUT. If the WRITE fails, the
+// writeNode writes the node `at`, which is the first round trip of a PUT. If the WRITE fails, the
 // node is not used again, because the WRITE may still be in flight.
 func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
 	p, s, err := c.place(at, deadline)

@@ -27,14 +27,14 @@ type reports struct {
 	op      remotemem.Op
 	words   [rpc.MaxBatch]remotemem.Op
 
-	// part is the part that the client has handed to Config.Reporter; nil: none. parts counts such
-	// parts under the client's present number. gate opens when a part is over.
+	// part is the part that the client has handed to Config.Reporter; nil means none. parts counts
+	// such parts under the client's present number. gate opens when a part is over.
 	part  *part
 	parts uint32
 	gate  verbs.Gate
 	// oldest is the epoch of the oldest record in a part that may still arrive at the metadata
-	// server; 0: there is none. A part that was lost may arrive until the metadata server has
-	// answered a later one.
+	// server; 0 means that there is none. A part that was lost may arrive until the metadata server
+	// has answered a later one.
 	oldest uint32
 }
 
@@ -111,7 +111,12 @@ func (c *session) report(now bool) {
 	c.writeShortcuts(n)
 	g.request = rpc.Request{Op: rpc.OpGC, N: n}
 	copy(g.request.Records[:n], g.records)
-	if err := c.send(&g.request, &g.op, c.at.async, slotReport); err != nil {
+	b := c.message(&g.request, slotReport)
+	if c.fab.MR().WriteAt(b, c.at.async) != nil {
+		return
+	}
+	c.fab.Send(&g.op, c.meta, c.at.async, len(b))
+	if c.fab.Start(&g.op) != nil {
 		return // the connection has failed; a later call of request makes a new one
 	}
 	g.busy, g.heard, g.seq, g.sent, g.batch = true, false, c.call.seq, c.rt.Now(), n
@@ -129,8 +134,8 @@ func (c *session) handOver(n int) {
 }
 
 // hear reads the answer to the last report, which renews the lease as every answer does. It also
-// takes the outcome of a part that the Reporter has sent. That does not renew the lease, because it
-// does not say when the metadata server has last heard of this client.
+// handles the outcome of a part that the Reporter has sent. That does not renew the lease, because
+// it does not say when the metadata server has last heard of this client.
 func (c *session) hear() {
 	if g := &c.gc; g.part != nil {
 		if over, lost := c.cfg.Reporter.outcome(g.part); over {

@@ -87,7 +87,7 @@ func (r *Reporter) end() bool {
 	return r.running
 }
 
-// add takes a part from a client. It starts the thread if necessary.
+// add accepts a part from a client. It starts the thread if necessary.
 func (r *Reporter) add(p *part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *Reporter) next(waited bool) (list []*part, more bool) {
 	return list, true
 }
 
-// done is called after a request: its parts are over, and lost if sent is false.
+// done is called after a request: its parts are over, and lost if `sent` is false.
 func (r *Reporter) done(list []*part, sent bool) {
 	r.mu.Lock()
 	for _, p := range list {

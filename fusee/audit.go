@@ -25,8 +25,10 @@ type Report struct {
 	// leave such slots for some round trips; clients that have died leave them until they are
 	// recovered.
 	Unfinished int `json:"unfinished"`
-	// Members are the servers that belong to the store. The others were lost.
+	// Members are the servers that belong to the store. The others were lost. Filling are those of the
+	// others that have come back, and that a master is about to make members again (Client.Audit alone).
 	Members []int `json:"members"`
+	Filling []int `json:"filling,omitempty"`
 	// Taken is, for each server, how many blocks belong to clients or were left by them. Blocks is
 	// how many blocks a server has.
 	Taken  []int `json:"taken"`
@@ -49,8 +51,10 @@ type auditor struct {
 	read Reader
 	out  Report
 	dir  layout.Directory
-	// uses are the block tables, by server.
-	uses [][]layout.BlockUse
+	// uses are the block tables, by server. copies are the copies of their words, by the server that has
+	// them and the area.
+	uses   [][]layout.BlockUse
+	copies [][][]layout.BlockUse
 	// where has the offset of the slot of each key that was found.
 	where  map[uint64]uint64
 	object layout.Object
@@ -62,9 +66,9 @@ type auditor struct {
 // Audit reads a whole store and checks it. In a valid store, every slot of the index names an
 // object that is complete in all its replicas and belongs to that bucket; no key has two slots; and
 // the replicas of the index are equal. Each object that a slot names is in a block that a client
-// owns, or has left with objects of that length, and the object's version is not greater than the
-// block's. An error is one that read has returned. Clients should not change the store meanwhile.
-// Of servers that are no members any more (layout.View), Audit reads only the views.
+// owns, or that a client has left with objects of that length. The object's version is not greater
+// than the block's. An error is one that read has returned. Clients should not change the store
+// meanwhile. Of servers that are no members any more (layout.View), Audit reads only the views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	var view layout.View
 	for i := range super.Shape.Servers {
@@ -172,16 +176,23 @@ func (a *auditor) all(server int, off uint64, n int) ([]byte, error) {
 func (a *auditor) blocks(server int) error {
 	if !a.view.Has(server) {
 		a.uses, a.out.Taken = append(a.uses, nil), append(a.out.Taken, 0)
+		a.copies = append(a.copies, nil)
 		return nil
 	}
-	table, err := a.all(server, a.Shape.BlockTable(0), 8*a.Shape.Blocks)
+	uses, err := a.table(server, 0)
 	if err != nil {
 		return err
 	}
-	taken, uses := 0, make([]layout.BlockUse, a.Shape.Blocks)
-	for i := range uses {
-		u := layout.BlockUse(binary.LittleEndian.Uint64(table[8*i:]))
-		if uses[i] = u; u != 0 {
+	copies := make([][]layout.BlockUse, a.Shape.Replicas)
+	for j := 1; j < a.Shape.Replicas; j++ {
+		if copies[j], err = a.table(server, j); err != nil {
+			return err
+		}
+	}
+	a.copies = append(a.copies, copies)
+	taken := 0
+	for _, u := range uses {
+		if u != 0 {
 			taken++
 		}
 		switch {
@@ -194,6 +205,16 @@ func (a *auditor) blocks(server int) error {
 	a.uses = append(a.uses, uses)
 	a.out.Taken = append(a.out.Taken, taken)
 	return nil
+}
+
+// table reads the block table of an area.
+func (a *auditor) table(server, area int) ([]layout.BlockUse, error) {
+	table, err := a.all(server, a.Shape.BlockTable(area), 8*a.Shape.Blocks)
+	uses := make([]layout.BlockUse, len(table)/8)
+	for i := range uses {
+		uses[i] = layout.BlockUse(binary.LittleEndian.Uint64(table[8*i:]))
+	}
+	return uses, err
 }
 
 // subtable checks the slots of subtable n.
@@ -243,7 +264,7 @@ func (a *auditor) subtable(n int) error {
 	return nil
 }
 
-// slot checks one slot, which is at offset off in a group of buckets.
+// slot checks one slot, which is at offset `off` in a group of buckets.
 func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot layout.Slot) error {
 	s := &a.Shape
 	if s.Format.Leaving(slot) {
@@ -271,6 +292,12 @@ func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot
 		server, at := s.Replica(ref.Server, ref.Place, j)
 		if !a.view.Has(server) {
 			continue
+		}
+		if j > 0 {
+			if u := a.copies[server][j][s.BlockOf(ref.Place)]; !u.Covers(ref.Units, ref.Version) {
+				a.defect("slot at %d: its object of %d units and version %d is in block %d of server %d, of which the copy on server %d is %#x", off, ref.Units, ref.Version,
+					s.BlockOf(ref.Place), ref.Server, server, uint64(u))
+			}
 		}
 		b, err := a.all(server, at, ref.Units*layout.Unit)
 		if err != nil {
@@ -392,6 +419,11 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 		out, err = audit(c.super, c.view, c.reader(deadline))
 		return err
 	})
+	for i := range c.links {
+		if c.view != 0 && !c.view.Has(i) && c.claimed(i, min(deadline, c.rt.Now().Add(joinPatience))) {
+			out.Filling = append(out.Filling, i)
+		}
+	}
 	return out, err
 }
 

@@ -60,6 +60,8 @@ type block struct {
 	// word is the block's word in the block table. maybe, unless 0, is what the word may be
 	// instead: the client does not know whether it has changed the word.
 	word, maybe layout.BlockUse
+	// copy is what the copies of the word are, as far as the client knows.
+	copy layout.BlockUse
 	// from is the greatest version of the block's objects before this client got the block. For
 	// each object, versions has the version of its last use (from, if this client has not used it),
 	// used says whether it is in use, and keys has its key.
@@ -250,18 +252,23 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 		case err != nil:
 			return kv.TimedOut(err)
 		}
-		// A server that has lost its memory would give out the same blocks again.
-		if s.managed {
-			if _, err := s.slotAt(server, layout.ViewWord, deadline); err != nil {
-				return err
-			}
+		id := blockID{server, n}
+		if s.managed { // a server that has lost its memory would give out the same blocks again
+			s.read(server, layout.ViewWord, atLog, 8)
+		}
+		if s.copied = nil; n < shape.Blocks {
+			copyWord(s, id, 0, word.Copy())
+		}
+		if err := settleCopies(s, word.Copy(), deadline); err != nil {
+			return err
 		}
 		r.open = false
-		id := blockID{server, n}
 		if s.blocks[id] != nil || n >= shape.Blocks {
 			return fmt.Errorf("memory server %d has given block %d of %d, which is not free", server, n, shape.Blocks)
 		}
-		s.addBlock(newBlock(id, word, 0, s.doubts, shape))
+		b := newBlock(id, word, 0, s.doubts, shape)
+		b.copy = word.Copy()
+		s.addBlock(b)
 		if r.units == units {
 			return nil
 		}
@@ -286,15 +293,23 @@ func (s *space) addBlock(b *block) {
 func (s *space) raise(b *block, deadline clock.Time) error {
 	word := b.word.Ahead(versionsAhead)
 	b.maybe = word
-	ok, err := s.become(heir{b.blockID, b.word}, word, deadline)
+	at := s.swap(b.server, s.useAt(b.blockID), uint64(b.word), uint64(word))
+	copyWord(s, b.blockID, b.copy, word.Copy())
+	if err := s.do(deadline); err != nil {
+		return err
+	}
+	found, err := s.fab.Word(at)
 	switch {
 	case err != nil:
 		return err
-	case !ok:
+	case found != uint64(b.word) && found != uint64(word):
 		s.fenced = true
 		return kv.TimedOut(errFenced)
 	}
-	b.word, b.maybe = word, 0
+	if err := settleCopies(s, word.Copy(), deadline); err != nil {
+		return err
+	}
+	b.word, b.copy, b.maybe = word, word.Copy(), 0
 	return nil
 }
 
@@ -331,7 +346,7 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 			continue
 		}
 		err := s.table(server, deadline, func(h heir) (bool, error) {
-			// A block in limbo is left out: settleLimbo would later take this take-over for the
+			// A block in limbo is left out: settleLimbo would later mistake this take-over for the
 			// failed one.
 			settles := slices.ContainsFunc(s.limbo, func(l limbo) bool { return l.blockID == h.blockID })
 			if !h.use.Left() || h.use.Spent() || !suits(h.use) || settles {
@@ -385,6 +400,12 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) error {
 		}
 		return err
 	}
+	copyWord(s, b.blockID, h.use.Copy(), b.word.Copy())
+	if err := settleCopies(s, b.word.Copy(), deadline); err != nil {
+		s.limbo = append(s.limbo, limbo{h, b.word})
+		return err
+	}
+	b.copy = b.word.Copy()
 	s.addBlock(b)
 	return nil
 }
@@ -409,7 +430,7 @@ func (s *space) settleLimbo(deadline clock.Time) error {
 	return nil
 }
 
-// become changes the word of a block from h.use to the value to. It returns true if the word now
+// become changes the word of a block from h.use to the value `to`. It returns true if the word now
 // has that value; no other client gives the word this value.
 func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, error) {
 	at := s.swap(h.server, s.useAt(h.blockID), uint64(h.use), uint64(to))

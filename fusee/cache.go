@@ -12,8 +12,8 @@ type cache struct {
 // remembered is what a client remembers of a key.
 type remembered struct {
 	key uint64
-	// at is the offset of the key's slot. slot is the value that the slot had; 0: the client
-	// remembers nothing.
+	// at is the offset of the key's slot. slot is the value that the slot had; 0 means that the
+	// client remembers nothing.
 	at   uint64
 	slot layout.Slot
 	// uses counts the operations that have used the entry. wrong counts those of them that found

@@ -20,27 +20,27 @@ type Config struct {
 	Params rdmacm.Params
 	// Servers are the memory servers, in the order in which the store was formatted.
 	Servers []netip.Addr
-	// Cache is the largest number of keys whose slots the client remembers; 0: 16,384. Negative: no
-	// cache.
+	// Cache is the largest number of keys whose slots the client remembers; 0 means 16,384.
+	// Negative: no cache.
 	Cache int
 	// Threshold is a share of a key's uses. If the remembered slot was wrong in more than this
-	// share of them, a GET reads the slot before it reads the object. 0: 0.1, as published.
+	// share of them, a GET reads the slot before it reads the object. 0 means 0.1, as published.
 	Threshold float64
 	// Lease is how long a client waits for another client that must go on. After that it takes the
-	// other one for dead, and makes the memory servers end its connections (see Client.Recover); 0:
-	// 500 ms. A client that was only slow loses nothing but time. For a master, Lease is how long a
-	// memory server may be silent; at least MinMasterLease.
+	// other one for dead, and makes the memory servers end its connections (see Client.Recover); 0
+	// means 500 ms. A client that was only slow loses nothing but time. For a master, Lease is how
+	// long a memory server may be silent; at least MinMasterLease.
 	Lease time.Duration
 	// ClientLease is how long a client that owns blocks may be silent. After that the master
-	// recovers it, as Client.Recover does. 0: 20 times Lease, but at least 10 s. Negative: the
+	// recovers it, as Client.Recover does. 0 means 20 times Lease, but at least 10 s. Negative: the
 	// master never recovers a client. A client that works shows that it is alive once in half of
 	// its own Lease, which must be much shorter than ClientLease. A client that waits until the
 	// master has settled a block treats the master in the same way: it may be silent for
 	// ClientLease.
 	ClientLease time.Duration
-	// Published makes the client decide as the public code does, with the holes 1 to 4 of HOLES.md: for
-	// measurements, and to show these holes. All clients of a store should have the same value. Such
-	// a store has no master, and its index does not grow.
+	// Published makes the client decide as the public code does, with the holes 1 to 4 of HOLES.md:
+	// for measurements, and to show these holes. All clients of a store should have the same value.
+	// Such a store has no master, and its index does not grow.
 	Published bool
 }
 
@@ -93,21 +93,21 @@ func (c *Config) validate() error {
 // FormatConfig describes a store that Format is to make.
 type FormatConfig struct {
 	// Replicas is how many servers have a copy of each object. IndexReplicas is how many servers
-	// have the index. 0: 2 for objects and 1 for the index, as in the paper's measurements, but at
-	// most as many as there are servers.
+	// have the index. 0 means 2 for objects and 1 for the index, as in the paper's measurements,
+	// but at most as many as there are servers.
 	Replicas, IndexReplicas int
 	// Depth is the depth of all subtables at first: there are 2^Depth of them. Groups is the number
-	// of groups of three buckets in a subtable; 0: as many as fit into an eighth of a server's
+	// of groups of three buckets in a subtable; 0 means as many as fit into an eighth of a server's
 	// memory.
 	Depth, Groups int
 	// Grow is how many times each subtable can be split: the index has room for 2^(Depth+Grow)
-	// subtables. 0: the index does not grow. An index with more than 3 replicas cannot grow (see
-	// the package comment).
+	// subtables. 0 means that the index does not grow. An index with more than 3 replicas cannot
+	// grow (see the package comment).
 	Grow int
-	// Block is the length of a block in bytes, a multiple of 16 KiB; 0: 256 KiB, or less so that a
-	// server has about a thousand blocks.
+	// Block is the length of a block in bytes, a multiple of 16 KiB; 0 means 256 KiB, or less so
+	// that a server has about a thousand blocks.
 	Block int
-	// Generation identifies the store; 0: a random number.
+	// Generation identifies the store; 0 means a random number.
 	Generation uint64
 }
 

@@ -89,6 +89,30 @@
 // Its object becomes valid in the first replica last, so that no client sees an object that could
 // be lost together with that replica.
 //
+// # Memory servers that come back
+//
+// A server that answers again, with or without its memory, is filled by the master and becomes a member
+// again. Clients are at work until the last step, which is a change of the members (see above):
+//
+//   - The master claims the server. One READ shows the server's view and its master: a server on which another
+//     master has made a later view, or a view without any present member, is left as it is. It takes back
+//     the view of the server, has it end all connections, and clears its memory in slices (Master.clearSome).
+//   - It prepares a view without the server, and makes the replicas of the index alike. It copies the index, and
+//     the blocks of which the server has a replica (Master.fill), and shows its standby meanwhile that it is
+//     alive. If the master dies here, the former members have all that there is.
+//   - It settles a view with the server: first on the former members, on the server last. A client uses a view when
+//     all its members have it. If the server fails before the end, the view has the former members, and the master
+//     waits before it tries again, each time twice as long.
+//
+// The block table of such a server was lost. The other servers with replicas of a block's objects have a copy of the
+// block's word, with the length of the objects and the version. A client changes the copies in the same batch as
+// the word, before an object gets a version that they do not have. After the fill no block of the server has an
+// owner, and clients take them over like other blocks that were left. A word on the server says in which epoch it has
+// joined: a client that has missed views drops its blocks there, and marks no object in them.
+//
+// A client takes another incarnation of a server for a member only if that has a later view of the same store. If
+// a member is silent, it also asks the servers that were no members: perhaps they are now.
+//
 // A Standby takes the master's place when the master is silent (see there why two masters never go
 // on both).
 //
@@ -176,7 +200,7 @@
 //
 // # What it does not survive yet
 //
-// A server that was lost does not become a member again. If two masters, neither of which is
+// If two masters, neither of which is
 // the standby of the other, are separated from each other, and each from some servers, both may go
 // on. Two masters that begin at the same time may end each other. Masters and clients share one sequence of numbers: a master that begins while the
 // primary is absent may get the number of a client.

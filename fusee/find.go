@@ -13,7 +13,7 @@ import (
 type finder struct {
 	space
 	cache cache
-	// sight is what the client has read last for the key. stale: the subtable was split meanwhile.
+	// sight is what the client has read last for the key. stale: the subtable was split since then.
 	// leaving are the key's slots that are being moved.
 	sight   sight
 	stale   bool
@@ -121,8 +121,8 @@ type avoided struct {
 	until clock.Time
 }
 
-// avoid makes vacancy choose other slots than the one at offset at, because the winner of that slot
-// makes no progress.
+// avoid makes vacancy choose other slots than the one at offset `at`, because the winner of that
+// slot makes no progress.
 func (f *finder) avoid(at uint64) {
 	now := f.rt.Now()
 	f.stuck = slices.DeleteFunc(f.stuck, func(a avoided) bool { return a.at == at || a.until <= now })
@@ -132,7 +132,7 @@ func (f *finder) avoid(at uint64) {
 	f.stuck = append(f.stuck, avoided{at, now.Add(avoidFor)})
 }
 
-// avoids reports whether the client avoids the slot at offset at.
+// avoids reports whether the client avoids the slot at offset `at`.
 func (f *finder) avoids(at uint64) bool {
 	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
 }

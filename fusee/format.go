@@ -109,7 +109,7 @@ func (m *maker) retire() (last uint32, memory uint64, err error) {
 	return last, memory, nil
 }
 
-// bytesAt writes b to server i at offset off.
+// bytesAt writes b to server i at offset `off`.
 func (m *maker) bytesAt(i int, off uint64, b []byte) error {
 	for len(b) > 0 {
 		n := min(piece, len(b))

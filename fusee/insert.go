@@ -96,7 +96,7 @@ type rival struct {
 	since, last clock.Time
 }
 
-// see records that a READ, begun at time asked, has shown the rival's slot.
+// see records that a READ, begun at time `asked`, has shown the rival's slot.
 func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 	if r.slot != slot {
 		*r = rival{slot: slot, since: now}
@@ -202,8 +202,8 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 
 // alone decides between clients that insert one key into different slots (see the package comment).
 // own is this client's slot, whose object is pending. The buckets were read after the CAS that
-// changed this slot, by READs begun after asked. alone returns nil when no other client has a slot
-// for the key.
+// changed this slot, by READs begun after `asked`. alone returns nil when no other client has a
+// slot for the key.
 func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
 		list, err := c.look(set)
@@ -249,7 +249,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 	}
 }
 
-// before reports whether slot one is at a lower place in its subtable than slot other. So the
+// before reports whether slot `one` is at a lower place in its subtable than slot `other`. So the
 // result does not depend on whether a split has moved the slots.
 func (c *grower) before(one, other uint64) bool {
 	_, a := c.super.Shape.Within(one)
@@ -257,7 +257,7 @@ func (c *grower) before(one, other uint64) bool {
 	return a < b
 }
 
-// withdraw empties the slot of this client's pending object because of the error why. No other
+// withdraw empties the slot of this client's pending object because of the error `why`. No other
 // client changes the slot.
 func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) error {
 	emptied := c.super.Shape.Format.Emptied(f.Ref)
@@ -276,6 +276,11 @@ func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline cl
 	err := c.showAll(f.Ref, late)
 	for errors.Is(err, errView) {
 		if err = c.remains(own, h, 0, late); err == nil {
+			// If the object's server was lost, the block may have another owner by now, who uses the object
+			// again at any time. The master has marked the object then: otherwise it had emptied the slot.
+			if !f.object.of(&c.space) {
+				break
+			}
 			err = c.showAll(f.Ref, late)
 		}
 	}

@@ -51,6 +51,11 @@ var errAbsent = errors.New("a member of the store is absent")
 // meet reads the superblocks and views of all servers that answer. All members must be among them.
 func (c *Client) meet(deadline clock.Time) error {
 	c.view, c.newer, c.until, c.missing = 0, 0, 0, 0
+	for i := range c.links {
+		if c.managed { // a server may have lost its memory and become a member again
+			c.links[i].boot = 0
+		}
+	}
 	errs, supers := make([]error, len(c.links)), make([]layout.Superblock, len(c.links))
 	for i := range c.links {
 		limit := deadline

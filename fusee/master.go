@@ -44,9 +44,11 @@ type Master struct {
 	// Counted, if set, is called with the number of a standby when the master begins to count on it,
 	// and with 0 when the master has retired it.
 	Counted func(standby uint32)
-	// Failed, if set, is called when the master cannot recover clients. The master tries it again, and
-	// calls Failed again only if the error is another one.
+	// Failed, if set, is called when the master cannot recover clients, or cannot fill a server. The master
+	// tries it again, and calls Failed again only if the error is another one.
 	Failed func(err error)
+	// Filling, if set, is called when the master begins to fill a server that answers again.
+	Filling func(server int)
 	// failed is the last error.
 	failed string
 	// wards are the clients that own blocks. nextTend is when the master examines them again. ended are
@@ -54,6 +56,8 @@ type Master struct {
 	wards    map[uint32]ward
 	nextTend clock.Time
 	ended    []uint32
+	// guest is the server that the master makes a member again.
+	guest guest
 }
 
 // sign is what a master knows of the life of a server.
@@ -136,7 +140,7 @@ func (m *Master) Run() error {
 }
 
 // Step asks all members whether they are alive, and changes the members if one has crashed or has lost its
-// memory. If all have answered, it recovers clients that have died.
+// memory. If all have answered, it recovers clients that have died, and fills a server that answers again.
 func (m *Master) Step() error {
 	quiet, err := m.probe()
 	if err != nil {
@@ -155,10 +159,15 @@ func (m *Master) Step() error {
 	}
 	err = errors.Join(m.retire(), m.tend())
 	m.notice(m.c.rt.Now())
+	if m.guest.stage == cleared && !m.c.fenced {
+		return m.change(m.c.rt.Now().Add(changePatience))
+	}
+	err = errors.Join(err, m.welcome())
+	m.notice(m.c.rt.Now())
 	switch {
 	case m.c.fenced:
 		return ErrDeposed
-	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost):
+	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost), errors.Is(err, ErrDeposed):
 		return err
 	}
 	m.report(err) // if a server does not answer, that shows when it is asked again
@@ -194,6 +203,9 @@ func (m *Master) probe() (quiet int, err error) {
 		asked := m.c.rt.Now()
 		m.notice(asked)
 		err := m.ask(i, asked.Add(m.c.cfg.Lease/4))
+		if errors.Is(err, errReborn) {
+			err = m.reborn(i, err, m.c.rt.Now().Add(m.c.cfg.Lease/4))
+		}
 		if m.c.fenced {
 			return 0, ErrDeposed
 		}
@@ -218,6 +230,21 @@ func (m *Master) probe() (quiet int, err error) {
 		}
 	}
 	return quiet, nil
+}
+
+// reborn is called when a member has another memory than the one that this master knows, with that error. If
+// that memory has a view of the store, another master has filled it: this one was hung meanwhile.
+func (m *Master) reborn(i int, why error, deadline clock.Time) error {
+	if !m.signs[i].claimed {
+		return why
+	}
+	switch v, err := m.c.peek(i, layout.View(0), deadline); {
+	case err != nil:
+		return err
+	case v.State() != layout.NoView:
+		return ErrDeposed
+	}
+	return why
 }
 
 // lastLeases is how many leases a server may be silent if the store is lost without it. The store gains
@@ -246,6 +273,11 @@ func (m *Master) notice(now clock.Time) (hung bool) {
 
 // ask claims a server, if it is not claimed yet, and reads its view.
 func (m *Master) ask(i int, deadline clock.Time) error {
+	if !m.signs[i].claimed { // a standby may have to do with another incarnation of the server
+		if _, err := m.c.peek(i, m.c.newer.As(layout.NoView), deadline); err != nil {
+			return err
+		}
+	}
 	if err := m.c.fab.Open(i, deadline); err != nil {
 		return err
 	}
@@ -362,7 +394,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	}
 	limit := min(deadline, now.Add(max(2*c.cfg.Lease, minPatience)))
 	c.newer = next // the epoch is used up
-	if err := m.announce(next, limit); err != nil {
+	if err := m.announce(next, next, limit); err != nil {
 		return err
 	}
 	if err := m.agree(next); err != nil {
@@ -371,7 +403,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	limit = max(limit, c.rt.Now().Add(minPatience))
 	if !c.super.Shape.Survives(next) {
 		c.view = next.As(layout.Gone)
-		return errors.Join(errGone, m.announce(c.view, limit))
+		return errors.Join(errGone, m.announce(c.view, c.view, limit))
 	}
 	told := c.rt.Now()
 	c.view = next
@@ -402,23 +434,41 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if err := c.numberFrom(last, deadline); err != nil {
 		return err
 	}
-	next = next.As(layout.Settled)
-	if err := m.announce(next, c.rt.Now().Add(minPatience)); err != nil {
+	members, err := m.admit(next)
+	if err == nil {
+		err = m.conclude(next, members)
+	}
+	if m.judge(members, err); err != nil {
 		return err
 	}
-	c.use(next)
+	c.use(members)
 	m.takes = false
 	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
 	m.wards = nil // the words of leases are perhaps on another server
 	return nil
 }
 
-// announce puts a view in the place of those that the members are known to have.
-func (m *Master) announce(v layout.View, deadline clock.Time) error {
+// conclude settles the view members in the place of next. A server that is not in next is told last: no
+// client uses the view before all its members have it. From the time at which that server may have the
+// view, it may have requests of clients: if it does not answer then, it counts as a member that is lost.
+func (m *Master) conclude(next, members layout.View) error {
+	if members.Members() == next.Members() {
+		return m.announce(members, next, m.c.rt.Now().Add(minPatience))
+	}
+	m.c.view, m.c.newer = members, members
+	if err := m.announce(members, next, m.c.rt.Now().Add(minPatience)); err != nil {
+		return err
+	}
+	m.second.base = members
+	return m.announce(members, members, m.c.rt.Now().Add(minPatience))
+}
+
+// announce puts a view in the place of those that the servers in the view `to` are known to have.
+func (m *Master) announce(v, to layout.View, deadline clock.Time) error {
 	c := m.c
 	var found [layout.MaxServers]int
 	for i := range c.links {
-		if v.Has(i) {
+		if to.Has(i) && m.words[i] != v {
 			m.tried[i] = v
 			found[i] = c.swap(i, layout.ViewWord, uint64(m.words[i]), uint64(v))
 		}
@@ -427,7 +477,7 @@ func (m *Master) announce(v layout.View, deadline clock.Time) error {
 		return err
 	}
 	for i := range c.links {
-		if !v.Has(i) {
+		if !to.Has(i) || m.words[i] == v {
 			continue
 		}
 		was, err := c.fab.Word(found[i])

@@ -19,7 +19,7 @@ type memory struct {
 	rt    *kv.Timeline
 	fab   *remotemem.Fabric
 	links []link
-	// id is the number of the client, the owner of its connections; 0: not known yet.
+	// id is the number of the client, the owner of its connections; 0 means not known yet.
 	id uint32
 	// ops are the operations of a batch that is being prepared; batch are those that are prepared
 	// and not executed yet.
@@ -34,7 +34,8 @@ type memory struct {
 	fenced bool
 	members
 	pulse pulse
-	// pulsate adds the sign of life of this client to a batch; nil: the client shows none.
+	// pulsate adds the sign of life of this client to a batch; nil means that the client shows
+	// none.
 	pulsate func()
 }
 
@@ -44,8 +45,8 @@ var errFenced = errors.New("another client has taken this one for dead and has t
 // link is the connection to one memory server.
 type link struct {
 	mem memservice.Memory
-	// boot is the boot number of the memory service whose memory belongs to the store; 0: the
-	// client has not seen one.
+	// boot is the boot number of the memory service whose memory belongs to the store; 0 means that
+	// the client has not seen one.
 	boot uint64
 }
 
@@ -62,10 +63,11 @@ const (
 	logLen    = 64
 	// atFrees: the values that the FETCH_ADDs of frees in flight find.
 	atFrees = atLog + logLen
-	// atViews: the views of the servers.
+	// atViews: the superblocks and the words of membership of the servers.
 	atViews = atFrees + 8*freeBatch
+	viewLen = layout.MasterWord + 8
 	// atBeat: the word by which the client shows that it is alive.
-	atBeat = atViews + 8*layout.MaxServers
+	atBeat = atViews + viewLen*layout.MaxServers
 	// atTidings: what masters have written to each server, and what this one writes.
 	atTidings = atBeat + 8
 	atTold    = atTidings + tidingsLen*layout.MaxServers
@@ -147,7 +149,7 @@ func (m *memory) next() (o *remotemem.Op, word int) {
 // room returns how many more operations fit into the batch.
 func (m *memory) room() int { return maxOps - m.n }
 
-// read adds a READ of n bytes to the batch; to is where they go in the buffer.
+// read adds a READ of n bytes to the batch; `to` is where they go in the buffer.
 func (m *memory) read(server int, off uint64, to, n int) {
 	o, _ := m.next()
 	m.fab.Read(o, m.target(server, off), to, n)

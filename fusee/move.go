@@ -18,8 +18,8 @@ func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
 	return nil
 }
 
-// replaceAll replaces the slots of several moves at the same time, by the rules of SNAPSHOT. If
-// another writer wins a slot, replaceAll does not wait for it.
+// replaceAll replaces the slots of several moves at the same time, by the rules of SNAPSHOT. If the
+// slot gets another client's value instead, replaceAll does not wait for it.
 //
 // Several clients may replace one slot by the same value. If this value wins, all of them win, and
 // all know it. If it does not win, all of them lose.

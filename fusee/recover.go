@@ -74,11 +74,11 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	return nil
 }
 
-// estate is a block that this client has taken over from a dead one. The objects before number next are
-// settled. They remain so while this client owns the block, because no other client uses them.
+// estate is a block that this client has taken over from a dead one. The objects before number next
+// are settled. They remain so while this client owns the block, because no other client uses them.
 type estate struct {
 	heir
-	block *block // nil: none of the objects is settled
+	block *block // nil means that none of the objects is settled
 	next  int
 }
 
@@ -86,7 +86,8 @@ type estate struct {
 var errLater = fmt.Errorf("%w: blocks of dead clients are not settled yet", kv.ErrTimeout)
 
 // settleHeirs settles the blocks that this client has taken over from dead ones, and leaves them to
-// others. At the time until it ends with errLater, and the next call continues with the next object.
+// others. At the time until it ends with errLater, and the next call continues with the next
+// object.
 func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	for len(c.heirs) > 0 {
 		e := &c.heirs[0]
@@ -125,7 +126,7 @@ func (c *changer) settleBlock(e *estate, until, deadline clock.Time) error {
 
 // settleUnsure settles the objects of this client whose operations have an unknown outcome.
 func (c *changer) settleUnsure(deadline clock.Time) error {
-	c.unsure = slices.DeleteFunc(c.unsure, func(o object) bool { return !c.has(o.server) })
+	c.unsure = slices.DeleteFunc(c.unsure, func(o object) bool { return !o.of(&c.space) })
 	for _, o := range slices.Clone(c.unsure[:min(maxUnsure, len(c.unsure))]) {
 		version := o.versions[o.i]
 		if err := c.settleObject(o, deadline); err != nil {
@@ -213,8 +214,8 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 
 // votes reads the slots of a hash, in all subtables in which they can be: primary is the slot whose
 // primary names an object, and votes are values of backups that name it, or are what its DELETE or
-// its move leaves, where the primary has another value. A leaving slot of another version belongs to an
-// earlier use of the object, perhaps by another key.
+// its move leaves, where the primary has another value. A leaving slot of another version belongs
+// to an earlier use of the object, perhaps by another key.
 func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	c.homes = shape.Homes(h, c.homes[:0])
@@ -320,14 +321,14 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	if err != nil || won {
 		return false, err
 	}
-	// A backup may have the value for as long as the winner does not go on, and a repair could choose it: so
-	// the winner's change is carried out as well, before the object counts as free.
+	// A backup may have the value for as long as the winner does not go on, and a repair could
+	// choose it: so the winner's change is carried out as well, before the object counts as free.
 	return true, c.finishWinner(v.at, before, deadline)
 }
 
-// finishWinner carries out the change that has won a slot by the rules, if the primary still has the
-// value before. Any client may do that, because the winner's value is all that is needed. It is called
-// when all backups have values of writers.
+// finishWinner carries out the change that has won a slot by the rules, if the primary still has
+// the value `before`. Any client may do that, because the winner's value is all that is needed. It
+// is called when all backups have values of writers.
 func (c *changer) finishWinner(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64
 	for _, server := range c.backups() {
@@ -398,15 +399,17 @@ func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	return c.recover(owner, deadline)
 }
 
-// reign is what a client knows of a master that it waits for: its sign of life, and since when that has not changed.
+// reign is what a client knows of a master that it waits for: its sign of life, and since when that
+// has not changed.
 type reign struct {
 	owner uint32
 	beat  uint64
 	since clock.Time
 }
 
-// reigns reports whether an owner of blocks is the master, and alive: then the blocks are those of a dead client,
-// and the master settles them. One that was silent for Config.ClientLease counts as dead.
+// reigns reports whether an owner of blocks is the master, and alive: then the blocks are those of
+// a dead client, and the master settles them. One that was silent for Config.ClientLease counts as
+// dead.
 func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
 	if !c.managed || c.exempt {
 		return false, nil
@@ -428,8 +431,8 @@ func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
 	return c.cfg.ClientLease < 0 || asked < r.since.Add(c.cfg.ClientLease), nil
 }
 
-// outlast waits until the master has settled the blocks that it has taken from dead clients, if an owner of blocks
-// is the master, and reports whether it has.
+// outlast waits until the master has settled the blocks that it has taken from dead clients, if an
+// owner of blocks is the master, and reports whether it has.
 func (c *changer) outlast(owner uint32, deadline clock.Time) (settled bool, err error) {
 	for {
 		reigns, err := c.reigns(owner, deadline)
@@ -473,9 +476,10 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	return c.following(deadline, func() error { return c.recover(owner, deadline) })
 }
 
-// RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits of
-// subtables: for a program which knows that the clients have died, or may lose time. An idle client
-// looks like a dead one. It waits for a master that settles blocks, as long as that is alive.
+// RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits
+// of subtables: for a program which knows that the clients have died, or may lose time. An idle
+// client looks like a dead one. It waits for a master that settles blocks, as long as that is
+// alive.
 func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err

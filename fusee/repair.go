@@ -55,8 +55,8 @@ func (r *repair) all() error {
 	return nil
 }
 
-// words8 makes n bytes at offset off equal in all replicas, word by word. slots: the bytes are
-// buckets.
+// words8 makes n bytes at offset `off` equal in all replicas, word by word. slots says whether the
+// bytes are buckets.
 func (r *repair) words8(off uint64, n int, slots bool) error {
 	for n > 0 {
 		some := min(n, repairPiece)
@@ -111,7 +111,7 @@ func chosen(values []uint64, same bool) uint64 {
 	return snapshot.Decide(values)
 }
 
-// set writes a word at offset off of all replicas of the index.
+// set writes a word at offset `off` of all replicas of the index.
 func (r *repair) set(off, value uint64) error {
 	if err := r.put(binary.LittleEndian.AppendUint64(nil, value), atLog); err != nil {
 		return err

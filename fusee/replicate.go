@@ -18,8 +18,8 @@ type changer struct {
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
-	// beaten is the value that all replicas had when the last change tried to change them first; 0:
-	// their values differed.
+	// beaten is the value that all replicas had when the last change tried to change them first; 0
+	// means that their values differed.
 	beaten layout.Slot
 	// heirs are blocks of dead clients that this client settles. reign is what it knows of a master
 	// that settles such blocks.
@@ -27,19 +27,22 @@ type changer struct {
 	reign reign
 }
 
-// follow calls space.follow, and drops the blocks of dead clients on servers that are no members
-// any more.
+// follow calls space.follow, and drops the blocks of dead clients that the change of the view has
+// taken.
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
-	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
-	return err
+	if err != nil {
+		return err // the view is the former one, and departed of the change before
+	}
+	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return c.departed>>e.server&1 == 1 })
+	return nil
 }
 
 // change is one change of a slot, from the value old to the value new.
 type change struct {
 	at       uint64
 	old, new layout.Slot
-	// log is the object whose log entry gets the outcome; nil: the outcome is not logged.
+	// log is the object whose log entry gets the outcome; nil means that the outcome is not logged.
 	log *layout.Object
 	ref layout.Ref
 	// patience, if set, limits the wait for the winner: see errStuck.
@@ -124,7 +127,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 	return w.State() == snapshot.Won, nil
 }
 
-// givenUp ends a change because of the error why. It returns the error of the operation.
+// givenUp ends a change because of the error `why`. It returns the error of the operation.
 func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 	left := w.Left()
 	w.Down()

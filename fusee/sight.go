@@ -121,7 +121,7 @@ func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Heade
 	return errSplits
 }
 
-// learn takes the directory's word of a subtable from the buffer.
+// learn copies the directory's word of a subtable from the buffer.
 func (s *space) learn(subtable, from int) (err error) {
 	if s.raw, err = s.bytes(s.raw, from, 8); err != nil {
 		return err
@@ -233,7 +233,7 @@ func empty(f layout.Format, s layout.Slot) kind {
 	return taken
 }
 
-// find returns the combined bucket i and the index n of the slot at offset at. there: the slot is
+// find returns the combined bucket i and the index n of the slot at offset `at`. there: the slot is
 // in the twin. ok is false if the slot is not in the sight.
 func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	for i := range v.old {
@@ -249,7 +249,7 @@ func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	return 0, 0, false, false
 }
 
-// takes reports whether the key may be inserted into the slot at offset at.
+// takes reports whether the key may be inserted into the slot at offset `at`.
 func (v *sight) takes(at uint64) bool {
 	i, n, there, ok := v.find(at)
 	if !ok || there || !v.moves {
@@ -259,7 +259,7 @@ func (v *sight) takes(at uint64) bool {
 	return state == open
 }
 
-// moving reports whether a split has begun to move the key from the slot at offset at.
+// moving reports whether a split has begun to move the key from the slot at offset `at`.
 func (v *sight) moving(at uint64) bool {
 	i, n, there, ok := v.find(at)
 	if !ok || there || !v.moves {
@@ -269,8 +269,8 @@ func (v *sight) moving(at uint64) bool {
 	return state == moving
 }
 
-// head returns the header of the bucket with the slot at offset at. stays: no key was moved out of
-// the slot while the bucket had this header.
+// head returns the header of the bucket with the slot at offset `at`. stays: no key was moved out
+// of the slot while the bucket had this header.
 func (v *sight) head(at uint64) (h layout.Header, stays bool) {
 	i, n, there, ok := v.find(at)
 	if there {

@@ -35,6 +35,8 @@ type space struct {
 	turn int
 	// asked is, by server, the last request for a block.
 	asked []request
+	// copied are the copies of a block's word that the client is changing.
+	copied []copied
 	// doubts is the value of DoubtWord that the client has read last.
 	doubts uint64
 	// nextLook is when the client may look again for room in blocks that others have left.
@@ -159,7 +161,7 @@ func (s *space) take(units int, key uint64, h layout.Hash, deadline clock.Time) 
 func (s *space) ready(o object) {
 	s.unsure = slices.DeleteFunc(s.unsure, func(other object) bool { return other == o })
 	if o.used[o.i] {
-		if o.used[o.i] = false; !s.has(o.server) {
+		if o.used[o.i] = false; !o.of(s) {
 			return
 		}
 		if c := s.class(o.units); o.free(o.i) {
@@ -167,6 +169,10 @@ func (s *space) ready(o object) {
 		}
 	}
 }
+
+// of reports whether the object's block is still that of a client. If the members have changed, it may
+// have another owner.
+func (o object) of(s *space) bool { return s.blocks[o.blockID] == o.block }
 
 // giveBack makes an object that no slot names ready for use.
 func (s *space) giveBack(f fresh) { s.ready(f.object) }

@@ -37,9 +37,9 @@ type grower struct {
 }
 
 // split is a client's work on the split of a subtable. Any number of clients may work on the same
-// one: all their writes are CASes, from a value that never comes back to a value that is the same
-// for all clients. So none of them can do harm, however late it is, and none has to wait for
-// another one.
+// split. They write only by CAS. The value that a CAS expects never occurs again once it is
+// replaced, and the new value is the same for all clients. So a late CAS does no harm, and no
+// client has to wait for another.
 type split struct {
 	subtable, twin int
 	depth          int
@@ -112,7 +112,7 @@ func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error
 	return c.enter(subtable, e, layout.Entry{Depth: e.Depth, Splitting: true}, deadline)
 }
 
-// enter changes the entry of a subtable from from to to, and reads what the entry is then.
+// enter changes the entry of a subtable from `from` to `to`, and reads what the entry is then.
 func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time) error {
 	at := c.super.Shape.EntryAt(subtable)
 	for _, server := range c.backups() {
@@ -221,7 +221,7 @@ func (c *grower) advance(rtts int, deadline clock.Time) error {
 	return nil
 }
 
-// complete works on the client's split until its groups are settled or, if all is true, until the
+// complete works on the client's split until its groups are settled or, if `all` is true, until the
 // split has ended.
 func (c *grower) complete(all bool, deadline clock.Time) error {
 	for c.split != nil && (all || c.split.does != flip || len(c.split.groups) > 0) {
@@ -263,7 +263,7 @@ func (s *split) heads() (open, moving, settled layout.Header) {
 	return layout.Header{Depth: s.depth, Prefix: n}, layout.Header{Depth: s.depth + 1, Prefix: n, Moving: true}, layout.Header{Depth: s.depth + 1, Prefix: n}
 }
 
-// stageOf returns the earliest stage of the buckets of a group, which is at offset from in the
+// stageOf returns the earliest stage of the buckets of a group, which is at offset `from` in the
 // buffer.
 func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 	v := sight{subtable: s.subtable, entry: layout.Entry{Depth: s.depth, Splitting: true}}
@@ -286,7 +286,7 @@ func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 }
 
 // head changes the headers of the groups in all replicas of the index, the primary last. behind
-// adds operations that follow the CASes of the primary.
+// adds operations to the batch that are executed after the CASes on the primary.
 func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, behind func()) error {
 	swap := func(server int) {
 		for _, g := range s.groups {

@@ -62,8 +62,8 @@ func OpenStandby(cfg Config, deadline clock.Time) (*Standby, error) {
 }
 
 // Run waits until the master is silent, and then takes its place. It returns nil without an error
-// when the context has ended. It returns ErrDeposed when the master has retired this standby; then
-// the caller may open another one.
+// when the context has ended. It returns ErrDeposed when the master has retired this standby, or has a larger
+// number than this standby: then the caller may open another one, which has a larger number than that master.
 func (s *Standby) Run() (*Master, error) {
 	for {
 		takes, err := s.step()
@@ -116,6 +116,11 @@ func (s *Standby) round() (answers int, err error) {
 		}
 		s.m.notice(c.rt.Now())
 		s.beats++
+		if !c.fab.Connected(i) { // the server may have lost its memory and become a member again
+			if _, err := c.peek(i, s.known.As(layout.NoView), c.rt.Now().Add(c.cfg.Lease/4)); errors.Is(err, verbs.ErrClosed) {
+				return 0, err
+			}
+		}
 		t, err := c.exchange(i, layout.StandbyWord, []uint64{layout.Beat(c.id, s.beats), uint64(s.known)}, c.rt.Now().Add(c.cfg.Lease/4))
 		switch {
 		case c.fenced:
@@ -126,6 +131,8 @@ func (s *Standby) round() (answers int, err error) {
 			continue
 		case t.view.State() == layout.Gone:
 			return 0, errGone
+		case t.master > c.id: // the number of a successor must be the larger one
+			return 0, ErrDeposed
 		}
 		if t.view.Newer(s.known) {
 			s.known = t.view
@@ -160,8 +167,8 @@ func (s *Standby) take() error {
 func halfOf(v layout.View, n int) bool { return 2*n >= v.Members() }
 
 // enough returns nil if the standby that takes charge has at least half of the members of the last
-// view. Then no other master goes on with the others. Otherwise it returns an error. The store is
-// not given up for the members that are missing.
+// view. Then no other master goes on with the others. Otherwise it returns an error. So the store
+// does not go on when too many members are missing, because the former master may have them.
 func (m *Master) enough(next layout.View) error {
 	if m.takes && (!halfOf(m.c.newer, next.Members()) || !m.c.super.Shape.Survives(next)) {
 		return fmt.Errorf("%w: %d of %d memory servers answer the standby; the former master may have the others", kv.ErrTimeout, next.Members(), m.c.newer.Members())
@@ -170,7 +177,7 @@ func (m *Master) enough(next layout.View) error {
 }
 
 // Reign runs masters on a host. The first one is m, or the master that the standby s becomes. If
-// another master has taken the place of this one and again is true, Reign becomes the standby of
+// another master has taken the place of this one and `again` is true, Reign becomes the standby of
 // that one. ready, if not nil, is called with each master that has taken charge, before it runs.
 // Reign returns nil when the context has ended.
 func Reign(m *Master, s *Standby, cfg Config, again bool, ready func(*Master)) error {

@@ -18,12 +18,14 @@ type tidings struct {
 	// reign is the sign of life of the master, with the number of the standby on which it counts.
 	reign uint64
 	view  layout.View
+	// master is the number of the last master that has claimed the server.
+	master uint32
 }
 
 const tidingsLen = layout.MasterWord + 8 - layout.StandbyWord
 
-// exchange writes words to a server, and reads its tidings behind that. An error of a server whose memory is not
-// that of a member is errReborn.
+// exchange writes words to a server, and then reads its tidings, in the same round trip. An error
+// of a server whose memory is not that of a member is errReborn.
 func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time) (t tidings, err error) {
 	var raw []byte
 	for _, w := range words {
@@ -48,6 +50,7 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 	word := func(at uint64) uint64 { return binary.LittleEndian.Uint64(b[at-layout.StandbyWord:]) }
 	t = tidings{
 		standby: word(layout.StandbyWord), seen: layout.View(word(layout.SeenWord)), reign: word(layout.ReignWord), view: layout.View(word(layout.ViewWord)),
+		master: uint32(word(layout.MasterWord)),
 	}
 	switch {
 	case !t.view.Valid(len(m.links)):
@@ -60,8 +63,8 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 
 // second is what a master knows of its standby.
 type second struct {
-	// number is that of the standby on which the master counts; 0: there is none. since is when it has shown last
-	// that it is alive.
+	// number is that of the standby on which the master counts; 0 means that there is none. since
+	// is when it has shown last that it is alive.
 	number uint32
 	since  clock.Time
 	// words are its words as the servers had them last; known: the master has read them.
@@ -71,7 +74,7 @@ type second struct {
 	base layout.View
 }
 
-// hear takes the standby's word, as a server has it. A word that has not changed since the master
+// hear handles the standby's word, as a server has it. A word that has not changed since the master
 // began may be that of a standby that died before. While the master counts on a standby, it takes
 // no word of another one: the first standby, if it is only separated from the master, may take
 // charge of the other half of the servers. The master counts on another standby after it has
@@ -98,8 +101,8 @@ func (m *Master) hear(i int, t tidings, now clock.Time) {
 // retireAfter is how many leases a standby is silent until the master counts on it no more.
 const retireAfter = 8
 
-// retire ends a standby that is silent, when all members answer: it cannot connect any more to more than half of
-// them, and so does not take charge.
+// retire ends a standby that is silent, when all members answer: it cannot connect any more to more
+// than half of them, and so does not take charge.
 func (m *Master) retire() error {
 	s := &m.second
 	if s.number == 0 || m.c.rt.Now() < s.since.Add(retireAfter*m.c.cfg.Lease) {
@@ -132,8 +135,8 @@ func (m *Master) hope() {
 	}
 }
 
-// lost counts the members of a view that have lost their memory: a standby that has not seen the view does not take
-// charge with them.
+// lost counts the members of a view that have lost their memory: a standby that has not seen the
+// view does not take charge with them.
 func (m *Master) lost(v layout.View) (n int) {
 	for i, s := range m.signs {
 		if v.Has(i) && s.lost {
@@ -143,13 +146,15 @@ func (m *Master) lost(v layout.View) (n int) {
 	return n
 }
 
-// agreePatience is how long a master waits for its standby until it asks absent servers again, and changes the view
-// again. A standby that begins reads one view until it has found out who is absent.
+// agreePatience is how long a master waits for its standby until it asks absent servers again, and
+// changes the view again. A standby that begins reads one view until it has found out who is
+// absent.
 const agreePatience = 3 * time.Second
 
-// agree decides whether the master may go on with a view that all its members have. The standby takes charge of a
-// store with half of the members of the last view that it knows. So it must know the new view, or more than half of
-// the members of the one before must have it, or have lost their memory.
+// agree decides whether the master may go on with a view that all its members have. The standby
+// takes charge of a store with half of the members of the last view that it knows. So it must know
+// the new view, or more than half of the members of the one before must have it, or have lost their
+// memory.
 func (m *Master) agree(next layout.View) error {
 	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
 	for s.number != 0 && 2*(next.Members()+m.lost(s.base)) <= s.base.Members() {

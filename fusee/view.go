@@ -14,19 +14,21 @@ import (
 )
 
 const (
-	// viewLease is how long a client uses its view before it reads the words of all members again. A
-	// master that changes the members waits for viewLease before it changes anything that a client reads.
+	// viewLease is how long a client uses its view before it reads the words of all members again.
+	// A master that changes the members waits for viewLease before it changes anything that a
+	// client reads.
 	viewLease = 10 * time.Millisecond
 	// joinPatience bounds one attempt to connect to a member, which may have crashed.
 	joinPatience = 200 * time.Millisecond
-	// glancePause is how long a client waits for a change of the members after an operation has failed.
+	// glancePause is how long a client waits for a change of the members after an operation has
+	// failed.
 	glancePause = 2 * time.Millisecond
 	// meetPatience bounds one attempt to read the superblock of a server, which may have crashed.
 	meetPatience = 400 * time.Millisecond
 )
 
-// errView means that a master changes the members of the store, or has changed them. The outcome of a
-// request in flight is unknown until the client uses the new view (see space.follow).
+// errView means that a master changes the members of the store, or has changed them. The outcome of
+// a request in flight is unknown until the client uses the new view (see space.follow).
 var errView = fmt.Errorf("%w: the members of the store have changed", kv.ErrTimeout)
 
 // errGone means that no member has a replica of some part of the store.
@@ -40,25 +42,32 @@ var errReborn = errors.New("the memory server has lost its memory")
 
 // members is what a client knows of the servers that belong to the store.
 //
-// A client reads the view on each new connection, before it sends anything else there. The master ends
-// all connections when it prepares a change; so no request of a client that does not know of the change
-// is executed by a server that remains. What a client reads from a server that does not remain, and that
-// the master cannot reach, counts only during the client's lease.
+// A client reads the view on each new connection, before it sends anything else there. The master
+// ends all connections when it prepares a change; so no request of a client that does not know of
+// the change is executed by a server that remains. What a client reads from a server that does not
+// remain, and that the master cannot reach, counts only during the client's lease.
 type members struct {
-	// view is what the operations of this client use; 0: it is not known yet. newer is another one that
-	// the client has read since.
+	// view is what the operations of this client use; 0 means that it is not known yet. newer is
+	// another one that the client has read since.
 	view, newer layout.View
 	// until is the end of the lease.
 	until clock.Time
-	// exempt is true for the master, which changes the view itself. awaits is true for a client that
-	// becomes the standby. It begins also in the middle of a change of the members.
+	// exempt is true for the master, which changes the view itself. awaits is true for a client
+	// that becomes the standby. It begins also in the middle of a change of the members.
 	exempt, awaits bool
 	// missing are members that have not answered a master when it has begun, as bits.
 	missing uint32
 	// managed is true if a master has ever taken charge of the store.
 	managed bool
-	viewOps [layout.MaxServers]remotemem.Op
-	list    []*remotemem.Op
+	// joined is, by server, the epoch in which it has become a member again (layout.JoinWord).
+	joined [layout.MaxServers]uint32
+	// departed are servers, as bits, on which the last change of the view has taken the client's
+	// blocks.
+	departed uint32
+	// generation is that of the store; 0 means that it is not known yet.
+	generation uint64
+	viewOps    [layout.MaxServers]remotemem.Op
+	list       []*remotemem.Op
 }
 
 // has reports whether operations use a server.
@@ -102,26 +111,67 @@ func (m *memory) join(i int, deadline clock.Time) error {
 	return nil
 }
 
+// peek reads the view of a server that may have lost its memory and become a member again since
+// this client has connected to it. Another incarnation of the memory service counts only if its
+// memory belongs to the store and has a later view than after; otherwise the error is errReborn.
+func (m *memory) peek(i int, after layout.View, deadline clock.Time) (v layout.View, err error) {
+	l := &m.links[i]
+	was := l.boot
+	err = m.fab.Open(i, deadline)
+	reborn := errors.Is(err, errReborn)
+	if reborn {
+		l.boot = 0
+		err = m.fab.Open(i, deadline)
+	}
+	if err == nil {
+		v, err = m.viewOf(i, deadline)
+	}
+	switch {
+	case !reborn || errors.Is(err, errFenced):
+		return v, err
+	case err != nil && !errors.Is(err, errHostile): // it is not known what is in its memory
+	case err != nil || !v.Newer(after) || !m.belongs(i):
+		err = errReborn
+	default:
+		return v, nil
+	}
+	l.boot = was
+	return 0, errors.Join(err, m.fab.Break(i))
+}
+
+// belongs reports whether the memory from which a view was read last has the store's superblock.
+func (m *memory) belongs(i int) bool {
+	return m.wordAt(i, generationWord) == m.generation && m.generation != 0
+}
+
+// generationWord is the offset of the generation in a superblock.
+const generationWord = 8
+
+// wordAt is a word that was read from a server together with its view.
+func (m *memory) wordAt(i int, at int) uint64 {
+	var b [8]byte
+	if m.fab.MR().ReadAt(b[:], atViews+viewLen*i+at) != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b[:])
+}
+
 // viewOf reads the view of one server.
 func (m *memory) viewOf(i int, deadline clock.Time) (layout.View, error) {
 	o := &m.viewOps[i]
-	m.fab.Read(o, m.target(i, layout.ViewWord), atViews+8*i, 8)
+	m.fab.Read(o, m.target(i, 0), atViews+viewLen*i, viewLen)
 	if err := m.fab.Do(deadline, o); err != nil {
 		return 0, err
 	}
-	v, err := m.viewAt(i)
-	if err == nil && !v.Valid(len(m.links)) {
-		err = errHostile
+	v := m.viewAt(i)
+	if !v.Valid(len(m.links)) {
+		return v, errHostile
 	}
-	return v, err
+	return v, nil
 }
 
 // viewAt is the view that was read from a server.
-func (m *memory) viewAt(i int) (layout.View, error) {
-	var b [8]byte
-	err := m.fab.MR().ReadAt(b[:], atViews+8*i)
-	return layout.View(binary.LittleEndian.Uint64(b[:])), err
-}
+func (m *memory) viewAt(i int) layout.View { return layout.View(m.wordAt(i, layout.ViewWord)) }
 
 // see compares a view that the client has read with its own.
 func (m *memory) see(v layout.View) error {
@@ -150,7 +200,7 @@ func (m *memory) confirm(deadline clock.Time) error {
 			if err := m.join(i, deadline); err != nil {
 				return err
 			}
-			m.fab.Read(&m.viewOps[i], m.target(i, layout.ViewWord), atViews+8*i, 8)
+			m.fab.Read(&m.viewOps[i], m.target(i, layout.ViewWord), atViews+viewLen*i+layout.ViewWord, 8)
 			m.list = append(m.list, &m.viewOps[i])
 		}
 	}
@@ -158,11 +208,7 @@ func (m *memory) confirm(deadline clock.Time) error {
 		return err
 	}
 	for _, o := range m.list {
-		v, err := m.viewAt(o.Peer)
-		if err == nil {
-			err = m.see(v)
-		}
-		if err != nil {
+		if err := m.see(m.viewAt(o.Peer)); err != nil {
 			return err
 		}
 	}
@@ -171,24 +217,32 @@ func (m *memory) confirm(deadline clock.Time) error {
 }
 
 // glance reads the views of all members that answer, after an operation has failed: one of them may
-// have crashed.
+// have crashed. If a member is silent, glance reads those of the other servers as well: perhaps the
+// members are others by now.
 func (m *memory) glance(deadline clock.Time) error {
 	if m.view == 0 || m.exempt {
 		return nil
 	}
+	silent := false
 	for i := range m.links {
 		if !m.view.Has(i) {
 			continue
 		}
-		limit := min(deadline, m.rt.Now().Add(joinPatience))
-		err := m.join(i, limit)
-		if err == nil { // the server may have ended the connection
-			var v layout.View
-			if v, err = m.viewOf(i, limit); err == nil {
-				err = m.see(v)
-			}
+		v, err := m.peek(i, m.view, min(deadline, m.rt.Now().Add(joinPatience)))
+		if silent = silent || err != nil; err == nil {
+			err = m.see(v)
 		}
 		if errors.Is(err, errView) || errors.Is(err, kv.ErrLost) {
+			return err
+		}
+		if err != nil {
+			if err := m.fab.Break(i); err != nil {
+				return err
+			}
+		}
+	}
+	if silent {
+		if err := m.see(m.elsewhere(m.view, deadline)); errors.Is(err, errView) || errors.Is(err, kv.ErrLost) {
 			return err
 		}
 	}
@@ -198,32 +252,66 @@ func (m *memory) glance(deadline clock.Time) error {
 	return nil
 }
 
-// settled waits until a change of the members has ended, and returns the view then.
+// claimed reports whether a master has claimed a server that is no member.
+func (m *memory) claimed(i int, deadline clock.Time) bool {
+	l := &m.links[i]
+	was := l.boot
+	l.boot = 0
+	err := m.fab.Open(i, deadline)
+	if err == nil {
+		_, err = m.viewOf(i, deadline)
+	}
+	l.boot = was
+	return errors.Join(err, m.fab.Break(i)) == nil && m.wordAt(i, layout.MasterWord) != 0
+}
+
+// elsewhere reads the views of the servers that are no members of view v, and returns the latest
+// one, or v.
+func (m *memory) elsewhere(v layout.View, deadline clock.Time) layout.View {
+	latest := v
+	for i := range m.links {
+		if v.Has(i) {
+			continue
+		}
+		other, err := m.peek(i, latest, min(deadline, m.rt.Now().Add(joinPatience)))
+		if err == nil && other.Newer(latest) && m.belongs(i) {
+			latest = other
+		}
+		_ = m.fab.Break(i)
+	}
+	return latest
+}
+
+// settled waits until a change of the members has ended and all members know that, and returns the
+// view then. A server that has become a member is told last.
 func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	for {
-		latest := m.newer
+		latest, silent := m.newer, false
+		var views [layout.MaxServers]layout.View
 		for i := range m.links {
 			if !m.newer.Has(i) {
 				continue
 			}
-			limit := min(deadline, m.rt.Now().Add(joinPatience))
-			err := m.fab.Open(i, limit)
+			v, err := m.peek(i, m.view, min(deadline, m.rt.Now().Add(joinPatience)))
 			if errors.Is(err, errFenced) {
 				return 0, kv.TimedOut(err)
 			}
 			if err != nil {
+				silent = true
 				continue
 			}
-			v, err := m.viewOf(i, limit)
-			if err == nil && v.Newer(latest) {
+			if views[i] = v; v.Newer(latest) {
 				latest = v
 			}
+		}
+		if silent {
+			latest = m.elsewhere(latest, deadline)
 		}
 		m.newer = latest
 		switch {
 		case latest.State() == layout.Gone:
 			return 0, m.see(latest)
-		case latest.State() == layout.Settled:
+		case latest.State() == layout.Settled && m.agreed(latest, &views):
 			return latest, nil
 		case m.rt.Now() >= deadline:
 			return 0, kv.TimedOut(errView)
@@ -232,8 +320,24 @@ func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	}
 }
 
-// follow goes on with the members of a new view. Blocks of servers that are no member any more are lost to
-// this client: their objects remain readable in other replicas, until they are replaced.
+// agreed reports whether all members of a view have it, and notes when they have joined.
+func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bool {
+	for i := range m.links {
+		if v.Has(i) && views[i] != v {
+			return false
+		}
+	}
+	for i := range m.links {
+		if v.Has(i) {
+			m.joined[i] = uint32(m.wordAt(i, layout.JoinWord))
+		}
+	}
+	return true
+}
+
+// follow goes on with the members of a new view. Blocks of servers that are no member any more are
+// lost to this client, and those of servers that have lost their memory and become members again
+// since the client's last view: their objects remain readable, until they are replaced.
 func (s *space) follow(deadline clock.Time) error {
 	asked := s.rt.Now()
 	v, err := s.settled(deadline)
@@ -267,27 +371,36 @@ func (c *changer) following(deadline clock.Time, f func() error) error {
 
 // use makes a view the one that operations use.
 func (s *space) use(v layout.View) {
+	was := s.view
 	s.view, s.newer, s.managed = v, v, s.managed || v.Mastered()
+	s.generation, s.departed = s.super.Generation, 0
+	for i := range s.links {
+		if !v.Has(i) || was != 0 && s.joined[i] > was.Epoch() {
+			s.departed |= 1 << i
+			s.asked[i].open = false
+		}
+	}
 	s.index = s.index[:0]
 	for i := range s.super.Shape.IndexReplicas {
 		if v.Has(i) && s.missing>>i&1 == 0 {
 			s.index = append(s.index, i)
 		}
 	}
-	gone := func(o object) bool { return !v.Has(o.server) }
+	lost := func(server int) bool { return s.departed>>server&1 == 1 }
+	gone := func(o object) bool { return lost(o.server) }
 	for id, b := range s.blocks {
-		if !v.Has(id.server) {
+		if lost(id.server) {
 			delete(s.blocks, id)
 		}
 		b.hints, b.swept = true, ^uint64(0) // frees may have been lost
 	}
 	for _, c := range s.classes {
-		c.blocks = slices.DeleteFunc(c.blocks, func(b *block) bool { return !v.Has(b.server) })
+		c.blocks = slices.DeleteFunc(c.blocks, func(b *block) bool { return lost(b.server) })
 		c.queue = slices.DeleteFunc(c.queue, gone)
 	}
 	s.unsure = slices.DeleteFunc(s.unsure, gone)
-	s.limbo = slices.DeleteFunc(s.limbo, func(l limbo) bool { return !v.Has(l.server) })
-	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool { return !v.Has(r.Server) })
+	s.limbo = slices.DeleteFunc(s.limbo, func(l limbo) bool { return lost(l.server) })
+	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool { return lost(r.Server) })
 }
 
 // root is the server with the primary of the index.
@@ -304,10 +417,10 @@ func (s *space) replica(server int, place uint64) (at int, off uint64) {
 	return at, off
 }
 
-// resolve finds out, after the members have changed, what has become of a change that was in flight. All
-// replicas of the slot are alike now, and what this client had sent is not executed any more. A split
-// may have moved the key from the slot since then: it has moved the new object if the change has won, or
-// the old one.
+// resolve finds out, after the members have changed, what has become of a change that was in
+// flight. All replicas of the slot are alike now, and what this client had sent is not executed any
+// more. A split may have moved the key from the slot since then: it has moved the new object if the
+// change has won, or the old one.
 func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) {
 	for {
 		if err := c.follow(deadline); err != nil {
@@ -338,8 +451,8 @@ func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) 
 	}
 }
 
-// ended is the error of an operation that is not repeated, although the members have changed: its outcome
-// is unknown.
+// ended is the error of an operation that is not repeated, although the members have changed: its
+// outcome is unknown.
 func ended(err error) error {
 	if errors.Is(err, errView) || errors.Is(err, errChanged) {
 		return kv.ErrTimeout
@@ -347,8 +460,8 @@ func ended(err error) error {
 	return kv.TimedOut(err)
 }
 
-// remains goes on after the members have changed while an object of an INSERT was in its slot: it reads the
-// buckets again, and returns errChanged if the slot does not name the object any more.
+// remains goes on after the members have changed while an object of an INSERT was in its slot: it
+// reads the buckets again, and returns errChanged if the slot does not name the object any more.
 func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time) error {
 	for {
 		if err := c.follow(deadline); err != nil {
@@ -369,6 +482,6 @@ func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time
 	}
 }
 
-// errReplaced: the slot has changed while the members have: by this change, and then by another one, or
-// by another one alone.
+// errReplaced: the slot has changed while the members have: by this change, and then by another
+// one, or by another one alone.
 var errReplaced = fmt.Errorf("%w: whether the change took place is not known", kv.ErrTimeout)

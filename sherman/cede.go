@@ -130,8 +130,8 @@ func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error
 	return true, c.finish(a, 0, deadline)
 }
 
-// shrink opens the closed leaf left, whose sibling has taken over the range from the cut on. The leaf
-// ends at the cut.
+// shrink opens the closed leaf `left`, whose sibling has taken over the range from the cut on. The
+// leaf ends at the cut.
 func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Self, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Closed || p.Cut == 0 {

@@ -29,7 +29,7 @@ var (
 
 // separator is the entry for a child in its parent page: the child's lowest key and its address.
 type separator struct {
-	level int // of the parent page; 0: no separator
+	level int // of the parent page; 0 means no separator
 	key   uint64
 	child layout.Addr
 }

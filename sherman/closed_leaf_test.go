@@ -40,7 +40,8 @@ func readerBehindAMerge(t *testing.T, n int) (died bool) {
 			return wrs
 		}
 		c, err := g.node(sherman.NodeConfig{}).Open(sherman.Config{Context: bent{ctx, dying}, Manager: h.Manager(ctx)}, soon(rt))
-		for k := uint64(0); k < mergeKeys && err == nil; k++ {
+		for i := uint64(0); i < mergeKeys && err == nil; i++ {
+			k := shuffled(i)
 			err = c.Insert(k, value(k, 0), soon(rt))
 		}
 		for filled = true; !warm; rt.Sleep(time.Microsecond) {

@@ -23,19 +23,20 @@ type Config struct {
 type NodeConfig struct {
 	// Servers are the memory servers, in the order in which the tree was formatted.
 	Servers []netip.Addr
-	// CacheBytes is the greatest size of the index cache in bytes; 0: 64 MiB. Negative: no cache.
+	// CacheBytes is the greatest size of the index cache in bytes; 0 means 64 MiB. Negative: no
+	// cache.
 	CacheBytes int
 	// HandOver is how many times in a row a client may hand a lock over to the next client of this
-	// node before other nodes can get it; 0: 8. Negative: never. Other nodes see the same tag
+	// node before other nodes can get it; 0 means 8. Negative: never. Other nodes see the same tag
 	// during hand-overs, and would suspect this node after a lease. Therefore a series of
 	// hand-overs ends after a quarter of the lease at the latest.
 	HandOver int
 	// Lease is how long this node must see the same tag in a lock word before it suspects the tag's
-	// owner; 0: 50 ms. It must be longer than an operation holds a lock. If it is too short, live
-	// clients are fenced, which costs time but loses no data.
+	// owner; 0 means 50 ms. It must be longer than an operation holds a lock. If it is too short,
+	// live clients are fenced, which costs time but loses no data.
 	Lease time.Duration
 	// BackOff is the upper limit of the random pause after a failed CAS on a lock word. The pause
-	// grows with each failure. 0: no pause, as in the published system.
+	// grows with each failure. 0 means no pause, as in the published system.
 	BackOff time.Duration
 	// LostSearch keeps an error of the published code: a search does not find a key while a client
 	// writes the key's record (issue 27 of that code). It has an effect only in trees of kind
@@ -84,8 +85,8 @@ func (c *NodeConfig) Validate() error {
 type FormatConfig struct {
 	// Shape is the shape of the pages; the zero value is the default.
 	Shape layout.Shape
-	// Locks is the number of lock words of each server; 0: 32768, or fewer if the servers have less
-	// memory for locks.
+	// Locks is the number of lock words of each server; 0 means 32768, or fewer if the servers have
+	// less memory for locks.
 	Locks int
 	// HostLocks puts the lock words into the servers' host memory instead of NIC memory, for
 	// comparison.
@@ -93,9 +94,9 @@ type FormatConfig struct {
 	// PageLocks puts a lock word into each page, as in FG+. Then Locks and HostLocks have no
 	// effect. The pages must be layout.Checksummed.
 	PageLocks bool
-	// Chunk is the greatest number of bytes that a node takes from a server at a time; 0: 1 MiB, or
-	// less on small servers.
+	// Chunk is the greatest number of bytes that a node takes from a server at a time; 0 means 1
+	// MiB, or less on small servers.
 	Chunk int
-	// Generation identifies the tree; 0: a random number.
+	// Generation identifies the tree; 0 means a random number.
 	Generation uint64
 }

@@ -71,7 +71,7 @@ func (m *maker) target(i int, off uint64) remotemem.Target {
 	return remotemem.Target{Peer: i, Addr: m.mem[i].Addr + off, RKey: m.mem[i].RKey}
 }
 
-// put writes b to the memory of server i at offset off.
+// put writes b to the memory of server i at offset `off`.
 func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 	if err := m.fab.MR().WriteAt(b, 0); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 	})
 }
 
-// get reads len(b) bytes of server i at offset off into b.
+// get reads len(b) bytes of server i at offset `off` into b.
 func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	err := m.retried(deadline, func() error {
 		var o remotemem.Op
@@ -246,9 +246,9 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 // value, no tree has written it.
 const maxOwner = 1 << 31
 
-// retire fences the clients of the old tree on server i. Then it sets the owner word, which counts
-// owner numbers, to a value that is not below any of their numbers, including one that was given
-// out a moment ago. The word never decreases while the memory exists.
+// retire fences the clients of the old tree on server i. Then it raises the owner word, which
+// counts owner numbers, to at least the largest of these numbers, also of one that was given out a
+// moment ago. The word never decreases while the memory exists.
 func (m *maker) retire(i int, deadline clock.Time) error {
 	for {
 		was, err := m.word(i, layout.OwnerWord, deadline)
@@ -279,7 +279,7 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 	}
 }
 
-// word reads the word at offset off of server i.
+// word reads the word at offset `off` of server i.
 func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
 	err := m.retried(deadline, func() error {
 		var o remotemem.Op

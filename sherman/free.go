@@ -21,8 +21,8 @@ func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 	return layout.FreeHead(w), err
 }
 
-// swapHead changes the word of the list of server i from old to the value to, by a compare-and-swap.
-// won: the word was changed. lost: the outcome is unknown.
+// swapHead changes the word of the list of server i from the value old to the value `to`, by a
+// compare-and-swap. won: the word was changed. lost: the outcome is unknown.
 func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
 	if err := c.reach(i, deadline); err != nil {
 		return false, false, err
@@ -58,8 +58,8 @@ func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (
 // server.
 const maxPops = 64
 
-// pop takes the first page of the list of server i and adds it to c.spare. It takes the only page of
-// the list if last is true: that page is kept for rotate, which gives another one back.
+// pop takes the first page of the list of server i and adds it to c.spare. It takes the only page
+// of the list if `last` is true: that page is kept for rotate, which gives another one back.
 func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 	for range maxPops {
 		head, err := c.readHead(i, deadline)
@@ -97,7 +97,9 @@ func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 }
 
 // push adds a page to the list of its server. It first writes the page's header. That is safe because
-// no other client uses the page: this client has made the page Unused, or has never used it.
+// no other client uses the page: this client has made the page Unused, or has never used it. If there
+// is no answer to the compare-and-swap, push returns nil after a pause, and the client's next access
+// connects again. The page may not be in the list then, and is never reused.
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {
@@ -114,8 +116,13 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 		if err == nil {
 			var won, lost bool
 			won, lost, err = c.swapHead(i, head, head.Then(f.At), deadline)
-			if won || lost {
-				return err
+			switch {
+			case won:
+				return nil
+			case lost:
+				// The page may be in the list, so this client must not use it any more. The operation
+				// goes on without it.
+				return c.prepareRetry(err, deadline)
 			}
 		}
 		if err == nil {
@@ -149,7 +156,8 @@ func (c *changer) leave(deadline clock.Time) {
 	}
 }
 
-// Unused counts the pages in a server's list of merged pages, and stops counting at most.
+// Unused counts the pages in a server's list of merged pages, and stops counting when it has
+// counted as many as most says.
 func (c *Client) Unused(server, most int, deadline clock.Time) (int, error) {
 	for {
 		n, err := c.countUnused(server, most, deadline)

@@ -73,7 +73,7 @@ type LockState struct {
 	Server, Index int
 	Tag           layout.Tag
 	// Seen is how long this node has seen the tag in the word. Left is the time until the node
-	// suspects the owner; 0: it suspects the owner now.
+	// suspects the owner; 0 means that it suspects the owner now.
 	Seen, Left time.Duration
 	// Holder is what the memory server knows of the owner. An owner without queue pairs is dead or
 	// has ended.

@@ -27,7 +27,7 @@ type link struct {
 	// len is how many bytes of the memory belong to the tree.
 	len uint64
 	// lost is the server's boot number when the client found that the server no longer has the
-	// tree; 0: the client has not found that.
+	// tree; 0 means that the client has not found that.
 	lost uint64
 	mtu  int
 }
@@ -36,9 +36,9 @@ type link struct {
 // Without a confirmation the server notices the end later.
 const farewellTimeout = 100 * time.Millisecond
 
-// dial returns the function that connects to server i under the owner number that reach has chosen.
-// It makes the server end the previous connection, so that requests in flight there are not
-// executed any more.
+// dial returns the function that connects to server i. It gives the server the owner number that
+// reach has set (link.asked), and makes the server end the client's previous connection, so that
+// the server no longer executes requests in flight there.
 func (c *memory) dial(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &c.links[i]

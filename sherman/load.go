@@ -245,7 +245,7 @@ func (l *loader) finish() error {
 		return err
 	}
 	// No page names the empty root any more. finish overwrites it: a node that remembers its
-	// address must not take it for the root of the tree.
+	// address must not mistake it for the root of the tree.
 	return l.put(l.old.Server(), l.old.Offset(), make([]byte, l.super.Shape.Page), l.deadline)
 }
 

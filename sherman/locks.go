@@ -143,8 +143,8 @@ func (c *locker) drop(h *held, left lock.Held) {
 	}
 }
 
-// inherit takes over the lock word in the state left, in which the previous client of the node left
-// it. It returns true if the word still has the node's tag: then this client holds the lock.
+// inherit takes over the lock word in the state `left`, in which the previous client of the node
+// left it. It returns true if the word still has the node's tag: then this client holds the lock.
 func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, error) {
 	tag := layout.Tag(left.Tag)
 	if tag == 0 {
@@ -232,9 +232,9 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 	}
 }
 
-// untilNextLook returns the pause before the next poll of a lock word, if the node has seen its tag
-// for the time seen. The pause is a share of that time, but ends no later than the lease and the
-// operation's deadline.
+// untilNextLook returns the pause before the next poll of a lock word, if the node has seen the
+// same tag in it for the time `seen`. The pause is a share of that time, but ends no later than the
+// lease and the operation's deadline.
 func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
 	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
 	if left := c.node.cfg.Lease - seen; left >= 0 {

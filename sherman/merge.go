@@ -237,8 +237,8 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 	return lowest, closed, err
 }
 
-// takeOut removes the pointers to the closed page left, whose range its sibling has taken over, and
-// retires the page.
+// takeOut removes the pointers to the closed page `left`, whose range its sibling has taken over,
+// and retires the page.
 func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) error {
 	// Closed pages whose ranges this page has taken over must leave the tree first: as long as one
 	// of them is in the tree, pointers to it may become pointers to this page. A closed page takes
@@ -349,7 +349,7 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 	return err
 }
 
-// bypass works on the left neighbours of the closed page left. It first takes out of the tree the
+// bypass works on the left neighbours of the closed page `left`. It first takes out of the tree the
 // neighbours that are closed and whose ranges left has taken over. Then, if relink is true, it
 // makes the remaining left neighbour name the sibling of left.
 func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline clock.Time) error {

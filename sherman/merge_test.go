@@ -114,6 +114,10 @@ func TestAFullTreeMergesItsSparseLeaves(t *testing.T) {
 
 const mergeKeys = 200
 
+// shuffled returns the i-th of mergeKeys keys that are not in order. Keys in order would fill the leaves,
+// of which a part only is to have records.
+func shuffled(i uint64) uint64 { return 77 * i % mergeKeys }
+
 var mergeShape = layout.Shape{Page: 512, Value: 16}
 
 // At whatever request of a merge the client dies, no key is lost, none comes back, and the next
@@ -150,7 +154,8 @@ func deathInAMerge(t *testing.T, n int) (died bool) {
 			return wrs
 		}
 		c, err := g.node(sherman.NodeConfig{}).Open(sherman.Config{Context: bent{ctx, dying}, Manager: h.Manager(ctx)}, soon(rt))
-		for k := uint64(0); k < mergeKeys && err == nil; k++ {
+		for i := uint64(0); i < mergeKeys && err == nil; i++ {
+			k := shuffled(i)
 			err = c.Insert(k, value(k, 0), soon(rt))
 		}
 		writes = 0

@@ -31,7 +31,7 @@ type Node struct {
 
 // ownership is the node's identity at one memory server.
 type ownership struct {
-	owner uint32 // 0: the node has no owner number yet, or its number was fenced
+	owner uint32 // 0 means that the node has no owner number yet, or its number was fenced
 	// boot is the server's boot number at the last connection.
 	boot uint64
 	// fenced counts how many times an owner number of this node was fenced.
@@ -114,7 +114,7 @@ func (n *Node) setRoot(a layout.Addr) {
 	n.root = a
 }
 
-// sighted records that a poll of a lock word, posted at time asked, found a tag of another owner.
+// sighted records that a poll of a lock word, posted at time `asked`, found a tag of another owner.
 // It returns how long the node has seen this tag in the word.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()

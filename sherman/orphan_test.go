@@ -49,9 +49,9 @@ func orphan(t *testing.T, n int) (last []int) {
 			return wrs
 		}
 		c, err := node.Open(sherman.Config{Context: bent{ctx, dying}, Manager: h.Manager(ctx)}, soon(rt))
-		for k := uint64(0); k < mergeKeys && err == nil; k++ {
-			at := 77 * k % mergeKeys // not in order, so that the leaves are half full
-			err = c.Insert(at, value(at, 0), soon(rt))
+		for i := uint64(0); i < mergeKeys && err == nil; i++ {
+			k := shuffled(i)
+			err = c.Insert(k, value(k, 0), soon(rt))
 		}
 		for filled = true; !warm; rt.Sleep(time.Microsecond) {
 		}
@@ -76,7 +76,16 @@ func orphan(t *testing.T, n int) (last []int) {
 		}
 		for warm = true; !emptied; rt.Sleep(time.Microsecond) {
 		}
-		for k := range uint64(mergeKeys) {
+		first := uint64(0)
+		if n >= 0 { // before the index cache learns about the closed page by another key
+			h, err := closedLeaf(c, rt)
+			if err != nil {
+				return fmt.Errorf("death at WRITE %d: %w", n, err)
+			}
+			first = h.Lowest
+		}
+		for i := range uint64(mergeKeys) {
+			k := (first + i) % mergeKeys
 			if err := c.Upsert(k, value(k, 1), rt.Now().Add(100*time.Millisecond)); err != nil {
 				return fmt.Errorf("death at WRITE %d: upsert of key %d: %w", n, k, err)
 			}

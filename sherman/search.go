@@ -12,9 +12,10 @@ import (
 // walker finds pages: in the index cache of the node, and from the root down.
 type walker struct {
 	locker
-	// heal is a missing separator that the last descent found; level 0: none.
+	// heal is a missing separator that the last descent found; level 0 means none.
 	heal separator
-	// astray is a pointer to a page too far to the left that the last descent found; from 0: none.
+	// astray is a pointer to a page too far to the left that the last descent found; from 0 means
+	// none.
 	astray pointer
 	// dead is a closed page that the operation found, or 0; repair takes it out of the tree.
 	dead layout.Addr
@@ -25,7 +26,7 @@ type walker struct {
 // pointer is the entry of the internal page from at a key. child is the page that covers the key,
 // and that the entry should name.
 type pointer struct {
-	from  layout.Addr // 0: no pointer
+	from  layout.Addr // 0 means no pointer
 	key   uint64
 	child layout.Addr
 }
@@ -37,8 +38,8 @@ const maxSteps = 1 << 16
 const maxLevel = 32
 
 // maxRestarts is how many times in a row an operation begins again at the root because it has come
-// to a page that has left the tree. After that the operation takes the tree for damaged. After
-// someRestarts the operation pauses before each further attempt.
+// to a page that has left the tree. After that the operation reports that the tree is damaged.
+// After someRestarts the operation pauses before each further attempt.
 const (
 	maxRestarts  = 20
 	someRestarts = 4
@@ -153,9 +154,9 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 // behind is called with c.page, the closed page at a. It returns the address of the sibling if the
 // sibling has taken over the range of the closed page. Otherwise it reads the closed page again and
 // returns 0: no page had taken over the range when c.page was read first, so the closed page's
-// records, which do not change, were those of the range. If the page has been opened again, behind
-// returns its address. It does so, too, if the page has given its upper records away and was closed
-// once more, and no longer covers the key.
+// records, which do not change, were those of the range. If the page has been opened meanwhile, its
+// records are those of the range now. If it no longer covers the key, because it was split or has
+// given its upper records away, behind returns its address.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	sibling := c.page.Sibling
 	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {
@@ -169,7 +170,7 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	// the sibling had not done so when the closed page named it. A reused page is not mistaken for
 	// the closed one: all of its slots are younger than the header (layout.Page.Init).
 	err := c.readPage(a, &c.page, c.pageBuf, deadline)
-	if err == nil && (c.page.Stage != layout.Closed || !c.page.Covers(key)) {
+	if err == nil && !c.page.Covers(key) {
 		return a, nil
 	}
 	// The sibling may have taken over the range from a cut on. Then the closed page's records from
@@ -202,7 +203,7 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 		return 0, err
 	}
 	aside := false // the last step was to a sibling
-	want := -1     // the level of the next page; -1: any
+	want := -1     // the level of the next page; -1 means any
 	var via pointer
 	for range maxSteps {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {

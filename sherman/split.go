@@ -225,8 +225,10 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	if c.page.Level != s.level-1 || c.page.Lowest != 0 {
 		return fmt.Errorf("%w: root %v of level %d with lowest key %d", ErrBroken, old, c.page.Level, c.page.Lowest)
 	}
-	// If the child is closed later, its merge finds the pointer in the new root, or the
-	// compare-and-swap fails. A page does not leave the tree as long as no page above names it.
+	// s.child must be live before a new root names it. A merge may close s.child after this check.
+	// That is safe: either the merge finds and removes the pointer in the new root, or the
+	// compare-and-swap of the root word below fails. A merge takes a page out of the tree only
+	// after a page above has named it.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return err
 	}
@@ -250,7 +252,7 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 		if err == nil && !won {
 			// doubt: the outcome of an attempt is unknown, so the page may be in the tree by now.
 			if !doubt {
-				// so that no client takes the page for one of the tree
+				// so that no client mistakes the page for one of the tree
 				clear(c.sibBuf[:layout.Line])
 				if c.writeFresh(at, c.sibBuf[:layout.Line], deadline) == nil {
 					c.spare = append(c.spare, to)

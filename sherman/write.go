@@ -126,7 +126,7 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 func (c *changer) onPage(
 	key uint64, find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
 ) error {
-	var a layout.Addr // 0: to be found
+	var a layout.Addr // 0 means that it must be found
 	for {
 		var next layout.Addr
 		var err error

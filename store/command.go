@@ -124,7 +124,7 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
 }
 
-// HistoryIfAny is History, but returns nil if in says that no clients make a history.
+// HistoryIfAny is History, but returns nil if `in` says that no clients make a history.
 func (c *Call) HistoryIfAny(in HistoryRequest) (*Verdict, error) {
 	if in.Clients == 0 {
 		return nil, nil
@@ -170,9 +170,9 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 // Proof is the result of a check that reads a store's memory. Before that, clients may make a
 // history. A store embeds Proof in its report of the memory.
 type Proof struct {
-	// History is the verdict on the clients' history; nil: the check ran no clients.
+	// History is the verdict on the clients' history; nil means that the check ran no clients.
 	History *Verdict `json:"history,omitempty"`
-	// Why describes what is wrong with the memory; "": nothing is wrong.
+	// Why describes what is wrong with the memory; "" means that nothing is wrong.
 	Why  string        `json:"why,omitempty"`
 	Took time.Duration `json:"tookNs"`
 }
@@ -193,7 +193,7 @@ func (p *Proof) Print(out io.Writer, memory, right string) error {
 	return err
 }
 
-// HistoryFlags adds the flags of a history to fs. The values in in are the defaults.
+// HistoryFlags adds the flags of a history to fs. The values in `in` are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	none := ""
 	if in.Clients == 0 {
@@ -202,10 +202,10 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 		none = " on the host"
 	}
 	fs.IntVar(&in.Clients, "clients", in.Clients, "clients"+none)
-	fs.IntVar(&in.Rounds, "rounds", 200, "operations of each client")
+	fs.IntVar(&in.Rounds, "rounds", 200, "operations of each client; a PUT of a key that does not exist is followed by an INSERT")
 	fs.IntVar(&in.Keys, "keys", in.Keys, "keys on which the clients work")
 	fs.Uint64Var(&in.Seed, "seed", 1, "seed of the operations")
-	fs.Uint64Var(&in.Base, "base", 0, "the first of the keys (default: keys that were never used)")
+	fs.Uint64Var(&in.Base, "base", 0, "the first of the keys, none of which may exist (default: keys that were never used)")
 }
 
 // Renamed makes fs accept flags also by their earlier names. renamed maps each earlier name to the
@@ -219,7 +219,7 @@ func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	})
 }
 
-// Write prints the verdict on a history. With lost, it also prints the number of operations that
+// Write prints the verdict on a history. With `lost`, it also prints the number of operations that
 // found their key lost.
 func (v *Verdict) Write(out io.Writer, lost bool) error {
 	_, _ = fmt.Fprintf(out, "%d operations in %v, %d without an answer", v.Operations, v.Took.Round(time.Millisecond), v.Unknown)

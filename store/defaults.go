@@ -19,15 +19,15 @@ func (s *Store) complete() {
 	or(
 		&c.Stop, "Let the hosts forget the store; it stays in memory",
 		fmt.Sprintf("stop makes the hosts forget the store: new operations are refused until `rdmalab %s start`, which finds it\n"+
-			"again, because it stays in the memory of the memory servers. After stop another store can be started; it overwrites\n"+
-			"this one.", s.Name),
+			"again, because it stays in the memory of the memory servers. After stop another kind of store can be started\n"+
+			"with --fresh; that overwrites this one.", s.Name),
 		fmt.Sprintf("  rdmalab %s stop\n  rdmalab %[1]s start # finds it again", s.Name),
 	)
 	or(
 		&c.Load, "Insert the keys from 0 to --keys minus 1",
 		"load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n"+
 			"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n"+
-			"can verify what it reads. If the store does not run, load starts it.",
+			"can verify what it reads. If the store has not been started, load starts it.",
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {

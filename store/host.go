@@ -78,7 +78,8 @@ type Status struct {
 	// Up: the host runs the store's server or, if the store has no server, knows the store. Only
 	// hosts with Up are listed.
 	Up bool `json:"-"`
-	// Service is the name under which clients connect to the server; "": there is no server.
+	// Service is the name under which clients connect to the server; "" means that there is no
+	// server.
 	Service string `json:"service,omitempty"`
 	// Values are the counters that Store.Columns names, in the same order. They never decrease.
 	Values []uint64 `json:"values,omitempty"`

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -55,8 +54,8 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 
 // Find finds the store on these servers or makes it, as a start asks. open opens a client of the
 // store and closes it. If open fails with absent and in.Format is set, Find calls make, which makes
-// the store. With in.Fresh, Find calls make at once. Then the host knows k. made reports whether
-// the store was made.
+// the store. With `in.Fresh`, Find calls make at once. Then the host knows k. `made` reports
+// whether the store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {
@@ -129,7 +128,7 @@ func (p *Passive[Known, C]) With(r *http.Request, job string, f func(k *Known, c
 		rt := v.Runtime()
 		c, err := p.open(k, servers, v, rt.Now().Add(p.Store.JoinPatience()))
 		if err != nil {
-			return fmt.Errorf("%w; %s", err, p.Store.HowToStart())
+			return p.Store.NotOpened(err)
 		}
 		return errors.Join(f(k, c, rt), c.Close())
 	}))

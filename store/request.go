@@ -24,20 +24,21 @@ func (s *Store) Path(request string) string { return "/store/" + s.Name + "/" + 
 type ClientOptions struct {
 	// Server is the name of the host that runs the store's server; "" if the store has none.
 	Server string `json:"server,omitempty"`
-	// MaxValue is the length in bytes of the longest value that the clients will read or write; 0:
-	// the longest value that the store can store.
+	// MaxValue is the length in bytes of the longest value that the clients will read or write; 0
+	// means the longest value that the store can store.
 	MaxValue int `json:"maxValue,omitempty"`
-	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
+	// Share is how many clients share a queue pair to each memory server; 0 or 1 means that each
+	// client has a queue pair of its own.
 	Share int `json:"share,omitempty"`
-	// Cache says how clients cache locations. OfProcess, also "": all clients that a request opens
-	// on a host share a cache. OfClient: each client has its own.
+	// Cache says how clients cache locations. With OfProcess, also with "", all clients that a
+	// request opens on a host share a cache. With OfClient, each client has its own cache.
 	Cache string `json:"cache,omitempty"`
-	// Reporter says how clients report appends to the store's server. OfProcess: all clients that a
-	// request opens on a host report together. OfClient, also "": each client reports its own
-	// appends.
+	// Reporter says how clients report appends to the store's server. With OfProcess, all clients
+	// that a request opens on a host report together. With OfClient, also with "", each client
+	// reports its own appends.
 	Reporter string `json:"reporter,omitempty"`
-	// Mode is ModeFast, also "", or ModePublished: the clients make the requests that the clients of
-	// the published system make.
+	// Mode is ModeFast, also "", or ModePublished: the clients make the requests that the clients
+	// of the published system make.
 	Mode string `json:"mode,omitempty"`
 }
 
@@ -63,8 +64,8 @@ type OpRequest struct {
 	Value []byte `json:"value,omitempty"`
 	// N is how many records a scan may return, from 1 to 10,000.
 	N int `json:"n,omitempty"`
-	// Patience is the time limit of the operation after the client has connected; 0: the constant
-	// Patience.
+	// Patience is the time limit of the operation after the client has connected; 0 means the
+	// constant Patience.
 	Patience time.Duration `json:"patienceNs,omitempty"`
 }
 
@@ -93,7 +94,7 @@ type HistoryRequest struct {
 	Rounds  int    `json:"rounds"`
 	Keys    int    `json:"keys"`
 	Base    uint64 `json:"base"`
-	// Value is the length of values in bytes; 0: that of the store's longest value.
+	// Value is the length of values in bytes; 0 means the length of the store's longest value.
 	Value int    `json:"value,omitempty"`
 	Seed  uint64 `json:"seed"`
 	// Loss: a memory server may crash meanwhile. Then operations may report a key as lost.

@@ -3,6 +3,7 @@ package store
 import (
 	"math/rand/v2"
 	"net/netip"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -33,10 +34,12 @@ type Trial struct {
 	// Memory is how many bytes of host memory each memory server lends. Locks is how many bytes of
 	// NIC memory it lends in addition. Largest is the length of the longest value in bytes.
 	Memory, Locks, Largest int
+	// Loopback is how long a packet takes from a NIC to itself; 0 means no time.
+	Loopback time.Duration
 	// Format makes the store. Open opens a client; it is nil if there is a Server.
 	Format func(cfg passive.Config, deadline clock.Time) error
 	Open   func(cfg passive.Config, deadline clock.Time) (kv.Store, error)
-	// Server is the store's server; nil: the store has none.
+	// Server is the store's server; nil means that the store has none.
 	Server *TrialServer
 	// Crashes: clients may die at any moment, and hosts and servers may fail for a while. Loss:
 	// servers may also lose their memory. After that, kv.ErrLost is a right answer, too.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,18 +26,18 @@ type Store struct {
 	// Server returns the host whose daemon runs the store's server. Optional: nil means that the
 	// store has no server and is started on every compute host.
 	Server func(*spec.Rack) (string, error)
-	// Join is how long a client may take to connect. Optional; 0: Patience.
+	// Join is how long a client may take to connect. Optional; 0 means Patience.
 	Join time.Duration
 	// Broken is an error after which a client cannot continue a history. Optional.
 	Broken error
-	// Cost describes the cost of a client's last operation. Optional; nil: the number of round
+	// Cost describes the cost of a client's last operation. Optional; nil means the number of round
 	// trips.
 	Cost func(kv.Store) string
 	// Upserts: clients are Upserters. Scans: clients are kv.Scanners. Shares: several clients of a
 	// host can share a queue pair (ClientOptions.Share).
 	Upserts, Scans, Shares bool
-	// Value is the length of values in a workload, in bytes. Optional; 0: 100. Note follows the
-	// store's name in the help of `run ycsb --store`. Optional.
+	// Value is the length of values in a workload, in bytes. Optional; 0 means 100. Note follows
+	// the store's name in the help of `run ycsb --store`. Optional.
 	Value int
 	Note  string
 	// Columns names the counters that Node.Status returns and `rdmalab top` shows. Optional.
@@ -69,7 +70,16 @@ func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 	return out, nil
 }
 
-// HowToStart returns a hint for errors that may occur because the store does not run.
+// NotOpened adds a hint to the error of a client that could not be opened: the store may not run.
+// If its memory was lost, the error itself says what to do.
+func (s *Store) NotOpened(err error) error {
+	if errors.Is(err, kv.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, s.HowToStart())
+}
+
+// HowToStart returns what to do if the store does not run.
 func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }

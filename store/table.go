@@ -162,16 +162,17 @@ func (t *Table[S, C]) find(c *Call, in TableRequest[S]) (TableInfo[S], error) {
 	})
 }
 
-// start returns the command start. It only sets texts that are empty.
+// start returns the command start. It uses the store's own texts, and default texts where those are
+// empty.
 func (t *Table[S, C]) start() Command {
 	s := t.Commands.Start
-	s.Short = cmp.Or(s.Short, "Find the table, or make an empty one, and tell every compute host where it is")
-	s.Long = cmp.Or(s.Long, "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n"+
-		"clients of every compute host find it. "+t.flags()+" used only when a table is made.")
+	s.Short = cmp.Or(s.Short, "Find the store in the memory servers, or make an empty one, and tell every compute host where it is")
+	s.Long = cmp.Or(s.Long, "start looks for the store in the memory of the memory servers, and makes an empty one if there is none. Then the\n"+
+		"clients of every compute host find it. "+t.flags()+" used only when an empty store is made.")
 	s.Example = cmp.Or(s.Example, fmt.Sprintf("  rdmalab %s start\n  rdmalab %[1]s start --fresh", t.Name))
 	s.New = func(fs *pflag.FlagSet) func(*Call) (Result, error) {
 		in := TableRequest[S]{Finding: Finding{Format: true}}
-		fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
+		fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, whatever the memory holds")
 		t.Flags(fs, &in.Shape)
 		return func(c *Call) (Result, error) {
 			out, err := t.find(c, in)

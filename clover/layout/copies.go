@@ -10,16 +10,16 @@ const (
 )
 
 // Copy returns where copy j of an entry is, or copy j of a table with the classes of segments. p is
-// the place of copy 0, which Place or Table returns. What belongs to one server has its copies on
-// the servers after it, each at the same distance behind the one before. So a handle names all
-// copies of an entry: a location remains one word, and one compare-and-swap on each copy appends
-// it.
+// the place of copy 0, which Place or Table returns. The copies of an entry or a table of one
+// server are on the servers after that one, each at the same distance from the copy before. So a
+// handle names all copies of an entry: a location remains one word, and one compare-and-swap on
+// each copy appends it.
 func (s *Space) Copy(p Place, j int) Place {
 	return Place{Server: (p.Server + j) % s.Servers, Offset: p.Offset + j*s.stride(), Len: p.Len}
 }
 
-// RecordCopy returns where copy j of record i is. Copy 0 is the record itself. Copy 1 is where a
-// store without copies has the mirror.
+// RecordCopy returns where copy j of record i is. Copy 0 is the record itself. The other copies are
+// on the servers after it; the mirror, if there is one, is on the server after the last copy.
 func (s *Space) RecordCopy(i, j int) (p Place, ok bool) {
 	if p, ok = s.Record(i); j > 0 {
 		p.Offset += j * s.Shortcuts * RecordLen

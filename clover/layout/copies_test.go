@@ -68,10 +68,14 @@ func TestCopies(t *testing.T) {
 						return p
 					})
 					first, _ := s.RecordCopy(i, 0)
-					second, _ := s.RecordCopy(i, 1)
+					last, _ := s.RecordCopy(i, backups)
 					record, _ := s.Record(i)
-					if mirror, _ := s.Mirror(i); first != record || second != mirror {
-						t.Errorf("record %d: copies %+v and %+v, record %+v, mirror %+v", i, first, second, record, mirror)
+					mirror, ok := s.Mirror(i)
+					if first != record || ok != (servers > backups+1) || ok && mirror.Server != (last.Server+1)%servers {
+						t.Errorf("record %d: copies %+v to %+v, record %+v, mirror %+v", i, first, last, record, mirror)
+					}
+					if ok {
+						spans = append(spans, span{mirror.Server, mirror.Offset, mirror.Len, "mirror"})
 					}
 				}
 				for server := range servers {

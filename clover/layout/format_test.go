@@ -25,9 +25,12 @@ func TestPartsAreWhereTheyWere(t *testing.T) {
 		// 64 + 16 = 80 as it is; a second server has mirrors: 80 + 32 + 32 = 144 → 256.
 		{Space{Servers: 2, Shortcuts: 2, Entries: Counts{1}}, 80, 112, 144, 256, 256, 384},
 		// The table of a segment follows the mirrors; the copy has a table and entries: 384 - 144 = 240 → 256.
-		{shared(2, 2, 1, 1), 80, 112, 144, 256, 256, 640},
+		// There is no server for a mirror.
+		{shared(2, 2, 1, 1), 80, 144, 144, 256, 256, 640},
 		// Two backups have two copies of each record: 80 + 3·32 = 176; 384 - 176 = 208 → 256.
-		{shared(3, 2, 1, 2), 80, 112, 176, 256, 256, 896},
+		{shared(3, 2, 1, 2), 80, 176, 176, 256, 256, 896},
+		// A third server has the mirrors of records with one backup: 80 + 2·32 = 144; 144 + 32 = 176.
+		{shared(3, 2, 1, 1), 80, 144, 176, 256, 256, 640},
 		// Three shortcuts: 64 + 24 = 88 → 96; 96 + 48 + 48 = 192; 129 segments: 192 + 129 = 321 → 384.
 		{shared(2, 3, 129, 0), 96, 144, 192, 384, 192 + 129*128 + 64, 384 + 129*128},
 		// A table of one byte moves the entries to the next multiple.

@@ -140,7 +140,7 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 }
 
 // Relabel changes the version in a copy of a whole node. It returns false and changes nothing if
-// the node's version is not from, or if the format shows that the copy is torn.
+// the version in the copy is not `from`, or if the format shows that the copy is torn.
 func (f Format) Relabel(slab []byte, from, to Version) bool {
 	if len(slab) < f.Overhead() {
 		return false

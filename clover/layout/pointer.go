@@ -13,7 +13,7 @@ type Version uint8
 const MaxVersion Version = 254
 
 // Next returns the version of an entry's next use. If all versions are used up, ok is false and
-// next is 1: the entry may be used with version 1 only after every client has forgotten the
+// `next` is 1: the entry may be used with version 1 only after every client has forgotten the
 // locations of its earlier uses.
 func (v Version) Next() (next Version, ok bool) {
 	if v >= MaxVersion {
@@ -47,14 +47,14 @@ const (
 	unusedBits   = Word(0xf<<60 | 1<<27 | 0x1ff<<2 | 1)
 )
 
-// Header returns the header of a node of version own that has no successor.
+// Header returns the header of a node that has no successor; own is the node's version.
 func Header(own Version) Word { return Word(own) << entryShift }
 
 // Tombstone returns the header of a node that marks its key as deleted. No node can be appended to
 // it.
 func Tombstone(own Version) Word { return Header(own) | tombstoneBit }
 
-// Superseded returns the header of a node of version own whose successor is at.
+// Superseded returns the header of a node whose successor is `at`; own is the node's version.
 func Superseded(own Version, at Location) Word {
 	return Word(at.Handle)<<handleShift | Word(at.Version)<<nextShift | Header(own)
 }

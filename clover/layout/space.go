@@ -147,11 +147,11 @@ func (s *Space) slabs() int {
 
 // table returns the offset of the table with the classes of segments.
 func (s *Space) table() int {
-	return s.mirrors() + s.Shortcuts*RecordLen*max(s.Backups, min(1, s.Servers-1))
+	return s.directory() + s.Shortcuts*RecordLen*min(s.Backups+2, s.Servers)
 }
 
-// mirrors returns the offset of the first mirror.
-func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen }
+// mirrors returns the offset of the first mirror, behind all copies of the records.
+func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen*(s.Backups+1) }
 
 // directory returns the offset of the first record.
 func (s *Space) directory() int {
@@ -249,12 +249,12 @@ func (s *Space) Record(i int) (p Place, ok bool) {
 	return Place{Server: i % s.Servers, Offset: s.directory() + i/s.Servers*RecordLen, Len: RecordLen}, true
 }
 
-// Mirror returns where the mirror of record i is: on the server after that of the record. The
-// mirror repeats which key the record names. ok is false in a store with one server, because it has
-// no mirrors.
+// Mirror returns where the mirror of record i is: on the server after those of all copies of the
+// record. The mirror repeats which key the record names. ok is false in a store that has no further
+// server: it has no mirrors.
 func (s *Space) Mirror(i int) (p Place, ok bool) {
-	if i < 0 || i >= s.Slots() || s.Servers < 2 {
+	if i < 0 || i >= s.Slots() || s.Servers < s.Backups+2 {
 		return Place{}, false
 	}
-	return Place{Server: (i + 1) % s.Servers, Offset: s.mirrors() + i/s.Servers*RecordLen, Len: RecordLen}, true
+	return Place{Server: (i + s.Backups + 1) % s.Servers, Offset: s.mirrors() + i/s.Servers*RecordLen, Len: RecordLen}, true
 }

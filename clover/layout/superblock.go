@@ -31,7 +31,7 @@ type Superblock struct {
 	// superblock. It is zero if a count was too large for the superblock.
 	Space Space
 	// Store is a random number that all servers of a store have in common. By it a switch sees that
-	// their memories belong together. 0: unknown.
+	// their memories belong together. 0 means unknown.
 	Store uint32
 	// View counts the changes of the set of servers whose copies count. Out has a bit for each
 	// server whose copies do not count. The superblock with the highest view is the right one.
@@ -128,8 +128,8 @@ func (s *Superblock) Parse(b []byte) error {
 // key. At is a node of the chain that is still in use: the newest node, or one from which the
 // newest can be reached. Only the metadata server writes the directory.
 //
-// A mirror is a second record of the key, on another server. If the record is lost with its memory,
-// and the metadata server does not know the key's node, the mirror shows which key is lost.
+// A mirror is a further record of the key, on another server. If the record is lost with its memory,
+// or all copies of it are, and the metadata server does not know the key's node, the mirror shows which key is lost.
 type KeyRecord struct {
 	Key uint64
 	At  Location

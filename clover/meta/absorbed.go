@@ -8,7 +8,7 @@ import "github.com/rdmalab/rdmalab/clover/layout"
 // frees a node that the chain has passed.
 
 // freeAbsorbed frees the reported nodes of an entry that are not in the chain. A reported node is
-// not in the chain if the chain has passed the node's successor, or if ended is true: then the
+// not in the chain if the chain has passed the node's successor, or if `ended` is true: then the
 // server has followed the chain to its end after the report.
 func freeAbsorbed(s *chains, e *entry, ended bool) {
 	left := e.reported[:0]

@@ -15,16 +15,18 @@ import (
 
 // balance has the weights of the memory servers.
 type balance struct {
-	// weights say how many nodes of each server are given, in relation to the other servers; nil:
-	// they are given in turn.
+	// weights say how many nodes of each server are given, in relation to the other servers; nil
+	// means that they are given in turn.
 	weights []int64
-	// took is how long each server has taken to answer, on average over the last READs; 0: unknown.
+	// took is how long each server has taken to answer, on average over the last READs; 0 means
+	// unknown.
 	took []time.Duration
 	at   clock.Time // when the servers are to be weighed again
 }
 
-// Bounds of the weights: a server gets at most slowest times as few nodes as a fast one with the
-// same room, so that the metadata server notices when it is fast again by more than its own READs.
+// Bounds of the weights: a server gets at least the part 1/slowest of the nodes that a fast one
+// with the same room gets. So clients go on measuring it, and the metadata server notices soon when
+// the server is fast again.
 const (
 	slowest   = 64
 	keepsPart = 4 // the part of took that a new READ replaces: 1/keepsPart
@@ -78,7 +80,7 @@ func weigh(s *Server, now clock.Time) {
 	b.weights = weights
 }
 
-// room is the number of bytes on a server that no node in use takes.
+// room is the number of free bytes on a server: those that belong to no node in use.
 func (s *pool) room(i int) (n int) {
 	for c := range s.nodes.free {
 		n += s.nodes.free[c].Len(i) * layout.Class(c).Size()

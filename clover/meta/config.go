@@ -31,40 +31,40 @@ type Config struct {
 	Manager rdmacm.Manager
 	// Servers are the addresses of the memory servers.
 	Servers []netip.Addr
-	// Service is the name under which the connection manager listens; "": rpc.Service.
+	// Service is the name under which the connection manager listens; "" means rpc.Service.
 	Service string
 	// Params are the parameters of the connections to the memory servers.
 	Params rdmacm.Params
 	Format layout.Format
-	// Keys is the largest number of keys that the store can hold; 0: 65536. Keys, Region and Shares
-	// have an effect only when the server formats a store. A store that it finds in memory stays as
-	// it is.
+	// Keys is the largest number of keys that the store can hold; 0 means 65536. Keys, Region and
+	// Shares have an effect only when the server formats a store. A store that it finds in memory
+	// stays as it is.
 	Keys int
-	// Region is the largest number of bytes that the store uses of each memory server's region; 0:
-	// the size of the smallest region. The store uses equally many bytes of each server.
+	// Region is the largest number of bytes that the store uses of each memory server's region; 0
+	// means the size of the smallest region. The store uses equally many bytes of each server.
 	Region int
 	// Shares divides the memory among the classes in these proportions. If all are zero and the
-	// format is checked, the classes share the memory in segments, unless there is too little or too
-	// much of it: see minSegments. Otherwise all zeros mean DefaultShares.
+	// format is checked, the classes share the memory in segments, unless there is too little or
+	// too much of it: see minSegments. Otherwise all zeros mean DefaultShares.
 	Shares [layout.Classes]int
 	// Lease is how long after its last answered request a client may use the locations that it
-	// knows; 0: 2 s.
+	// knows; 0 means 2 s.
 	Lease time.Duration
 	// Grace is how long the server waits after the end of a lease, so that a slow client can still
-	// renew it; 0: 2 s. Then it makes the memory servers end the client's connections, and takes
-	// the client's nodes back.
+	// renew it; 0 means 2 s. Then it makes the memory servers end the client's connections, and
+	// takes the client's nodes back.
 	Grace time.Duration
-	// Replicas is how many copies each node has, on as many memory servers; 0: one, or as many as the
-	// store that is found in memory has.
+	// Replicas is how many copies each node has, on as many memory servers; 0 means one, or as many
+	// as the store that is found in memory has.
 	Replicas int
 	// Balance gives out nodes by the free room and the speed of the memory servers: see balance.go.
 	Balance bool
 	// Fresh formats the memory even if it contains a store. The connections of that store's clients
 	// end.
 	Fresh bool
-	// Threads is how many threads take requests beside the main thread, which runs Serve. The main
-	// thread then follows the chains of reports and executes the requests that need a memory
-	// server. 0: the main thread does everything.
+	// Threads is how many threads receive requests beside the main thread, which runs Serve. The
+	// main thread then follows the chains of reports and executes the requests that need a memory
+	// server. 0 means that the main thread does everything.
 	Threads int
 	// Pace, if not nil, is called by each thread with the number of completions that it has just
 	// handled. A simulator lets the virtual time pass that a processor would need for them.
@@ -83,8 +83,8 @@ const (
 	minSegments     = 32
 	maxSegments     = 1<<16 - 1
 	minSegmentClass = layout.Class(5) // 4,096 bytes
-	// segmentSlack is more than what segments need besides their nodes: a table of one byte each, and
-	// what is lost because the nodes and the copies begin at multiples of the smallest node.
+	// segmentSlack is more than what segments need besides their nodes: a table of one byte each,
+	// and what is lost because the nodes and the copies begin at multiples of the smallest node.
 	segmentSlack = 4 * layout.MinSlab
 )
 
@@ -160,7 +160,7 @@ func (c *Config) space(region int) (layout.Space, error) {
 	s := layout.Space{Servers: len(c.Servers), Shortcuts: (c.Keys + len(c.Servers) - 1) / len(c.Servers), Backups: max(0, c.Replicas-1)}
 	if c.Shares == ([layout.Classes]int{}) && c.Format.Checked {
 		for largest := layout.Class(layout.Classes - 1); largest >= minSegmentClass; largest-- {
-			// The table takes one more byte for each segment.
+			// The table has one more byte for each segment.
 			n := (region - s.RegionLen()) / (largest.Size() + 1) / (s.Backups + 1)
 			if n < minSegments || n > maxSegments {
 				continue

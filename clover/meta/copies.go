@@ -10,8 +10,8 @@ import (
 // appends on the other copies. So when it has followed a chain to its end, no append of a fenced
 // client is left half done in that chain.
 //
-// The directory has as many copies of each record. The nodes that a chain has passed are retired
-// after all copies of the record are written.
+// The directory has as many copies of each record, and a mirror if there is one more server. The
+// nodes that a chain has passed are retired after all copies of the record are written.
 
 // copied reports whether the store has several copies of each node.
 func (s *memories) copied() bool { return s.space.Backups > 0 }
@@ -26,7 +26,7 @@ func (s *memories) copies(p layout.Place) (list []layout.Place) {
 	return list
 }
 
-// copyOf returns the first copy of an entry or of a table that counts, or the last one if last is
+// copyOf returns the first copy of an entry or of a table that counts, or the last one if `last` is
 // true.
 func (s *memories) copyOf(p layout.Place, last bool) (layout.Place, error) {
 	if !s.copied() {
@@ -55,7 +55,7 @@ func (s *memories) writeCopies(p layout.Place, b []byte) error {
 	return nil
 }
 
-// complete finishes an append. header is the header of the last copy of the node at; it names a
+// complete finishes an append. header is the header of the last copy of the node `at`; it names a
 // successor. complete appends this successor on the other copies. It returns false if a memory
 // server did not answer.
 func complete(s *chains, at layout.Location, header layout.Word) bool {
@@ -99,19 +99,22 @@ func (s *memories) outs() (set uint16) {
 	return set
 }
 
-// see takes the view over from a superblock, unless that view is older than the known one.
+// see replaces the known view by that of a superblock, unless the superblock's view is older. If an
+// attempt to write a view has failed, some superblocks with its number may name fewer servers that
+// are out than others. Then a server is out if any of them says so.
 func (s *memories) see(super *layout.Superblock) {
 	if super.Space.Backups == 0 || super.View < s.view {
 		return
 	}
+	same := super.View == s.view
 	s.view = super.View
 	for i := range s.memory {
-		s.memory[i].out = super.Out&(1<<i) != 0
+		s.memory[i].out = same && s.memory[i].out || super.Out&(1<<i) != 0
 	}
 }
 
 // head returns the bytes of a server's memory before the table, with empty shortcuts and the
-// records of all keys. In place of the superblock it has zeros.
+// records and mirrors of all keys. In place of the superblock it has zeros.
 func head(s *chains, i int) []byte {
 	b := make([]byte, s.space.Table(i).Offset)
 	for _, e := range s.keys {
@@ -119,6 +122,9 @@ func head(s *chains, i int) []byte {
 			if p, _ := s.space.RecordCopy(int(e.slot), j); p.Server == i {
 				s.recordOf(e).Put(b[p.Offset:])
 			}
+		}
+		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+			mirrorOf(e).Put(b[p.Offset:])
 		}
 	}
 	return b

@@ -77,10 +77,8 @@ func (s *memories) identify() error {
 // renewWays ends all connections to a server and makes new ones. After that the server executes no
 // request that was sent on a former connection.
 func (s *memories) renewWays(i int, deadline clock.Time) error {
-	for _, w := range s.memory[i].ways {
-		if err := s.fab.Break(w.peer); err != nil {
-			return err
-		}
+	if err := s.breakWays(i); err != nil {
+		return err
 	}
 	return s.openWays(i, deadline)
 }
@@ -141,7 +139,7 @@ func (s *Server) forgetNumbers() {
 	}
 }
 
-// fenceTo fences all owners with numbers up to last.
+// fenceTo fences all owners with numbers up to `last`.
 func (s *Server) fenceTo(last uint32) *lease.Fence {
 	s.fencedTo = max(s.fencedTo, last)
 	return s.fences.AddTo(last)

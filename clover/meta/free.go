@@ -17,14 +17,14 @@ type free struct {
 	front layout.Version
 }
 
-// maxLag is by how much pace may raise a node's version. A node that is further behind front has
-// begun again with version 1 in an epoch.
+// maxLag is by how much pace may raise a node's version. A node whose version is further below
+// front has begun again with version 1 in an epoch.
 const maxLag = 64
 
 // pace returns the version for the next use of a superseded node whose next version would be v. If
-// the node is behind front, because its key is seldom written, pace returns front. The reason: a
-// switch steers a request only to a node of the same or a higher version, so later nodes of a key
-// should not have lower versions.
+// the node's version is below front, because its key is seldom written, pace returns front. The
+// reason: a switch steers a request only to a node of the same or a higher version, so later nodes
+// of a key should not have lower versions.
 func (f *free) pace(v layout.Version) layout.Version {
 	if lag := int(f.front) - int(v); lag <= 0 || lag > maxLag {
 		f.front = v
@@ -39,8 +39,8 @@ func (s *pool) release(l layout.Location) {
 	}
 }
 
-// give gives up to n free nodes of a class to client to, and appends them to out. It takes them
-// from one server or from anywhere, and leaves at least leave nodes of the class.
+// give gives up to n free nodes of a class to client `to`, and appends them to `out`. It takes them
+// from one server or from anywhere, and does not take the last `leave` nodes of the class.
 func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layout.Location) []layout.Location {
 	f := &s.nodes.free[c]
 	for range n {

@@ -14,8 +14,8 @@ import (
 // client is what the server knows of a client that has sent OpHello.
 type client struct {
 	id uint32
-	// former is the client's previous number, under which it sent the OpHello for this one; 0: it
-	// had none.
+	// former is the client's previous number, under which it sent the OpHello for this one; 0 means
+	// that it had none.
 	former uint32
 	// owner is the owner number under which the client connects to the memory servers.
 	owner uint32
@@ -29,7 +29,8 @@ type client struct {
 	// quiet: no request of the client is in flight at the memory servers, so it needs no fence.
 	// Either the client said so when it left, or it has sent no request since it got its number.
 	quiet bool
-	// fence makes the memory servers end the client's connections; nil: the client is not fenced.
+	// fence makes the memory servers end the client's connections; nil means that the client is not
+	// fenced.
 	fence *lease.Fence
 	// stale: the client must send OpHello again. It may hold nodes whose memory was lost, or its
 	// number is too old.
@@ -224,8 +225,8 @@ func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
 }
 
-// few returns how many free nodes a server should have for a request of n, if it has unused segments:
-// n, but at most fewest.
+// few returns how many free nodes a server should have for a request of n, if it has unused
+// segments: n, but at most fewest.
 func (s *pool) few(server, n int) int {
 	if s.segments.Unused(server) == 0 {
 		return 1
@@ -267,9 +268,9 @@ func (s *pool) expected(c layout.Class) bool {
 }
 
 // keep does the periodic work: it ends leases, begins epochs, and connects to memory servers again.
-// It fences a client whose lease has ended before it takes the client's nodes back. It does the
-// same with a client that has not confirmed the epoch in that time, because requests of this client
-// may still be in flight at a memory server that the client cannot reach.
+// It fences a client whose lease has ended before it takes the client's nodes back. It also fences
+// a client that has not confirmed the epoch in that time. Requests of such a client may still be in
+// flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
 	s.front.DropDead()
 	terms := s.cfg.terms()

@@ -89,7 +89,7 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 }
 
 // advance follows the chains of the oldest reports: as many as need one round trip for their
-// headers or, with all, the chains of all reports.
+// headers or, with `all`, the chains of all reports.
 func (s *chains) advance(all bool) {
 	w := &s.walk
 	for len(w.hints) > w.followed {
@@ -195,8 +195,8 @@ func (s *chains) isBehind(e *entry) bool {
 }
 
 // catchUp follows the chains of those entries in w.behind that have not moved since its last call:
-// a client has appended to them without a report. With all, it follows the chains of all entries in
-// w.behind.
+// a client has appended to them without a report. With `all`, it follows the chains of all entries
+// in w.behind.
 func (s *chains) catchUp(all bool) {
 	w := &s.walk
 	kept, still := w.behind[:0], w.touched[:0]

@@ -42,8 +42,8 @@ func (q *inquiry) begin(s *Server, servers []netip.Addr) {
 	})
 }
 
-// take returns the outcome of the last inquiry, once. known is false while it is going on, and if its
-// outcome is old.
+// take returns the outcome of the last inquiry, and forgets it. known is false while it is going
+// on, and if its outcome is old.
 func (q *inquiry) take(now clock.Time) (ran, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

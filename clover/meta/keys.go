@@ -9,7 +9,7 @@ import (
 // given, the answer is Done once the server has seen that node in a chain.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
-	// The chain may lead into lost memory. Then the client would follow it there and ask again.
+	// The chain may lead into lost memory. Then the client would go to that node and ask again.
 	if e != nil && s.void {
 		s.follow([]*entry{e}, -1)
 		e = s.keys[r.Key]
@@ -82,7 +82,7 @@ func (s *chains) clear(e *entry) bool {
 // open opens a key: before the client gets its answer, open writes the mirror, the record of the
 // directory, and then the shortcut. It must write the shortcut because clients that knew an earlier
 // key of the slot may read it. A key that was lost stays lost until its record is written. The new
-// record takes the slot of the lost one, so that the directory never has two records of one key.
+// record gets the slot of the lost one, so that the directory never has two records of one key.
 func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	e := &entry{key: r.Key, at: r.At, opened: r.At}
 	old := s.keys[r.Key]

@@ -151,8 +151,8 @@ func (s *memories) noTree(i int) error {
 }
 
 // formatServer formats the memory of server i, including its part of the directory. It writes the
-// superblock last. Before that, no client and no restarted metadata server takes the memory for a
-// store's.
+// superblock last. Before that, no client and no restarted metadata server mistakes the memory for
+// a store's.
 func (s *chains) formatServer(i int) error {
 	m := &s.memory[i]
 	m.generation = s.rt.Rand().Uint64() | 1

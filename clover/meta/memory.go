@@ -21,6 +21,8 @@ type memories struct {
 	format layout.Format
 	space  layout.Space
 	memory []memory
+	// answering: a server whose copies count answered at the last call of noteSilence.
+	answering bool
 	// owner is the incarnation number of this metadata server.
 	owner uint32
 	// self is the owner number under which this metadata server connects to the memory servers.
@@ -34,11 +36,13 @@ type memories struct {
 	view  uint32
 	stats rpc.Stats
 	walk  walker
-	// hand is what the main thread shares with request threads; nil: there are no request threads.
+	// hand is what the main thread shares with request threads; nil means that there are no request
+	// threads.
 	hand *handoff
 }
 
-// Parts of the registered buffer. lanes is how many READs may be in flight at a time.
+// Parts of the registered buffer. lanes is how many READs or WRITEs of single nodes may be in
+// flight at a time. Lane i is the buffers and the operation of one of them.
 const (
 	lanes     = 128
 	headAt    = 0                    // header and key of a node, for each lane
@@ -63,9 +67,13 @@ type memory struct {
 	// formatted.
 	blank bool
 	// out is true if the store has copies and those of this server do not count. since is the time
-	// since which a server that is not out has not answered; 0: it answers.
+	// since which a server that is not out has not answered, while another one has; 0 means that it
+	// answers.
 	out   bool
 	since clock.Time
+	// marked is the view that the superblock of a server that is out names; 0 means an earlier view,
+	// or none.
+	marked uint32
 }
 
 // way is one connection to a memory server.
@@ -73,6 +81,9 @@ type way struct {
 	peer   int
 	region memservice.Region
 	conn   uint64
+	// boot is the incarnation of the memory service, and so of its memory, to which the last
+	// connection was made.
+	boot uint64
 }
 
 // maxWays is the largest number of connections to each server. With many servers there are fewer.
@@ -130,7 +141,7 @@ func (s *memories) dial(w *way, addr netip.Addr) remotemem.Connect {
 		claim := memservice.Claim{Owner: s.self, Replaces: w.conn}
 		m, err := memservice.DialOwned(s.cfg.Manager, qp, addr, s.cfg.Params, claim, until)
 		if err == nil {
-			w.region, w.conn = m.Region, m.Conn
+			w.region, w.conn, w.boot = m.Region, m.Conn, m.Boot
 		}
 		s.deposed = s.deposed || errors.Is(err, memservice.ErrFenced)
 		return err
@@ -147,16 +158,24 @@ func (s *memories) connected(i int) bool {
 	return true
 }
 
+// breakWays ends all connections to server i.
+func (s *memories) breakWays(i int) error {
+	for _, w := range s.memory[i].ways {
+		if err := s.fab.Break(w.peer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openWays connects to server i. If one of its connections is missing, openWays makes all of them
 // again, so that all belong to the same incarnation of the server.
 func (s *memories) openWays(i int, deadline clock.Time) error {
 	if s.connected(i) {
 		return nil
 	}
-	for _, w := range s.memory[i].ways {
-		if err := s.fab.Break(w.peer); err != nil {
-			return err
-		}
+	if err := s.breakWays(i); err != nil {
+		return err
 	}
 	for _, w := range s.memory[i].ways {
 		if err := s.fab.Open(w.peer, deadline); err != nil {
@@ -184,7 +203,7 @@ func (s *memories) reach(i int) error {
 	}
 	m.down = true
 	err := s.openWays(i, now.Add(s.reachTime()))
-	m.retryAt = s.rt.Now().Add(downPause)
+	m.retryAt = s.rt.Now().Add(s.retryPause())
 	if err != nil {
 		return errors.Join(errDown, err)
 	}
@@ -243,14 +262,28 @@ func (s *memories) reachTime() time.Duration {
 	return reachTimeout
 }
 
+// retryPause returns the pause between two attempts to reach a server that does not answer. With
+// copies, a server that counts is tried several times before it goes out.
+func (s *memories) retryPause() time.Duration {
+	if s.copied() {
+		return min(downPause, max(s.cfg.Lease/16, keepEvery))
+	}
+	return downPause
+}
+
 // superblock reads the superblock of server i. It returns layout.ErrSuperblock if there is none, or
 // if it is that of another server.
 func (s *memories) superblock(i int) (super layout.Superblock, err error) {
-	b, err := s.readBulk(i, 0, layout.SuperblockLen)
-	if err != nil {
+	o := &s.walk.bulk
+	s.fab.Read(o, s.memory[i].target(0, 0), bulkAt, layout.SuperblockLen)
+	if err := s.fab.Do(s.deadline(), o); err != nil {
 		return super, err
 	}
-	if err := super.Parse(b); err != nil {
+	var b [layout.SuperblockLen]byte
+	if err := s.fab.MR().ReadAt(b[:], bulkAt); err != nil {
+		return super, err
+	}
+	if err := super.Parse(b[:]); err != nil {
 		return super, err
 	}
 	if super.Server != i {
@@ -270,16 +303,22 @@ func (s *memories) verify(i int) error {
 	return err
 }
 
-// readBulk reads n bytes of server i at offset off, at most bulkLen. The caller owns the result.
+// readBulk reads n bytes of server i at offset `off`. The caller owns the result.
 func (s *memories) readBulk(i, off, n int) ([]byte, error) {
-	m := &s.memory[i]
-	o := &s.walk.bulk
-	s.fab.Read(o, m.target(0, off), bulkAt, n)
-	if err := s.fab.Do(s.deadline(), o); err != nil {
-		return nil, err
-	}
 	b := make([]byte, n)
-	return b, s.fab.MR().ReadAt(b, bulkAt)
+	for p := (pieces{left: n}); p.left > 0; {
+		if err := s.transfer(i, &p, func(o *remotemem.Op) error {
+			s.fab.Read(o, s.memory[i].target(0, off+p.at), bulkAt, p.n)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if err := s.fab.MR().ReadAt(b[p.at:p.at+p.n], bulkAt); err != nil {
+			return nil, err
+		}
+		p.next()
+	}
+	return b, nil
 }
 
 // eraseShortcuts clears all shortcuts of server i.
@@ -291,20 +330,60 @@ func (s *memories) eraseShortcuts(i int) error {
 	return s.writeBulk(i, first.Offset, make([]byte, s.space.Shortcuts*layout.ShortcutLen))
 }
 
-// writeBulk writes b to server i at offset off, in pieces of bulkLen bytes.
+// writeBulk writes b to server i at offset `off`.
 func (s *memories) writeBulk(i, off int, b []byte) error {
-	m := &s.memory[i]
-	for len(b) > 0 {
-		n := min(len(b), bulkLen)
-		if err := s.fab.MR().WriteAt(b[:n], bulkAt); err != nil {
+	for p := (pieces{left: len(b)}); p.left > 0; p.next() {
+		if err := s.transfer(i, &p, func(o *remotemem.Op) error {
+			s.fab.Write(o, s.memory[i].target(0, off+p.at), bulkAt, p.n)
+			return s.fab.MR().WriteAt(b[p.at:p.at+p.n], bulkAt)
+		}); err != nil {
 			return err
 		}
-		o := &s.walk.bulk
-		s.fab.Write(o, m.target(0, off), bulkAt, n)
-		if err := s.fab.Do(s.deadline(), o); err != nil {
-			return err
-		}
-		off, b = off+n, b[n:]
 	}
 	return nil
+}
+
+// pieces divides a bulk transfer: left bytes are left, beginning at at; n is the length of the
+// present piece, and most that of the longest.
+type pieces struct{ at, n, left, most int }
+
+// smallestPiece is the length in bytes to which transfer shortens pieces.
+const smallestPiece = 512
+
+// begin begins the present piece.
+func (p *pieces) begin() {
+	if p.most == 0 {
+		p.most = bulkLen
+	}
+	p.n = min(p.left, p.most)
+}
+
+// next passes the present piece.
+func (p *pieces) next() { p.at, p.left = p.at+p.n, p.left-p.n }
+
+// transfer executes the READ or WRITE of a piece, which prepare prepares. When the connection fails,
+// transfer connects again and repeats a shorter piece, until the deadline of an operation on a memory
+// server. Otherwise, where connections often fail, no server could be filled: all of its memory would
+// have to be written over one connection. transfer does not go on in the memory of another
+// incarnation of the server.
+func (s *memories) transfer(i int, p *pieces, prepare func(o *remotemem.Op) error) error {
+	m := &s.memory[i]
+	boot, deadline := m.ways[0].boot, s.deadline()
+	for p.begin(); ; p.begin() {
+		o := &s.walk.bulk
+		if err := prepare(o); err != nil {
+			return err
+		}
+		err := s.fab.Do(deadline, o)
+		if err == nil || errors.Is(err, verbs.ErrClosed) || s.deposed || s.rt.Now() >= deadline {
+			return err
+		}
+		p.most = max(smallestPiece, p.n/4)
+		if again := s.await(i, deadline); again != nil {
+			return errors.Join(err, again)
+		}
+		if m.ways[0].boot != boot { // reach must find out what the memory is
+			return errors.Join(errDown, err, s.breakWays(i))
+		}
+	}
 }

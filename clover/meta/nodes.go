@@ -23,8 +23,9 @@ type pool struct {
 	// fences are the fences of clients that have ended.
 	fences *lease.Fencer
 	// orphans: the orphan holds nodes. They become free when orphansAfter is done, the fence of all
-	// clients that may use them; nil: there are no such clients. void: some of these nodes are in
-	// lost memory. orphansAt is the earliest time of the next attempt of recoverOrphans.
+	// clients that may use them; nil means that there are no such clients. void: some of these
+	// nodes are in lost memory. orphansAt is the earliest time of the next attempt of
+	// recoverOrphans.
 	orphans, void bool
 	orphansAfter  *lease.Fence
 	orphansAt     clock.Time

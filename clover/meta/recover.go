@@ -47,7 +47,7 @@ func (s *Server) recover() error {
 		}
 	}
 	for _, i := range lost {
-		if err := s.readMirrors(i, taken); err != nil {
+		if _, err := s.readMirrors(i, taken); err != nil {
 			return err
 		}
 	}
@@ -73,10 +73,9 @@ func (s *Server) recover() error {
 	for _, e := range s.keys {
 		s.linked(e.at)
 	}
-	s.followAll()
-	s.stats.Recovered = uint64(len(s.keys))
 	s.orphans = true
-	s.recoverOrphans(s.rt.Now()) // keep tries again if a memory server does not answer
+	s.recoverOrphans(s.rt.Now()) // follows all chains; keep tries again if a memory server does not answer
+	s.stats.Recovered = uint64(len(s.keys))
 	return nil
 }
 
@@ -105,15 +104,22 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 	return e
 }
 
-// readMirrors reads the mirrors of the directory of server i, whose memory was lost. The keys that
-// they name are lost. taken gets their slots.
-func (s *chains) readMirrors(i int, taken map[uint32]bool) error {
+// readMirrors reads the mirrors of the directory of server i, which was lost with all its copies.
+// taken gets the slots of the keys that they name. known is false if there are no mirrors that count.
+func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
 	first, ok := s.space.Mirror(i)
-	if !ok || s.memory[first.Server].generation == 0 {
-		return nil
+	if !ok || s.memory[first.Server].generation == 0 || s.memory[first.Server].out {
+		return false, nil
 	}
+	return true, readLost(s, i, first, taken)
+}
+
+// readLost reads the mirrors or old records of the directory of server i, beginning at first. The
+// keys that they name are lost, unless the server knows better.
+func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error {
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
-		if slot := uint32(n*s.space.Servers + i); s.keys[rec.Key] == nil {
+		slot := uint32(n*s.space.Servers + i)
+		if s.keys[rec.Key] == nil && !taken[slot] {
 			taken[slot], s.keys[rec.Key] = true, &entry{key: rec.Key, slot: slot, lost: true, mirrored: true}
 		}
 	})

@@ -20,7 +20,8 @@ import (
 // class, and their nodes are free.
 
 // tombstones is how many nodes of the smallest class are reserved for tombstones, so that keys can
-// be deleted when the store is full. If a segment has fewer nodes, those of one segment are reserved.
+// be deleted when the store is full. If a segment has fewer nodes, those of one segment are
+// reserved.
 const tombstones = 64
 
 // restPause is the shortest time between two searches for segments that can rest.
@@ -31,9 +32,9 @@ type segments struct {
 	// Table has the class of each segment of each server, as the memory servers have it.
 	slab.Table
 	restAt clock.Time // the earliest time of the next search for segments that can rest
-	// pressed is, for each class, since when clients have found no free node; 0: there was one at
-	// the last request. Until scarceUntil the answers ask all clients to return unused nodes,
-	// because a single node keeps its whole segment in its class.
+	// pressed is, for each class, since when clients have found no free node; 0 means that there
+	// was one at the last request. Until scarceUntil the answers ask all clients to return unused
+	// nodes, because a single node keeps its whole segment in its class.
 	pressed     [layout.Classes]clock.Time
 	scarceUntil clock.Time
 }
@@ -187,7 +188,7 @@ func (s *pool) rest(asks layout.Class) {
 	}
 }
 
-// press is called when there was no free node of a class for client to. It returns true if other
+// press is called when there was no free node of a class for client `to`. It returns true if other
 // clients may give some back. The next answer to each client asks for that, and a client that works
 // sends at least two requests in a lease. The nodes of a client that has sent no request since
 // become free when its lease ends.
@@ -216,14 +217,14 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	return false
 }
 
-// fewest is how many nodes a client may get although a segment has fewer, and for how many the class
-// takes unused segments. Otherwise a client of a small store would have to call the metadata server
-// for every node: it would always find the one that it has just superseded.
+// fewest is how many nodes a client may get although a segment has fewer, and for how many the
+// class takes unused segments. Otherwise a client of a small store would have to call the metadata
+// server for every node: it would always find the one that it has just superseded.
 const fewest = 4
 
-// share returns how many nodes a client gets when it asks for n. That is at most the number of
-// nodes in a segment, or fewest, and less if few are left, because other clients cannot use the
-// nodes that a client holds unused.
+// share returns how many nodes a client gets when it asks for n. The number is at most that of the
+// nodes in a segment, or fewest. It is less if few nodes are left, because other clients cannot use
+// the nodes that a client holds unused.
 func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n

@@ -41,9 +41,9 @@ type Server struct {
 	// probeDue makes watchMemory read the superblock of every memory server. An idle connection
 	// does not show that its server has crashed.
 	probeDue bool
-	// change is the change of the view that is in progress; nil: none. probeAt is when the next
-	// probe of a store with copies is due. backAt is the earliest time of the next attempt to bring
-	// servers back.
+	// change is the change of the view that is in progress; nil means none. probeAt is when the
+	// next probe of a store with copies is due. backAt is the earliest time of the next attempt to
+	// bring servers back.
 	change  *change
 	probeAt clock.Time
 	backAt  clock.Time

@@ -10,8 +10,8 @@ import (
 )
 
 // With Config.Threads the server has request threads beside the main thread, which runs Serve. Each
-// connection belongs to one request thread, which takes its requests from the thread's completion
-// queue.
+// connection belongs to one request thread, which receives its requests through the thread's
+// completion queue.
 //
 // The tables have one owner at a time. Usually that is the main thread. While the main thread waits
 // for a memory server or for work, it lends the tables to the request threads, which use them one
@@ -40,8 +40,8 @@ type handoff struct {
 	s    *Server
 	gate verbs.Gate // the main thread waits at it for jobs and reports
 	// The owner of the tables also owns the next two fields. serving is the number of the client
-	// whose request the main thread executes; 0: none, or a client without a number. reports wait
-	// for the main thread.
+	// whose request the main thread executes; 0 means none, or a client without a number. reports
+	// wait for the main thread.
 	serving uint32
 	reports []rpc.Request
 
@@ -77,20 +77,26 @@ func (s *memories) lend() {
 			break
 		}
 	}
+	if h.lent {
+		panic("the metadata server's tables are lent already")
+	}
 	h.lent = true
 	h.mu.Unlock()
 }
 
-// regain takes the tables back from the request threads.
+// regain gives the tables back to the main thread.
 func (s *memories) regain() {
 	if h := s.hand; h != nil {
 		h.mu.Lock()
+		if !h.lent {
+			panic("the metadata server's tables are not lent")
+		}
 		h.lent = false
 		h.mu.Unlock()
 	}
 }
 
-// pop takes the oldest job. It returns false if there is none.
+// pop removes and returns the oldest job. It returns false if there is none.
 func (h *handoff) pop() (j calls.Request, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 )
 
 // The view is the set of memory servers whose copies count. It changes when a server has lost its
-// memory, when one has not answered for half a lease, and when one that is out answers again while
-// the memory services of the others answer.
+// memory, and when a server has not answered for half a lease while another one has. It also
+// changes when a server that is out answers again while the memory services of the others answer.
 //
 // During a change no client works. Every client must say hello again, and gets the answer when the
 // change is over. The memory servers end all connections of clients. A server that goes out without
@@ -55,16 +55,16 @@ func (s *Server) watchCopies(now clock.Time) {
 		if !s.connected(i) && now >= m.retryAt {
 			look(s, i)
 		}
-		switch {
-		case m.out:
+		if m.out {
 			back = back || s.connected(i)
+			markOut(s, i)
 			continue
-		case s.connected(i):
-			m.since = 0
-		case m.since == 0:
-			m.since = now
 		}
-		due = due || m.blank || isSilent(s, i)
+		due = due || m.blank
+	}
+	noteSilence(s)
+	for i := range s.memory {
+		due = due || isSilent(s, i)
 	}
 	if !due && (!back || !mayBringBack(s, now)) {
 		return
@@ -78,6 +78,27 @@ func (s *Server) watchCopies(now clock.Time) {
 	s.fences.Leave(s.away())
 }
 
+// noteSilence notes since when each server that counts has not answered while another one has. If
+// none of them answers, that says nothing about any of them: the metadata server's own link may be
+// cut. When the first one answers again, the time of the others begins: the attempts that failed
+// before, perhaps one that takes as long as half a lease, say nothing about them either. Otherwise
+// the first one that answers would soon be the only one that counts.
+func noteSilence(s *Server) {
+	now, answers := s.rt.Now(), false
+	for i := range s.memory {
+		answers = answers || s.connected(i) && !s.memory[i].out
+	}
+	for i := range s.memory {
+		switch m := &s.memory[i]; {
+		case m.out || s.connected(i):
+			m.since = 0
+		case m.since == 0 || !answers || !s.answering:
+			m.since = now
+		}
+	}
+	s.answering = answers
+}
+
 // look tries to connect to a server. It also finds out whether the server has lost its memory.
 func look(s *Server, i int) {
 	m := &s.memory[i]
@@ -85,10 +106,19 @@ func look(s *Server, i int) {
 		_ = s.reach(i) // the outcome is in m
 		return
 	}
-	if s.openWays(i, s.rt.Now().Add(s.reachTime())) == nil {
+	if m.marked = 0; s.openWays(i, s.rt.Now().Add(s.reachTime())) == nil {
 		_, _ = s.superblock(i) // if the READ fails, the connection ends: such a server cannot be filled
 	}
 	m.retryAt = s.rt.Now().Add(max(downPause, 4*s.reachTime()))
+}
+
+// markOut writes the view to the superblock of a server that is out and answers. Filling it takes
+// time, and may have to wait. If meanwhile the servers that count lose their memory, and the metadata
+// server crashes, only this superblock says that the copies here are old.
+func markOut(s *Server, i int) {
+	if m := &s.memory[i]; m.marked != s.view && s.connected(i) && s.writeOwner(i) == nil {
+		m.marked = s.view
+	}
 }
 
 // mayBringBack reports whether a change may begin that only brings servers back. Such a change can
@@ -182,7 +212,7 @@ func tryChange(s *Server) error {
 	return nil
 }
 
-// isSilent reports whether a server has not answered for half a lease.
+// isSilent reports whether a server has not answered for half a lease, while another one has.
 func isSilent(s *Server, i int) bool {
 	since := s.memory[i].since
 	return since != 0 && s.rt.Now() > since.Add(s.cfg.Lease/2)
@@ -219,10 +249,13 @@ func (s *memories) isGone(of int) bool {
 // settleView fills the servers in fill from the servers that are not out. Then it writes the new
 // view, in which the filled servers count again. No client works meanwhile. Nodes of which no copy
 // counts are lost. The keys that need such a node are found before a superblock has the new view.
-// If settleView fails, a second call repeats the steps without harm. With all, it also writes the
+// If settleView fails, a second call repeats the steps without harm. With `all`, it also writes the
 // records of the servers that are not filled.
 func settleView(s *Server, fill []int, all bool) error {
-	for _, i := range fill { // a metadata server that restarts must not take it for a part of the store
+	for _, i := range fill { // a metadata server that restarts must not mistake it for a part of the store
+		if s.memory[i].marked != 0 {
+			continue // its superblock says so
+		}
 		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			return err
 		}
@@ -265,7 +298,7 @@ func settleView(s *Server, fill []int, all bool) error {
 func writeView(s *Server, fill []int) error {
 	was := s.away()
 	for _, i := range fill {
-		s.memory[i].out, s.memory[i].generation = false, s.rt.Rand().Uint64()|1
+		s.memory[i].out, s.memory[i].generation, s.memory[i].marked = false, s.rt.Rand().Uint64()|1, 0
 	}
 	s.view = (s.view + 1) % (1 << 24)
 	for i := range s.memory {
@@ -304,6 +337,18 @@ func recoverCopies(s *Server) error {
 			return err
 		}
 	}
+	for of := range s.memory {
+		if !s.isGone(of) {
+			continue
+		}
+		known, err := s.readMirrors(of, taken)
+		if err != nil {
+			return err
+		}
+		if !known {
+			readOld(s, of, taken)
+		}
+	}
 	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
 	for of := range s.memory {
 		if s.isGone(of) {
@@ -336,6 +381,18 @@ func recoverCopies(s *Server) error {
 	s.orphans = true
 	s.recoverOrphans(s.rt.Now()) // keep tries again if a memory server does not answer
 	return nil
+}
+
+// readOld reads the records of the directory of server of on servers that are out. They are old, but
+// if all that counted are lost, and there is no mirror, they say of most of the lost keys that they
+// existed. If a server does not answer, readOld leaves its records out.
+func readOld(s *Server, of int, taken map[uint32]bool) {
+	for j := range s.space.Backups + 1 {
+		first, _ := s.space.RecordCopy(of, j)
+		if s.memory[first.Server].generation != 0 {
+			_ = readLost(&s.chains, of, first, taken)
+		}
+	}
 }
 
 // readCopies reads the table and the directory of server of, from the first copies that count.

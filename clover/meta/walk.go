@@ -77,8 +77,8 @@ type walker struct {
 	touched, closing []*entry // memory of followBatch and catchUp
 }
 
-// startHeader posts the READ of a node's header on lane i. It reads the last copy of the node if
-// last is true, otherwise the first.
+// startHeader posts the READ of a node's header into the buffer of lane i. It reads the last copy
+// of the node if `last` is true, otherwise the first.
 func (s *chains) startHeader(i int, at layout.Location, last bool) error {
 	o := &s.walk.ops[i]
 	o.Done = true
@@ -157,8 +157,8 @@ func (s *chains) follow(list []*entry, rounds int) {
 	}
 }
 
-// step moves an entry along its chain by the header that lane i has read. It returns true if the
-// chain goes on.
+// step moves an entry to the next node of its chain. Lane i has read the header that names this
+// node. step returns true if the chain goes on.
 func (s *chains) step(e *entry, i int) bool {
 	if err := s.walk.errs[i]; err != nil {
 		if errors.Is(err, errLost) {
@@ -198,8 +198,8 @@ func (s *chains) step(e *entry, i int) bool {
 	return !e.lost
 }
 
-// pass moves an entry to next, the next node of its chain. If that node was in lost memory, the key
-// is lost.
+// pass moves an entry to `next`, the next node of its chain. If that node was in lost memory, the
+// key is lost.
 func (s *chains) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
 	n, ok := s.nodes.held[next.Handle]
@@ -322,7 +322,7 @@ func (s *chains) mirror(list []*entry) {
 		p, ok := s.space.Mirror(int(e.slot))
 		switch {
 		case e.mirrored:
-		case !ok, s.copied(): // with copies, record has written all records of the key
+		case !ok || s.memory[p.Server].out: // a server gets all its mirrors when it comes back
 			e.mirrored = true
 		case s.reach(p.Server) == nil:
 			started[i] = s.startRecord(i, p, mirrorOf(e))
@@ -334,8 +334,8 @@ func (s *chains) mirror(list []*entry) {
 	}
 }
 
-// settle retires the nodes that an entry has passed, if the record and the mirror are up to date,
-// so that the directory does not name these nodes any more. It removes deleted keys.
+// settle retires the nodes that an entry has passed. It does so only if the record and the mirror
+// are up to date: then the directory no longer names these nodes. It removes deleted keys.
 func (s *chains) settle(e *entry) {
 	if !e.recorded || !e.mirrored {
 		return

@@ -103,7 +103,7 @@ func (n *node) calls(r *http.Request, in callsRequest) (out calls, err error) {
 		for i := range list {
 			c, err := from.Open(rt.Now().Add(store.Patience))
 			if err != nil {
-				err = fmt.Errorf("%w; %s", err, Store.HowToStart())
+				err = Store.NotOpened(err)
 				for _, c := range list[:i] {
 					err = errors.Join(err, c.Close())
 				}

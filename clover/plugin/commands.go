@@ -48,20 +48,22 @@ func cost(c kv.Store) string {
 func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the key-value store Clover on the rack",
-		Long: "Clover is a key-value store on the rack's memory servers: the metadata server, a process on the metadata host,\n" +
-			"gives out space; clients read and write the memory by one-sided verbs; memory servers do nothing. The values are\n" +
-			"in the memory of the memory servers. They survive a crash of the metadata server, but a value is lost when its\n" +
-			"memory server crashes, unless the store has copies of it on others (start --replicas).",
+		Long: "Clover is a key-value store. Its values are in the memory of the rack's memory servers, where no program works\n" +
+			"for the store. The metadata server, a process on the metadata host, gives out space. Clients read and write the\n" +
+			"memory by one-sided verbs.\n\n" +
+			"If the metadata server crashes, no value is lost. If a memory server crashes, its values are lost, unless the\n" +
+			"store has copies of them on other memory servers (--replicas of `rdmalab clover start`).",
 		Example: "  rdmalab clover start\n" +
 			"  rdmalab clover insert 7 hello && rdmalab clover get 7\n" +
 			"  rdmalab run ycsb --workload a --clients 16\n" +
 			"  rdmalab clover stat",
 		Start: store.Command{
 			Short: "Start the metadata server, and with it the store",
-			Long: "start starts the metadata server, which finds the store that is in the memory of the memory servers, or makes\n" +
-				"one there if there is none. The store uses the memory that the rack file gives the memory servers. If the\n" +
-				"metadata server runs already, it goes on as it is. Then --fresh, or another --format, --keys, --region, --threads,\n" +
-				"--replicas, --balance or --lease, is an error: let the clients end and use `rdmalab clover stop` first.",
+			Long: "start starts the metadata server. The metadata server finds the store that is in the memory of the memory\n" +
+				"servers, or makes one if there is none. The store uses the memory that the rack file gives the memory servers.\n\n" +
+				"If the metadata server runs already, it goes on as it is. Then --fresh, or another value of --format, --keys,\n" +
+				"--region, --threads, --replicas, --balance or --lease, is an error: let the clients end and use `rdmalab clover\n" +
+				"stop` first.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",
@@ -78,14 +80,17 @@ func commands() store.Commands {
 			Short: "Show how much of the store is used, and the metadata server's counters",
 			Long: "stat asks the metadata server. A node is one version of a value; the nodes of a key, from the oldest to the\n" +
 				"newest, are its chain.\n\n" +
-				"  keys      keys that exist, of how many the store can hold; lost: their value was on a memory server that crashed\n" +
-				"  nodes     all nodes of the memory servers: free, held by clients for later writes, in chains, and waiting until all\n" +
-				"            clients have confirmed a new epoch, before they are reused\n" +
-				"  copies    how many of each node, if there are several, and how many memory servers have none at present\n" +
-				"  segments  pieces of memory that are divided into nodes of one size (class); below, nodes by size and by memory server\n" +
-				"  clients   clients that are connected, and the number of the present epoch\n" +
-				"  requests  requests that the metadata server has answered, and refused\n" +
-				"  chains    headers of nodes that it has read, and what it has recovered or found lost or broken",
+				"  keys      number of keys that exist, and how many the store can hold; lost: number of keys whose value was on a\n" +
+				"            memory server that crashed\n" +
+				"  nodes     number of all nodes of the memory servers: those that are free, held by clients for later writes, in\n" +
+				"            chains, or waiting; a waiting node is reused when all clients have confirmed a new epoch\n" +
+				"  copies    if nodes have several copies: their number, and how many memory servers have no copies at present\n" +
+				"  segments  pieces of memory that are divided into nodes of one size (class); below are the nodes by size and by\n" +
+				"            memory server\n" +
+				"  clients   number of clients that are connected, and the number of the present epoch\n" +
+				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
+				"  chains    number of headers of nodes that the metadata server has read, and of chains that it has recovered or found\n" +
+				"            lost or broken",
 			Example: "  rdmalab clover stat\n" +
 				"  rdmalab clover stat -o json | jq .Free",
 			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
@@ -103,9 +108,9 @@ func commands() store.Commands {
 		},
 		Further: map[string]store.Command{"calls": {
 			Short: "Measure how many calls a second the metadata server answers",
-			Long: "calls lets clients on all compute hosts ask the metadata server for a free node and give it back, over and over,\n" +
-				"and counts the calls that were answered. The memory servers have no part in that. Other clients may work at the\n" +
-				"same time; their calls are not counted.",
+			Long: "calls lets clients on all compute hosts ask the metadata server for a free node and give it back, again and\n" +
+				"again, and counts the calls that were answered. The memory servers take no part in this. Other clients may work\n" +
+				"at the same time; their calls are not counted.",
 			Example: "  rdmalab clover stop; rdmalab clover start --threads 2\n" +
 				"  rdmalab clover calls --clients 16 --duration 2s",
 			Output: true, Running: true, New: newCalls,

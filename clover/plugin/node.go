@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -28,28 +27,29 @@ const pathStat = "stat"
 type Config struct {
 	// Servers are the names of the memory servers.
 	Servers []string `json:"servers"`
-	// Format is the format of nodes: hardened, keyed, published, or an older name (see formats);
-	// "": hardened.
+	// Format is the format of nodes: hardened, keyed, published, or an older name (see formats); ""
+	// means hardened.
 	Format string `json:"format,omitempty"`
-	// Keys is how many keys the store can hold; 0: 65536. Region is how many bytes of each server's
-	// memory it uses; 0: all.
+	// Keys is how many keys the store can hold; 0 means 65536. Region is how many bytes of each
+	// server's memory it uses; 0 means all.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
-	// Threads is how many threads of the metadata server take requests; 0: its only thread does
-	// everything.
+	// Threads is how many threads of the metadata server receive requests; 0 means its only thread
+	// does everything.
 	Threads int `json:"threads,omitempty"`
-	// Replicas is how many copies each node has; 0: one, or as many as in the store that is found.
+	// Replicas is how many copies each node has; 0 means one, or as many as in the store that is
+	// found.
 	Replicas int `json:"replicas,omitempty"`
 	// Balance gives out nodes by the free room and the speed of the memory servers.
 	Balance bool `json:"balance,omitempty"`
-	// Lease is the lease of clients; 0: 2 s.
+	// Lease is the lease of clients; 0 means 2 s.
 	Lease time.Duration `json:"lease,omitempty"`
 	// Fresh formats the memory even if it contains a store.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
 // started is the answer to the request store.PathStart. Fixed says why each size of nodes has a
-// fixed part of the memory; "": they share it.
+// fixed part of the memory; "" means that they share it.
 type started struct {
 	Fixed string `json:"fixed,omitempty"`
 }
@@ -241,7 +241,7 @@ func (n *node) stat(r *http.Request, in store.ClientOptions) (st rpc.Stats, err 
 		rt := v.Runtime()
 		c, err := open(v).Open(rt.Now().Add(store.Patience))
 		if err != nil {
-			return fmt.Errorf("%w; %s", err, Store.HowToStart())
+			return Store.NotOpened(err)
 		}
 		st, err = c.(*clover.Client).Stats(rt.Now().Add(store.Patience))
 		return errors.Join(err, c.Close())

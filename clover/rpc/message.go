@@ -138,10 +138,10 @@ type Part struct {
 	Records []Record
 }
 
-// Len returns how many bytes the part takes in a request.
+// Len returns how many bytes the part has in a request.
 func (p *Part) Len() int { return partLen + len(p.Records)*recordLen }
 
-// MaxParts is how many bytes all parts of a request may take together.
+// MaxParts is how many bytes all parts of a request may have together.
 const MaxParts = MaxRequest - requestHead
 
 // Request is a client's request to the metadata server.
@@ -162,9 +162,10 @@ type Request struct {
 	// location that it was given, and none of its requests to memory servers is in flight.
 	Quiet bool
 	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
-	// 0: none.
+	// 0 means none.
 	Owner uint32
-	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0: any.
+	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0 means
+	// any.
 	Near int
 	// Tombstone, in Alloc: the client wants the nodes for tombstones. The server reserves some
 	// nodes for them, so that a key can be deleted when the store is full.

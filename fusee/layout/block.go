@@ -4,8 +4,8 @@ package layout
 // bit to free the object that begins in that unit. The units of the bitmap itself have no objects.
 // All objects of a block have the same length.
 
-// BlockUse is a block's word in the block table. It names the client that owns the block. 0: the
-// block was never used. A block that was used and has no client waits for another one.
+// BlockUse is a block's word in the block table. It names the client that owns the block. 0 means
+// that the block was never used. A block that was used and has no client waits for another one.
 //
 //	bits 0 to 31   client | bits 32 to 39  length of the block's objects in units; 0: any
 //	bits 40 to 59  version | bit 60  used | bits 61 to 63  room
@@ -53,6 +53,21 @@ func (u BlockUse) Ahead(versions uint32) BlockUse {
 
 // Left reports whether the block was used and has no client now.
 func (u BlockUse) Left() bool { return u != 0 && u.Client() == 0 }
+
+// Copy returns what the other servers with replicas of the block's objects have of the word: the
+// length of the objects and the version, as of a block that its client has left.
+func (u BlockUse) Copy() BlockUse {
+	if u == 0 {
+		return 0
+	}
+	return UseLeft(u.Units(), u.Version(), maxRoom)
+}
+
+// Covers reports whether u, which is a copy of a block's word, says enough about the block: its
+// objects have that length and no greater version.
+func (u BlockUse) Covers(units int, version uint32) bool {
+	return u != 0 && u.Units() == units && u.Version() >= version
+}
 
 // Client returns the number of the client that owns the block, or 0.
 func (u BlockUse) Client() uint32 { return uint32(u) }

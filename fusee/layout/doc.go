@@ -27,7 +27,7 @@
 //
 //   - Hardened, the default. A slot has the version of its object: 20 bits that grow with each use
 //     of the object's memory and never return (see BlockUse). So a slot never has the same value
-//     twice, and neither a CAS nor a reader takes a later use for an earlier one. A slot is empty
+//     twice, and neither a CAS nor a reader mistakes a later use for an earlier one. A slot is empty
 //     if its length is 0, whatever else is in it: a DELETE leaves a value that no other DELETE
 //     leaves, which SNAPSHOT replication needs. The checksum of an object covers its key, its value
 //     and its version. The outcome in a log entry has a checksum, too, so it differs from no

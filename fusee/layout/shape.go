@@ -91,7 +91,7 @@ func (s *Shape) GroupAt(subtable, group int) uint64 {
 	return s.SubtableAt(subtable) + uint64(group)*GroupLen
 }
 
-// Within returns the subtable of the slot at offset at, and the slot's offset in it (Hardened
+// Within returns the subtable of the slot at offset `at`, and the slot's offset in it (Hardened
 // only).
 func (s *Shape) Within(at uint64) (subtable int, off uint64) {
 	at -= s.SubtableAt(0)
@@ -106,8 +106,8 @@ func (s *Shape) CombinedAt(subtable, main int) uint64 {
 // SlotAt returns the offset of slot i in the combined bucket at offset combined.
 func SlotAt(combined uint64, i int) uint64 { return combined + uint64(slotAt(i)) }
 
-// BlockTable returns the offset of the block table of an area, which has a word for each block. The
-// tables of all areas follow one another.
+// BlockTable returns the offset of the block table of an area, which has a word for each block: for area
+// 0 the BlockUse, for the others its Copy. The tables of all areas follow one another.
 func (s *Shape) BlockTable(area int) uint64 {
 	end := s.SubtableAt(s.Subtables-1) + s.SubtableLen()
 	return align(end) + uint64(area)*uint64(s.Blocks)*8

@@ -45,7 +45,7 @@ type Slot uint64
 // Ref is the content of a slot in its parts.
 type Ref struct {
 	Fingerprint byte
-	// Units is the length of the object in units; 0: the slot is empty.
+	// Units is the length of the object in units; 0 means that the slot is empty.
 	Units int
 	// Server is the server with the first replica of the object. Place is the offset of the object
 	// in area 0, in units. (The public code has the virtual address there. Its areas begin at the
@@ -112,8 +112,8 @@ func (f Format) Leave(s Slot) Slot {
 // Leaving reports whether s is a value that Leave returns.
 func (f Format) Leaving(s Slot) bool { return f == Hardened && byte(s>>8) == 0 && byte(s) != 0 }
 
-// Vacated reports whether slot s, which once had the value was, has lost its key to another subtable
-// when it had that value: the key is leaving, or has left.
+// Vacated reports whether slot s, which once had the value was, has lost its key to another
+// subtable when it had that value: the key is leaving, or has left.
 func (f Format) Vacated(s, was Slot) bool {
 	r := f.Ref(was)
 	return f == Hardened && (r.Units > 0 && s == f.Leave(was) || (r.Units > 0 || f.Leaving(was)) && s == f.Emptied(r))

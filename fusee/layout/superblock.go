@@ -8,7 +8,7 @@ import (
 // SuperblockLen is the length of a superblock in bytes.
 const SuperblockLen = 64
 
-const superblockMagic = 0x3430_4545_5355_4652 // "RFUSEE04"
+const superblockMagic = 0x3530_4545_5355_4652 // "RFUSEE05"
 
 // ErrSuperblock means that the memory does not begin with a superblock: it was never formatted, or
 // was lost.

@@ -4,7 +4,8 @@ import "math/bits"
 
 // View is a word that each member of the store has. It says which memory servers are members. A
 // master changes it in two steps. First it writes a view in the state Preparing to all servers that
-// remain members. When it has made their replicas equal, it writes the same view in the state Settled.
+// remain members. When it has made their replicas equal, it writes the same view in the state
+// Settled.
 //
 //	bits 0 to 15 members | bits 16 to 19  state | bit 20 mastered | bit 21 moved | bits 32 to 63 epoch
 //
@@ -31,11 +32,14 @@ const (
 
 // Offsets of the words of membership, on each server.
 const (
+	// JoinWord has the epoch of the view with which the server became a member again; 0 means that
+	// it has been one since the store was formatted.
+	JoinWord = SuperblockLen
 	// StandbyWord has the Beat of the standby. SeenWord has the last View that the standby knows.
 	StandbyWord = SuperblockLen + 24
 	SeenWord    = SuperblockLen + 32
-	// ReignWord has the Beat of the master, which shows that the master is alive. The number in it is
-	// that of the standby on which the master counts; 0: there is none.
+	// ReignWord has the Beat of the master, which shows that the master is alive. The number in it
+	// is that of the standby on which the master counts; 0 means that there is none.
 	ReignWord = SuperblockLen + 40
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48
@@ -51,6 +55,9 @@ func (v View) in(s ViewState) View { return v&^(15<<viewState) | View(s)<<viewSt
 // Has reports whether a server is a member.
 func (v View) Has(server int) bool { return v>>server&1 == 1 && server < MaxServers }
 
+// Meets reports whether a server is a member of both views.
+func (v View) Meets(w View) bool { return v&w&(1<<viewState-1) != 0 }
+
 // Epoch is the number of the change that has made the view.
 func (v View) Epoch() uint32 { return uint32(v >> viewEpoch) }
 
@@ -64,8 +71,8 @@ func (v View) State() ViewState { return ViewState(v >> viewState & 15) }
 // does not answer waits until a master has removed that server.
 func (v View) Mastered() bool { return v&viewMastered != 0 }
 
-// Next is the view that a master prepares in place of v: those of v for which keep returns
-// true.
+// Next returns the view that a master prepares in place of v. Its members are those of v for which
+// keep returns true.
 func (v View) Next(keep func(server int) bool) View {
 	next := View(v.Epoch()+1)<<viewEpoch | viewMastered
 	for i := range MaxServers {
@@ -79,8 +86,12 @@ func (v View) Next(keep func(server int) bool) View {
 	return next.in(Preparing)
 }
 
-// Moved reports whether the primary of the index is another one than in the last view that was settled.
+// Moved reports whether the primary of the index is another one than in the last view that was
+// settled.
 func (v View) Moved() bool { return v&viewMoved != 0 }
+
+// With is the view with one more member.
+func (v View) With(server int) View { return v | 1<<(server%MaxServers) }
 
 // As is the view in another state.
 func (v View) As(s ViewState) View {
@@ -101,8 +112,8 @@ func (v View) Newer(w View) bool {
 	return v.Epoch() > w.Epoch() || v.Epoch() == w.Epoch() && v.State() > w.State()
 }
 
-// First returns the first of n servers, counted from server from, that is a member; -1: none is.
-// Servers follow one another in a ring of the size all.
+// First returns the first of n servers, counted from server `from`, that is a member; -1 means that
+// none is. Servers follow one another in a ring of the size all.
 func (v View) First(from, n, all int) int {
 	for j := range n {
 		if i := (from + j) % all; v.Has(i) {

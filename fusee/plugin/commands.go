@@ -19,7 +19,7 @@ import (
 
 // Store is FUSEE's description.
 var Store = store.Store{
-	Name: "fusee", Title: "FUSEE", Join: 20 * time.Second, Cost: cost, Note: "which needs no server but passive memory",
+	Name: "fusee", Title: "FUSEE", Join: 20 * time.Second, Cost: cost, Note: "needs no process but its clients",
 }
 
 func init() {
@@ -39,10 +39,13 @@ func commands() store.Commands {
 		Short: "Run the hash table FUSEE on the rack",
 		Long: "FUSEE is a key-value store, a hash table in the memory of the rack's memory servers. Clients search and change\n" +
 			"it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a memory\n" +
-			"server takes part in an operation; its daemon only gives out blocks of memory. Clients that end leave their blocks\n" +
-			"to others, and those that wait for a dead one carry out what it has begun. A master replaces memory servers that\n" +
-			"crash, and recovers clients that have died (--master); without one, no memory server may fail. A standby takes its\n" +
-			"place when it dies or hangs (--standby).",
+			"server takes part in an operation; the daemon of a memory server only gives out blocks of memory.\n\n" +
+			"If a client ends, other clients take over its blocks. If a client dies, the clients that wait for it finish what\n" +
+			"it has begun.\n\n" +
+			"With --master of `rdmalab fusee start`, a compute host runs a master. If a memory server crashes, the master\n" +
+			"lets the store go on without this server, and fills the server when it comes back. The master also recovers\n" +
+			"clients that have died. Without a master, no memory server may fail. With --standby of `rdmalab fusee start`,\n" +
+			"another compute host takes the master's place when the master dies or hangs.",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
@@ -50,8 +53,8 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
 			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
-				"clients of every compute host find it. --replicas, --index-replicas, --groups and --block are used only when a\n" +
-				"table is made; --cache and --threshold are those of the compute hosts, from now on.",
+				"clients of every compute host can use it. --replicas, --index-replicas, --groups and --block are used only when\n" +
+				"a table is made. --cache and --threshold apply to the compute hosts, from now on.",
 			Example: "  rdmalab fusee start\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
@@ -59,24 +62,28 @@ func commands() store.Commands {
 		},
 		Stat: store.Command{
 			Short: "Show the table: its keys, and the blocks that clients have taken",
-			Long: "stat reads the whole table and shows the keys, the slots of the index, and for each memory server the blocks\n" +
-				"that clients have taken. A slot with a change that is not finished belongs to a client that is at work or has\n" +
-				"died. A line that begins with the word wrong describes a defect of the table.",
+			Long: "stat reads the whole table and shows the number of keys, the slots of the index, and for each memory server the\n" +
+				"blocks that clients have taken. If a memory server is no member of the store, stat says so: the memory of this\n" +
+				"server was lost, or the master fills it now.\n\n" +
+				"If a slot has a change that is not finished, the client that made the change is at work or has died. A line that\n" +
+				"begins with the word \"wrong\" describes a defect of the table.",
 			Example: "  rdmalab fusee stat\n" +
 				"  rdmalab fusee stat -o json",
 			From: true, Output: true, New: newStat,
 		},
 		Check: store.Command{
 			Short: "Check the whole table; with --clients also the responses to clients",
-			Long: "check reads every slot and every object from the memory servers and proves: each slot names an object that is\n" +
-				"whole in all its replicas and belongs there, no key has two slots, and the replicas of the index are alike.\n\n" +
-				"With --clients, that many clients on one host first read, write, insert and delete a few keys, and check proves\n" +
+			Long: "check reads every slot and every object (a key with its value) from the memory servers and proves that each slot\n" +
+				"names an object that is whole in all its replicas and belongs to this slot, that no key has two slots, and that\n" +
+				"the replicas of the index are equal.\n\n" +
+				"With --clients, that many clients on one host first read, write, insert and delete a few keys. Then check proves\n" +
 				"that one order of all operations on each key explains all responses (that their history is linearizable). You\n" +
-				"may inject faults meanwhile.\n\n" +
-				"A client that dies while no other one waits for it keeps its blocks of memory, until a master recovers it: 20\n" +
-				"leases of the master after its last sign of life, and 10 s at least. With --recover, check first ends\n" +
-				"the connections of all clients that own blocks, settles what they have begun, and leaves the blocks to others. A\n" +
-				"client that is alive goes on as a new one; one of its operations may end without an answer.\n\n" +
+				"may inject faults while check runs.\n\n" +
+				"If a client dies and no other client waits for it, its blocks of memory stay taken until a master recovers the\n" +
+				"client. The master does so 20 of its leases after the client's last sign of life, but not before 10 s.\n\n" +
+				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun,\n" +
+				"and leaves their blocks to others. If such a client is alive, it goes on as a new client; one of its operations\n" +
+				"may end without an answer.\n\n" +
 				"The exit status is 1 if something is wrong.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
@@ -102,7 +109,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"of a server's memory)")
 	fs.IntVar(&cfg.Grow, "grow", 0, "how often the index may double when it is full (default: never)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object fits into one (default: a server has about 1,000)")
-	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; negative: none (default 16384)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "keys whose places a client remembers; a negative number means none (default 16384)")
 	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a client no longer uses the remembered place of a key when more than "+
 		"this share of its uses was wrong (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
@@ -199,7 +206,14 @@ func (st *Stat) Write(out io.Writer) error {
 	_, _ = fmt.Fprintf(w, "keys\t%d\tin %d slots; %d slots have changes that are not finished\n", st.Keys, st.Slots, st.Unfinished)
 	for i, n := range st.Taken {
 		if i < len(st.Servers) {
-			_, _ = fmt.Fprintf(w, "%s\t%d of %d blocks taken\tof %d bytes each\n", st.Servers[i], n, st.Report.Blocks, st.Table.Block)
+			switch {
+			case slices.Contains(st.Members, i):
+				_, _ = fmt.Fprintf(w, "%s\t%d of %d blocks taken\tof %d bytes each\n", st.Servers[i], n, st.Report.Blocks, st.Table.Block)
+			case slices.Contains(st.Filling, i):
+				_, _ = fmt.Fprintf(w, "%s\tno member\tthe master fills it\n", st.Servers[i])
+			default:
+				_, _ = fmt.Fprintf(w, "%s\tno member\tits memory was lost\n", st.Servers[i])
+			}
 		}
 	}
 	_, _ = fmt.Fprintf(w, "left\t%d blocks\twait for another client\n", st.Left)
@@ -214,7 +228,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var table CheckRequest
 	store.HistoryFlags(fs, &in)
 	fs.IntVar(&table.Unfinished, "unfinished", 0, "how many slots may have changes that clients have begun and not "+
-		"finished, because they died (default 0; -1: any number)")
+		"finished, because they died (default 0; -1 means any number)")
 	fs.BoolVar(&table.Recover, "recover", false, "first recover all clients that own blocks: those that died, and those at work")
 	return func(c *store.Call) (store.Result, error) {
 		h, err := c.HistoryIfAny(in)

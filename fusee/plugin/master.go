@@ -17,7 +17,7 @@ import (
 type MasterConfig struct {
 	// Servers are the names of the memory servers.
 	Servers []string `json:"servers"`
-	// Lease is how long a memory server may be silent; 0: 500 ms.
+	// Lease is how long a memory server may be silent; 0 means 500 ms.
 	Lease time.Duration `json:"lease,omitempty"`
 	// Standby is true if this host must run the standby of a master that another host runs. Paired
 	// is true if the master has a standby. A paired master that is replaced becomes the standby of
@@ -93,7 +93,10 @@ func (n *node) watch(m *fusee.Master, in MasterConfig) {
 		n.Host.Log().Warn("a client was silent for its lease, and its blocks are left to others", "client", owner)
 	}
 	m.Failed = func(err error) {
-		n.Host.Log().Warn("silent clients are not recovered yet; the master tries it again", "error", err)
+		n.Host.Log().Warn("silent clients are not recovered, or a server is not filled yet; the master tries it again", "error", err)
+	}
+	m.Filling = func(server int) {
+		n.Host.Log().Warn("a memory server has come back, and the master fills it", "server", in.Servers[server])
 	}
 	m.Counted = func(standby uint32) {
 		if standby == 0 {

@@ -91,9 +91,9 @@ type Info struct {
 	Block  int `json:"block"`
 	// Made: this request has made the table; it did not exist before.
 	Made bool `json:"made,omitempty"`
-	// Master is the host that runs the master; "": the start command named none.
+	// Master is the host that runs the master; "" means that the start command named none.
 	Master string `json:"master,omitempty"`
-	// Standby is the host of its standby; "": start was not told of one.
+	// Standby is the host of its standby; "" means that start was not told of one.
 	Standby string `json:"standby,omitempty"`
 }
 
@@ -209,7 +209,7 @@ func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) 
 	return out, err
 }
 
-// wrong describes what is wrong with a table; "": nothing.
+// wrong describes what is wrong with a table; "" means nothing.
 func (in CheckRequest) wrong(r *fusee.Report) string {
 	switch {
 	case len(r.Defects) > 0:

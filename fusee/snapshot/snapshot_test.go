@@ -427,3 +427,27 @@ func TestWritersOfOneValue(t *testing.T) {
 		}
 	}
 }
+
+// A writer has left its value if it may be in the primary, or if a backup is known to have it. One
+// that has not begun, or has lost, has left none.
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		state State
+		has   []uint64
+		want  bool
+	}{
+		{Idle, []uint64{5}, false},
+		{Lost, []uint64{5}, false},
+		{Looking, []uint64{4, 6}, false},
+		{Looking, []uint64{4, 5}, true},
+		{Waiting, []uint64{4}, false},
+		{Waiting, []uint64{5, 4}, true},
+		{Committing, nil, true},
+	} {
+		w := Writer{state: c.state, new: 5, n: uint8(len(c.has))}
+		copy(w.has[:], c.has)
+		if got := w.Left(); got != c.want {
+			t.Errorf("%v, the backups have %v: %v", c.state, c.has, got)
+		}
+	}
+}

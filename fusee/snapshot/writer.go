@@ -14,7 +14,7 @@ type Writer struct {
 	has [MaxBackups]uint64
 }
 
-// New makes a writer that replaces the value old, which it has read in the primary, by value. No
+// New makes a writer that replaces the value `old`, which it has read in the primary, by value. No
 // other writer has this value. backups is the number of backups, at most MaxBackups.
 func New(old, value uint64, backups int) Writer {
 	return Writer{old: old, new: value, n: uint8(min(max(backups, 0), MaxBackups))}

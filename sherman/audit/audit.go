@@ -26,8 +26,9 @@ func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) 
 // knows. An owner that was fenced or that has no connection cannot.
 func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
 
-// Config returns the configuration with which a client checks the whole tree. The caller sets how
-// many unfinished changes live or dead clients may have left: Unreachable, HalfSplits, DeadLocks.
+// Config returns the configuration with which a client checks the whole tree. The caller must set
+// Unreachable, HalfSplits and DeadLocks: how many traces of unfinished changes the check accepts.
+// Clients leave such traces while they work, and when they die.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
 	cfg.End = func(server int) (uint64, error) { return c.AllocEnd(server, deadline) }

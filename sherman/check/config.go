@@ -17,7 +17,7 @@ type Config struct {
 	Ends []uint64
 	// Read reads len(buf) bytes at addr in one server's region.
 	Read func(addr layout.Addr, buf []byte) error
-	// Block is the number of bytes of one READ, rounded down to whole pages; 0: 64 KiB.
+	// Block is the number of bytes of one READ, rounded down to whole pages; 0 means 64 KiB.
 	Block int
 	// Locks are the lock words that are not free.
 	Locks []Lock

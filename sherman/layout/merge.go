@@ -31,9 +31,10 @@ import "encoding/binary"
 // (Shrink). Until then no record of the page changes, also below the cut.
 //
 // A NIC may copy the lines of a page in any order. So a READ of the sibling that began before its
-// new header was written may see that header without the copies. Therefore a reader looks for keys
-// of the taken-over range only in a READ of the sibling that began after a pointer of step 3, or
-// the new header itself, named the sibling for these keys.
+// new header was written may see that header without the copies. Therefore a reader does not look
+// for keys of the taken-over range in every READ of the sibling. It first needs a pointer of step
+// 3, or the new header itself, that names the sibling for these keys; then it begins a READ of the
+// sibling.
 type Stage uint8
 
 // Stages.
@@ -52,9 +53,9 @@ func (s Stage) String() string { return stageNames[min(s, Unused)] }
 // Fresh is the memory of a page that no pointer names yet.
 type Fresh struct {
 	At Addr
-	// Epoch is the first epoch of the page; 0: 1. It is later than all epochs of the page's earlier
-	// incarnations. So a READ that sees lines of two incarnations sees records that are younger
-	// than the header, and the reader notices it.
+	// Epoch is the first epoch of the page; 0 means 1. It is later than all epochs of the page's
+	// earlier incarnations. So a READ that sees lines of two incarnations sees records that are
+	// younger than the header, and the reader notices it.
 	Epoch uint16
 }
 
@@ -102,12 +103,14 @@ func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.leaving() }
 // leaving returns the key from which on the records of a closed page leave it.
 func (h *Header) leaving() uint64 { return max(h.Lowest, h.Cut) }
 
-// RefusedBy reports whether right, the sibling of a closed page, will not take over its range.
+// RefusedBy reports whether the sibling of a closed page will not take over the range of that page;
+// right is the sibling.
 func (h *Header) RefusedBy(right *Header) bool {
 	return right.Lowest == h.Highest && right.Refuses != h.Opened
 }
 
-// Refuse makes page p refuse the range of left, the closed page to its left, for which it has no room.
+// Refuse makes page p refuse the range of the closed page to its left, for which p has no room;
+// left is that page.
 func Refuse(p, left *Page) Range {
 	p.Refuses = !left.Opened
 	return p.putHeader()
@@ -137,9 +140,9 @@ func HighCut(p *Page, key uint64, free int) uint64 {
 	return r.Key
 }
 
-// LowCut returns up to which key the leaf p, which is full, gives records to its left neighbour, which
-// has the given number of free slots: half as many records. If key is covered by p, there is then a
-// free slot in the page that covers key.
+// LowCut returns up to which key the leaf p, which is full, gives records to its left neighbour,
+// which has the given number of free slots: half as many records. If key is covered by p, there is
+// then a free slot in the page that covers key.
 func LowCut(p *Page, key uint64, free int) uint64 {
 	order := p.Order(nil)
 	n := min((free+1)/2, len(order)-1)
@@ -159,8 +162,8 @@ func LowCut(p *Page, key uint64, free int) uint64 {
 }
 
 // Shrink makes the leaf p Live again, whose sibling has taken over its range from the cut on. It
-// appends the ranges that must be written, in their order. For readers this is a split: later records
-// may overwrite those that have left.
+// appends the ranges that must be written, in their order. For readers this is a split: later
+// records may overwrite those that have left.
 func Shrink(p *Page, ranges []Range) []Range {
 	ranges = p.refresh(ranges)
 	p.Stage, p.Highest, p.Cut = Live, p.Cut, 0
@@ -277,9 +280,10 @@ func Lower(p *Page, key uint64, child Addr, ranges []Range) (_ []Range, ok bool)
 // maxRedirect is the greatest number of records that one call of Redirect changes.
 const maxRedirect = 32
 
-// Redirect works on an internal page: it replaces pointers to the closed child from by pointers to
-// the page to, which has taken over the child's range. It removes records that are not needed any
-// more. It appends the ranges that must be written. more: there are further pointers to replace.
+// Redirect works on an internal page: it replaces pointers to the closed child `from` by pointers
+// to the page `to`, which has taken over the child's range. It removes records that are not needed
+// any more. It appends the ranges that must be written. more: there are further pointers to
+// replace.
 func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 	n := len(ranges)
 	if p.Leftmost == from {
@@ -310,14 +314,14 @@ func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 // server. Its number grows with each change of the list, so that a compare-and-swap notices any
 // change.
 //
-//	bits  0 to 31  offset of the page in units of MinPage; 0: the list is empty
+//	bits  0 to 31  offset of the page in units of MinPage; 0 means that the list is empty
 //	bits 32 to 63  number of the change
 type FreeHead uint64
 
 // Place returns the offset of the first page, or 0 if the list is empty.
 func (h FreeHead) Place() uint64 { return uint64(uint32(h)) * MinPage }
 
-// Then returns the value of the word after a change that makes page a the first of the list.
+// Then returns the value of the word after page a was put at the front of the list.
 func (h FreeHead) Then(a Addr) FreeHead {
 	return h>>32<<32 + 1<<32 | FreeHead(a.Offset()/MinPage)
 }

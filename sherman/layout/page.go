@@ -22,12 +22,12 @@ type Header struct {
 	// When this page takes over the range of another page, pointers to that page become pointers to
 	// this one (Hardened only).
 	Reach uint64
-	// Opened changes when the page, which was Closed, becomes Live again. Refuses differs from Opened
-	// of the page to the left as long as this page does not take over that page's range (RefusedBy;
-	// Hardened only).
+	// Opened changes when the page, which was Closed, becomes Live again. Refuses differs from
+	// Opened of the page to the left as long as this page does not take over that page's range
+	// (RefusedBy; Hardened only).
 	Opened, Refuses bool
 	// Cut, of a Closed leaf: only the records from this key on leave the page, and the others stay;
-	// 0: all leave it (Hardened only).
+	// 0 means that all leave it (Hardened only).
 	Cut uint64
 	// Self is the page's address, Generation the tree's number (Hardened only).
 	Self       Addr
@@ -100,7 +100,8 @@ func (p *Page) Parse(s Shape, b []byte) error {
 //
 // In a hardened page with a later epoch, all slots get marks of that epoch. They protect a READ
 // that sees the header of an earlier incarnation and some of these slots: it notices that they are
-// younger than the header, and does not take records of the earlier incarnation for absent.
+// younger than the header, and does not conclude that records of the earlier incarnation are
+// absent.
 func (p *Page) Init(s Shape, b []byte, h Header) {
 	clear(b)
 	h.Epoch, h.Last = max(h.Epoch&epochMask, 1), -1
@@ -240,10 +241,10 @@ func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 // is among the last or first 1/edgeShare of the records of a whole level.
 const edgeShare = 4
 
-// Split moves the upper half of the records to the fresh page to. It builds that page as sib in the
-// bytes b. The caller must write b before it writes this page. Split returns the separator, which
-// is the lowest key of the new page, and appends to ranges the ranges of this page that must be
-// written, in their order. It uses scratch for the order of the records and returns it, perhaps
+// Split moves the upper half of the records to the fresh page `to`. It builds that page as sib in
+// the bytes b. The caller must write b before it writes this page. Split returns the separator,
+// which is the lowest key of the new page, and appends to ranges the ranges of this page that must
+// be written, in their order. It uses scratch for the order of the records and returns it, perhaps
 // grown.
 func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
@@ -252,8 +253,8 @@ func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []R
 }
 
 // SplitFor is Split for a page to which a record with the given key will be added. If the level
-// grows at an end of the range of all keys, the records that are not near the new one stay together:
-// keys that come in order fill the pages that they leave behind (Hardened only).
+// grows at an end of the range of all keys, the records that are not near the new one stay
+// together: keys that come in order fill the pages that they leave behind (Hardened only).
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	at, sep := splitPoint(p, key, order)
@@ -276,8 +277,8 @@ func before(p *Page, key uint64, order []uint16) (n int) {
 	return n
 }
 
-// splitPoint returns how many of the records, whose slots order has by key, stay in the page, and the
-// separator.
+// splitPoint returns how many of the records, whose slots order has by key, stay in the page, and
+// the separator.
 func splitPoint(p *Page, key uint64, order []uint16) (at int, sep uint64) {
 	n, below := len(order), before(p, key, order)
 	switch at = n / 2; {
@@ -299,8 +300,8 @@ func splitPoint(p *Page, key uint64, order []uint16) (at int, sep uint64) {
 	}
 }
 
-// splitAt moves the records in the slots of move, which are in the order of their keys, to the fresh
-// page, which begins at sep. The first of them is the leftmost child of an internal page.
+// splitAt moves the records in the slots of move, which are in the order of their keys, to the
+// fresh page, which begins at sep. The first of them is the leftmost child of an internal page.
 func splitAt(p *Page, move []uint16, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
 	leaving := move
 	h := Header{

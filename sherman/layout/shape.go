@@ -31,9 +31,9 @@ const MaxKey = ^uint64(0)
 // Shape describes the pages of one tree. Zero fields stand for defaults.
 type Shape struct {
 	Kind Kind
-	// Page is the length of a page in bytes, a power of two; 0: 1024.
+	// Page is the length of a page in bytes, a power of two; 0 means 1024.
 	Page int
-	// Value is the length of the longest value in bytes; 0: 8.
+	// Value is the length of the longest value in bytes; 0 means 8.
 	Value int
 }
 
@@ -99,7 +99,7 @@ func (s Shape) RecordLen(level int) int {
 	if s.sorted(level) {
 		return 8 + s.ValueLen(level)
 	}
-	// Both kinds need 2 more bytes: Hardened for a mark, Published for two versions.
+	// Both layouts need 2 bytes besides the value: Hardened for a mark, Published for two versions.
 	return s.ValueLen(level) + hardenedOverhead
 }
 

@@ -19,11 +19,11 @@ type Key struct{ Server, Index int }
 // Held is the state of the lock word in remote memory, which a client passes to the next client of
 // its node. The zero value: the node does not hold the lock.
 type Held struct {
-	// Tag is this node's tag in the word; 0: the word was released.
+	// Tag is this node's tag in the word; 0 means that the word was released.
 	Tag uint64
 	// Doubt names a connection that failed while a client had WRITEs in flight on it. Until the
 	// server has ended that connection, one of them may still release the word, so reading the word
-	// shows nothing. 0: the word certainly has Tag.
+	// shows nothing. 0 means that the word certainly has Tag.
 	Doubt uint64
 	// Boot is the boot number of the memory server when Tag was written. Since is the time of that,
 	// by the node's clock.

@@ -16,7 +16,7 @@ import (
 // Store is Sherman's description.
 var Store = store.Store{
 	Name: "sherman", Title: "Sherman", Join: joinPatience, Broken: sherman.ErrBroken, Cost: cost, Upserts: true, Scans: true,
-	Value: kv.MinValue, Note: "which can scan and has values of at most 54 bytes", Columns: columns,
+	Value: kv.MinValue, Note: "can scan, values of at most 54 bytes", Columns: columns,
 }
 
 func init() {
@@ -36,10 +36,10 @@ func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the B+tree Sherman on the rack",
 		Long: "Sherman is an ordered store, a B+tree in the memory of the rack's memory servers. Clients search and change it\n" +
-			"by one-sided verbs alone. The lock words of its pages are in device memory of the memory servers' NICs. No\n" +
-			"process on a memory server takes part in an operation; its daemon only shares the memory, and ends the\n" +
-			"connections of a compute host that is taken for dead. Each compute host is one compute node of the tree: its\n" +
-			"clients share an index cache and hand locks over to each other.",
+			"by one-sided verbs alone. The lock words of the tree's pages are in device memory of the memory servers' NICs.\n" +
+			"No process on a memory server takes part in an operation. The daemon of a memory server only shares the memory,\n" +
+			"and ends the connections of a compute host that is taken for dead. Each compute host is one compute node of the\n" +
+			"tree: its clients share an index cache and hand locks over to each other.",
 		Example: "  rdmalab sherman start\n" +
 			"  rdmalab sherman insert 7 hello && rdmalab sherman get 7 -v\n" +
 			"  rdmalab run ycsb --store sherman --workload e\n" +
@@ -47,10 +47,10 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Find the tree, or make an empty one, and make every compute host a compute node of it",
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
-				"compute host is a compute node of the tree: `rdmalab sherman get` and workloads work on it. --layout, --page,\n" +
-				"--value, --locks and --host-locks are used only when a tree is made; the other settings are those of the compute\n" +
-				"hosts, from now on. --step sets both kinds: the layout and the place of the locks of a new tree, and how the\n" +
-				"compute hosts take and release locks.",
+				"compute host is a compute node of the tree, and its clients can use the tree.\n\n" +
+				"--layout, --page, --value, --locks and --host-locks are used only when a tree is made. --back-off, --cache,\n" +
+				"--hand-over and --lease apply to the compute hosts, from now on. --step does both: it sets the layout of a new\n" +
+				"tree and the place of its locks, and for the compute hosts how they take and release locks.",
 			Example: "  rdmalab sherman start\n" +
 				"  rdmalab sherman start --fresh --value 54 --lease 2s",
 			New: newStart, Choices: map[string][]string{"layout": layouts, "step": sherman.StepNames()},
@@ -58,33 +58,36 @@ func commands() store.Commands {
 		Stop: store.Command{
 			Short: "Let the compute hosts forget the tree; it stays in memory",
 			Long: "stop makes every compute host forget the tree: new operations are refused until `rdmalab sherman start`, which\n" +
-				"finds the tree again, because its pages stay in the memory of the memory servers. After stop another store can\n" +
-				"be started; it overwrites the tree.",
+				"finds the tree again, because its pages stay in the memory of the memory servers. After stop another kind of\n" +
+				"store can be started with --fresh; that overwrites the tree.",
 			Example: "  rdmalab sherman stop\n" +
 				"  rdmalab sherman start # finds it again",
 		},
 		Stat: store.Command{
 			Short: "Show the tree, the locks that are held, and what a host's clients have done",
 			Long: "stat shows the tree, how much memory of each server it uses, and what the clients on the host of --from have\n" +
-				"done: locks that they got (handed over: from a client of the same host), waiting times, locks taken over from\n" +
-				"dead owners, splits and merges of pages, and hits of the index cache.\n\n" +
-				"Then it reads all lock words twice, 20 ms apart, and lists the locks whose word has not changed. OWNER is the\n" +
-				"number of the compute node that holds the lock; HOST and STATE (alive, gone, fenced) are what the memory server\n" +
-				"knows of it. LEASE LEFT is how long the host of --from still waits before it fences the owner: it does so after\n" +
-				"it has seen the same lock word for a lease. Each host measures leases by itself, so another host may show\n" +
-				"another time.",
+				"done: locks that they got, locks that they got from a client of the same host (handed over), waiting times,\n" +
+				"locks taken over from dead owners, splits and merges of pages, and hits of the index cache.\n\n" +
+				"Then stat reads all lock words twice, 20 ms apart, and lists the held locks whose word has not changed:\n\n" +
+				"  OWNER       number of the compute node that holds the lock\n" +
+				"  HOST        host of this compute node, as far as the memory server knows it\n" +
+				"  STATE       what the memory server knows of the owner: alive (it has connections), gone (it has none) or fenced\n" +
+				"              (the server has ended its connections and refuses new ones)\n" +
+				"  LEASE LEFT  how long the host of --from still waits before it fences the owner. A host fences an owner after it has\n" +
+				"              seen the same lock word for a lease. Each host measures leases by itself, so another host may show\n" +
+				"              another time",
 			Example: "  rdmalab sherman stat\n" +
 				"  rdmalab sherman stat --all --from cn1",
 			From: true, Output: true, New: newStat,
 		},
 		Check: store.Command{
-			Short: "Check the structure of the whole tree; with --clients also the responses to clients",
-			Long: "check reads every page of the tree from the memory servers and proves: key ranges cover every key exactly once,\n" +
-				"neighbours and children are where they should be, no key is there twice, each lock is free or its owner is\n" +
-				"alive, and every written page is reachable from the root.\n\n" +
-				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys, and check\n" +
-				"proves that one order of all operations on each key explains all responses (that their history is linearizable).\n" +
-				"You may inject faults, and crash and restart hosts, meanwhile.\n\n" +
+			Short: "Check the structure of the whole tree; with --clients also the answers to clients",
+			Long: "check reads every page of the tree from the memory servers and proves that key ranges cover every key exactly\n" +
+				"once, that each page has the right neighbours and children, that no key is in the tree twice, that the owner of\n" +
+				"each lock that is taken is alive, and that every written page is reachable from the root.\n\n" +
+				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys. Then check\n" +
+				"proves that one order of all operations on each key explains all answers (that their history is linearizable).\n" +
+				"You may inject faults, and crash and restart hosts, while check runs.\n\n" +
 				"The exit status is 1 if something is wrong.",
 			Example: "  rdmalab sherman check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab sherman check --clients 8 --rounds 500",
@@ -109,8 +112,8 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
-	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, published (as in the paper), or checksummed (as in FG+) (default hardened)")
-	fs.StringVar(&cfg.Step, "step", "", "design between the paper's baseline and Sherman: "+strings.Join(sherman.StepNames(), ", ")+
+	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, published (as in the paper), or checksummed (as in FG+, the baseline of the paper) (default hardened)")
+	fs.StringVar(&cfg.Step, "step", "", "design, from the paper's baseline to Sherman: "+strings.Join(sherman.StepNames(), ", ")+
 		"; each adds one technique (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
@@ -118,9 +121,9 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory, for comparison")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a lock word does not change before it fences the owner (default 500ms)")
-	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; negative: none (default 64 MiB)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; a negative number means none (default 64 MiB)")
 	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same "+
-		"host; negative: never (default 8)")
+		"host; a negative number means never (default 8)")
 	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause after a failed CAS (default: no pause, as published)")
 	return func(c *store.Call) (store.Result, error) {
 		info, err := Start(c, cfg)
@@ -172,9 +175,9 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var tree CheckRequest
 	store.HistoryFlags(fs, &in)
 	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages may be without a reference from another page, "+
-		"because a split was interrupted (default 0; -1: any number)")
+		"because a split was interrupted (default 0; -1 means any number)")
 	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may lack a reference from their parent, because a split was interrupted (-1: any number)")
-	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1: any number)")
+	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1 means any number)")
 	return func(c *store.Call) (store.Result, error) {
 		h, err := c.HistoryIfAny(in)
 		if err != nil {

@@ -65,25 +65,25 @@ type Config struct {
 	store.Finding
 	// Keep: a host that is a compute node of a tree on these servers already stays as it is.
 	Keep bool `json:"keep,omitempty"`
-	// Layout is hardened, published, checksummed, or an older name (see kinds); "": hardened. Page
-	// and Value are in bytes; 0: 1024 and 8.
+	// Layout is hardened, published, checksummed, or an older name (see kinds); "" means hardened.
+	// Page and Value are in bytes; 0 means 1024 and 8.
 	Layout string `json:"layout,omitempty"`
 	Page   int    `json:"page,omitempty"`
 	Value  int    `json:"value,omitempty"`
-	// Locks is the number of lock words on each server; 0: 32768. HostLocks puts them into host
-	// memory.
+	// Locks is the number of lock words on each server; 0 means 32768. HostLocks puts them into
+	// host memory.
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
-	// Lease is the lease of locks; 0: 500 ms, because a process may have to wait that long for a
-	// processor. Cache is the size of the index cache in bytes; 0: 64 MiB. Negative: no cache. For
-	// HandOver and BackOff see sherman.NodeConfig.
+	// Lease is the lease of locks; 0 means 500 ms, because a process may have to wait that long for
+	// a processor. Cache is the size of the index cache in bytes; 0 means 64 MiB. Negative: no
+	// cache. For HandOver and BackOff see sherman.NodeConfig.
 	Lease    time.Duration `json:"leaseNs,omitempty"`
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
 	BackOff  time.Duration `json:"backOffNs,omitempty"`
-	// Step names one of sherman.Steps; "": Sherman. It decides how the host uses the tree. A step
-	// other than Sherman also decides the Layout of a new tree, and whether its lock words are in
-	// the pages.
+	// Step names one of sherman.Steps; "" means Sherman. It decides how the host uses the tree. A
+	// step other than Sherman also decides the Layout of a new tree, and whether its lock words are
+	// in the pages.
 	Step string `json:"step,omitempty"`
 }
 

@@ -148,7 +148,7 @@ func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64
 }
 
 // search tries the places of a key in turn. If claim is true, the key takes the first place that is
-// not claimed. It may take a place whose claim was lost only if again is true, because the key's
+// not claimed. It may take a place whose claim was lost only if `again` is true, because the key's
 // own claim may be at a later place. lost: search has passed over such a place.
 func (c *Client) search(key []byte, claim, again bool, deadline clock.Time) (data uint64, lost bool, err error) {
 	hash := c.hash(key)

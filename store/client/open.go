@@ -107,7 +107,7 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 		return nil, err
 	}
 	if _, err = p.MaxValue(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w; %s", err, desc.HowToStart()), p.Close())
+		return nil, errors.Join(desc.NotOpened(err), p.Close())
 	}
 	return p, nil
 }
@@ -129,7 +129,7 @@ func readRack(socket string) (*spec.Rack, error) {
 // host is the store.Host of this program, for the store's Node.
 type host struct {
 	nic  *ipc.Context
-	rack *spec.Rack // nil: the rack is not known
+	rack *spec.Rack // nil means that the rack is not known
 }
 
 var _ store.Host = (*host)(nil)

@@ -19,18 +19,19 @@ import (
 type Config struct {
 	// Open opens a client of the store. Several goroutines may call it at a time.
 	Open func(deadline clock.Time) (kv.Store, error)
-	// Now is the clock for the deadlines of clients; nil: the Pool has a clock of its own.
+	// Now is the clock for the deadlines of clients; nil means that the Pool has a clock of its
+	// own.
 	Now func() clock.Time
 	// Clients is the greatest number of operations in progress at a time. Each uses a client of its
-	// own; 0: DefaultClients. A client is opened when it is first needed.
+	// own; 0 means DefaultClients. A client is opened when it is first needed.
 	Clients int
-	// Patience is the time limit of each operation; its context may end earlier. 0: store.Patience.
-	// Join is the time limit for opening a client.
+	// Patience is the time limit of each operation; its context may end earlier. 0 means
+	// store.Patience. Join is the time limit for opening a client.
 	Patience, Join time.Duration
-	// Stale reports whether an error means that the client cannot be used any more; nil: never. A
-	// closed client is always replaced.
+	// Stale reports whether an error means that the client cannot be used any more; nil means
+	// never. A closed client is always replaced.
 	Stale func(error) bool
-	// Close is called after all clients are closed; nil: no call.
+	// Close is called after all clients are closed; nil means that there is no call.
 	Close func() error
 }
 
@@ -58,7 +59,7 @@ type Pool struct {
 
 // member is a client of a pool. At most one operation uses it at a time.
 type member struct {
-	s     kv.Store // nil: not open
+	s     kv.Store // nil means that it is not open
 	bytes *bytekeys.Client
 }
 

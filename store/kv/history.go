@@ -127,8 +127,8 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 type output struct {
 	outcome outcome
 	value   uint64
-	// where, of a successful write, is the set of servers that have its part of the key. exposed is
-	// the set of losses after the call of the write that hit one of these servers.
+	// where is the set of servers that keep what a successful write has written. exposed is the set of
+	// losses of memory of these servers since the write was called.
 	where   Places
 	exposed lossSet
 	at      clock.Time
@@ -312,7 +312,7 @@ const MostStates = 1 << 21
 var ErrUndecided = errors.New("the search for an order was not decided")
 
 // Check returns an error for the first key whose history no order explains. For each key the search
-// visits at most most states.
+// visits at most as many states as most says.
 func (h *History) Check(most int) error {
 	keys := make([]uint64, 0, len(h.ops))
 	for k := range h.ops {

@@ -31,14 +31,14 @@ type Popularity struct {
 	HotKeys float64 `json:"hotKeys,omitempty"`
 	HotOps  float64 `json:"hotOps,omitempty"`
 	// MoveTime and MoveOps say after what time, and after how many operations of all clients, other
-	// keys become the popular ones; 0: the popular keys stay. Each client counts its own time and
-	// operations. All clients move to the same keys.
+	// keys become the popular ones; 0 means that the popular keys stay. Each client counts its own
+	// time and operations. All clients move to the same keys.
 	MoveTime time.Duration `json:"moveTimeNs,omitempty"`
 	MoveOps  uint64        `json:"moveOps,omitempty"`
 }
 
-// ParsePopularity parses zipf, uniform, latest, or hotspot:KEYS:OPERATIONS. KEYS and OPERATIONS are
-// numbers from 0 to 1, or percentages with %.
+// ParsePopularity parses zipf, uniform, latest, or hotspot:KEYS:OPERATIONS: the fraction KEYS of the
+// keys gets the fraction OPERATIONS of the operations. Both are from 0 to 1, or percentages with %.
 func ParsePopularity(text string) (p Popularity, err error) {
 	const want = "want zipf, uniform, latest, or hotspot:KEYS:OPERATIONS like hotspot:20%:80%"
 	parts := strings.Split(text, ":")
@@ -166,7 +166,7 @@ func newChooser(cfg *RunConfig) *chooser {
 // but they must be the same keys for all clients.
 const scrambleSeed = 0x5eed
 
-// draw draws a key or, for ShapeLatest, the rank of a key. since is the time since the client
+// draw draws a key or, for ShapeLatest, the rank of a key. `since` is the time since the client
 // began. ops is the number of operations that it has begun.
 func (c *chooser) draw(r *rand.Rand, since time.Duration, ops uint64) uint64 {
 	k := uint64(0)

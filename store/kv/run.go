@@ -50,7 +50,7 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 type runner struct {
 	cfg   RunConfig
 	store Store
-	line  *Timeline // nil: the store has no timeline
+	line  *Timeline // nil means that the store has no timeline
 	rt    verbs.Runtime
 	rand  *rand.Rand
 	keys  *chooser
@@ -128,7 +128,7 @@ func (s *span) length() time.Duration {
 
 func (c *runner) period() time.Duration { return time.Duration(float64(time.Second) / c.cfg.Rate) }
 
-// next draws the next operation. since is the time since the client began.
+// next draws the next operation. `since` is the time since the client began.
 func (c *runner) next(since time.Duration) Op {
 	op := Op{Kind: c.cfg.Workload.pick(c.rand.Float64())}
 	if op.Kind == KindInsert {

@@ -70,12 +70,12 @@ type failures struct {
 	more map[uint64]struct{}
 }
 
-// mostCompared is the largest number of sets with which a visit compares its own. It limits the
-// time of a visit. Together with the limit of visited states it limits the time of the search.
+// mostCompared is the largest number of sets in failures.few: a visit compares its own set with each of
+// them. So it limits the time of a visit. Together with the limit of visited states it limits the time of the search.
 const mostCompared = 64
 
-// has reports whether the search has failed in this state with the set left or with a subset of it.
-// If not, has adds the set left.
+// has reports whether the search has failed in this state with the set `left` or with a subset of
+// it. If not, has adds the set `left`.
 func (f *failures) has(left uint64) bool {
 	for _, part := range f.few {
 		if part&^left == 0 {

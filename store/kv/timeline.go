@@ -26,9 +26,9 @@ const (
 	PhaseBackOff
 	// PhaseRPC is the time of requests to a metadata server, or to the memory service of a host.
 	PhaseRPC
-	// PhaseSwitch is the time in which requests of a round trip, or responses to them, are inside the
-	// switch, also while the switch holds them. Only some runtimes know it (Switched). In the others
-	// it is a part of PhaseLock and of the phases of round trips.
+	// PhaseSwitch is the time in which requests of a round trip, or responses to them, are inside
+	// the switch, also while the switch holds them. Only some runtimes know it (Switched). In the
+	// others it is a part of PhaseLock and of the phases of round trips.
 	PhaseSwitch
 	// PhaseTrip is the time of the first round trip outside of locks, from the post to the last
 	// completion, without PhaseSwitch. The next phases, up to PhaseTrip+maxTrips-1, are for the
@@ -80,8 +80,8 @@ func TimelineOf(s Store) *Timeline {
 // one; a rack has none, because the switch is another process there.
 type Switched interface {
 	verbs.Runtime
-	// InSwitch returns for how long at least one request that the calling thread has posted since its
-	// last call of InSwitch, or a response to one, was inside the switch.
+	// InSwitch returns for how long at least one request that the calling thread has posted since
+	// its last call of InSwitch, or a response to one, was inside the switch.
 	InSwitch() time.Duration
 }
 
@@ -91,7 +91,7 @@ type Switched interface {
 // the zero value has no runtime and must not be used.
 type Timeline struct {
 	verbs.Runtime
-	sw    Switched // the runtime; nil: it does not know PhaseSwitch
+	sw    Switched // the runtime; nil means that it does not know PhaseSwitch
 	phase Phase
 	since clock.Time
 	trips int

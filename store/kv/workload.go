@@ -98,20 +98,20 @@ type RunConfig struct {
 	// Warmup is the time before operations are counted. Duration is the time during which they are
 	// counted.
 	Warmup, Duration time.Duration
-	// Ops is the number of counted operations after which a client ends; 0: no limit.
+	// Ops is the number of counted operations after which a client ends; 0 means no limit.
 	Ops uint64
 	// Rate is how many operations a client starts per second, even if earlier ones have not ended
-	// (open loop). Latencies then count from the time at which an operation was due. 0: each
-	// operation starts when the client's previous one has ended (closed loop).
+	// (open loop). Latencies then count from the time at which an operation was due. 0 means that
+	// each operation starts when the client's previous one has ended (closed loop).
 	Rate float64
-	// Pace is how many times faster than recorded Replay executes a trace; 0: each operation starts
-	// when the client's previous one has ended. Only Replay uses it.
+	// Pace is how many times faster than recorded Replay executes a trace; 0 means that each
+	// operation starts when the client's previous one has ended. Only Replay uses it.
 	Pace float64
-	// Patience is the time limit of one operation; 0: 5 s.
+	// Patience is the time limit of one operation; 0 means 5 s.
 	Patience time.Duration
 	// Verify: the client checks every value that it reads.
 	Verify bool
-	// ScanLen is the largest number of keys of a scan; 0: 100.
+	// ScanLen is the largest number of keys of a scan; 0 means 100.
 	ScanLen int
 	// Observe, if not nil, is called with the latency of each successful operation, also during
 	// Warmup.

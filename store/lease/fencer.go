@@ -63,7 +63,7 @@ func NewFencer(cfg Config) *Fencer {
 // Add begins a fence for one owner, who may connect again later.
 func (f *Fencer) Add(owner uint32) *Fence { return f.add(&Fence{owner: owner}) }
 
-// AddTo begins a fence for all owners with numbers up to last. None of them can connect again.
+// AddTo begins a fence for all owners with numbers up to `last`. None of them can connect again.
 func (f *Fencer) AddTo(last uint32) *Fence { return f.add(&Fence{owner: last, upTo: true}) }
 
 // add starts a thread for each memory server that has no other fence due.

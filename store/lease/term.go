@@ -16,11 +16,12 @@ type Terms struct {
 	Grace time.Duration
 }
 
-// Lapsed reports whether the lease of a client has ended from which the server has last heard at the
-// time heard.
+// Lapsed reports whether a client's lease has ended. `heard` is when the server last heard from the
+// client.
 func (t Terms) Lapsed(heard, now clock.Time) bool { return now > heard.Add(t.Length) }
 
-// Over reports whether the grace has ended, too. Then the server fences the client.
+// Over reports whether a client's lease and the grace after it have ended. Then the server fences
+// the client.
 func (t Terms) Over(heard, now clock.Time) bool { return now > heard.Add(t.Length+t.Grace) }
 
 // Term is the client's end of a lease. The zero Term has ended.
@@ -31,11 +32,11 @@ type Term struct {
 	Until clock.Time
 }
 
-// Begin returns a lease of a length whose request was sent at the time sent.
+// Begin returns a lease of a length whose request was sent at the time `sent`.
 func Begin(length time.Duration, sent clock.Time) Term { return Term{length, sent.Add(length)} }
 
-// Extend extends the lease when an answer has arrived. sent is when the client sent the request. An
-// answer to an earlier request changes nothing.
+// Extend extends the lease when an answer has arrived. `sent` is when the client sent the request.
+// An answer to an earlier request changes nothing.
 func (t *Term) Extend(sent clock.Time) { t.Until = max(t.Until, sent.Add(t.Length)) }
 
 // End ends the lease at once.

@@ -155,9 +155,9 @@ func (c *Conn) target(server int, at uint64) remotemem.Target {
 }
 
 // do carries out the operation that prepare puts into c.op, and then those in more. While one of
-// them fails, do connects again and repeats all of them. sent is the number of times that they were
-// sent. The error is kv.ErrTimeout, kv.ErrLost if this owner was fenced or the memory is another
-// one, verbs.ErrClosed, ErrPassed, or that of prepare.
+// them fails, do connects again and repeats all of them. `sent` is the number of times that they
+// were sent. The error is kv.ErrTimeout, kv.ErrLost if this owner was fenced or the memory is
+// another one, verbs.ErrClosed, ErrPassed, or that of prepare.
 func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ...*remotemem.Op) (sent int, err error) {
 	ops := append([]*remotemem.Op{&c.op}, more...)
 	for {
@@ -206,9 +206,9 @@ func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error
 	return err
 }
 
-// Swap changes a word from old to young by CAS and returns what the last CAS has found. sent is the
-// number of times that the CAS was sent. If it was sent once, the change was made exactly if found
-// is old. After an error with sent 0, the change was not made and never will be.
+// Swap changes a word from old to young by CAS and returns what the last CAS has found. `sent` is
+// the number of times that the CAS was sent. If it was sent once, the change was made exactly if
+// found is old. After an error with sent 0, the change was not made and never will be.
 func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (found uint64, sent int, err error) {
 	sent, err = c.do(server, deadline, func() error {
 		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)

@@ -23,7 +23,7 @@ import (
 
 // Central describes pDPM-Central to the daemon of a host, the command line and `rdmalab sim`.
 var Central = store.Store{
-	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "a baseline of Clover's paper, too", Server: coordinatorHost,
+	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "baseline of Clover's paper", Server: coordinatorHost,
 	Scenarios: []store.Scenario{{
 		Name: "pdpm-central", Doc: "histories of pDPM-Central under random faults and crashes, also of its coordinator: linearizable",
 		Trial: centralTrial,
@@ -36,24 +36,26 @@ func init() {
 	}
 	Central.Commands = store.Commands{
 		Short: "Run the key-value store pDPM-Central on the rack, a baseline of Clover's paper",
-		Long: "pDPM-Central is a key-value store with which the paper on Clover compares it: clients send each operation to a\n" +
-			"coordinator, a process on the metadata host, which alone reads and writes the memory of the memory servers. The\n" +
-			"coordinator knows where each key is. It can be started again after a crash; then it reads all keys.",
+		Long: "pDPM-Central is a key-value store, a baseline of the paper on Clover. Clients send each operation to a\n" +
+			"coordinator, which is a process on the host with role metadata. Only the coordinator reads and writes the memory of the\n" +
+			"memory servers. It knows where each key is. If it crashes, `rdmalab pdpm-central start` starts it again; then it\n" +
+			"reads all keys from the memory.",
 		Example: "  rdmalab pdpm-central start\n" +
 			"  rdmalab pdpm-central insert 7 hello && rdmalab pdpm-central get 7 -v\n" +
 			"  rdmalab run ycsb --store pdpm-central --workload a\n" +
 			"  rdmalab pdpm-central check",
 		Start: store.Command{
-			Short: "Start the coordinator, which finds the table, or makes an empty one",
-			Long: "start has the coordinator look for a table in the memory of the memory servers, and make an empty one if there is\n" +
-				"none. A coordinator that runs goes on as it is. --value and --entries are used only when a table is made.",
+			Short: "Start the coordinator; it takes over the keys that are in the memory servers, or makes an empty store",
+			Long: "start starts the coordinator. The coordinator looks for a store in the memory of the memory servers, and makes\n" +
+				"an empty one if there is none. If a coordinator runs already, start changes nothing. --value and --entries are\n" +
+				"used only when an empty store is made.",
 			Example: "  rdmalab pdpm-central start\n" +
 				"  rdmalab pdpm-central stop; rdmalab pdpm-central start --fresh --value 1000",
 			New: newCentralStart,
 		},
 		Stop: store.Command{
-			Short: "Stop the coordinator; the table stays in memory",
-			Long:  "stop ends the coordinator. `rdmalab pdpm-central start` finds the table again in the memory of the memory servers.",
+			Short: "Stop the coordinator; the keys stay in the memory servers",
+			Long:  "stop ends the coordinator. `rdmalab pdpm-central start` finds the keys again in the memory of the memory servers.",
 			Example: "  rdmalab pdpm-central stop\n" +
 				"  rdmalab pdpm-central start # finds everything again",
 		},
@@ -210,7 +212,7 @@ func (n *centralNode) end() error {
 
 func newCentralStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := request{Finding: store.Finding{Format: true}}
-	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
+	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, whatever the memory holds")
 	flags(fs, &in.Shape)
 	return func(c *store.Call) (store.Result, error) {
 		out, err := startCentral(c, in)

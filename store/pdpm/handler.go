@@ -17,7 +17,7 @@ type handler struct {
 	qp   verbs.QP
 	cq   verbs.CQ
 	srq  verbs.SRQ // only of this handler: its receives are posted before the client can send
-	mr   verbs.MR  // has room for recvs requests and behind them one answer
+	mr   verbs.MR  // has room for recvs requests, and after them for one answer
 	conn *passive.Conn
 	wcs  [recvs + 1]verbs.WC
 	// came has the receives with a request that is not yet executed, and the lengths of the

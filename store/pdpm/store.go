@@ -13,12 +13,12 @@ import (
 // Direct is pDPM-Direct, for the daemon of a host, the command line and `rdmalab sim`.
 var Direct = store.Table[Shape, *Client]{
 	Store: store.Store{
-		Name: "pdpm-direct", Title: "pDPM-Direct", Note: "a baseline of Clover's paper",
+		Name: "pdpm-direct", Title: "pDPM-Direct", Note: "baseline of Clover's paper",
 		Commands: store.Commands{
 			Short: "Run the key-value store pDPM-Direct on the rack, a baseline of Clover's paper",
-			Long: "pDPM-Direct is a key-value store in the memory of the rack's memory servers, with which the paper on Clover\n" +
-				"compares it. There is no metadata server: clients lock the entry of a key by CAS, write two copies of the value,\n" +
-				"and release the lock. Reads take no lock; a checksum shows copies that are torn.",
+			Long: "pDPM-Direct is a key-value store in the memory of the rack's memory servers, a baseline of the paper on Clover.\n" +
+				"There is no metadata server: a client locks the entry of a key by CAS, writes two copies of the value, and\n" +
+				"releases the lock. A read takes no lock; a checksum shows whether the copy that it reads is torn.",
 			Start: store.Command{Example: "  rdmalab pdpm-direct start\n  rdmalab pdpm-direct start --fresh --value 1000 --lease 100ms"},
 		},
 	},
@@ -35,7 +35,7 @@ func flags(fs *pflag.FlagSet, s *Shape) {
 
 func directFlags(fs *pflag.FlagSet, s *Shape) {
 	flags(fs, s)
-	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("how long a lock must not change before another client takes it over (default %v)", DefaultLease))
+	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("how long a client sees a lock unchanged before it takes the lock over (default %v)", DefaultLease))
 }
 
 // fit returns the shape of a table for a workload.

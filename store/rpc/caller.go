@@ -51,8 +51,12 @@ func (c *Caller) Wait(deadline clock.Time) error {
 	return err
 }
 
-// Drain waits, behind Wait, until the request is acknowledged, too. Before that its area must not
-// change, because the NIC may send it again. It fails like Wait.
+// Acknowledged reports whether the server's NIC has the request. An answer that is missing then is
+// only slow, unless the connection has failed.
+func (c *Caller) Acknowledged() bool { return c.op.Done }
+
+// Drain is called after Wait. It waits until the request is acknowledged as well. Before that its
+// area must not change, because the NIC may send it again. It fails like Wait.
 func (c *Caller) Drain(deadline clock.Time) error {
 	err := c.Fabric.Until(deadline, func() bool { return c.op.Done || !c.Fabric.Connected(c.Peer) })
 	if err == nil && !c.op.Done {

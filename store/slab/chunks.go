@@ -39,9 +39,9 @@ func (c *Chunks) Next(servers int) (server int, unused bool) {
 	return server, server >= len(c.exhausted) || !c.exhausted[server]
 }
 
-// Took notes what a server has given: the memory from offset from to end, in places of a length.
-// last: the server has no more. The caller has the first place; Took adds the others, and returns
-// false if there was none.
+// Took notes what a server has given: the memory from offset `from` to `end`, in places of a
+// length. last: the server has no more. The caller has the first place; Took adds the others, and
+// returns false if there was none.
 func (c *Chunks) Took(server int, from, end uint64, length int, last bool) bool {
 	for len(c.exhausted) <= server {
 		c.exhausted = append(c.exhausted, false)

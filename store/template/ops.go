@@ -133,9 +133,9 @@ func (c *Client) prepare(s slot, key uint64, value []byte, do verb, deadline clo
 	return c.Conn.Write(s.server, c.shape.objectAt(*spare), c.object, deadline)
 }
 
-// swap replaces the word of a slot by the next one, which names the spare object. If made is true,
-// the object of the former word becomes the spare one. If the outcome is unknown, no client uses
-// either object again as its spare.
+// swap replaces the word of a slot by the next one, which names the spare object. If `made` is
+// true, the object of the former word becomes the spare one. If the outcome is unknown, no client
+// uses either object again as its spare.
 func (c *Client) swap(s slot, do verb, deadline clock.Time) (made bool, err error) {
 	spare := &c.spare[s.server]
 	object := *spare

@@ -16,11 +16,11 @@ import (
 // Table describes the store to the daemon of a host, the command line and `rdmalab sim`.
 var Table = store.Table[Shape, *Client]{
 	Store: store.Store{
-		Name: "template", Title: "the template", Note: "which is made to be copied",
+		Name: "template", Title: "the template", Note: "the example for writing a new store",
 		Commands: store.Commands{
 			Short: "Run the template of a store on the rack, a hash table to copy",
-			Long: "The template is a small hash table in the memory of the rack's memory servers: a store that is made to be copied.\n" +
-				"docs/guide/your-store.md leads from it to a store of your own.",
+			Long: "The template is a small hash table in the memory of the rack's memory servers. It is a store that is made to be\n" +
+				"copied: docs/guide/your-store.md says how to make a store of your own from it.",
 		},
 	},
 	Format: Format, Open: Open, Flags: flags, Draw: draw,
@@ -66,7 +66,7 @@ func Format(cfg passive.Config, s Shape, deadline clock.Time) (Shape, error) {
 type Client struct {
 	passive.Client
 	shape  Shape
-	spare  []uint32 // the client's spare object on each server; 0: none
+	spare  []uint32 // the client's spare object on each server; 0 means none
 	object []byte   // the object that was read, or is to be written
 }
 

@@ -1,0 +1,392 @@
+package meta
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/slab"
+)
+
+// node returns the location of a node of class 0 in a lossy server's space.
+func node(s *Server, server, n int, version layout.Version) layout.Location {
+	return layout.Location{Handle: s.space.First(server, 0) + layout.Handle(n), Version: version}
+}
+
+// segmented returns a lossy server in which no client holds a node, with segments of which the first k have a class.
+func segmented(k int) *Server {
+	s, _ := lossy()
+	clear(s.nodes.held)
+	s.space.Shared = true
+	s.segments.Table = slab.NewTable(2, 4)
+	for n := range k {
+		s.segments.Set(slab.Segment{N: n % 4, Server: n / 4}, 0)
+	}
+	return s
+}
+
+// A client without a free node is told to come back if nodes of its class will become free by themselves:
+// resting, worn, or held by a client that has gone, is unknown, or whose lease is over.
+func TestNodesThatWillBecomeFree(t *testing.T) {
+	const lease = time.Second
+	for name, c := range map[string]struct {
+		change func(s *Server)
+		want   bool
+	}{
+		"none":            {func(*Server) {}, false},
+		"a segment rests": {func(s *Server) { s.segments.Rest(slab.Segment{N: 1}, 1) }, true},
+		"the orphan has some, and segments are unused": {func(s *Server) { s.orphans = true }, true},
+		"the orphan has some, and no segment is unused": {func(s *Server) {
+			s.orphans = true
+			for i := range 8 {
+				s.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
+			}
+		}, false},
+		"a worn node": {func(s *Server) { s.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}} }, true},
+		"a client works": {func(s *Server) {
+			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{heard: 5}, held{client: 7}
+		}, false},
+		"a client is gone": {func(s *Server) {
+			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{gone: true, heard: 5}, held{client: 7}
+		}, true},
+		"a lease is over": {func(s *Server) {
+			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{heard: 4}, held{client: 7}
+		}, true},
+		"of no client": {func(s *Server) { s.nodes.held[node(s, 0, 0, 1).Handle] = held{client: 7} }, true},
+	} {
+		s := segmented(3)
+		now := clock.Time(5).Add(lease)
+		s.rt, s.cfg.Lease, s.clients = ticking{now: &now}, lease, map[uint32]*client{}
+		c.change(s)
+		if got := s.expected(0); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if got := s.expected(1); got != (c.want && (s.orphans || s.segments.Resting() > 0)) {
+			t.Errorf("%s, of another class: %v", name, got)
+		}
+	}
+}
+
+// A server is asked for few nodes at a time while it has unused segments, and one is enough when it has none.
+func TestFewNodesOfAServer(t *testing.T) {
+	s := segmented(4) // all of server 0, none of server 1
+	for _, c := range []struct{ server, n, want int }{{0, 1, 1}, {0, 9, 1}, {1, 1, 1}, {1, fewest, fewest}, {1, 9, fewest}, {anywhere, 9, fewest}} {
+		if got := s.few(c.server, c.n); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// The room on a server is that of its free nodes and of its segments without a class.
+func TestRoomOnAServer(t *testing.T) {
+	s := segmented(3)
+	s.release(node(s, 0, 0, 1))
+	s.release(node(s, 1, 0, 1))
+	s.release(node(s, 1, 1, 1))
+	size := layout.Class(0).Size()
+	if a, b := s.room(0), s.room(1); a != size+s.space.SegmentLen() || b != 2*size+4*s.space.SegmentLen() {
+		t.Errorf("%d and %d bytes, with nodes of %d and segments of %d", a, b, size, s.space.SegmentLen())
+	}
+}
+
+// A batch of nodes leaves what is reserved, ends when there are no more, and is held by its client.
+func TestNodesThatAreGiven(t *testing.T) {
+	s, _ := lossy()
+	clear(s.nodes.held)
+	for n := range 4 {
+		s.release(node(s, n%2, n, 3))
+	}
+	if list := s.give(9, 0, anywhere, 3, 2, nil); len(list) != 2 || !s.heldAs(9, list[0]) || s.heldAs(8, list[0]) || s.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 4}) {
+		t.Errorf("%v, held %v", list, s.nodes.held)
+	}
+	if list := s.give(9, 0, 1, 5, 0, nil); len(list) != 1 || !s.onServer(list[0], 1) || s.onServer(list[0], 0) {
+		t.Errorf("%v of one server", list)
+	}
+	s.balance.weights = []int64{0, 0} // no server has a weight: as without weights
+	if list := s.give(9, 0, anywhere, 5, 0, nil); len(list) != 1 || s.nodes.free[0].Len(anywhere) != 0 {
+		t.Errorf("%v, %d left", list, s.nodes.free[0].Len(anywhere))
+	}
+}
+
+// Worn nodes become free with version 1 when all clients have left their epoch. A new epoch begins when nodes
+// wait for it and all clients are in the present one.
+func TestEpochsOfWornNodes(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		worn    []uint32
+		clients []uint32
+		freed   int
+		epoch   uint32
+		left    int
+	}{
+		{"nothing waits", nil, []uint32{5}, 0, 5, 0},
+		{"of an earlier epoch", []uint32{4}, []uint32{5}, 1, 5, 0},
+		{"a client is in that epoch", []uint32{4}, []uint32{5, 4}, 0, 5, 1},
+		{"of the present epoch", []uint32{5}, []uint32{5}, 0, 6, 1},
+		{"of both", []uint32{4, 5}, []uint32{5}, 1, 6, 1},
+		{"of the present epoch, a client is behind", []uint32{5}, []uint32{4}, 0, 5, 1},
+		{"no client", []uint32{3, 5}, nil, 1, 6, 1},
+	} {
+		s, _ := lossy()
+		clear(s.nodes.held)
+		now := clock.Time(77)
+		s.rt, s.epoch, s.clients = ticking{now: &now}, 5, map[uint32]*client{}
+		for i, e := range c.worn {
+			s.nodes.worn = append(s.nodes.worn, worn{node(s, 1, i, 1).Handle, e})
+		}
+		for i, e := range c.clients {
+			s.clients[uint32(i)] = &client{epoch: e}
+		}
+		s.turn()
+		if s.nodes.free[0].Len(1) != c.freed || s.epoch != c.epoch || len(s.nodes.worn) != c.left || (s.turnedAt == 77) != (c.epoch == 6) {
+			t.Errorf("%s: %d free, epoch %d since %v, %d worn", c.what, s.nodes.free[0].Len(1), s.epoch, s.turnedAt, len(s.nodes.worn))
+		}
+		if l, ok := s.nodes.free[0].Pop(1); ok && l.Version != 1 {
+			t.Errorf("%s: version %d", c.what, l.Version)
+		}
+	}
+}
+
+// Before the stamps of shortcuts repeat, all shortcuts are erased; while a memory server is away, the epoch
+// does not begin.
+func TestEpochThatErasesShortcuts(t *testing.T) {
+	for epoch, want := range map[uint32]bool{staleEpochs - 2: true, staleEpochs - 1: false, staleEpochs: true, 2*staleEpochs - 1: false} {
+		s, _ := lossy() // the memory of a server is lost
+		s.epoch = epoch
+		if got := s.mayTurn(); got != want {
+			t.Errorf("after epoch %d: %v", epoch, got)
+		}
+	}
+}
+
+// The nodes of lost memory belong to no list any more: the orphan holds them, and a chain that leads there is
+// lost. The nodes of other servers stay.
+func TestNodesOfLostMemory(t *testing.T) {
+	s, _ := lossy()
+	clear(s.nodes.held)
+	s.noSegments()
+	for i := range 2 {
+		s.release(node(s, i, 0, 1))
+		s.nodes.worn = append(s.nodes.worn, worn{handle: node(s, i, 1, 1).Handle})
+	}
+	s.keys[1] = &entry{key: 1, at: node(s, 0, 2, 1), passed: []layout.Location{node(s, 1, 2, 1)}, recorded: true}
+	s.keys[2] = &entry{key: 2, at: node(s, 1, 3, 1), passed: []layout.Location{node(s, 0, 3, 1), node(s, 1, 2, 2)}, recorded: true}
+	s.voidServer(0)
+	forsake(&s.chains, 0)
+	if s.nodes.free[0].Len(0) != 0 || s.nodes.free[0].Len(1) != 1 || len(s.nodes.worn) != 1 || !s.onServer(layout.Location{Handle: s.nodes.worn[0].handle}, 1) {
+		t.Errorf("free %d and %d, worn %v", s.nodes.free[0].Len(0), s.nodes.free[0].Len(1), s.nodes.worn)
+	}
+	if len(s.nodes.held) != 4 || !s.orphans || !s.void {
+		t.Errorf("%d nodes are held, orphans %v, void %v", len(s.nodes.held), s.orphans, s.void)
+	}
+	for h, n := range s.nodes.held {
+		if n != (held{client: orphan, void: true}) || !s.onServer(layout.Location{Handle: h}, 0) {
+			t.Errorf("node %d: %+v", h, n)
+		}
+	}
+	if e := s.keys[1]; !e.lost || e.recorded || !e.at.IsZero() || len(e.passed) != 1 {
+		t.Errorf("the key whose newest node is lost: %+v", e)
+	}
+	if e := s.keys[2]; e.lost || !e.recorded || !slices.Equal(e.passed, []layout.Location{node(s, 1, 2, 2)}) {
+		t.Errorf("the key that has passed a lost node: %+v", e)
+	}
+}
+
+// The orphan's nodes become free when the fence of its clients is over and the time has come: in turn from
+// all servers, and two versions later, because a client may have got the next one.
+func TestNodesOfTheOrphan(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *Server)
+		want   bool
+	}{
+		"no fence":           {func(*Server) {}, true},
+		"a fence that lasts": {func(s *Server) { s.orphansAfter = s.fences.Add(3) }, false},
+		"no orphan":          {func(s *Server) { s.orphans = false }, false},
+		"too early":          {func(s *Server) { s.orphansAt = 11 }, false},
+		"in time":            {func(s *Server) { s.orphansAt = 10 }, true},
+		"an unknown chain":   {func(s *Server) { s.keys[1] = &entry{key: 1, at: node(s, 0, 0, 1), recorded: true, mirrored: true} }, false},
+	} {
+		s, _ := lossy()
+		clear(s.nodes.held)
+		now := clock.Time(10)
+		s.rt, s.clients, s.orphans = ticking{now: &now}, map[uint32]*client{}, true
+		s.space.Backups = 1 // a server that is away answers nothing
+		s.memory[0].out, s.memory[1].out = true, true
+		c.change(s)
+		for i := range 2 {
+			for n := range 2 {
+				s.nodes.held[node(s, i, n, 1).Handle] = held{client: orphan, version: 4}
+			}
+		}
+		s.recoverOrphans(now)
+		if !c.want {
+			if len(s.nodes.held) != 4 || name == "an unknown chain" && s.orphansAt != now.Add(downPause) {
+				t.Errorf("%s: %d nodes are held, next attempt at %v", name, len(s.nodes.held), s.orphansAt)
+			}
+			continue
+		}
+		if len(s.nodes.held) != 0 || s.orphans || s.orphansAfter != nil {
+			t.Errorf("%s: %d nodes are held", name, len(s.nodes.held))
+		}
+		for i, want := range []layout.Location{node(s, 0, 0, 6), node(s, 1, 0, 6), node(s, 0, 1, 6), node(s, 1, 1, 6)} {
+			if l, _ := s.nodes.free[0].Pop(anywhere); l != want {
+				t.Errorf("%s: node %d is %v, want %v", name, i, l, want)
+			}
+		}
+	}
+}
+
+// Which copies count: the first one and the last one of those on servers that are not out.
+func TestCopiesThatCount(t *testing.T) {
+	s, _ := lossy()
+	s.memory = make([]memory, 3)
+	s.space = layout.Space{Servers: 3, Shortcuts: 4, Entries: layout.Counts{4}, Backups: 2}
+	p, _ := s.space.Place(s.space.First(1, 0))
+	for _, c := range []struct {
+		out         []int
+		list        []int
+		first, last int
+		gone        bool
+		set         uint16
+	}{
+		{nil, []int{1, 2, 0}, 1, 0, false, 0},
+		{[]int{1}, []int{2, 0}, 2, 0, false, 2},
+		{[]int{0}, []int{1, 2}, 1, 2, false, 1},
+		{[]int{0, 1}, []int{2}, 2, 2, false, 3},
+		{[]int{0, 1, 2}, nil, 0, 0, true, 7},
+	} {
+		for i := range s.memory {
+			s.memory[i].out = slices.Contains(c.out, i)
+		}
+		var list []int
+		for _, q := range s.copies(p) {
+			list = append(list, q.Server)
+		}
+		first, err := s.copyOf(p, false)
+		last, err2 := s.copyOf(p, true)
+		if !slices.Equal(list, c.list) || (err != nil) != c.gone || (err2 != nil) != c.gone || s.isGone(1) != c.gone || s.outs() != c.set {
+			t.Errorf("%v out: copies on %v, %v, %v, gone %v, %b", c.out, list, err, err2, s.isGone(1), s.outs())
+		}
+		if !c.gone && (first.Server != c.first || last.Server != c.last) {
+			t.Errorf("%v out: the first copy is on %d, the last one on %d", c.out, first.Server, last.Server)
+		}
+	}
+	if !slices.Equal(s.serversOf(2), []int{2, 0, 1}) || s.before(0, 1) != 2 || s.before(2, 2) != 0 || s.before(1, 0) != 1 {
+		t.Errorf("copies of server 2 on %v", s.serversOf(2))
+	}
+}
+
+// A view is taken from a superblock unless it is older; a store without copies has none. A server
+// that another superblock of the same view calls out stays out.
+func TestViewOfASuperblock(t *testing.T) {
+	for _, c := range []struct {
+		had, view uint32
+		backups   int
+		taken     bool
+	}{{4, 5, 1, true}, {5, 5, 1, true}, {6, 5, 1, false}, {4, 5, 0, false}} {
+		s, _ := lossy()
+		s.view = c.had
+		s.memory[0].out, s.memory[1].out = true, false
+		s.see(&layout.Superblock{Space: layout.Space{Backups: c.backups}, View: c.view, Out: 2})
+		want := c.had
+		if c.taken {
+			want = c.view
+		}
+		if s.view != want || s.memory[0].out == (c.taken && c.view > c.had) || s.memory[1].out != c.taken {
+			t.Errorf("%+v: view %d, out %v and %v", c, s.view, s.memory[0].out, s.memory[1].out)
+		}
+	}
+}
+
+// A server is silent when it has not answered for more than half a lease.
+func TestSilentServers(t *testing.T) {
+	s := alone()
+	now := clock.Time(100)
+	s.rt, s.cfg.Lease = ticking{now: &now}, 20
+	for since, want := range map[clock.Time]bool{0: false, 89: true, 90: false, 100: false} {
+		s.memory[0].since = since
+		if got := isSilent(s, 0); got != want {
+			t.Errorf("since %d: %v", since, got)
+		}
+	}
+}
+
+// Operations on a memory server of a store with copies have short limits, so that clients keep their leases.
+func TestLimitsOfOperations(t *testing.T) {
+	for _, c := range []struct {
+		backups         int
+		lease           time.Duration
+		deadline, reach time.Duration
+	}{
+		{0, 2 * time.Second, memoryTimeout, reachTimeout},
+		{1, 2 * time.Second, 500 * time.Millisecond, reachTimeout},
+		{1, time.Second, 250 * time.Millisecond, 125 * time.Millisecond},
+		{1, time.Hour, memoryTimeout, reachTimeout},
+		{1, time.Millisecond, 5 * keepEvery, keepEvery},
+	} {
+		s, _ := lossy()
+		s.space.Backups, s.cfg.Lease = c.backups, c.lease
+		if got := s.deadline(); got != clock.Time(0).Add(c.deadline) || s.reachTime() != c.reach {
+			t.Errorf("%+v: %v, %v", c, got, s.reachTime())
+		}
+	}
+	if (&Config{Lease: time.Second}).probe() != 250*time.Millisecond || (&Config{Lease: time.Millisecond}).probe() != keepEvery {
+		t.Error("a server is probed four times in a lease, at most once in the period of the main loop")
+	}
+}
+
+// What a client's requests say of it: it works, and in which epoch it is. An epoch that has not begun does
+// not count.
+func TestWhatIsHeardOfAClient(t *testing.T) {
+	for _, c := range []struct{ had, says, want uint32 }{{2, 3, 3}, {3, 2, 3}, {2, 9, 5}} {
+		s := alone()
+		now := clock.Time(9)
+		s.rt, s.epoch = ticking{now: &now}, 5
+		cl := &client{epoch: c.had, gone: true, quiet: true}
+		s.hear(cl, &rpc.Request{Seq: 4, Epoch: c.says})
+		if cl.epoch != c.want || cl.heard != 9 || cl.gone || cl.quiet || cl.seq != 4 {
+			t.Errorf("%+v: %+v", c, cl)
+		}
+	}
+}
+
+// A store that was found in memory keeps its space, also one of a single server, whatever the configuration
+// says. A region that has become too small is refused.
+func TestSpaceOfAStoreInMemory(t *testing.T) {
+	stored := layout.Space{Servers: 1, Shortcuts: 4, Entries: layout.Counts{4}}
+	for name, c := range map[string]struct {
+		stored, region int
+		fits           bool
+		kept           bool
+	}{
+		"as large as it was": {1, stored.RegionLen(), true, true},
+		"too small":          {1, stored.RegionLen() - 1, false, true},
+		"none in memory":     {0, 1 << 20, true, false},
+	} {
+		s, _ := lossy()
+		s.cfg = Config{Keys: 1000, Format: layout.Hardened}.withDefaults()
+		s.cfg.Servers = make([]netip.Addr, 2)
+		s.space = stored
+		err := s.arrange(c.region, c.stored == 1)
+		if (err == nil) != c.fits || (s.space == stored) != c.kept {
+			t.Errorf("%s: %v, %+v", name, err, s.space)
+		}
+	}
+}
+
+// The nodes of a client that has gone stay its own while a key that could not be opened may still be in the
+// directory: a restarted server would find the key, with one of these nodes.
+func TestNodesBesideAnUnopenedKey(t *testing.T) {
+	s, cl := lossy() // the first memory server answers nothing
+	s.unopened = []*entry{{key: 1, slot: 0, dead: true}}
+	if s.recoverClient(cl.id) || len(s.nodes.held) != 8 || len(s.unopened) != 1 {
+		t.Errorf("%d nodes are held, %d keys are not opened", len(s.nodes.held), len(s.unopened))
+	}
+	if list := s.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.heldBy(cl.id+1)) != 0 {
+		t.Errorf("the client holds %v", list)
+	}
+}

@@ -1,0 +1,63 @@
+package fusee
+
+import (
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// copied is a copy of a block's word which the client is changing. The other servers with replicas of a
+// block's objects have such copies: they are all that remains of the word when the block's server loses its
+// memory (see Master.fill). A client raises the copies before an object gets a version that they do not
+// have, so no slot has a value twice, whatever is lost.
+type copied struct {
+	server   int
+	at       uint64
+	was, now layout.BlockUse
+	word     int
+}
+
+// copyWord adds CASes of the copies of a block's word to the batch. was is what the copies are as far as
+// the client knows. After the batch, settleCopies finds out what they were.
+func copyWord(s *space, id blockID, was, now layout.BlockUse) {
+	shape := &s.super.Shape
+	s.copied = s.copied[:0]
+	for j := 1; j < shape.Replicas; j++ {
+		if server, _ := shape.Replica(id.server, 0, j); s.has(server) {
+			at := shape.BlockTable(j) + 8*uint64(id.block)
+			s.copied = append(s.copied, copied{server, at, was, now, s.swap(server, at, uint64(was), uint64(now))})
+		}
+	}
+}
+
+// settleCopies executes the batch, if it was not executed yet. Then it repeats the CASes of
+// copyWord that have found another value. It ends when all copies have the length and the version
+// of now, or a greater version.
+func settleCopies(s *space, now layout.BlockUse, deadline clock.Time) error {
+	for {
+		if len(s.batch) > 0 {
+			if err := s.do(deadline); err != nil {
+				return err
+			}
+		}
+		rest := s.copied[:0]
+		for _, c := range s.copied {
+			v, err := s.fab.Word(c.word)
+			if err != nil {
+				return err
+			}
+			found := layout.BlockUse(v)
+			if found == c.was || found.Covers(now.Units(), now.Version()) {
+				continue
+			}
+			c.was, c.now = found, layout.UseLeft(now.Units(), max(now.Version(), found.Version()), 0).Copy()
+			rest = append(rest, c)
+		}
+		if s.copied = rest; len(rest) == 0 {
+			return nil
+		}
+		for i := range rest {
+			c := &rest[i]
+			c.word = s.swap(c.server, c.at, uint64(c.was), uint64(c.now))
+		}
+	}
+}

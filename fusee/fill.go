@@ -1,0 +1,423 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+)
+
+// guestStage is what a master has done with a server that is no member.
+type guestStage uint8
+
+const (
+	// noGuest: the master asks the servers that are no members, one after the other, whether they answer.
+	noGuest guestStage = iota
+	// clearing: the server is claimed, and its memory is being cleared. Clients are at work meanwhile.
+	clearing
+	// cleared: the next change of the members fills the server.
+	cleared
+	// filling: clients wait.
+	filling
+)
+
+// guest is a server that is no member, and that the master makes a member again.
+type guest struct {
+	stage  guestStage
+	server int
+	// off is how much of its memory is cleared.
+	off uint64
+	// turn is the server that is asked next. next is, by server, when it may be asked, and waits is how long
+	// the master waits after the next failure.
+	turn  int
+	next  [layout.MaxServers]clock.Time
+	waits [layout.MaxServers]time.Duration
+}
+
+// maxWaits bounds the time, in leases, after which a server is filled again that could not be filled.
+const maxWaits = 256
+
+// errGuest: a server that is being filled has failed.
+var errGuest = errors.New("a memory server that has come back cannot be filled")
+
+// errForeignMemory: another store, or something else, uses the memory of a server.
+var errForeignMemory = errors.New("its memory is used for something else")
+
+// errForeignReign: another master has changed a server that is no member.
+var errForeignReign = errors.New("another master has made a later view there, or one without any of the present members; " +
+	"the server is left as it is")
+
+// welcome continues to make a server a member again. When its memory is clear, a change of the members
+// fills it: clients wait only for that.
+func (m *Master) welcome() error {
+	if m.guest.stage == noGuest {
+		return m.visit()
+	}
+	err := m.clearSome()
+	if err != nil {
+		m.refuse()
+	}
+	return err
+}
+
+// refuse is called once for each failure of the guest. The master waits before it begins again with that
+// server, each time twice as long: one that always fails late must not stop the clients again and again.
+func (m *Master) refuse() {
+	g := &m.guest
+	g.stage = noGuest
+	wait := max(g.waits[g.server], 2*m.c.cfg.Lease)
+	g.next[g.server], g.waits[g.server] = m.c.rt.Now().Add(wait), min(2*wait, maxWaits*m.c.cfg.Lease)
+}
+
+// judge is called when an attempt to change the members has ended. The attempt may have filled the guest.
+func (m *Master) judge(members layout.View, err error) {
+	g := &m.guest
+	switch {
+	case g.stage != filling:
+	case err == nil && members.Has(g.server):
+		g.stage, g.waits[g.server] = noGuest, 0
+	default:
+		m.refuse()
+	}
+}
+
+// visit asks the next server that is no member, and claims it if it answers.
+func (m *Master) visit() error {
+	g, c := &m.guest, m.c
+	for range c.links {
+		i := g.turn
+		g.turn = (g.turn + 1) % len(c.links)
+		if c.view.Has(i) || c.rt.Now() < g.next[i] {
+			continue
+		}
+		g.next[i] = c.rt.Now().Add(m.c.cfg.Lease)
+		err := m.greet(i, c.rt.Now().Add(m.c.cfg.Lease/4))
+		switch {
+		case err == nil:
+			g.stage, g.server, g.off = clearing, i, 0
+			if m.Filling != nil {
+				m.Filling(i)
+			}
+		case errors.Is(err, errForeignMemory), errors.Is(err, errForeignReign):
+			g.server = i
+			m.refuse()
+			return fmt.Errorf("fill memory server %d: %w", i, err)
+		default: // it is down, or others see to it
+			err = c.fab.Break(i)
+		}
+		return err
+	}
+	return nil
+}
+
+// greet claims a server that is no member, and has it end all connections but this master's. One READ shows
+// the server's view and its master: a master that was deposed, and does not know it yet, claims nothing.
+//
+// What another master has written there is no proof that this one was deposed: only the members know that,
+// and they end a deposed master's connections. If the network was divided, a master without the other
+// members may have made views there, and clients may have used them: such memory is not cleared.
+func (m *Master) greet(i int, deadline clock.Time) error {
+	c := m.c
+	if err := c.fab.Open(i, deadline); errors.Is(err, errReborn) {
+		c.links[i].boot = 0
+	}
+	if err := c.fab.Open(i, deadline); err != nil {
+		return err
+	}
+	v, err := c.viewOf(i, deadline)
+	if err != nil && !errors.Is(err, errHostile) {
+		return err
+	}
+	former := uint32(c.wordAt(i, layout.MasterWord))
+	switch {
+	case !m.fillable(i):
+		return errForeignMemory
+	case err != nil:
+		return err
+	case v.Newer(c.newer), former > c.id, v != 0 && !v.Meets(c.view):
+		return errForeignReign
+	}
+	if former != c.id {
+		if former != 0 {
+			if err := c.fence(c.cfg.Servers[i], former, deadline); err != nil {
+				return err
+			}
+		}
+		found := c.swap(i, layout.MasterWord, uint64(former), uint64(c.id))
+		if err := c.once(deadline); err != nil {
+			c.drop()
+			return err
+		}
+		if was, err := c.fab.Word(found); err != nil || was != uint64(former) {
+			return errors.Join(err, errGuest)
+		}
+	}
+	found := c.swap(i, layout.ViewWord, uint64(v), 0)
+	if err := c.do(deadline); err != nil {
+		return err
+	}
+	if was, err := c.fab.Word(found); err != nil || was != uint64(v) && was != 0 {
+		return errors.Join(err, errGuest)
+	}
+	m.words[i], m.tried[i] = 0, 0
+	_, err = memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[i], c.id, deadline)
+	return err
+}
+
+// fillable reports whether the memory of a server, of which the beginning was read last, was lost or is
+// that of this store.
+func (m *Master) fillable(i int) bool {
+	c := m.c
+	if uint64(c.links[i].mem.Len) < c.super.Shape.Len() {
+		return false
+	}
+	head, err := c.bytes(nil, atViews+viewLen*i, layout.SuperblockLen)
+	if err != nil {
+		return false
+	}
+	var s layout.Superblock
+	if s.Parse(head) == nil {
+		want := c.super
+		want.Server = i
+		return s == want
+	}
+	return !slices.ContainsFunc(head, func(b byte) bool { return b != 0 })
+}
+
+// clearSome clears the memory of the guest for an eighth of the lease: all but the word of the master.
+func (m *Master) clearSome() error {
+	g, c := &m.guest, m.c
+	size := c.super.Shape.Len()
+	until := c.rt.Now().Add(max(c.cfg.Lease/8, minPatience/2))
+	if err := c.put(make([]byte, piece), atIn); err != nil {
+		return err
+	}
+	for g.off < size {
+		if c.rt.Now() >= until {
+			return nil
+		}
+		for range fillPieces {
+			n := min(piece, size-g.off)
+			if g.off == 0 {
+				n = layout.MasterWord
+			}
+			if c.write(g.server, g.off, atIn, int(n)); g.off == 0 {
+				n += 8
+			}
+			if g.off += n; g.off >= size {
+				break
+			}
+		}
+		if err := m.guestDo(); err != nil {
+			return err
+		}
+	}
+	g.stage = cleared
+	return nil
+}
+
+// fillPieces is how many pieces of memory are in flight at a time.
+const fillPieces = 7
+
+// guestDo executes a batch of operations on the guest.
+func (m *Master) guestDo() error {
+	m.notice(m.c.rt.Now())
+	err := m.c.do(m.c.rt.Now().Add(m.patience()))
+	m.notice(m.c.rt.Now())
+	if err != nil {
+		return fmt.Errorf("%w: memory server %d: %w", errGuest, m.guest.server, err)
+	}
+	return nil
+}
+
+// patience is how long a server may take to answer in the middle of a change.
+func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
+
+// admit fills the guest, if there is one, in the middle of a change to the view `next`, and returns
+// the view that is to be settled. No client is at work. If the guest fails, the view has the other
+// members.
+func (m *Master) admit(next layout.View) (layout.View, error) {
+	g := &m.guest
+	settled := next.As(layout.Settled)
+	if g.stage != cleared {
+		return settled, nil
+	}
+	g.stage = filling
+	err := m.fill(g.server, next)
+	switch {
+	case err == nil:
+		m.second.known[g.server] = false
+		m.signs[g.server] = sign{since: m.c.rt.Now(), claimed: true}
+		return settled.With(g.server), nil
+	case errors.Is(err, errGuest) && !m.c.fenced:
+		m.report(err)
+		return settled, nil
+	}
+	return settled, err
+}
+
+// filler copies the parts of the store that a server must have to that server.
+type filler struct {
+	*Master
+	to int
+	// next is when the master shows again that it is alive.
+	next clock.Time
+}
+
+// fill writes all that server i must have as a member: the index, and replicas of all objects. Its own block
+// table was lost, and is made from the copies (see copied): no block there has an owner now.
+func (m *Master) fill(i int, members layout.View) error {
+	f := &filler{Master: m, to: i}
+	shape := &m.c.super.Shape
+	if err := f.head(members.Epoch()); err != nil {
+		return err
+	}
+	if i < shape.IndexReplicas {
+		from := shape.EntryAt(0)
+		end := shape.SubtableAt(shape.Subtables-1) + shape.SubtableLen()
+		if err := f.copy(m.c.root(), from, from, end-from); err != nil {
+			return err
+		}
+	}
+	for j := range shape.Replicas {
+		if err := f.area(j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head writes the superblock and the words behind it, but for those of masters.
+func (f *filler) head(epoch uint32) error {
+	c := f.c
+	words := []uint64{uint64(epoch)}
+	for _, at := range []uint64{layout.ClientWord, layout.DoubtWord} {
+		v, err := c.slotAt(c.root(), at, c.rt.Now().Add(f.patience()))
+		if err != nil {
+			return err
+		}
+		words = append(words, uint64(v))
+	}
+	var b [layout.SuperblockLen]byte
+	s := c.super
+	s.Server = f.to
+	s.Put(b[:])
+	raw := b[:]
+	for _, w := range words {
+		raw = binary.LittleEndian.AppendUint64(raw, w)
+	}
+	if err := c.put(raw, atIn); err != nil {
+		return err
+	}
+	c.write(f.to, 0, atIn, len(raw))
+	return f.guestDo()
+}
+
+// area copies area j with its block table: the replicas of the objects whose first replica is j servers
+// before.
+func (f *filler) area(j int) error {
+	shape := &f.c.super.Shape
+	first := (f.to - j + shape.Servers) % shape.Servers
+	server, table := first, shape.BlockTable(0)
+	for k := 1; !f.c.has(server) && k < shape.Replicas; k++ {
+		server, table = (first+k)%shape.Servers, shape.BlockTable(k)
+	}
+	words, err := f.all(server, table, 8*shape.Blocks)
+	if err != nil {
+		return err
+	}
+	bitmap := shape.PlaceOf(0, 0, 1)
+	for n := range shape.Blocks {
+		use := layout.BlockUse(binary.LittleEndian.Uint64(words[8*n:])).Copy()
+		binary.LittleEndian.PutUint64(words[8*n:], uint64(use))
+		if use == 0 {
+			continue
+		}
+		place := uint64(n)*uint64(shape.BlockUnits) + bitmap
+		from, off := f.c.replica(first, place)
+		_, to := shape.Replica(first, place, j)
+		if err := f.copy(from, off, to, (uint64(shape.BlockUnits)-bitmap)*layout.Unit); err != nil {
+			return err
+		}
+	}
+	return f.put(shape.BlockTable(j), words)
+}
+
+// read executes a batch of READs. From time to time it also shows the standby that the master is alive.
+func (f *filler) read() error {
+	c := f.c
+	now := c.rt.Now()
+	if f.notice(now); now >= f.next {
+		f.next = now.Add(c.cfg.Lease / 4)
+		if err := c.put(binary.LittleEndian.AppendUint64(nil, f.beat()[0]), atTold); err != nil {
+			return err
+		}
+		for i := range c.links {
+			if c.has(i) {
+				c.write(i, layout.ReignWord, atTold, 8)
+			}
+		}
+	}
+	return c.do(now.Add(f.patience()))
+}
+
+// all reads n bytes of a member.
+func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
+	var out []byte
+	for len(out) < n {
+		some := min(piece, n-len(out))
+		f.c.read(server, off+uint64(len(out)), atIn, some)
+		if err := f.read(); err != nil {
+			return nil, err
+		}
+		b, err := f.c.bytes(nil, atIn, some)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b...)
+	}
+	return out, nil
+}
+
+// put writes bytes to the guest.
+func (f *filler) put(off uint64, b []byte) error {
+	for len(b) > 0 {
+		n := min(piece, len(b))
+		if err := f.c.put(b[:n], atIn); err != nil {
+			return err
+		}
+		f.c.write(f.to, off, atIn, n)
+		if err := f.guestDo(); err != nil {
+			return err
+		}
+		b, off = b[n:], off+uint64(n)
+	}
+	return nil
+}
+
+// copy copies n bytes at offset `off` of a member to offset to of the guest.
+func (f *filler) copy(server int, off, to, n uint64) error {
+	c := f.c
+	for n > 0 {
+		some := min(n, fillPieces*piece)
+		for at := uint64(0); at < some; at += piece {
+			c.read(server, off+at, atIn+int(at), int(min(piece, some-at)))
+		}
+		if err := f.read(); err != nil {
+			return err
+		}
+		for at := uint64(0); at < some; at += piece {
+			c.write(f.to, to+at, atIn+int(at), int(min(piece, some-at)))
+		}
+		if err := f.guestDo(); err != nil {
+			return err
+		}
+		off, to, n = off+some, to+some, n-some
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+package nictable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/rpc"
+)
+
+// The buffer of GETs has the item, behind it at noteAt the number of moves, and the request. The private
+// data of a client are address and key of the buffer.
+const (
+	wordLen   = 8
+	bufferLen = 12
+	askLen    = probes * redn.ProbeLen
+	// getRecvs is how many receives a client has: one GET has at most three answers.
+	getRecvs = 8
+	// openPause is the time between two attempts to connect.
+	openPause = time.Millisecond
+)
+
+func noteAt(s Shape) int { return s.itemLen() }
+
+// ClientConfig describes a client.
+type ClientConfig struct {
+	// Context is the verbs context of the client. The caller closes it.
+	Context verbs.Context
+	Manager rdmacm.Dialer
+	Params  rdmacm.Params
+	// Server is the address of the host with the table.
+	Server netip.Addr
+}
+
+// Client is one client of a table. One thread at a time uses it.
+type Client struct {
+	cfg   ClientConfig
+	rt    *kv.Timeline
+	shape Shape
+	cost  kv.Cost
+	ended bool
+
+	calls  *remotemem.Fabric // of changes
+	caller rpc.Caller
+	seq    uint32
+	out    []byte
+
+	gets    *remotemem.Fabric
+	op      remotemem.Op
+	base    uint64 // address of the table
+	moves   uint64 // at the end of the last GET
+	version uint32 // of the last answer with an item; 0 means that there was none
+	done    bool   // the last answer has come
+	in      []byte
+}
+
+var _ kv.Timed = (*Client)(nil)
+
+// Open connects to a table.
+func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
+	c := &Client{cfg: cfg, rt: kv.NewTimeline(cfg.Context.Runtime())}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	const answerAt = requestHead + maxValue
+	if c.calls, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: answerAt + answerLen, Access: verbs.RemoteWrite}); err != nil {
+		return nil, err
+	}
+	c.caller = rpc.Caller{Fabric: c.calls, Answer: answerAt, Name: cfg.Server.String()}
+	c.calls.OnNotify(c.caller.Notify)
+	dial := func(qp verbs.QP, until clock.Time) error {
+		_, err := cfg.Manager.Dial(qp, cfg.Server, Service, cfg.Params, nil, until)
+		return err
+	}
+	if _, err = c.calls.AddPeer(cfg.Server, 2, dial); err != nil {
+		return nil, err
+	}
+	for { // a hello changes nothing, and may be sent again
+		if err = c.call(opHello, 0, nil, deadline); err == nil || c.rt.Now() >= deadline || errors.Is(err, verbs.ErrClosed) {
+			break
+		}
+		c.rt.Sleep(openPause)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.gets, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: noteAt(c.shape) + wordLen + askLen, Access: verbs.RemoteWrite}); err != nil {
+		return nil, err
+	}
+	c.in = make([]byte, c.shape.itemLen())
+	c.gets.OnNotify(func(imm uint32) {
+		if imm == redn.Miss {
+			c.done = true
+		} else {
+			c.version = imm
+		}
+	})
+	if _, err = c.gets.AddPeer(cfg.Server, getRecvs, c.dial); err != nil {
+		return nil, err
+	}
+	return c, c.connect(deadline)
+}
+
+// dial asks the server for a program.
+func (c *Client) dial(qp verbs.QP, until clock.Time) error {
+	mr := c.gets.MR()
+	private := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey())
+	b, err := c.cfg.Manager.Dial(qp, c.cfg.Server, getService, c.cfg.Params, private, until)
+	if err != nil {
+		return err
+	}
+	if len(b) < 2*wordLen {
+		return fmt.Errorf("the server's private data have %d bytes", len(b))
+	}
+	c.base, c.moves = binary.BigEndian.Uint64(b), binary.LittleEndian.Uint64(b[wordLen:])
+	return nil
+}
+
+// connect connects to a program, unless there is a connection.
+func (c *Client) connect(deadline clock.Time) error {
+	for {
+		err := c.gets.Open(0, deadline)
+		switch {
+		case err == nil, errors.Is(err, verbs.ErrClosed):
+			return err
+		case c.rt.Now() >= deadline:
+			return errors.Join(kv.TimedOut(err), kv.ErrNoEffect)
+		}
+		c.rt.Sleep(openPause)
+	}
+}
+
+// Get implements kv.Store. The server's NIC answers it.
+func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	c.cost = kv.Cost{}
+	if c.ended {
+		return dst[:0], kv.ErrClosed
+	}
+	for ; ; c.cost.Retries++ {
+		if c.rt.Now() >= deadline {
+			return dst[:0], errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+		}
+		if err := c.connect(deadline); err != nil {
+			return dst[:0], err
+		}
+		before := c.moves
+		if err := c.ask(fingerprint(key), deadline); err != nil {
+			if errors.Is(err, verbs.ErrClosed) {
+				return dst[:0], err
+			}
+			if err := c.gets.Break(0); err != nil { // a late answer must not meet the next GET
+				return dst[:0], err
+			}
+			continue
+		}
+		if c.version == 0 {
+			if c.moves == before {
+				return dst[:0], kv.ErrNotFound
+			}
+			continue // the key may have moved between the two probes
+		}
+		if err := c.gets.MR().ReadAt(c.in, 0); err != nil {
+			return dst[:0], err
+		}
+		switch found, value, ok := unseal(c.in, c.version); {
+		case ok && found == key:
+			return append(dst[:0], value...), nil
+		case ok: // another key has the fingerprint
+			return dst[:0], kv.ErrNotFound
+		}
+	}
+}
+
+// ask sends one request to the program and waits for its answers.
+func (c *Client) ask(f redn.Operand, deadline clock.Time) error {
+	var b []byte
+	for _, n := range c.shape.slotsOf(f) {
+		b = redn.AppendProbe(b, f, c.base+uint64(c.shape.slotAt(n)))
+	}
+	mr, at := c.gets.MR(), noteAt(c.shape)+wordLen
+	if err := mr.WriteAt(b, at); err != nil {
+		return err
+	}
+	c.version, c.done = 0, false
+	c.gets.Send(&c.op, 0, at, len(b))
+	if err := c.gets.Start(&c.op); err != nil {
+		return err
+	}
+	c.cost.RTTs++
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseTrip))
+	if err := c.gets.Until(deadline, func() bool { return c.done && c.op.Done || !c.gets.Connected(0) }); err != nil {
+		return err
+	}
+	if !c.done || !c.op.Done || c.op.Status != verbs.Success {
+		return &remotemem.OpError{Op: verbs.OpSend, Peer: c.cfg.Server.String(), Status: c.op.Status}
+	}
+	var note [wordLen]byte
+	if err := mr.ReadAt(note[:], noteAt(c.shape)); err != nil {
+		return err
+	}
+	c.moves = binary.LittleEndian.Uint64(note[:])
+	return nil
+}
+
+// Put implements kv.Store.
+func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
+	return c.change(opPut, key, value, deadline)
+}
+
+// Insert implements kv.Store.
+func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
+	return c.change(opInsert, key, value, deadline)
+}
+
+// Delete implements kv.Store.
+func (c *Client) Delete(key uint64, deadline clock.Time) error {
+	return c.change(opDelete, key, nil, deadline)
+}
+
+// change sends a change to the server's process.
+func (c *Client) change(op byte, key uint64, value []byte, deadline clock.Time) error {
+	c.cost = kv.Cost{}
+	switch {
+	case c.ended:
+		return kv.ErrClosed
+	case len(value) > c.shape.Value:
+		return errors.Join(fmt.Errorf("%w: %d bytes, and the table is for up to %d", kv.ErrTooLarge, len(value), c.shape.Value), kv.ErrNoEffect)
+	}
+	err := c.call(op, key, value, deadline)
+	if errors.Is(err, kv.ErrFull) {
+		err = errors.Join(err, kv.ErrNoEffect)
+	}
+	return err
+}
+
+// call makes one call of the server. With kv.ErrNoEffect it was not sent; with kv.ErrTimeout alone it may
+// be executed.
+func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) error {
+	for {
+		err := c.calls.Open(0, deadline)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, verbs.ErrClosed) {
+			return err
+		}
+		if c.rt.Now() >= deadline {
+			return errors.Join(kv.TimedOut(err), kv.ErrNoEffect)
+		}
+		c.rt.Sleep(openPause)
+	}
+	c.seq++
+	to := c.caller.Buffer()
+	b := binary.BigEndian.AppendUint64(append(c.out[:0], op), to.Addr)
+	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, to.RKey), c.seq)
+	c.out = append(binary.BigEndian.AppendUint64(b, key), value...)
+	if err := c.caller.Post(c.out, c.seq); err != nil {
+		return errors.Join(kv.TimedOut(err), kv.ErrNoEffect, c.calls.Break(0))
+	}
+	c.cost.RTTs, c.cost.RPCs = c.cost.RTTs+1, c.cost.RPCs+1
+	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
+	err := c.caller.Wait(deadline)
+	if err == nil {
+		err = c.caller.Drain(deadline)
+	}
+	if err != nil {
+		if errors.Is(err, verbs.ErrClosed) {
+			return err
+		}
+		return errors.Join(kv.TimedOut(err), c.calls.Break(0))
+	}
+	var a [answerLen]byte
+	if err := c.calls.MR().ReadAt(a[:], c.caller.Answer); err != nil {
+		return err
+	}
+	number := func(at int) int { return int(binary.BigEndian.Uint32(a[at:])) }
+	c.shape = Shape{Items: number(1), Value: number(5), Slots: number(9)}
+	return statuses[min(int(a[0]), len(statuses)-1)]
+}
+
+// Shape describes the table.
+func (c *Client) Shape() Shape { return c.shape }
+
+// MaxValue returns the length of the longest value, in bytes.
+func (c *Client) MaxValue() int { return c.shape.Value }
+
+// Timeline implements kv.Timed.
+func (c *Client) Timeline() *kv.Timeline { return c.rt }
+
+// Last implements kv.Store.
+func (c *Client) Last() kv.Cost { return c.cost }
+
+// Close implements kv.Store.
+func (c *Client) Close() error {
+	if c.ended {
+		return nil
+	}
+	c.ended = true
+	var errs []error
+	for _, f := range []*remotemem.Fabric{c.calls, c.gets} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,105 @@
+package nictable
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/rdmalab/rdmalab/redn"
+)
+
+// Lengths in memory, in bytes, and limits.
+const (
+	line         = 64 // what a reader never sees a part of
+	itemHead     = 24
+	probes       = 2
+	defaultValue = 1000
+	maxValue     = 64 << 10
+	defaultItems = 10_000
+	maxItems     = 1 << 22
+	slotsPerItem = 3 // tables of two slots a key are found full when half of the slots are used
+)
+
+// Shape describes a table.
+type Shape struct {
+	// Items is how many keys the table has room for. Value is the length of the longest value in bytes.
+	Items int `json:"items"`
+	Value int `json:"value"`
+	// Slots is the number of slots, at least 2; 0 means three for each key.
+	Slots int `json:"slots,omitempty"`
+}
+
+// String implements fmt.Stringer.
+func (s Shape) String() string {
+	return fmt.Sprintf("%d keys with values of up to %d bytes", s.Items, s.Value)
+}
+
+func (s Shape) itemLen() int      { return (itemHead + s.Value + line - 1) &^ (line - 1) }
+func (s Shape) slotAt(n int) int  { return line * (1 + n) }
+func (s Shape) itemAt(n int) int  { return s.slotAt(s.Slots) + n*s.itemLen() }
+func (s Shape) size() int         { return s.itemAt(s.Items + 1) } // one more: a PUT writes it in front of freeing another
+func (s Shape) itemOf(at int) int { return (at - s.itemAt(0)) / s.itemLen() }
+
+// mix is a bijection of 64 bits.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	return x ^ x>>32
+}
+
+// fingerprint is what slots and requests have instead of a key; 0 is none.
+func fingerprint(key uint64) redn.Operand { return redn.Operand(max(1, mix(key+1)&(1<<48-1))) }
+
+// slotsOf returns the two slots of a fingerprint.
+func (s Shape) slotsOf(f redn.Operand) [probes]int {
+	n := uint64(s.Slots)
+	a := mix(uint64(f)) % n
+	b := mix(uint64(f)^0x5bd1e995) % (n - 1)
+	return [probes]int{int(a), int((a + 1 + b) % n)}
+}
+
+// slot is a slot of the table; print 0: it is empty.
+type slot struct {
+	print   redn.Operand
+	version uint32
+	length  int    // of the item
+	at      uint64 // address of the item
+}
+
+func parseSlot(b []byte) (s slot) {
+	for i := range redn.OperandLen {
+		s.print |= redn.Operand(b[i]) << (8 * i)
+	}
+	b = b[redn.OperandLen:]
+	return slot{s.print, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint32(b[4:])), binary.BigEndian.Uint64(b[12:])}
+}
+
+// seal appends an item.
+func seal(b []byte, key uint64, version uint32, value []byte) []byte {
+	start := len(b)
+	b = binary.LittleEndian.AppendUint64(b, key)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(value)))
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)
+	b = append(b, value...)
+	binary.LittleEndian.PutUint32(b[start+16:], sum(b[start:]))
+	return b
+}
+
+// sum is the checksum of an item.
+func sum(b []byte) uint32 {
+	return crc32.Update(crc32.ChecksumIEEE(b[:16]), crc32.IEEETable, b[itemHead:])
+}
+
+// unseal returns key and value of the item that b begins with. ok is false if it is not whole or has
+// another version.
+func unseal(b []byte, version uint32) (key uint64, value []byte, ok bool) {
+	if len(b) < itemHead || binary.LittleEndian.Uint32(b[8:]) != version {
+		return 0, nil, false
+	}
+	n := uint64(binary.LittleEndian.Uint32(b[12:]))
+	if n > uint64(len(b)-itemHead) || binary.LittleEndian.Uint32(b[16:]) != sum(b[:itemHead+n]) {
+		return 0, nil, false
+	}
+	return binary.LittleEndian.Uint64(b), b[itemHead : itemHead+n], true
+}

@@ -1,0 +1,165 @@
+package nictable
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/rpc"
+)
+
+// Names of the services: that of changes, and that of the programs that answer GETs.
+const (
+	Service    = "nictable"
+	getService = "nictable-get"
+)
+
+// Operations of requests.
+const (
+	opHello = iota
+	opPut
+	opInsert
+	opDelete
+)
+
+// A request is: operation 1, address and key of the buffer for the answer 8 + 4, sequence number 4, key
+// 8, value. An answer is: status 1, items 4, value 4, slots 4.
+const (
+	requestHead = 25
+	answerLen   = 13
+	maxConns    = 256
+	acceptTime  = time.Second
+	servePause  = 50 * time.Millisecond
+)
+
+// statuses are the errors of answers, by number.
+var statuses = []error{nil, kv.ErrNotFound, kv.ErrExists, kv.ErrFull, kv.ErrTooLarge, errServer}
+
+var errServer = errors.New("the server has failed")
+
+// Server is a process that changes the table of an Estate.
+type Server struct {
+	e      *Estate
+	ctx    verbs.Context
+	params rdmacm.Params
+	rpc    *rpc.Server
+	listen [2]rdmacm.Listener // for changes, for GETs
+	t      *table
+	buf    []byte
+}
+
+// NewServer takes over an estate, and listens. ctx is the context of the process. The caller closes it
+// behind Serve.
+func NewServer(ctx verbs.Context, m rdmacm.Manager, params rdmacm.Params, e *Estate) (_ *Server, err error) {
+	s := &Server{e: e, ctx: ctx, params: params, buf: make([]byte, requestHead+e.shape.Value)}
+	if s.t, err = take(e); err != nil {
+		return nil, err
+	}
+	if s.rpc, err = rpc.New(rpc.Config{
+		Context: ctx, Params: params, Threads: 1, MaxRequest: requestHead + e.shape.Value, MaxAnswer: answerLen,
+		Requests: 2 * maxConns, Conns: maxConns, Slots: 1,
+	}); err != nil {
+		return nil, err
+	}
+	if s.listen[0], err = m.Listen(Service); err != nil {
+		return nil, errors.Join(err, s.rpc.Close())
+	}
+	if s.listen[1], err = m.Listen(getService); err != nil {
+		return nil, errors.Join(err, s.listen[0].Close(), s.rpc.Close())
+	}
+	s.rpc.Accept(s.listen[0])
+	ctx.Runtime().Go("programs", s.accept)
+	return s, nil
+}
+
+// Keys returns how many keys the table had when the server took it over.
+func (s *Server) Keys() int { return s.t.keys() }
+
+// accept makes programs for clients until the listener is closed.
+func (s *Server) accept() {
+	for {
+		req, err := s.listen[1].Accept(clock.Never)
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+		case err != nil:
+			return
+		default:
+			// an error concerns that client alone
+			_ = s.e.welcome(req, s.params, s.ctx.Runtime().Now().Add(acceptTime))
+		}
+	}
+}
+
+// Serve executes changes until Close is called, or the NIC is gone. It frees what NewServer has made, but
+// not the estate.
+func (s *Server) Serve() error {
+	t, rt := s.rpc.Threads()[0], s.ctx.Runtime()
+	var err error
+	for next := rt.Now().Add(buryPause); err == nil && !s.rpc.Ended(); {
+		n := 0
+		if n, err = t.Poll(s.handle); n == 0 && err == nil {
+			err = t.Wait(rt.Now().Add(servePause))
+		}
+		if now := rt.Now(); now >= next {
+			s.rpc.DropDead()
+			s.e.bury()
+			next = now.Add(buryPause)
+		}
+	}
+	s.Close()
+	s.rpc.Stop()
+	if errors.Is(err, verbs.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, s.rpc.Close())
+}
+
+// Close makes Serve return. Any thread may call it.
+func (s *Server) Close() {
+	for _, l := range s.listen {
+		_ = l.Close() // it may be closed already
+	}
+}
+
+// handle executes one request and answers it.
+func (s *Server) handle(r rpc.Request) bool {
+	if r.Len() < requestHead || s.rpc.Read(r, s.buf) != nil {
+		return true
+	}
+	b := s.buf[:r.Len()]
+	to := rpc.Buffer{Addr: binary.BigEndian.Uint64(b[1:]), RKey: binary.BigEndian.Uint32(b[9:])}
+	imm, key := binary.BigEndian.Uint32(b[13:]), binary.BigEndian.Uint64(b[17:])
+	err := s.execute(b[0], key, b[requestHead:])
+	status := len(statuses) - 1
+	for i, e := range statuses {
+		if errors.Is(err, e) {
+			status = i
+			break
+		}
+	}
+	out := binary.BigEndian.AppendUint32([]byte{byte(status)}, uint32(s.e.shape.Items))
+	out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(out, uint32(s.e.shape.Value)), uint32(s.e.shape.Slots))
+	s.rpc.Answer(r.Conn, to, 0, imm, out)
+	return true
+}
+
+// execute executes one operation.
+func (s *Server) execute(op byte, key uint64, value []byte) error {
+	switch {
+	case op == opHello:
+		return nil
+	case len(value) > s.e.shape.Value:
+		return kv.ErrTooLarge
+	case op == opPut:
+		return s.t.put(key, value)
+	case op == opInsert:
+		return s.t.insert(key, value)
+	case op == opDelete:
+		return s.t.delete(key)
+	}
+	return errServer
+}

@@ -1,0 +1,290 @@
+package nictable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/passive"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Store describes the store to the daemon of a host, the command line and `rdmalab sim`.
+var Store = store.Store{
+	Name: "nictable", Title: "the NIC's table", Note: "the server's NIC executes GETs", Server: serverHost, Value: 100,
+	Scenarios: []store.Scenario{{
+		Name: "nictable", Doc: "histories of the NIC's table under random faults of links: linearizable", Trial: trial,
+	}},
+}
+
+func init() {
+	Store.Node = func(h store.Host) store.Node { return &node{host: h} }
+	Store.Commands = store.Commands{
+		Short: "Run a key-value store whose GETs the NIC of its server executes",
+		Long: "The NIC's table is a hash table in the memory of the metadata host. For each client, the server's process makes a\n" +
+			"program of work requests that modify each other (RedN, NSDI 2022). The host's NIC executes it: GETs need no\n" +
+			"processor of the server. PUT, INSERT and DELETE are requests to the process.\n\n" +
+			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart\n" +
+			"HOST --app`, start makes the next process, which takes the table over as it is.",
+		Example: "  rdmalab nictable start\n" +
+			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
+			"  rdmalab run ycsb --store nictable --workload c & sleep 1; rdmalab crash md0 --app --for 1s; wait\n" +
+			"  rdmalab nictable check",
+		Start: store.Command{
+			Short: "Start the server, which takes the table over, or makes an empty one",
+			Long: "start starts the server's process. If a former process has left a table, it takes the table over: nothing is\n" +
+				"copied or built again. --items and --value are used only when a table is made.",
+			Example: "  rdmalab nictable start\n" +
+				"  rdmalab nictable start --fresh --items 100000 --value 64",
+			New: newStart,
+		},
+		Stop: store.Command{
+			Short:   "Stop the server and free the table",
+			Long:    "stop ends the server, all programs that answer GETs, and the table.",
+			Example: "  rdmalab nictable stop",
+		},
+		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
+			in := request{Shape: Shape{Items: int(min(2*w.Config.Keys, maxItems)), Value: max(w.Config.Value, defaultValue)}}
+			_, err = startAt(c, in)
+			return false, err
+		},
+	}
+	store.Register(Store)
+}
+
+// serverHost returns the host that runs the server: the first one with the role metadata.
+func serverHost(r *spec.Rack) (string, error) {
+	if list := r.ByRole(spec.Metadata); len(list) > 0 {
+		return list[0].Name, nil
+	}
+	return "", fmt.Errorf("rack %s has no host for the server: give one `role: metadata` in the rack file", r.Name)
+}
+
+// request and info are the body and the answer of store.PathStart.
+type request struct {
+	// Fresh: an empty table is made, also if there is one.
+	Fresh bool  `json:"fresh"`
+	Shape Shape `json:"shape"`
+}
+
+type info struct {
+	Shape Shape `json:"shape"`
+	Keys  int   `json:"keys"`
+	Made  bool  `json:"made"`
+}
+
+// Write implements store.Result.
+func (i *info) Write(out io.Writer) error {
+	if i.Made {
+		_, err := fmt.Fprintf(out, "made a table for %v\n", i.Shape)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "took over a table of %d keys, for %v\n", i.Keys, i.Shape)
+	return err
+}
+
+func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	var in request
+	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, also if there is one")
+	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for (default %d)", defaultItems))
+	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
+	return func(c *store.Call) (store.Result, error) {
+		out, err := startAt(c, in)
+		if err != nil {
+			return nil, err
+		}
+		return &out, nil
+	}
+}
+
+// startAt starts the server on its host.
+func startAt(c *store.Call, in request) (out info, err error) {
+	host, err := serverHost(c.Rack)
+	if err != nil {
+		return out, err
+	}
+	return out, c.Post(host, Store.Path(store.PathStart), in, &out)
+}
+
+// withDefaults checks a shape and replaces its zero values.
+func (s Shape) withDefaults() (Shape, error) {
+	s.Items, s.Value = cmp.Or(s.Items, defaultItems), cmp.Or(s.Value, defaultValue)
+	s.Slots = cmp.Or(s.Slots, slotsPerItem*s.Items)
+	if s.Slots < probes || s.Slots > slotsPerItem*maxItems || s.Items < 1 || s.Items > maxItems || s.Value < 1 || s.Value > maxValue {
+		return s, fmt.Errorf("a table for %v: want at most %d and %d", s, maxItems, maxValue)
+	}
+	return s, nil
+}
+
+// node is the store's part of a host: table and server, if the host runs it, and clients.
+type node struct {
+	host store.Host
+
+	mu     sync.Mutex // guards the fields below
+	estate *Estate
+	owner  verbs.Context // of the estate
+	server *Server
+	ctx    verbs.Context // of the server
+	over   chan struct{} // closed when the server has ended
+}
+
+// Routes implements store.Node.
+func (n *node) Routes(m *control.Mux) {
+	type none = struct{}
+	control.Handle(m, "POST "+Store.Path(store.PathStart), n.start)
+	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.NICGone() })
+}
+
+// start starts a server, unless one runs. The table of a former server is taken over.
+func (n *node) start(_ *http.Request, in request) (out info, err error) {
+	shape, err := in.Shape.withDefaults()
+	if err != nil {
+		return out, control.Errorf(http.StatusBadRequest, "%v", err)
+	}
+	return out, n.host.Service(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.running() && !in.Fresh {
+			out = info{Shape: n.estate.shape, Keys: n.server.Keys()}
+			return nil
+		}
+		if err := n.endServer(); err != nil {
+			return err
+		}
+		if in.Fresh {
+			if err := n.free(); err != nil {
+				return err
+			}
+		}
+		if n.estate == nil {
+			n.owner = n.host.Context()
+			if n.estate, err = NewEstate(n.owner, shape); err != nil {
+				return errors.Join(err, n.owner.Close())
+			}
+			out.Made = true
+		}
+		n.ctx = n.host.Context()
+		if n.server, err = NewServer(n.ctx, n.host.Manager(), rdmacm.Params{}, n.estate); err != nil {
+			return errors.Join(err, n.ctx.Close())
+		}
+		out.Shape, out.Keys = n.estate.shape, n.server.Keys()
+		s, over := n.server, make(chan struct{})
+		n.over = over
+		n.ctx.Runtime().Go("server", func() {
+			defer close(over)
+			if err := s.Serve(); err != nil {
+				n.host.Log().Warn("the server of a table has ended", "error", err)
+			}
+		})
+		n.host.Log().Info("the server of a table is up", "keys", out.Keys, "made", out.Made)
+		return nil
+	})
+}
+
+// running reports whether the host runs a server. The caller holds mu.
+func (n *node) running() bool {
+	if n.server == nil {
+		return false
+	}
+	select {
+	case <-n.over:
+		return false
+	default:
+		return true
+	}
+}
+
+// endServer ends the server and leaves the estate. The caller holds mu.
+func (n *node) endServer() error {
+	if n.server == nil {
+		return nil
+	}
+	n.server.Close()
+	<-n.over
+	n.server = nil
+	return n.ctx.Close()
+}
+
+// free frees the estate. The caller holds mu, and no server runs.
+func (n *node) free() error {
+	if n.estate == nil {
+		return nil
+	}
+	_ = n.estate.Close() // its NIC may be gone, and the context ends what is left
+	n.estate = nil
+	return n.owner.Close()
+}
+
+// Crash ends the server like the process that it stands for. The estate stays, and its programs go on.
+func (n *node) Crash() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.endServer()
+}
+
+// NICGone ends the server and frees the estate.
+func (n *node) NICGone() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return errors.Join(n.endServer(), n.free())
+}
+
+// Clients implements store.Node.
+func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
+	addr, err := n.host.Address(o.Server)
+	return func(v verbs.Context) store.Clients {
+		return store.Opener(func(deadline clock.Time) (kv.Store, error) {
+			return store.Opened(Open(ClientConfig{Context: v, Manager: n.host.Manager(), Server: addr}, deadline))
+		})
+	}, err
+}
+
+// Status implements store.Node.
+func (n *node) Status() store.Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return store.Status{Up: n.running(), Service: Service}
+}
+
+// trial draws a table for `rdmalab sim nictable`: so small that keys move and items are used again at
+// once, often while a program is between its probes.
+func trial(r *rand.Rand, _ int) store.Trial {
+	s := Shape{Items: 8 + r.IntN(8), Slots: 6 + r.IntN(10), Value: 16 << r.IntN(9)}
+	loopback := time.Duration(r.IntN(20)) * time.Microsecond
+	return store.Trial{
+		Loopback: loopback,
+		Plan:     fmt.Sprintf("%v, loopback %v", s, loopback), Memory: 4096, Largest: s.Value,
+		Format: func(passive.Config, clock.Time) error { return nil },
+		Server: &store.TrialServer{
+			Start: func(cfg passive.Config, m rdmacm.Manager, _ clock.Time) (func() error, error) {
+				e, err := NewEstate(cfg.Context, s)
+				if err != nil {
+					return nil, err
+				}
+				server, err := NewServer(cfg.Context, m, cfg.Params, e)
+				if err != nil {
+					return nil, err
+				}
+				return server.Serve, nil
+			},
+			Replaced: errServer,
+			Open: func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error) {
+				return store.Opened(Open(ClientConfig{Context: cfg.Context, Manager: cfg.Manager, Params: cfg.Params, Server: hosts[0]}, deadline))
+			},
+		},
+	}
+}

@@ -1,0 +1,219 @@
+package nictable
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/redn"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// table is what a process knows of the table of an Estate, which it alone changes: a cuckoo hash table.
+type table struct {
+	e       *Estate
+	slots   []slot
+	free    []int // items
+	version uint32
+	moves   uint64
+	line    [line]byte
+	item    []byte
+}
+
+// take reads the table of an estate. A process that ended in a move has left a key in two slots: one of
+// them is emptied.
+func take(e *Estate) (*table, error) {
+	t := &table{e: e, slots: make([]slot, e.shape.Slots)}
+	var word [wordLen]byte
+	if err := e.mr.ReadAt(word[:], 0); err != nil {
+		return nil, err
+	}
+	t.moves = binary.LittleEndian.Uint64(word[:])
+	used := make([]bool, e.shape.Items+1)
+	for n := range t.slots {
+		if err := e.mr.ReadAt(t.line[:redn.SlotLen], e.shape.slotAt(n)); err != nil {
+			return nil, err
+		}
+		s := parseSlot(t.line[:])
+		if s.print == 0 {
+			continue
+		}
+		i := e.shape.itemOf(int(s.at - e.mr.Addr()))
+		if used[i] {
+			if err := t.remove(n); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		used[i], t.slots[n] = true, s
+	}
+	for i, u := range used {
+		if !u {
+			t.free = append(t.free, i)
+		}
+		// an item that no slot names may have the newest version
+		if err := e.mr.ReadAt(t.line[:itemHead], e.shape.itemAt(i)); err != nil {
+			return nil, err
+		}
+		t.version = max(t.version, binary.LittleEndian.Uint32(t.line[8:]))
+	}
+	return t, nil
+}
+
+// keys returns the number of keys.
+func (t *table) keys() int { return t.e.shape.Items + 1 - len(t.free) }
+
+// find returns the slot that has a fingerprint, or -1.
+func (t *table) find(f redn.Operand) int {
+	for _, n := range t.e.shape.slotsOf(f) {
+		if t.slots[n].print == f {
+			return n
+		}
+	}
+	return -1
+}
+
+// has returns the slot that has a key, or -1; the second result reports whether another key is there.
+func (t *table) has(key uint64) (n int, other bool, err error) {
+	if n = t.find(fingerprint(key)); n < 0 {
+		return -1, false, nil
+	}
+	if err := t.e.mr.ReadAt(t.line[:wordLen], int(t.slots[n].at-t.e.mr.Addr())); err != nil {
+		return -1, false, err
+	}
+	if binary.LittleEndian.Uint64(t.line[:]) != key {
+		return -1, true, nil
+	}
+	return n, false, nil
+}
+
+// set writes a slot: the NIC sees it as it was or as it is.
+func (t *table) set(n int, s slot) error {
+	value := t.e.table()
+	value.Addr, value.Len = s.at, s.length
+	b := redn.AppendSlot(t.line[:0], s.print, s.version, value)
+	if err := t.e.mr.WriteAt(b, t.e.shape.slotAt(n)); err != nil {
+		return err
+	}
+	t.slots[n] = s
+	return nil
+}
+
+// remove empties a slot.
+func (t *table) remove(n int) error { return t.set(n, slot{}) }
+
+// write writes an item that no slot names, and returns the slot that would name it.
+func (t *table) write(key uint64, value []byte) (s slot, item int, err error) {
+	t.version++
+	item = t.free[len(t.free)-1]
+	t.item = seal(t.item[:0], key, t.version, value)
+	at := t.e.shape.itemAt(item)
+	return slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}, item, t.e.mr.WriteAt(t.item, at)
+}
+
+// put replaces the value of a key.
+func (t *table) put(key uint64, value []byte) error {
+	n, _, err := t.has(key)
+	switch {
+	case err != nil:
+		return err
+	case n < 0:
+		return kv.ErrNotFound
+	}
+	before := t.slots[n]
+	s, _, err := t.write(key, value)
+	if err != nil {
+		return err
+	}
+	if err := t.set(n, s); err != nil {
+		return err
+	}
+	t.free[len(t.free)-1] = t.itemOf(before)
+	return nil
+}
+
+func (t *table) itemOf(s slot) int { return t.e.shape.itemOf(int(s.at - t.e.mr.Addr())) }
+
+// insert adds a key.
+func (t *table) insert(key uint64, value []byte) error {
+	n, other, err := t.has(key)
+	switch {
+	case err != nil:
+		return err
+	case n >= 0:
+		return kv.ErrExists
+	case other:
+		return fmt.Errorf("%w: another key has the fingerprint of this one", kv.ErrFull)
+	case len(t.free) < 2: // the last free item is for PUTs
+		return kv.ErrFull
+	}
+	n, err = t.room(fingerprint(key))
+	if err != nil {
+		return err
+	}
+	s, _, err := t.write(key, value)
+	if err != nil {
+		return err
+	}
+	if err := t.set(n, s); err != nil {
+		return err
+	}
+	t.free = t.free[:len(t.free)-1]
+	return nil
+}
+
+// delete removes a key.
+func (t *table) delete(key uint64) error {
+	n, _, err := t.has(key)
+	switch {
+	case err != nil:
+		return err
+	case n < 0:
+		return kv.ErrNotFound
+	}
+	s := t.slots[n]
+	if err := t.remove(n); err != nil {
+		return err
+	}
+	t.free = append(t.free, t.itemOf(s))
+	return nil
+}
+
+// maxMoves is how many keys one INSERT moves, at most.
+const maxMoves = 256
+
+// room empties one of the slots of a fingerprint, by moving keys to their other slots, and returns it.
+func (t *table) room(f redn.Operand) (int, error) {
+	for _, n := range t.e.shape.slotsOf(f) {
+		if t.slots[n].print == 0 {
+			return n, nil
+		}
+	}
+	// Each key of path moves to the slot behind it; the last one is empty.
+	path := []int{t.e.shape.slotsOf(f)[0]}
+	for t.slots[path[len(path)-1]].print != 0 {
+		if len(path) > maxMoves {
+			return 0, fmt.Errorf("%w: no slot is free after %d moves", kv.ErrFull, maxMoves)
+		}
+		at := path[len(path)-1]
+		both := t.e.shape.slotsOf(t.slots[at].print)
+		path = append(path, both[0]+both[1]-at)
+	}
+	for i := len(path) - 2; i >= 0; i-- {
+		if err := t.move(path[i], path[i+1]); err != nil {
+			return 0, err
+		}
+	}
+	return path[0], nil
+}
+
+// move moves a key to an empty slot. For a moment it is in both.
+func (t *table) move(from, to int) error {
+	if err := t.set(to, t.slots[from]); err != nil {
+		return err
+	}
+	t.moves++
+	if err := t.e.mr.WriteAt(binary.LittleEndian.AppendUint64(nil, t.moves), 0); err != nil {
+		return err
+	}
+	return t.remove(from)
+}
